@@ -1,0 +1,1 @@
+//! What an operator looks at: health, metrics, status.

@@ -1,0 +1,12 @@
+//! What is owed to whom, and when. Pure: no clock, disk, network, randomness or logging; time and chance
+//! arrive as arguments, and what is to be done leaves as effects.
+//!
+//! In reading order: a [`plan`] says what is wanted, [`observation`]s what the tree holds, [`event`]s go in
+//! and effects come out of the [`engine`]. Inside it the [`catalog`] knows the documents and their
+//! [`relations`], [`channel`]s and [`ledger`]s keep who has been told what, [`difference`] names the change
+//! types, [`notification`] cuts and renders payloads, and [`delivery`] judges what a hub answered.
+
+pub mod delivery;
+pub mod observation;
+pub mod plan;
+pub mod subscription;

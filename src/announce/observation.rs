@@ -1,0 +1,83 @@
+//! What one look at the tree found.
+
+use std::fmt;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::resourcesync::document::{Malformed, Other, Parsed};
+
+/// A mount of the plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MountId(pub u32);
+
+/// Where a candidate file lies: below which mount, and the path from there, in the file system's bytes,
+/// without a leading `/`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DocumentPath {
+    pub mount: MountId,
+    pub below: Arc<[u8]>,
+}
+
+impl fmt::Display for DocumentPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&String::from_utf8_lossy(&self.below))
+    }
+}
+
+/// What decides whether a file is read again (R4). Compared for equality only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stat {
+    pub size: u64,
+    pub modified: Timestamp,
+    pub changed: Timestamp,
+    pub inode: u64,
+}
+
+/// What tells one mounted directory from another that takes its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Identity {
+    pub device: u64,
+    pub inode: u64,
+}
+
+/// One look at one candidate file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Observation {
+    pub path: DocumentPath,
+    /// When the look ended.
+    pub at: Timestamp,
+    pub look: Look,
+}
+
+/// What a look found.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Look {
+    /// A complete capability document.
+    Document { parsed: Box<Parsed>, stat: Stat },
+    /// A complete file that is not a capability document (R2).
+    Other { reason: Other, stat: Stat },
+    /// Nothing that may be believed (R3); it will be looked at again.
+    Incomplete(Incomplete),
+    /// The name is gone from a directory that was listed without error, or could not be opened because it
+    /// does not exist.
+    Missing,
+}
+
+/// Why a file that is there tells nothing (R3).
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Incomplete {
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    /// Its stat data changed during the read, the path names another file by now, or it is being written.
+    #[error("it is being written")]
+    BeingWritten,
+    /// It changed so recently that its writer may not be done.
+    #[error("it changed less than the settle time ago")]
+    Unsettled,
+    #[error("it is not a regular file")]
+    NotAFile,
+    /// It, or a directory above it, cannot be read: what the system said.
+    #[error("it cannot be read: {0}")]
+    Denied(String),
+}

@@ -1,0 +1,146 @@
+//! What the operator wants, checked: the part of the configuration that decides anything.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::announce::observation::{DocumentPath, MountId};
+use crate::resourcesync::uri::{Hub, Topic, Uri};
+
+/// Everything the engine is told once, and again on a reload.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    pub sources: Vec<SourcePlan>,
+    /// Every hub that notifications may go to, the embedded one included.
+    pub hubs: Vec<HubPlan>,
+    /// The `[[channel]]` entries.
+    pub channels: Vec<ChannelPlan>,
+    /// What the public listener is reached as; ends in `/`.
+    pub public_url: Uri,
+    pub window: WindowPlan,
+    /// How long a topic read by ping hubs repeats what was said on it (R25).
+    pub topic_window: Duration,
+    /// How long a retired channel's topic is served (R11).
+    pub retired_topic: Duration,
+}
+
+/// When and how much a channel says (R16, R17, R21).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WindowPlan {
+    pub quiet: Duration,
+    pub max_wait: Duration,
+    pub hold: Duration,
+    /// At least 1.
+    pub max_entries: usize,
+    /// The largest payload, in bytes.
+    pub max_bytes: usize,
+}
+
+/// One ResourceSync Source and the rules that hold for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourcePlan {
+    pub name: String,
+    pub mounts: Vec<MountPlan>,
+    pub broken_after: Duration,
+    pub deletion_grace: Duration,
+    pub mass_deletion: MassDeletion,
+    pub announce_existing: bool,
+    pub announce_all_deletions: bool,
+    pub announce_all_components: bool,
+    /// Whether a set that advertises no channel gets one of our own making (R9).
+    pub unadvertised_channels: bool,
+}
+
+/// A directory and what it is published as (R1).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MountPlan {
+    /// Unique over all sources, and the same for as long as the plan is in force.
+    pub id: MountId,
+    pub directory: PathBuf,
+    /// Ends in `/`.
+    pub prefix: Uri,
+    /// Other prefixes under which the same documents are referred to; each ends in `/`.
+    pub aliases: Vec<Uri>,
+}
+
+/// When deletions are too many to be believed (R15).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MassDeletion {
+    /// Suspend above this many percent of a source's documents, 0 to 100.
+    Percent(u8),
+    /// Never suspend.
+    Never,
+}
+
+/// A hub that is configured, or the embedded one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HubPlan {
+    /// As advertised.
+    pub hub: Hub,
+    pub mode: Mode,
+}
+
+/// How a hub is spoken to (R24).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// The payload as body, as Framework Notification 1.0.1 section 4.1 says.
+    Content,
+    /// A form that names the topic, as W3C-style hubs want it.
+    Ping,
+    /// The payload as body, the topic in the query.
+    ContentQuery,
+    /// Our own hub, in this process.
+    Embedded,
+}
+
+/// A `[[channel]]` entry: for a set that advertises none, or to override what it advertises (R9).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChannelPlan {
+    pub capability_list: Uri,
+    pub topic: Topic,
+    /// Empty: all configured ones.
+    pub hubs: Vec<Hub>,
+}
+
+impl Plan {
+    /// The source of a mount, with its position in [`Plan::sources`].
+    pub fn source_of(&self, mount: MountId) -> Option<(usize, &SourcePlan)> {
+        self.sources
+            .iter()
+            .enumerate()
+            .find(|(_, source)| source.mounts.iter().any(|own| own.id == mount))
+    }
+
+    /// What the file at `path` is published as; nothing if another mount of the source, with a longer
+    /// prefix, publishes that URI (R1).
+    pub fn uri_of(&self, path: &DocumentPath) -> Option<Uri> {
+        let (_, source) = self.source_of(path.mount)?;
+        let mount = source.mounts.iter().find(|own| own.id == path.mount)?;
+        let uri = Uri::below(&mount.prefix, &path.below);
+        (source.mount_of(&uri)?.id == mount.id).then_some(uri)
+    }
+}
+
+impl SourcePlan {
+    /// The mount that publishes `uri`: of several, the one with the longest prefix (R1).
+    pub fn mount_of(&self, uri: &Uri) -> Option<&MountPlan> {
+        self.mounts
+            .iter()
+            .filter(|mount| uri.is_below(&mount.prefix))
+            .max_by_key(|mount| mount.prefix.as_str().len())
+    }
+
+    /// The URI under which we know the document that a document of this source calls `uri`: aliases are
+    /// replaced by their mount's prefix (R1).
+    pub fn canonical(&self, uri: &Uri) -> Uri {
+        if self.mount_of(uri).is_some() {
+            return uri.clone();
+        }
+        self.mounts
+            .iter()
+            .flat_map(|mount| mount.aliases.iter().map(move |alias| (mount, alias)))
+            .filter(|(_, alias)| uri.is_below(alias))
+            .max_by_key(|(_, alias)| alias.as_str().len())
+            .and_then(|(mount, alias)| uri.moved(alias, &mount.prefix))
+            .unwrap_or_else(|| uri.clone())
+    }
+}

@@ -1,0 +1,1 @@
+//! The configuration: as written in `raw`, as checked here.

@@ -1,0 +1,115 @@
+//! The values that the `capability` attribute of `rs:md` may have.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// What a document does for a Destination, as its root-level `rs:md capability="…"` says
+/// (core 1.1 section 7, Archives 0.9.1 section 2.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Capability {
+    SourceDescription,
+    CapabilityList,
+    ResourceList,
+    ResourceDump,
+    ResourceDumpManifest,
+    ChangeList,
+    ChangeDump,
+    ChangeDumpManifest,
+    ResourceListArchive,
+    ResourceDumpArchive,
+    ChangeListArchive,
+    ChangeDumpArchive,
+}
+
+/// Every capability with the value the specifications write for it.
+const VALUES: [(Capability, &str); 12] = [
+    (Capability::SourceDescription, "description"),
+    (Capability::CapabilityList, "capabilitylist"),
+    (Capability::ResourceList, "resourcelist"),
+    (Capability::ResourceDump, "resourcedump"),
+    (Capability::ResourceDumpManifest, "resourcedump-manifest"),
+    (Capability::ChangeList, "changelist"),
+    (Capability::ChangeDump, "changedump"),
+    (Capability::ChangeDumpManifest, "changedump-manifest"),
+    (Capability::ResourceListArchive, "resourcelist-archive"),
+    (Capability::ResourceDumpArchive, "resourcedump-archive"),
+    (Capability::ChangeListArchive, "changelist-archive"),
+    (Capability::ChangeDumpArchive, "changedump-archive"),
+];
+
+impl Capability {
+    /// All of them, in the order of the specifications.
+    pub fn all() -> impl Iterator<Item = Capability> {
+        VALUES.iter().map(|(capability, _)| *capability)
+    }
+
+    /// The attribute's value, as it is written in documents and notifications.
+    pub fn as_str(self) -> &'static str {
+        VALUES
+            .iter()
+            .find(|(capability, _)| *capability == self)
+            .map_or("", |(_, value)| value)
+    }
+
+    /// Whether documents of this capability list archived documents (Archives 0.9.1 section 2.2).
+    pub fn is_archive(self) -> bool {
+        matches!(
+            self,
+            Capability::ResourceListArchive
+                | Capability::ResourceDumpArchive
+                | Capability::ChangeListArchive
+                | Capability::ChangeDumpArchive
+        )
+    }
+
+    /// Whether documents of this capability describe what a dump's package holds; they lie inside it,
+    /// and are never announced (R6).
+    pub fn is_manifest(self) -> bool {
+        matches!(
+            self,
+            Capability::ResourceDumpManifest | Capability::ChangeDumpManifest
+        )
+    }
+}
+
+impl fmt::Display for Capability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A `capability` value that names no document of the framework (R2).
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unknown capability \"{0}\"")]
+pub struct UnknownCapability(pub String);
+
+impl FromStr for Capability {
+    type Err = UnknownCapability;
+
+    fn from_str(value: &str) -> Result<Capability, UnknownCapability> {
+        // R2: DSpace writes `changelistindex` for a Change List Index.
+        let value = match value {
+            "changelistindex" => "changelist",
+            value => value,
+        };
+        VALUES
+            .iter()
+            .find(|(_, known)| *known == value)
+            .map(|(capability, _)| *capability)
+            .ok_or_else(|| UnknownCapability(value.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Capability;
+
+    #[test]
+    fn every_value_reads_back() {
+        for capability in Capability::all() {
+            assert_eq!(capability.as_str().parse(), Ok(capability));
+        }
+        assert_eq!("changelistindex".parse(), Ok(Capability::ChangeList));
+        assert!("framework-notification".parse::<Capability>().is_err());
+    }
+}

@@ -1,0 +1,122 @@
+//! A capability document, reduced to what decides about notifications.
+
+use crate::resourcesync::capability::Capability;
+use crate::resourcesync::fingerprint::Fingerprint;
+use crate::resourcesync::uri::{Hub, Topic, Uri};
+
+/// Which of the two Sitemap formats a document is written in (core 1.1 section 6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Form {
+    /// Root element `urlset`.
+    List,
+    /// Root element `sitemapindex`: it groups lists of its own capability.
+    Index,
+}
+
+impl Form {
+    /// `list` or `index`, as the command line prints it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Form::List => "list",
+            Form::Index => "index",
+        }
+    }
+}
+
+/// A document of the framework, as parsed. URIs are as written (normalised), before aliases are resolved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Document {
+    pub capability: Capability,
+    pub form: Form,
+    /// Root-level `rs:ln rel="up"`.
+    pub up: Option<Uri>,
+    /// Root-level `rs:ln rel="index"`.
+    pub index: Option<Uri>,
+    /// The `loc` of each entry, in order, of the documents that give the framework its structure
+    /// ([`Document::is_structural`]); empty for all others, whatever their size.
+    pub members: Vec<Uri>,
+    /// The Framework Notification channels that a Capability List advertises
+    /// (Framework Notification 1.0.1 section 5), in order.
+    pub channels: Vec<Advertisement>,
+    pub span: Span,
+}
+
+impl Document {
+    /// Whether other documents' relations are read from this one's entries: indexes, Capability Lists,
+    /// Source Descriptions and archives.
+    pub fn is_structural(&self) -> bool {
+        is_structural(self.capability, self.form)
+    }
+}
+
+/// As [`Document::is_structural`], from the two properties that decide it.
+pub fn is_structural(capability: Capability, form: Form) -> bool {
+    form == Form::Index
+        || matches!(
+            capability,
+            Capability::CapabilityList | Capability::SourceDescription
+        )
+        || capability.is_archive()
+}
+
+/// An entry of a Capability List with `capability="framework-notification"`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Advertisement {
+    /// `loc`, byte for byte but for the white space around it.
+    pub topic: Topic,
+    /// Each `rs:ln rel="hub"`, byte for byte, in order.
+    pub hubs: Vec<Hub>,
+}
+
+/// The times that the root-level `rs:md` declares, as written (core 1.1 section 7).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Span {
+    pub at: Option<Box<str>>,
+    pub from: Option<Box<str>>,
+    pub until: Option<Box<str>>,
+    pub completed: Option<Box<str>>,
+}
+
+/// A document with the fingerprint of its content: what one pass over the bytes yields.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parsed {
+    pub document: Document,
+    pub fingerprint: Fingerprint,
+}
+
+/// What the bytes of a candidate file turned out to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Content {
+    /// A capability document.
+    Document(Box<Parsed>),
+    /// Well-formed as far as it was read, and not a capability document.
+    Other(Other),
+}
+
+/// Why an XML file is not a document that can be announced (R2).
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Other {
+    #[error("its root element is neither urlset nor sitemapindex of the sitemap namespace")]
+    ForeignRoot,
+    #[error("it has no root-level rs:md with a capability")]
+    NoCapability,
+    #[error("its capability \"{0}\" is none that is announced")]
+    Capability(String),
+}
+
+/// Why a candidate file is not complete, well-formed XML (R3). Lines count from 1.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Malformed {
+    #[error("it is empty")]
+    Empty,
+    #[error("it ends in the middle of an element, at line {line}")]
+    Truncated { line: u64 },
+    #[error("line {line}: {message}")]
+    Syntax { line: u64, message: String },
+    #[error("line {line}: a DOCTYPE is not accepted")]
+    Doctype { line: u64 },
+    #[error("line {line}: the text is not {encoding}")]
+    Encoding { line: u64, encoding: String },
+    #[error("it lists more than {limit} documents")]
+    TooLarge { limit: usize },
+}

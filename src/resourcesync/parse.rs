@@ -1,0 +1,1 @@
+//! Bytes become a document and its fingerprint in one pass, with bounded memory.

@@ -1,0 +1,249 @@
+//! Addresses: one type per role, so that swapping two of them cannot compile.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+/// The URI of a document, normalised as RFC 3986 section 6.2 says, so that equal URIs are equal strings.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Uri(Arc<str>);
+
+/// A text that is not an absolute URI with an authority.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("\"{0}\" is not an absolute URI such as https://example.org/")]
+pub struct NotAUri(pub String);
+
+impl Uri {
+    /// Reads an absolute hierarchical URI. White space around it is dropped; what a URI may not contain is
+    /// kept as it is ([`Uri::is_clean`] tells), because documents in the wild contain it.
+    pub fn parse(text: &str) -> Result<Uri, NotAUri> {
+        let text = text.trim();
+        let not_a_uri = || NotAUri(text.chars().take(200).collect());
+        let (scheme, rest) = text.split_once("://").ok_or_else(not_a_uri)?;
+        let is_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+            && scheme
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
+        let rest = rest.split('#').next().unwrap_or(rest);
+        let end = rest.find(['/', '?']).unwrap_or(rest.len());
+        let (authority, path_and_query) = rest.split_at(end);
+        if !is_scheme || authority.is_empty() {
+            return Err(not_a_uri());
+        }
+        let (path, query) = match path_and_query.split_once('?') {
+            Some((path, query)) => (path, Some(query)),
+            None => (path_and_query, None),
+        };
+        let scheme = scheme.to_ascii_lowercase();
+        let mut uri = String::with_capacity(text.len() + 1);
+        uri.push_str(&scheme);
+        uri.push_str("://");
+        uri.push_str(&normal_authority(&scheme, authority));
+        uri.push_str(&without_dot_segments(&normal_escapes(path)));
+        if let Some(query) = query {
+            uri.push('?');
+            uri.push_str(&normal_escapes(query));
+        }
+        Ok(Uri(uri.into()))
+    }
+
+    /// The URI of the file at `path` below a mount whose prefix ends in `/`: RFC 3986 percent-encoding of
+    /// the path's bytes (R1).
+    pub fn below(prefix: &Uri, path: &[u8]) -> Uri {
+        let mut uri = String::with_capacity(prefix.0.len() + path.len() + 8);
+        uri.push_str(&prefix.0);
+        for &byte in path {
+            if is_unreserved(byte) || b"/!$&'()*+,;=:@".contains(&byte) {
+                uri.push(char::from(byte));
+            } else {
+                push_escaped(&mut uri, byte);
+            }
+        }
+        Uri(uri.into())
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The same URI below `to` instead of below `from`, if it lies there.
+    pub fn moved(&self, from: &Uri, to: &Uri) -> Option<Uri> {
+        let rest = self.0.strip_prefix(from.as_str())?;
+        Some(Uri(format!("{}{rest}", to.0).into()))
+    }
+
+    /// Whether this URI lies below a prefix that ends in `/`.
+    pub fn is_below(&self, prefix: &Uri) -> bool {
+        self.0.starts_with(prefix.as_str())
+    }
+
+    /// Whether it can stand in a header: see [`is_clean`].
+    pub fn is_clean(&self) -> bool {
+        is_clean(&self.0)
+    }
+}
+
+/// Whether a text is free of control characters, spaces, `<`, `>` and `"`, none of which a URI may have and
+/// all of which would break a `Link` header (R8).
+pub fn is_clean(text: &str) -> bool {
+    !text
+        .chars()
+        .any(|c| c.is_control() || c.is_whitespace() || matches!(c, '<' | '>' | '"'))
+}
+
+impl fmt::Display for Uri {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The URI under which a channel's notifications are published, kept byte for byte (R24).
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Topic(Arc<str>);
+
+/// The URI of a WebSub hub as it is advertised, kept byte for byte (R24).
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Hub(Arc<str>);
+
+macro_rules! byte_exact {
+    ($name:ident) => {
+        impl $name {
+            pub fn new(text: impl Into<Arc<str>>) -> $name {
+                $name(text.into())
+            }
+
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    };
+}
+byte_exact!(Topic);
+byte_exact!(Hub);
+
+fn is_unreserved(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)
+}
+
+fn push_escaped(text: &mut String, byte: u8) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    text.push('%');
+    text.push(char::from(DIGITS[usize::from(byte >> 4)]));
+    text.push(char::from(DIGITS[usize::from(byte & 15)]));
+}
+
+/// RFC 3986 section 6.2.2.1 and 6.2.3: host in lower case, no default port, no empty port.
+fn normal_authority(scheme: &str, authority: &str) -> String {
+    let (user, host) = match authority.rsplit_once('@') {
+        Some((user, host)) => (Some(user), host),
+        None => (None, authority),
+    };
+    let host = host.to_ascii_lowercase();
+    let default_port = match scheme {
+        "http" => ":80",
+        "https" => ":443",
+        _ => ":",
+    };
+    let host = host
+        .strip_suffix(default_port)
+        .or_else(|| host.strip_suffix(':'))
+        .unwrap_or(&host);
+    match user {
+        Some(user) => format!("{user}@{host}"),
+        None => host.to_owned(),
+    }
+}
+
+/// RFC 3986 section 6.2.2.2, and its counterpart for what should have been escaped: non-ASCII characters,
+/// which file names yield and some generators write raw.
+fn normal_escapes(text: &str) -> Cow<'_, str> {
+    if text.bytes().all(|byte| byte.is_ascii() && byte != b'%') {
+        return Cow::Borrowed(text);
+    }
+    let bytes = text.as_bytes();
+    let mut normal = String::with_capacity(text.len());
+    let mut at = 0;
+    while let Some(&byte) = bytes.get(at) {
+        let escaped = (byte == b'%')
+            .then(|| bytes.get(at + 1..at + 3))
+            .flatten()
+            .and_then(|digits| std::str::from_utf8(digits).ok())
+            .filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))
+            .and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        match escaped {
+            Some(value) if is_unreserved(value) => normal.push(char::from(value)),
+            Some(value) => push_escaped(&mut normal, value),
+            None if byte.is_ascii() => normal.push(char::from(byte)),
+            None => push_escaped(&mut normal, byte),
+        }
+        at += if escaped.is_some() { 3 } else { 1 };
+    }
+    Cow::Owned(normal)
+}
+
+/// RFC 3986 section 5.2.4; an empty path becomes `/`.
+fn without_dot_segments(path: &str) -> Cow<'_, str> {
+    if path.is_empty() {
+        return Cow::Borrowed("/");
+    }
+    if !path.contains("/.") {
+        return Cow::Borrowed(path);
+    }
+    let mut kept: Vec<&str> = Vec::new();
+    let mut segments = path.split('/').skip(1).peekable();
+    while let Some(segment) = segments.next() {
+        let is_last = segments.peek().is_none();
+        match segment {
+            "." | ".." => {
+                if segment == ".." {
+                    kept.pop();
+                }
+                if is_last {
+                    kept.push("");
+                }
+            }
+            segment => kept.push(segment),
+        }
+    }
+    Cow::Owned(format!("/{}", kept.join("/")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Uri;
+
+    #[test]
+    fn equal_uris_become_equal_strings() {
+        for (written, normal) in [
+            ("HTTP://Example.ORG:80/a", "http://example.org/a"),
+            ("https://example.org:443", "https://example.org/"),
+            ("https://example.org:8443/", "https://example.org:8443/"),
+            (" http://e.org/%7ea/%2f%c3%a9\n", "http://e.org/~a/%2F%C3%A9"),
+            ("http://e.org/é", "http://e.org/%C3%A9"),
+            ("http://e.org/a/./b/../c/..", "http://e.org/a/"),
+            ("http://e.org/../.well-known/x", "http://e.org/.well-known/x"),
+            ("http://e.org/100%", "http://e.org/100%"),
+            ("http://e.org?q=%41", "http://e.org/?q=A"),
+            ("http://e.org/a#b", "http://e.org/a"),
+        ] {
+            assert_eq!(Uri::parse(written).map(|uri| uri.to_string()), Ok(normal.into()));
+        }
+        for bad in ["", "a/b.xml", "/a", "://e.org", "http://", "urn:x", "http:///a"] {
+            assert!(Uri::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_path_of_any_bytes_has_a_uri_that_is_normal() {
+        let prefix = Uri::parse("https://e.org/x/").unwrap();
+        let uri = Uri::below(&prefix, b"a b/\xff%\"'\n~+.xml");
+        assert_eq!(uri.as_str(), "https://e.org/x/a%20b/%FF%25%22'%0A~+.xml");
+        assert_eq!(Uri::parse(uri.as_str()).as_ref(), Ok(&uri));
+    }
+}

@@ -1,0 +1,1 @@
+//! The file system: mounts, watches, sweeps, complete reads.
