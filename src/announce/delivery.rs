@@ -48,3 +48,14 @@ pub struct TopicPage {
     /// Whether a fetch must be reported to the engine, because a ping hub is told.
     pub report_fetches: bool,
 }
+
+pub enum Verdict {
+    Accepted,
+    Retry { at: jiff::Timestamp, reason: String },
+    TooLarge,
+    NeedsPerson { at: jiff::Timestamp, reason: String },
+}
+pub fn verdict(_a: &Answer, _n: u32, now: jiff::Timestamp, _j: f64) -> Verdict {
+    let _ = now;
+    Verdict::Accepted
+}

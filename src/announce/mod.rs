@@ -3,10 +3,20 @@
 //!
 //! In reading order: a [`plan`] says what is wanted, [`observation`]s what the tree holds, [`event`]s go in
 //! and effects come out of the [`engine`]. Inside it the [`catalog`] knows the documents and their
-//! [`relations`], [`channel`]s and [`ledger`]s keep who has been told what, [`difference`] names the change
+//! relations, [`channel`]s and [`ledger`]s keep who has been told what, [`difference`] names the change
 //! types, [`notification`] cuts and renders payloads, and [`delivery`] judges what a hub answered.
 
+pub mod catalog;
+pub mod channel;
 pub mod delivery;
+pub mod difference;
+pub mod engine;
+pub mod event;
+pub mod finding;
+pub mod ledger;
+pub mod notification;
 pub mod observation;
 pub mod plan;
+pub mod standing;
+pub mod state;
 pub mod subscription;

@@ -1,0 +1,367 @@
+//! The documents of one source, and who lists and links to whom.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::announce::state::{Record, Relations};
+use crate::resourcesync::capability::Capability;
+use crate::resourcesync::document::{Advertisement, Form};
+use crate::resourcesync::uri::Uri;
+
+/// Every document of a source as last seen complete, deleted ones included until everybody knows.
+///
+/// `listed_by` and `linked_by` are derived from `structures` and `records`, and change only with them.
+#[derive(Debug, Default)]
+pub struct Catalog {
+    records: BTreeMap<Uri, Record>,
+    structures: BTreeMap<Uri, Structure>,
+    /// Structural documents that were not read yet since the start: what they resolved to, stands.
+    unread: BTreeSet<Uri>,
+    listed_by: BTreeMap<Uri, BTreeSet<Uri>>,
+    linked_by: BTreeMap<Uri, BTreeSet<Uri>>,
+    /// Capability Lists that the configuration names (R7).
+    configured_sets: BTreeSet<Uri>,
+}
+
+/// The entries of a document that gives the framework its structure.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Structure {
+    pub capability: Capability,
+    pub form: Form,
+    /// Sorted, each once, aliases resolved.
+    pub members: Vec<Uri>,
+    pub channels: Vec<Advertisement>,
+}
+
+impl Catalog {
+    pub fn new(configured_sets: BTreeSet<Uri>) -> Catalog {
+        Catalog {
+            configured_sets,
+            ..Catalog::default()
+        }
+    }
+
+    /// Puts a stored record back. If it is structural, its relations stand until it is read.
+    pub fn restore(&mut self, uri: Uri, record: Record) {
+        if record.is_structural() && !record.is_gone() {
+            self.unread.insert(uri.clone());
+        }
+        self.insert(uri, record);
+    }
+
+    pub fn get(&self, uri: &Uri) -> Option<&Record> {
+        self.records.get(uri)
+    }
+
+    /// For changes that leave `up`, `named_index` and the version's kind as they are.
+    pub fn get_mut(&mut self, uri: &Uri) -> Option<&mut Record> {
+        self.records.get_mut(uri)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&Uri, &Record)> {
+        self.records.iter()
+    }
+
+    pub fn structure(&self, uri: &Uri) -> Option<&Structure> {
+        self.structures.get(uri)
+    }
+
+    pub fn is_unread(&self, uri: &Uri) -> bool {
+        self.unread.contains(uri)
+    }
+
+    /// Whether a document of the tree, missing ones included, lists `uri`: a Capability List, an index or
+    /// an archive (R17).
+    pub fn is_listed(&self, uri: &Uri) -> bool {
+        self.listers(uri)
+            .any(|(_, structure)| structure.capability != Capability::SourceDescription)
+    }
+
+    /// The documents that list `uri`, in order of their URIs.
+    pub fn listers(&self, uri: &Uri) -> impl Iterator<Item = (&Uri, &Structure)> {
+        self.listed_by
+            .get(uri)
+            .into_iter()
+            .flatten()
+            .filter_map(|lister| Some((lister, self.structures.get(lister)?)))
+    }
+
+    /// R7: a set exists when its Capability List is in the tree, or when the configuration names that list.
+    pub fn is_set(&self, uri: &Uri) -> bool {
+        self.configured_sets.contains(uri) || self.has_capability_list(uri)
+    }
+
+    /// Whether `uri` is a Capability List in the tree, or missing within the grace.
+    pub fn has_capability_list(&self, uri: &Uri) -> bool {
+        self.records
+            .get(uri)
+            .is_some_and(|record| record.is_capability_list() && !record.is_gone())
+    }
+
+    /// All sets, in order.
+    pub fn sets(&self) -> BTreeSet<Uri> {
+        let mut sets = self.configured_sets.clone();
+        sets.extend(
+            self.records
+                .iter()
+                .filter(|(_, record)| record.is_capability_list() && !record.is_gone())
+                .map(|(uri, _)| uri.clone()),
+        );
+        sets
+    }
+
+    /// The Source Description above a set: the one that lists it, else the one that its list names.
+    pub fn source_description(&self, set: &Uri) -> Option<Uri> {
+        self.listers(set)
+            .find(|(_, structure)| {
+                structure.capability == Capability::SourceDescription
+                    && structure.form == Form::List
+            })
+            .map(|(uri, _)| uri.clone())
+            .or_else(|| self.records.get(set)?.up.clone())
+    }
+
+    /// Puts a new or changed record in, with its entries if it is structural, and returns every document
+    /// whose relations may have changed with it.
+    pub fn put(
+        &mut self,
+        uri: &Uri,
+        record: Record,
+        structure: Option<Structure>,
+    ) -> BTreeSet<Uri> {
+        let mut touched = BTreeSet::from([uri.clone()]);
+        let kind = |record: &Record| {
+            (
+                record.version.capability,
+                record.version.form,
+                record.is_gone(),
+            )
+        };
+        let is_same_kind = self
+            .records
+            .get(uri)
+            .is_some_and(|before| kind(before) == kind(&record));
+        let was_unread = self.unread.remove(uri);
+        if !is_same_kind || was_unread {
+            touched.extend(self.dependents(uri));
+        }
+        self.insert(uri.clone(), record);
+        touched.extend(self.set_structure(uri, structure));
+        if !is_same_kind || was_unread {
+            touched.extend(self.dependents(uri));
+        }
+        touched
+    }
+
+    /// Forgets a record altogether.
+    pub fn remove(&mut self, uri: &Uri) {
+        if let Some(record) = self.records.remove(uri) {
+            self.unlink(uri, &record);
+        }
+        self.unread.remove(uri);
+        self.set_structure(uri, None);
+    }
+
+    /// Resolves the relations of `touched` and of all that follow from them, and returns the documents
+    /// whose relations changed.
+    pub fn resolve(&mut self, mut touched: BTreeSet<Uri>) -> BTreeSet<Uri> {
+        let mut changed = BTreeSet::new();
+        // Index links may form a circle; a document's relations settle after a few rounds or never.
+        for _ in 0..4 {
+            let mut next = BTreeSet::new();
+            for uri in &touched {
+                let Some(record) = self.records.get(uri) else {
+                    continue;
+                };
+                let relations = self.relations(uri, record);
+                if relations == record.relations {
+                    continue;
+                }
+                let is_index = record.version.form == Form::Index;
+                if let Some(record) = self.records.get_mut(uri) {
+                    record.relations = relations;
+                }
+                changed.insert(uri.clone());
+                if is_index {
+                    next.extend(self.dependents(uri));
+                }
+            }
+            touched = next;
+        }
+        changed
+    }
+
+    /// The documents that `uri` lists, and those that link to it.
+    fn dependents(&self, uri: &Uri) -> BTreeSet<Uri> {
+        let members = self
+            .structures
+            .get(uri)
+            .map_or(&[][..], |structure| &structure.members);
+        let mut dependents: BTreeSet<Uri> = members.iter().cloned().collect();
+        dependents.extend(self.linked_by.get(uri).into_iter().flatten().cloned());
+        dependents
+    }
+
+    fn relations(&self, uri: &Uri, record: &Record) -> Relations {
+        // A deleted document's relations say where its deletion is told.
+        if record.is_gone() {
+            return record.relations.clone();
+        }
+        let index = self.index_of(uri, record);
+        let sets = self.sets_of(uri, record, index.as_ref());
+        Relations {
+            archived: self.is_archived(uri, record),
+            index,
+            sets,
+        }
+    }
+
+    // R5.
+    fn index_of(&self, uri: &Uri, record: &Record) -> Option<Uri> {
+        if record.version.form == Form::Index {
+            return None;
+        }
+        let mut listing = self
+            .listers(uri)
+            .filter(|(lister, structure)| {
+                *lister != uri
+                    && structure.form == Form::Index
+                    && (!structure.capability.is_archive()
+                        || record.version.capability.is_archive())
+            })
+            .map(|(lister, _)| lister)
+            .peekable();
+        if listing.peek().is_some() {
+            let listing: Vec<&Uri> = listing.collect();
+            let named = record.named_index.as_ref();
+            return listing
+                .iter()
+                .find(|lister| Some(**lister) == named)
+                .or(listing.first())
+                .map(|lister| (*lister).clone());
+        }
+        if let Some(before) = &record.relations.index
+            && self.unread.contains(before)
+        {
+            return Some(before.clone());
+        }
+        let named = record.named_index.as_ref()?;
+        match self.records.get(named) {
+            Some(target) if !target.is_gone() && target.version.form != Form::Index => None,
+            _ => Some(named.clone()),
+        }
+    }
+
+    // R7.
+    fn sets_of(&self, uri: &Uri, record: &Record, index: Option<&Uri>) -> BTreeSet<Uri> {
+        if record.is_capability_list() {
+            return BTreeSet::from([uri.clone()]);
+        }
+        if record.version.capability == Capability::SourceDescription {
+            return BTreeSet::new();
+        }
+        let mut sets: BTreeSet<Uri> = self
+            .listers(uri)
+            .filter(|(_, structure)| structure.capability == Capability::CapabilityList)
+            .map(|(lister, _)| lister)
+            .chain(&record.up)
+            .filter(|set| self.is_set(set))
+            .cloned()
+            .collect();
+        if let Some(index) = index.and_then(|index| self.records.get(index)) {
+            sets.extend(
+                index
+                    .relations
+                    .sets
+                    .iter()
+                    .filter(|set| self.is_set(set))
+                    .cloned(),
+            );
+        }
+        let unread_index = index.is_some_and(|index| self.unread.contains(index));
+        sets.extend(
+            record
+                .relations
+                .sets
+                .iter()
+                .filter(|set| self.unread.contains(*set) || (unread_index && self.is_set(set)))
+                .cloned(),
+        );
+        sets
+    }
+
+    // R7: listed by an archive, and by no Capability List or other index.
+    fn is_archived(&self, uri: &Uri, record: &Record) -> bool {
+        if record.version.capability.is_archive() {
+            return false;
+        }
+        let mut by_archive = record.relations.archived
+            && self
+                .unread
+                .iter()
+                .filter_map(|unread| self.records.get(unread))
+                .any(|unread| unread.version.capability.is_archive());
+        for (_, structure) in self.listers(uri) {
+            let is_index = structure.form == Form::Index;
+            match structure.capability {
+                capability if capability.is_archive() => by_archive = true,
+                Capability::CapabilityList => return false,
+                _ if is_index => return false,
+                _ => {}
+            }
+        }
+        by_archive
+    }
+
+    fn insert(&mut self, uri: Uri, record: Record) {
+        if let Some(before) = self.records.remove(&uri) {
+            self.unlink(&uri, &before);
+        }
+        for target in record.up.iter().chain(&record.named_index) {
+            self.linked_by
+                .entry(target.clone())
+                .or_default()
+                .insert(uri.clone());
+        }
+        self.records.insert(uri, record);
+    }
+
+    fn unlink(&mut self, uri: &Uri, record: &Record) {
+        for target in record.up.iter().chain(&record.named_index) {
+            remove_from(&mut self.linked_by, target, uri);
+        }
+    }
+
+    /// Returns the documents that only one of the old and the new entries name.
+    fn set_structure(&mut self, uri: &Uri, structure: Option<Structure>) -> BTreeSet<Uri> {
+        let before = self.structures.remove(uri);
+        let members = |structure: &Option<Structure>| -> BTreeSet<Uri> {
+            structure
+                .iter()
+                .flat_map(|structure| structure.members.iter().cloned())
+                .collect()
+        };
+        let (old, new) = (members(&before), members(&structure));
+        for member in old.difference(&new) {
+            remove_from(&mut self.listed_by, member, uri);
+        }
+        for member in new.difference(&old) {
+            self.listed_by
+                .entry(member.clone())
+                .or_default()
+                .insert(uri.clone());
+        }
+        if let Some(structure) = structure {
+            self.structures.insert(uri.clone(), structure);
+        }
+        old.symmetric_difference(&new).cloned().collect()
+    }
+}
+
+fn remove_from(map: &mut BTreeMap<Uri, BTreeSet<Uri>>, key: &Uri, value: &Uri) {
+    if let Some(values) = map.get_mut(key) {
+        values.remove(value);
+        if values.is_empty() {
+            map.remove(key);
+        }
+    }
+}

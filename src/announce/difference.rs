@@ -1,0 +1,198 @@
+//! The change types: what may be said of the difference between a version told and a version seen.
+
+use crate::announce::state::{Told, Version};
+use crate::resourcesync::capability::Capability;
+use crate::resourcesync::document::Form;
+use crate::resourcesync::payload::ChangeKind;
+
+/// What a hub was told of a document, beside what is seen of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Difference {
+    None,
+    /// They differ, and nothing may be said of it: it counts as told (R22).
+    Silent,
+    /// One change; two where an old document ended and a new one began at the same path (R14).
+    Say(Vec<(ChangeKind, Capability)>),
+}
+
+/// What decides, besides the versions, whether a change may be said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Permission {
+    /// Archived documents are routed, but silent (R7).
+    pub archived: bool,
+    /// Whether deletions are sent that Framework Notification Table 2 does not have (R12).
+    pub all_deletions: bool,
+}
+
+/// Compares a version told with the version seen; nothing seen means that the document ended.
+pub fn difference(
+    told: Option<&Told>,
+    seen: Option<&Version>,
+    permission: Permission,
+) -> Difference {
+    let changes: Vec<_> = match (told, seen) {
+        (None, None) => return Difference::None,
+        (None, Some(seen)) => [begun(seen, permission)].into_iter().flatten().collect(),
+        (Some(told), None) => [ended(told, permission)].into_iter().flatten().collect(),
+        (Some(told), Some(seen)) if told.is_same_document(seen) => {
+            if told.fingerprint == Some(seen.fingerprint) {
+                return Difference::None;
+            }
+            [changed(seen, permission)].into_iter().flatten().collect()
+        }
+        (Some(told), Some(seen)) => [ended(told, permission), begun(seen, permission)]
+            .into_iter()
+            .flatten()
+            .collect(),
+    };
+    if changes.is_empty() {
+        Difference::Silent
+    } else {
+        Difference::Say(changes)
+    }
+}
+
+// R6, Framework Notification 1.0.1 section 2: an index is never announced itself; manifests lie in packages.
+fn is_speakable(capability: Capability, form: Form) -> bool {
+    form == Form::List && !capability.is_manifest()
+}
+
+fn begun(seen: &Version, permission: Permission) -> Option<(ChangeKind, Capability)> {
+    (is_speakable(seen.capability, seen.form) && !permission.archived)
+        .then_some((ChangeKind::Created, seen.capability))
+}
+
+fn changed(seen: &Version, permission: Permission) -> Option<(ChangeKind, Capability)> {
+    // R12: a Resource Dump is a snapshot, and knows no update.
+    let kind = match seen.capability {
+        Capability::ResourceDump => ChangeKind::Created,
+        _ => ChangeKind::Updated,
+    };
+    (is_speakable(seen.capability, seen.form) && !permission.archived)
+        .then_some((kind, seen.capability))
+}
+
+// R12, Framework Notification 1.0.1 Table 2: only the deletion of a Capability List or a Source Description
+// is foreseen.
+fn ended(told: &Told, permission: Permission) -> Option<(ChangeKind, Capability)> {
+    let foreseen = matches!(
+        told.capability,
+        Capability::CapabilityList | Capability::SourceDescription
+    );
+    let allowed = foreseen || (permission.all_deletions && !permission.archived);
+    (is_speakable(told.capability, told.form) && allowed)
+        .then_some((ChangeKind::Deleted, told.capability))
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::{Difference, Permission, difference};
+    use crate::announce::state::{Told, Version};
+    use crate::resourcesync::capability::Capability::{self, *};
+    use crate::resourcesync::document::Form;
+    use crate::resourcesync::fingerprint::Fingerprint;
+    use crate::resourcesync::payload::ChangeKind::{self, *};
+
+    const ORDINARY: Permission = Permission {
+        archived: false,
+        all_deletions: false,
+    };
+
+    fn version(capability: Capability, form: Form, content: u8) -> Version {
+        Version {
+            capability,
+            form,
+            fingerprint: Fingerprint([content; 32]),
+        }
+    }
+
+    #[rstest]
+    #[case(ResourceList, &[Created], &[Updated], &[])]
+    #[case(ResourceDump, &[Created], &[Created], &[])]
+    #[case(ChangeList, &[Created], &[Updated], &[])]
+    #[case(ChangeDump, &[Created], &[Updated], &[])]
+    #[case(CapabilityList, &[Created], &[Updated], &[Deleted])]
+    #[case(SourceDescription, &[Created], &[Updated], &[Deleted])]
+    #[case(ChangeListArchive, &[Created], &[Updated], &[])]
+    #[case(ResourceDumpManifest, &[], &[], &[])]
+    fn table_2_decides_what_may_be_said(
+        #[case] capability: Capability,
+        #[case] created: &[ChangeKind],
+        #[case] updated: &[ChangeKind],
+        #[case] deleted: &[ChangeKind],
+    ) {
+        let first = version(capability, Form::List, 1);
+        let second = version(capability, Form::List, 2);
+        let told = Told::from(first);
+        for (told, seen, want) in [
+            (None, Some(&first), created),
+            (Some(&told), Some(&second), updated),
+            (Some(&told), None, deleted),
+        ] {
+            let want = match want {
+                [] => Difference::Silent,
+                kinds => Difference::Say(kinds.iter().map(|kind| (*kind, capability)).collect()),
+            };
+            assert_eq!(difference(told, seen, ORDINARY), want);
+        }
+        assert_eq!(
+            difference(Some(&told), Some(&first), ORDINARY),
+            Difference::None
+        );
+    }
+
+    #[test]
+    fn an_index_is_never_announced() {
+        for capability in Capability::all() {
+            let index = version(capability, Form::Index, 1);
+            let all = Permission {
+                archived: false,
+                all_deletions: true,
+            };
+            assert_eq!(difference(None, Some(&index), all), Difference::Silent);
+            assert_eq!(
+                difference(Some(&index.into()), None, all),
+                Difference::Silent
+            );
+        }
+    }
+
+    #[test]
+    fn a_list_that_becomes_another_document_ended_and_began() {
+        let list = Told::from(version(CapabilityList, Form::List, 1));
+        let other = version(ResourceList, Form::List, 1);
+        assert_eq!(
+            difference(Some(&list), Some(&other), ORDINARY),
+            Difference::Say(vec![(Deleted, CapabilityList), (Created, ResourceList)])
+        );
+    }
+
+    #[test]
+    fn an_archived_document_is_silent() {
+        let seen = version(ChangeList, Form::List, 2);
+        let archived = Permission {
+            archived: true,
+            all_deletions: true,
+        };
+        assert_eq!(difference(None, Some(&seen), archived), Difference::Silent);
+        assert_eq!(
+            difference(Some(&seen.into()), None, archived),
+            Difference::Silent
+        );
+    }
+
+    #[test]
+    fn unknown_content_is_updated_at_its_first_good_reading() {
+        let seen = version(ChangeList, Form::List, 2);
+        let told = Told {
+            fingerprint: None,
+            ..seen.into()
+        };
+        assert_eq!(
+            difference(Some(&told), Some(&seen), ORDINARY),
+            Difference::Say(vec![(Updated, ChangeList)])
+        );
+    }
+}

@@ -1,0 +1,246 @@
+//! The engine: events in, effects out, all state within.
+//!
+//! A step notes what an event changed (`observe`, `deliver`), then settles it (`settle`): relations
+//! are resolved, what each hub is due is compared anew, channels open and retire, and what is ripe is cut.
+//! Nothing is derived from the order of events, only from what is seen and what was told.
+
+mod channels;
+mod deliver;
+mod findings;
+mod inventory;
+mod observe;
+mod restore;
+mod settle;
+mod source;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+
+use crate::announce::channel::Channel;
+use crate::announce::delivery::{ChannelId, Submission};
+use crate::announce::engine::source::Source;
+use crate::announce::event::{Effect, Event, Fact};
+use crate::announce::ledger::Ledger;
+use crate::announce::observation::{DocumentPath, MountId, Stat};
+use crate::announce::plan::Plan;
+use crate::announce::state::{Save, State};
+use crate::resourcesync::uri::{Hub, Topic, Uri};
+
+pub use crate::announce::engine::inventory::{
+    ChannelView, DocumentState, DocumentView, HubView, MountView, SourceView,
+};
+
+/// The whole of rsnotify's decisions.
+#[derive(Debug)]
+pub struct Engine {
+    plan: Plan,
+    sources: Vec<Source>,
+    channels: BTreeMap<ChannelId, Channel>,
+    /// The channels of each set, retired ones too.
+    by_set: BTreeMap<Uri, BTreeSet<ChannelId>>,
+    /// On which channels some hub was told of a document, or is due to be.
+    heard: BTreeMap<Uri, BTreeSet<ChannelId>>,
+    timers: BTreeSet<(Timestamp, Timer)>,
+    turn: Turn,
+}
+
+/// What a point in time was set for. A timer that no longer matters does nothing.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Timer {
+    Window(ChannelId),
+    Try(ChannelId, Hub),
+    /// A ping hub's pacing, and R26.
+    Ping(ChannelId, Hub),
+    Retired(ChannelId),
+    Hold(usize, Uri),
+    Grace(usize, Uri),
+    Broken(usize, Uri),
+    Finding(usize, Uri),
+}
+
+/// What one step changed, and what is to be done about it.
+#[derive(Debug, Default)]
+struct Turn {
+    documents: BTreeSet<(usize, Uri)>,
+    troubles: BTreeSet<(usize, Uri)>,
+    channels: BTreeSet<ChannelId>,
+    ledgers: BTreeSet<(ChannelId, Hub)>,
+    told: BTreeSet<(ChannelId, Hub, Uri)>,
+    /// Rows that need no look-up: passed through, or deleted.
+    save: Save,
+    /// Documents that looks did not find.
+    vanished: BTreeSet<(usize, Uri)>,
+    ripe: BTreeSet<ChannelId>,
+    serve: BTreeSet<ChannelId>,
+    withdraw: BTreeSet<Topic>,
+    submit: Vec<Submission>,
+    look: BTreeSet<DocumentPath>,
+    facts: Vec<Fact>,
+}
+
+impl Engine {
+    /// Takes up where `state` ends, under a plan that may differ from the one it was made under. The plan's
+    /// mounts must have adopted the state's ([`Plan::adopt`]). Configuration announces nothing (R13).
+    pub fn new(plan: Plan, state: State, now: Timestamp) -> (Engine, Vec<Effect>) {
+        let mut engine = Engine {
+            sources: Vec::new(),
+            channels: BTreeMap::new(),
+            by_set: BTreeMap::new(),
+            heard: BTreeMap::new(),
+            timers: BTreeSet::new(),
+            turn: Turn::default(),
+            plan,
+        };
+        engine.restore(state, now);
+        let effects = engine.finish();
+        (engine, effects)
+    }
+
+    /// Takes one event, and returns what is to be done, in order.
+    pub fn step(&mut self, event: Event, now: Timestamp) -> Vec<Effect> {
+        match event {
+            Event::Observed(observations) => {
+                for observation in observations {
+                    self.observe(observation);
+                }
+            }
+            Event::MountFound {
+                mount,
+                identity,
+                started,
+            } => {
+                self.mount_found(mount, identity, started);
+            }
+            Event::MountLost { mount, reason } => self.mount_lost(mount, reason),
+            Event::Swept { mount, complete } => self.swept(mount, complete, now),
+            Event::Answered {
+                channel,
+                hub,
+                seq,
+                answer,
+                jitter,
+            } => {
+                self.answered(channel, &hub, seq, &answer, jitter, now);
+            }
+            Event::Fetched(topic) => self.fetched(&topic, now),
+            Event::Accept { source } => self.accept(&source, now),
+            Event::Tick => {}
+        }
+        self.expire(now);
+        self.settle(now);
+        self.cut_ripe(now);
+        self.finish()
+    }
+
+    /// When the engine wants a [`Event::Tick`], if nothing else happens before.
+    pub fn wake(&self) -> Option<Timestamp> {
+        self.timers.first().map(|(at, _)| *at)
+    }
+
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The documents whose stat data decide whether they are read again (R4). Structural ones are always
+    /// read at start, and so are those whose fingerprint an earlier version computed.
+    pub fn known(&self) -> impl Iterator<Item = (&DocumentPath, Stat, Timestamp)> {
+        self.sources
+            .iter()
+            .flat_map(|source| source.catalog.iter())
+            .filter(|(_, record)| !record.is_gone() && !record.is_structural() && !record.outdated)
+            .map(|(_, record)| (&record.path, record.stat, record.looked))
+    }
+
+    /// The documents that must be reported as missing if they are not there, although they are not among
+    /// [`Engine::known`].
+    pub fn reread(&self) -> impl Iterator<Item = &DocumentPath> {
+        self.sources
+            .iter()
+            .flat_map(|source| source.catalog.iter())
+            .filter(|(_, record)| !record.is_gone() && (record.is_structural() || record.outdated))
+            .map(|(_, record)| &record.path)
+    }
+
+    fn source_of(&self, mount: MountId) -> Option<usize> {
+        self.plan.source_of(mount).map(|(position, _)| position)
+    }
+
+    fn ledger_mut(&mut self, channel: ChannelId, hub: &Hub) -> Option<&mut Ledger> {
+        self.channels.get_mut(&channel)?.ledgers.get_mut(hub)
+    }
+
+    fn wake_at(&mut self, at: Timestamp, timer: Timer) {
+        self.timers.insert((at, timer));
+    }
+
+    fn tell(&mut self, fact: Fact) {
+        self.turn.facts.push(fact);
+    }
+
+    /// Handles every timer that is up.
+    fn expire(&mut self, now: Timestamp) {
+        while let Some((at, _)) = self.timers.first()
+            && *at <= now
+        {
+            let Some((_, timer)) = self.timers.pop_first() else {
+                break;
+            };
+            match timer {
+                Timer::Window(channel) => self.window_closes(channel, now),
+                Timer::Try(channel, hub) => self.try_again(channel, &hub),
+                Timer::Ping(channel, hub) => self.ping_due(channel, &hub, now),
+                Timer::Retired(channel) => self.retirement_ends(channel, now),
+                Timer::Hold(source, uri) => self.hold_expires(source, &uri, now),
+                Timer::Grace(source, uri) => self.grace_ends(source, &uri, now),
+                Timer::Broken(source, uri) => self.report_broken(source, &uri, now),
+                Timer::Finding(source, uri) => self.tell_findings(source, &uri),
+            }
+        }
+    }
+
+    /// Turns what the turn changed into effects: what is saved comes before what is sent.
+    fn finish(&mut self) -> Vec<Effect> {
+        let turn = std::mem::take(&mut self.turn);
+        let mut save = turn.save;
+        for (source, uri) in turn.documents {
+            let record = self.sources[source].catalog.get(&uri).cloned();
+            save.documents.insert(uri, record);
+        }
+        for (source, uri) in turn.troubles {
+            let trouble = self.sources[source].troubles.get(&uri).cloned();
+            save.troubles.insert(uri, trouble);
+        }
+        for id in turn.channels.iter().chain(&turn.serve) {
+            let row = self.channels.get(id).map(|channel| channel.row.clone());
+            save.channels.insert(*id, row);
+        }
+        for (id, hub) in turn.ledgers {
+            let ledger = self.ledger_mut(id, &hub).map(|ledger| ledger.row.clone());
+            save.ledgers.insert((id, hub), ledger);
+        }
+        for (id, hub, uri) in turn.told {
+            let told = self
+                .ledger_mut(id, &hub)
+                .and_then(|ledger| ledger.told.get(&uri).copied());
+            save.told.insert((id, hub, uri), told);
+        }
+        let mut effects = Vec::new();
+        if !save.is_empty() {
+            effects.push(Effect::Save(Box::new(save)));
+        }
+        effects.extend(turn.withdraw.into_iter().map(Effect::Withdraw));
+        effects.extend(
+            turn.serve
+                .iter()
+                .filter_map(|id| self.page(*id))
+                .map(Effect::Serve),
+        );
+        effects.extend(turn.submit.into_iter().map(Effect::Submit));
+        if !turn.look.is_empty() {
+            effects.push(Effect::Look(turn.look.into_iter().collect()));
+        }
+        effects.extend(turn.facts.into_iter().map(Effect::Tell));
+        effects
+    }
+}

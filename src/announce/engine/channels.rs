@@ -1,0 +1,424 @@
+//! Opens, changes, retires and revives channels, and sets where a new account starts (R9, R11, R13).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::announce::channel::{Channel, Desired, desired, later};
+use crate::announce::delivery::{ChannelId, TopicPage};
+use crate::announce::engine::{Engine, Timer};
+use crate::announce::event::Fact;
+use crate::announce::finding::Finding;
+use crate::announce::ledger::Ledger;
+use crate::announce::plan::Mode;
+use crate::announce::state::{ChannelRow, Hold, Retirement, Told, Version};
+use crate::resourcesync::capability::Capability;
+use crate::resourcesync::payload::Payload;
+use crate::resourcesync::uri::{Hub, Topic, Uri};
+
+impl Engine {
+    /// R9, R11: opens, changes and retires the channels of sets. Returns the documents to look at again.
+    pub(super) fn reconcile(
+        &mut self,
+        source: usize,
+        sets: BTreeSet<Uri>,
+        previous: &BTreeMap<Uri, Option<Version>>,
+        is_first: bool,
+        now: Timestamp,
+    ) -> BTreeSet<Uri> {
+        let mut again = BTreeSet::new();
+        let mut opening = Vec::new();
+        for set in sets {
+            let catalog = &self.sources[source].catalog;
+            let (mut wanted, mut findings) = match catalog.is_set(&set) {
+                true => desired(&self.plan, &self.plan.sources[source], catalog, &set),
+                false => (Desired::Nothing, Vec::new()),
+            };
+            if let Desired::Channel { topic, .. } = &wanted
+                && self.is_taken(topic, &set)
+            {
+                let topic = topic.clone();
+                findings.push(Finding::SharedTopic {
+                    set: set.clone(),
+                    topic,
+                });
+                wanted = Desired::Nothing;
+            }
+            self.found(source, &set, findings, Finding::is_about_channel, now);
+            let live = self.live_channel(&set);
+            match (wanted, live) {
+                (Desired::AsItIs, _) | (Desired::Nothing, None) => {}
+                (Desired::Nothing, Some(live)) => self.retire(live, now),
+                (Desired::Channel { topic, hubs }, live) => {
+                    if let Some(live) = live
+                        && self.channels[&live].row.topic != topic
+                    {
+                        self.retire(live, now);
+                    }
+                    opening.push((set, topic, hubs));
+                }
+            }
+        }
+        if opening.is_empty() {
+            return again;
+        }
+        let members = self.members_of(source, opening.iter().map(|(set, _, _)| set));
+        for (set, topic, hubs) in opening {
+            // R13: a new set starts from nothing; a new channel or hub of a known set from what was seen.
+            let is_known = match previous.get(&set) {
+                Some(before) => {
+                    before.is_some_and(|before| before.capability == Capability::CapabilityList)
+                }
+                None => is_first || self.sources[source].catalog.has_capability_list(&set),
+            };
+            let documents = members.get(&set).map_or(&[][..], |documents| documents);
+            let is_changed = self.open(source, &set, topic, hubs, is_known, documents, previous);
+            if is_changed {
+                again.extend(documents.iter().cloned());
+            }
+        }
+        again
+    }
+
+    /// Whether another live channel has this topic already (R8); a configured channel takes it all the same.
+    fn is_taken(&self, topic: &Topic, set: &Uri) -> bool {
+        let is_configured = self
+            .plan
+            .channels
+            .iter()
+            .any(|own| own.capability_list == *set);
+        !is_configured
+            && self.channels.values().any(|channel| {
+                channel.is_live() && channel.row.topic == *topic && channel.row.set != *set
+            })
+    }
+
+    fn live_channel(&self, set: &Uri) -> Option<ChannelId> {
+        let ids = self.by_set.get(set)?;
+        ids.iter()
+            .find(|id| self.channels.get(id).is_some_and(Channel::is_live))
+            .copied()
+    }
+
+    /// The documents of each set, and with them the Source Descriptions, which every channel hears.
+    fn members_of<'a>(
+        &self,
+        source: usize,
+        sets: impl Iterator<Item = &'a Uri>,
+    ) -> BTreeMap<Uri, Vec<Uri>> {
+        let mut members: BTreeMap<Uri, Vec<Uri>> =
+            sets.map(|set| (set.clone(), Vec::new())).collect();
+        let mut descriptions = Vec::new();
+        for (uri, record) in self.sources[source].catalog.iter() {
+            if record.is_source_description() {
+                descriptions.push(uri.clone());
+            }
+            for set in &record.relations.sets {
+                if let Some(members) = members.get_mut(set) {
+                    members.push(uri.clone());
+                }
+            }
+        }
+        for members in members.values_mut() {
+            members.extend(descriptions.iter().cloned());
+        }
+        members
+    }
+
+    /// Opens or revives a channel, or changes its hubs; tells whether anything changed.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one call; a struct would only name the arguments twice"
+    )]
+    fn open(
+        &mut self,
+        source: usize,
+        set: &Uri,
+        topic: Topic,
+        hubs: Vec<Hub>,
+        is_known: bool,
+        documents: &[Uri],
+        previous: &BTreeMap<Uri, Option<Version>>,
+    ) -> bool {
+        let existing = self
+            .by_set
+            .get(set)
+            .into_iter()
+            .flatten()
+            .find(|id| {
+                self.channels
+                    .get(id)
+                    .is_some_and(|own| own.row.topic == topic)
+            })
+            .copied();
+        let mut is_changed = existing.is_none();
+        let is_old = existing.is_some();
+        let id = existing.unwrap_or_else(|| {
+            let last = self
+                .channels
+                .keys()
+                .chain(self.turn.save.channels.keys())
+                .max();
+            let id = ChannelId(last.map_or(1, |last| last.0 + 1));
+            let row = ChannelRow {
+                source: self.plan.sources[source].name.clone(),
+                set: set.clone(),
+                topic: topic.clone(),
+                retired: None,
+                seq: 0,
+                until: None,
+                body: Arc::from([]),
+                said: Vec::new(),
+            };
+            let channel = Channel {
+                row,
+                source,
+                ledgers: BTreeMap::new(),
+                window: None,
+            };
+            self.channels.insert(id, channel);
+            self.by_set.entry(set.clone()).or_default().insert(id);
+            self.turn.channels.insert(id);
+            id
+        });
+        if existing.is_none() {
+            let fact = Fact::ChannelOpened {
+                topic,
+                set: set.clone(),
+                hubs: hubs.len(),
+            };
+            self.tell(fact);
+        } else if let Some(channel) = self.channels.get_mut(&id)
+            && channel.row.retired.take().is_some()
+        {
+            is_changed = true;
+            self.turn.channels.insert(id);
+            self.tell(Fact::ChannelRevived {
+                topic,
+                set: set.clone(),
+            });
+        }
+        let wanted: BTreeSet<Hub> = hubs.into_iter().collect();
+        let have: BTreeSet<Hub> = self.channels[&id].ledgers.keys().cloned().collect();
+        for hub in have.difference(&wanted) {
+            self.drop_ledger(id, hub);
+            is_changed = true;
+        }
+        for hub in wanted.difference(&have) {
+            let Some(mode) = self.mode_of(hub) else {
+                continue;
+            };
+            let mut ledger = Ledger::new(mode);
+            for uri in documents {
+                let told = self.starting_point(source, uri, is_known || is_old, previous);
+                if let Some(told) = told {
+                    ledger.told.insert(uri.clone(), told);
+                    self.heard.entry(uri.clone()).or_default().insert(id);
+                    self.turn.told.insert((id, hub.clone(), uri.clone()));
+                }
+            }
+            if let Some(channel) = self.channels.get_mut(&id) {
+                channel.ledgers.insert(hub.clone(), ledger);
+            }
+            self.turn.ledgers.insert((id, hub.clone()));
+            is_changed = true;
+        }
+        if is_changed {
+            self.begin_topic(id);
+            self.turn.serve.insert(id);
+        }
+        is_changed
+    }
+
+    /// R25: before the first change, a topic with a ping hub serves a notification without entries.
+    fn begin_topic(&mut self, id: ChannelId) {
+        if let Some(channel) = self.channels.get_mut(&id)
+            && channel.row.body.is_empty()
+            && channel
+                .ledgers
+                .values()
+                .any(|ledger| ledger.mode == Mode::Ping)
+        {
+            let empty = Payload {
+                up: None,
+                until: None,
+                entries: Vec::new(),
+            };
+            channel.row.body = empty.render().into();
+        }
+    }
+
+    /// What a new account takes as told of a document: the version before the one that this turn saw.
+    fn starting_point(
+        &self,
+        source: usize,
+        uri: &Uri,
+        is_known: bool,
+        previous: &BTreeMap<Uri, Option<Version>>,
+    ) -> Option<Told> {
+        let record = self.sources[source].catalog.get(uri)?;
+        let is_waiting = matches!(record.hold, Hold::Waiting { .. });
+        if !(is_known || record.is_source_description()) || is_waiting {
+            return None;
+        }
+        match previous.get(uri) {
+            Some(before) => before.map(Told::from),
+            None if record.is_gone() => None,
+            None => Some(record.version.into()),
+        }
+    }
+
+    fn drop_ledger(&mut self, id: ChannelId, hub: &Hub) {
+        let Some(channel) = self.channels.get_mut(&id) else {
+            return;
+        };
+        if let Some(ledger) = channel.ledgers.remove(hub) {
+            self.turn.ledgers.insert((id, hub.clone()));
+            let topic = channel.row.topic.clone();
+            if !ledger.due.is_empty() || ledger.row.flight.is_some() {
+                let changes = ledger.due.len();
+                self.tell(Fact::Dropped {
+                    topic,
+                    hub: hub.clone(),
+                    changes,
+                });
+            }
+        }
+    }
+
+    /// R11: a channel outlives its advertisement to say what it still has to say.
+    fn retire(&mut self, id: ChannelId, now: Timestamp) {
+        let Some(channel) = self.channels.get_mut(&id) else {
+            return;
+        };
+        let last_words = channel
+            .ledgers
+            .values()
+            .flat_map(|ledger| {
+                let flying = ledger.row.flight.iter().flat_map(|flight| &flight.covers);
+                ledger.due.iter().chain(flying.map(|(uri, _)| uri)).cloned()
+            })
+            .collect();
+        channel.row.retired = Some(Retirement {
+            since: now,
+            last_words,
+        });
+        let fact = Fact::ChannelRetired {
+            topic: channel.row.topic.clone(),
+            set: channel.row.set.clone(),
+        };
+        self.turn.channels.insert(id);
+        self.tell(fact);
+        let ends = later(now, self.plan.retired_topic);
+        self.wake_at(ends, Timer::Retired(id));
+    }
+
+    pub(super) fn retirement_ends(&mut self, id: ChannelId, now: Timestamp) {
+        let Some(channel) = self.channels.get(&id) else {
+            return;
+        };
+        let Some(retirement) = &channel.row.retired else {
+            return;
+        };
+        if later(retirement.since, self.plan.retired_topic) > now {
+            return;
+        }
+        let topic = channel.row.topic.clone();
+        if let Some(ids) = self.by_set.get_mut(&channel.row.set) {
+            ids.remove(&id);
+        }
+        self.channels.remove(&id);
+        self.turn.channels.insert(id);
+        match self
+            .channels
+            .iter()
+            .find(|(_, other)| other.row.topic == topic)
+        {
+            Some((other, _)) => self.turn.serve.insert(*other),
+            None => self.turn.withdraw.insert(topic),
+        };
+    }
+
+    /// R13: what a mount held at its baseline counts as told to everybody, and so does all else in a set
+    /// whose Capability List came with it.
+    pub(super) fn fill_baseline(
+        &mut self,
+        source: usize,
+        baseline: &BTreeMap<Uri, Told>,
+    ) -> BTreeSet<Uri> {
+        let mut filled = BTreeSet::new();
+        if baseline.is_empty() {
+            return filled;
+        }
+        let mut fill = Vec::new();
+        for (uri, record) in self.sources[source].catalog.iter() {
+            let came_with_set = record
+                .relations
+                .sets
+                .iter()
+                .any(|set| baseline.contains_key(set));
+            let told = match baseline.get(uri) {
+                Some(told) => *told,
+                None if came_with_set && !record.is_gone() => record.version.into(),
+                None => continue,
+            };
+            let channels: Vec<ChannelId> = if record.is_source_description() {
+                let of_source = |(_, channel): &(&ChannelId, &Channel)| channel.source == source;
+                self.channels
+                    .iter()
+                    .filter(of_source)
+                    .map(|(id, _)| *id)
+                    .collect()
+            } else {
+                record
+                    .relations
+                    .sets
+                    .iter()
+                    .filter(|set| baseline.contains_key(uri) || baseline.contains_key(*set))
+                    .filter_map(|set| self.by_set.get(set))
+                    .flatten()
+                    .copied()
+                    .collect()
+            };
+            fill.push((uri.clone(), told, channels));
+        }
+        for (uri, told, channels) in fill {
+            for id in channels {
+                let Some(channel) = self.channels.get_mut(&id) else {
+                    continue;
+                };
+                for (hub, ledger) in &mut channel.ledgers {
+                    // A hub that was told of the document keeps what it was told.
+                    if ledger.told.contains_key(&uri) {
+                        continue;
+                    }
+                    ledger.told.insert(uri.clone(), told);
+                    self.turn.told.insert((id, hub.clone(), uri.clone()));
+                }
+                self.heard.entry(uri.clone()).or_default().insert(id);
+            }
+            filled.insert(uri);
+        }
+        filled
+    }
+
+    /// What a topic serves; nothing if a live channel has taken a retired one's topic.
+    pub(super) fn page(&self, id: ChannelId) -> Option<TopicPage> {
+        let channel = self.channels.get(&id)?;
+        let is_superseded = !channel.is_live()
+            && self.channels.iter().any(|(other, own)| {
+                *other != id && own.is_live() && own.row.topic == channel.row.topic
+            });
+        (!is_superseded).then(|| TopicPage {
+            topic: channel.row.topic.clone(),
+            capability_list: channel.row.set.clone(),
+            hubs: channel.ledgers.keys().cloned().collect(),
+            body: channel.row.body.clone(),
+            report_fetches: channel
+                .ledgers
+                .values()
+                .any(|ledger| ledger.mode == Mode::Ping),
+        })
+    }
+}

@@ -1,0 +1,117 @@
+//! What is wrong with the tree, noted as it changes and told once (R8).
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+
+use crate::announce::catalog::Catalog;
+use crate::announce::channel::later;
+use crate::announce::engine::{Engine, Timer};
+use crate::announce::event::Fact;
+use crate::announce::finding::Finding;
+use crate::announce::plan::SourcePlan;
+use crate::announce::state::Record;
+use crate::resourcesync::capability::Capability;
+use crate::resourcesync::document::Form;
+use crate::resourcesync::uri::Uri;
+
+impl Engine {
+    /// Notes what is wrong with documents (R8).
+    pub(super) fn find(&mut self, source: usize, uris: &BTreeSet<Uri>, now: Timestamp) {
+        for uri in uris {
+            let catalog = &self.sources[source].catalog;
+            let findings = match catalog.get(uri) {
+                Some(record) if !record.is_gone() => {
+                    findings_of(uri, record, catalog, &self.plan.sources[source])
+                }
+                _ => Vec::new(),
+            };
+            self.found(
+                source,
+                uri,
+                findings,
+                |finding| !finding.is_about_channel(),
+                now,
+            );
+        }
+    }
+
+    /// Replaces the findings of one kind about `uri`. New ones are told a little later, if they last: a
+    /// generator that is half done looks wrong for a moment.
+    pub(super) fn found(
+        &mut self,
+        source: usize,
+        uri: &Uri,
+        findings: Vec<Finding>,
+        is_of_kind: impl Fn(&Finding) -> bool,
+        now: Timestamp,
+    ) {
+        let state = &mut self.sources[source];
+        let before = state.findings.remove(uri).unwrap_or_default();
+        let mut after: BTreeSet<Finding> = before
+            .iter()
+            .filter(|finding| !is_of_kind(finding))
+            .cloned()
+            .collect();
+        after.extend(findings);
+        let is_news = after.iter().any(|finding| !before.contains(finding));
+        for ended in before.difference(&after) {
+            state.told_findings.remove(ended);
+        }
+        if !after.is_empty() {
+            state.findings.insert(uri.clone(), after);
+        }
+        if is_news {
+            let told_at = later(now, self.plan.sources[source].broken_after);
+            self.wake_at(told_at, Timer::Finding(source, uri.clone()));
+        }
+    }
+
+    pub(super) fn tell_findings(&mut self, source: usize, uri: &Uri) {
+        let state = &mut self.sources[source];
+        for finding in state.findings.get(uri).into_iter().flatten() {
+            if state.told_findings.insert(finding.clone()) {
+                self.turn.facts.push(Fact::Found(finding.clone()));
+            }
+        }
+    }
+}
+
+fn findings_of(uri: &Uri, record: &Record, catalog: &Catalog, source: &SourcePlan) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let capability = record.version.capability;
+    let needs_set = capability != Capability::SourceDescription && !capability.is_manifest();
+    if needs_set && record.relations.sets.is_empty() {
+        findings.push(Finding::Unrouted {
+            uri: uri.clone(),
+            capability,
+        });
+    }
+    if let Some(index) = &record.named_index
+        && let Some(target) = catalog.get(index)
+        && !target.is_gone()
+        && target.version.form != Form::Index
+    {
+        findings.push(Finding::NoIndex {
+            uri: uri.clone(),
+            index: index.clone(),
+        });
+    }
+    if let Some(structure) = catalog.structure(uri)
+        && structure.capability == Capability::CapabilityList
+    {
+        let missing = structure
+            .members
+            .iter()
+            .filter(|member| catalog.get(member).is_none() && source.mount_of(member).is_some());
+        findings.extend(missing.map(|member| Finding::NoFile {
+            set: uri.clone(),
+            uri: member.clone(),
+        }));
+        let unclean = structure.members.iter().filter(|member| !member.is_clean());
+        findings.extend(unclean.map(|member| Finding::Unclean {
+            uri: member.to_string(),
+        }));
+    }
+    findings
+}

@@ -1,0 +1,201 @@
+//! Takes up where a stored state ends, as far as the plan still has a place for it (R13).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::announce::catalog::Catalog;
+use crate::announce::channel::{Channel, later};
+use crate::announce::delivery::ChannelId;
+use crate::announce::engine::source::{Mount, MountStatus, Source, Stale};
+use crate::announce::engine::{Engine, Timer};
+use crate::announce::event::Fact;
+use crate::announce::ledger::Ledger;
+use crate::announce::plan::Mode;
+use crate::announce::state::{
+    ChannelRow, Hold, LedgerRow, MountRow, Presence, Record, State, Told,
+};
+use crate::resourcesync::uri::{Hub, Uri};
+
+/// The longest that a retry ever waits (R23).
+const LONGEST_WAIT: Duration = Duration::from_secs(3600);
+
+impl Engine {
+    /// Puts stored rows back, as far as the plan still has a place for them (R13).
+    pub(super) fn restore(&mut self, state: State, now: Timestamp) {
+        let State {
+            mut mounts,
+            documents,
+            others: _,
+            troubles,
+            channels,
+            mut ledgers,
+            mut told,
+        } = state;
+        for source in &self.plan.sources {
+            let configured = self
+                .plan
+                .channels
+                .iter()
+                .map(|own| own.capability_list.clone());
+            let configured = configured
+                .filter(|set| source.mount_of(set).is_some())
+                .collect();
+            let mounts = source.mounts.iter().map(|mount| {
+                let row = mounts.remove(&mount.id).unwrap_or_else(|| MountRow {
+                    source: source.name.clone(),
+                    directory: mount.directory.clone(),
+                    prefix: mount.prefix.clone(),
+                    identity: None,
+                    baselined: false,
+                    held_document: false,
+                    swept: None,
+                });
+                let status = MountStatus::Unknown;
+                (
+                    mount.id,
+                    Mount {
+                        row,
+                        status,
+                        started: now,
+                    },
+                )
+            });
+            self.sources.push(Source {
+                catalog: Catalog::new(configured),
+                mounts: mounts.collect(),
+                troubles: BTreeMap::new(),
+                stale: Stale::default(),
+                parked: BTreeSet::new(),
+                told_findings: BTreeSet::new(),
+                suspended: false,
+                findings: BTreeMap::new(),
+                settled_once: false,
+            });
+        }
+        let rows = mounts.into_keys().map(|id| (id, None));
+        self.turn.save.mounts.extend(rows);
+        for (uri, record) in documents {
+            // A baseline that was not finished is taken again.
+            match self.baselined_source(&uri, &record) {
+                Some(source) => {
+                    if let Presence::Missing { since, .. } = record.presence {
+                        let grace_ends = later(since, self.plan.sources[source].deletion_grace);
+                        self.wake_at(grace_ends.max(now), Timer::Grace(source, uri.clone()));
+                    }
+                    if let Hold::Waiting { since } = record.hold {
+                        let until = later(since, self.plan.window.hold);
+                        self.wake_at(until, Timer::Hold(source, uri.clone()));
+                    }
+                    self.sources[source].catalog.restore(uri, record);
+                }
+                None => {
+                    self.turn.save.documents.insert(uri, None);
+                }
+            }
+        }
+        for (uri, trouble) in troubles {
+            match self.source_of(trouble.path.mount) {
+                Some(source) => {
+                    let broken_after = self.plan.sources[source].broken_after;
+                    let at = later(trouble.since, broken_after);
+                    self.wake_at(at, Timer::Broken(source, uri.clone()));
+                    self.sources[source].troubles.insert(uri, trouble);
+                }
+                None => {
+                    self.turn.save.troubles.insert(uri, None);
+                }
+            }
+        }
+        for (id, row) in channels {
+            let ledgers = ledgers
+                .extract_if(.., |(channel, _), _| *channel == id)
+                .map(|((_, hub), ledger)| (hub, ledger))
+                .collect();
+            self.restore_channel(id, row, ledgers, &mut told, now);
+        }
+    }
+
+    fn baselined_source(&self, uri: &Uri, record: &Record) -> Option<usize> {
+        let source = self.source_of(record.path.mount)?;
+        let mount = self.sources[source].mounts.get(&record.path.mount)?;
+        let is_ours = self.plan.uri_of(&record.path).as_ref() == Some(uri);
+        (mount.row.baselined && is_ours).then_some(source)
+    }
+
+    fn restore_channel(
+        &mut self,
+        id: ChannelId,
+        row: ChannelRow,
+        rows: BTreeMap<Hub, LedgerRow>,
+        told: &mut BTreeMap<(ChannelId, Hub), BTreeMap<Uri, Told>>,
+        now: Timestamp,
+    ) {
+        let source = self.plan.sources.iter().position(|source| {
+            source.name == row.source
+                && (source.mount_of(&row.set).is_some() || row.retired.is_some())
+        });
+        let Some(source) = source else {
+            self.turn.save.channels.insert(id, None);
+            return;
+        };
+        if let Some(retirement) = &row.retired {
+            let ends = later(retirement.since, self.plan.retired_topic);
+            self.wake_at(ends, Timer::Retired(id));
+        }
+        let set = row.set.clone();
+        let mut channel = Channel {
+            row,
+            source,
+            ledgers: BTreeMap::new(),
+            window: None,
+        };
+        for (hub, row) in rows {
+            let Some(mode) = self.mode_of(&hub) else {
+                let changes = row.flight.as_ref().map_or(0, |flight| flight.entries);
+                let topic = channel.row.topic.clone();
+                self.tell(Fact::Dropped {
+                    topic,
+                    hub: hub.clone(),
+                    changes,
+                });
+                self.turn.ledgers.insert((id, hub));
+                continue;
+            };
+            let mut ledger = Ledger::new(mode);
+            ledger.told = told.remove(&(id, hub.clone())).unwrap_or_default();
+            ledger
+                .told
+                .retain(|uri, _| self.sources[source].catalog.get(uri).is_some());
+            for uri in ledger.told.keys() {
+                self.heard.entry(uri.clone()).or_default().insert(id);
+            }
+            if let Some(flight) = &row.flight {
+                // A clock that went back must not silence a hub for longer than the longest wait.
+                let latest = later(now, LONGEST_WAIT);
+                let at = flight.next_try.min(latest);
+                self.timers.insert((at, Timer::Try(id, hub.clone())));
+                for (uri, _) in &flight.covers {
+                    self.heard.entry(uri.clone()).or_default().insert(id);
+                }
+            }
+            if row.ping.is_some() {
+                self.timers.insert((now, Timer::Ping(id, hub.clone())));
+            }
+            ledger.row = row;
+            channel.ledgers.insert(hub, ledger);
+        }
+        self.by_set.entry(set).or_default().insert(id);
+        self.channels.insert(id, channel);
+        self.turn.serve.insert(id);
+    }
+
+    pub(super) fn mode_of(&self, hub: &Hub) -> Option<Mode> {
+        self.plan
+            .hubs
+            .iter()
+            .find(|own| own.hub == *hub)
+            .map(|own| own.mode)
+    }
+}

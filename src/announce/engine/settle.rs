@@ -1,0 +1,258 @@
+//! What follows from what changed: relations, what each hub is due, windows.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+
+use crate::announce::channel::{Channel, Window, later};
+use crate::announce::delivery::ChannelId;
+use crate::announce::engine::source::Stale;
+use crate::announce::engine::{Engine, Timer};
+use crate::announce::event::Fact;
+use crate::announce::standing::{Standing, standing};
+use crate::announce::state::{Hold, Record};
+use crate::resourcesync::uri::{Hub, Uri};
+
+impl Engine {
+    pub(super) fn settle(&mut self, now: Timestamp) {
+        for source in 0..self.sources.len() {
+            self.judge_deletions(source, now);
+            if self.sources[source].is_settled() {
+                self.settle_source(source, now);
+            }
+        }
+    }
+
+    fn settle_source(&mut self, source: usize, now: Timestamp) {
+        let state = &mut self.sources[source];
+        let parked = std::mem::take(&mut state.parked);
+        self.turn.ripe.extend(parked);
+        let is_first = !state.settled_once;
+        if !is_first && state.stale.is_empty() {
+            return;
+        }
+        state.settled_once = true;
+        let Stale {
+            mut relations,
+            changed,
+            previous,
+            mut sets,
+            baseline,
+        } = std::mem::take(&mut state.stale);
+        if is_first {
+            relations = state.catalog.iter().map(|(uri, _)| uri.clone()).collect();
+            sets.extend(state.catalog.sets());
+            sets.extend(
+                self.channels
+                    .values()
+                    .filter(|channel| channel.source == source)
+                    .map(|channel| channel.row.set.clone()),
+            );
+        }
+        let before: BTreeMap<Uri, _> = relations
+            .iter()
+            .filter_map(|uri| Some((uri.clone(), state.catalog.get(uri)?.relations.clone())))
+            .collect();
+        let rerouted = state.catalog.resolve(relations.clone());
+        self.turn.documents.extend(
+            rerouted
+                .iter()
+                .filter(|uri| {
+                    let now = state.catalog.get(uri).map(|record| &record.relations);
+                    now != before.get(*uri)
+                })
+                .map(|uri| (source, uri.clone())),
+        );
+        let mut affected = relations;
+        affected.extend(rerouted);
+        affected.extend(changed.iter().cloned());
+        for uri in &affected {
+            self.refresh(source, uri, changed.contains(uri), now);
+        }
+        let affected_sets = sets.clone();
+        let mut again = self.reconcile(source, sets, &previous, is_first, now);
+        again.extend(self.fill_baseline(source, &baseline));
+        for uri in &again {
+            self.refresh(source, uri, changed.contains(uri), now);
+        }
+        affected.extend(again);
+        affected.extend(affected_sets);
+        self.find(source, &affected, now);
+        for uri in &affected {
+            self.forget_if_done(source, uri);
+        }
+    }
+
+    /// Compares what is seen of a document with what every hub was told of it, on every channel that must
+    /// hear of it or did (R10, R22).
+    pub(super) fn refresh(&mut self, source: usize, uri: &Uri, is_new: bool, now: Timestamp) {
+        let Some(record) = self.sources[source].catalog.get(uri) else {
+            return;
+        };
+        let mut concerned: BTreeSet<ChannelId> = self.heard.get(uri).cloned().unwrap_or_default();
+        for set in &record.relations.sets {
+            concerned.extend(self.by_set.get(set).into_iter().flatten());
+        }
+        if record.is_source_description() {
+            let of_source = |(_, channel): &(&ChannelId, &Channel)| channel.source == source;
+            concerned.extend(self.channels.iter().filter(of_source).map(|(id, _)| *id));
+        }
+        let mut is_held = false;
+        for id in concerned {
+            let hubs: Vec<Hub> = self
+                .channels
+                .get(&id)
+                .map(|channel| channel.ledgers.keys().cloned().collect())
+                .unwrap_or_default();
+            for hub in hubs {
+                is_held |= self.reassess(source, id, &hub, uri, is_new, now);
+            }
+        }
+        let Some(record) = self.sources[source].catalog.get_mut(uri) else {
+            return;
+        };
+        match (is_held, record.hold) {
+            (true, Hold::Free) => {
+                record.hold = Hold::Waiting { since: now };
+                self.turn.documents.insert((source, uri.clone()));
+                let until = later(now, self.plan.window.hold);
+                self.wake_at(until, Timer::Hold(source, uri.clone()));
+            }
+            (false, Hold::Waiting { .. }) => {
+                record.hold = Hold::Free;
+                self.turn.documents.insert((source, uri.clone()));
+            }
+            _ => {}
+        }
+    }
+
+    /// Brings one account up to date; tells whether the change is held.
+    pub(super) fn reassess(
+        &mut self,
+        source: usize,
+        id: ChannelId,
+        hub: &Hub,
+        uri: &Uri,
+        is_new: bool,
+        now: Timestamp,
+    ) -> bool {
+        let Some(channel) = self.channels.get_mut(&id) else {
+            return false;
+        };
+        let standing = standing(
+            &self.plan.sources[source],
+            &self.sources[source].catalog,
+            channel,
+            hub,
+            uri,
+        );
+        let Some(ledger) = channel.ledgers.get_mut(hub) else {
+            return false;
+        };
+        let is_held = matches!(standing, Standing::Held);
+        match standing {
+            Standing::Told | Standing::Held => {
+                ledger.due.remove(uri);
+            }
+            Standing::Absorbed(told) => {
+                ledger.due.remove(uri);
+                match told {
+                    Some(told) => ledger.told.insert(uri.clone(), told),
+                    None => ledger.told.remove(uri),
+                };
+                self.turn.told.insert((id, hub.clone(), uri.clone()));
+                self.heard.entry(uri.clone()).or_default().insert(id);
+            }
+            Standing::Due(_) => {
+                self.heard.entry(uri.clone()).or_default().insert(id);
+                if ledger.due.insert(uri.clone()) || is_new {
+                    self.touch(id, now);
+                }
+            }
+        }
+        is_held
+    }
+
+    /// R16: a change on a channel opens its window, or keeps it open.
+    fn touch(&mut self, id: ChannelId, now: Timestamp) {
+        let Some(channel) = self.channels.get_mut(&id) else {
+            return;
+        };
+        let first = channel.window.map_or(now, |window| window.first);
+        let window = Window { first, last: now };
+        let closes = window.closes(&self.plan.window);
+        if closes <= now {
+            channel.window = None;
+            self.turn.ripe.insert(id);
+        } else {
+            let is_open = channel.window.replace(window).is_some();
+            if !is_open {
+                self.wake_at(closes, Timer::Window(id));
+            }
+        }
+    }
+
+    pub(super) fn window_closes(&mut self, id: ChannelId, now: Timestamp) {
+        let Some(channel) = self.channels.get_mut(&id) else {
+            return;
+        };
+        let Some(window) = channel.window else {
+            return;
+        };
+        let closes = window.closes(&self.plan.window);
+        if closes > now {
+            self.wake_at(closes, Timer::Window(id));
+        } else {
+            channel.window = None;
+            self.turn.ripe.insert(id);
+        }
+    }
+
+    pub(super) fn hold_expires(&mut self, source: usize, uri: &Uri, now: Timestamp) {
+        let hold = self.plan.window.hold;
+        let state = &mut self.sources[source];
+        let Some(record) = state.catalog.get_mut(uri) else {
+            return;
+        };
+        let Hold::Waiting { since } = record.hold else {
+            return;
+        };
+        if later(since, hold) > now {
+            return;
+        }
+        record.hold = Hold::Expired;
+        let set = record.relations.sets.first().cloned();
+        state.stale.changed.insert(uri.clone());
+        self.turn.documents.insert((source, uri.clone()));
+        self.tell(Fact::HoldExpired {
+            uri: uri.clone(),
+            set,
+        });
+    }
+
+    /// Forgets a deleted document once every hub knows.
+    pub(super) fn forget_if_done(&mut self, source: usize, uri: &Uri) {
+        let state = &mut self.sources[source];
+        if !state.catalog.get(uri).is_some_and(Record::is_gone) {
+            return;
+        }
+        let heard = self.heard.get(uri).cloned().unwrap_or_default();
+        let is_owed = heard
+            .iter()
+            .filter_map(|id| self.channels.get(id))
+            .any(|channel| {
+                channel.ledgers.values().any(|ledger| {
+                    ledger.told.contains_key(uri)
+                        || ledger.due.contains(uri)
+                        || ledger.row.flight.as_ref().is_some_and(|flight| {
+                            flight.covers.iter().any(|(covered, _)| covered == uri)
+                        })
+                })
+            });
+        if !is_owed {
+            state.catalog.remove(uri);
+            self.heard.remove(uri);
+            self.turn.documents.insert((source, uri.clone()));
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! One source as the engine keeps it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+
+use crate::announce::catalog::Catalog;
+use crate::announce::delivery::ChannelId;
+use crate::announce::finding::Finding;
+use crate::announce::observation::MountId;
+use crate::announce::plan::MassDeletion;
+use crate::announce::state::{MountRow, Presence, Told, Trouble, Version};
+use crate::resourcesync::uri::Uri;
+
+#[derive(Debug)]
+pub struct Source {
+    pub catalog: Catalog,
+    pub mounts: BTreeMap<MountId, Mount>,
+    pub troubles: BTreeMap<Uri, Trouble>,
+    pub stale: Stale,
+    /// Whether deletions are not believed for now (R15).
+    pub suspended: bool,
+    /// What is wrong with a document or a set, by its URI.
+    pub findings: BTreeMap<Uri, BTreeSet<Finding>>,
+    /// Those that the operator was told of.
+    pub told_findings: BTreeSet<Finding>,
+    /// Channels that would have spoken while the source was not settled.
+    pub parked: BTreeSet<ChannelId>,
+    /// Whether the relations were resolved at all since the start.
+    pub settled_once: bool,
+}
+
+#[derive(Debug)]
+pub struct Mount {
+    pub row: MountRow,
+    pub status: MountStatus,
+    /// When the sweep under way began, by the file system's clock.
+    pub started: Timestamp,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MountStatus {
+    /// Nothing was heard of it yet.
+    Unknown,
+    Sweeping,
+    Ready,
+    Absent,
+}
+
+/// What changed since the source last settled. It settles at the end of each step, but not while a mount is
+/// swept for the first time: what a half-read tree suggests is not believed.
+#[derive(Debug, Default)]
+pub struct Stale {
+    /// Documents whose relations must be resolved.
+    pub relations: BTreeSet<Uri>,
+    /// Documents with a new version.
+    pub changed: BTreeSet<Uri>,
+    /// What those documents were before; nothing for new ones.
+    pub previous: BTreeMap<Uri, Option<Version>>,
+    /// Sets whose channel may have to change.
+    pub sets: BTreeSet<Uri>,
+    /// What a mount without a baseline held when it was first read: this counts as told (R13).
+    pub baseline: BTreeMap<Uri, Told>,
+}
+
+impl Stale {
+    pub fn is_empty(&self) -> bool {
+        self.relations.is_empty()
+            && self.changed.is_empty()
+            && self.sets.is_empty()
+            && self.baseline.is_empty()
+    }
+}
+
+impl Source {
+    /// Whether every present mount was swept to its end in this run.
+    pub fn is_settled(&self) -> bool {
+        self.mounts
+            .values()
+            .all(|mount| matches!(mount.status, MountStatus::Ready | MountStatus::Absent))
+    }
+
+    /// R15: how many documents are missing and not yet accepted, of how many; and the same of Capability
+    /// Lists.
+    fn missing(&self) -> (Tally, Tally) {
+        let (mut all, mut lists) = (Tally::default(), Tally::default());
+        for (_, record) in self.catalog.iter() {
+            let missing = match record.presence {
+                Presence::Gone { .. } => continue,
+                Presence::Missing { approved, .. } => !approved,
+                Presence::Present => false,
+            };
+            all.count(missing);
+            if record.is_capability_list() {
+                lists.count(missing);
+            }
+        }
+        (all, lists)
+    }
+
+    /// R15: the documents missing, and of how many, if they are too many to be believed.
+    pub fn mass_deletion(&self, limit: MassDeletion) -> Option<(usize, usize)> {
+        let MassDeletion::Percent(percent) = limit else {
+            return None;
+        };
+        let (all, lists) = self.missing();
+        let too_many = all.missing >= 10 && all.missing * 100 > all.of * usize::from(percent);
+        let all_lists = lists.of > 1 && lists.missing == lists.of;
+        (too_many || all_lists).then_some((all.missing, all.of))
+    }
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+struct Tally {
+    missing: usize,
+    of: usize,
+}
+
+impl Tally {
+    fn count(&mut self, missing: bool) {
+        self.of += 1;
+        self.missing += usize::from(missing);
+    }
+}

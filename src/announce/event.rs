@@ -1,0 +1,168 @@
+//! What goes into the engine, and what comes out.
+
+use std::fmt;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::announce::delivery::{Answer, ChannelId, Submission, TopicPage};
+use crate::announce::finding::Finding;
+use crate::announce::observation::{DocumentPath, Identity, MountId, Observation};
+use crate::announce::state::Save;
+use crate::resourcesync::uri::{Hub, Topic, Uri};
+
+/// Something happened.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// Files were looked at.
+    Observed(Vec<Observation>),
+    /// A mount's root is there, and a sweep of it begins. `started` is by the file system's clock.
+    MountFound {
+        mount: MountId,
+        identity: Identity,
+        started: Timestamp,
+    },
+    /// A mount's root is not there, or cannot be read.
+    MountLost { mount: MountId, reason: String },
+    /// A sweep of a mount ended; `complete` if its root could be listed to the end.
+    Swept { mount: MountId, complete: bool },
+    /// A submission was answered. `jitter` is a random number between 0 and 1.
+    Answered {
+        channel: ChannelId,
+        hub: Hub,
+        seq: u64,
+        answer: Answer,
+        jitter: f64,
+    },
+    /// Somebody fetched a topic that asked for it to be reported.
+    Fetched(Topic),
+    /// The operator believes the deletions of a source (R15).
+    Accept { source: String },
+    /// Time has passed: [`crate::announce::engine::Engine::wake`] said when.
+    Tick,
+}
+
+/// Something is to be done, in this order.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// Commit this before anything that follows.
+    Save(Box<Save>),
+    /// Serve this at a topic.
+    Serve(TopicPage),
+    /// Serve nothing at a topic any more.
+    Withdraw(Topic),
+    /// Submit a notification, and report the answer.
+    Submit(Submission),
+    /// Look at files again, and report what is found, even if nothing changed.
+    Look(Vec<DocumentPath>),
+    /// Tell the operator.
+    Tell(Fact),
+}
+
+/// What the operator should know, told once.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Fact {
+    Baselined {
+        source: String,
+        mount: MountId,
+        documents: usize,
+    },
+    MountLost {
+        source: String,
+        mount: MountId,
+        reason: String,
+    },
+    ChannelOpened {
+        topic: Topic,
+        set: Uri,
+        hubs: usize,
+    },
+    ChannelRetired {
+        topic: Topic,
+        set: Uri,
+    },
+    ChannelRevived {
+        topic: Topic,
+        set: Uri,
+    },
+    Cut {
+        topic: Topic,
+        seq: u64,
+        changes: usize,
+        hubs: usize,
+    },
+    Delivered {
+        topic: Topic,
+        hub: Hub,
+        seq: u64,
+        changes: usize,
+        attempts: u32,
+    },
+    /// An attempt failed; the notification will be tried again.
+    Refused {
+        topic: Topic,
+        hub: Hub,
+        seq: u64,
+        attempts: u32,
+        reason: String,
+        next_try: Timestamp,
+        /// Whether waiting alone will not help.
+        needs_person: bool,
+    },
+    /// Too large for the hub: withdrawn, and half of it is cut again (R23).
+    Halved {
+        topic: Topic,
+        hub: Hub,
+        seq: u64,
+        limit: usize,
+    },
+    /// What a hub that is no longer configured was due is dropped (R13).
+    Dropped {
+        topic: Topic,
+        hub: Hub,
+        changes: usize,
+    },
+    /// A ping was accepted, and the topic not fetched (R26).
+    Unfetched {
+        topic: Topic,
+        hub: Hub,
+        after: Duration,
+    },
+    Broken {
+        path: DocumentPath,
+        uri: Uri,
+        reason: String,
+    },
+    Mended {
+        path: DocumentPath,
+        uri: Uri,
+    },
+    HoldExpired {
+        uri: Uri,
+        set: Option<Uri>,
+    },
+    Suspended {
+        source: String,
+        missing: usize,
+        of: usize,
+    },
+    Resumed {
+        source: String,
+    },
+    Found(Finding),
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Event::Observed(observations) => write!(f, "{} observations", observations.len()),
+            Event::MountFound { .. } => f.write_str("mount found"),
+            Event::MountLost { .. } => f.write_str("mount lost"),
+            Event::Swept { .. } => f.write_str("swept"),
+            Event::Answered { .. } => f.write_str("answered"),
+            Event::Fetched(_) => f.write_str("fetched"),
+            Event::Accept { .. } => f.write_str("accept"),
+            Event::Tick => f.write_str("tick"),
+        }
+    }
+}

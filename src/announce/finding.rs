@@ -1,0 +1,97 @@
+//! What is wrong with a tree, although it can be read (R8).
+
+use std::fmt;
+
+use crate::resourcesync::capability::Capability;
+use crate::resourcesync::uri::{Hub, Topic, Uri};
+
+/// Something that a generator, or the configuration, should put right. Never a reason to guess.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Finding {
+    /// A capability document belongs to no set of resources, so nobody can be told of it.
+    Unrouted { uri: Uri, capability: Capability },
+    /// A set's channel is served and announced on, but its Capability List does not say so.
+    Unadvertised { set: Uri, topic: Topic },
+    /// An index link leads to a document that is no index.
+    NoIndex { uri: Uri, index: Uri },
+    /// A Capability List advertises only hubs that are not configured: nothing is sent.
+    ForeignHubs { set: Uri, hubs: Vec<Hub> },
+    /// A hub among others that a Capability List advertises is not configured.
+    ForeignHub { set: Uri, hub: Hub },
+    /// A topic that cannot be served here, because it lies neither below `public_url` nor below a mount.
+    ForeignTopic { set: Uri, topic: Topic },
+    /// Two sets have one topic; this one goes without.
+    SharedTopic { set: Uri, topic: Topic },
+    /// A Capability List advertises more than one channel; the first counts.
+    SeveralChannels { set: Uri },
+    /// A Capability List names a document below a mount where there is none.
+    NoFile { set: Uri, uri: Uri },
+    /// A URI with characters that no URI may have; it is left out of headers.
+    Unclean { uri: String },
+}
+
+impl Finding {
+    /// Whether it is about a set's channel, and not about a document.
+    pub fn is_about_channel(&self) -> bool {
+        matches!(
+            self,
+            Finding::Unadvertised { .. }
+                | Finding::ForeignHubs { .. }
+                | Finding::ForeignHub { .. }
+                | Finding::ForeignTopic { .. }
+                | Finding::SharedTopic { .. }
+                | Finding::SeveralChannels { .. }
+        )
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Finding::Unrouted { uri, capability } => write!(
+                f,
+                "{uri} ({capability}) belongs to no set of resources: no Capability List names it, and its \
+                 rel=\"up\" names none that is known"
+            ),
+            Finding::Unadvertised { set, topic } => write!(
+                f,
+                "{set} does not advertise its channel: add an entry with capability \
+                 \"framework-notification\" and loc {topic}"
+            ),
+            Finding::NoIndex { uri, index } => {
+                write!(f, "{uri} names {index} as its index, which is not an index")
+            }
+            Finding::ForeignHubs { set, hubs } => write!(
+                f,
+                "{set} advertises only hubs that are not configured, so nothing is sent: {}",
+                hubs.iter().map(Hub::as_str).collect::<Vec<_>>().join(" ")
+            ),
+            Finding::ForeignHub { set, hub } => {
+                write!(f, "{set} advertises the hub {hub}, which is not configured")
+            }
+            Finding::ForeignTopic { set, topic } => write!(
+                f,
+                "{set} advertises the topic {topic}, which lies neither below public_url nor below a mount"
+            ),
+            Finding::SharedTopic { set, topic } => {
+                write!(
+                    f,
+                    "{set} has the topic {topic}, which another set has already"
+                )
+            }
+            Finding::SeveralChannels { set } => {
+                write!(
+                    f,
+                    "{set} advertises several channels; only the first is used"
+                )
+            }
+            Finding::NoFile { set, uri } => {
+                write!(f, "{set} names {uri}, and no file is there")
+            }
+            Finding::Unclean { uri } => write!(
+                f,
+                "the URI {uri:?} has characters that no URI may have; percent-encode them"
+            ),
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! What one hub was told on one channel, and what it is due: seen less told (R22).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::announce::channel::later;
+use crate::announce::plan::Mode;
+use crate::announce::state::{LedgerRow, Told};
+use crate::resourcesync::uri::Uri;
+
+/// Two pings of one topic are at least so far apart (R24).
+pub const PING_APART: Duration = Duration::from_secs(2);
+/// A topic that is not fetched so long after an accepted ping is reported (R24, R26).
+pub const PING_FETCHED_WITHIN: Duration = Duration::from_secs(60);
+
+/// One hub's account on one channel.
+#[derive(Debug)]
+pub struct Ledger {
+    pub mode: Mode,
+    pub row: LedgerRow,
+    pub told: BTreeMap<Uri, Told>,
+    /// The documents of which there is something to say; derived.
+    pub due: BTreeSet<Uri>,
+    /// Whether a submission is under way, and its answer to come.
+    pub sending: bool,
+}
+
+impl Ledger {
+    pub fn new(mode: Mode) -> Ledger {
+        Ledger {
+            mode,
+            row: LedgerRow::default(),
+            told: BTreeMap::new(),
+            due: BTreeSet::new(),
+            sending: false,
+        }
+    }
+
+    /// The earliest time at which the next notification may be cut; nothing while one is in flight (R22,
+    /// R24).
+    pub fn free_from(&self) -> Option<Timestamp> {
+        if self.row.flight.is_some() {
+            return None;
+        }
+        Some(match (self.mode, self.row.ping) {
+            (Mode::Ping, Some(ping)) if ping.fetched => later(ping.at, PING_APART),
+            (Mode::Ping, Some(ping)) => later(ping.at, PING_FETCHED_WITHIN),
+            _ => Timestamp::MIN,
+        })
+    }
+}

@@ -1,0 +1,141 @@
+//! Cuts the next notification from what a hub is due.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+
+use crate::announce::catalog::Catalog;
+use crate::announce::state::{Presence, Record, Told};
+use crate::resourcesync::capability::Capability;
+use crate::resourcesync::payload::{ChangeKind, Entry};
+use crate::resourcesync::uri::Uri;
+
+/// One document of which there is something to say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Due {
+    pub uri: Uri,
+    pub changes: Vec<(ChangeKind, Capability)>,
+    /// What the hub has been told once it has heard it; nothing for a document that ended.
+    pub becomes: Option<Told>,
+}
+
+/// What a notification may hold (R18, R21).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// At least 1.
+    pub entries: usize,
+    /// Of the rendered payload.
+    pub bytes: usize,
+    pub all_components: bool,
+}
+
+/// The part of the due that goes into the next notification.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Cut {
+    /// In order of their datetimes.
+    pub entries: Vec<Entry>,
+    pub covers: Vec<(Uri, Option<Told>)>,
+}
+
+/// Chooses what to say now. Whatever does not fit stays due; at least one entry always fits.
+pub fn cut(due: Vec<Due>, catalog: &Catalog, limits: Limits, overhead: usize) -> Cut {
+    let mut spoken: Vec<Spoken> = due
+        .into_iter()
+        .filter_map(|due| Spoken::new(due, catalog))
+        .collect();
+    spoken.sort_by(|one, other| one.key().cmp(&other.key()));
+    if !limits.all_components {
+        spoken = newest_components(spoken);
+    }
+    let mut cut = Cut::default();
+    let mut bytes = overhead;
+    for spoken in spoken {
+        let count = cut.entries.len() + spoken.entries.len();
+        bytes += spoken.entries.iter().map(Entry::len).sum::<usize>();
+        let fits = count <= limits.entries && bytes <= limits.bytes;
+        if !fits && !cut.entries.is_empty() {
+            break;
+        }
+        cut.entries.extend(spoken.entries);
+        cut.covers.extend(spoken.covers);
+    }
+    cut
+}
+
+/// The entries of one document, with all documents that they account for.
+struct Spoken {
+    entries: Vec<Entry>,
+    covers: Vec<(Uri, Option<Told>)>,
+}
+
+impl Spoken {
+    fn new(due: Due, catalog: &Catalog) -> Option<Spoken> {
+        let record = catalog.get(&due.uri)?;
+        let entries: Vec<Entry> = due
+            .changes
+            .iter()
+            .map(|(change, capability)| Entry {
+                uri: due.uri.clone(),
+                change: *change,
+                capability: *capability,
+                datetime: Some(datetime(record)),
+                index: record.relations.index.clone(),
+            })
+            .collect();
+        (!entries.is_empty()).then(|| Spoken {
+            entries,
+            covers: vec![(due.uri, due.becomes)],
+        })
+    }
+
+    fn key(&self) -> (Option<Timestamp>, &Uri) {
+        (self.entries[0].datetime, &self.entries[0].uri)
+    }
+}
+
+// R19: a deletion is dated by the look that found the file gone.
+fn datetime(record: &Record) -> Timestamp {
+    match record.presence {
+        Presence::Gone { since } => since,
+        _ => record.changed,
+    }
+}
+
+// R18, Framework Notification 1.0.1 section 2: of several components of one index, one is announced.
+fn newest_components(spoken: Vec<Spoken>) -> Vec<Spoken> {
+    let mut said = BTreeMap::new();
+    let mut kept: Vec<Spoken> = Vec::with_capacity(spoken.len());
+    // Newest first, so that the first of its kind is the one to keep.
+    for spoken in spoken.into_iter().rev() {
+        let kind = match &spoken.entries[..] {
+            [entry] => entry
+                .index
+                .clone()
+                .map(|index| (index, entry.capability, entry.change)),
+            _ => None,
+        };
+        match kind.map(|kind| *said.entry(kind).or_insert(kept.len())) {
+            Some(place) if place < kept.len() => kept[place].covers.extend(spoken.covers),
+            _ => kept.push(spoken),
+        }
+    }
+    kept.reverse();
+    kept
+}
+
+/// R20: the Capability List if all entries are its documents, the Source Description if all are Capability
+/// Lists, else none.
+pub fn up(entries: &[Entry], set: &Uri, catalog: &Catalog) -> Option<Uri> {
+    let above: BTreeSet<Option<Uri>> = entries
+        .iter()
+        .map(|entry| match entry.capability {
+            Capability::SourceDescription => None,
+            Capability::CapabilityList => catalog.source_description(set),
+            _ => Some(set.clone()),
+        })
+        .collect();
+    match above.len() {
+        1 => above.into_iter().next().flatten(),
+        _ => None,
+    }
+}

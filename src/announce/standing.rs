@@ -1,0 +1,111 @@
+//! How a document stands with one hub on one channel: the difference seen − told, and whether it may be said.
+
+use crate::announce::catalog::Catalog;
+use crate::announce::channel::Channel;
+use crate::announce::difference::{Difference, Permission, difference};
+use crate::announce::notification::Due;
+use crate::announce::plan::SourcePlan;
+use crate::announce::state::{Hold, Record, Told};
+use crate::resourcesync::payload::ChangeKind;
+use crate::resourcesync::uri::{Hub, Uri};
+
+/// How a document stands on one hub's account.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Standing {
+    /// The hub knows all there is to know.
+    Told,
+    /// It counts as told from now on: nothing may be said of it, or it left the set (R14, R22).
+    Absorbed(Option<Told>),
+    /// There is something to say, once the document is listed (R17).
+    Held,
+    /// There is something to say.
+    Due(Due),
+}
+
+/// How a document stands on a hub's account: seen less told, as far as it may be said, and unless it waits.
+pub fn standing(
+    source: &SourcePlan,
+    catalog: &Catalog,
+    channel: &Channel,
+    hub: &Hub,
+    uri: &Uri,
+) -> Standing {
+    let Some(ledger) = channel.ledgers.get(hub) else {
+        return Standing::Told;
+    };
+    let told = ledger.told.get(uri);
+    let record = catalog.get(uri).filter(|record| !record.is_gone());
+    let is_member = record.is_some_and(|record| {
+        record.is_source_description()
+            || (channel.is_live() && record.relations.sets.contains(&channel.row.set))
+    });
+    let is_last_word = channel
+        .row
+        .retired
+        .as_ref()
+        .is_some_and(|retirement| retirement.last_words.contains(uri));
+    let seen = match (record, told) {
+        (None, _) => None,
+        (Some(record), _) if is_member => Some(&record.version),
+        (Some(record), Some(told)) if told.is_same_document(&record.version) => {
+            if is_last_word {
+                Some(&record.version)
+            } else if channel.is_live() {
+                // R14: leaving a set announces nothing.
+                return Standing::Absorbed(None);
+            } else {
+                return Standing::Told;
+            }
+        }
+        (Some(record), None) if is_last_word => Some(&record.version),
+        (Some(_), None) => return Standing::Told,
+        (Some(_), Some(_)) if channel.is_live() || is_last_word => None,
+        (Some(_), Some(_)) => return Standing::Told,
+    };
+    let relations = catalog.get(uri).map(|record| &record.relations);
+    let permission = Permission {
+        archived: relations.is_some_and(|relations| relations.archived),
+        all_deletions: source.announce_all_deletions,
+    };
+    match difference(told, seen, permission) {
+        Difference::None => Standing::Told,
+        Difference::Silent => Standing::Absorbed(seen.copied().map(Told::from)),
+        Difference::Say(changes) => {
+            let waits = channel.is_live()
+                && record.is_some_and(|record| {
+                    changes.iter().any(|(kind, _)| {
+                        must_wait(uri, record, *kind, told.is_some(), channel, catalog)
+                    })
+                });
+            if waits {
+                return Standing::Held;
+            }
+            Standing::Due(Due {
+                uri: uri.clone(),
+                changes,
+                becomes: seen.copied().map(Told::from),
+            })
+        }
+    }
+}
+
+// R17: a created document waits for its Capability List, an index or an archive to list it, an updated one
+// only if the index that it names is new to it.
+fn must_wait(
+    uri: &Uri,
+    record: &Record,
+    kind: ChangeKind,
+    is_known: bool,
+    channel: &Channel,
+    catalog: &Catalog,
+) -> bool {
+    let stands_alone = record.is_capability_list() || record.is_source_description();
+    if stands_alone || record.hold == Hold::Expired || catalog.is_listed(uri) {
+        return false;
+    }
+    match kind {
+        ChangeKind::Created if !is_known => catalog.has_capability_list(&channel.row.set),
+        ChangeKind::Created | ChangeKind::Updated => record.newly_indexed,
+        ChangeKind::Deleted => false,
+    }
+}

@@ -1,0 +1,279 @@
+//! What outlives a restart: the rows that the engine loads once and hands out whenever they change.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::announce::delivery::ChannelId;
+use crate::announce::observation::{DocumentPath, Identity, MountId, Stat};
+use crate::resourcesync::capability::Capability;
+use crate::resourcesync::document::{Form, is_structural};
+use crate::resourcesync::fingerprint::Fingerprint;
+use crate::resourcesync::payload::Entry;
+use crate::resourcesync::uri::{Hub, Topic, Uri};
+
+/// One version of a document, as far as versions are compared (R4, R14).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Version {
+    pub capability: Capability,
+    pub form: Form,
+    pub fingerprint: Fingerprint,
+}
+
+/// The version of a document that a hub was last told of on a channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Told {
+    pub capability: Capability,
+    pub form: Form,
+    /// Nothing where the document existed but its content was not known (R13).
+    pub fingerprint: Option<Fingerprint>,
+}
+
+impl From<Version> for Told {
+    fn from(version: Version) -> Told {
+        Told {
+            capability: version.capability,
+            form: version.form,
+            fingerprint: Some(version.fingerprint),
+        }
+    }
+}
+
+impl Told {
+    /// Whether `version` is a version of the same document: a path whose document changes capability or
+    /// form is an old document that ended and a new one that began (R14).
+    pub fn is_same_document(&self, version: &Version) -> bool {
+        (self.capability, self.form) == (version.capability, version.form)
+    }
+}
+
+/// A document as last seen complete.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Record {
+    pub path: DocumentPath,
+    pub stat: Stat,
+    pub version: Version,
+    /// Whether the fingerprint was computed by an earlier version of rsnotify, and must be replaced in
+    /// silence if the stat data did not change.
+    pub outdated: bool,
+    /// `rel="up"`, aliases resolved.
+    pub up: Option<Uri>,
+    /// `rel="index"`, aliases resolved.
+    pub named_index: Option<Uri>,
+    /// The form that the named index had when this version was seen (R17).
+    pub named_index_form: Option<Form>,
+    /// Whether this version names an index that its predecessor did not name, or that changed form (R17).
+    pub newly_indexed: bool,
+    /// When this version came to be, as R19 has it.
+    pub changed: Timestamp,
+    /// The last look that read it.
+    pub looked: Timestamp,
+    pub presence: Presence,
+    pub hold: Hold,
+    pub relations: Relations,
+}
+
+impl Record {
+    pub fn is_structural(&self) -> bool {
+        is_structural(self.version.capability, self.version.form)
+    }
+
+    /// Whether it is a Source Description, whose changes every channel hears (R10). An index of several is
+    /// not one.
+    pub fn is_source_description(&self) -> bool {
+        self.version.capability == Capability::SourceDescription && self.version.form == Form::List
+    }
+
+    /// Whether it is a Capability List, and so stands for a set of resources (R7).
+    pub fn is_capability_list(&self) -> bool {
+        self.version.capability == Capability::CapabilityList && self.version.form == Form::List
+    }
+
+    pub fn is_gone(&self) -> bool {
+        matches!(self.presence, Presence::Gone { .. })
+    }
+
+    pub fn is_missing(&self) -> bool {
+        matches!(self.presence, Presence::Missing { .. })
+    }
+}
+
+/// Whether a document is there (R15).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Presence {
+    Present,
+    /// Not found since then, and not yet believed to be deleted. `approved` by the operator, it does not
+    /// count towards a mass deletion.
+    Missing {
+        since: Timestamp,
+        approved: bool,
+    },
+    /// Deleted; kept until every hub has been told what there is to tell.
+    Gone {
+        since: Timestamp,
+    },
+}
+
+/// Whether a change waits for a document to be listed (R17).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hold {
+    Free,
+    Waiting {
+        since: Timestamp,
+    },
+    /// It waited in vain once, and never waits again.
+    Expired,
+}
+
+/// What a document is to others (R5, R7).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Relations {
+    pub index: Option<Uri>,
+    /// The sets of resources it belongs to, by their Capability Lists.
+    pub sets: BTreeSet<Uri>,
+    pub archived: bool,
+}
+
+/// A candidate that is not (or not yet) a document and could not be read.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Trouble {
+    pub path: DocumentPath,
+    pub since: Timestamp,
+    pub reason: String,
+    /// Whether it was there when its mount's baseline was taken, so that its first good reading is an
+    /// update (R13).
+    pub predates: bool,
+    /// Whether the operator was told (R3).
+    pub reported: bool,
+}
+
+/// A mount as it was last found (R13).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MountRow {
+    pub source: String,
+    pub directory: PathBuf,
+    pub prefix: Uri,
+    pub identity: Option<Identity>,
+    pub baselined: bool,
+    pub held_document: bool,
+    /// The start of the last complete sweep.
+    pub swept: Option<Timestamp>,
+}
+
+/// A channel, live or retired (R9, R11).
+#[derive(Debug, Clone, PartialEq)]
+pub struct ChannelRow {
+    pub source: String,
+    /// The Capability List that names the set.
+    pub set: Uri,
+    pub topic: Topic,
+    pub retired: Option<Retirement>,
+    /// The last notification's number; 0 before the first.
+    pub seq: u64,
+    /// The last notification's `until`; the next one's is later (R20).
+    pub until: Option<Timestamp>,
+    /// What the topic serves (R25).
+    pub body: Arc<[u8]>,
+    /// What was said to ping hubs within the topic window, oldest first (R25).
+    pub said: Vec<Said>,
+}
+
+/// The end of a channel: what it still had to say, and when it stopped hearing more (R11).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Retirement {
+    pub since: Timestamp,
+    pub last_words: BTreeSet<Uri>,
+}
+
+/// An entry that a topic repeats for hubs which only fetch it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Said {
+    pub at: Timestamp,
+    pub entry: Entry,
+}
+
+/// How one hub stands on one channel, but for what it was told.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct LedgerRow {
+    pub flight: Option<Flight>,
+    /// At most so many entries in the next notification, after a 413 (R23).
+    pub limit: Option<usize>,
+    /// When it last accepted a notification.
+    pub accepted: Option<Timestamp>,
+    pub ping: Option<Ping>,
+}
+
+/// A notification on its way to one hub: immutable, retried byte for byte (R22).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Flight {
+    pub seq: u64,
+    pub body: Arc<[u8]>,
+    /// How many entries it has.
+    pub entries: usize,
+    /// What the hub has been told once it accepts, by document; nothing for one that ended.
+    pub covers: Vec<(Uri, Option<Told>)>,
+    pub cut: Timestamp,
+    pub attempts: u32,
+    pub next_try: Timestamp,
+    /// Why the last attempt failed.
+    pub last_failure: Option<String>,
+}
+
+/// The last accepted ping (R24, R26).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ping {
+    pub at: Timestamp,
+    pub fetched: bool,
+    pub reported: bool,
+}
+
+/// Everything that is stored.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct State {
+    pub mounts: BTreeMap<MountId, MountRow>,
+    pub documents: BTreeMap<Uri, Record>,
+    /// XML files that are no documents, by their stat data and when they were read (R2).
+    pub others: BTreeMap<DocumentPath, (Stat, Timestamp)>,
+    pub troubles: BTreeMap<Uri, Trouble>,
+    pub channels: BTreeMap<ChannelId, ChannelRow>,
+    pub ledgers: BTreeMap<(ChannelId, Hub), LedgerRow>,
+    pub told: BTreeMap<(ChannelId, Hub), BTreeMap<Uri, Told>>,
+}
+
+/// Rows to write, in one transaction; nothing for a row to delete. Deleting a channel deletes its ledgers,
+/// and deleting a ledger what was told on it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Save {
+    pub mounts: BTreeMap<MountId, Option<MountRow>>,
+    pub documents: BTreeMap<Uri, Option<Record>>,
+    pub others: BTreeMap<DocumentPath, Option<(Stat, Timestamp)>>,
+    pub troubles: BTreeMap<Uri, Option<Trouble>>,
+    pub channels: BTreeMap<ChannelId, Option<ChannelRow>>,
+    pub ledgers: BTreeMap<(ChannelId, Hub), Option<LedgerRow>>,
+    pub told: BTreeMap<(ChannelId, Hub, Uri), Option<Told>>,
+}
+
+impl Save {
+    pub fn is_empty(&self) -> bool {
+        self.mounts.is_empty()
+            && self.documents.is_empty()
+            && self.others.is_empty()
+            && self.troubles.is_empty()
+            && self.channels.is_empty()
+            && self.ledgers.is_empty()
+            && self.told.is_empty()
+    }
+
+    /// Adds what a later step changed.
+    pub fn merge(&mut self, later: Save) {
+        self.mounts.extend(later.mounts);
+        self.documents.extend(later.documents);
+        self.others.extend(later.others);
+        self.troubles.extend(later.troubles);
+        self.channels.extend(later.channels);
+        self.ledgers.extend(later.ledgers);
+        self.told.extend(later.told);
+    }
+}
