@@ -1,1 +1,161 @@
 //! One SQLite file: what was seen, what each hub was told, what is in flight.
+//!
+//! Every [`Store::save`] is one transaction, durable when it returns. A lock file beside the database keeps
+//! a second instance away.
+
+mod hub;
+mod load;
+mod row;
+mod save;
+mod schema;
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, OpenFlags};
+
+/// The state of one daemon.
+#[derive(Debug)]
+pub struct Store {
+    connection: Connection,
+    path: PathBuf,
+    /// Held for as long as this store writes.
+    _lock: Option<File>,
+}
+
+/// Why the state cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    #[error("cannot create the state directory {path}; set state_dir to one that can be written")]
+    Directory {
+        path: PathBuf,
+        source: std::io::Error,
+    },
+    #[error("cannot open the lock file {path}")]
+    Lock {
+        path: PathBuf,
+        source: std::io::Error,
+    },
+    #[error("another rsnotify uses the state directory {path}; stop it, or set another state_dir")]
+    InUse { path: PathBuf },
+    #[error("cannot open the state file {path}; if it is damaged, move it away: a new baseline is taken then")]
+    Open {
+        path: PathBuf,
+        source: rusqlite::Error,
+    },
+    #[error(
+        "the state file {path} was written by a newer rsnotify (schema {found}, this one knows {known}); \
+         upgrade rsnotify, or move the file away: a new baseline is taken then"
+    )]
+    FromTheFuture {
+        path: PathBuf,
+        found: usize,
+        known: usize,
+    },
+    #[error("cannot read the state file {path}; if it is damaged, move it away: a new baseline is taken then")]
+    Load {
+        path: PathBuf,
+        source: rusqlite::Error,
+    },
+    #[error("cannot write the state file {path}; is the disk full, or read-only?")]
+    Save {
+        path: PathBuf,
+        source: rusqlite::Error,
+    },
+}
+
+const DATABASE: &str = "state.sqlite";
+const LOCK: &str = "lock";
+
+impl Store {
+    /// Opens the state in `directory`, creating both where they are not, and keeps others out.
+    pub fn open(directory: &Path) -> Result<Store, StoreError> {
+        std::fs::create_dir_all(directory).map_err(|source| StoreError::Directory {
+            path: directory.to_owned(),
+            source,
+        })?;
+        let lock = lock(directory)?;
+        let path = directory.join(DATABASE);
+        let open_error = |source| StoreError::Open {
+            path: path.clone(),
+            source,
+        };
+        let mut connection = Connection::open(&path).map_err(open_error)?;
+        // Durable before anything is sent: WAL with a sync at each commit.
+        connection
+            .execute_batch(
+                "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON;",
+            )
+            .map_err(open_error)?;
+        connection.set_prepared_statement_cache_capacity(64);
+        let version = user_version(&connection, &path)?;
+        schema::migrate(&mut connection, version).map_err(open_error)?;
+        Ok(Store {
+            connection,
+            path,
+            _lock: Some(lock),
+        })
+    }
+
+    /// Opens the state in `directory` for reading, beside a daemon that may be writing; nothing if there is
+    /// none yet.
+    pub fn open_to_read(directory: &Path) -> Result<Option<Store>, StoreError> {
+        let path = directory.join(DATABASE);
+        if !path.exists() {
+            return Ok(None);
+        }
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection =
+            Connection::open_with_flags(&path, flags).map_err(|source| StoreError::Open {
+                path: path.clone(),
+                source,
+            })?;
+        if user_version(&connection, &path)? == 0 {
+            return Ok(None);
+        }
+        Ok(Some(Store {
+            connection,
+            path,
+            _lock: None,
+        }))
+    }
+}
+
+fn lock(directory: &Path) -> Result<File, StoreError> {
+    let path = directory.join(LOCK);
+    let lock_error = |source| StoreError::Lock {
+        path: path.clone(),
+        source,
+    };
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&path)
+        .map_err(lock_error)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(StoreError::InUse {
+            path: directory.to_owned(),
+        }),
+        Err(TryLockError::Error(source)) => Err(lock_error(source)),
+    }
+}
+
+fn user_version(connection: &Connection, path: &Path) -> Result<usize, StoreError> {
+    let found: i64 = connection
+        .pragma_query_value(None, "user_version", |row| row.get(0))
+        .map_err(|source| StoreError::Open {
+            path: path.to_owned(),
+            source,
+        })?;
+    let found = usize::try_from(found).unwrap_or(usize::MAX);
+    if found > schema::VERSION {
+        return Err(StoreError::FromTheFuture {
+            path: path.to_owned(),
+            found,
+            known: schema::VERSION,
+        });
+    }
+    Ok(found)
+}

@@ -1,0 +1,201 @@
+//! How our values stand in columns: as text that a person can read.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
+use serde::{Deserialize, Serialize};
+
+use crate::announce::state::{Said, Told};
+use crate::resourcesync::capability::Capability;
+use crate::resourcesync::document::Form;
+use crate::resourcesync::fingerprint::Fingerprint;
+use crate::resourcesync::payload::{ChangeKind, Entry};
+use crate::resourcesync::uri::Uri;
+
+/// A value of ours in a column.
+pub struct Column<T>(pub T);
+
+impl ToSql for Column<Timestamp> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(self.0.to_string().into())
+    }
+}
+
+impl FromSql for Column<Timestamp> {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        parsed(value).map(Column)
+    }
+}
+
+impl ToSql for Column<Capability> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(self.0.as_str().into())
+    }
+}
+
+impl FromSql for Column<Capability> {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        parsed(value).map(Column)
+    }
+}
+
+impl ToSql for Column<Form> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(self.0.as_str().into())
+    }
+}
+
+impl FromSql for Column<Form> {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        form(value.as_str()?).map(Column).ok_or(FromSqlError::InvalidType)
+    }
+}
+
+impl ToSql for Column<Fingerprint> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(self.0.0.to_vec().into())
+    }
+}
+
+impl FromSql for Column<Fingerprint> {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        let bytes = <[u8; 32]>::column_result(value)?;
+        Ok(Column(Fingerprint(bytes)))
+    }
+}
+
+impl FromSql for Column<Uri> {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        uri(value.as_str()?).map(Column).ok_or(FromSqlError::InvalidType)
+    }
+}
+
+fn parsed<T: std::str::FromStr>(value: ValueRef<'_>) -> FromSqlResult<T> {
+    value.as_str()?.parse().map_err(|_| FromSqlError::InvalidType)
+}
+
+fn form(text: &str) -> Option<Form> {
+    [Form::List, Form::Index]
+        .into_iter()
+        .find(|form| form.as_str() == text)
+}
+
+fn uri(text: &str) -> Option<Uri> {
+    Uri::parse(text).ok()
+}
+
+/// A list of URIs, as JSON.
+pub fn uris_to_json<'a>(uris: impl IntoIterator<Item = &'a Uri>) -> String {
+    let texts: Vec<&str> = uris.into_iter().map(Uri::as_str).collect();
+    serde_json::to_string(&texts).unwrap_or_default()
+}
+
+/// The reverse of [`uris_to_json`].
+pub fn uris_from_json<C: FromIterator<Uri>>(json: &str) -> Option<C> {
+    let texts: Vec<String> = serde_json::from_str(json).ok()?;
+    texts.iter().map(|text| uri(text)).collect()
+}
+
+#[derive(Serialize, Deserialize)]
+struct CoverJson {
+    uri: String,
+    told: Option<ToldJson>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct ToldJson {
+    capability: String,
+    form: String,
+    fingerprint: Option<[u8; 32]>,
+}
+
+/// What a notification in flight accounts for, as JSON.
+pub fn covers_to_json(covers: &[(Uri, Option<Told>)]) -> String {
+    let json: Vec<CoverJson> = covers
+        .iter()
+        .map(|(uri, told)| CoverJson {
+            uri: uri.to_string(),
+            told: told.map(|told| ToldJson {
+                capability: told.capability.to_string(),
+                form: told.form.as_str().to_owned(),
+                fingerprint: told.fingerprint.map(|fingerprint| fingerprint.0),
+            }),
+        })
+        .collect();
+    serde_json::to_string(&json).unwrap_or_default()
+}
+
+/// The reverse of [`covers_to_json`].
+pub fn covers_from_json(json: &str) -> Option<Vec<(Uri, Option<Told>)>> {
+    let covers: Vec<CoverJson> = serde_json::from_str(json).ok()?;
+    covers
+        .into_iter()
+        .map(|cover| {
+            let told = match cover.told {
+                None => None,
+                Some(told) => Some(Told {
+                    capability: told.capability.parse().ok()?,
+                    form: form(&told.form)?,
+                    fingerprint: told.fingerprint.map(Fingerprint),
+                }),
+            };
+            Some((uri(&cover.uri)?, told))
+        })
+        .collect()
+}
+
+#[derive(Serialize, Deserialize)]
+struct SaidJson {
+    at: Timestamp,
+    uri: String,
+    change: String,
+    capability: String,
+    datetime: Option<Timestamp>,
+    index: Option<String>,
+}
+
+/// What a topic repeats, as JSON.
+pub fn said_to_json(said: &[Said]) -> String {
+    let json: Vec<SaidJson> = said
+        .iter()
+        .map(|said| SaidJson {
+            at: said.at,
+            uri: said.entry.uri.to_string(),
+            change: said.entry.change.to_string(),
+            capability: said.entry.capability.to_string(),
+            datetime: said.entry.datetime,
+            index: said.entry.index.as_ref().map(Uri::to_string),
+        })
+        .collect();
+    serde_json::to_string(&json).unwrap_or_default()
+}
+
+/// The reverse of [`said_to_json`].
+pub fn said_from_json(json: &str) -> Option<Vec<Said>> {
+    let said: Vec<SaidJson> = serde_json::from_str(json).ok()?;
+    said.into_iter()
+        .map(|said| {
+            let change = [ChangeKind::Created, ChangeKind::Updated, ChangeKind::Deleted]
+                .into_iter()
+                .find(|kind| kind.as_str() == said.change)?;
+            let index = match said.index {
+                None => None,
+                Some(index) => Some(uri(&index)?),
+            };
+            let entry = Entry {
+                uri: uri(&said.uri)?,
+                change,
+                capability: said.capability.parse().ok()?,
+                datetime: said.datetime,
+                index,
+            };
+            Some(Said { at: said.at, entry })
+        })
+        .collect()
+}
+
+/// A blob that is shared once loaded.
+pub fn shared(bytes: Vec<u8>) -> Arc<[u8]> {
+    bytes.into()
+}

@@ -1,0 +1,332 @@
+//! Writes what one turn of the engine changed, in one transaction.
+
+use std::os::unix::ffi::OsStrExt;
+
+use jiff::Timestamp;
+use rusqlite::{Transaction, params};
+
+use crate::announce::delivery::ChannelId;
+use crate::announce::observation::{DocumentPath, Stat};
+use crate::announce::state::{
+    ChannelRow, Flight, Hold, LedgerRow, MountRow, Presence, Record, Save, Told, Trouble,
+};
+use crate::announce::subscription::{Delivery, HubRecord};
+use crate::resourcesync::fingerprint;
+use crate::resourcesync::uri::{Hub, Uri};
+use crate::store::hub::{write_delivery, write_record};
+use crate::store::row::{Column, covers_to_json, said_to_json, uris_to_json};
+use crate::store::{Store, StoreError};
+
+impl Store {
+    /// Commits `save`, what the embedded hub recorded and the deliveries it owes now; durable when it
+    /// returns. After an error nothing of it is written.
+    pub fn save(
+        &mut self,
+        save: &Save,
+        records: &[HubRecord],
+        owed: &[Delivery],
+    ) -> Result<(), StoreError> {
+        self.write(save, records, owed).map_err(|source| StoreError::Save {
+            path: self.path.clone(),
+            source,
+        })
+    }
+
+    /// Whether the state file can be written: an empty transaction that takes the write lock.
+    pub fn probe(&mut self) -> Result<(), StoreError> {
+        self.connection
+            .execute_batch("BEGIN IMMEDIATE; ROLLBACK;")
+            .map_err(|source| StoreError::Save {
+                path: self.path.clone(),
+                source,
+            })
+    }
+
+    fn write(
+        &mut self,
+        save: &Save,
+        records: &[HubRecord],
+        owed: &[Delivery],
+    ) -> rusqlite::Result<()> {
+        let transaction = self.connection.transaction()?;
+        for (id, row) in &save.mounts {
+            write_mount(&transaction, id.0, row.as_ref())?;
+        }
+        for (uri, record) in &save.documents {
+            write_document(&transaction, uri, record.as_ref())?;
+        }
+        for (path, stat) in &save.others {
+            write_other(&transaction, path, stat.as_ref())?;
+        }
+        for (uri, trouble) in &save.troubles {
+            write_trouble(&transaction, uri, trouble.as_ref())?;
+        }
+        for (id, row) in &save.channels {
+            write_channel(&transaction, *id, row.as_ref())?;
+        }
+        for ((id, hub), row) in &save.ledgers {
+            if !matches!(save.channels.get(id), Some(None)) {
+                write_ledger(&transaction, *id, hub, row.as_ref())?;
+            }
+        }
+        for ((id, hub, uri), told) in &save.told {
+            let is_deleted = matches!(save.channels.get(id), Some(None))
+                || matches!(save.ledgers.get(&(*id, hub.clone())), Some(None));
+            if !is_deleted {
+                write_told(&transaction, *id, hub, uri, told.as_ref())?;
+            }
+        }
+        for record in records {
+            write_record(&transaction, record)?;
+        }
+        for delivery in owed {
+            write_delivery(&transaction, delivery)?;
+        }
+        transaction.commit()
+    }
+}
+
+fn write_mount(on: &Transaction<'_>, id: u32, row: Option<&MountRow>) -> rusqlite::Result<()> {
+    let Some(row) = row else {
+        on.execute("DELETE FROM others WHERE mount = ?1", [id])?;
+        on.execute("DELETE FROM mounts WHERE id = ?1", [id])?;
+        return Ok(());
+    };
+    on.prepare_cached(
+        "INSERT OR REPLACE INTO mounts VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+    )?
+    .execute(params![
+        id,
+        row.source,
+        row.directory.as_os_str().as_bytes(),
+        row.prefix.as_str(),
+        row.identity.map(|identity| identity.device.cast_signed()),
+        row.identity.map(|identity| identity.inode.cast_signed()),
+        row.baselined,
+        row.held_document,
+        row.swept.map(Column),
+    ])?;
+    Ok(())
+}
+
+fn write_document(
+    on: &Transaction<'_>,
+    uri: &Uri,
+    record: Option<&Record>,
+) -> rusqlite::Result<()> {
+    let Some(record) = record else {
+        on.prepare_cached("DELETE FROM documents WHERE uri = ?1")?
+            .execute([uri.as_str()])?;
+        return Ok(());
+    };
+    let (presence, absent_since) = match record.presence {
+        Presence::Present => ("present", None),
+        Presence::Missing { since, approved: false } => ("missing", Some(since)),
+        Presence::Missing { since, approved: true } => ("approved", Some(since)),
+        Presence::Gone { since } => ("gone", Some(since)),
+    };
+    let (hold, held_since) = match record.hold {
+        Hold::Free => ("free", None),
+        Hold::Waiting { since } => ("waiting", Some(since)),
+        Hold::Expired => ("expired", None),
+    };
+    // An outdated fingerprint stays so until its document is read again.
+    let fingerprint_version = if record.outdated { 0 } else { fingerprint::VERSION };
+    on.prepare_cached(
+        "INSERT OR REPLACE INTO documents VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, \
+         ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24)",
+    )?
+    .execute(params![
+        uri.as_str(),
+        record.path.mount.0,
+        &record.path.below[..],
+        record.stat.size.cast_signed(),
+        Column(record.stat.modified),
+        Column(record.stat.changed),
+        record.stat.inode.cast_signed(),
+        Column(record.version.capability),
+        Column(record.version.form),
+        Column(record.version.fingerprint),
+        fingerprint_version,
+        record.up.as_ref().map(Uri::as_str),
+        record.named_index.as_ref().map(Uri::as_str),
+        record.named_index_form.map(Column),
+        record.newly_indexed,
+        Column(record.changed),
+        Column(record.looked),
+        presence,
+        absent_since.map(Column),
+        hold,
+        held_since.map(Column),
+        record.relations.index.as_ref().map(Uri::as_str),
+        uris_to_json(&record.relations.sets),
+        record.relations.archived,
+    ])?;
+    Ok(())
+}
+
+fn write_other(
+    on: &Transaction<'_>,
+    path: &DocumentPath,
+    stat: Option<&(Stat, Timestamp)>,
+) -> rusqlite::Result<()> {
+    let Some((stat, looked)) = stat else {
+        on.prepare_cached("DELETE FROM others WHERE mount = ?1 AND path = ?2")?
+            .execute(params![path.mount.0, &path.below[..]])?;
+        return Ok(());
+    };
+    on.prepare_cached("INSERT OR REPLACE INTO others VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?
+        .execute(params![
+            path.mount.0,
+            &path.below[..],
+            stat.size.cast_signed(),
+            Column(stat.modified),
+            Column(stat.changed),
+            stat.inode.cast_signed(),
+            Column(*looked),
+        ])?;
+    Ok(())
+}
+
+fn write_trouble(
+    on: &Transaction<'_>,
+    uri: &Uri,
+    trouble: Option<&Trouble>,
+) -> rusqlite::Result<()> {
+    let Some(trouble) = trouble else {
+        on.prepare_cached("DELETE FROM troubles WHERE uri = ?1")?
+            .execute([uri.as_str()])?;
+        return Ok(());
+    };
+    on.prepare_cached("INSERT OR REPLACE INTO troubles VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?
+        .execute(params![
+            uri.as_str(),
+            trouble.path.mount.0,
+            &trouble.path.below[..],
+            Column(trouble.since),
+            trouble.reason,
+            trouble.predates,
+        ])?;
+    Ok(())
+}
+
+fn write_channel(
+    on: &Transaction<'_>,
+    id: ChannelId,
+    row: Option<&ChannelRow>,
+) -> rusqlite::Result<()> {
+    let Some(row) = row else {
+        on.execute("DELETE FROM channels WHERE id = ?1", [id.0.cast_signed()])?;
+        return Ok(());
+    };
+    on.prepare_cached(
+        "INSERT INTO channels VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) \
+         ON CONFLICT (id) DO UPDATE SET retired = excluded.retired, last_words = excluded.last_words, \
+         seq = excluded.seq, until = excluded.until, body = excluded.body, said = excluded.said",
+    )?
+    .execute(params![
+        id.0.cast_signed(),
+        row.source,
+        row.set.as_str(),
+        row.topic.as_str(),
+        row.retired.as_ref().map(|retired| Column(retired.since)),
+        row.retired.as_ref().map(|retired| uris_to_json(&retired.last_words)),
+        row.seq.cast_signed(),
+        row.until.map(Column),
+        &row.body[..],
+        said_to_json(&row.said),
+    ])?;
+    Ok(())
+}
+
+fn write_ledger(
+    on: &Transaction<'_>,
+    id: ChannelId,
+    hub: &Hub,
+    row: Option<&LedgerRow>,
+) -> rusqlite::Result<()> {
+    let id = id.0.cast_signed();
+    let Some(row) = row else {
+        on.execute(
+            "DELETE FROM ledgers WHERE channel = ?1 AND hub = ?2",
+            params![id, hub.as_str()],
+        )?;
+        return Ok(());
+    };
+    on.prepare_cached(
+        "INSERT INTO ledgers VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (channel, hub) DO UPDATE \
+         SET max_entries = excluded.max_entries, accepted = excluded.accepted, \
+         pinged = excluded.pinged, fetched = excluded.fetched, \
+         silence_reported = excluded.silence_reported",
+    )?
+    .execute(params![
+        id,
+        hub.as_str(),
+        row.limit,
+        row.accepted.map(Column),
+        row.ping.map(|ping| Column(ping.at)),
+        row.ping.map(|ping| ping.fetched),
+        row.ping.map(|ping| ping.reported),
+    ])?;
+    match &row.flight {
+        Some(flight) => write_flight(on, id, hub, flight),
+        None => {
+            on.prepare_cached("DELETE FROM in_flight WHERE channel = ?1 AND hub = ?2")?
+                .execute(params![id, hub.as_str()])?;
+            Ok(())
+        }
+    }
+}
+
+fn write_flight(
+    on: &Transaction<'_>,
+    id: i64,
+    hub: &Hub,
+    flight: &Flight,
+) -> rusqlite::Result<()> {
+    on.prepare_cached(
+        "INSERT INTO in_flight VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) \
+         ON CONFLICT (channel, hub) DO UPDATE SET seq = excluded.seq, body = excluded.body, \
+         entries = excluded.entries, covers = excluded.covers, cut = excluded.cut, \
+         attempts = excluded.attempts, next_try = excluded.next_try, \
+         last_failure = excluded.last_failure",
+    )?
+    .execute(params![
+        id,
+        hub.as_str(),
+        flight.seq.cast_signed(),
+        &flight.body[..],
+        flight.entries,
+        covers_to_json(&flight.covers),
+        Column(flight.cut),
+        flight.attempts,
+        Column(flight.next_try),
+        flight.last_failure,
+    ])?;
+    Ok(())
+}
+
+fn write_told(
+    on: &Transaction<'_>,
+    id: ChannelId,
+    hub: &Hub,
+    uri: &Uri,
+    told: Option<&Told>,
+) -> rusqlite::Result<()> {
+    let id = id.0.cast_signed();
+    let Some(told) = told else {
+        on.prepare_cached("DELETE FROM told WHERE channel = ?1 AND hub = ?2 AND uri = ?3")?
+            .execute(params![id, hub.as_str(), uri.as_str()])?;
+        return Ok(());
+    };
+    on.prepare_cached("INSERT OR REPLACE INTO told VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?
+        .execute(params![
+            id,
+            hub.as_str(),
+            uri.as_str(),
+            Column(told.capability),
+            Column(told.form),
+            told.fingerprint.map(Column),
+        ])?;
+    Ok(())
+}

@@ -1,0 +1,154 @@
+//! The tables, and how they came to be. An administrator may open the file with `sqlite3`.
+
+use rusqlite::Connection;
+
+/// Migrations in order; `user_version` counts those that ran. Never edit one that was released.
+const MIGRATIONS: [&str; 1] = ["
+CREATE TABLE mounts (
+    id INTEGER PRIMARY KEY,
+    source TEXT NOT NULL,
+    directory BLOB NOT NULL,
+    prefix TEXT NOT NULL,
+    device INTEGER,
+    inode INTEGER,
+    baselined INTEGER NOT NULL,
+    held_document INTEGER NOT NULL,
+    swept TEXT
+) STRICT;
+
+CREATE TABLE documents (
+    uri TEXT PRIMARY KEY,
+    mount INTEGER NOT NULL,
+    path BLOB NOT NULL,
+    size INTEGER NOT NULL,
+    modified TEXT NOT NULL,
+    changed TEXT NOT NULL,
+    inode INTEGER NOT NULL,
+    capability TEXT NOT NULL,
+    form TEXT NOT NULL,
+    fingerprint BLOB NOT NULL,
+    fingerprint_version INTEGER NOT NULL,
+    up TEXT,
+    named_index TEXT,
+    named_index_form TEXT,
+    newly_indexed INTEGER NOT NULL,
+    since TEXT NOT NULL,
+    looked TEXT NOT NULL,
+    presence TEXT NOT NULL,
+    absent_since TEXT,
+    hold TEXT NOT NULL,
+    held_since TEXT,
+    in_index TEXT,
+    in_sets TEXT NOT NULL,
+    archived INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE others (
+    mount INTEGER NOT NULL,
+    path BLOB NOT NULL,
+    size INTEGER NOT NULL,
+    modified TEXT NOT NULL,
+    changed TEXT NOT NULL,
+    inode INTEGER NOT NULL,
+    looked TEXT NOT NULL,
+    PRIMARY KEY (mount, path)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE troubles (
+    uri TEXT PRIMARY KEY,
+    mount INTEGER NOT NULL,
+    path BLOB NOT NULL,
+    since TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    predates INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE channels (
+    id INTEGER PRIMARY KEY,
+    source TEXT NOT NULL,
+    capability_list TEXT NOT NULL,
+    topic TEXT NOT NULL,
+    retired TEXT,
+    last_words TEXT,
+    seq INTEGER NOT NULL,
+    until TEXT,
+    body BLOB NOT NULL,
+    said TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE ledgers (
+    channel INTEGER NOT NULL REFERENCES channels (id) ON DELETE CASCADE,
+    hub TEXT NOT NULL,
+    max_entries INTEGER,
+    accepted TEXT,
+    pinged TEXT,
+    fetched INTEGER,
+    silence_reported INTEGER,
+    PRIMARY KEY (channel, hub)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE in_flight (
+    channel INTEGER NOT NULL,
+    hub TEXT NOT NULL,
+    seq INTEGER NOT NULL,
+    body BLOB NOT NULL,
+    entries INTEGER NOT NULL,
+    covers TEXT NOT NULL,
+    cut TEXT NOT NULL,
+    attempts INTEGER NOT NULL,
+    next_try TEXT NOT NULL,
+    last_failure TEXT,
+    PRIMARY KEY (channel, hub),
+    FOREIGN KEY (channel, hub) REFERENCES ledgers (channel, hub) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE told (
+    channel INTEGER NOT NULL,
+    hub TEXT NOT NULL,
+    uri TEXT NOT NULL,
+    capability TEXT NOT NULL,
+    form TEXT NOT NULL,
+    fingerprint BLOB,
+    PRIMARY KEY (channel, hub, uri),
+    FOREIGN KEY (channel, hub) REFERENCES ledgers (channel, hub) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE subscriptions (
+    topic TEXT NOT NULL,
+    callback TEXT NOT NULL,
+    secret BLOB,
+    expires TEXT NOT NULL,
+    PRIMARY KEY (topic, callback)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE relays (
+    digest BLOB PRIMARY KEY,
+    body BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE deliveries (
+    id INTEGER PRIMARY KEY,
+    topic TEXT NOT NULL,
+    callback TEXT NOT NULL,
+    seq INTEGER NOT NULL,
+    digest BLOB NOT NULL REFERENCES relays (digest),
+    attempts INTEGER NOT NULL,
+    next_try TEXT NOT NULL
+) STRICT;
+
+CREATE INDEX deliveries_by_digest ON deliveries (digest);
+"];
+
+/// The version of this program's schema.
+pub const VERSION: usize = MIGRATIONS.len();
+
+/// Runs the migrations that are still to run, each in its own transaction.
+pub fn migrate(connection: &mut Connection, from: usize) -> rusqlite::Result<()> {
+    for (number, migration) in MIGRATIONS.iter().enumerate().skip(from) {
+        let transaction = connection.transaction()?;
+        transaction.execute_batch(migration)?;
+        transaction.pragma_update(None, "user_version", number + 1)?;
+        transaction.commit()?;
+    }
+    Ok(())
+}
