@@ -1,1 +1,3 @@
-fn main(){}
+//! Arguments become a command, a command an exit code.
+
+fn main() {}
