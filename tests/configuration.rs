@@ -1,5 +1,7 @@
 //! The configuration, its example file and its reference page say the same.
 
+#![expect(clippy::unwrap_used, reason = "a test may panic, its helpers too")]
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;

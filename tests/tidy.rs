@@ -1,6 +1,8 @@
 //! The house rules that a machine can hold: what may use what, what the pure folders may not know, and that
 //! ARCHITECTURE.md maps the code there is.
 
+#![expect(clippy::unwrap_used, reason = "a test may panic, its helpers too")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
