@@ -1,1 +1,154 @@
-//! The only loop: it takes an event, steps the engine, saves, and only then sends.
+//! Joins the parts: binds, starts, and stops them. The only loop is in [`turns`].
+
+mod listen;
+mod report;
+mod settings;
+mod turns;
+
+use std::sync::Arc;
+use std::sync::mpsc;
+
+use anyhow::Context;
+use jiff::Timestamp;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tracing::info;
+
+use crate::admin::{Admin, Health};
+use crate::announce::engine::Engine;
+use crate::announce::event::Event;
+use crate::announce::state::State;
+use crate::config::Config;
+use crate::daemon::turns::{Input, Turns};
+use crate::resourcesync::uri::Uri;
+use crate::store::Store;
+use crate::tree::Tree;
+use crate::websub::hub::{EmbeddedHub, Restored};
+use crate::websub::public::serve_public;
+use crate::websub::publish::Publisher;
+use crate::websub::server::Limits;
+use crate::websub::topics::Topics;
+
+/// Runs until SIGTERM or SIGINT. Everything that can fail for want of permission or a free address does so
+/// before the first file is looked at.
+pub fn run(config: &Config) -> anyhow::Result<()> {
+    let store = Store::open(&config.state_dir)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the network threads")?;
+    let (inputs, received) = mpsc::channel();
+    let (stop, stopped) = watch::channel(false);
+    let public = runtime.block_on(listen::bind(&config.server.listen, "public"))?;
+    let admin = runtime.block_on(listen::bind(&config.server.admin_listen, "admin"))?;
+    let public_url = match (&config.server.public_url, public.tcp_address()) {
+        (Some(url), _) => url.clone(),
+        (None, Some(address)) => config.server.public_url_at(address),
+        (None, None) => anyhow::bail!("a Unix socket says nothing about how it is reached: set public_url"),
+    };
+
+    let (mut plan, state) = plan_and_state(config, &public_url, &store)?;
+    let known_others: Vec<_> = state
+        .others
+        .iter()
+        .map(|(path, (stat, at))| (path.clone(), *stat, *at))
+        .collect();
+    let (subscriptions, deliveries) = store.load_hub()?;
+    plan.adopt(&state.mounts);
+    let (engine, effects) = Engine::new(plan, state, Timestamp::now());
+
+    let topics = Topics::new({
+        let inputs = inputs.clone();
+        move |topic| {
+            // A stopped loop no longer cares.
+            let _ = inputs.send(Input::Event(Event::Fetched(topic)));
+        }
+    });
+    let publisher = Arc::new(Publisher::new(settings::publishers(config)?)?);
+    let health = Health::new();
+    let _guard = runtime.enter();
+    let mut turns = Turns::new(engine, store, topics.clone(), publisher, inputs.clone(), runtime.handle().clone(), health.clone());
+    turns.perform_first(effects);
+    let hub = match &config.embedded_hub {
+        Some(embedded) => {
+            let records = inputs.clone();
+            let hub = EmbeddedHub::start(
+                settings::embedded_hub(embedded, &public_url),
+                Restored { subscriptions, deliveries },
+                topics.clone(),
+                move |record| {
+                    let _ = records.send(Input::HubRecord(record));
+                },
+            )?;
+            turns.set_hub(hub.clone());
+            Some(hub)
+        }
+        None => None,
+    };
+    let until_stopped = |mut stopped: watch::Receiver<bool>| async move {
+        let _ = stopped.wait_for(|stopped| *stopped).await;
+    };
+    let admin_service = Admin::new(health, settings::hosts(config), {
+        let inputs = inputs.clone();
+        move |answer| {
+            let _ = inputs.send(Input::Ask(answer));
+        }
+    });
+    let served = [
+        runtime.spawn(serve_public(public, topics, hub, Limits::default(), until_stopped(stopped.clone()))),
+        runtime.spawn(listen::serve_admin(admin, admin_service, until_stopped(stopped))),
+    ];
+    for source in 0..config.sources.len() {
+        let tree = settings::tree(config, source, turns.engine().plan());
+        let known = settings::known(turns.engine(), source, &known_others);
+        let reports = inputs.clone();
+        let tree = Tree::watch(tree, known, move |report| {
+            let _ = reports.send(Input::Tree(report));
+        })?;
+        turns.add_tree(tree);
+    }
+    drop(known_others);
+    runtime.spawn(stop_on_signal(inputs));
+
+    turns.run(&received, config.server.shutdown_grace);
+
+    let _ = stop.send(true);
+    runtime.block_on(async {
+        let all = async {
+            for task in served {
+                let _ = task.await;
+            }
+        };
+        let _ = tokio::time::timeout(config.server.shutdown_grace, all).await;
+    });
+    drop(turns);
+    runtime.shutdown_background();
+    info!("stopped; everything is saved");
+    Ok(())
+}
+
+/// The plan under the mounts that the state knows, and the state.
+pub fn plan_and_state(
+    config: &Config,
+    public_url: &Uri,
+    store: &Store,
+) -> anyhow::Result<(crate::announce::plan::Plan, State)> {
+    let state = store.load()?;
+    let mut plan = config.plan(public_url);
+    plan.adopt(&state.mounts);
+    Ok((plan, state))
+}
+
+async fn stop_on_signal(inputs: mpsc::Sender<Input>) {
+    let (Ok(mut terminate), Ok(mut interrupt)) = (
+        signal(SignalKind::terminate()),
+        signal(SignalKind::interrupt()),
+    ) else {
+        return;
+    };
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    let _ = inputs.send(Input::Stop);
+}

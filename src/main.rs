@@ -1,1 +1,3 @@
+//! Arguments become a command, a command an exit code.
+
 fn main() {}

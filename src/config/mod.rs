@@ -1,1 +1,276 @@
-//! The configuration: as written in `raw`, as checked here.
+//! What the operator wants: the file as written (`raw`), and [`Config`], which holds only valid values.
+//!
+//! A flag counts before its environment variable, that before the file, the file before the default. The
+//! checks read the file and the secrets it names, and nothing else of the environment.
+
+pub mod address;
+pub mod channel;
+pub mod duration;
+pub mod embedded_hub;
+pub mod error;
+pub mod http;
+pub mod hub;
+mod mount;
+pub mod network;
+pub mod overrides;
+mod raw;
+mod reading;
+pub mod secret;
+pub mod server;
+pub mod source;
+mod suggestion;
+mod syntax;
+#[cfg(test)]
+mod tests;
+mod web_uri;
+
+use std::env;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::announce::plan::{ChannelPlan, HubPlan, Mode, Plan, WindowPlan};
+use crate::config::channel::Surroundings;
+use crate::config::embedded_hub::EmbeddedHub;
+use crate::config::error::ConfigError;
+use crate::config::hub::HubSettings;
+use crate::config::overrides::Overrides;
+use crate::config::reading::{Origin, Reading, in_file};
+use crate::config::server::Server;
+use crate::config::source::Source;
+use crate::resourcesync::uri::{Hub, Uri};
+
+/// The largest payload (R21).
+const MAX_BYTES: usize = 1024 * 1024;
+
+/// The configuration in force.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// The file that was read, if any; absolute if it was named so.
+    pub file: Option<PathBuf>,
+    pub state_dir: PathBuf,
+    pub server: Server,
+    /// At least one; their mounts are numbered in order over all of them.
+    pub sources: Vec<Source>,
+    /// The hubs outside this process.
+    pub hubs: Vec<HubSettings>,
+    pub embedded_hub: Option<EmbeddedHub>,
+    pub channels: Vec<ChannelPlan>,
+    pub window: WindowPlan,
+}
+
+impl Config {
+    /// Reads the file at `path`, or the default one if nothing else says what to watch, under what the flags
+    /// say.
+    pub fn load(path: Option<&Path>, overrides: &Overrides) -> Result<Config, ConfigError> {
+        Config::load_in(&Environment::of_this_process(), path, overrides)
+    }
+
+    fn load_in(
+        environment: &Environment,
+        path: Option<&Path>,
+        overrides: &Overrides,
+    ) -> Result<Config, ConfigError> {
+        let default = &environment.default_file;
+        let path = match path {
+            Some(path) => Some(path),
+            None if overrides.root.is_some() || overrides.url.is_some() => None,
+            None if default.exists() => Some(default.as_path()),
+            None => {
+                return Err(ConfigError::Nothing {
+                    default: default.clone(),
+                });
+            }
+        };
+        let Some(path) = path else {
+            return checked(environment, None, overrides);
+        };
+        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read {
+            path: path.to_owned(),
+            source,
+        })?;
+        checked(
+            environment,
+            Some(reading::Source { path, text: &text }),
+            overrides,
+        )
+    }
+
+    /// What the engine is told. `public_url` is what the public listener is reached as:
+    /// [`Server::public_url_at`] knows once it is bound.
+    pub fn plan(&self, public_url: &Uri) -> Plan {
+        let outside = self.hubs.iter().map(|settings| HubPlan {
+            hub: settings.hub.clone(),
+            mode: settings.mode,
+        });
+        let embedded = self.embedded_hub.iter().map(|embedded| HubPlan {
+            hub: embedded.hub(public_url),
+            mode: Mode::Embedded,
+        });
+        Plan {
+            sources: self
+                .sources
+                .iter()
+                .map(|source| source.plan.clone())
+                .collect(),
+            hubs: outside.chain(embedded).collect(),
+            channels: self.channels.clone(),
+            public_url: public_url.clone(),
+            window: self.window.clone(),
+            topic_window: self.server.topic_window,
+            retired_topic: self.server.retired_topic,
+        }
+    }
+}
+
+/// What the process finds around it, as far as the defaults depend on it.
+struct Environment {
+    default_file: PathBuf,
+    current_dir: PathBuf,
+    state_directory: Option<OsString>,
+    xdg_state_home: Option<OsString>,
+    home: Option<OsString>,
+}
+
+impl Environment {
+    fn of_this_process() -> Environment {
+        let variable = |name| env::var_os(name).filter(|value| !value.is_empty());
+        Environment {
+            default_file: PathBuf::from("/etc/rsnotify/config.toml"),
+            current_dir: env::current_dir().unwrap_or_else(|_| PathBuf::from("/")),
+            state_directory: variable("STATE_DIRECTORY"),
+            xdg_state_home: variable("XDG_STATE_HOME"),
+            home: variable("HOME"),
+        }
+    }
+
+    fn default_state_dir(&self) -> Option<PathBuf> {
+        // systemd separates several state directories by colons.
+        let given = self
+            .state_directory
+            .as_ref()
+            .and_then(|list| env::split_paths(list).next());
+        let xdg = || {
+            self.xdg_state_home
+                .as_ref()
+                .map(|home| Path::new(home).join("rsnotify"))
+        };
+        let home = || {
+            self.home
+                .as_ref()
+                .map(|home| Path::new(home).join(".local/state/rsnotify"))
+        };
+        given.or_else(xdg).or_else(home)
+    }
+}
+
+fn checked(
+    environment: &Environment,
+    file: Option<reading::Source<'_>>,
+    overrides: &Overrides,
+) -> Result<Config, ConfigError> {
+    let raw = match file {
+        Some(file) => syntax::parse(file).map_err(|problem| ConfigError::Invalid {
+            problems: vec![problem],
+        })?,
+        None => raw::File::default(),
+    };
+    let reading = &mut Reading::new(file, &environment.current_dir);
+    let state_dir = state_dir(reading, environment, raw.state_dir, overrides);
+    let server = server::server(reading, raw.server, overrides);
+    let sources = source::sources(reading, raw.source, overrides);
+    let window = window(reading, raw.window);
+    let has_hubs = !raw.hub.is_empty() || overrides.hub.is_some();
+    let hubs = hub::hubs(reading, raw.hub, overrides);
+    let embedded_hub = embedded_hub::embedded_hub(reading, raw.embedded_hub, has_hubs);
+
+    let public_url = server.known_public_url();
+    let mounts = sources.iter().flat_map(|source| &source.plan.mounts);
+    let mut prefixes: Vec<Uri> = mounts.map(|mount| mount.prefix.clone()).collect();
+    prefixes.extend(public_url.clone());
+    let mut known_hubs: Vec<Hub> = hubs.iter().map(|settings| settings.hub.clone()).collect();
+    if let (Some(embedded), Some(public_url)) = (&embedded_hub, &public_url) {
+        let embedded = embedded.hub(public_url);
+        if known_hubs.contains(&embedded) {
+            let message = format!("{embedded} is a [[hub]] and the embedded hub at once");
+            reading.report(Origin::Absent, "hub.url", message);
+        }
+        known_hubs.push(embedded);
+    }
+    let surroundings = Surroundings {
+        prefixes: &prefixes,
+        hubs: &known_hubs,
+    };
+    let channels = channel::channels(reading, raw.channel, &surroundings);
+    let config = Config {
+        file: file.map(|file| file.path.to_owned()),
+        state_dir,
+        server,
+        sources,
+        hubs,
+        embedded_hub,
+        channels,
+        window,
+    };
+    reading.finish(config)
+}
+
+fn state_dir(
+    reading: &mut Reading<'_>,
+    environment: &Environment,
+    written: raw::Written<String>,
+    overrides: &Overrides,
+) -> PathBuf {
+    if let Some(path) = &overrides.state_dir {
+        return reading
+            .path("state_dir", Origin::Flag("--state-dir"), path)
+            .unwrap_or_default();
+    }
+    if let Some(given) = written.map(in_file) {
+        return reading
+            .path("state_dir", given.origin, Path::new(&given.value))
+            .unwrap_or_default();
+    }
+    environment.default_state_dir().unwrap_or_else(|| {
+        let message =
+            "it is needed, because none of STATE_DIRECTORY, XDG_STATE_HOME and HOME is set";
+        reading.report(Origin::Absent, "state_dir", message);
+        PathBuf::new()
+    })
+}
+
+fn window(reading: &mut Reading<'_>, raw: raw::Window) -> WindowPlan {
+    let place = |written: &raw::Written<String>| {
+        written
+            .as_ref()
+            .map(|written| Origin::File(written.span().start))
+    };
+    let origin = place(&raw.quiet)
+        .or(place(&raw.max_wait))
+        .unwrap_or(Origin::Absent);
+    let quiet = reading.duration("window.quiet", raw.quiet, Duration::from_secs(2));
+    let max_wait = reading.duration("window.max_wait", raw.max_wait, Duration::from_secs(30));
+    if quiet > max_wait {
+        let (quiet, max_wait) = (duration::display(quiet), duration::display(max_wait));
+        let message = format!("{quiet} is longer than max_wait, {max_wait}");
+        reading.report(origin, "window.quiet", message);
+    }
+    let max_entries = match raw.max_entries.map(in_file) {
+        None => 1_000,
+        Some(given) => match usize::try_from(given.value) {
+            Ok(entries @ 1..=50_000) => entries,
+            _ => {
+                let message = format!("{} is not between 1 and 50000", given.value);
+                reading.report(given.origin, "window.max_entries", message);
+                1_000
+            }
+        },
+    };
+    WindowPlan {
+        quiet,
+        max_wait,
+        hold: reading.duration("window.hold", raw.hold, Duration::from_secs(60)),
+        max_entries,
+        max_bytes: MAX_BYTES,
+    }
+}

@@ -1,0 +1,299 @@
+//! The command line as an operator types it, and the exit codes it answers with.
+//!
+//! Every flag has one environment variable, `RSNOTIFY_` and the flag in capitals (a test compares them).
+
+use std::num::NonZeroU64;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::config::overrides::Overrides;
+
+/// Announces every change of a ResourceSync Source over WebSub, from the files it publishes.
+#[derive(Debug, Parser)]
+#[command(name = "rsnotify", version, about, arg_required_else_help = true)]
+pub struct Options {
+    #[command(subcommand)]
+    pub command: Command,
+
+    /// The configuration file [default: /etc/rsnotify/config.toml, unless --root is given]
+    #[arg(long, global = true, value_name = "FILE", env = "RSNOTIFY_CONFIG")]
+    pub config: Option<PathBuf>,
+
+    /// How much to log, to standard error
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        value_name = "LEVEL",
+        env = "RSNOTIFY_LOG_LEVEL",
+        default_value = "info"
+    )]
+    pub log_level: LogLevel,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Watch the tree and announce its changes, until stopped
+    Run(RunOptions),
+    /// Say what is wrong with the configuration and the tree
+    Check(CheckOptions),
+    /// Print every document in the tree, and what it means for notifications
+    Scan(ScanOptions),
+    /// Subscribe to a topic and print its notifications as they arrive
+    Listen(ListenOptions),
+}
+
+/// The tree to work on, where no configuration file says so.
+#[derive(Debug, Clone, Default, Args)]
+pub struct TreeOptions {
+    /// The directory that is published; replaces the file's sources by one named "main"
+    #[arg(long, value_name = "DIR", env = "RSNOTIFY_ROOT")]
+    pub root: Option<PathBuf>,
+
+    /// What --root is published as
+    #[arg(long, value_name = "URI", env = "RSNOTIFY_URL")]
+    pub url: Option<String>,
+
+    /// Where what was seen and told is kept
+    #[arg(long, value_name = "DIR", env = "RSNOTIFY_STATE_DIR")]
+    pub state_dir: Option<PathBuf>,
+}
+
+impl TreeOptions {
+    pub fn overrides(&self) -> Overrides {
+        Overrides {
+            root: self.root.clone(),
+            url: self.url.clone(),
+            state_dir: self.state_dir.clone(),
+            ..Overrides::default()
+        }
+    }
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct RunOptions {
+    #[command(flatten)]
+    pub tree: TreeOptions,
+
+    /// The hub to tell; replaces the file's hubs [default: the embedded hub]
+    #[arg(long, value_name = "URI", env = "RSNOTIFY_HUB")]
+    pub hub: Option<String>,
+
+    /// Where topics and the embedded hub listen [default: 127.0.0.1:8400]
+    #[arg(long, value_name = "ADDR", env = "RSNOTIFY_LISTEN")]
+    pub listen: Option<String>,
+
+    /// Where health, metrics and the status page listen [default: 127.0.0.1:8401]
+    #[arg(long, value_name = "ADDR", env = "RSNOTIFY_ADMIN_LISTEN")]
+    pub admin_listen: Option<String>,
+
+    /// What --listen is reached as [default: http://LISTEN/]
+    #[arg(long, value_name = "URI", env = "RSNOTIFY_PUBLIC_URL")]
+    pub public_url: Option<String>,
+
+    /// How log lines are written
+    #[arg(
+        long,
+        value_enum,
+        value_name = "FORMAT",
+        env = "RSNOTIFY_LOG_FORMAT",
+        default_value = "human"
+    )]
+    pub log_format: LogFormat,
+}
+
+impl RunOptions {
+    pub fn overrides(&self) -> Overrides {
+        Overrides {
+            hub: self.hub.clone(),
+            listen: self.listen.clone(),
+            admin_listen: self.admin_listen.clone(),
+            public_url: self.public_url.clone(),
+            ..self.tree.overrides()
+        }
+    }
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct CheckOptions {
+    #[command(flatten)]
+    pub tree: TreeOptions,
+
+    /// Check the configuration only: do not look at the tree
+    #[arg(long, env = "RSNOTIFY_NO_ENVIRONMENT")]
+    pub no_environment: bool,
+
+    /// Print JSON
+    #[arg(long, env = "RSNOTIFY_JSON")]
+    pub json: bool,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct ScanOptions {
+    #[command(flatten)]
+    pub tree: TreeOptions,
+
+    /// Print JSON
+    #[arg(long, env = "RSNOTIFY_JSON")]
+    pub json: bool,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct ListenOptions {
+    /// The topic's URI
+    #[arg(value_name = "TOPIC")]
+    pub topic: String,
+
+    /// What --listen is reached as by the hub [default: http://LISTEN/]
+    #[arg(long, value_name = "URL", env = "RSNOTIFY_CALLBACK")]
+    pub callback: Option<String>,
+
+    /// Where to wait for the hub [default: a free port of 127.0.0.1]
+    #[arg(long, value_name = "ADDR", env = "RSNOTIFY_LISTEN")]
+    pub listen: Option<String>,
+
+    /// The hub to subscribe at [default: the one that the topic names]
+    #[arg(long, value_name = "URI", env = "RSNOTIFY_HUB")]
+    pub hub: Option<String>,
+
+    /// Print the payloads instead of one line per change
+    #[arg(long, env = "RSNOTIFY_XML")]
+    pub xml: bool,
+
+    /// How long the subscription is to last [default: as the hub decides]
+    #[arg(long, value_name = "SECONDS", env = "RSNOTIFY_LEASE")]
+    pub lease: Option<NonZeroU64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    Human,
+    Json,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogLevel {
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
+}
+
+impl LogLevel {
+    /// As a log filter names it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            LogLevel::Error => "error",
+            LogLevel::Warn => "warn",
+            LogLevel::Info => "info",
+            LogLevel::Debug => "debug",
+            LogLevel::Trace => "trace",
+        }
+    }
+}
+
+/// What a command comes to. The argument parser itself exits with 2 for wrong usage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    Fine,
+    /// Something was found, or failed.
+    Failure,
+    /// The configuration is wrong; nothing else answers so, and a service manager need not try again.
+    Configuration,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        ExitCode::from(match exit {
+            Exit::Fine => 0,
+            Exit::Failure => 1,
+            Exit::Configuration => 78,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, Parser};
+
+    use super::{Command, LogFormat, LogLevel, Options};
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Options::command().debug_assert();
+    }
+
+    #[test]
+    fn every_flag_has_the_environment_variable_of_its_name() {
+        let mut command = Options::command();
+        command.build();
+        for command in std::iter::once(&command).chain(command.get_subcommands()) {
+            let own = |id: &str| !["help", "version"].contains(&id);
+            for flag in command
+                .get_arguments()
+                .filter(|flag| own(flag.get_id().as_str()))
+            {
+                let Some(long) = flag.get_long() else {
+                    assert!(flag.is_positional(), "{flag}");
+                    continue;
+                };
+                let variable = format!("RSNOTIFY_{}", long.to_uppercase().replace('-', "_"));
+                let name = flag.get_env().and_then(|name| name.to_str());
+                assert_eq!(
+                    name,
+                    Some(variable.as_str()),
+                    "{} --{long}",
+                    command.get_name()
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn flags_become_overrides() {
+        let line = "rsnotify run --root a --url http://e.org/ --hub http://h.example/ --state-dir s \
+                    --listen l --admin-listen al --public-url p --log-format json --config c --log-level debug";
+        let options = Options::try_parse_from(line.split_whitespace()).unwrap();
+        assert_eq!(options.config, Some("c".into()));
+        assert_eq!(options.log_level, LogLevel::Debug);
+        let Command::Run(run) = options.command else {
+            panic!("{:?}", options.command);
+        };
+        assert_eq!(run.log_format, LogFormat::Json);
+        let overrides = run.overrides();
+        assert_eq!(overrides.root, Some("a".into()));
+        assert_eq!(overrides.url.as_deref(), Some("http://e.org/"));
+        assert_eq!(overrides.hub.as_deref(), Some("http://h.example/"));
+        assert_eq!(overrides.state_dir, Some("s".into()));
+        assert_eq!(overrides.listen.as_deref(), Some("l"));
+        assert_eq!(overrides.admin_listen.as_deref(), Some("al"));
+        assert_eq!(overrides.public_url.as_deref(), Some("p"));
+    }
+
+    #[test]
+    fn every_command_of_the_contract_is_read() {
+        for line in [
+            "rsnotify check --no-environment --json --config c",
+            "rsnotify --config c check --root a --url u --state-dir s",
+            "rsnotify scan --json --root a --url u --state-dir s",
+            "rsnotify listen http://e.org/t --callback http://c.example/ --listen 127.0.0.1:0 --hub h --xml --lease 60",
+        ] {
+            assert!(
+                Options::try_parse_from(line.split_whitespace()).is_ok(),
+                "{line}"
+            );
+        }
+        for line in [
+            "rsnotify",
+            "rsnotify watch",
+            "rsnotify listen",
+            "rsnotify listen t --lease 0",
+        ] {
+            let error = Options::try_parse_from(line.split_whitespace()).unwrap_err();
+            assert_eq!(error.exit_code(), 2, "{line}");
+        }
+    }
+}

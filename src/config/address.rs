@@ -1,0 +1,98 @@
+//! Where a listener listens.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// A TCP address (port 0 takes a free one) or the path of a Unix socket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Address {
+    Tcp(SocketAddr),
+    Unix(PathBuf),
+}
+
+/// A text that is no listen address.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotAnAddress {
+    #[error(
+        "\"{0}\" is not an address to listen on: write \"127.0.0.1:8400\", \"[::1]:8400\" or \"unix:/path\""
+    )]
+    Form(String),
+    #[error("\"{0}\" has a host name: write its IP address, such as \"127.0.0.1:8400\"")]
+    HostName(String),
+}
+
+impl Address {
+    /// Reads `127.0.0.1:8400`, `[::1]:0` or `unix:/run/rsnotify/http.sock`.
+    pub fn parse(text: &str) -> Result<Address, NotAnAddress> {
+        if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
+            return Ok(Address::Unix(path.into()));
+        }
+        text.parse().map(Address::Tcp).map_err(|_| {
+            let has_host_name = text.rsplit_once(':').is_some_and(|(host, port)| {
+                host.starts_with(|c: char| c.is_ascii_alphabetic())
+                    && !host.contains([':', '/'])
+                    && port.parse::<u16>().is_ok()
+            });
+            if has_host_name {
+                NotAnAddress::HostName(text.to_owned())
+            } else {
+                NotAnAddress::Form(text.to_owned())
+            }
+        })
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Tcp(address) => address.fmt(f),
+            Address::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Address;
+
+    #[test]
+    fn addresses_read_back() {
+        for text in [
+            "127.0.0.1:8400",
+            "[::1]:0",
+            "0.0.0.0:80",
+            "unix:/run/rsnotify/http.sock",
+        ] {
+            assert_eq!(
+                Address::parse(text).map(|address| address.to_string()),
+                Ok(text.into())
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused_with_an_example() {
+        for text in [
+            "",
+            "8400",
+            ":8400",
+            "127.0.0.1",
+            "::1:80:x",
+            "127.0.0.1:99999",
+            "unix:",
+            "http://[::1]:80",
+        ] {
+            let message = Address::parse(text).unwrap_err().to_string();
+            assert!(
+                message.contains("is not an address to listen on"),
+                "{message}"
+            );
+        }
+        let message = Address::parse("localhost:8400").unwrap_err().to_string();
+        assert_eq!(
+            message,
+            "\"localhost:8400\" has a host name: write its IP address, such as \"127.0.0.1:8400\""
+        );
+    }
+}

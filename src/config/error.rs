@@ -1,0 +1,73 @@
+//! What is wrong with a configuration, and where it was written.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// Why there is no [`Config`](crate::config::Config).
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    #[error("cannot read the configuration file {path}")]
+    Read {
+        path: PathBuf,
+        source: std::io::Error,
+    },
+    #[error(
+        "nothing to watch: name a configuration file with --config FILE, or a tree with --root DIR --url URI \
+         ({default} does not exist)"
+    )]
+    Nothing { default: PathBuf },
+    /// Everything that was found wrong, in the order of the file.
+    #[error("{}", lines(problems))]
+    Invalid { problems: Vec<Problem> },
+}
+
+fn lines(problems: &[Problem]) -> String {
+    let lines: Vec<String> = problems.iter().map(Problem::to_string).collect();
+    lines.join("\n")
+}
+
+/// One thing to correct.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    pub place: Place,
+    /// The key with the tables around it, such as `window.quiet`; empty where it is not about one key.
+    pub key: String,
+    pub message: String,
+    /// What was probably meant by a misspelt word.
+    pub suggestion: Option<String>,
+}
+
+/// Where a value comes from. Lines and columns count from 1, columns in characters.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    /// A flag, or the environment variable of the same name.
+    Flag(&'static str),
+    File {
+        path: PathBuf,
+        line: usize,
+        column: usize,
+    },
+    /// A default, or something that is absent.
+    Nowhere,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.place {
+            Place::Flag(flag) => write!(f, "{flag}: ")?,
+            Place::File { path, line, column } => {
+                write!(f, "{}:{line}:{column}: ", path.display())?;
+                if !self.key.is_empty() {
+                    write!(f, "{}: ", self.key)?;
+                }
+            }
+            Place::Nowhere if self.key.is_empty() => {}
+            Place::Nowhere => write!(f, "{}: ", self.key)?,
+        }
+        f.write_str(&self.message)?;
+        match &self.suggestion {
+            Some(suggestion) => write!(f, "; did you mean \"{suggestion}\"?"),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! The hubs that are told.
+
+use std::collections::HashSet;
+
+use crate::announce::plan::Mode;
+use crate::config::http::{self, HttpSettings};
+use crate::config::overrides::Overrides;
+use crate::config::raw;
+use crate::config::reading::{Given, Origin, Reading, flag_or_file, in_file};
+use crate::config::web_uri;
+use crate::resourcesync::uri::Hub;
+
+/// A hub outside this process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HubSettings {
+    /// As advertised, byte for byte.
+    pub hub: Hub,
+    /// Where to POST: the same, unless the hub publishes elsewhere. Never advertised.
+    pub publish_url: String,
+    pub mode: Mode,
+    pub http: HttpSettings,
+}
+
+/// Checks every `[[hub]]`, or the one that `--hub` names.
+pub fn hubs(
+    reading: &mut Reading<'_>,
+    written: Vec<toml::Spanned<raw::Hub>>,
+    overrides: &Overrides,
+) -> Vec<HubSettings> {
+    let mut seen = HashSet::new();
+    let mut hubs = Vec::new();
+    for (origin, url, raw) in chosen(written, overrides) {
+        let Some(hub) = hub(reading, origin, url.as_ref(), raw) else {
+            continue;
+        };
+        if !seen.insert(hub.hub.clone()) {
+            let origin = url.map_or(origin, |url| url.origin);
+            reading.report(origin, "hub.url", format!("{} is listed already", hub.hub));
+            continue;
+        }
+        hubs.push(hub);
+    }
+    hubs
+}
+
+type ChosenHub = (Origin, Option<Given<String>>, raw::Hub);
+
+fn chosen(written: Vec<toml::Spanned<raw::Hub>>, overrides: &Overrides) -> Vec<ChosenHub> {
+    let url_of = |hub: &raw::Hub| hub.url.as_ref().map(|url| url.get_ref().clone());
+    let Some(wanted) = &overrides.hub else {
+        return written
+            .into_iter()
+            .map(in_file)
+            .map(
+                |Given {
+                     value: mut raw,
+                     origin,
+                 }| (origin, flag_or_file("--hub", None, raw.url.take()), raw),
+            )
+            .collect();
+    };
+    let raw = written
+        .into_iter()
+        .map(toml::Spanned::into_inner)
+        .find(|hub| url_of(hub).as_ref() == Some(wanted))
+        .unwrap_or_default();
+    let origin = Origin::Flag("--hub");
+    let url = Given {
+        value: wanted.clone(),
+        origin,
+    };
+    vec![(origin, Some(url), raw)]
+}
+
+fn hub(
+    reading: &mut Reading<'_>,
+    origin: Origin,
+    url: Option<&Given<String>>,
+    mut raw: raw::Hub,
+) -> Option<HubSettings> {
+    let byte_exact = |text: &str| web_uri::parse(text).map(|_| text.to_owned());
+    let url = reading.required("hub.url", origin, url, byte_exact);
+    let publish_url = raw
+        .publish_url
+        .take()
+        .map(in_file)
+        .and_then(|given| reading.checked("hub.publish_url", &given, byte_exact));
+    let modes = [
+        ("content", Mode::Content),
+        ("ping", Mode::Ping),
+        ("content-query", Mode::ContentQuery),
+    ];
+    let mode = reading.choice("hub.mode", raw.mode.take(), &modes, Mode::Content);
+    let http = http::settings(reading, origin, raw);
+    let url = url?;
+    Some(HubSettings {
+        publish_url: publish_url.unwrap_or_else(|| url.clone()),
+        hub: Hub::new(url),
+        mode,
+        http,
+    })
+}

@@ -1,0 +1,352 @@
+//! The whole of the configuration: what is accepted, and what is made of it.
+
+mod messages;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::announce::observation::MountId;
+use crate::announce::plan::{MassDeletion, Mode};
+use crate::config::error::ConfigError;
+use crate::config::http::Credentials;
+use crate::config::overrides::Overrides;
+use crate::config::source::Watch;
+use crate::config::{Config, Environment, checked, reading};
+use crate::resourcesync::uri::Uri;
+
+const SOURCE: &str = r#"
+[[source]]
+name = "main"
+mount = [{ path = "www", url = "https://example.org" }]
+"#;
+
+fn environment() -> Environment {
+    Environment {
+        default_file: PathBuf::from("/nowhere/config.toml"),
+        current_dir: PathBuf::from("/work"),
+        state_directory: None,
+        xdg_state_home: None,
+        home: Some("/home/ann".into()),
+    }
+}
+
+fn read(text: &str, overrides: &Overrides) -> Result<Config, ConfigError> {
+    let path = Path::new("/etc/c.toml");
+    checked(
+        &environment(),
+        Some(reading::Source { path, text }),
+        overrides,
+    )
+}
+
+fn flags(given: &[(&str, &str)]) -> Overrides {
+    let mut overrides = Overrides::default();
+    for (flag, value) in given {
+        let text = Some((*value).to_owned());
+        match *flag {
+            "root" => overrides.root = Some(value.into()),
+            "state_dir" => overrides.state_dir = Some(value.into()),
+            "url" => overrides.url = text,
+            "hub" => overrides.hub = text,
+            "listen" => overrides.listen = text,
+            "admin_listen" => overrides.admin_listen = text,
+            "public_url" => overrides.public_url = text,
+            flag => panic!("{flag}"),
+        }
+    }
+    overrides
+}
+
+fn message(outcome: Result<Config, ConfigError>) -> String {
+    match outcome {
+        Ok(config) => format!("accepted: {config:?}"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn two_flags_are_enough() {
+    let overrides = flags(&[("root", "tree"), ("url", "http://localhost:8000")]);
+    let config = Config::load_in(&environment(), None, &overrides).unwrap();
+    assert_eq!(config.file, None);
+    assert_eq!(
+        config.state_dir,
+        Path::new("/home/ann/.local/state/rsnotify")
+    );
+    assert_eq!(config.server.listen.to_string(), "127.0.0.1:8400");
+    assert_eq!(config.server.admin_listen.to_string(), "127.0.0.1:8401");
+    assert_eq!(config.sources.len(), 1);
+    let source = &config.sources[0];
+    assert_eq!(source.plan.name, "main");
+    assert_eq!(source.plan.mounts[0].directory, Path::new("/work/tree"));
+    assert_eq!(
+        source.plan.mounts[0].prefix.as_str(),
+        "http://localhost:8000/"
+    );
+    assert_eq!(source.plan.mass_deletion, MassDeletion::Percent(50));
+    assert!(source.plan.unadvertised_channels);
+    assert_eq!(source.tree.watch, Watch::Auto);
+    assert!(source.tree.include[0].compile_matcher().is_match("a/b.xml"));
+    let matcher = source.tree.include[1].compile_matcher();
+    assert!(matcher.is_match(".well-known/resourcesync"));
+
+    let plan = config.plan(
+        &config
+            .server
+            .public_url_at("127.0.0.1:8400".parse().unwrap()),
+    );
+    assert_eq!(plan.public_url.as_str(), "http://127.0.0.1:8400/");
+    assert_eq!(plan.hubs.len(), 1);
+    assert_eq!(plan.hubs[0].hub.as_str(), "http://127.0.0.1:8400/hub");
+    assert_eq!(plan.hubs[0].mode, Mode::Embedded);
+    assert_eq!(plan.window.quiet, Duration::from_secs(2));
+    assert_eq!(plan.window.max_bytes, 1_048_576);
+    assert_eq!(plan.retired_topic, Duration::from_secs(2_592_000));
+}
+
+#[test]
+fn nothing_to_watch_says_what_to_do() {
+    assert_eq!(
+        message(Config::load_in(&environment(), None, &Overrides::default())),
+        "nothing to watch: name a configuration file with --config FILE, or a tree with --root DIR --url URI \
+         (/nowhere/config.toml does not exist)"
+    );
+    let missing = Config::load_in(
+        &environment(),
+        Some(Path::new("/nowhere/x.toml")),
+        &Overrides::default(),
+    );
+    assert_eq!(
+        message(missing),
+        "cannot read the configuration file /nowhere/x.toml"
+    );
+}
+
+#[test]
+fn a_flag_counts_before_the_file() {
+    let text = format!(
+        r#"
+        state_dir = "state"
+        [server]
+        listen = "127.0.0.1:1"
+        public_url = "https://a.example"
+        {SOURCE}
+        settle = "3s"
+        [[source]]
+        name = "other"
+        mount = [{{ path = "/other", url = "https://other.example/" }}]
+        [[hub]]
+        url = "https://hub.example/a"
+        mode = "ping"
+        [[hub]]
+        url = "https://hub.example/b"
+        "#
+    );
+    let config = read(&text, &Overrides::default()).unwrap();
+    assert_eq!(config.state_dir, Path::new("/etc/state"));
+    assert_eq!(
+        config.sources[0].plan.mounts[0].directory,
+        Path::new("/etc/www")
+    );
+    assert_eq!(config.sources[1].plan.mounts[0].id, MountId(1));
+    assert_eq!(config.hubs.len(), 2);
+    assert_eq!(config.embedded_hub, None);
+
+    let overrides = flags(&[
+        ("root", "../tree/./a"),
+        ("url", "https://flag.example/"),
+        ("hub", "https://hub.example/a"),
+        ("state_dir", "state"),
+        ("listen", "unix:http.sock"),
+        ("admin_listen", "[::1]:0"),
+        ("public_url", "https://flag.example/push"),
+    ]);
+    let config = read(&text, &overrides).unwrap();
+    assert_eq!(config.state_dir, Path::new("/work/state"));
+    assert_eq!(config.server.listen.to_string(), "unix:/work/http.sock");
+    assert_eq!(config.server.admin_listen.to_string(), "[::1]:0");
+    let public_url = config.server.known_public_url().map(|uri| uri.to_string());
+    assert_eq!(public_url.as_deref(), Some("https://flag.example/push/"));
+    assert_eq!(config.sources.len(), 1);
+    assert_eq!(
+        config.sources[0].plan.mounts[0].directory,
+        Path::new("/tree/a")
+    );
+    assert_eq!(config.sources[0].tree.settle, Duration::from_secs(3));
+    assert_eq!(config.hubs.len(), 1);
+    assert_eq!(config.hubs[0].mode, Mode::Ping);
+
+    let overrides = flags(&[("hub", "https://hub.example/c")]);
+    let config = read(&text, &overrides).unwrap();
+    assert_eq!(config.hubs[0].publish_url, "https://hub.example/c");
+    assert_eq!(config.hubs[0].mode, Mode::Content);
+}
+
+#[test]
+fn the_state_directory_has_a_default_on_every_system() {
+    let overrides = flags(&[("root", "a"), ("url", "http://e.org/")]);
+    for (systemd, xdg, home, want) in [
+        (
+            Some("/var/lib/rsnotify:/var/lib/b"),
+            Some("/x"),
+            Some("/h"),
+            "/var/lib/rsnotify",
+        ),
+        (None, Some("/x"), Some("/h"), "/x/rsnotify"),
+        (None, None, Some("/h"), "/h/.local/state/rsnotify"),
+    ] {
+        let environment = Environment {
+            state_directory: systemd.map(Into::into),
+            xdg_state_home: xdg.map(Into::into),
+            home: home.map(Into::into),
+            ..environment()
+        };
+        let config = Config::load_in(&environment, None, &overrides).unwrap();
+        assert_eq!(config.state_dir, Path::new(want));
+    }
+    let bare = Environment {
+        home: None,
+        ..environment()
+    };
+    assert_eq!(
+        message(Config::load_in(&bare, None, &overrides)),
+        "state_dir: it is needed, because none of STATE_DIRECTORY, XDG_STATE_HOME and HOME is set"
+    );
+}
+
+#[test]
+fn secrets_are_read_from_files_and_never_printed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("config.toml");
+    for (name, content) in [
+        ("token", "hunter2\n"),
+        ("password", "hunter2\r\n"),
+        ("empty", "\n"),
+        ("lines", "hunter2\nhunter3\n"),
+        (
+            "cert.pem",
+            "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n",
+        ),
+        (
+            "key.pem",
+            "-----BEGIN PRIVATE KEY-----\nhunter2\n-----END PRIVATE KEY-----\n",
+        ),
+    ] {
+        fs::write(directory.path().join(name), content).unwrap();
+    }
+    let load = |hub: &str| {
+        let text = format!("{SOURCE}[[hub]]\nurl = \"https://h.example/\"\n{hub}\n");
+        fs::write(&path, text).unwrap();
+        Config::load_in(&environment(), Some(&path), &Overrides::default())
+    };
+
+    let config = load(
+        "bearer_token_file = \"token\"\nclient_cert = \"cert.pem\"\nclient_key = \"key.pem\"\n\
+         ca_file = \"cert.pem\"\nheaders = { X-A = \"hunter2\", X-B = { file = \"token\" } }\n\
+         danger_accept_invalid_certs = true\ntimeout = \"5s\"",
+    )
+    .unwrap();
+    let http = &config.hubs[0].http;
+    let Credentials::Bearer(token) = &http.credentials else {
+        panic!("{:?}", http.credentials);
+    };
+    assert_eq!(token.expose(), "hunter2");
+    let values: Vec<_> = http
+        .headers
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.expose()))
+        .collect();
+    assert_eq!(values, [("X-A", "hunter2"), ("X-B", "hunter2")]);
+    assert!(
+        http.client_identity.is_some() && http.ca.is_some() && http.danger_accept_invalid_certs
+    );
+    assert_eq!(http.timeout, Duration::from_secs(5));
+    assert!(!format!("{config:?}").contains("hunter"));
+
+    let config = load("username = \"ann\"\npassword_file = \"password\"").unwrap();
+    let Credentials::Basic { username, password } = &config.hubs[0].http.credentials else {
+        panic!("{:?}", config.hubs[0].http.credentials);
+    };
+    assert_eq!((username.as_str(), password.expose()), ("ann", "hunter2"));
+
+    for (hub, want) in [
+        (
+            "bearer_token_file = \"empty\"",
+            "7:21: hub.bearer_token_file: empty is empty",
+        ),
+        (
+            "bearer_token_file = \"lines\"",
+            "7:21: hub.bearer_token_file: lines has more than one line, or control characters",
+        ),
+        (
+            "headers = { A = { file = \"lines\" } }",
+            "7:17: hub.headers.A: lines has more than one line, or control characters",
+        ),
+        (
+            "ca_file = \"token\"",
+            "7:11: hub.ca_file: token has no -----BEGIN … CERTIFICATE----- line",
+        ),
+        (
+            "client_cert = \"cert.pem\"\nclient_key = \"cert.pem\"",
+            "8:14: hub.client_key: cert.pem has no -----BEGIN … PRIVATE KEY----- line",
+        ),
+        (
+            "username = \"a:b\"\npassword_file = \"password\"",
+            "7:12: hub.username: a user name has no \":\" and no control characters",
+        ),
+        (
+            "bearer_token_file = \"token\"\nheaders = { authorization = \"x\" }",
+            "5:1: hub.headers: an Authorization header beside a bearer token or a password: keep one",
+        ),
+    ] {
+        let got = message(load(hub));
+        assert!(!got.contains("hunter"), "{got}");
+        assert_eq!(
+            got.split_once("config.toml:").map(|(_, rest)| rest),
+            Some(want),
+            "{got}"
+        );
+    }
+}
+
+#[test]
+fn both_kinds_of_hub_may_be_told_at_once() {
+    let text = format!(
+        "{SOURCE}[[hub]]\nurl = \"https://h.example/?a=%7e\"\npublish_url = \"https://p.example/\"\n\
+         [embedded_hub]\nenabled = true\npath = \"/a/hub\"\nallow_callback_networks = [\"10.0.0.0/8\"]\n\
+         [[channel]]\ncapability_list = \"https://example.org/c.xml\"\ntopic = \"https://push.example/t\"\n\
+         hubs = [\"https://h.example/?a=%7e\", \"https://push.example/a/hub\"]\n"
+    );
+    let config = read(&text, &flags(&[("public_url", "https://push.example")])).unwrap();
+    let plan = config.plan(&Uri::parse("https://push.example/").unwrap());
+    let hubs: Vec<_> = plan
+        .hubs
+        .iter()
+        .map(|hub| (hub.hub.as_str(), hub.mode))
+        .collect();
+    assert_eq!(
+        hubs,
+        [
+            ("https://h.example/?a=%7e", Mode::Content),
+            ("https://push.example/a/hub", Mode::Embedded)
+        ]
+    );
+    assert_eq!(config.hubs[0].publish_url, "https://p.example/");
+    assert_eq!(plan.channels[0].hubs.len(), 2);
+    assert_eq!(plan.channels[0].topic.as_str(), "https://push.example/t");
+}
+
+#[test]
+fn one_source_may_have_mounts_inside_one_another() {
+    let text = r#"
+        [[source]]
+        name = "main"
+        mount = [
+            { path = "/srv/www", url = "https://example.org/" },
+            { path = "/srv/www/data", url = "https://example.org/sets/" },
+        ]
+    "#;
+    let config = read(text, &Overrides::default()).unwrap();
+    assert_eq!(config.sources[0].plan.mounts.len(), 2);
+}

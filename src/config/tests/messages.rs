@@ -1,0 +1,350 @@
+//! Every message about a configuration that is refused.
+
+use crate::config::Config;
+use crate::config::overrides::Overrides;
+use crate::config::tests::{SOURCE, environment, flags, message, read};
+
+#[test]
+fn every_mistake_in_the_file_is_named_with_its_place() {
+    let mut failures = Vec::new();
+    // Each text follows the four lines of SOURCE, and stands in the last source until it opens a table.
+    for (text, want) in [
+        (
+            "watch = \"inotfy\"",
+            "5:9: source.watch: \"inotfy\" is none of \"auto\", \"inotify\", \"notify\", \"poll\"; did you mean \"inotify\"?",
+        ),
+        (
+            "watch = 3",
+            "5:9: source.watch: invalid type: integer `3`, expected a string",
+        ),
+        (
+            "setle = \"1s\"",
+            "5:1: source.setle: there is no such key; did you mean \"settle\"?",
+        ),
+        (
+            "settle = \"1 s\"",
+            "5:10: source.settle: \"1 s\" is not a duration: write a whole number and ms, s, m, h or d, such as \"30s\"",
+        ),
+        (
+            "rescan_interval = \"0s\"",
+            "5:19: source.rescan_interval: it must be longer than zero",
+        ),
+        (
+            "poll_interval = \"0ms\"",
+            "5:17: source.poll_interval: it must be longer than zero",
+        ),
+        (
+            "mass_deletion = \"101%\"",
+            "5:17: source.mass_deletion: \"101%\" is neither \"0%\" to \"100%\" nor \"never\"",
+        ),
+        (
+            "mass_deletion = \"always\"",
+            "5:17: source.mass_deletion: \"always\" is neither \"0%\" to \"100%\" nor \"never\"",
+        ),
+        (
+            "include = [\"*.xml\", \"a{b\"]",
+            "5:21: source.include: error parsing glob 'a{b': unclosed alternate group; missing '}' (maybe escape '{' with '[{]'?)",
+        ),
+        (
+            "exclude = [\"/a\"]",
+            "5:12: source.exclude: \"/a\" begins with \"/\": globs match the path below the mount",
+        ),
+        (
+            "settle = 1s",
+            "5:10: source.settle: string values must be quoted, expected literal string",
+        ),
+        (
+            "[[source]]\nname = \"main\"\nmount = [{ path = \"/b\", url = \"https://b.example/\" }]",
+            "5:1: source.name: there is a source named \"main\" already",
+        ),
+        (
+            "[[source]]\nmount = [{ path = \"/b\", url = \"https://b.example/\" }]",
+            "5:1: source.name: it is missing",
+        ),
+        (
+            "[[source]]\nname = \"a/b\"\nmount = [{ path = \"/b\", url = \"https://b.example/\" }]",
+            "6:8: source.name: \"a/b\" cannot name a source: use letters, digits, \"-\", \"_\" and \".\"",
+        ),
+        (
+            "[[source]]\nname = \"b\"",
+            "5:1: source.mount: it is missing",
+        ),
+        (
+            "[[source]]\nname = \"b\"\nmount = [{ path = \"/b\" }]",
+            "7:10: source.mount.url: it is missing",
+        ),
+        (
+            "[[source]]\nname = \"b\"\nmount = [{ url = \"https://b.example/\" }]",
+            "7:10: source.mount.path: it is missing",
+        ),
+        (
+            "[[source]]\nname = \"b\"\nmount = [{ path = \"\", url = \"https://b.example/\" }]",
+            "7:19: source.mount.path: it is empty",
+        ),
+        (
+            "[[source]]\nname = \"b\"\nmount = [{ pth = \"/b\" }]",
+            "7:12: source.pth: there is no such key; did you mean \"path\"?",
+        ),
+        (
+            "[[source]]\nname = \"b\"\nmount = [{ path = \"/b\", url = \"b\" }]",
+            "7:31: source.mount.url: \"b\" is not an absolute URI such as https://example.org/",
+        ),
+        (
+            "[[source]]\nname = \"b\"\nmount = [{ path = \"/b\", url = \"https://b.example/?q\" }]",
+            "7:31: source.mount.url: \"https://b.example/?q\" has a query (?), which a prefix cannot have",
+        ),
+        (
+            "[[source]]\nname = \"b\"\nmount = [{ path = \"www/b\", url = \"https://b.example/\" }]",
+            "7:19: source.mount.path: /etc/www/b overlaps /etc/www, which is mounted already",
+        ),
+        (
+            "[[source]]\nname = \"b\"\nmount = [{ path = \"/b\", url = \"https://example.org/b\" }]",
+            "7:31: source.mount.url: https://example.org/b/ overlaps https://example.org/, which is another mount's already",
+        ),
+        (
+            "[[source]]\nname = \"b\"\nmount = [{ path = \"/b\", url = \"https://b.example/\", aliases = [\"https://EXAMPLE.org/\"] }]",
+            "7:31: source.mount.url: https://example.org/ overlaps https://example.org/, which is another mount's already",
+        ),
+        (
+            "[server]\nlisten = \"localhost:80\"",
+            "6:10: server.listen: \"localhost:80\" has a host name: write its IP address, such as \"127.0.0.1:8400\"",
+        ),
+        (
+            "[server]\nlisten = \"8400\"",
+            "6:10: server.listen: \"8400\" is not an address to listen on: write \"127.0.0.1:8400\", \"[::1]:8400\" or \"unix:/path\"",
+        ),
+        (
+            "[server]\nlisten = \"unix:/run/s\"",
+            "6:10: server.listen: a Unix socket says nothing about how it is reached: set public_url too",
+        ),
+        (
+            "[server]\nadmin_listen = \"127.0.0.1:8400\"",
+            "6:16: server.admin_listen: 127.0.0.1:8400 is the public listener's address already",
+        ),
+        (
+            "[server]\npublic_url = \"gopher://a/\"",
+            "6:14: server.public_url: \"gopher://a/\" is neither http nor https",
+        ),
+        (
+            "[server]\nport = 1",
+            "6:1: server.port: there is no such key; here it may be listen, public_url, admin_listen, topic_window, retired_topic, shutdown_grace",
+        ),
+        (
+            "[sever]",
+            "5:2: sever: there is no such key; did you mean \"server\"?",
+        ),
+        (
+            "[window]\nquiet = \"40s\"",
+            "6:9: window.quiet: 40s is longer than max_wait, 30s",
+        ),
+        (
+            "[window]\nmax_wait = \"1s\"",
+            "6:12: window.quiet: 2s is longer than max_wait, 1s",
+        ),
+        (
+            "[window]\nhold = \"4000d\"",
+            "6:8: window.hold: \"4000d\" is longer than 3650d",
+        ),
+        (
+            "[window]\nmax_entries = 0",
+            "6:15: window.max_entries: 0 is not between 1 and 50000",
+        ),
+        (
+            "[window]\nmax_entries = -3",
+            "6:15: window.max_entries: -3 is not between 1 and 50000",
+        ),
+        ("[[hub]]", "5:1: hub.url: it is missing"),
+        (
+            "[[hub]]\nurl = \"ws://h.example/\"",
+            "6:7: hub.url: \"ws://h.example/\" is neither http nor https",
+        ),
+        (
+            "[[hub]]\nurl = \"https://h.example/\"\n[[hub]]\nurl = \"https://h.example/\"",
+            "8:7: hub.url: https://h.example/ is listed already",
+        ),
+        (
+            "[[hub]]\nurl = \"https://h.example/\"\npublish_url = \"/p\"",
+            "7:15: hub.publish_url: \"/p\" is not an absolute URI such as https://example.org/",
+        ),
+        (
+            "[[hub]]\nurl = \"https://h.example/\"\nmode = \"contnet\"",
+            "7:8: hub.mode: \"contnet\" is none of \"content\", \"ping\", \"content-query\"; did you mean \"content\"?",
+        ),
+        (
+            "[[hub]]\nurl = \"https://h.example/\"\ntimeout = \"0s\"",
+            "7:11: hub.timeout: it must be longer than zero",
+        ),
+        (
+            "[[hub]]\nurl = \"https://h.example/\"\nbearer_token_file = \"/nowhere/t\"",
+            "7:21: hub.bearer_token_file: cannot read /nowhere/t: No such file or directory (os error 2)",
+        ),
+        (
+            "[[hub]]\nurl = \"https://h.example/\"\nbearer_token_file = \"t\"\nusername = \"u\"",
+            "7:21: hub.bearer_token_file: a bearer token and a user name with a password exclude each other: keep one",
+        ),
+        (
+            "[[hub]]\nurl = \"https://h.example/\"\nusername = \"u\"",
+            "7:12: hub.username: it needs password_file too",
+        ),
+        (
+            "[[hub]]\nurl = \"https://h.example/\"\npassword_file = \"u\"",
+            "7:17: hub.password_file: it needs username too",
+        ),
+        (
+            "[[hub]]\nurl = \"https://h.example/\"\nclient_cert = \"u\"",
+            "7:15: hub.client_cert: it needs client_key too",
+        ),
+        (
+            "[[hub]]\nurl = \"https://h.example/\"\nclient_key = \"u\"",
+            "7:14: hub.client_key: it needs client_cert too",
+        ),
+        (
+            "[[hub]]\nurl = \"https://h.example/\"\nheaders = { Link = \"x\" }",
+            "7:20: hub.headers.Link: the protocol decides this header",
+        ),
+        (
+            "[[hub]]\nurl = \"https://h.example/\"\nheaders = { \"a b\" = \"x\" }",
+            "7:21: hub.headers.a b: a header's name has letters, digits and \"-\" only",
+        ),
+        (
+            "[[hub]]\nurl = \"https://h.example/\"\nheaders = { A = \"x\\ny\" }",
+            "7:17: hub.headers.A: the value has a control character",
+        ),
+        (
+            "[[hub]]\nurl = \"https://h.example/\"\nheaders = { A = 1 }",
+            "7:17: hub.A: expected a text or { file = \"...\" }",
+        ),
+        (
+            "[embedded_hub]\nenabled = false",
+            "6:11: embedded_hub.enabled: no hub is left to tell: add a [[hub]], or leave this one enabled",
+        ),
+        (
+            "[embedded_hub]\npath = \"hub\"",
+            "6:8: embedded_hub.path: \"hub\" is not a plain path such as \"/hub\"",
+        ),
+        (
+            "[embedded_hub]\npath = \"/topics/hub\"",
+            "6:8: embedded_hub.path: \"/topics/hub\" cannot be the hub's path: write one such as \"/hub\"",
+        ),
+        (
+            "[embedded_hub]\ntrusted_proxies = [\"proxy\"]",
+            "6:20: embedded_hub.trusted_proxies: \"proxy\" is not a network: write \"10.0.0.0/8\", \"fd00::/8\" or a single IP address",
+        ),
+        (
+            "[embedded_hub]\nallow_callback_networks = [\"10.1.0.0/8\"]",
+            "6:28: embedded_hub.allow_callback_networks: \"10.1.0.0/8\" has bits set beyond its prefix: write \"10.0.0.0/8\"",
+        ),
+        (
+            "[embedded_hub]\nenabled = true\n[[hub]]\nurl = \"http://127.0.0.1:8400/hub\"",
+            "hub.url: http://127.0.0.1:8400/hub is a [[hub]] and the embedded hub at once",
+        ),
+        (
+            "[[channel]]\ntopic = \"https://example.org/t\"",
+            "5:1: channel.capability_list: it is missing",
+        ),
+        (
+            "[[channel]]\ncapability_list = \"https://example.org/c\"",
+            "5:1: channel.topic: it is missing",
+        ),
+        (
+            "[[channel]]\ncapability_list = \"https://example.org/c\"\ntopic = \"https://else.example/t\"",
+            "7:9: channel.topic: \"https://else.example/t\" lies neither below server.public_url nor below a mount's url",
+        ),
+        (
+            "[[channel]]\ncapability_list = \"https://example.org/c\"\ntopic = \"https://example.org/t\"\nhubs = [\"http://127.0.0.1:8400/hup\"]",
+            "8:9: channel.hubs: \"http://127.0.0.1:8400/hup\" is not the url of a [[hub]], nor the embedded hub; did you mean \"http://127.0.0.1:8400/hub\"?",
+        ),
+        (
+            "[[channel]]\ncapability_list = \"https://example.org/c\"\ntopic = \"https://example.org/t\"\n[[channel]]\ncapability_list = \"https://example.org/d\"\ntopic = \"https://example.org/t\"",
+            "10:9: channel.topic: \"https://example.org/t\" is another channel's topic already",
+        ),
+        (
+            "[[channel]]\ncapability_list = \"https://example.org/c\"\ntopic = \"https://example.org/t\"\n[[channel]]\ncapability_list = \"https://example.org/c\"\ntopic = \"https://example.org/u\"",
+            "9:19: channel.capability_list: https://example.org/c has a channel already",
+        ),
+    ] {
+        let got = message(read(&format!("{SOURCE}{text}\n"), &Overrides::default()));
+        let got = got.strip_prefix("/etc/c.toml:").unwrap_or(&got);
+        if got != want {
+            failures.push(format!("{text}\n  got:  {got}\n  want: {want}"));
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n\n"));
+}
+
+#[test]
+fn a_file_without_a_source_says_so() {
+    assert_eq!(
+        message(read("", &Overrides::default())),
+        "source: nothing to watch: add a [[source]] with a mount, or give --root DIR and --url URI"
+    );
+}
+
+#[test]
+fn every_mistake_in_the_flags_is_named_with_its_flag() {
+    let tree = [("root", "a"), ("url", "https://example.org/")];
+    for (given, want) in [
+        (
+            &[("root", "a")][..],
+            "--root: it needs --url URI too: what the directory is published as",
+        ),
+        (
+            &[("url", "http://e.org/")],
+            "--url: it needs --root DIR too: the directory that is published there",
+        ),
+        (
+            &[("root", "a"), ("url", "e.org")],
+            "--url: \"e.org\" is not an absolute URI such as https://example.org/",
+        ),
+        (
+            &[("root", ""), ("url", "http://e.org/")],
+            "--root: it is empty",
+        ),
+        (
+            &[tree[0], tree[1], ("hub", "h")],
+            "--hub: \"h\" is not an absolute URI such as https://example.org/",
+        ),
+        (
+            &[tree[0], tree[1], ("state_dir", "")],
+            "--state-dir: it is empty",
+        ),
+        (
+            &[tree[0], tree[1], ("listen", "x")],
+            "--listen: \"x\" is not an address to listen on: write \"127.0.0.1:8400\", \"[::1]:8400\" or \"unix:/path\"",
+        ),
+        (
+            &[tree[0], tree[1], ("admin_listen", "a:1")],
+            "--admin-listen: \"a:1\" has a host name: write its IP address, such as \"127.0.0.1:8400\"",
+        ),
+        (
+            &[tree[0], tree[1], ("public_url", "x")],
+            "--public-url: \"x\" is not an absolute URI such as https://example.org/",
+        ),
+    ] {
+        assert_eq!(
+            message(Config::load_in(&environment(), None, &flags(given))),
+            want
+        );
+    }
+}
+
+#[test]
+fn all_mistakes_are_reported_at_once_in_the_order_of_the_file() {
+    let text = format!(
+        "state_dir = \"\"\n{SOURCE}settle = \"x\"\n[window]\nquiet = \"y\"\nhold = \"1s\"\n"
+    );
+    let got = message(read(&text, &flags(&[("listen", "z")])));
+    let places: Vec<&str> = got
+        .lines()
+        .filter_map(|line| line.split_once(": ").map(|(place, _)| place))
+        .collect();
+    assert_eq!(
+        places,
+        [
+            "--listen",
+            "/etc/c.toml:1:13",
+            "/etc/c.toml:6:10",
+            "/etc/c.toml:8:9"
+        ]
+    );
+}

@@ -1,0 +1,55 @@
+//! Binds what the configuration says to listen on.
+
+use anyhow::Context;
+use tokio::net::{TcpListener, UnixListener};
+use tracing::info;
+
+use crate::admin::{self, Admin};
+use crate::config::address::Address;
+use crate::websub::server::Listener;
+
+/// Binds one listener, and says where.
+pub async fn bind(address: &Address, name: &str) -> anyhow::Result<Listener> {
+    let listener = match address {
+        Address::Tcp(tcp) => {
+            let listener = TcpListener::bind(tcp).await.with_context(|| {
+                format!("cannot listen on {tcp} ({name}); is another program there?")
+            })?;
+            Listener::Tcp(listener)
+        }
+        Address::Unix(path) => {
+            remove_stale_socket(path);
+            let listener = UnixListener::bind(path)
+                .with_context(|| format!("cannot listen on unix:{} ({name})", path.display()))?;
+            Listener::Unix(listener)
+        }
+    };
+    let bound = match listener.tcp_address() {
+        Some(bound) => bound.to_string(),
+        None => address.to_string(),
+    };
+    info!(listener = name, address = %bound, "listening");
+    Ok(listener)
+}
+
+/// A socket that nobody answers is left from a process that died.
+fn remove_stale_socket(path: &std::path::Path) {
+    use std::os::unix::fs::FileTypeExt;
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
+    if is_socket && std::os::unix::net::UnixStream::connect(path).is_err() {
+        // If it stays, binding says so.
+        let _ = std::fs::remove_file(path);
+    }
+}
+
+/// Serves the admin pages until `shutdown`.
+pub async fn serve_admin(listener: Listener, admin: Admin, shutdown: impl Future<Output = ()> + Send + 'static) {
+    let service = admin::router(admin);
+    let ended = match listener {
+        Listener::Tcp(listener) => axum::serve(listener, service).with_graceful_shutdown(shutdown).await,
+        Listener::Unix(listener) => axum::serve(listener, service).with_graceful_shutdown(shutdown).await,
+    };
+    if let Err(error) = ended {
+        tracing::error!(%error, "the admin listener ended");
+    }
+}

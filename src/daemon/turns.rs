@@ -1,0 +1,304 @@
+//! The only loop: it takes what happened, steps the engine, saves, and only then sends.
+//!
+//! One turn takes everything that is at hand, so that a burst costs one commit. If the state cannot be
+//! saved, nothing is sent: what was to be done waits, and saving is tried again.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use sd_notify::NotifyState;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tracing::{error, info, warn};
+
+use crate::admin::{Health, Status};
+use crate::announce::delivery::{Answer, Submission};
+use crate::announce::engine::Engine;
+use crate::announce::event::{Effect, Event};
+use crate::announce::plan::Mode;
+use crate::announce::state::Save;
+use crate::announce::subscription::{Delivery, HubRecord};
+use crate::daemon::report;
+use crate::store::Store;
+use crate::tree::{Report, Tree};
+use crate::websub::hub::EmbeddedHub;
+use crate::websub::publish::Publisher;
+use crate::websub::topics::Topics;
+
+/// What the loop is told.
+pub enum Input {
+    Event(Event),
+    Tree(Report),
+    /// The embedded hub wants something remembered.
+    HubRecord(HubRecord),
+    /// Somebody wants to know how things stand.
+    Ask(oneshot::Sender<Status>),
+    Stop,
+}
+
+/// At most so many inputs are taken into one turn.
+const TURN: usize = 4_096;
+/// The loop turns at least so often.
+const IDLE: Duration = Duration::from_secs(5);
+/// How long after a failure to save it is tried again.
+const SAVE_AGAIN: Duration = Duration::from_secs(1);
+
+/// The engine and all that acts for it.
+pub struct Turns {
+    engine: Engine,
+    store: Store,
+    topics: Topics,
+    publisher: Arc<Publisher>,
+    hub: Option<EmbeddedHub>,
+    trees: Vec<Tree>,
+    inputs: Sender<Input>,
+    runtime: Handle,
+    health: Health,
+    unsaved: Unsaved,
+    /// Submissions whose answer is to come.
+    outstanding: usize,
+    is_ready: bool,
+    watchdog: Option<Duration>,
+}
+
+/// What one turn wants written, and done once it is.
+#[derive(Default)]
+struct Unsaved {
+    save: Save,
+    records: Vec<HubRecord>,
+    owed: Vec<Delivery>,
+    then: Vec<Effect>,
+}
+
+impl Turns {
+    pub fn new(
+        engine: Engine,
+        store: Store,
+        topics: Topics,
+        publisher: Arc<Publisher>,
+        inputs: Sender<Input>,
+        runtime: Handle,
+        health: Health,
+    ) -> Turns {
+        Turns {
+            engine,
+            store,
+            topics,
+            publisher,
+            hub: None,
+            trees: Vec::new(),
+            inputs,
+            runtime,
+            health,
+            unsaved: Unsaved::default(),
+            outstanding: 0,
+            is_ready: false,
+            watchdog: sd_notify::watchdog_enabled(),
+        }
+    }
+
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    pub fn set_hub(&mut self, hub: EmbeddedHub) {
+        self.hub = Some(hub);
+    }
+
+    pub fn add_tree(&mut self, tree: Tree) {
+        self.trees.push(tree);
+    }
+
+    /// Performs what taking up the state asked for, so that topics are served before any tree is looked at.
+    pub fn perform_first(&mut self, effects: Vec<Effect>) {
+        self.take(effects);
+        self.commit();
+    }
+
+    /// Turns until it is told to stop; then waits up to `grace` for answers to what was sent.
+    pub fn run(&mut self, received: &Receiver<Input>, grace: Duration) {
+        let mut stop_by: Option<Instant> = None;
+        let mut batch = Vec::new();
+        loop {
+            match received.recv_timeout(self.patience(stop_by)) {
+                Ok(input) => batch.push(input),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            batch.extend(received.try_iter().take(TURN));
+            for input in batch.drain(..) {
+                if self.input(input) && stop_by.is_none() {
+                    info!("stopping");
+                    let _ = sd_notify::notify(&[NotifyState::Stopping]);
+                    // Dropping a tree waits for its threads, and they may wait for this loop no more.
+                    self.trees.clear();
+                    stop_by = Some(Instant::now() + grace);
+                }
+            }
+            self.step(Event::Tick);
+            let is_saved = self.commit();
+            self.tell_health(is_saved);
+            if let Some(deadline) = stop_by
+                && (self.outstanding == 0 || Instant::now() >= deadline)
+            {
+                return;
+            }
+        }
+    }
+
+    /// How long to wait for the next input.
+    fn patience(&self, stop_by: Option<Instant>) -> Duration {
+        let mut patience = self.watchdog.map_or(IDLE, |watchdog| (watchdog / 2).min(IDLE));
+        if !self.unsaved.is_empty() {
+            patience = patience.min(SAVE_AGAIN);
+        } else if let Some(wake) = self.engine.wake() {
+            let left = wake.duration_since(Timestamp::now());
+            patience = patience.min(Duration::try_from(left).unwrap_or_default());
+        }
+        if let Some(deadline) = stop_by {
+            patience = patience.min(deadline.saturating_duration_since(Instant::now()));
+        }
+        patience
+    }
+
+    /// Takes one input; tells whether it asks to stop.
+    fn input(&mut self, input: Input) -> bool {
+        match input {
+            Input::Event(event) => {
+                if matches!(event, Event::Answered { .. }) {
+                    self.outstanding = self.outstanding.saturating_sub(1);
+                }
+                self.step(event);
+            }
+            Input::Tree(reported) => {
+                if let Some(event) = report::event(reported) {
+                    self.step(event);
+                }
+            }
+            Input::HubRecord(record) => self.unsaved.records.push(record),
+            Input::Ask(answer) => {
+                // Whoever asked may have gone.
+                let _ = answer.send(report::status(&self.engine));
+            }
+            Input::Stop => return true,
+        }
+        false
+    }
+
+    fn step(&mut self, event: Event) {
+        let effects = self.engine.step(event, Timestamp::now());
+        self.take(effects);
+    }
+
+    /// Sorts effects into what is written and what comes after. The embedded hub accepts by owing each
+    /// subscriber a delivery, in the same transaction.
+    fn take(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Save(save) => self.unsaved.save.merge(*save),
+                Effect::Submit(submission) if submission.mode == Mode::Embedded => {
+                    self.relay(&submission);
+                }
+                effect => self.unsaved.then.push(effect),
+            }
+        }
+    }
+
+    fn relay(&mut self, submission: &Submission) {
+        if let Some(hub) = &self.hub {
+            self.unsaved.owed.extend(hub.relay(submission));
+        }
+        self.step(Event::Answered {
+            channel: submission.channel,
+            hub: submission.hub.clone(),
+            seq: submission.seq,
+            answer: Answer::Status {
+                status: 202,
+                content_type: None,
+                retry_after: None,
+                excerpt: String::new(),
+            },
+            jitter: 0.0,
+        });
+    }
+
+    /// Saves what the turn changed, then does what it asked for; tells whether it could save.
+    fn commit(&mut self) -> bool {
+        if self.unsaved.must_be_written() {
+            let unsaved = &self.unsaved;
+            if let Err(error) = self.store.save(&unsaved.save, &unsaved.records, &unsaved.owed) {
+                error!(error = report::chain(&error), "cannot save; nothing is sent until it can");
+                return false;
+            }
+        }
+        let Unsaved { owed, then, .. } = std::mem::take(&mut self.unsaved);
+        if let Some(hub) = &self.hub
+            && !owed.is_empty()
+        {
+            hub.dispatch(owed);
+        }
+        for effect in then {
+            self.perform(effect);
+        }
+        true
+    }
+
+    fn perform(&mut self, effect: Effect) {
+        match effect {
+            Effect::Save(_) => {}
+            Effect::Serve(page) => self.topics.serve(page),
+            Effect::Withdraw(topic) => self.topics.withdraw(&topic),
+            Effect::Submit(submission) => self.submit(submission),
+            Effect::Look(paths) => {
+                for tree in &self.trees {
+                    tree.look(paths.clone());
+                }
+            }
+            Effect::Tell(fact) => report::fact(&fact),
+        }
+    }
+
+    fn submit(&mut self, submission: Submission) {
+        self.outstanding += 1;
+        let publisher = Arc::clone(&self.publisher);
+        let inputs = self.inputs.clone();
+        self.runtime.spawn(async move {
+            let answer = publisher.submit(&submission).await;
+            // A stopped loop hears it at the next start, by submitting again.
+            let _ = inputs.send(Input::Event(Event::Answered {
+                channel: submission.channel,
+                hub: submission.hub,
+                seq: submission.seq,
+                answer,
+                jitter: fastrand::f64(),
+            }));
+        });
+    }
+
+    fn tell_health(&mut self, is_saved: bool) {
+        let is_settled = self.engine.is_settled();
+        self.health.turned(is_saved, is_settled);
+        if is_saved && is_settled && !self.is_ready {
+            self.is_ready = true;
+            info!("ready");
+            let _ = sd_notify::notify(&[NotifyState::Ready]);
+        }
+        if self.watchdog.is_some()
+            && let Err(error) = sd_notify::notify(&[NotifyState::Watchdog])
+        {
+            warn!(%error, "cannot tell the service manager that all is well");
+        }
+    }
+}
+
+impl Unsaved {
+    fn must_be_written(&self) -> bool {
+        !(self.save.is_empty() && self.records.is_empty() && self.owed.is_empty())
+    }
+
+    fn is_empty(&self) -> bool {
+        !self.must_be_written() && self.then.is_empty()
+    }
+}

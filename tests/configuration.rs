@@ -1,0 +1,143 @@
+//! The configuration, its example file and its reference page say the same.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic, its helpers too")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use rsnotify::config::Config;
+use rsnotify::config::overrides::Overrides;
+
+fn text(path: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The tables of the file with their keys, read from the types that mirror it.
+fn keys() -> BTreeMap<&'static str, Vec<String>> {
+    let tables = [
+        ("File", ""),
+        ("Server", "server"),
+        ("Source", "source"),
+        ("Mount", "mount"),
+        ("Window", "window"),
+        ("Hub", "hub"),
+        ("EmbeddedHub", "embedded_hub"),
+        ("Channel", "channel"),
+    ];
+    let mut keys: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    let mut table = None;
+    for line in text("src/config/raw.rs").lines() {
+        if let Some(rest) = line.strip_prefix("pub struct ") {
+            let name = rest.trim_end_matches(" {");
+            let known = tables.iter().find(|(own, _)| *own == name);
+            let (_, known) =
+                known.unwrap_or_else(|| panic!("this test does not know the table {name}"));
+            table = Some(*known);
+        } else if let (Some(table), Some(rest)) = (table, line.strip_prefix("    pub ")) {
+            let (key, _) = rest.split_once(':').unwrap();
+            keys.entry(table).or_default().push(key.to_owned());
+        }
+    }
+    assert_eq!(keys.len(), tables.len(), "{keys:?}");
+    keys
+}
+
+/// The example with every key in force that it shows.
+fn example_in_full() -> String {
+    let is_key = |rest: &str| rest.starts_with(|c: char| c.is_ascii_lowercase() || c == '[');
+    let lines: Vec<String> = text("config.example.toml")
+        .lines()
+        .map(|line| match line.strip_prefix('#') {
+            Some(rest) if is_key(rest) => rest.to_owned(),
+            _ => line.to_owned(),
+        })
+        .collect();
+    lines.join("\n")
+}
+
+fn load(text: &str) -> Result<Config, String> {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("config.toml");
+    fs::write(&path, text).unwrap();
+    let mut config =
+        Config::load(Some(&path), &Overrides::default()).map_err(|error| error.to_string())?;
+    config.file = None;
+    Ok(config)
+}
+
+#[test]
+fn the_example_is_valid_as_it_stands() {
+    load(&text("config.example.toml")).unwrap();
+}
+
+#[test]
+fn the_example_shows_the_defaults() {
+    let full = example_in_full();
+    let (defaults, _) = full.split_once("# A hub elsewhere.").unwrap();
+    let mut shown = load(defaults).unwrap();
+    let given = load(&text("config.example.toml")).unwrap();
+    shown.state_dir.clone_from(&given.state_dir);
+    assert_eq!(shown, given);
+}
+
+#[test]
+fn the_example_shows_every_key_and_no_other() {
+    let full: toml::Table = toml::from_str(&example_in_full()).unwrap();
+    let table = |name: &str| match &full[name] {
+        toml::Value::Array(tables) => tables[0].as_table().unwrap().clone(),
+        value => value.as_table().unwrap().clone(),
+    };
+    for (name, mut keys) in keys() {
+        let shown = match name {
+            "" => full.clone(),
+            "mount" => table("source")["mount"][0].as_table().unwrap().clone(),
+            name => table(name),
+        };
+        let mut shown: Vec<String> = shown.keys().cloned().collect();
+        shown.sort();
+        keys.sort();
+        assert_eq!(
+            shown, keys,
+            "[{name}] in config.example.toml beside src/config/raw.rs"
+        );
+    }
+}
+
+#[test]
+fn the_reference_page_explains_every_key_and_no_other() {
+    let page = text("docs/configuration.md");
+    let mut explained: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut table = String::new();
+    for line in page.lines() {
+        if line.starts_with("## ") || line.starts_with("### ") {
+            let name = line
+                .trim_start_matches('#')
+                .trim()
+                .trim_matches(['`', '[', ']']);
+            table = if name == "Top level" {
+                String::new()
+            } else {
+                name.to_owned()
+            };
+        } else if let Some(rest) = line.strip_prefix("| `") {
+            let (key, _) = rest.split_once('`').unwrap();
+            explained
+                .entry(table.clone())
+                .or_default()
+                .push(key.to_owned());
+        }
+    }
+    for (name, keys) in keys() {
+        assert_eq!(
+            explained.remove(name),
+            Some(keys),
+            "[{name}] in docs/configuration.md beside src/config/raw.rs"
+        );
+    }
+    assert!(
+        explained.is_empty(),
+        "not in src/config/raw.rs: {explained:?}"
+    );
+}
