@@ -1,1 +1,159 @@
-//! What an operator looks at: health, metrics, status.
+//! What an operator looks at: health, readiness, metrics, status. Read-only.
+//!
+//! `/healthz` and `/readyz` answer from two flags and wait for nobody; the others ask the loop how things
+//! stand.
+
+mod metrics;
+mod status;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::header::{CONTENT_TYPE, HOST};
+use axum::http::{HeaderMap, StatusCode};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use tokio::sync::oneshot;
+
+pub use crate::admin::status::Status;
+
+/// Whether the daemon does its work.
+#[derive(Debug, Clone, Default)]
+pub struct Health {
+    flags: Arc<Flags>,
+}
+
+#[derive(Debug, Default)]
+struct Flags {
+    is_saved: AtomicBool,
+    is_settled: AtomicBool,
+}
+
+impl Health {
+    pub fn new() -> Health {
+        Health::default()
+    }
+
+    /// The loop has turned: whether the store took what there was, and whether every present mount was swept.
+    pub fn turned(&self, is_saved: bool, is_settled: bool) {
+        self.flags.is_saved.store(is_saved, Ordering::Relaxed);
+        self.flags.is_settled.store(is_settled, Ordering::Relaxed);
+    }
+
+    /// Why it is not ready.
+    fn objection(&self) -> Option<&'static str> {
+        if !self.flags.is_settled.load(Ordering::Relaxed) {
+            Some("not every mount was swept yet")
+        } else if !self.flags.is_saved.load(Ordering::Relaxed) {
+            Some("the state cannot be saved")
+        } else {
+            None
+        }
+    }
+}
+
+/// Asks the loop; the answer arrives at the sender.
+type Ask = dyn Fn(oneshot::Sender<Status>) + Send + Sync;
+
+/// The admin pages.
+#[derive(Clone)]
+pub struct Admin {
+    health: Health,
+    hosts: Arc<[String]>,
+    ask: Arc<Ask>,
+}
+
+impl std::fmt::Debug for Admin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Admin").field("hosts", &self.hosts).finish_non_exhaustive()
+    }
+}
+
+impl Admin {
+    /// `hosts` are the names under which it may be addressed; IP addresses always are.
+    pub fn new(
+        health: Health,
+        hosts: Vec<String>,
+        ask: impl Fn(oneshot::Sender<Status>) + Send + Sync + 'static,
+    ) -> Admin {
+        Admin {
+            health,
+            hosts: hosts.into(),
+            ask: Arc::new(ask),
+        }
+    }
+
+    async fn status(&self) -> Result<Status, (StatusCode, &'static str)> {
+        let (sender, receiver) = oneshot::channel();
+        (self.ask)(sender);
+        match tokio::time::timeout(Duration::from_secs(5), receiver).await {
+            Ok(Ok(status)) => Ok(status),
+            _ => Err((StatusCode::SERVICE_UNAVAILABLE, "the loop does not answer\n")),
+        }
+    }
+}
+
+/// The pages as a service.
+pub fn router(admin: Admin) -> Router {
+    Router::new()
+        .route("/healthz", get(async || "alive\n"))
+        .route("/readyz", get(ready))
+        .route("/metrics", get(exposition))
+        .route("/status.json", get(status_json))
+        .layer(middleware::from_fn_with_state(admin.clone(), known_host))
+        .with_state(admin)
+}
+
+/// A page in a browser must not reach us under a name of its own (DNS rebinding).
+async fn known_host(
+    State(admin): State<Admin>,
+    headers: HeaderMap,
+    request: Request,
+    next: Next,
+) -> Response {
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let name = name.trim_start_matches('[').trim_end_matches(']');
+    let is_known = name.is_empty()
+        || name.parse::<IpAddr>().is_ok()
+        || admin.hosts.iter().any(|own| own.eq_ignore_ascii_case(name));
+    if is_known {
+        next.run(request).await
+    } else {
+        (StatusCode::MISDIRECTED_REQUEST, "this host name is not served here\n").into_response()
+    }
+}
+
+async fn ready(State(admin): State<Admin>) -> Response {
+    match admin.health.objection() {
+        None => "ready\n".into_response(),
+        Some(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response(),
+    }
+}
+
+async fn exposition(State(admin): State<Admin>) -> Response {
+    match admin.status().await {
+        Ok(status) => {
+            let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+            ([(CONTENT_TYPE, content_type)], metrics::expose(&status)).into_response()
+        }
+        Err(refusal) => refusal.into_response(),
+    }
+}
+
+async fn status_json(State(admin): State<Admin>) -> Response {
+    match admin.status().await {
+        Ok(status) => {
+            ([(CONTENT_TYPE, "application/json")], status.to_json().to_string()).into_response()
+        }
+        Err(refusal) => refusal.into_response(),
+    }
+}

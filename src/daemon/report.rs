@@ -1,0 +1,120 @@
+//! What the loop tells people, and what it reads from the tree's reports.
+
+use std::error::Error;
+
+use tracing::{debug, error, info, warn};
+
+use crate::admin::Status;
+use crate::announce::engine::Engine;
+use crate::announce::event::{Event, Fact};
+use crate::tree::Report;
+
+/// The event in a tree's report; what is only worth a line in the log is logged.
+pub fn event(report: Report) -> Option<Event> {
+    match report {
+        Report::Observed(observations) => Some(Event::Observed(observations)),
+        Report::MountFound { mount, identity, started } => {
+            Some(Event::MountFound { mount, identity, started })
+        }
+        Report::MountLost { mount, reason } => Some(Event::MountLost { mount, reason }),
+        Report::Sweeping { files, .. } => {
+            debug!(files, "sweeping, {files} files so far");
+            None
+        }
+        Report::Swept { mount, complete, files, took } => {
+            debug!(files, seconds = took.as_secs_f64(), "swept {files} files");
+            Some(Event::Swept { mount, complete })
+        }
+        Report::Notice(notice) => {
+            if notice.is_warning() {
+                warn!("{notice}");
+            } else {
+                info!("{notice}");
+            }
+            None
+        }
+    }
+}
+
+/// How everything stands.
+pub fn status(engine: &Engine) -> Status {
+    Status {
+        sources: engine.sources(),
+        channels: engine.channels(),
+        findings: engine.findings().into_iter().collect(),
+    }
+}
+
+/// An error with its causes, in one line.
+pub fn chain(error: &dyn Error) -> String {
+    let mut line = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        line.push_str(": ");
+        line.push_str(&error.to_string());
+        cause = error.source();
+    }
+    line
+}
+
+/// Logs what the operator should know.
+pub fn fact(fact: &Fact) {
+    match fact {
+        Fact::Baselined { source, documents, .. } => info!(
+            source,
+            documents, "took the baseline of {source}: {documents} documents count as known"
+        ),
+        Fact::MountLost { source, reason, .. } => {
+            warn!(source, reason, "a mount of {source} is not there; nothing counts as deleted");
+        }
+        Fact::ChannelOpened { topic, set, hubs } => {
+            info!(%topic, %set, hubs, "opened channel {topic}");
+        }
+        Fact::ChannelRetired { topic, set } => {
+            info!(%topic, %set, "retired channel {topic}");
+        }
+        Fact::ChannelRevived { topic, set } => {
+            info!(%topic, %set, "revived channel {topic}");
+        }
+        Fact::Cut { topic, seq, changes, hubs } => {
+            info!(%topic, seq, changes, hubs, "cut notification {seq} of {topic}");
+        }
+        Fact::Delivered { topic, hub, seq, changes, attempts } => {
+            info!(%topic, %hub, seq, changes, attempts, "delivered notification {seq} to {hub}");
+        }
+        Fact::Refused { topic, hub, seq, attempts, reason, next_try, needs_person } => {
+            let message = format!("{hub} did not accept notification {seq}: {reason}");
+            if *needs_person {
+                error!(%topic, %hub, seq, attempts, reason, %next_try, "{message}");
+            } else {
+                warn!(%topic, %hub, seq, attempts, reason, %next_try, "{message}");
+            }
+        }
+        Fact::Halved { topic, hub, seq, limit } => warn!(
+            %topic, %hub, seq, limit,
+            "notification {seq} is too large for {hub}; sending {limit} changes at a time"
+        ),
+        Fact::Dropped { topic, hub, changes } => warn!(
+            %topic, %hub, changes, "{hub} is no longer told; dropped {changes} changes that it was due"
+        ),
+        Fact::Unfetched { topic, hub, after } => warn!(
+            %topic, %hub, seconds = after.as_secs(),
+            "{hub} accepted a ping and has not fetched {topic}: does it see the topic's URI?"
+        ),
+        Fact::Broken { path, uri, reason } => warn!(
+            %path, %uri, reason, "cannot read {path}: {reason}; its last good version stands"
+        ),
+        Fact::Mended { path, uri } => info!(%path, %uri, "{path} can be read again"),
+        Fact::HoldExpired { uri, set } => {
+            let set = set.as_ref().map(ToString::to_string).unwrap_or_default();
+            warn!(%uri, set, "{uri} is still listed nowhere; announcing it all the same");
+        }
+        Fact::Suspended { source, missing, of } => error!(
+            source, missing, of,
+            "{missing} of {of} documents of {source} are missing: deletions are suspended; \
+             bring them back, or run: rsnotify accept {source}"
+        ),
+        Fact::Resumed { source } => info!(source, "deletions of {source} are believed again"),
+        Fact::Found(finding) => warn!("{finding}"),
+    }
+}

@@ -1,0 +1,112 @@
+//! The configuration in the terms of each adaptor.
+
+use jiff::Timestamp;
+use reqwest::header::HeaderName;
+use url::Url;
+
+use crate::announce::delivery::secret::Secret;
+use crate::announce::engine::Engine;
+use crate::announce::observation::{DocumentPath, Stat};
+use crate::announce::plan::Plan;
+use crate::announce::subscription::callback::CallbackPolicy;
+use crate::config::Config;
+use crate::config::address::Address;
+use crate::config::embedded_hub::EmbeddedHub;
+use crate::config::http;
+use crate::config::source::Watch;
+use crate::resourcesync::uri::Uri;
+use crate::tree::{self, Known, WatchMode};
+use crate::websub::hub;
+use crate::websub::publish::{Credentials, HubSettings};
+
+/// How each hub is reached.
+pub fn publishers(config: &Config) -> anyhow::Result<Vec<HubSettings>> {
+    let settings = config.hubs.iter().map(|hub| {
+        let headers = hub.http.headers.iter().map(|(name, value)| {
+            Ok((HeaderName::try_from(name)?, Secret::new(value.expose())))
+        });
+        let credentials = match &hub.http.credentials {
+            http::Credentials::None => None,
+            http::Credentials::Bearer(token) => Some(Credentials::Bearer(Secret::new(token.expose()))),
+            http::Credentials::Basic { username, password } => Some(Credentials::Basic {
+                username: username.clone(),
+                password: Secret::new(password.expose()),
+            }),
+        };
+        Ok(HubSettings {
+            hub: hub.hub.clone(),
+            publish_url: Url::parse(&hub.publish_url)?,
+            timeout: hub.http.timeout,
+            headers: headers.collect::<anyhow::Result<_>>()?,
+            credentials,
+            ca_pem: hub.http.ca.as_ref().map(|ca| ca.as_bytes().to_vec()),
+            identity_pem: hub.http.client_identity.as_ref().map(|identity| {
+                Secret::new(format!("{}\n{}", identity.certificate, identity.key.expose()))
+            }),
+        })
+    });
+    settings.collect()
+}
+
+/// How the embedded hub behaves.
+pub fn embedded_hub(embedded: &EmbeddedHub, public_url: &Uri) -> hub::Settings {
+    hub::Settings::new(embedded.hub(public_url), CallbackPolicy::Loopback)
+}
+
+/// How a source's mounts are watched, under the numbers that the plan gave them.
+pub fn tree(config: &Config, source: usize, plan: &Plan) -> tree::Settings {
+    let settings = &config.sources[source].tree;
+    let globs = |globs: &[globset::Glob]| globs.iter().map(|glob| glob.glob().to_owned()).collect();
+    tree::Settings {
+        mounts: plan.sources[source].mounts.clone(),
+        include: globs(&settings.include),
+        exclude: globs(&settings.exclude),
+        watch: match settings.watch {
+            Watch::Auto => WatchMode::Auto,
+            Watch::Inotify => WatchMode::Inotify,
+            Watch::Notify => WatchMode::Notify,
+            Watch::Poll => WatchMode::Poll,
+        },
+        rescan_interval: settings.rescan_interval,
+        poll_interval: settings.poll_interval,
+        settle: settings.settle,
+    }
+}
+
+/// The files of a source that earlier runs saw, with the stat data that spares reading them again.
+pub fn known(
+    engine: &Engine,
+    source: usize,
+    others: &[(DocumentPath, Stat, Timestamp)],
+) -> Vec<Known> {
+    let is_ours = |path: &DocumentPath| {
+        engine.plan().source_of(path.mount).is_some_and(|(position, _)| position == source)
+    };
+    let documents = engine.known().map(|(path, stat, at)| (path, stat, at));
+    let others = others.iter().map(|(path, stat, at)| (path, *stat, *at));
+    // No file has this size: it is read again, and missed if it is not there.
+    let reread = engine.reread().map(|path| {
+        let stat = Stat {
+            size: u64::MAX,
+            modified: Timestamp::MIN,
+            changed: Timestamp::MIN,
+            inode: 0,
+        };
+        (path, stat, Timestamp::MIN)
+    });
+    documents
+        .chain(others)
+        .chain(reread)
+        .filter(|(path, _, _)| is_ours(path))
+        .map(|(path, stat, read_at)| Known { path: path.clone(), stat, read_at })
+        .collect()
+}
+
+/// The names under which the admin listener may be addressed (a guard against DNS rebinding).
+pub fn hosts(config: &Config) -> Vec<String> {
+    let mut hosts = vec!["localhost".to_owned()];
+    if let Address::Tcp(address) = &config.server.admin_listen {
+        hosts.push(address.ip().to_string());
+    }
+    hosts
+}
