@@ -75,7 +75,8 @@ impl Config {
         let path = match path {
             Some(path) => Some(path),
             None if overrides.root.is_some() || overrides.url.is_some() => None,
-            None if default.exists() => Some(default.as_path()),
+            // One that cannot be looked at is reported when it is read.
+            None if default.try_exists().unwrap_or(true) => Some(default.as_path()),
             None => {
                 return Err(ConfigError::Nothing {
                     default: default.clone(),

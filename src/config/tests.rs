@@ -24,7 +24,7 @@ mount = [{ path = "www", url = "https://example.org" }]
 fn environment() -> Environment {
     Environment {
         default_file: PathBuf::from("/nowhere/config.toml"),
-        current_dir: PathBuf::from("/work"),
+        current_dir: PathBuf::from("/here"),
         state_directory: None,
         xdg_state_home: None,
         home: Some("/home/ann".into()),
@@ -79,7 +79,7 @@ fn two_flags_are_enough() {
     assert_eq!(config.sources.len(), 1);
     let source = &config.sources[0];
     assert_eq!(source.plan.name, "main");
-    assert_eq!(source.plan.mounts[0].directory, Path::new("/work/tree"));
+    assert_eq!(source.plan.mounts[0].directory, Path::new("/here/tree"));
     assert_eq!(
         source.plan.mounts[0].prefix.as_str(),
         "http://localhost:8000/"
@@ -163,8 +163,8 @@ fn a_flag_counts_before_the_file() {
         ("public_url", "https://flag.example/push"),
     ]);
     let config = read(&text, &overrides).unwrap();
-    assert_eq!(config.state_dir, Path::new("/work/state"));
-    assert_eq!(config.server.listen.to_string(), "unix:/work/http.sock");
+    assert_eq!(config.state_dir, Path::new("/here/state"));
+    assert_eq!(config.server.listen.to_string(), "unix:/here/http.sock");
     assert_eq!(config.server.admin_listen.to_string(), "[::1]:0");
     let public_url = config.server.known_public_url().map(|uri| uri.to_string());
     assert_eq!(public_url.as_deref(), Some("https://flag.example/push/"));

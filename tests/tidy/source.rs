@@ -1,0 +1,248 @@
+//! Rust files as the house rules read them: line by line, without comments and texts, tests told from the rest.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A Rust file, with comments and the content of texts blanked out, line by line.
+pub struct SourceFile {
+    /// From the root of the repository, with `/`.
+    pub path: String,
+    pub text: String,
+    pub lines: Vec<Line>,
+}
+
+pub struct Line {
+    pub code: String,
+    /// Whether it belongs to an item that exists only in tests.
+    pub is_test: bool,
+}
+
+impl SourceFile {
+    /// The first folder below `src/`, or the name of a file directly in it.
+    pub fn part(&self) -> Option<&str> {
+        let below = self.path.strip_prefix("src/")?;
+        Some(
+            below
+                .split('/')
+                .next()
+                .unwrap_or(below)
+                .trim_end_matches(".rs"),
+        )
+    }
+
+    /// The lines outside tests, numbered from 1.
+    pub fn production(&self) -> impl Iterator<Item = (usize, &str)> {
+        let numbered = self.lines.iter().enumerate();
+        numbered
+            .filter(|(_, line)| !line.is_test)
+            .map(|(at, line)| (at + 1, line.code.as_str()))
+    }
+}
+
+pub fn repository() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Every Rust file below the folders, in order.
+pub fn source_files(folders: &[&str]) -> Vec<SourceFile> {
+    let mut paths = Vec::new();
+    for folder in folders {
+        collect(&repository().join(folder), &mut paths);
+    }
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "rs"));
+    paths.sort();
+    paths
+        .iter()
+        .map(|path| {
+            let text = fs::read_to_string(path).unwrap();
+            let path = path
+                .strip_prefix(repository())
+                .unwrap()
+                .to_str()
+                .unwrap()
+                .replace('\\', "/");
+            let is_test_file = !path.starts_with("src/")
+                || path.ends_with("/tests.rs")
+                || path.contains("/tests/");
+            SourceFile {
+                lines: lines(&text, is_test_file),
+                path,
+                text,
+            }
+        })
+        .collect()
+}
+
+fn collect(folder: &Path, paths: &mut Vec<PathBuf>) {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return;
+    };
+    for entry in entries {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            collect(&path, paths);
+        } else {
+            paths.push(path);
+        }
+    }
+}
+
+fn lines(text: &str, is_test_file: bool) -> Vec<Line> {
+    let code = without_comments_and_texts(text);
+    // The code is formatted: an item ends with the first line that closes at its own indentation.
+    let mut test_item: Option<(usize, bool)> = None;
+    code.lines()
+        .map(|code| {
+            let indentation = code.len() - code.trim_start().len();
+            let trimmed = code.trim();
+            if test_item.is_none() && is_test_attribute(trimmed) {
+                test_item = Some((indentation, false));
+            }
+            let is_test = is_test_file || test_item.is_some();
+            if let Some((item_indentation, has_begun)) = &mut test_item {
+                let is_attribute = trimmed.starts_with("#[") || trimmed.is_empty();
+                let is_at_level = indentation == *item_indentation && !is_attribute;
+                let closes = is_at_level
+                    && (trimmed.ends_with(';') || trimmed.ends_with('}') || trimmed.ends_with(','));
+                if closes || (*has_begun && is_at_level && trimmed.starts_with('}')) {
+                    test_item = None;
+                } else {
+                    *has_begun |= !is_attribute;
+                }
+            }
+            Line {
+                code: code.to_owned(),
+                is_test,
+            }
+        })
+        .collect()
+}
+
+fn is_test_attribute(trimmed: &str) -> bool {
+    trimmed.starts_with("#[cfg(test)]") || trimmed.starts_with("#[cfg(all(test")
+}
+
+/// The text with the same lines, in which comments, texts and characters are blank.
+fn without_comments_and_texts(text: &str) -> String {
+    let characters: Vec<char> = text.chars().collect();
+    let mut code = String::with_capacity(text.len());
+    let mut at = 0;
+    while let Some(&character) = characters.get(at) {
+        let rest = &characters[at..];
+        let previous = at.checked_sub(1).and_then(|before| characters.get(before));
+        let begins_word =
+            !previous.is_some_and(|previous| previous.is_alphanumeric() || *previous == '_');
+        let skipped = match character {
+            '/' if rest.get(1) == Some(&'/') => {
+                rest.iter().position(|c| *c == '\n').unwrap_or(rest.len())
+            }
+            '/' if rest.get(1) == Some(&'*') => block_comment(rest),
+            '"' => text_literal(rest),
+            'r' if begins_word => raw_literal(rest),
+            'b' if begins_word && rest.get(1) == Some(&'r') => match raw_literal(&rest[1..]) {
+                0 => 0,
+                length => length + 1,
+            },
+            '\'' => character_literal(rest),
+            _ => 0,
+        };
+        if skipped == 0 {
+            code.push(character);
+            at += 1;
+        } else {
+            let blank = |c: &char| if *c == '\n' { '\n' } else { ' ' };
+            code.extend(characters[at..at + skipped].iter().map(blank));
+            at += skipped;
+        }
+    }
+    code
+}
+
+/// The length of the comment that begins here; such comments nest.
+fn block_comment(rest: &[char]) -> usize {
+    let mut depth = 0;
+    let mut at = 0;
+    while at < rest.len() {
+        match (rest[at], rest.get(at + 1)) {
+            ('/', Some('*')) => {
+                depth += 1;
+                at += 2;
+            }
+            ('*', Some('/')) => {
+                depth -= 1;
+                at += 2;
+                if depth == 0 {
+                    return at;
+                }
+            }
+            _ => at += 1,
+        }
+    }
+    rest.len()
+}
+
+fn text_literal(rest: &[char]) -> usize {
+    let mut at = 1;
+    while at < rest.len() {
+        match rest[at] {
+            '\\' => at += 2,
+            '"' => return at + 1,
+            _ => at += 1,
+        }
+    }
+    rest.len()
+}
+
+/// The length of the raw text that begins here, or 0.
+fn raw_literal(rest: &[char]) -> usize {
+    let hashes = rest[1..].iter().take_while(|c| **c == '#').count();
+    if rest.get(1 + hashes) != Some(&'"') {
+        return 0;
+    }
+    let end: Vec<char> = std::iter::once('"')
+        .chain(std::iter::repeat_n('#', hashes))
+        .collect();
+    let content = 2 + hashes;
+    let length = rest[content..]
+        .windows(end.len())
+        .position(|window| window == end);
+    length.map_or(rest.len(), |length| content + length + end.len())
+}
+
+/// The length of the character that begins here, or 0 for a lifetime.
+fn character_literal(rest: &[char]) -> usize {
+    match (rest.get(1), rest.get(2)) {
+        (Some('\\'), Some(_)) => {
+            let end = rest[3..].iter().position(|c| *c == '\'');
+            end.map_or(0, |end| end + 4)
+        }
+        (Some(_), Some('\'')) => 3,
+        _ => 0,
+    }
+}
+
+#[test]
+fn comments_and_texts_do_not_count() {
+    for (source, code) in [
+        ("a // b\nc", "a     \nc"),
+        ("a /* b /* c */ d */ e", "a                   e"),
+        ("x(\"a\\\"b\") y", "x(      ) y"),
+        ("r#\"a\"b\"# c", "         c"),
+        ("br\"a\" c", "      c"),
+        ("'\"' 'a '\\n' b", "    'a      b"),
+        ("for r in x", "for r in x"),
+    ] {
+        assert_eq!(without_comments_and_texts(source), code, "{source}");
+    }
+}
+
+#[test]
+fn test_items_are_told_from_the_rest() {
+    let text = "#[cfg(test)]\nmod tests;\nfn a() {\n}\n#[cfg(test)]\nuse b::c;\n#[cfg(test)]\n#[expect(x)]\nfn d(\n    e: F,\n) {\n    g\n}\nfn h() {}\n#[cfg(test)]\nmod tests {\n    fn i() {\n    }\n}\nj\n";
+    let production: Vec<String> = lines(text, false)
+        .into_iter()
+        .filter(|line| !line.is_test)
+        .map(|line| line.code)
+        .collect();
+    assert_eq!(production, ["fn a() {", "}", "fn h() {}", "j"]);
+}
