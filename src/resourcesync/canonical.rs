@@ -26,7 +26,7 @@ impl Canonical {
     pub(crate) fn new() -> Canonical {
         Canonical {
             hasher: blake3::Hasher::new(),
-            batch: Vec::new(),
+            batch: Vec::with_capacity(BATCH + BATCH / 4),
         }
     }
 
@@ -35,8 +35,7 @@ impl Canonical {
             self.hasher.update(&self.batch);
             self.batch.clear();
         }
-        self.batch.push(START);
-        self.name(namespaces, namespace, local);
+        self.name(START, namespaces, namespace, local);
     }
 
     pub(crate) fn attribute(
@@ -46,8 +45,7 @@ impl Canonical {
         local: &str,
         value: &str,
     ) {
-        self.batch.push(ATTRIBUTE);
-        self.name(namespaces, namespace, local);
+        self.name(ATTRIBUTE, namespaces, namespace, local);
         self.string(value);
     }
 
@@ -65,20 +63,22 @@ impl Canonical {
         Fingerprint(*self.hasher.finalize().as_bytes())
     }
 
-    fn name(&mut self, namespaces: &Namespaces, namespace: Namespace, local: &str) {
-        match namespace {
-            Namespace::None => self.batch.push(0),
-            Namespace::Sitemap => self.batch.push(1),
-            Namespace::Rs => self.batch.push(2),
-            Namespace::Other(_) => {
-                self.batch.push(3);
-                self.string(namespaces.uri(namespace));
-            }
+    fn name(&mut self, token: u8, namespaces: &Namespaces, namespace: Namespace, local: &str) {
+        let tag = match namespace {
+            Namespace::None => 0,
+            Namespace::Sitemap => 1,
+            Namespace::Rs => 2,
+            Namespace::Other(_) => 3,
+        };
+        self.batch.extend_from_slice(&[token, tag]);
+        if let Namespace::Other(_) = namespace {
+            self.string(namespaces.uri(namespace));
         }
         self.string(local);
     }
 
     /// One byte of length below 255, else nine.
+    #[inline]
     fn string(&mut self, string: &str) {
         match u8::try_from(string.len()) {
             Ok(length) if length < u8::MAX => self.batch.push(length),

@@ -75,11 +75,11 @@ impl Namespaces {
 
     /// The namespace of a prefix, or with an empty one the default namespace.
     pub(crate) fn resolve(&self, prefix: &str) -> Option<Namespace> {
-        let bound = self
-            .bindings
-            .iter()
-            .rev()
-            .find(|(bound, _)| bound == prefix);
+        // Prefixes are too short for a call of `memcmp` to pay.
+        let is_it = |bound: &str| {
+            bound.len() == prefix.len() && bound.bytes().zip(prefix.bytes()).all(|(a, b)| a == b)
+        };
+        let bound = self.bindings.iter().rev().find(|(bound, _)| is_it(bound));
         match bound {
             Some((_, namespace)) => Some(*namespace),
             None => prefix.is_empty().then_some(Namespace::None),

@@ -44,13 +44,13 @@ pub fn parse(reader: impl Read) -> Result<Content, ReadError> {
     let mut refused = None;
     loop {
         let (taken, pause) = reading.take(window.text());
-        if let Pause::Doctype { at } = pause {
-            let line = window.line(at);
-            refused.get_or_insert(Malformed::Doctype { line });
-        }
         window.take(taken);
         match pause {
-            Pause::Doctype { .. } => {}
+            Pause::Doctype { length } => {
+                let line = window.line(0);
+                refused.get_or_insert(Malformed::Doctype { line });
+                window.take(length);
+            }
             Pause::ForeignRoot => return Ok(Content::Other(Other::ForeignRoot)),
             Pause::Root => {
                 if let Some(refused) = refused.or_else(|| unknown_encoding(&window)) {
@@ -59,9 +59,8 @@ pub fn parse(reader: impl Read) -> Result<Content, ReadError> {
                 refused = None;
                 window.lift_limit();
             }
-            Pause::Flaw(flaw) => {
-                let line = window.line(flaw.at);
-                let message = flaw.message;
+            Pause::Flaw { at, message } => {
+                let line = window.line(at);
                 return Err(Malformed::Syntax { line, message }.into());
             }
             Pause::Malformed(malformed) => return Err(malformed.into()),

@@ -1,43 +1,49 @@
-//! The reading of one document: quick-xml's events, the checks of well-formedness that it leaves to its
-//! caller, and what is made of the content.
+//! The reading of one document: its markup, the checks that make it well-formed, and what is made of it.
 //!
-//! quick-xml gets one window of text after the other and begins anew in each, so that its events borrow
-//! from the window. Whatever outlives a window (open elements, namespaces, text) is therefore held here.
+//! Tags, texts and references are read here, in one pass and where they lie in the window; quick-xml reads
+//! the rest (comments, CDATA, declarations). What outlives a window is held here: open elements,
+//! namespaces, text.
 
-use quick_xml::errors::{IllFormedError, SyntaxError};
-use quick_xml::events::{BytesStart, Event};
-use quick_xml::{Error, Reader};
+use quick_xml::Reader;
+use quick_xml::errors::{Error, SyntaxError};
+use quick_xml::events::Event;
 
 use crate::resourcesync::canonical::Canonical;
 use crate::resourcesync::document::{Content, Form, Malformed, Other, Parsed};
 use crate::resourcesync::namespaces::{Namespace, Namespaces, SITEMAP};
 use crate::resourcesync::outline::{Element, Outline};
-use crate::resourcesync::tag::{Attribute, Flaw, Tag, push_referenced, split_name, undeclared};
+use crate::resourcesync::tag::{Attribute, RawTag, find, push_referenced, skip_space, undeclared};
 
 /// Deeper than any document, and shallow enough to keep memory bounded.
 const DEEPEST: usize = 1_000;
 /// The longest text of one element.
 const LONGEST_TEXT: usize = 4 << 20;
-/// U+FEFF in UTF-8.
-const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
-/// Why the reading of a text paused, after the last event that was taken.
+/// Why the reading of a text paused. What is not said to have been read is still to be taken.
 #[derive(Debug)]
 pub(crate) enum Pause {
     /// There is no more text.
     End,
     /// The next markup does not end in this text.
     Cut,
-    /// A DOCTYPE went by, which began there.
-    Doctype {
-        at: usize,
-    },
-    /// The start tag of a root that may be a capability document's went by.
+    /// The next markup is a DOCTYPE of this length.
+    Doctype { length: usize },
+    /// The start tag of a root that may be a capability document's was read.
     Root,
     /// The root is another.
     ForeignRoot,
-    Flaw(Flaw),
+    /// The next markup, or what lies so far after its start, is wrong.
+    Flaw { at: usize, message: String },
+    /// The document cannot be accepted for another reason.
     Malformed(Malformed),
+}
+
+impl Pause {
+    #[cold]
+    pub(crate) fn flaw(at: usize, message: impl Into<String>) -> Pause {
+        let message = message.into();
+        Pause::Flaw { at, message }
+    }
 }
 
 #[derive(Debug)]
@@ -88,39 +94,28 @@ impl Reading {
         self.outline.is_some() && self.open.is_empty()
     }
 
-    /// Takes events from the text. How much of it they were, and why there are no more.
-    pub(crate) fn take(&mut self, text: &[u8]) -> (usize, Pause) {
-        let mut base = 0;
-        // quick-xml drops a byte order mark where it begins; inside a document it is a character.
-        while text[base..].starts_with(BYTE_ORDER_MARK) {
-            if let Err(flaw) = self.characters("\u{feff}") {
-                return (base, Pause::Flaw(flaw));
-            }
-            base += BYTE_ORDER_MARK.len();
-        }
-        let mut reader = Reader::from_reader(&text[base..]);
-        let config = reader.config_mut();
-        config.check_comments = true;
-        config.check_end_names = false;
-        config.allow_unmatched_ends = true;
-        let mut taken = base;
+    /// Reads a text. How much of it was read, and why no more.
+    pub(crate) fn take(&mut self, text: &str) -> (usize, Pause) {
+        let mut taken = 0;
         loop {
-            let event = reader.read_event();
-            let end = base + reader.buffer_position() as usize;
-            let pause = match event {
-                Ok(Event::Eof) => return (text.len(), Pause::End),
-                Ok(Event::DocType(_)) if self.is_before_root() => {
-                    self.has_begun = true;
-                    return (end, Pause::Doctype { at: taken });
-                }
-                Ok(event) => self.event(event),
-                Err(error) => return (taken, pause(&error, &text[taken..])),
+            let rest = &text[taken..];
+            let is_before_root = self.is_before_root();
+            let read = match rest.as_bytes() {
+                [] => Err(Pause::End),
+                [b'<'] => Err(Pause::Cut),
+                [b'<', b'/', ..] => self.end_tag(rest),
+                [b'<', b'!' | b'?', ..] => self.other_markup(rest),
+                [b'<', ..] => self.start_tag(rest),
+                [b'&', ..] => self.reference(rest),
+                _ => self.characters(rest),
             };
+            match read {
+                Ok(length) => taken += length,
+                Err(pause) => return (taken, pause),
+            }
             self.has_begun = true;
-            match pause {
-                Ok(None) => taken = end,
-                Ok(Some(pause)) => return (end, pause),
-                Err(flaw) => return (taken, Pause::Flaw(flaw)),
+            if is_before_root && !self.is_before_root() {
+                return (taken, Pause::Root);
             }
         }
     }
@@ -137,86 +132,38 @@ impl Reading {
         }
     }
 
-    fn event(&mut self, event: Event<'_>) -> Result<Option<Pause>, Flaw> {
-        match event {
-            Event::Start(tag) => self.start(&tag),
-            Event::Empty(tag) => {
-                let pause = self.start(&tag)?;
-                Ok(self.end().or(pause))
-            }
-            Event::End(tag) => {
-                let name = tag.name().into_inner();
-                let expected = match self.open.last() {
-                    Some(open) => &self.names[open.name_start..],
-                    None => return Err(Flaw::new(0, format!("</{name}> ends no element"))),
-                };
-                if name != expected {
-                    let message = format!("</{name}> where </{expected}> is expected");
-                    return Err(Flaw::new(0, message));
-                }
-                Ok(self.end())
-            }
-            Event::Text(text) => {
-                let text = text.into_inner();
-                if text.as_bytes().contains(&b'>') && text.contains("]]>") {
-                    return Err(Flaw::new(0, "]]> stands in the text"));
-                }
-                self.characters(&text)?;
-                Ok(None)
-            }
-            Event::CData(text) => {
-                self.inside_root("a CDATA section")?;
-                self.characters(&text.into_inner())?;
-                Ok(None)
-            }
-            Event::GeneralRef(name) => {
-                self.inside_root("a reference")?;
-                push_referenced(&name.into_inner(), &mut self.text)
-                    .map_err(|message| Flaw::new(0, message))?;
-                self.bound_text()?;
-                Ok(None)
-            }
-            Event::Decl(_) if self.has_begun => {
-                Err(Flaw::new(0, "the XML declaration is not at the start"))
-            }
-            Event::DocType(_) => Err(Flaw::new(0, "a DOCTYPE stands after the root's start tag")),
-            Event::Decl(_) | Event::Comment(_) | Event::PI(_) | Event::Eof => Ok(None),
-        }
-    }
-
-    fn start(&mut self, start: &BytesStart<'_>) -> Result<Option<Pause>, Flaw> {
+    fn start_tag(&mut self, rest: &str) -> Result<usize, Pause> {
         if self.is_after_root() {
-            return Err(Flaw::new(0, "a second root element begins"));
+            return Err(Pause::flaw(0, "a second root element begins"));
         }
         if self.open.len() >= DEEPEST {
-            return Err(Flaw::new(0, format!("elements are nested {DEEPEST} deep")));
+            return Err(Pause::flaw(
+                0,
+                format!("elements are nested {DEEPEST} deep"),
+            ));
         }
+        let raw = RawTag::read(rest, &mut self.attributes)?;
         self.flush_text();
-        let name = start.name().into_inner();
-        let (prefix, local) =
-            split_name(name).ok_or_else(|| Flaw::new(0, "a tag has no proper name"))?;
         let is_root = self.is_before_root();
         let namespaces = self.namespaces.depth();
-        let raw = start.attributes_raw();
-        let tag = match Tag::read(raw, &mut self.attributes, &mut self.namespaces) {
+        let tag = match raw.resolve(&mut self.attributes, &mut self.namespaces) {
             Ok(tag) => tag,
             // R2: what is wrong with a document that is none of ours does not matter.
-            Err(_) if is_root && !raw.contains(SITEMAP) => return Ok(Some(Pause::ForeignRoot)),
-            Err(flaw) => return Err(Flaw::new(1 + name.len() + flaw.at, flaw.message)),
+            Err(_) if is_root && !raw.text.contains(SITEMAP) => return Err(Pause::ForeignRoot),
+            Err(pause) => return Err(pause),
         };
-        let Some(namespace) = self.namespaces.resolve(prefix) else {
-            return match is_root {
-                true => Ok(Some(Pause::ForeignRoot)),
-                false => Err(Flaw::new(1, undeclared(prefix))),
-            };
+        let namespace = match self.namespaces.resolve(raw.prefix) {
+            Some(namespace) => namespace,
+            None if is_root => return Err(Pause::ForeignRoot),
+            None => return Err(Pause::flaw(1, undeclared(raw.prefix))),
         };
-        let element = element(namespace, local);
+        let element = element(namespace, raw.local);
         match (&mut self.outline, self.open.len()) {
             (None, _) => {
-                let form = match (namespace, local) {
+                let form = match (namespace, raw.local) {
                     (Namespace::Sitemap, "urlset") => Form::List,
                     (Namespace::Sitemap, "sitemapindex") => Form::Index,
-                    _ => return Ok(Some(Pause::ForeignRoot)),
+                    _ => return Err(Pause::ForeignRoot),
                 };
                 self.outline = Some(Outline::new(form));
             }
@@ -225,10 +172,10 @@ impl Reading {
             _ => {}
         }
 
-        self.canonical.start(&self.namespaces, namespace, local);
-        for attribute in tag.attributes() {
-            let (namespace, local, value) =
-                attribute.map_err(|flaw| Flaw::new(1 + name.len() + flaw.at, flaw.message))?;
+        self.canonical.start(&self.namespaces, namespace, raw.local);
+        for attribute in tag.attributes {
+            let value = tag.text(attribute)?;
+            let (namespace, local) = (attribute.namespace, tag.local_name(attribute));
             self.canonical
                 .attribute(&self.namespaces, namespace, local, &value);
         }
@@ -237,43 +184,115 @@ impl Reading {
             namespaces,
             element,
         });
-        self.names.push_str(name);
-        Ok(is_root.then_some(Pause::Root))
+        self.names.push_str(raw.name);
+        if raw.is_empty_element {
+            self.end()?;
+        }
+        Ok(raw.text.len())
+    }
+
+    fn end_tag(&mut self, rest: &str) -> Result<usize, Pause> {
+        let Some(open) = self.open.last() else {
+            return Err(Pause::flaw(0, "an end tag ends no element"));
+        };
+        let expected = &self.names[open.name_start..];
+        let name_end = 2 + expected.len();
+        let end = skip_space(rest.as_bytes(), name_end);
+        let is_it = rest.as_bytes().get(2..name_end) == Some(expected.as_bytes());
+        match rest.as_bytes().get(end) {
+            Some(b'>') if is_it => {
+                self.end()?;
+                Ok(end + 1)
+            }
+            _ if !rest.contains('>') => Err(Pause::Cut),
+            _ => Err(Pause::flaw(0, format!("</{expected}> is expected"))),
+        }
+    }
+
+    fn reference(&mut self, rest: &str) -> Result<usize, Pause> {
+        self.inside_root("a reference")?;
+        let end = find(&rest.as_bytes()[1..], |byte| {
+            (byte == b';') | (byte == b'&') | (byte == b'<')
+        });
+        let end = 1 + end.ok_or(Pause::Cut)?;
+        let name = rest[1..end].to_owned();
+        if !rest[end..].starts_with(';') {
+            return Err(Pause::flaw(
+                0,
+                format!("the reference &{name} does not end"),
+            ));
+        }
+        push_referenced(&name, &mut self.text).map_err(|message| Pause::flaw(0, message))?;
+        self.bound_text()?;
+        Ok(end + 1)
+    }
+
+    fn characters(&mut self, rest: &str) -> Result<usize, Pause> {
+        let bytes = rest.as_bytes();
+        let start = match self.text.is_empty() {
+            // Most texts are the indentation between two tags.
+            true => skip_space(bytes, 0),
+            false => 0,
+        };
+        let length = find(&bytes[start..], |byte| (byte == b'<') | (byte == b'&'));
+        let end = length.map_or(bytes.len(), |length| start + length);
+        let text = &rest[start..end];
+        if text.is_empty() {
+            return Ok(end);
+        }
+        self.inside_root("text")?;
+        if find(text.as_bytes(), |byte| byte == b']').is_some() && text.contains("]]>") {
+            return Err(Pause::flaw(0, "]]> stands in the text"));
+        }
+        self.text.push_str(text);
+        self.bound_text()?;
+        Ok(end)
+    }
+
+    /// Comments, processing instructions, CDATA sections, the declaration and the DOCTYPE.
+    fn other_markup(&mut self, rest: &str) -> Result<usize, Pause> {
+        let mut reader = Reader::from_reader(rest.as_bytes());
+        reader.config_mut().check_comments = true;
+        let event = match reader.read_event() {
+            Ok(event) => event,
+            Err(error) if is_cut(&error, rest) => return Err(Pause::Cut),
+            Err(error) => return Err(Pause::flaw(0, error.to_string())),
+        };
+        let length = rest.len() - reader.get_ref().len();
+        match event {
+            Event::CData(text) => {
+                self.inside_root("a CDATA section")?;
+                self.text.push_str(&text.into_inner());
+                self.bound_text()?;
+            }
+            Event::Decl(_) if self.has_begun => {
+                return Err(Pause::flaw(0, "the XML declaration is not at the start"));
+            }
+            Event::DocType(_) if self.is_before_root() => return Err(Pause::Doctype { length }),
+            Event::DocType(_) => return Err(Pause::flaw(0, "a DOCTYPE stands inside the root")),
+            _ => {}
+        }
+        Ok(length)
     }
 
     /// Ends the innermost element.
-    fn end(&mut self) -> Option<Pause> {
+    fn end(&mut self) -> Result<(), Pause> {
         self.flush_text();
         self.canonical.end();
-        let open = self.open.pop()?;
+        let Some(open) = self.open.pop() else {
+            return Ok(());
+        };
         self.names.truncate(open.name_start);
         self.namespaces.back_to(open.namespaces);
-        if self.open.len() != 1 {
-            return None;
+        match &mut self.outline {
+            Some(outline) if self.open.len() == 1 => outline.end_entry().map_err(Pause::Malformed),
+            _ => Ok(()),
         }
-        self.outline
-            .as_mut()?
-            .end_entry()
-            .err()
-            .map(Pause::Malformed)
     }
 
-    fn characters(&mut self, text: &str) -> Result<(), Flaw> {
-        let text = match self.text.is_empty() {
-            true => text.trim_ascii_start(),
-            false => text,
-        };
-        if text.is_empty() {
-            return Ok(());
-        }
-        self.inside_root("text")?;
-        self.text.push_str(text);
-        self.bound_text()
-    }
-
-    fn inside_root(&self, what: &str) -> Result<(), Flaw> {
+    fn inside_root(&self, what: &str) -> Result<(), Pause> {
         match self.open.is_empty() {
-            true => Err(Flaw::new(
+            true => Err(Pause::flaw(
                 0,
                 format!("{what} stands outside the root element"),
             )),
@@ -281,9 +300,9 @@ impl Reading {
         }
     }
 
-    fn bound_text(&self) -> Result<(), Flaw> {
+    fn bound_text(&self) -> Result<(), Pause> {
         match self.text.len() > LONGEST_TEXT {
-            true => Err(Flaw::new(
+            true => Err(Pause::flaw(
                 0,
                 format!("a text is longer than {LONGEST_TEXT} bytes"),
             )),
@@ -319,28 +338,17 @@ fn element(namespace: Namespace, local: &str) -> Element {
     }
 }
 
-/// Tells markup that does not end in the text from markup that cannot end well.
-fn pause(error: &Error, rest: &[u8]) -> Pause {
-    let is_cut = match error {
-        Error::Syntax(SyntaxError::InvalidBangMarkup) => rest.len() < 3,
-        Error::Syntax(_) => begins_markup(rest),
-        Error::IllFormed(IllFormedError::UnclosedReference) => {
-            rest.iter().skip(1).all(|byte| !b"<&".contains(byte))
-        }
-        _ => false,
+/// Whether more text can make markup of what quick-xml cannot read: not after an odd character.
+fn is_cut(error: &Error, rest: &str) -> bool {
+    let can_begin = |markup: &str| {
+        let common = rest.len().min(markup.len());
+        rest.as_bytes()[..common].eq_ignore_ascii_case(&markup.as_bytes()[..common])
     };
-    match is_cut {
-        true => Pause::Cut,
-        false => Pause::Flaw(Flaw::new(0, error.to_string())),
+    match error {
+        Error::Syntax(SyntaxError::InvalidBangMarkup) => rest.len() < 3,
+        Error::Syntax(_) => ["<?", "<!--", "<![CDATA[", "<!DOCTYPE"]
+            .into_iter()
+            .any(can_begin),
+        _ => false,
     }
-}
-
-/// Whether more text can make markup of it: all but an odd character after `<!`.
-fn begins_markup(rest: &[u8]) -> bool {
-    let known: [&[u8]; 3] = [b"<!--", b"<![CDATA[", b"<!DOCTYPE"];
-    !rest.starts_with(b"<!")
-        || known.iter().any(|known| {
-            let common = rest.len().min(known.len());
-            rest[..common].eq_ignore_ascii_case(&known[..common])
-        })
 }

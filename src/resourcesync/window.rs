@@ -69,8 +69,9 @@ impl<R: Read> Window<R> {
     }
 
     /// The text that was read and not yet taken.
-    pub(crate) fn text(&self) -> &[u8] {
-        &self.buffer[self.start..self.valid]
+    pub(crate) fn text(&self) -> &str {
+        // It is validated anew because `buffer` also holds what is not yet text; that costs next to nothing.
+        std::str::from_utf8(&self.buffer[self.start..self.valid]).unwrap_or_default()
     }
 
     /// Takes the first `length` bytes away.
@@ -81,7 +82,7 @@ impl<R: Read> Window<R> {
 
     /// The line of the byte at `offset`.
     pub(crate) fn line(&self, offset: usize) -> u64 {
-        let text = self.text();
+        let text = &self.buffer[self.start..self.valid];
         1 + self.newlines_taken + newlines(&text[..offset.min(text.len())])
     }
 
