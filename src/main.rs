@@ -1,3 +1,7 @@
 //! Arguments become a command, a command an exit code.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    rsnotify::cli::main().into()
+}

@@ -27,6 +27,13 @@ impl Channel {
     pub fn is_live(&self) -> bool {
         self.row.retired.is_none()
     }
+
+    /// Whether it has this topic and these hubs, no more and no less.
+    pub fn is_as(&self, topic: &Topic, hubs: &[Hub]) -> bool {
+        self.row.topic == *topic
+            && hubs.iter().all(|hub| self.ledgers.contains_key(hub))
+            && self.ledgers.keys().all(|hub| hubs.contains(hub))
+    }
 }
 
 /// Changes gather from the first until none came for a while (R16).

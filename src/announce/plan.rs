@@ -134,6 +134,12 @@ impl Plan {
             .find(|(_, source)| source.mounts.iter().any(|own| own.id == mount))
     }
 
+    /// Whether a set may be one of `source`: its Capability List lies below a mount, or below none at all,
+    /// and there is no other source (R7: software may generate it elsewhere).
+    pub fn may_hold(&self, source: &SourcePlan, set: &Uri) -> bool {
+        source.mount_of(set).is_some() || self.sources.len() == 1
+    }
+
     /// What the file at `path` is published as; nothing if another mount of the source, with a longer
     /// prefix, publishes that URI (R1).
     pub fn uri_of(&self, path: &DocumentPath) -> Option<Uri> {

@@ -44,23 +44,23 @@ pub fn standing(
         .retired
         .as_ref()
         .is_some_and(|retirement| retirement.last_words.contains(uri));
+    // R11: a set that ends keeps its channel as it is, to say what it still has to say.
+    let is_ending = channel.is_live()
+        && !catalog.is_set(&channel.row.set)
+        && (told.is_some() || ledger.due.contains(uri));
     let seen = match (record, told) {
         (None, _) => None,
         (Some(record), _) if is_member => Some(&record.version),
-        (Some(record), Some(told)) if told.is_same_document(&record.version) => {
-            if is_last_word {
-                Some(&record.version)
-            } else if channel.is_live() {
-                // R14: leaving a set announces nothing.
-                return Standing::Absorbed(None);
-            } else {
-                return Standing::Told;
-            }
-        }
-        (Some(record), None) if is_last_word => Some(&record.version),
+        (Some(record), told) if is_ending || is_last_word => Some(&record.version)
+            .filter(|seen| told.is_none_or(|told| told.is_same_document(seen))),
         (Some(_), None) => return Standing::Told,
-        (Some(_), Some(_)) if channel.is_live() || is_last_word => None,
-        (Some(_), Some(_)) => return Standing::Told,
+        // A retired channel hears of nothing else.
+        (Some(_), Some(_)) if !channel.is_live() => return Standing::Told,
+        // R14: leaving a set announces nothing.
+        (Some(record), Some(told)) if told.is_same_document(&record.version) => {
+            return Standing::Absorbed(None);
+        }
+        (Some(_), Some(_)) => None,
     };
     let relations = catalog.get(uri).map(|record| &record.relations);
     let permission = Permission {

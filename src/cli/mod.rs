@@ -1,3 +1,38 @@
 //! The command line: one file per subcommand.
 
+mod check;
+mod listen;
+mod logging;
 pub mod options;
+mod run;
+mod scan;
+mod survey;
+
+use clap::Parser;
+
+use crate::cli::options::{Command, Exit, Options};
+use crate::config::error::ConfigError;
+use crate::daemon::chain;
+
+/// Does what the arguments say, and tells what came of it.
+pub fn main() -> Exit {
+    let options = Options::parse();
+    logging::start(&options);
+    let outcome = match &options.command {
+        Command::Run(run) => run::run(options.config.as_deref(), run),
+        Command::Check(check) => check::check(options.config.as_deref(), check),
+        Command::Scan(scan) => scan::scan(options.config.as_deref(), scan),
+        Command::Listen(listen) => listen::listen(listen),
+    };
+    match outcome {
+        Ok(exit) => exit,
+        Err(error) => {
+            eprintln!("rsnotify: {}", chain(error.as_ref()));
+            if error.is::<ConfigError>() {
+                Exit::Configuration
+            } else {
+                Exit::Failure
+            }
+        }
+    }
+}

@@ -51,10 +51,12 @@ impl Engine {
                 (Desired::AsItIs, _) | (Desired::Nothing, None) => {}
                 (Desired::Nothing, Some(live)) => self.retire(live, now),
                 (Desired::Channel { topic, hubs }, live) => {
-                    if let Some(live) = live
-                        && self.channels[&live].row.topic != topic
-                    {
-                        self.retire(live, now);
+                    match live.map(|live| (live, &self.channels[&live])) {
+                        Some((_, channel)) if channel.is_as(&topic, &hubs) => continue,
+                        Some((live, channel)) if channel.row.topic != topic => {
+                            self.retire(live, now);
+                        }
+                        _ => {}
                     }
                     opening.push((set, topic, hubs));
                 }

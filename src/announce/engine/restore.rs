@@ -11,7 +11,7 @@ use crate::announce::delivery::ChannelId;
 use crate::announce::engine::source::{Mount, MountStatus, Source, Stale};
 use crate::announce::engine::{Engine, Timer};
 use crate::announce::event::Fact;
-use crate::announce::ledger::Ledger;
+use crate::announce::ledger::{Ledger, PING_APART, PING_FETCHED_WITHIN};
 use crate::announce::plan::Mode;
 use crate::announce::state::{
     ChannelRow, Hold, LedgerRow, MountRow, Presence, Record, State, Told,
@@ -40,7 +40,7 @@ impl Engine {
                 .iter()
                 .map(|own| own.capability_list.clone());
             let configured = configured
-                .filter(|set| source.mount_of(set).is_some())
+                .filter(|set| self.plan.may_hold(source, set))
                 .collect();
             let mounts = source.mounts.iter().map(|mount| {
                 let row = mounts.remove(&mount.id).unwrap_or_else(|| MountRow {
@@ -134,7 +134,7 @@ impl Engine {
     ) {
         let source = self.plan.sources.iter().position(|source| {
             source.name == row.source
-                && (source.mount_of(&row.set).is_some() || row.retired.is_some())
+                && (self.plan.may_hold(source, &row.set) || row.retired.is_some())
         });
         let Some(source) = source else {
             self.turn.save.channels.insert(id, None);
@@ -180,8 +180,11 @@ impl Engine {
                     self.heard.entry(uri.clone()).or_default().insert(id);
                 }
             }
-            if row.ping.is_some() {
-                self.timers.insert((now, Timer::Ping(id, hub.clone())));
+            if let Some(ping) = row.ping {
+                for wait in [PING_APART, PING_FETCHED_WITHIN] {
+                    let at = later(ping.at, wait);
+                    self.timers.insert((at, Timer::Ping(id, hub.clone())));
+                }
             }
             ledger.row = row;
             channel.ledgers.insert(hub, ledger);

@@ -1,6 +1,6 @@
 //! What follows from what changed: relations, what each hub is due, windows.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 
@@ -49,20 +49,8 @@ impl Engine {
                     .map(|channel| channel.row.set.clone()),
             );
         }
-        let before: BTreeMap<Uri, _> = relations
-            .iter()
-            .filter_map(|uri| Some((uri.clone(), state.catalog.get(uri)?.relations.clone())))
-            .collect();
         let rerouted = state.catalog.resolve(relations.clone());
-        self.turn.documents.extend(
-            rerouted
-                .iter()
-                .filter(|uri| {
-                    let now = state.catalog.get(uri).map(|record| &record.relations);
-                    now != before.get(*uri)
-                })
-                .map(|uri| (source, uri.clone())),
-        );
+        self.turn.documents.extend(rerouted.iter().map(|uri| (source, uri.clone())));
         let mut affected = relations;
         affected.extend(rerouted);
         affected.extend(changed.iter().cloned());

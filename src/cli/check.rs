@@ -1,0 +1,47 @@
+//! `check`: what is wrong with the configuration and the tree.
+
+use std::path::Path;
+
+use serde_json::json;
+
+use crate::announce::engine::DocumentState;
+use crate::cli::options::{CheckOptions, Exit};
+use crate::cli::survey::survey;
+use crate::config::Config;
+
+pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit> {
+    let config = Config::load(file, &options.tree.overrides())?;
+    let mut findings = Vec::new();
+    let mut documents = 0;
+    if !options.no_environment {
+        let survey = survey(&config)?;
+        findings.extend(survey.notices);
+        for document in survey.engine.documents() {
+            documents += 1;
+            if document.state == DocumentState::Broken {
+                let reason = document.reason.unwrap_or_default();
+                findings.push(format!("{}: {reason}", document.path));
+            }
+        }
+        findings.extend(survey.engine.findings().iter().map(ToString::to_string));
+        for source in survey.engine.sources().iter().filter(|source| source.suspended) {
+            findings.push(format!(
+                "{} of {} documents of {} are missing: deletions are suspended",
+                source.missing, source.documents, source.name
+            ));
+        }
+    }
+    if options.json {
+        println!("{:#}", json!({ "version": 1, "documents": documents, "findings": findings }));
+    } else {
+        for finding in &findings {
+            println!("{finding}");
+        }
+        match (findings.len(), options.no_environment) {
+            (0, true) => println!("the configuration is fine"),
+            (0, false) => println!("the configuration and {documents} documents are fine"),
+            (count, _) => println!("{count} findings"),
+        }
+    }
+    Ok(if findings.is_empty() { Exit::Fine } else { Exit::Failure })
+}

@@ -1,0 +1,66 @@
+//! `scan`: every document in the tree, and what it means for notifications.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::announce::engine::{DocumentState, DocumentView};
+use crate::cli::options::{Exit, ScanOptions};
+use crate::cli::survey::survey;
+use crate::config::Config;
+
+pub fn scan(file: Option<&Path>, options: &ScanOptions) -> anyhow::Result<Exit> {
+    let config = Config::load(file, &options.tree.overrides())?;
+    let survey = survey(&config)?;
+    let mut documents = survey.engine.documents();
+    if !survey.has_state {
+        for document in &mut documents {
+            if document.state == DocumentState::Announced {
+                document.state = DocumentState::New;
+                document.reason = Some("no state file yet: the first run takes it as known".to_owned());
+            }
+        }
+    }
+    for notice in &survey.notices {
+        eprintln!("rsnotify: {notice}");
+    }
+    let mut out = io::stdout().lock();
+    let written = if options.json {
+        let documents: Vec<Value> = documents.iter().map(to_json).collect();
+        writeln!(out, "{:#}", json!({ "version": 1, "documents": documents }))
+    } else {
+        documents.iter().try_for_each(|document| write_row(&mut out, document))
+    };
+    match written {
+        // Whoever reads the pipe has seen enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Exit::Fine),
+        written => written.map(|()| Exit::Fine).map_err(Into::into),
+    }
+}
+
+fn to_json(document: &DocumentView) -> Value {
+    json!({
+        "uri": document.uri.as_str(),
+        "path": document.path.to_string(),
+        "capability": document.kind.map(|(capability, _)| capability.as_str()),
+        "form": document.kind.map(|(_, form)| form.as_str()),
+        "index": document.index.as_ref().map(|index| index.as_str()),
+        "sets": document.sets.iter().map(|set| set.as_str()).collect::<Vec<_>>(),
+        "channels": document.channels.iter().map(|topic| topic.as_str()).collect::<Vec<_>>(),
+        "state": document.state.as_str(),
+        "reason": document.reason,
+    })
+}
+
+fn write_row(out: &mut impl Write, document: &DocumentView) -> io::Result<()> {
+    let kind = match document.kind {
+        Some((capability, form)) => format!("{capability} {}", form.as_str()),
+        None => "-".to_owned(),
+    };
+    write!(out, "{:<10} {:<26} {}", document.state.as_str(), kind, document.uri)?;
+    match &document.reason {
+        Some(reason) => writeln!(out, "  ({reason})"),
+        None => writeln!(out),
+    }
+}
