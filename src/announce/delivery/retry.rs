@@ -1,0 +1,97 @@
+//! When a failed attempt is made again (R23).
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use jiff::fmt::rfc2822;
+
+const SHORTEST: Duration = Duration::from_secs(1);
+const LONGEST: Duration = Duration::from_secs(15 * 60);
+const LONGEST_ASKED_FOR: Duration = Duration::from_secs(60 * 60);
+
+/// When to try again: when the other side asks for it, within reason, else after [`backoff`].
+pub fn next_try(
+    retry_after: Option<&str>,
+    attempts: u32,
+    now: Timestamp,
+    jitter: f64,
+) -> Timestamp {
+    let asked_for = retry_after
+        .and_then(|text| wait(text.trim(), now))
+        .map(|wait| wait.clamp(SHORTEST, LONGEST_ASKED_FOR));
+    after(now, asked_for.unwrap_or_else(|| backoff(attempts, jitter)))
+}
+
+/// Exponential, from 1 s to 15 min, full jitter.
+pub fn backoff(attempts: u32, jitter: f64) -> Duration {
+    let ceiling = SHORTEST
+        .saturating_mul(2_u32.saturating_pow(attempts))
+        .min(LONGEST);
+    let jitter = if jitter.is_finite() {
+        jitter.clamp(0.0, 1.0)
+    } else {
+        1.0
+    };
+    SHORTEST + ceiling.saturating_sub(SHORTEST).mul_f64(jitter)
+}
+
+/// `Retry-After`, in seconds or as a date. A date that is past, or nothing of both, asks for nothing.
+fn wait(text: &str, now: Timestamp) -> Option<Duration> {
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Some(Duration::from_secs(text.parse().unwrap_or(u64::MAX)));
+    }
+    let date = rfc2822::DateTimeParser::new().parse_timestamp(text).ok()?;
+    Duration::try_from(date.duration_since(now))
+        .ok()
+        .filter(|wait| !wait.is_zero())
+}
+
+/// `wait` from `now`, as far as time goes.
+pub fn after(now: Timestamp, wait: Duration) -> Timestamp {
+    now.checked_add(wait).unwrap_or(Timestamp::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use rstest::rstest;
+
+    use super::*;
+
+    fn now() -> Timestamp {
+        "2026-11-20T12:00:00Z".parse().unwrap()
+    }
+
+    #[rstest]
+    #[case("120", Some(120))]
+    #[case(" 7 ", Some(7))]
+    #[case("0", Some(1))]
+    #[case("3601", Some(3600))]
+    #[case("99999999999999999999999999", Some(3600))]
+    #[case("Fri, 20 Nov 2026 12:02:00 GMT", Some(120))]
+    #[case("Fri, 20 Nov 2099 12:02:00 GMT", Some(3600))]
+    #[case("Fri, 20 Nov 2020 12:02:00 GMT", None)]
+    #[case("-5", None)]
+    #[case("1e9", None)]
+    #[case("soon", None)]
+    #[case("", None)]
+    fn retry_after_is_honoured_within_reason(#[case] said: &str, #[case] wait: Option<i64>) {
+        let at = next_try(Some(said), 4, now(), 1.0);
+        assert_eq!(at.duration_since(now()).as_secs(), wait.unwrap_or(16));
+    }
+
+    proptest! {
+        #[test]
+        fn waits_stay_within_their_bounds(attempts: u32, jitter: f64) {
+            let wait = backoff(attempts, jitter);
+            prop_assert!((SHORTEST..=LONGEST).contains(&wait));
+        }
+
+        #[test]
+        fn any_retry_after_is_survived(text in "\\PC{0,40}", attempts: u32) {
+            let at = next_try(Some(&text), attempts, now(), 0.5);
+            let wait = at.duration_since(now()).as_secs();
+            prop_assert!((1..=3600).contains(&wait), "{wait}");
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! What a hub's answer means for the notification in flight (R23).
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use url::form_urlencoded;
+
+use crate::announce::delivery::retry::{after, backoff, next_try};
+use crate::announce::delivery::{Answer, FORM_TYPE};
+
+/// What becomes of a notification.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    Accepted,
+    /// It will pass by itself.
+    Retry {
+        at: Timestamp,
+        reason: Reason,
+    },
+    /// The notification is withdrawn, and half of it cut.
+    TooLarge,
+    /// It is tried again, but somebody must act.
+    NeedsPerson {
+        at: Timestamp,
+        reason: Reason,
+    },
+}
+
+/// Why a hub did not accept, with what usually causes such an answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Reason {
+    #[error("no answer: {0}")]
+    NoAnswer(String),
+    #[error("it cannot take it now ({0})")]
+    Unavailable(u16),
+    #[error("probably nobody has subscribed ({0})")]
+    NoSubscribersLikely(u16),
+    #[error("it redirects ({0}) to where no configured hub is: correct url or publish_url")]
+    Redirected(u16),
+    #[error("it wants the notification in another form ({0}): try another mode")]
+    WrongMode(u16),
+    #[error("it wants credentials, or the topic to be registered first ({0})")]
+    NotAllowed(u16),
+    #[error("it takes no notifications at this address ({0}): correct url or publish_url")]
+    NotThere(u16),
+    #[error("it denies the publication: {0}")]
+    Denied(String),
+    #[error("it refuses ({0})")]
+    Refused(u16),
+}
+
+impl Reason {
+    /// A name for metrics and JSON.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Reason::NoAnswer(_) => "no_answer",
+            Reason::Unavailable(_) => "unavailable",
+            Reason::NoSubscribersLikely(_) => "no_subscribers_likely",
+            Reason::Redirected(_) => "redirected",
+            Reason::WrongMode(_) => "wrong_mode",
+            Reason::NotAllowed(_) => "not_allowed",
+            Reason::NotThere(_) => "not_there",
+            Reason::Denied(_) => "denied",
+            Reason::Refused(_) => "refused",
+        }
+    }
+}
+
+/// How long a hub that needs a person is left alone.
+const PERSON: Duration = Duration::from_secs(15 * 60);
+
+/// Judges the answer to the `attempts`th try. `jitter` is random, from 0 to 1.
+pub fn verdict(answer: &Answer, attempts: u32, now: Timestamp, jitter: f64) -> Verdict {
+    let (status, content_type, retry_after, excerpt) = match answer {
+        Answer::Failed(what) => {
+            let at = after(now, backoff(attempts, jitter));
+            return Verdict::Retry {
+                at,
+                reason: Reason::NoAnswer(what.clone()),
+            };
+        }
+        Answer::Status {
+            status,
+            content_type,
+            retry_after,
+            excerpt,
+        } => (
+            *status,
+            content_type.as_deref(),
+            retry_after.as_deref(),
+            excerpt,
+        ),
+    };
+    let later = |reason| Verdict::Retry {
+        at: next_try(retry_after, attempts, now, jitter),
+        reason,
+    };
+    let person = |reason| Verdict::NeedsPerson {
+        at: after(now, PERSON),
+        reason,
+    };
+    match status {
+        200..=299 => match denial(content_type, excerpt) {
+            Some(why) => person(Reason::Denied(why)),
+            None => Verdict::Accepted,
+        },
+        413 => Verdict::TooLarge,
+        500 if says_nobody_subscribed(excerpt) || says_nothing(excerpt) => {
+            later(Reason::NoSubscribersLikely(status))
+        }
+        // Nobody can mend this, so nobody is called, and the hub is not hurried either.
+        400 if says_nobody_subscribed(excerpt) => Verdict::Retry {
+            at: after(now, PERSON),
+            reason: Reason::NoSubscribersLikely(status),
+        },
+        408 | 425 | 429 | 500..=599 => later(Reason::Unavailable(status)),
+        300..=399 => person(Reason::Redirected(status)),
+        400 | 405 | 406 | 415 => person(Reason::WrongMode(status)),
+        401 | 403 => person(Reason::NotAllowed(status)),
+        404 | 410 => person(Reason::NotThere(status)),
+        _ => person(Reason::Refused(status)),
+    }
+}
+
+/// Why a form body says `hub.mode=denied`, if it does.
+fn denial(content_type: Option<&str>, body: &str) -> Option<String> {
+    let content_type = content_type?.split(';').next()?.trim();
+    if !content_type.eq_ignore_ascii_case(FORM_TYPE) {
+        return None;
+    }
+    let value = |wanted: &str| {
+        form_urlencoded::parse(body.trim().as_bytes())
+            .find(|(name, _)| name == wanted)
+            .map(|(_, value)| value.into_owned())
+    };
+    (value("hub.mode")? == "denied")
+        .then(|| value("hub.reason").unwrap_or_else(|| "no reason given".into()))
+}
+
+fn says_nobody_subscribed(body: &str) -> bool {
+    let body = body.to_ascii_lowercase();
+    body.contains("subscri")
+        && ["no ", "not ", "nobody", "none", "without ", "zero ", "0 "]
+            .iter()
+            .any(|word| body.contains(word))
+        && !body.contains("hub.mode")
+        && !body.contains("hub.callback")
+}
+
+/// Whether a body is no more than a server's stock page: the one ResourceSync hub fails so while nobody has
+/// subscribed.
+fn says_nothing(body: &str) -> bool {
+    body.trim().is_empty() || body.to_ascii_lowercase().contains("internal server error")
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    fn now() -> Timestamp {
+        "2026-11-20T12:00:00Z".parse().unwrap()
+    }
+
+    fn status(status: u16) -> Answer {
+        Answer::Status {
+            status,
+            content_type: None,
+            retry_after: None,
+            excerpt: "words".into(),
+        }
+    }
+
+    fn seconds(verdict: &Verdict) -> Option<i64> {
+        match verdict {
+            Verdict::Retry { at, .. } | Verdict::NeedsPerson { at, .. } => {
+                Some(at.duration_since(now()).as_secs())
+            }
+            Verdict::Accepted | Verdict::TooLarge => None,
+        }
+    }
+
+    #[rstest]
+    #[case(200, "accepted", None)]
+    #[case(202, "accepted", None)]
+    #[case(204, "accepted", None)]
+    #[case(207, "accepted", None)]
+    #[case(301, "person redirected", Some(900))]
+    #[case(304, "person redirected", Some(900))]
+    #[case(308, "person redirected", Some(900))]
+    #[case(400, "person wrong_mode", Some(900))]
+    #[case(401, "person not_allowed", Some(900))]
+    #[case(403, "person not_allowed", Some(900))]
+    #[case(404, "person not_there", Some(900))]
+    #[case(405, "person wrong_mode", Some(900))]
+    #[case(406, "person wrong_mode", Some(900))]
+    #[case(408, "retry unavailable", Some(8))]
+    #[case(410, "person not_there", Some(900))]
+    #[case(413, "too large", None)]
+    #[case(415, "person wrong_mode", Some(900))]
+    #[case(418, "person refused", Some(900))]
+    #[case(425, "retry unavailable", Some(8))]
+    #[case(429, "retry unavailable", Some(8))]
+    #[case(500, "retry unavailable", Some(8))]
+    #[case(502, "retry unavailable", Some(8))]
+    #[case(503, "retry unavailable", Some(8))]
+    #[case(599, "retry unavailable", Some(8))]
+    fn every_status_has_its_verdict(
+        #[case] answered: u16,
+        #[case] want: &str,
+        #[case] wait: Option<i64>,
+    ) {
+        let verdict = verdict(&status(answered), 3, now(), 1.0);
+        let said = match &verdict {
+            Verdict::Accepted => "accepted".to_owned(),
+            Verdict::TooLarge => "too large".to_owned(),
+            Verdict::Retry { reason, .. } => format!("retry {}", reason.name()),
+            Verdict::NeedsPerson { reason, .. } => format!("person {}", reason.name()),
+        };
+        assert_eq!(said, want);
+        assert_eq!(seconds(&verdict), wait);
+    }
+
+    #[test]
+    fn no_answer_is_retried_and_says_what_failed() {
+        let verdict = verdict(&Answer::Failed("connection refused".into()), 1, now(), 0.0);
+        let Verdict::Retry { reason, .. } = &verdict else {
+            panic!("{verdict:?}")
+        };
+        assert_eq!(reason.to_string(), "no answer: connection refused");
+        assert_eq!(seconds(&verdict), Some(1));
+    }
+
+    #[rstest]
+    #[case(
+        "application/x-www-form-urlencoded",
+        "hub.mode=denied&hub.reason=not+registered",
+        Some("not registered")
+    )]
+    #[case(
+        "Application/X-WWW-Form-Urlencoded; charset=utf-8",
+        "x=1&hub.mode=denied\r\n",
+        Some("no reason given")
+    )]
+    #[case("application/x-www-form-urlencoded", "hub.mode=accepted", None)]
+    #[case("text/plain", "hub.mode=denied", None)]
+    fn a_form_body_may_deny_what_its_status_accepts(
+        #[case] content_type: &str,
+        #[case] body: &str,
+        #[case] want: Option<&str>,
+    ) {
+        let answer = Answer::Status {
+            status: 200,
+            content_type: Some(content_type.into()),
+            retry_after: None,
+            excerpt: body.into(),
+        };
+        let want = want.map_or(Verdict::Accepted, |why| Verdict::NeedsPerson {
+            at: now() + PERSON,
+            reason: Reason::Denied(why.into()),
+        });
+        assert_eq!(verdict(&answer, 1, now(), 0.5), want);
+    }
+
+    #[rstest]
+    #[case(400, "no subscribers for this topic", "no_subscribers_likely")]
+    #[case(400, "Topic has not been subscribed to", "no_subscribers_likely")]
+    #[case(
+        400,
+        "hub.mode not recognized: no subscribe or unsubscribe",
+        "wrong_mode"
+    )]
+    #[case(400, "bad form", "wrong_mode")]
+    #[case(500, "", "no_subscribers_likely")]
+    #[case(500, "<h1>Internal Server Error</h1>", "no_subscribers_likely")]
+    #[case(500, "Traceback: disk full", "unavailable")]
+    fn a_hub_without_subscribers_pages_nobody(
+        #[case] status: u16,
+        #[case] excerpt: &str,
+        #[case] want: &str,
+    ) {
+        let answer = Answer::Status {
+            status,
+            content_type: None,
+            retry_after: None,
+            excerpt: excerpt.into(),
+        };
+        let (reason, calls) = match verdict(&answer, 1, now(), 0.5) {
+            Verdict::Retry { reason, .. } => (reason, false),
+            Verdict::NeedsPerson { reason, .. } => (reason, true),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(reason.name(), want);
+        assert_eq!(calls, want == "wrong_mode");
+    }
+}

@@ -1,0 +1,116 @@
+//! What all our requests have in common: who we are, no redirection behind our back, and answers of bounded
+//! size.
+
+use std::error::Error;
+use std::sync::Arc;
+
+use hyper::body::Bytes;
+use hyper::header::{CONTENT_TYPE, LOCATION, RETRY_AFTER};
+use reqwest::redirect::Policy;
+use reqwest::{Client, ClientBuilder, Response};
+
+use crate::announce::delivery::{Answer, FORM_TYPE};
+
+/// How much of an answer is read.
+const BODY_BYTES: usize = 8 * 1024;
+/// How much of it is reported.
+const EXCERPT_CHARS: usize = 500;
+
+/// A client of ours, before what one use adds to it.
+pub fn builder() -> ClientBuilder {
+    Client::builder()
+        .user_agent(concat!("rsnotify/", env!("CARGO_PKG_VERSION")))
+        .redirect(Policy::none())
+        .http1_title_case_headers()
+}
+
+/// Builds a client that can do without the system's certificates: a machine that has none may still use
+/// plain HTTP.
+pub fn build_without_certificates(make: impl Fn() -> ClientBuilder) -> reqwest::Result<Client> {
+    make()
+        .build()
+        .or_else(|_| make().tls_certs_only([]).build())
+}
+
+/// The bytes as a request body with `Content-Length`, not copied.
+pub fn body(bytes: &Arc<[u8]>) -> reqwest::Body {
+    Bytes::from_owner(Arc::clone(bytes)).into()
+}
+
+/// What was answered, or why nothing was.
+pub async fn answer(answered: reqwest::Result<Response>) -> Answer {
+    let mut response = match answered {
+        Ok(response) => response,
+        Err(error) => return Answer::Failed(describe(error)),
+    };
+    let status = response.status();
+    let header = |name| {
+        let value = response.headers().get(name)?;
+        Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
+    };
+    let (content_type, retry_after) = (header(CONTENT_TYPE), header(RETRY_AFTER));
+    let location = header(LOCATION);
+    let (body, broke_off) = beginning(&mut response, BODY_BYTES).await;
+    // A form may deny what the status accepts, so half of one is no answer. Any other status stands,
+    // whatever becomes of the body.
+    let is_form = content_type
+        .as_deref()
+        .is_some_and(|content_type| content_type.to_ascii_lowercase().starts_with(FORM_TYPE));
+    if let (Some(error), true) = (broke_off, is_form) {
+        return Answer::Failed(describe(error));
+    }
+    let excerpt = match location {
+        Some(location) if status.is_redirection() => format!("Location: {location}"),
+        _ => String::from_utf8_lossy(&body).into_owned(),
+    };
+    Answer::Status {
+        status: status.as_u16(),
+        content_type,
+        retry_after,
+        excerpt: printable(&excerpt),
+    }
+}
+
+/// The first bytes of a body, and what ended it early, if anything did.
+pub async fn beginning(response: &mut Response, most: usize) -> (Vec<u8>, Option<reqwest::Error>) {
+    let mut body = Vec::new();
+    loop {
+        match response.chunk().await {
+            Ok(Some(chunk)) => {
+                let room = most - body.len();
+                body.extend_from_slice(&chunk[..chunk.len().min(room)]);
+                if body.len() == most {
+                    return (body, None);
+                }
+            }
+            Ok(None) => return (body, None),
+            Err(error) => return (body, Some(error)),
+        }
+    }
+}
+
+/// What failed, and why, down to the system's words. The URL is left out: it may hold a secret.
+pub fn describe(error: reqwest::Error) -> String {
+    let error = error.without_url();
+    let mut text = match error.is_timeout() {
+        true => "timed out".to_owned(),
+        false => error.to_string(),
+    };
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let words = error.to_string();
+        if !text.contains(&words) {
+            text.push_str(": ");
+            text.push_str(&words);
+        }
+        cause = error.source();
+    }
+    printable(&text)
+}
+
+fn printable(text: &str) -> String {
+    text.chars()
+        .take(EXCERPT_CHARS)
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
+}

@@ -1,0 +1,96 @@
+//! What a Destination learns from a topic URI (WebSub section 4).
+
+use std::time::Duration;
+
+use hyper::header::{HeaderMap, LINK};
+use reqwest::redirect::Policy;
+use reqwest::{Client, Method, StatusCode};
+use url::Url;
+
+use crate::resourcesync::uri::{Hub, Topic, Uri};
+use crate::websub::client;
+use crate::websub::link::{links, targets};
+
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What a topic says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Discovery {
+    /// The topic to subscribe to; the URI asked for, if there is no `self` link.
+    pub self_uri: Topic,
+    pub hubs: Vec<Hub>,
+    pub capability_list: Option<Uri>,
+}
+
+/// Why nothing was learnt.
+#[derive(Debug, thiserror::Error)]
+pub enum DiscoverError {
+    #[error("{topic} is no URL")]
+    Url {
+        topic: Topic,
+        source: url::ParseError,
+    },
+    #[error("cannot read {topic}: {reason}")]
+    Request { topic: Topic, reason: String },
+    #[error("{topic} answers {status}")]
+    Status { topic: Topic, status: StatusCode },
+    #[error("{topic} names no hub in its Link header")]
+    NoHub { topic: Topic },
+}
+
+/// Asks by `HEAD`, and by `GET` where that tells no hub.
+pub async fn discover(topic: &Topic) -> Result<Discovery, DiscoverError> {
+    let asked = Url::parse(topic.as_str()).map_err(|source| DiscoverError::Url {
+        topic: topic.clone(),
+        source,
+    })?;
+    let failed = |error| DiscoverError::Request {
+        topic: topic.clone(),
+        reason: client::describe(error),
+    };
+    let make = || {
+        client::builder()
+            .timeout(TIMEOUT)
+            .redirect(Policy::limited(5))
+    };
+    let client: Client = client::build_without_certificates(make).map_err(failed)?;
+    let mut status = StatusCode::OK;
+    for method in [Method::HEAD, Method::GET] {
+        let answered = client.request(method, asked.clone()).send().await;
+        let response = answered.map_err(failed)?;
+        status = response.status();
+        let discovery = read(topic, response.url(), response.headers());
+        if status.is_success() && !discovery.hubs.is_empty() {
+            return Ok(discovery);
+        }
+    }
+    let topic = topic.clone();
+    Err(match status.is_success() {
+        true => DiscoverError::NoHub { topic },
+        false => DiscoverError::Status { topic, status },
+    })
+}
+
+fn read(topic: &Topic, base: &Url, headers: &HeaderMap) -> Discovery {
+    let values: Vec<_> = headers
+        .get_all(LINK)
+        .iter()
+        .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
+        .collect();
+    let links = links(values.iter().map(String::as_str));
+    // An absolute URI is kept byte for byte: hubs compare it so.
+    let absolute = |target: &str| match Url::parse(target) {
+        Ok(_) => target.to_owned(),
+        Err(_) => base.join(target).map_or(target.to_owned(), String::from),
+    };
+    Discovery {
+        self_uri: targets(&links, "self")
+            .next()
+            .map_or_else(|| topic.clone(), |own| Topic::new(absolute(own))),
+        hubs: targets(&links, "hub")
+            .map(|hub| Hub::new(absolute(hub)))
+            .collect(),
+        capability_list: targets(&links, "resourcesync")
+            .find_map(|list| Uri::parse(&absolute(list)).ok()),
+    }
+}

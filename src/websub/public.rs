@@ -1,0 +1,30 @@
+//! The public listener: topics, and the embedded hub where there is one.
+
+use hyper::Request;
+use hyper::body::Incoming;
+
+use crate::websub::hub::EmbeddedHub;
+use crate::websub::server::{self, Limits, Listener};
+use crate::websub::topics::Topics;
+
+/// Serves until `shutdown`, then lets requests that have begun end. The caller bounds that wait.
+pub async fn serve_public(
+    listener: Listener,
+    topics: Topics,
+    hub: Option<EmbeddedHub>,
+    limits: Limits,
+    shutdown: impl Future<Output = ()>,
+) {
+    let body_timeout = limits.body_timeout;
+    let handler = move |request: Request<Incoming>| {
+        let topics = topics.clone();
+        let hub = hub.clone().filter(|hub| hub.path() == request.uri().path());
+        async move {
+            match hub {
+                Some(hub) => hub.answer(request, body_timeout).await,
+                None => topics.answer(&request),
+            }
+        }
+    };
+    server::serve(listener, limits, shutdown, handler).await;
+}

@@ -1,0 +1,169 @@
+//! Accepts connections, over TCP or a Unix socket, and lets nobody hold them for nothing.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// What we answer: all of it at hand.
+pub type Reply = Response<Full<Bytes>>;
+
+/// Where connections come from.
+#[derive(Debug)]
+pub enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl Listener {
+    /// The address, once bound to a free port.
+    pub fn tcp_address(&self) -> Option<SocketAddr> {
+        match self {
+            Listener::Tcp(listener) => listener.local_addr().ok(),
+            Listener::Unix(_) => None,
+        }
+    }
+}
+
+/// What a client may take.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    pub connections: usize,
+    /// For sending a request's header; also how long an idle connection is kept.
+    pub header_timeout: Duration,
+    /// At least 8 KiB.
+    pub header_bytes: usize,
+    /// For sending a request's body.
+    pub body_timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            connections: 16_384,
+            header_timeout: Duration::from_secs(15),
+            header_bytes: 16 * 1024,
+            body_timeout: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Serves until `shutdown`, then lets requests that have begun end. The caller bounds that wait.
+pub async fn serve<H, F>(
+    listener: Listener,
+    limits: Limits,
+    shutdown: impl Future<Output = ()>,
+    handler: H,
+) where
+    H: Fn(Request<Incoming>) -> F + Clone + Send + 'static,
+    F: Future<Output = Reply> + Send + 'static,
+{
+    let connections = Arc::new(Semaphore::new(limits.connections));
+    let graceful = GracefulShutdown::new();
+    let mut shutdown = pin!(shutdown);
+    let accept_all = async {
+        loop {
+            let Ok(permit) = Arc::clone(&connections).acquire_owned().await else {
+                return;
+            };
+            let accepted = match &listener {
+                Listener::Tcp(listener) => listener.accept().await.map(|(stream, _)| {
+                    // A failure costs latency only.
+                    let _ = stream.set_nodelay(true);
+                    connection(stream, &limits, handler.clone(), graceful.watcher(), permit);
+                }),
+                Listener::Unix(listener) => listener.accept().await.map(|(stream, _)| {
+                    connection(stream, &limits, handler.clone(), graceful.watcher(), permit);
+                }),
+            };
+            if let Err(error) = accepted {
+                pause_after(&error).await;
+            }
+        }
+    };
+    tokio::select! {
+        () = accept_all => {}
+        () = &mut shutdown => {}
+    }
+    drop(listener);
+    graceful.shutdown().await;
+}
+
+/// A request's body, if it is small and comes in time; else what to answer.
+pub async fn small_body(
+    body: Incoming,
+    most: usize,
+    timeout: Duration,
+) -> Result<Bytes, (StatusCode, &'static str)> {
+    match tokio::time::timeout(timeout, Limited::new(body, most).collect()).await {
+        Ok(Ok(collected)) => Ok(collected.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            Err((StatusCode::PAYLOAD_TOO_LARGE, "the body is too large\n"))
+        }
+        Ok(Err(_)) => Err((StatusCode::BAD_REQUEST, "the body broke off\n")),
+        Err(_) => Err((StatusCode::REQUEST_TIMEOUT, "the body took too long\n")),
+    }
+}
+
+/// An answer in words.
+pub fn text(status: StatusCode, words: impl Into<Bytes>) -> Reply {
+    let mut reply = Response::new(Full::new(words.into()));
+    *reply.status_mut() = status;
+    reply.headers_mut().insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static("text/plain; charset=utf-8"),
+    );
+    reply
+}
+
+fn connection<H, F>(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    limits: &Limits,
+    handler: H,
+    watcher: Watcher,
+    permit: OwnedSemaphorePermit,
+) where
+    H: Fn(Request<Incoming>) -> F + Send + 'static,
+    F: Future<Output = Reply> + Send + 'static,
+{
+    let service = service_fn(move |request| {
+        let reply = handler(request);
+        async move { Ok::<Reply, std::convert::Infallible>(reply.await) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.header_timeout)
+        .max_header_size(limits.header_bytes)
+        .max_buf_size(limits.header_bytes.max(8 * 1024))
+        .serve_connection(TokioIo::new(stream), service);
+    let connection = watcher.watch(connection);
+    tokio::spawn(async move {
+        // What a client breaks off is its own affair.
+        let _ = connection.await;
+        drop(permit);
+    });
+}
+
+/// A connection that was gone before it was accepted is nothing; without descriptors we must wait for some.
+async fn pause_after(error: &io::Error) {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    if !matches!(
+        error.kind(),
+        ConnectionAborted | ConnectionRefused | ConnectionReset
+    ) {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}

@@ -1,0 +1,229 @@
+//! What topic URIs answer (contract, "Topics"), from a snapshot in memory: a request never waits for the
+//! engine or the disk, so a hub that fetches before it answers us cannot deadlock.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use hyper::body::Bytes;
+use hyper::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HOST, IF_NONE_MATCH, LINK};
+use hyper::{HeaderMap, Method, Request, Response, StatusCode, header::HeaderValue};
+use percent_encoding::percent_decode_str;
+
+use crate::announce::delivery::{PAYLOAD_TYPE, TopicPage, link_header};
+use crate::resourcesync::uri::{Topic, Uri};
+use crate::websub::server::{Reply, text};
+
+/// The topics that are served now. Clones share them.
+#[derive(Clone)]
+pub struct Topics {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    pages: RwLock<Pages>,
+    fetched: Box<dyn Fn(Topic) + Send + Sync>,
+}
+
+/// By the request target, byte for byte. More than one only where hosts differ.
+type Pages = HashMap<Box<str>, Vec<Arc<Served>>>;
+
+/// A page, ready to send.
+struct Served {
+    page: TopicPage,
+    host: String,
+    etag: HeaderValue,
+    links: HeaderValue,
+    body: Bytes,
+}
+
+impl Topics {
+    /// No topics yet. `fetched` hears of each `GET` of a page with `report_fetches`; it must not block.
+    pub fn new(fetched: impl Fn(Topic) + Send + Sync + 'static) -> Topics {
+        Topics {
+            shared: Arc::new(Shared {
+                pages: RwLock::default(),
+                fetched: Box::new(fetched),
+            }),
+        }
+    }
+
+    /// Serves `page` from now on, instead of an earlier one of its topic.
+    pub fn serve(&self, page: TopicPage) {
+        let (host, target) = host_and_target(page.topic.as_str());
+        let served = Arc::new(Served::new(page, host));
+        let mut pages = self.write();
+        let same_target = pages.entry(target.into()).or_default();
+        same_target.retain(|other| other.page.topic != served.page.topic);
+        same_target.push(served);
+    }
+
+    /// Answers 404 at this topic from now on.
+    pub fn withdraw(&self, topic: &Topic) {
+        let (_, target) = host_and_target(topic.as_str());
+        let mut pages = self.write();
+        if let Some(same_target) = pages.get_mut(&*target) {
+            same_target.retain(|other| other.page.topic != *topic);
+            if same_target.is_empty() {
+                pages.remove(&*target);
+            }
+        }
+    }
+
+    /// The topic that a subscriber calls `name`: compared byte for byte, else after decoding.
+    pub fn find(&self, name: &str) -> Option<Topic> {
+        let decoded = |text: &str| percent_decode_str(text).collect::<Vec<u8>>();
+        let wanted = decoded(name);
+        let pages = self.read();
+        let exact = pages
+            .get(&*host_and_target(name).1)
+            .and_then(|same_target| {
+                same_target
+                    .iter()
+                    .find(|served| served.page.topic.as_str() == name)
+            });
+        exact
+            .or_else(|| {
+                pages
+                    .values()
+                    .flatten()
+                    .find(|served| decoded(served.page.topic.as_str()) == wanted)
+            })
+            .map(|served| served.page.topic.clone())
+    }
+
+    /// The Capability List that a topic's notifications link to.
+    pub fn capability_list(&self, topic: &Topic) -> Option<Uri> {
+        let (_, target) = host_and_target(topic.as_str());
+        self.read()
+            .get(&*target)?
+            .iter()
+            .find(|served| served.page.topic == *topic)
+            .map(|served| served.page.capability_list.clone())
+    }
+
+    /// Answers a request for whatever path.
+    pub fn answer<B>(&self, request: &Request<B>) -> Reply {
+        let Some(served) = self.requested(request) else {
+            return text(StatusCode::NOT_FOUND, "no such topic\n");
+        };
+        let is_get = *request.method() == Method::GET;
+        if !is_get && *request.method() != Method::HEAD {
+            let mut reply = text(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "a topic is only read: GET or HEAD\n",
+            );
+            reply
+                .headers_mut()
+                .insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+            return reply;
+        }
+        if is_get && served.page.report_fetches {
+            (self.shared.fetched)(served.page.topic.clone());
+        }
+        served.reply(request.headers())
+    }
+
+    fn requested<B>(&self, request: &Request<B>) -> Option<Arc<Served>> {
+        let target = request.uri().path_and_query()?.as_str();
+        let pages = self.read();
+        match pages.get(target)?.as_slice() {
+            [only] => Some(Arc::clone(only)),
+            several => {
+                let host = match request.uri().authority() {
+                    Some(authority) => authority.as_str(),
+                    None => request.headers().get(HOST)?.to_str().ok()?,
+                };
+                several
+                    .iter()
+                    .find(|served| served.is_at(host))
+                    .map(Arc::clone)
+            }
+        }
+    }
+
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, Pages> {
+        self.shared
+            .pages
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> std::sync::RwLockWriteGuard<'_, Pages> {
+        self.shared
+            .pages
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Topics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let pages = self.read();
+        let topics = pages.values().flatten().map(|served| &served.page.topic);
+        f.debug_set().entries(topics).finish()
+    }
+}
+
+impl Served {
+    fn new(page: TopicPage, host: String) -> Served {
+        let links = link_header(&page.topic, &page.hubs, Some(&page.capability_list));
+        let mut hash = blake3::Hasher::new();
+        hash.update(links.as_bytes())
+            .update(&[0])
+            .update(&page.body);
+        let etag = format!("\"{}\"", &hash.finalize().to_hex()[..32]);
+        Served {
+            body: Bytes::from_owner(Arc::clone(&page.body)),
+            links: HeaderValue::from_maybe_shared(Bytes::from(links))
+                .expect("a link header holds clean URIs only"),
+            etag: HeaderValue::from_maybe_shared(Bytes::from(etag))
+                .expect("hexadecimal digits and quotes may stand in a header"),
+            host,
+            page,
+        }
+    }
+
+    /// Whether the `Host` header, or a proxy's version of it without the default port, means this topic.
+    fn is_at(&self, host: &str) -> bool {
+        let bare = |text: &str| {
+            let text = text.to_ascii_lowercase();
+            let shorter = text.strip_suffix(":80").or(text.strip_suffix(":443"));
+            shorter.unwrap_or(&text).to_owned()
+        };
+        bare(&self.host) == bare(host)
+    }
+
+    fn reply(&self, asked: &HeaderMap) -> Reply {
+        let is_known = asked
+            .get_all(IF_NONE_MATCH)
+            .iter()
+            .flat_map(|value| value.as_bytes().split(|byte| *byte == b','))
+            .map(|tag| tag.trim_ascii())
+            .any(|tag| tag == b"*" || self.etag == tag.strip_prefix(b"W/").unwrap_or(tag));
+        let mut reply = Response::new(match is_known {
+            true => Bytes::new().into(),
+            false => self.body.clone().into(),
+        });
+        let headers = reply.headers_mut();
+        headers.insert(LINK, self.links.clone());
+        headers.insert(ETAG, self.etag.clone());
+        if is_known {
+            *reply.status_mut() = StatusCode::NOT_MODIFIED;
+        } else {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static(PAYLOAD_TYPE));
+            headers.insert(CONTENT_LENGTH, self.body.len().into());
+        }
+        reply
+    }
+}
+
+/// What a client that fetches `uri` sends as `Host` and as request target.
+fn host_and_target(uri: &str) -> (String, String) {
+    let rest = uri.split_once("://").map_or(uri, |(_, rest)| rest);
+    let rest = rest.split('#').next().unwrap_or(rest);
+    let (authority, target) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    let host = authority.rsplit('@').next().unwrap_or(authority);
+    let root = if target.starts_with('/') { "" } else { "/" };
+    (host.to_owned(), format!("{root}{target}"))
+}

@@ -1,0 +1,286 @@
+//! The embedded hub against callbacks that confirm, refuse, hang and lie.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use rsnotify::announce::delivery::Submission;
+use rsnotify::announce::delivery::secret::Secret;
+use rsnotify::announce::plan::Mode;
+use rsnotify::announce::subscription::callback::CallbackPolicy;
+use rsnotify::announce::subscription::{Callback, Delivery, HubRecord, Subscription};
+use rsnotify::resourcesync::uri::{Hub, Topic};
+use rsnotify::websub::hub::{EmbeddedHub, Restored, Settings};
+use rsnotify::websub::subscribe::Subscriber;
+use rsnotify::websub::topics::Topics;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+
+use crate::support::{
+    Peer, Say, Seen, ask, page, post_form, say, serve_at, soon, status, submission,
+};
+
+const TOPIC: &str = "https://e.org/set1/framework/";
+const TOPIC_IN_FORM: &str = "https%3A%2F%2Fe.org%2Fset1%2Fframework%2F";
+
+mod delivery;
+
+/// A running hub at `/hub`, and what it wants saved.
+struct Running {
+    hub: EmbeddedHub,
+    url: Hub,
+    address: std::net::SocketAddr,
+    records: mpsc::UnboundedReceiver<HubRecord>,
+}
+
+async fn start(restored: Restored) -> Running {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = Hub::new(format!("http://{}/hub", listener.local_addr().unwrap()));
+    let topics = Topics::new(|_| {});
+    topics.serve(page(TOPIC, b""));
+    let (sender, records) = mpsc::unbounded_channel();
+    let mut settings = Settings::new(url.clone(), CallbackPolicy::Loopback);
+    settings.timeout = Duration::from_secs(3);
+    let record = move |record| {
+        let _ = sender.send(record);
+    };
+    let hub = EmbeddedHub::start(settings, restored, topics.clone(), record).unwrap();
+    let address = serve_at(listener, &topics, Some(hub.clone()));
+    Running {
+        hub,
+        url,
+        address,
+        records,
+    }
+}
+
+impl Running {
+    async fn ask(&self, mode: &str, callback: &str, more: &str) -> (u16, String) {
+        let callback =
+            url::form_urlencoded::byte_serialize(callback.as_bytes()).collect::<String>();
+        let form =
+            format!("hub.mode={mode}&hub.topic={TOPIC_IN_FORM}&hub.callback={callback}{more}");
+        post_form(self.address, "/hub", &form).await
+    }
+
+    async fn subscribe(&mut self, callback: &str) -> Subscription {
+        assert_eq!(
+            self.ask("subscribe", callback, "").await,
+            (202, String::new())
+        );
+        match self.record().await {
+            HubRecord::Subscribed(subscription) => subscription,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn record(&mut self) -> HubRecord {
+        soon(self.records.recv()).await.expect("the hub lives")
+    }
+
+    fn send(&self, submission: &Submission) -> Vec<Delivery> {
+        let deliveries = self.hub.relay(submission);
+        self.hub.dispatch(deliveries.clone());
+        deliveries
+    }
+
+    fn notification(&self, seq: u64) -> Submission {
+        let mut submission = submission(self.url.as_str(), Mode::Embedded, seq);
+        submission.body = format!("<urlset>{seq}</urlset>").into_bytes().into();
+        submission
+    }
+}
+
+/// Confirms what a verification asks, and takes every delivery.
+fn willing(seen: &Seen) -> Say {
+    say(
+        "200 OK",
+        "",
+        &seen.parameter("hub.challenge").unwrap_or_default(),
+    )
+}
+
+fn unsubscribed(callback: &str) -> HubRecord {
+    HubRecord::Unsubscribed {
+        topic: Topic::new(TOPIC),
+        callback: Callback::new(callback),
+    }
+}
+
+#[tokio::test]
+async fn a_subscriber_hears_what_is_relayed_until_it_unsubscribes() {
+    let mut running = start(Restored::default()).await;
+    let (subscriber, mut received) = Subscriber::bind("127.0.0.1:0".parse().unwrap(), None)
+        .await
+        .unwrap();
+    let topic = Topic::new(TOPIC);
+    let lease = Some(Duration::from_secs(600));
+    let secret = Some(Secret::new("shared"));
+    let granted = soon(subscriber.subscribe(&running.url, &topic, lease, secret))
+        .await
+        .unwrap();
+    assert_eq!(granted, lease);
+    let HubRecord::Subscribed(subscription) = running.record().await else {
+        panic!()
+    };
+    assert_eq!(
+        Some(subscription.callback.as_str()),
+        subscriber.callback(&topic).as_deref()
+    );
+    let left = subscription
+        .expires
+        .duration_since(Timestamp::now())
+        .as_secs();
+    assert!((595..=600).contains(&left), "{left}");
+
+    for seq in 1..=3 {
+        let deliveries = running.send(&running.notification(seq));
+        assert_eq!(deliveries.len(), 1);
+        let notification = soon(received.recv()).await.unwrap();
+        assert_eq!(notification.topic, topic);
+        assert_eq!(notification.self_uri, Some(topic.clone()));
+        assert_eq!(
+            notification.content_type.as_deref(),
+            Some("application/xml")
+        );
+        assert_eq!(notification.body, &*running.notification(seq).body);
+        assert_eq!(
+            running.record().await,
+            HubRecord::Delivered {
+                id: deliveries[0].id
+            }
+        );
+    }
+
+    soon(subscriber.unsubscribe(&running.url, &topic))
+        .await
+        .unwrap();
+    assert_eq!(
+        running.record().await,
+        unsubscribed(subscription.callback.as_str())
+    );
+    assert!(running.hub.relay(&running.notification(4)).is_empty());
+}
+
+#[tokio::test]
+async fn requests_that_cannot_be_meant_are_refused_in_plain_text() {
+    let running = start(Restored::default()).await;
+    let callback = "hub.callback=http%3A%2F%2F127.0.0.1%3A9%2Fc";
+    for (form, want, words) in [
+        (
+            format!("hub.mode=subscribe&hub.topic=http%3A%2F%2Fx&{callback}"),
+            404,
+            "hub.topic is not a topic of this hub\n",
+        ),
+        (
+            format!("hub.mode=subscribe&{callback}"),
+            400,
+            "hub.topic is missing\n",
+        ),
+        (
+            format!(
+                "hub.mode=subscribe&hub.topic={TOPIC_IN_FORM}&hub.callback=http%3A%2F%2F10.0.0.1%2F"
+            ),
+            403,
+            "hub.callback is at an address that this hub does not deliver to\n",
+        ),
+        ("x".repeat(20_000), 413, "the body is too large\n"),
+    ] {
+        assert_eq!(
+            post_form(running.address, "/hub", &form).await,
+            (want, words.to_owned())
+        );
+    }
+    let (head, _) = ask(running.address, "GET", "/hub", "").await;
+    assert_eq!(status(&head), 405);
+    assert!(head.to_lowercase().contains("allow: post"), "{head}");
+    let (head, _) = ask(running.address, "POST", "/hub", "Content-Length: 0\r\n").await;
+    assert_eq!(status(&head), 415);
+}
+
+#[tokio::test]
+async fn a_topic_that_is_spelt_otherwise_is_found_and_echoed() {
+    let mut peer = Peer::start(willing).await;
+    let mut running = start(Restored::default()).await;
+    let topic = "https%3A%2F%2Fe.org%2Fset1%2F%2566ramework%2F";
+    let callback = format!("hub.callback=http%3A%2F%2F{}%2Fc", peer.address);
+    let form = format!("hub.mode=subscribe&hub.topic={topic}&{callback}");
+    assert_eq!(post_form(running.address, "/hub", &form).await.0, 202);
+    let asked = peer.next().await.parameter("hub.topic");
+    assert_eq!(asked.as_deref(), Some("https://e.org/set1/%66ramework/"));
+    let HubRecord::Subscribed(subscription) = running.record().await else {
+        panic!()
+    };
+    assert_eq!(subscription.topic, Topic::new(TOPIC));
+}
+
+#[tokio::test]
+async fn what_a_subscriber_has_stays_until_it_confirms_otherwise() {
+    // Each path answers its first, second, … verification in its own way.
+    let asked = AtomicUsize::new(0);
+    let peer = Peer::start(move |seen| match asked.fetch_add(1, Ordering::SeqCst) {
+        0 | 5 => willing(seen),
+        1 => say(
+            "404 Not Found",
+            "",
+            &seen.parameter("hub.challenge").unwrap(),
+        ),
+        2 => say(
+            "200 OK",
+            "",
+            &(seen.parameter("hub.challenge").unwrap() + "\n"),
+        ),
+        3 => say("200 OK", "", "<html>"),
+        _ => say("302 Found", "Location: /willing\r\n", ""),
+    })
+    .await;
+    let mut running = start(Restored::default()).await;
+    let callback = peer.url("/c");
+    let first = running.subscribe(&callback).await;
+    // Forged: the subscriber did not ask for these.
+    for _ in 0..2 {
+        assert_eq!(running.ask("unsubscribe", &callback, "").await.0, 202);
+        assert_eq!(
+            running
+                .ask("subscribe", &callback, "&hub.secret=forged")
+                .await
+                .0,
+            202
+        );
+    }
+    assert_eq!(running.hub.relay(&running.notification(1)).len(), 1);
+    // In order behind the forged ones, so none of those was believed if this is the next record.
+    let renewed = running.subscribe(&callback).await;
+    assert_eq!(
+        (&renewed.secret, &renewed.callback),
+        (&None, &first.callback)
+    );
+    assert!(renewed.expires > first.expires);
+    assert_eq!(
+        running.hub.relay(&running.notification(1)).len(),
+        1,
+        "it replaced the first"
+    );
+}
+
+#[tokio::test]
+async fn acceptance_does_not_wait_for_verification_which_survives_a_broken_connection() {
+    let asked = AtomicUsize::new(0);
+    let peer = Peer::start(move |seen| match asked.fetch_add(1, Ordering::SeqCst) {
+        0 => Say::Last(String::new()),
+        _ => willing(seen),
+    })
+    .await;
+    let hanging = Peer::start(|_| Say::Hang(String::new())).await;
+    let mut running = start(Restored::default()).await;
+    let begun = Instant::now();
+    assert_eq!(
+        running.ask("subscribe", &hanging.url("/c"), "").await.0,
+        202
+    );
+    assert!(begun.elapsed() < Duration::from_secs(2));
+    assert_eq!(
+        running.subscribe(&peer.url("/c")).await.callback.as_str(),
+        peer.url("/c")
+    );
+}

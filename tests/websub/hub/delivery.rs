@@ -1,0 +1,215 @@
+//! Deliveries: their form, their order, and what ends them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use rsnotify::announce::delivery::secret::Secret;
+use rsnotify::announce::plan::Mode;
+use rsnotify::announce::subscription::relay::signature;
+use rsnotify::announce::subscription::{Callback, Delivery, DeliveryId, HubRecord, Subscription};
+use rsnotify::resourcesync::uri::Topic;
+use rsnotify::websub::hub::Restored;
+
+use crate::hub::{TOPIC, TOPIC_IN_FORM, start, unsubscribed, willing};
+use crate::support::{BODY, Peer, Say, say, submission};
+
+#[tokio::test]
+async fn a_delivery_arrives_as_the_specification_says() {
+    let mut peer = Peer::start(willing).await;
+    let mut running = start(Restored::default()).await;
+    let callback = peer.url("/c%41?k=%20x");
+    let (answered, _) = running.ask("subscribe", &callback, "&hub.secret=s").await;
+    assert_eq!(answered, 202);
+    let verification = peer.next().await;
+    let challenge = verification.parameter("hub.challenge").unwrap();
+    assert_eq!(
+        verification.line(),
+        format!(
+            "GET /c%41?k=%20x&hub.mode=subscribe&hub.topic={TOPIC_IN_FORM}\
+             &hub.challenge={challenge}&hub.lease_seconds=864000 HTTP/1.1"
+        )
+    );
+    assert_eq!(challenge.len(), 36);
+    running.record().await;
+
+    let submission = submission(running.url.as_str(), Mode::Embedded, 1);
+    running.send(&submission);
+    let seen = peer.next().await;
+    assert_eq!(seen.line(), "POST /c%41?k=%20x HTTP/1.1");
+    assert_eq!(seen.header("Content-Type"), ["application/xml"]);
+    assert_eq!(seen.header("Content-Length"), [BODY.len().to_string()]);
+    let hub = &running.url;
+    let links = format!(
+        "<{TOPIC}>; rel=\"self\", <{hub}>; rel=\"hub\", <https://e.org/set1/cl.xml>; rel=\"resourcesync\""
+    );
+    assert_eq!(seen.header("Link"), [links]);
+    assert_eq!(
+        seen.header("X-Hub-Signature"),
+        [signature(&Secret::new("s"), BODY)]
+    );
+    assert_eq!(seen.body, BODY);
+}
+
+#[tokio::test]
+async fn a_hanging_callback_delays_no_other() {
+    let hanging = Peer::start(|seen| match seen.parameter("hub.challenge") {
+        Some(_) => willing(seen),
+        None => Say::Hang(String::new()),
+    })
+    .await;
+    let mut quick = Peer::start(willing).await;
+    let mut running = start(Restored::default()).await;
+    for n in 0..20 {
+        running.subscribe(&hanging.url(&format!("/{n}"))).await;
+    }
+    running.subscribe(&quick.url("/c")).await;
+    quick.next().await;
+    let begun = Instant::now();
+    for seq in 1..=20 {
+        assert_eq!(running.send(&running.notification(seq)).len(), 21);
+        assert_eq!(quick.next().await.body, &*running.notification(seq).body);
+    }
+    assert!(
+        begun.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        begun.elapsed()
+    );
+}
+
+#[tokio::test]
+async fn order_is_kept_across_failures() {
+    let tried = AtomicUsize::new(0);
+    let mut peer = Peer::start(move |seen| match seen.parameter("hub.challenge") {
+        Some(_) => willing(seen),
+        None if tried.fetch_add(1, Ordering::SeqCst) == 0 => {
+            say("503 Busy", "Retry-After: 1\r\n", "")
+        }
+        None => say("204 No Content", "", ""),
+    })
+    .await;
+    let mut running = start(Restored::default()).await;
+    running.subscribe(&peer.url("/c")).await;
+    peer.next().await;
+    let ids: Vec<_> = (1..=5)
+        .flat_map(|seq| running.send(&running.notification(seq)))
+        .map(|sent| sent.id)
+        .collect();
+    for seq in [1, 1, 2, 3, 4, 5] {
+        let seen = peer.next().await;
+        assert_eq!(seen.body, &*running.notification(seq).body);
+    }
+    let HubRecord::Attempted {
+        id,
+        attempts: 1,
+        next_try,
+    } = running.record().await
+    else {
+        panic!()
+    };
+    assert_eq!(id, ids[0]);
+    assert!(next_try <= Timestamp::now());
+    for id in ids {
+        assert_eq!(running.record().await, HubRecord::Delivered { id });
+    }
+}
+
+#[tokio::test]
+async fn a_callback_that_is_gone_ends_its_subscription() {
+    let peer = Peer::start(|seen| match seen.parameter("hub.challenge") {
+        Some(_) => willing(seen),
+        None => say("410 Gone", "", ""),
+    })
+    .await;
+    let mut running = start(Restored::default()).await;
+    let callback = peer.url("/c");
+    running.subscribe(&callback).await;
+    let mut deliveries = running.hub.relay(&running.notification(1));
+    deliveries.extend(running.hub.relay(&running.notification(2)));
+    running.hub.dispatch(deliveries.clone());
+    assert_eq!(running.record().await, unsubscribed(&callback));
+    for delivery in deliveries {
+        assert_eq!(
+            running.record().await,
+            HubRecord::Dropped { id: delivery.id }
+        );
+    }
+    assert!(running.hub.relay(&running.notification(3)).is_empty());
+}
+
+#[tokio::test]
+async fn restored_deliveries_are_sent_while_their_leases_last() {
+    let mut peer = Peer::start(willing).await;
+    let now = Timestamp::now();
+    let subscription = |path: &str, seconds: i64| Subscription {
+        topic: Topic::new(TOPIC),
+        callback: Callback::new(peer.url(path)),
+        secret: None,
+        expires: now + jiff::SignedDuration::from_secs(seconds),
+    };
+    let delivery = |id: u64, path: &str| Delivery {
+        id: DeliveryId(id),
+        topic: Topic::new(TOPIC),
+        callback: Callback::new(peer.url(path)),
+        seq: id,
+        body: format!("{id}").into_bytes().into(),
+        attempts: 3,
+        next_try: now,
+    };
+    let restored = Restored {
+        subscriptions: vec![subscription("/live", 300), subscription("/ended", -1)],
+        // As a table without order yields them.
+        deliveries: vec![
+            delivery(8, "/live"),
+            delivery(9, "/ended"),
+            delivery(7, "/live"),
+        ],
+    };
+    let mut running = start(restored).await;
+    for body in ["7", "8"] {
+        let seen = peer.next().await;
+        assert_eq!(
+            (seen.line(), &*seen.body),
+            ("POST /live HTTP/1.1", body.as_bytes())
+        );
+    }
+    let mut records = vec![
+        running.record().await,
+        running.record().await,
+        running.record().await,
+    ];
+    records.sort_by_key(|record| match record {
+        HubRecord::Delivered { id } | HubRecord::Dropped { id } => *id,
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(
+        records,
+        [
+            HubRecord::Delivered { id: DeliveryId(7) },
+            HubRecord::Delivered { id: DeliveryId(8) },
+            HubRecord::Dropped { id: DeliveryId(9) },
+        ]
+    );
+    let next = running.hub.relay(&running.notification(10));
+    let ids: Vec<_> = next.iter().map(|delivery| delivery.id).collect();
+    assert_eq!(
+        ids,
+        [DeliveryId(10)],
+        "only the live one, under a number of its own"
+    );
+}
+
+#[tokio::test]
+async fn relay_and_dispatch_need_no_runtime() {
+    let mut peer = Peer::start(willing).await;
+    let mut running = start(Restored::default()).await;
+    running.subscribe(&peer.url("/c")).await;
+    peer.next().await;
+    let running = Arc::new(running);
+    let other = Arc::clone(&running);
+    std::thread::spawn(move || other.send(&other.notification(1)))
+        .join()
+        .unwrap();
+    assert_eq!(peer.next().await.body, &*running.notification(1).body);
+}

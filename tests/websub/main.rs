@@ -1,0 +1,9 @@
+//! The HTTP adaptor against real sockets: what is sent, byte for byte, and what is made of answers.
+
+#![expect(clippy::unwrap_used, reason = "a test may fail")]
+
+mod hub;
+mod publish;
+mod subscribe;
+mod support;
+mod topics;

@@ -1,0 +1,212 @@
+//! R23 and R24 on the wire.
+
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use rsnotify::announce::delivery::Answer;
+use rsnotify::announce::delivery::secret::Secret;
+use rsnotify::announce::delivery::verdict::{Verdict, verdict};
+use rsnotify::announce::plan::Mode;
+use rsnotify::resourcesync::uri::Hub;
+use rsnotify::websub::publish::{Credentials, HubSettings, Publisher};
+
+use crate::support::{BODY, Peer, Say, say, submission};
+
+mod answers;
+
+fn settings(url: &str) -> HubSettings {
+    let mut settings = HubSettings::new(Hub::new(url)).unwrap();
+    settings.timeout = Duration::from_secs(5);
+    settings
+}
+
+fn name(answer: &Answer) -> String {
+    match verdict(answer, 1, Timestamp::now(), 0.5) {
+        Verdict::Accepted => "accepted".into(),
+        Verdict::TooLarge => "too_large".into(),
+        Verdict::Retry { reason, .. } => format!("retry {}", reason.name()),
+        Verdict::NeedsPerson { reason, .. } => format!("person {}", reason.name()),
+    }
+}
+
+#[tokio::test]
+async fn content_arrives_as_the_specification_says() {
+    let mut peer = Peer::start(|_| say("200 OK", "", "")).await;
+    let hub = "https://hub.example.net/websub/";
+    let mut settings = settings(hub);
+    settings.publish_url = peer.url("/in?key=%41").parse().unwrap();
+    let publisher = Publisher::new(vec![settings]).unwrap();
+    let answer = publisher.submit(&submission(hub, Mode::Content, 1)).await;
+    assert_eq!(name(&answer), "accepted");
+    let seen = peer.next().await;
+    assert_eq!(seen.line(), "POST /in?key=%41 HTTP/1.1");
+    assert_eq!(seen.header("Content-Type"), ["application/xml"]);
+    assert_eq!(
+        seen.header("Link"),
+        ["<https://e.org/set1/framework/>; rel=\"self\", \
+          <https://hub.example.net/websub/>; rel=\"hub\", \
+          <https://e.org/set1/cl.xml>; rel=\"resourcesync\""]
+    );
+    assert_eq!(seen.header("Content-Length"), [BODY.len().to_string()]);
+    assert_eq!(seen.header("Transfer-Encoding"), [""; 0]);
+    let agent = format!("rsnotify/{}", env!("CARGO_PKG_VERSION"));
+    assert_eq!(seen.header("User-Agent"), [agent]);
+    assert_eq!(seen.body, BODY);
+}
+
+#[tokio::test]
+async fn a_ping_and_a_content_query_arrive_as_their_hubs_want_them() {
+    let mut peer = Peer::start(|_| say("202 Accepted", "", "")).await;
+    let url = peer.url("/p?k=1");
+    let publisher = Publisher::new(vec![settings(&url)]).unwrap();
+    let topic = "https%3A%2F%2Fe.org%2Fset1%2Fframework%2F";
+
+    publisher.submit(&submission(&url, Mode::Ping, 1)).await;
+    let seen = peer.next().await;
+    assert_eq!(seen.line(), "POST /p?k=1 HTTP/1.1");
+    assert_eq!(
+        seen.header("Content-Type"),
+        ["application/x-www-form-urlencoded"]
+    );
+    assert_eq!(seen.header("Link"), [""; 0]);
+    let form = format!("hub.mode=publish&hub.url={topic}&hub.topic={topic}");
+    assert_eq!(seen.body, form.as_bytes());
+
+    publisher
+        .submit(&submission(&url, Mode::ContentQuery, 2))
+        .await;
+    let seen = peer.next().await;
+    let line = format!("POST /p?k=1&hub.mode=publish&hub.topic={topic} HTTP/1.1");
+    assert_eq!(seen.line(), line);
+    assert_eq!(seen.header("Content-Type"), ["application/xml"]);
+    assert_eq!(seen.body, BODY);
+    assert_eq!(seen.connection, 0, "the connection is kept open");
+}
+
+#[tokio::test]
+async fn credentials_and_headers_go_along_and_are_never_printed() {
+    let mut peer = Peer::start(|_| say("200 OK", "", "")).await;
+    let url = peer.url("/");
+    let mut hub = settings(&url);
+    hub.headers = vec![("x-key".parse().unwrap(), Secret::new("hidden1"))];
+    hub.credentials = Some(Credentials::Bearer(Secret::new("hidden2")));
+    assert!(!format!("{hub:?}").contains("hidden"));
+    let publisher = Publisher::new(vec![hub.clone()]).unwrap();
+    assert!(!format!("{publisher:?}").contains("hidden"));
+    publisher.submit(&submission(&url, Mode::Content, 1)).await;
+    let seen = peer.next().await;
+    assert_eq!(seen.header("X-Key"), ["hidden1"]);
+    assert_eq!(seen.header("Authorization"), ["Bearer hidden2"]);
+
+    let password = Secret::new("pass");
+    hub.credentials = Some(Credentials::Basic {
+        username: "user".into(),
+        password,
+    });
+    let publisher = Publisher::new(vec![hub]).unwrap();
+    publisher.submit(&submission(&url, Mode::Ping, 1)).await;
+    assert_eq!(
+        peer.next().await.header("Authorization"),
+        ["Basic dXNlcjpwYXNz"]
+    );
+}
+
+#[tokio::test]
+async fn a_redirection_keeps_method_and_body_and_leads_to_configured_hubs_only() {
+    let mut other = Peer::start(|_| say("200 OK", "", "")).await;
+    let elsewhere = other.url("/publish");
+    let foreign = other.url("/foreign");
+    let mut peer = Peer::start(move |seen| match seen.line() {
+        "POST /a HTTP/1.1" => say("307 Temporary Redirect", "Location: /b\r\n", ""),
+        "POST /b HTTP/1.1" => say(
+            "308 Permanent Redirect",
+            &format!("Location: {elsewhere}\r\n"),
+            "",
+        ),
+        "POST /found HTTP/1.1" => say("302 Found", "Location: /b\r\n", ""),
+        "POST /loop HTTP/1.1" => say("307 Temporary Redirect", "Location: /loop\r\n", ""),
+        _ => say(
+            "307 Temporary Redirect",
+            &format!("Location: {foreign}\r\n"),
+            "",
+        ),
+    })
+    .await;
+    let mut first = settings(&peer.url("/a"));
+    first.credentials = Some(Credentials::Bearer(Secret::new("of the first")));
+    let mut second = settings(&other.url("/publish"));
+    second.credentials = Some(Credentials::Bearer(Secret::new("of the second")));
+    let rest = ["/found", "/loop", "/foreign"].map(|path| settings(&peer.url(path)));
+    let publisher = Publisher::new([first, second].into_iter().chain(rest).collect()).unwrap();
+
+    let answer = publisher
+        .submit(&submission(&peer.url("/a"), Mode::Content, 1))
+        .await;
+    assert_eq!(name(&answer), "accepted");
+    assert_eq!(
+        peer.next().await.header("Authorization"),
+        ["Bearer of the first"]
+    );
+    assert_eq!(peer.next().await.line(), "POST /b HTTP/1.1");
+    let seen = other.next().await;
+    assert_eq!(seen.line(), "POST /publish HTTP/1.1");
+    assert_eq!(seen.header("Content-Type"), ["application/xml"]);
+    assert_eq!(seen.header("Authorization"), ["Bearer of the second"]);
+    assert_eq!(seen.body, BODY);
+
+    for (path, requests) in [("/found", 1), ("/loop", 4), ("/foreign", 1)] {
+        let answer = publisher
+            .submit(&submission(&peer.url(path), Mode::Content, 1))
+            .await;
+        assert_eq!(name(&answer), "person redirected", "{path}");
+        for _ in 0..requests {
+            peer.next().await;
+        }
+        assert!(peer.seen.try_recv().is_err(), "{path}");
+    }
+    assert!(other.seen.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn a_hanging_hub_delays_no_other() {
+    let hanging = Peer::start(|_| Say::Hang(String::new())).await;
+    let quick = Peer::start(|_| say("200 OK", "", "")).await;
+    let (slow_url, quick_url) = (hanging.url("/"), quick.url("/"));
+    let hubs = vec![settings(&slow_url), settings(&quick_url)];
+    let publisher = std::sync::Arc::new(Publisher::new(hubs).unwrap());
+    let waiting: Vec<_> = (0..200)
+        .map(|seq| {
+            let (publisher, url) = (publisher.clone(), slow_url.clone());
+            tokio::spawn(async move {
+                publisher
+                    .submit(&submission(&url, Mode::Content, seq))
+                    .await
+            })
+        })
+        .collect();
+    let begun = Instant::now();
+    for seq in 0..20 {
+        let answer = publisher
+            .submit(&submission(&quick_url, Mode::Content, seq))
+            .await;
+        assert_eq!(name(&answer), "accepted");
+    }
+    assert!(
+        begun.elapsed() < Duration::from_secs(3),
+        "{:?}",
+        begun.elapsed()
+    );
+    for waiting in waiting {
+        waiting.abort();
+    }
+}
+
+#[tokio::test]
+async fn a_hub_that_is_not_configured_is_sent_nothing() {
+    let publisher = Publisher::new(Vec::new()).unwrap();
+    let answer = publisher
+        .submit(&submission("http://127.0.0.1:1/", Mode::Content, 1))
+        .await;
+    let want = "http://127.0.0.1:1/ is not configured";
+    assert_eq!(answer, Answer::Failed(want.into()));
+}

@@ -1,0 +1,256 @@
+//! A peer that says exactly what a test wants, and remembers what it was told.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rsnotify::announce::delivery::{ChannelId, Submission, TopicPage};
+use rsnotify::announce::plan::Mode;
+use rsnotify::resourcesync::uri::{Hub, Topic, Uri};
+use rsnotify::websub::hub::EmbeddedHub;
+use rsnotify::websub::public::serve_public;
+use rsnotify::websub::server::{Limits, Listener};
+use rsnotify::websub::topics::Topics;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+
+/// How long anything may take that must happen.
+pub const DEADLINE: Duration = Duration::from_secs(10);
+
+pub async fn soon<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(DEADLINE, future)
+        .await
+        .expect("it happens before the deadline")
+}
+
+/// One request, as it arrived.
+#[derive(Debug, Clone)]
+pub struct Seen {
+    /// Which connection, counted from 0.
+    pub connection: usize,
+    /// The request line and the header, without the empty line.
+    pub head: String,
+    pub body: Vec<u8>,
+}
+
+impl Seen {
+    pub fn line(&self) -> &str {
+        self.head.lines().next().unwrap_or_default()
+    }
+
+    pub fn header(&self, name: &str) -> Vec<&str> {
+        let prefix = format!("{name}: ");
+        self.head
+            .lines()
+            .filter_map(|line| line.strip_prefix(&prefix))
+            .collect()
+    }
+
+    /// A parameter of the request target's query, decoded.
+    pub fn parameter(&self, wanted: &str) -> Option<String> {
+        let target = self.line().split(' ').nth(1)?;
+        let (_, query) = target.split_once('?')?;
+        url::form_urlencoded::parse(query.as_bytes())
+            .find(|(name, _)| name == wanted)
+            .map(|(_, value)| value.into_owned())
+    }
+}
+
+/// What a peer does with a request.
+pub enum Say {
+    /// Sends this and keeps the connection open.
+    Raw(String),
+    /// Sends this and closes it.
+    Last(String),
+    /// Sends this, and nothing more while it lives.
+    Hang(String),
+}
+
+/// A complete answer.
+pub fn say(status: &str, header: &str, body: &str) -> Say {
+    let length = body.len();
+    Say::Raw(format!(
+        "HTTP/1.1 {status}\r\n{header}Content-Length: {length}\r\n\r\n{body}"
+    ))
+}
+
+/// A peer on a free port.
+pub struct Peer {
+    pub address: SocketAddr,
+    pub seen: mpsc::UnboundedReceiver<Seen>,
+}
+
+impl Peer {
+    pub async fn start(answer: impl Fn(&Seen) -> Say + Send + Sync + 'static) -> Peer {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (sender, seen) = mpsc::unbounded_channel();
+        let answer = Arc::new(answer);
+        tokio::spawn(async move {
+            for connection in 0.. {
+                let (stream, _) = listener.accept().await.unwrap();
+                let (answer, sender) = (Arc::clone(&answer), sender.clone());
+                tokio::spawn(async move { talk(stream, connection, &*answer, &sender).await });
+            }
+        });
+        Peer { address, seen }
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    pub async fn next(&mut self) -> Seen {
+        soon(self.seen.recv()).await.expect("the peer lives")
+    }
+}
+
+async fn talk(
+    mut stream: TcpStream,
+    connection: usize,
+    answer: &(impl Fn(&Seen) -> Say + Send + Sync),
+    sender: &mpsc::UnboundedSender<Seen>,
+) {
+    let mut bytes = Vec::new();
+    loop {
+        let Some(seen) = read(&mut stream, &mut bytes, connection).await else {
+            return;
+        };
+        let said = answer(&seen);
+        let _ = sender.send(seen);
+        match said {
+            Say::Raw(text) => {
+                if stream.write_all(text.as_bytes()).await.is_err() {
+                    return;
+                }
+            }
+            Say::Last(text) => {
+                let _ = stream.write_all(text.as_bytes()).await;
+                return;
+            }
+            Say::Hang(text) => {
+                let _ = stream.write_all(text.as_bytes()).await;
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+}
+
+async fn read(stream: &mut TcpStream, bytes: &mut Vec<u8>, connection: usize) -> Option<Seen> {
+    loop {
+        let end = bytes.windows(4).position(|window| window == b"\r\n\r\n");
+        if let Some(end) = end {
+            let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
+            let mut seen = Seen {
+                connection,
+                head,
+                body: Vec::new(),
+            };
+            let length = seen
+                .header("Content-Length")
+                .first()
+                .map_or(0, |n| n.parse().unwrap());
+            if bytes.len() >= end + 4 + length {
+                seen.body = bytes[end + 4..end + 4 + length].to_vec();
+                bytes.drain(..end + 4 + length);
+                return Some(seen);
+            }
+        }
+        let mut chunk = [0; 4096];
+        match stream.read(&mut chunk).await {
+            Ok(0) | Err(_) => return None,
+            Ok(read) => bytes.extend_from_slice(&chunk[..read]),
+        }
+    }
+}
+
+/// Sends bytes as they are, and reads until the other side closes or has answered `answers` times with
+/// `Content-Length`.
+pub async fn exchange(address: SocketAddr, request: &str) -> (String, Vec<u8>) {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut bytes = Vec::new();
+    soon(stream.read_to_end(&mut bytes)).await.unwrap();
+    let end = bytes
+        .windows(4)
+        .position(|window| window == b"\r\n\r\n")
+        .expect("a header");
+    let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
+    (head, bytes[end + 4..].to_vec())
+}
+
+/// One request on a connection of its own.
+pub async fn ask(
+    address: SocketAddr,
+    method: &str,
+    target: &str,
+    header: &str,
+) -> (String, Vec<u8>) {
+    let request =
+        format!("{method} {target} HTTP/1.1\r\nHost: e.org\r\nConnection: close\r\n{header}\r\n");
+    exchange(address, &request).await
+}
+
+/// Posts a form and gives the status and the body.
+pub async fn post_form(address: SocketAddr, target: &str, form: &str) -> (u16, String) {
+    let header = format!(
+        "Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n",
+        form.len()
+    );
+    let request =
+        format!("POST {target} HTTP/1.1\r\nHost: e.org\r\nConnection: close\r\n{header}\r\n{form}");
+    let (head, body) = exchange(address, &request).await;
+    (status(&head), String::from_utf8(body).unwrap())
+}
+
+pub fn status(head: &str) -> u16 {
+    head.split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+/// The public listener on a free port, until the test ends.
+pub async fn public(topics: &Topics, hub: Option<EmbeddedHub>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    serve_at(listener, topics, hub)
+}
+
+pub fn serve_at(listener: TcpListener, topics: &Topics, hub: Option<EmbeddedHub>) -> SocketAddr {
+    let address = listener.local_addr().unwrap();
+    let listener = Listener::Tcp(listener);
+    let limits = Limits::default();
+    tokio::spawn(serve_public(
+        listener,
+        topics.clone(),
+        hub,
+        limits,
+        std::future::pending(),
+    ));
+    address
+}
+
+pub const BODY: &[u8] = "<urlset>\n  \u{e9}\r\n</urlset>\n".as_bytes();
+
+pub fn submission(hub: &str, mode: Mode, seq: u64) -> Submission {
+    Submission {
+        channel: ChannelId(1),
+        hub: Hub::new(hub),
+        mode,
+        seq,
+        topic: Topic::new("https://e.org/set1/framework/"),
+        capability_list: Uri::parse("https://e.org/set1/cl.xml").unwrap(),
+        body: BODY.into(),
+    }
+}
+
+pub fn page(topic: &str, body: &[u8]) -> TopicPage {
+    TopicPage {
+        topic: Topic::new(topic),
+        capability_list: Uri::parse("https://e.org/set1/cl.xml").unwrap(),
+        hubs: vec![
+            Hub::new("https://hub1.org/"),
+            Hub::new("https://hub2.org/?k=1"),
+        ],
+        body: body.into(),
+        report_fetches: false,
+    }
+}
