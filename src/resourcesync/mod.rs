@@ -10,6 +10,7 @@ mod outline;
 pub mod parse;
 pub mod payload;
 mod reading;
+mod receive;
 mod tag;
 pub mod uri;
 mod window;
