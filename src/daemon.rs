@@ -1,10 +1,11 @@
 //! Joins the parts: binds, starts, and stops them. The only loop is in [`turns`].
 
 mod listen;
-mod report;
-mod settings;
+pub mod report;
+pub mod settings;
 mod turns;
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::mpsc;
 
@@ -17,10 +18,8 @@ use tracing::info;
 use crate::admin::{Admin, Health};
 use crate::announce::engine::Engine;
 use crate::announce::event::Event;
-use crate::announce::state::State;
 use crate::config::Config;
 use crate::daemon::turns::{Input, Turns};
-use crate::resourcesync::uri::Uri;
 use crate::store::Store;
 use crate::tree::Tree;
 use crate::websub::hub::{EmbeddedHub, Restored};
@@ -44,17 +43,20 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
     let public_url = match (&config.server.public_url, public.tcp_address()) {
         (Some(url), _) => url.clone(),
         (None, Some(address)) => config.server.public_url_at(address),
-        (None, None) => anyhow::bail!("a Unix socket says nothing about how it is reached: set public_url"),
+        (None, None) => {
+            anyhow::bail!("a Unix socket says nothing about how it is reached: set public_url")
+        }
     };
 
-    let (mut plan, state) = plan_and_state(config, &public_url, &store)?;
+    let state = store.load()?;
+    let mut plan = config.plan(&public_url);
+    plan.adopt(&state.mounts);
     let known_others: Vec<_> = state
         .others
         .iter()
         .map(|(path, (stat, at))| (path.clone(), *stat, *at))
         .collect();
     let (subscriptions, deliveries) = store.load_hub()?;
-    plan.adopt(&state.mounts);
     let (engine, effects) = Engine::new(plan, state, Timestamp::now());
 
     let topics = Topics::new({
@@ -67,14 +69,25 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
     let publisher = Arc::new(Publisher::new(settings::publishers(config)?)?);
     let health = Health::new();
     let _guard = runtime.enter();
-    let mut turns = Turns::new(engine, store, topics.clone(), publisher, inputs.clone(), runtime.handle().clone(), health.clone());
+    let mut turns = Turns::new(
+        engine,
+        store,
+        topics.clone(),
+        publisher,
+        inputs.clone(),
+        runtime.handle().clone(),
+        health.clone(),
+    );
     turns.perform_first(effects);
     let hub = match &config.embedded_hub {
         Some(embedded) => {
             let records = inputs.clone();
             let hub = EmbeddedHub::start(
                 settings::embedded_hub(embedded, &public_url),
-                Restored { subscriptions, deliveries },
+                Restored {
+                    subscriptions,
+                    deliveries,
+                },
                 topics.clone(),
                 move |record| {
                     let _ = records.send(Input::HubRecord(record));
@@ -95,15 +108,28 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
         }
     });
     let served = [
-        runtime.spawn(serve_public(public, topics, hub, Limits::default(), until_stopped(stopped.clone()))),
-        runtime.spawn(listen::serve_admin(admin, admin_service, until_stopped(stopped))),
+        runtime.spawn(serve_public(
+            public,
+            topics,
+            hub,
+            Limits::default(),
+            until_stopped(stopped.clone()),
+        )),
+        runtime.spawn(listen::serve_admin(
+            admin,
+            admin_service,
+            until_stopped(stopped),
+        )),
     ];
     for source in 0..config.sources.len() {
         let tree = settings::tree(config, source, turns.engine().plan());
         let known = settings::known(turns.engine(), source, &known_others);
         let reports = inputs.clone();
         let tree = Tree::watch(tree, known, move |report| {
-            let _ = reports.send(Input::Tree(report));
+            match reports.send(Input::Tree(report)) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(_) => ControlFlow::Break(()),
+            }
         })?;
         turns.add_tree(tree);
     }
@@ -125,18 +151,6 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
     runtime.shutdown_background();
     info!("stopped; everything is saved");
     Ok(())
-}
-
-/// The plan under the mounts that the state knows, and the state.
-pub fn plan_and_state(
-    config: &Config,
-    public_url: &Uri,
-    store: &Store,
-) -> anyhow::Result<(crate::announce::plan::Plan, State)> {
-    let state = store.load()?;
-    let mut plan = config.plan(public_url);
-    plan.adopt(&state.mounts);
-    Ok((plan, state))
 }
 
 async fn stop_on_signal(inputs: mpsc::Sender<Input>) {

@@ -28,23 +28,55 @@ pub fn expose(status: &Status) -> String {
     let due = Family::<OfHub, Gauge>::default();
     let in_flight = Family::<OfHub, Gauge>::default();
     for source in &status.sources {
-        let label = OfSource { source: source.name.clone() };
+        let label = OfSource {
+            source: source.name.clone(),
+        };
         documents.get_or_create(&label).set(count(source.documents));
         missing.get_or_create(&label).set(count(source.missing));
         broken.get_or_create(&label).set(count(source.broken));
-        suspended.get_or_create(&label).set(i64::from(source.suspended));
+        suspended
+            .get_or_create(&label)
+            .set(i64::from(source.suspended));
     }
     for hub in status.channels.iter().flat_map(|channel| &channel.hubs) {
-        let label = OfHub { hub: hub.hub.to_string() };
+        let label = OfHub {
+            hub: hub.hub.to_string(),
+        };
         due.get_or_create(&label).inc_by(count(hub.due));
-        in_flight.get_or_create(&label).inc_by(i64::from(hub.in_flight.is_some()));
+        in_flight
+            .get_or_create(&label)
+            .inc_by(i64::from(hub.in_flight.is_some()));
     }
-    registry.register("documents", "Documents seen complete and not deleted", documents);
-    registry.register("missing_documents", "Documents not found, and not yet believed deleted", missing);
-    registry.register("broken_documents", "Candidates that cannot be read now", broken);
-    registry.register("suspended", "1 while deletions of a source are not believed", suspended);
-    registry.register("due_changes", "Documents of which there is something to tell a hub", due);
-    registry.register("in_flight_notifications", "Notifications a hub has not accepted yet", in_flight);
+    registry.register(
+        "documents",
+        "Documents seen complete and not deleted",
+        documents,
+    );
+    registry.register(
+        "missing_documents",
+        "Documents not found, and not yet believed deleted",
+        missing,
+    );
+    registry.register(
+        "broken_documents",
+        "Candidates that cannot be read now",
+        broken,
+    );
+    registry.register(
+        "suspended",
+        "1 while deletions of a source are not believed",
+        suspended,
+    );
+    registry.register(
+        "due_changes",
+        "Documents of which there is something to tell a hub",
+        due,
+    );
+    registry.register(
+        "in_flight_notifications",
+        "Notifications a hub has not accepted yet",
+        in_flight,
+    );
     let mut text = String::new();
     // Writing to a string cannot fail.
     let _ = encode(&mut text, &registry);

@@ -70,7 +70,9 @@ pub struct Admin {
 
 impl std::fmt::Debug for Admin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Admin").field("hosts", &self.hosts).finish_non_exhaustive()
+        f.debug_struct("Admin")
+            .field("hosts", &self.hosts)
+            .finish_non_exhaustive()
     }
 }
 
@@ -93,7 +95,10 @@ impl Admin {
         (self.ask)(sender);
         match tokio::time::timeout(Duration::from_secs(5), receiver).await {
             Ok(Ok(status)) => Ok(status),
-            _ => Err((StatusCode::SERVICE_UNAVAILABLE, "the loop does not answer\n")),
+            _ => Err((
+                StatusCode::SERVICE_UNAVAILABLE,
+                "the loop does not answer\n",
+            )),
         }
     }
 }
@@ -116,7 +121,10 @@ async fn known_host(
     request: Request,
     next: Next,
 ) -> Response {
-    let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let host = headers
+        .get(HOST)
+        .and_then(|host| host.to_str().ok())
+        .unwrap_or_default();
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
         _ => host,
@@ -128,7 +136,11 @@ async fn known_host(
     if is_known {
         next.run(request).await
     } else {
-        (StatusCode::MISDIRECTED_REQUEST, "this host name is not served here\n").into_response()
+        (
+            StatusCode::MISDIRECTED_REQUEST,
+            "this host name is not served here\n",
+        )
+            .into_response()
     }
 }
 
@@ -151,9 +163,11 @@ async fn exposition(State(admin): State<Admin>) -> Response {
 
 async fn status_json(State(admin): State<Admin>) -> Response {
     match admin.status().await {
-        Ok(status) => {
-            ([(CONTENT_TYPE, "application/json")], status.to_json().to_string()).into_response()
-        }
+        Ok(status) => (
+            [(CONTENT_TYPE, "application/json")],
+            status.to_json().to_string(),
+        )
+            .into_response(),
         Err(refusal) => refusal.into_response(),
     }
 }

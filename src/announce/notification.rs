@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use crate::announce::catalog::Catalog;
 use crate::announce::state::{Presence, Record, Told};
 use crate::resourcesync::capability::Capability;
-use crate::resourcesync::payload::{ChangeKind, Entry};
+use crate::resourcesync::payload::{ChangeKind, Entry, Payload, entry_len};
 use crate::resourcesync::uri::Uri;
 
 /// One document of which there is something to say.
@@ -51,7 +51,7 @@ pub fn cut(due: Vec<Due>, catalog: &Catalog, limits: Limits, overhead: usize) ->
     let mut bytes = overhead;
     for spoken in spoken {
         let count = cut.entries.len() + spoken.entries.len();
-        bytes += spoken.entries.iter().map(Entry::len).sum::<usize>();
+        bytes += spoken.entries.iter().map(entry_len).sum::<usize>();
         let fits = count <= limits.entries && bytes <= limits.bytes;
         if !fits && !cut.entries.is_empty() {
             break;
@@ -121,6 +121,23 @@ fn newest_components(spoken: Vec<Spoken>) -> Vec<Spoken> {
     }
     kept.reverse();
     kept
+}
+
+/// The bytes that a payload of this set has besides its entries, at the most.
+pub fn overhead(set: &Uri, catalog: &Catalog) -> usize {
+    [Some(set.clone()), catalog.source_description(set)]
+        .into_iter()
+        .map(|up| {
+            let entries = Vec::new();
+            Payload {
+                up,
+                until: Some(Timestamp::UNIX_EPOCH),
+                entries,
+            }
+            .overhead()
+        })
+        .max()
+        .unwrap_or_default()
 }
 
 /// R20: the Capability List if all entries are its documents, the Source Description if all are Capability

@@ -51,8 +51,9 @@ pub fn standing(
     let seen = match (record, told) {
         (None, _) => None,
         (Some(record), _) if is_member => Some(&record.version),
-        (Some(record), told) if is_ending || is_last_word => Some(&record.version)
-            .filter(|seen| told.is_none_or(|told| told.is_same_document(seen))),
+        (Some(record), told) if is_ending || is_last_word => {
+            Some(&record.version).filter(|seen| told.is_none_or(|told| told.is_same_document(seen)))
+        }
         (Some(_), None) => return Standing::Told,
         // A retired channel hears of nothing else.
         (Some(_), Some(_)) if !channel.is_live() => return Standing::Told,

@@ -24,7 +24,12 @@ pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit
             }
         }
         findings.extend(survey.engine.findings().iter().map(ToString::to_string));
-        for source in survey.engine.sources().iter().filter(|source| source.suspended) {
+        for source in survey
+            .engine
+            .sources()
+            .iter()
+            .filter(|source| source.suspended)
+        {
             findings.push(format!(
                 "{} of {} documents of {} are missing: deletions are suspended",
                 source.missing, source.documents, source.name
@@ -32,7 +37,10 @@ pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit
         }
     }
     if options.json {
-        println!("{:#}", json!({ "version": 1, "documents": documents, "findings": findings }));
+        println!(
+            "{:#}",
+            json!({ "version": 1, "documents": documents, "findings": findings })
+        );
     } else {
         for finding in &findings {
             println!("{finding}");
@@ -43,5 +51,9 @@ pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit
             (count, _) => println!("{count} findings"),
         }
     }
-    Ok(if findings.is_empty() { Exit::Fine } else { Exit::Failure })
+    Ok(if findings.is_empty() {
+        Exit::Fine
+    } else {
+        Exit::Failure
+    })
 }

@@ -12,7 +12,7 @@ use clap::Parser;
 
 use crate::cli::options::{Command, Exit, Options};
 use crate::config::error::ConfigError;
-use crate::daemon::chain;
+use crate::daemon::report::chain;
 
 /// Does what the arguments say, and tells what came of it.
 pub fn main() -> Exit {

@@ -18,7 +18,8 @@ pub fn scan(file: Option<&Path>, options: &ScanOptions) -> anyhow::Result<Exit> 
         for document in &mut documents {
             if document.state == DocumentState::Announced {
                 document.state = DocumentState::New;
-                document.reason = Some("no state file yet: the first run takes it as known".to_owned());
+                document.reason =
+                    Some("no state file yet: the first run takes it as known".to_owned());
             }
         }
     }
@@ -30,7 +31,9 @@ pub fn scan(file: Option<&Path>, options: &ScanOptions) -> anyhow::Result<Exit> 
         let documents: Vec<Value> = documents.iter().map(to_json).collect();
         writeln!(out, "{:#}", json!({ "version": 1, "documents": documents }))
     } else {
-        documents.iter().try_for_each(|document| write_row(&mut out, document))
+        documents
+            .iter()
+            .try_for_each(|document| write_row(&mut out, document))
     };
     match written {
         // Whoever reads the pipe has seen enough.
@@ -58,7 +61,13 @@ fn write_row(out: &mut impl Write, document: &DocumentView) -> io::Result<()> {
         Some((capability, form)) => format!("{capability} {}", form.as_str()),
         None => "-".to_owned(),
     };
-    write!(out, "{:<10} {:<26} {}", document.state.as_str(), kind, document.uri)?;
+    write!(
+        out,
+        "{:<10} {:<26} {}",
+        document.state.as_str(),
+        kind,
+        document.uri
+    )?;
     match &document.reason {
         Some(reason) => writeln!(out, "  ({reason})"),
         None => writeln!(out),

@@ -1,5 +1,7 @@
 //! One look at the trees with the state beside it, as `scan` and `check` need it: nothing is saved or sent.
 
+use std::ops::ControlFlow;
+
 use jiff::Timestamp;
 
 use crate::announce::engine::Engine;
@@ -24,27 +26,34 @@ pub struct Survey {
 pub fn survey(config: &Config) -> anyhow::Result<Survey> {
     let store = Store::open_to_read(&config.state_dir)?;
     let has_state = store.is_some();
-    let state = store.map(|store| store.load()).transpose()?.unwrap_or_default();
+    let state = store
+        .map(|store| store.load())
+        .transpose()?
+        .unwrap_or_default();
     let mut plan = config.plan(&public_url(config)?);
     plan.adopt(&state.mounts);
     let (mut engine, _) = Engine::new(plan, state, Timestamp::now());
     let mut notices = Vec::new();
     for source in 0..config.sources.len() {
         let tree = settings::tree(config, source, engine.plan());
-        let known = settings::known(&engine, source, &[]);
-        tree::survey(tree, known, |reported| {
+        tree::survey(tree, |reported| {
             match &reported {
                 Report::Notice(notice) if notice.is_warning() => notices.push(notice.to_string()),
                 Report::MountLost { reason, .. } => notices.push(reason.clone()),
                 _ => {}
             }
-            if let Some(event) = report::quiet_event(reported) {
+            if let Some(event) = report::event(reported) {
                 engine.step(event, Timestamp::now());
             }
+            ControlFlow::Continue(())
         })?;
     }
     engine.step(Event::Tick, Timestamp::now());
-    Ok(Survey { engine, has_state, notices })
+    Ok(Survey {
+        engine,
+        has_state,
+        notices,
+    })
 }
 
 /// What the public listener would be reached as.
@@ -54,6 +63,8 @@ fn public_url(config: &Config) -> anyhow::Result<Uri> {
     }
     match &config.server.listen {
         Address::Tcp(address) => Ok(config.server.public_url_at(*address)),
-        Address::Unix(_) => anyhow::bail!("a Unix socket says nothing about how it is reached: set public_url"),
+        Address::Unix(_) => {
+            anyhow::bail!("a Unix socket says nothing about how it is reached: set public_url")
+        }
     }
 }

@@ -35,7 +35,8 @@ pub async fn bind(address: &Address, name: &str) -> anyhow::Result<Listener> {
 /// A socket that nobody answers is left from a process that died.
 fn remove_stale_socket(path: &std::path::Path) {
     use std::os::unix::fs::FileTypeExt;
-    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
+    let is_socket =
+        std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
     if is_socket && std::os::unix::net::UnixStream::connect(path).is_err() {
         // If it stays, binding says so.
         let _ = std::fs::remove_file(path);
@@ -43,11 +44,23 @@ fn remove_stale_socket(path: &std::path::Path) {
 }
 
 /// Serves the admin pages until `shutdown`.
-pub async fn serve_admin(listener: Listener, admin: Admin, shutdown: impl Future<Output = ()> + Send + 'static) {
+pub async fn serve_admin(
+    listener: Listener,
+    admin: Admin,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) {
     let service = admin::router(admin);
     let ended = match listener {
-        Listener::Tcp(listener) => axum::serve(listener, service).with_graceful_shutdown(shutdown).await,
-        Listener::Unix(listener) => axum::serve(listener, service).with_graceful_shutdown(shutdown).await,
+        Listener::Tcp(listener) => {
+            axum::serve(listener, service)
+                .with_graceful_shutdown(shutdown)
+                .await
+        }
+        Listener::Unix(listener) => {
+            axum::serve(listener, service)
+                .with_graceful_shutdown(shutdown)
+                .await
+        }
     };
     if let Err(error) = ended {
         tracing::error!(%error, "the admin listener ended");

@@ -9,30 +9,37 @@ use crate::announce::engine::Engine;
 use crate::announce::event::{Event, Fact};
 use crate::tree::Report;
 
-/// The event in a tree's report; what is only worth a line in the log is logged.
+/// The event in a tree's report, if it is one.
 pub fn event(report: Report) -> Option<Event> {
     match report {
         Report::Observed(observations) => Some(Event::Observed(observations)),
-        Report::MountFound { mount, identity, started } => {
-            Some(Event::MountFound { mount, identity, started })
-        }
+        Report::MountFound {
+            mount,
+            identity,
+            started,
+        } => Some(Event::MountFound {
+            mount,
+            identity,
+            started,
+        }),
         Report::MountLost { mount, reason } => Some(Event::MountLost { mount, reason }),
-        Report::Sweeping { files, .. } => {
-            debug!(files, "sweeping, {files} files so far");
-            None
-        }
-        Report::Swept { mount, complete, files, took } => {
+        Report::Swept {
+            mount, complete, ..
+        } => Some(Event::Swept { mount, complete }),
+        Report::Sweeping { .. } | Report::Notice(_) => None,
+    }
+}
+
+/// Logs what a tree reports besides events.
+pub fn log(report: &Report) {
+    match report {
+        Report::Sweeping { files, .. } => debug!(files, "sweeping, {files} files so far"),
+        Report::Swept { files, took, .. } => {
             debug!(files, seconds = took.as_secs_f64(), "swept {files} files");
-            Some(Event::Swept { mount, complete })
         }
-        Report::Notice(notice) => {
-            if notice.is_warning() {
-                warn!("{notice}");
-            } else {
-                info!("{notice}");
-            }
-            None
-        }
+        Report::Notice(notice) if notice.is_warning() => warn!("{notice}"),
+        Report::Notice(notice) => info!("{notice}"),
+        Report::Observed(_) | Report::MountFound { .. } | Report::MountLost { .. } => {}
     }
 }
 
@@ -60,12 +67,17 @@ pub fn chain(error: &dyn Error) -> String {
 /// Logs what the operator should know.
 pub fn fact(fact: &Fact) {
     match fact {
-        Fact::Baselined { source, documents, .. } => info!(
+        Fact::Baselined {
+            source, documents, ..
+        } => info!(
             source,
             documents, "took the baseline of {source}: {documents} documents count as known"
         ),
         Fact::MountLost { source, reason, .. } => {
-            warn!(source, reason, "a mount of {source} is not there; nothing counts as deleted");
+            warn!(
+                source,
+                reason, "a mount of {source} is not there; nothing counts as deleted"
+            );
         }
         Fact::ChannelOpened { topic, set, hubs } => {
             info!(%topic, %set, hubs, "opened channel {topic}");
@@ -76,13 +88,32 @@ pub fn fact(fact: &Fact) {
         Fact::ChannelRevived { topic, set } => {
             info!(%topic, %set, "revived channel {topic}");
         }
-        Fact::Cut { topic, seq, changes, hubs } => {
+        Fact::Cut {
+            topic,
+            seq,
+            changes,
+            hubs,
+        } => {
             info!(%topic, seq, changes, hubs, "cut notification {seq} of {topic}");
         }
-        Fact::Delivered { topic, hub, seq, changes, attempts } => {
+        Fact::Delivered {
+            topic,
+            hub,
+            seq,
+            changes,
+            attempts,
+        } => {
             info!(%topic, %hub, seq, changes, attempts, "delivered notification {seq} to {hub}");
         }
-        Fact::Refused { topic, hub, seq, attempts, reason, next_try, needs_person } => {
+        Fact::Refused {
+            topic,
+            hub,
+            seq,
+            attempts,
+            reason,
+            next_try,
+            needs_person,
+        } => {
             let message = format!("{hub} did not accept notification {seq}: {reason}");
             if *needs_person {
                 error!(%topic, %hub, seq, attempts, reason, %next_try, "{message}");
@@ -90,11 +121,20 @@ pub fn fact(fact: &Fact) {
                 warn!(%topic, %hub, seq, attempts, reason, %next_try, "{message}");
             }
         }
-        Fact::Halved { topic, hub, seq, limit } => warn!(
+        Fact::Halved {
+            topic,
+            hub,
+            seq,
+            limit,
+        } => warn!(
             %topic, %hub, seq, limit,
             "notification {seq} is too large for {hub}; sending {limit} changes at a time"
         ),
-        Fact::Dropped { topic, hub, changes } => warn!(
+        Fact::Dropped {
+            topic,
+            hub,
+            changes,
+        } => warn!(
             %topic, %hub, changes, "{hub} is no longer told; dropped {changes} changes that it was due"
         ),
         Fact::Unfetched { topic, hub, after } => warn!(
@@ -109,8 +149,14 @@ pub fn fact(fact: &Fact) {
             let set = set.as_ref().map(ToString::to_string).unwrap_or_default();
             warn!(%uri, set, "{uri} is still listed nowhere; announcing it all the same");
         }
-        Fact::Suspended { source, missing, of } => error!(
-            source, missing, of,
+        Fact::Suspended {
+            source,
+            missing,
+            of,
+        } => error!(
+            source,
+            missing,
+            of,
             "{missing} of {of} documents of {source} are missing: deletions are suspended; \
              bring them back, or run: rsnotify accept {source}"
         ),

@@ -22,12 +22,15 @@ use crate::websub::publish::{Credentials, HubSettings};
 /// How each hub is reached.
 pub fn publishers(config: &Config) -> anyhow::Result<Vec<HubSettings>> {
     let settings = config.hubs.iter().map(|hub| {
-        let headers = hub.http.headers.iter().map(|(name, value)| {
-            Ok((HeaderName::try_from(name)?, Secret::new(value.expose())))
-        });
+        let headers =
+            hub.http.headers.iter().map(|(name, value)| {
+                Ok((HeaderName::try_from(name)?, Secret::new(value.expose())))
+            });
         let credentials = match &hub.http.credentials {
             http::Credentials::None => None,
-            http::Credentials::Bearer(token) => Some(Credentials::Bearer(Secret::new(token.expose()))),
+            http::Credentials::Bearer(token) => {
+                Some(Credentials::Bearer(Secret::new(token.expose())))
+            }
             http::Credentials::Basic { username, password } => Some(Credentials::Basic {
                 username: username.clone(),
                 password: Secret::new(password.expose()),
@@ -41,7 +44,11 @@ pub fn publishers(config: &Config) -> anyhow::Result<Vec<HubSettings>> {
             credentials,
             ca_pem: hub.http.ca.as_ref().map(|ca| ca.as_bytes().to_vec()),
             identity_pem: hub.http.client_identity.as_ref().map(|identity| {
-                Secret::new(format!("{}\n{}", identity.certificate, identity.key.expose()))
+                Secret::new(format!(
+                    "{}\n{}",
+                    identity.certificate,
+                    identity.key.expose()
+                ))
             }),
         })
     });
@@ -80,7 +87,10 @@ pub fn known(
     others: &[(DocumentPath, Stat, Timestamp)],
 ) -> Vec<Known> {
     let is_ours = |path: &DocumentPath| {
-        engine.plan().source_of(path.mount).is_some_and(|(position, _)| position == source)
+        engine
+            .plan()
+            .source_of(path.mount)
+            .is_some_and(|(position, _)| position == source)
     };
     let documents = engine.known().map(|(path, stat, at)| (path, stat, at));
     let others = others.iter().map(|(path, stat, at)| (path, *stat, *at));
@@ -98,7 +108,11 @@ pub fn known(
         .chain(others)
         .chain(reread)
         .filter(|(path, _, _)| is_ours(path))
-        .map(|(path, stat, read_at)| Known { path: path.clone(), stat, read_at })
+        .map(|(path, stat, read_at)| Known {
+            path: path.clone(),
+            stat,
+            read_at,
+        })
         .collect()
 }
 

@@ -150,7 +150,9 @@ impl Turns {
 
     /// How long to wait for the next input.
     fn patience(&self, stop_by: Option<Instant>) -> Duration {
-        let mut patience = self.watchdog.map_or(IDLE, |watchdog| (watchdog / 2).min(IDLE));
+        let mut patience = self
+            .watchdog
+            .map_or(IDLE, |watchdog| (watchdog / 2).min(IDLE));
         if !self.unsaved.is_empty() {
             patience = patience.min(SAVE_AGAIN);
         } else if let Some(wake) = self.engine.wake() {
@@ -173,6 +175,7 @@ impl Turns {
                 self.step(event);
             }
             Input::Tree(reported) => {
+                report::log(&reported);
                 if let Some(event) = report::event(reported) {
                     self.step(event);
                 }
@@ -228,8 +231,14 @@ impl Turns {
     fn commit(&mut self) -> bool {
         if self.unsaved.must_be_written() {
             let unsaved = &self.unsaved;
-            if let Err(error) = self.store.save(&unsaved.save, &unsaved.records, &unsaved.owed) {
-                error!(error = report::chain(&error), "cannot save; nothing is sent until it can");
+            if let Err(error) = self
+                .store
+                .save(&unsaved.save, &unsaved.records, &unsaved.owed)
+            {
+                error!(
+                    error = report::chain(&error),
+                    "cannot save; nothing is sent until it can"
+                );
                 return false;
             }
         }

@@ -63,7 +63,11 @@ pub(super) fn write_record(on: &Transaction<'_>, record: &HubRecord) -> rusqlite
             on.prepare_cached("DELETE FROM subscriptions WHERE topic = ?1 AND callback = ?2")?
                 .execute([topic.as_str(), callback.as_str()])?;
         }
-        HubRecord::Attempted { id, attempts, next_try } => {
+        HubRecord::Attempted {
+            id,
+            attempts,
+            next_try,
+        } => {
             on.prepare_cached("UPDATE deliveries SET attempts = ?2, next_try = ?3 WHERE id = ?1")?
                 .execute(params![id.0.cast_signed(), attempts, Column(*next_try)])?;
         }

@@ -36,11 +36,26 @@ impl Store {
             told.entry((channel, hub)).or_default().insert(uri, row);
         }
         Ok(State {
-            mounts: self.rows("SELECT * FROM mounts", mount)?.into_iter().collect(),
-            documents: self.rows("SELECT * FROM documents", document)?.into_iter().collect(),
-            others: self.rows("SELECT * FROM others", other)?.into_iter().collect(),
-            troubles: self.rows("SELECT * FROM troubles", trouble)?.into_iter().collect(),
-            channels: self.rows("SELECT * FROM channels", channel)?.into_iter().collect(),
+            mounts: self
+                .rows("SELECT * FROM mounts", mount)?
+                .into_iter()
+                .collect(),
+            documents: self
+                .rows("SELECT * FROM documents", document)?
+                .into_iter()
+                .collect(),
+            others: self
+                .rows("SELECT * FROM others", other)?
+                .into_iter()
+                .collect(),
+            troubles: self
+                .rows("SELECT * FROM troubles", trouble)?
+                .into_iter()
+                .collect(),
+            channels: self
+                .rows("SELECT * FROM channels", channel)?
+                .into_iter()
+                .collect(),
             ledgers: self
                 .rows(
                     "SELECT * FROM ledgers LEFT JOIN in_flight USING (channel, hub)",
@@ -57,7 +72,10 @@ impl Store {
         query: &str,
         read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
     ) -> rusqlite::Result<Vec<T>> {
-        self.connection.prepare(query)?.query_map([], read)?.collect()
+        self.connection
+            .prepare(query)?
+            .query_map([], read)?
+            .collect()
     }
 }
 
@@ -66,12 +84,18 @@ fn foreign<T>(value: Option<T>) -> rusqlite::Result<T> {
     value.ok_or_else(|| FromSqlError::InvalidType.into())
 }
 
+fn count(number: i64) -> usize {
+    usize::try_from(number).unwrap_or_default()
+}
+
 fn time(row: &Row<'_>, name: &str) -> rusqlite::Result<Timestamp> {
     Ok(row.get::<_, Column<Timestamp>>(name)?.0)
 }
 
 fn optional_time(row: &Row<'_>, name: &str) -> rusqlite::Result<Option<Timestamp>> {
-    Ok(row.get::<_, Option<Column<Timestamp>>>(name)?.map(|column| column.0))
+    Ok(row
+        .get::<_, Option<Column<Timestamp>>>(name)?
+        .map(|column| column.0))
 }
 
 fn uri(row: &Row<'_>, name: &str) -> rusqlite::Result<Uri> {
@@ -79,7 +103,9 @@ fn uri(row: &Row<'_>, name: &str) -> rusqlite::Result<Uri> {
 }
 
 fn optional_uri(row: &Row<'_>, name: &str) -> rusqlite::Result<Option<Uri>> {
-    Ok(row.get::<_, Option<Column<Uri>>>(name)?.map(|column| column.0))
+    Ok(row
+        .get::<_, Option<Column<Uri>>>(name)?
+        .map(|column| column.0))
 }
 
 fn path(row: &Row<'_>) -> rusqlite::Result<DocumentPath> {
@@ -121,12 +147,21 @@ fn mount(row: &Row<'_>) -> rusqlite::Result<(MountId, MountRow)> {
 fn document(row: &Row<'_>) -> rusqlite::Result<(Uri, Record)> {
     let absent_since = optional_time(row, "absent_since")?;
     let presence = match (row.get_ref("presence")?.as_str()?, absent_since) {
-        ("missing", Some(since)) => Presence::Missing { since, approved: false },
-        ("approved", Some(since)) => Presence::Missing { since, approved: true },
+        ("missing", Some(since)) => Presence::Missing {
+            since,
+            approved: false,
+        },
+        ("approved", Some(since)) => Presence::Missing {
+            since,
+            approved: true,
+        },
         ("gone", Some(since)) => Presence::Gone { since },
         _ => Presence::Present,
     };
-    let hold = match (row.get_ref("hold")?.as_str()?, optional_time(row, "held_since")?) {
+    let hold = match (
+        row.get_ref("hold")?.as_str()?,
+        optional_time(row, "held_since")?,
+    ) {
         ("waiting", Some(since)) => Hold::Waiting { since },
         ("expired", _) => Hold::Expired,
         _ => Hold::Free,
@@ -207,7 +242,7 @@ fn ledger(row: &Row<'_>) -> rusqlite::Result<((ChannelId, Hub), LedgerRow)> {
         Some(seq) => Some(Flight {
             seq: seq.cast_unsigned(),
             body: shared(row.get("body")?),
-            entries: row.get("entries")?,
+            entries: count(row.get("entries")?),
             covers: foreign(covers_from_json(row.get_ref("covers")?.as_str()?))?,
             cut: time(row, "cut")?,
             attempts: row.get("attempts")?,
@@ -225,7 +260,7 @@ fn ledger(row: &Row<'_>) -> rusqlite::Result<((ChannelId, Hub), LedgerRow)> {
     };
     let ledger = LedgerRow {
         flight,
-        limit: row.get("max_entries")?,
+        limit: row.get::<_, Option<i64>>("max_entries")?.map(count),
         accepted: optional_time(row, "accepted")?,
         ping,
     };

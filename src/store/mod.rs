@@ -38,7 +38,9 @@ pub enum StoreError {
     },
     #[error("another rsnotify uses the state directory {path}; stop it, or set another state_dir")]
     InUse { path: PathBuf },
-    #[error("cannot open the state file {path}; if it is damaged, move it away: a new baseline is taken then")]
+    #[error(
+        "cannot open the state file {path}; if it is damaged, move it away: a new baseline is taken then"
+    )]
     Open {
         path: PathBuf,
         source: rusqlite::Error,
@@ -52,7 +54,9 @@ pub enum StoreError {
         found: usize,
         known: usize,
     },
-    #[error("cannot read the state file {path}; if it is damaged, move it away: a new baseline is taken then")]
+    #[error(
+        "cannot read the state file {path}; if it is damaged, move it away: a new baseline is taken then"
+    )]
     Load {
         path: PathBuf,
         source: rusqlite::Error,

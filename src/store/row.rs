@@ -48,7 +48,9 @@ impl ToSql for Column<Form> {
 
 impl FromSql for Column<Form> {
     fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
-        form(value.as_str()?).map(Column).ok_or(FromSqlError::InvalidType)
+        form(value.as_str()?)
+            .map(Column)
+            .ok_or(FromSqlError::InvalidType)
     }
 }
 
@@ -67,12 +69,17 @@ impl FromSql for Column<Fingerprint> {
 
 impl FromSql for Column<Uri> {
     fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
-        uri(value.as_str()?).map(Column).ok_or(FromSqlError::InvalidType)
+        uri(value.as_str()?)
+            .map(Column)
+            .ok_or(FromSqlError::InvalidType)
     }
 }
 
 fn parsed<T: std::str::FromStr>(value: ValueRef<'_>) -> FromSqlResult<T> {
-    value.as_str()?.parse().map_err(|_| FromSqlError::InvalidType)
+    value
+        .as_str()?
+        .parse()
+        .map_err(|_| FromSqlError::InvalidType)
 }
 
 fn form(text: &str) -> Option<Form> {
@@ -176,9 +183,13 @@ pub fn said_from_json(json: &str) -> Option<Vec<Said>> {
     let said: Vec<SaidJson> = serde_json::from_str(json).ok()?;
     said.into_iter()
         .map(|said| {
-            let change = [ChangeKind::Created, ChangeKind::Updated, ChangeKind::Deleted]
-                .into_iter()
-                .find(|kind| kind.as_str() == said.change)?;
+            let change = [
+                ChangeKind::Created,
+                ChangeKind::Updated,
+                ChangeKind::Deleted,
+            ]
+            .into_iter()
+            .find(|kind| kind.as_str() == said.change)?;
             let index = match said.index {
                 None => None,
                 Some(index) => Some(uri(&index)?),

@@ -26,10 +26,11 @@ impl Store {
         records: &[HubRecord],
         owed: &[Delivery],
     ) -> Result<(), StoreError> {
-        self.write(save, records, owed).map_err(|source| StoreError::Save {
-            path: self.path.clone(),
-            source,
-        })
+        self.write(save, records, owed)
+            .map_err(|source| StoreError::Save {
+                path: self.path.clone(),
+                source,
+            })
     }
 
     /// Whether the state file can be written: an empty transaction that takes the write lock.
@@ -92,20 +93,18 @@ fn write_mount(on: &Transaction<'_>, id: u32, row: Option<&MountRow>) -> rusqlit
         on.execute("DELETE FROM mounts WHERE id = ?1", [id])?;
         return Ok(());
     };
-    on.prepare_cached(
-        "INSERT OR REPLACE INTO mounts VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
-    )?
-    .execute(params![
-        id,
-        row.source,
-        row.directory.as_os_str().as_bytes(),
-        row.prefix.as_str(),
-        row.identity.map(|identity| identity.device.cast_signed()),
-        row.identity.map(|identity| identity.inode.cast_signed()),
-        row.baselined,
-        row.held_document,
-        row.swept.map(Column),
-    ])?;
+    on.prepare_cached("INSERT OR REPLACE INTO mounts VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)")?
+        .execute(params![
+            id,
+            row.source,
+            row.directory.as_os_str().as_bytes(),
+            row.prefix.as_str(),
+            row.identity.map(|identity| identity.device.cast_signed()),
+            row.identity.map(|identity| identity.inode.cast_signed()),
+            row.baselined,
+            row.held_document,
+            row.swept.map(Column),
+        ])?;
     Ok(())
 }
 
@@ -121,8 +120,14 @@ fn write_document(
     };
     let (presence, absent_since) = match record.presence {
         Presence::Present => ("present", None),
-        Presence::Missing { since, approved: false } => ("missing", Some(since)),
-        Presence::Missing { since, approved: true } => ("approved", Some(since)),
+        Presence::Missing {
+            since,
+            approved: false,
+        } => ("missing", Some(since)),
+        Presence::Missing {
+            since,
+            approved: true,
+        } => ("approved", Some(since)),
         Presence::Gone { since } => ("gone", Some(since)),
     };
     let (hold, held_since) = match record.hold {
@@ -131,7 +136,11 @@ fn write_document(
         Hold::Expired => ("expired", None),
     };
     // An outdated fingerprint stays so until its document is read again.
-    let fingerprint_version = if record.outdated { 0 } else { fingerprint::VERSION };
+    let fingerprint_version = if record.outdated {
+        0
+    } else {
+        fingerprint::VERSION
+    };
     on.prepare_cached(
         "INSERT OR REPLACE INTO documents VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, \
          ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24)",
@@ -262,7 +271,7 @@ fn write_ledger(
     .execute(params![
         id,
         hub.as_str(),
-        row.limit,
+        row.limit.map(count),
         row.accepted.map(Column),
         row.ping.map(|ping| Column(ping.at)),
         row.ping.map(|ping| ping.fetched),
@@ -278,12 +287,7 @@ fn write_ledger(
     }
 }
 
-fn write_flight(
-    on: &Transaction<'_>,
-    id: i64,
-    hub: &Hub,
-    flight: &Flight,
-) -> rusqlite::Result<()> {
+fn write_flight(on: &Transaction<'_>, id: i64, hub: &Hub, flight: &Flight) -> rusqlite::Result<()> {
     on.prepare_cached(
         "INSERT INTO in_flight VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) \
          ON CONFLICT (channel, hub) DO UPDATE SET seq = excluded.seq, body = excluded.body, \
@@ -296,7 +300,7 @@ fn write_flight(
         hub.as_str(),
         flight.seq.cast_signed(),
         &flight.body[..],
-        flight.entries,
+        count(flight.entries),
         covers_to_json(&flight.covers),
         Column(flight.cut),
         flight.attempts,
@@ -329,4 +333,8 @@ fn write_told(
             told.fingerprint.map(Column),
         ])?;
     Ok(())
+}
+
+fn count(number: usize) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
 }

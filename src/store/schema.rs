@@ -147,7 +147,11 @@ pub fn migrate(connection: &mut Connection, from: usize) -> rusqlite::Result<()>
     for (number, migration) in MIGRATIONS.iter().enumerate().skip(from) {
         let transaction = connection.transaction()?;
         transaction.execute_batch(migration)?;
-        transaction.pragma_update(None, "user_version", number + 1)?;
+        transaction.pragma_update(
+            None,
+            "user_version",
+            i64::try_from(number + 1).unwrap_or(i64::MAX),
+        )?;
         transaction.commit()?;
     }
     Ok(())

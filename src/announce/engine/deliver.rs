@@ -6,15 +6,16 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::announce::channel::{earlier, later};
-use crate::announce::delivery::{Answer, ChannelId, Submission, Verdict, verdict};
+use crate::announce::delivery::verdict::{Verdict, verdict};
+use crate::announce::delivery::{Answer, ChannelId, Submission};
 use crate::announce::engine::{Engine, Timer};
 use crate::announce::event::Fact;
 use crate::announce::ledger::{PING_APART, PING_FETCHED_WITHIN};
-use crate::announce::notification::{Cut, Limits, cut, up};
+use crate::announce::notification::{Cut, Limits, cut, overhead, up};
 use crate::announce::plan::Mode;
 use crate::announce::standing::{Standing, standing};
 use crate::announce::state::{Flight, Ping, Said, Told};
-use crate::resourcesync::payload::{Entry, Payload};
+use crate::resourcesync::payload::{Entry, Payload, entry_len};
 use crate::resourcesync::uri::{Hub, Topic, Uri};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -79,7 +80,7 @@ impl Engine {
             bytes: window.max_bytes,
             all_components: plan.announce_all_components,
         };
-        let overhead = Payload::overhead() + channel.row.set.as_str().len();
+        let overhead = overhead(&channel.row.set, catalog);
         let next = cut(due, catalog, limits, overhead);
         (!next.entries.is_empty()).then_some(next)
     }
@@ -87,6 +88,7 @@ impl Engine {
     fn launch(&mut self, id: ChannelId, cut: Cut, hubs: Vec<Hub>, now: Timestamp) {
         let topic_window = self.plan.topic_window;
         let max_entries = self.plan.window.max_entries;
+        let max_bytes = self.plan.window.max_bytes;
         let Some(channel) = self.channels.get_mut(&id) else {
             return;
         };
@@ -145,7 +147,8 @@ impl Engine {
                 .row
                 .said
                 .retain(|said| said.at >= oldest || owed.contains(&said.entry.uri));
-            let entries = newest(&channel.row.said, max_entries, self.plan.window.max_bytes);
+            let room = max_bytes.saturating_sub(overhead(&channel.row.set, catalog));
+            let entries = newest(&channel.row.said, max_entries, room);
             let page = Payload {
                 up: up(&entries, &channel.row.set, catalog),
                 until: Some(until),
@@ -399,10 +402,10 @@ fn newest(said: &[Said], max_entries: usize, max_bytes: usize) -> Vec<Entry> {
     }
     let mut entries: Vec<&Entry> = kept.into_values().collect();
     entries.sort_by(|one, other| (one.datetime, &one.uri).cmp(&(other.datetime, &other.uri)));
-    let mut bytes = Payload::overhead();
+    let mut bytes = 0;
     let mut first = entries.len();
     while first > 0 && entries.len() - first < max_entries {
-        bytes += entries[first - 1].len();
+        bytes += entry_len(entries[first - 1]);
         if bytes > max_bytes {
             break;
         }

@@ -50,7 +50,9 @@ impl Engine {
             );
         }
         let rerouted = state.catalog.resolve(relations.clone());
-        self.turn.documents.extend(rerouted.iter().map(|uri| (source, uri.clone())));
+        self.turn
+            .documents
+            .extend(rerouted.iter().map(|uri| (source, uri.clone())));
         let mut affected = relations;
         affected.extend(rerouted);
         affected.extend(changed.iter().cloned());
