@@ -1,11 +1,13 @@
 //! One look at the trees with the state beside it, as `scan` and `check` need it: nothing is saved or sent.
 
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use jiff::Timestamp;
 
 use crate::announce::engine::Engine;
 use crate::announce::event::Event;
+use crate::announce::observation::{DocumentPath, Look, MountId, Observation};
 use crate::config::Config;
 use crate::config::address::Address;
 use crate::daemon::{report, settings};
@@ -36,17 +38,16 @@ pub fn survey(config: &Config) -> anyhow::Result<Survey> {
     let mut notices = Vec::new();
     for source in 0..config.sources.len() {
         let tree = settings::tree(config, source, engine.plan());
+        let mut sight = Sight::default();
         tree::survey(tree, |reported| {
-            match &reported {
-                Report::Notice(notice) if notice.is_warning() => notices.push(notice.to_string()),
-                Report::MountLost { reason, .. } => notices.push(reason.clone()),
-                _ => {}
-            }
+            sight.note(&reported);
             if let Some(event) = report::event(reported) {
                 engine.step(event, Timestamp::now());
             }
             ControlFlow::Continue(())
         })?;
+        engine.step(Event::Observed(sight.missing(&engine)), Timestamp::now());
+        notices.extend(sight.notices);
     }
     engine.step(Event::Tick, Timestamp::now());
     Ok(Survey {
@@ -54,6 +55,44 @@ pub fn survey(config: &Config) -> anyhow::Result<Survey> {
         has_state,
         notices,
     })
+}
+
+/// What one source's sweep saw.
+#[derive(Default)]
+struct Sight {
+    seen: HashSet<DocumentPath>,
+    swept: HashSet<MountId>,
+    notices: Vec<String>,
+}
+
+impl Sight {
+    fn note(&mut self, report: &Report) {
+        match report {
+            Report::Observed(observations) => {
+                let paths = observations.iter().map(|observation| observation.path.clone());
+                self.seen.extend(paths);
+            }
+            Report::Swept { mount, complete: true, .. } => {
+                self.swept.insert(*mount);
+            }
+            Report::MountLost { reason, .. } => self.notices.push(reason.clone()),
+            Report::Notice(notice) if notice.is_warning() => self.notices.push(notice.to_string()),
+            _ => {}
+        }
+    }
+
+    /// The documents that the state knows and the sweep did not meet.
+    fn missing(&self, engine: &Engine) -> Vec<Observation> {
+        let known = engine.known().map(|(path, _, _)| path).chain(engine.reread());
+        known
+            .filter(|path| self.swept.contains(&path.mount) && !self.seen.contains(*path))
+            .map(|path| Observation {
+                path: path.clone(),
+                at: Timestamp::now(),
+                look: Look::Missing,
+            })
+            .collect()
+    }
 }
 
 /// What the public listener would be reached as.

@@ -1,0 +1,207 @@
+//! The real binary, started and watched.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Instant;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::DEADLINE;
+use crate::documents::{Site, URL};
+
+/// A state directory and configuration that outlive the daemons that use them.
+pub struct Setup {
+    pub state: TempDir,
+    pub config: String,
+}
+
+impl Setup {
+    /// One source over `site`; `quiet` as short as it gets, and deletions believed at once, unless `more`
+    /// says otherwise.
+    pub fn new(site: &Site, hubs: &[String], more: &str) -> Setup {
+        let hubs: String = hubs
+            .iter()
+            .map(|hub| format!("[[hub]]\nurl = \"{hub}\"\nmode = \"content\"\n"))
+            .collect();
+        Setup::with_source(site, "deletion_grace = \"0s\"", &format!("{hubs}{more}"))
+    }
+
+    pub fn with_source(site: &Site, source: &str, more: &str) -> Setup {
+        let root = site.root.path().display();
+        let config = format!(
+            "[server]\nlisten = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\n\
+             [window]\nquiet = \"20ms\"\n\
+             [[source]]\nname = \"main\"\nmount = [{{ path = \"{root}\", url = \"{URL}\" }}]\n\
+             {source}\n{more}\n"
+        );
+        Setup { state: TempDir::new().unwrap(), config }
+    }
+
+    pub fn file(&self) -> std::path::PathBuf {
+        let path = self.state.path().join("config.toml");
+        std::fs::write(&path, &self.config).unwrap();
+        path
+    }
+
+    pub fn command(&self, command: &str) -> Command {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_rsnotify"));
+        process.arg(command).arg("--config").arg(self.file());
+        process.env("STATE_DIRECTORY", self.state.path().join("state"));
+        process
+    }
+
+    /// Starts the daemon and waits until it is ready.
+    pub fn start(&self) -> Daemon {
+        let daemon = self.launch();
+        daemon.await_log("ready");
+        daemon
+    }
+
+    /// Starts the daemon, and waits only until it listens.
+    pub fn launch(&self) -> Daemon {
+        let mut command = self.command("run");
+        command.args(["--log-format", "json", "--log-level", "debug"]);
+        Daemon::spawn(command)
+    }
+
+    /// Runs `scan --json` and returns its documents.
+    pub fn scan(&self) -> Vec<Value> {
+        let output = self.command("scan").arg("--json").output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(answer["version"], 1);
+        answer["documents"].as_array().unwrap().clone()
+    }
+
+    /// The state that `scan` prints for a path.
+    pub fn state_of(&self, path: &str) -> String {
+        let documents = self.scan();
+        let document = documents.iter().find(|document| document["path"] == path);
+        document.map_or("absent".to_owned(), |document| {
+            document["state"].as_str().unwrap().to_owned()
+        })
+    }
+}
+
+/// A running daemon; killed when dropped.
+pub struct Daemon {
+    child: Child,
+    log: Receiver<Value>,
+    pub public: SocketAddr,
+    pub admin: SocketAddr,
+}
+
+impl Daemon {
+    pub fn spawn(mut command: Command) -> Daemon {
+        let mut child = command.stderr(Stdio::piped()).stdin(Stdio::null()).spawn().unwrap();
+        let (sender, log) = channel();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        std::thread::spawn(move || {
+            for line in stderr.lines() {
+                let Ok(line) = line else { return };
+                let entry = serde_json::from_str(&line).unwrap_or(Value::String(line));
+                if sender.send(entry).is_err() {
+                    return;
+                }
+            }
+        });
+        let nowhere = "0.0.0.0:0".parse().unwrap();
+        let mut daemon = Daemon { child, log, public: nowhere, admin: nowhere };
+        for _ in 0..2 {
+            let entry = daemon.await_log("listening");
+            let address = entry["address"].as_str().unwrap().parse().unwrap();
+            match entry["listener"].as_str().unwrap() {
+                "public" => daemon.public = address,
+                _ => daemon.admin = address,
+            }
+        }
+        daemon
+    }
+
+    /// The next log line whose message contains `words`.
+    pub fn await_log(&self, words: &str) -> Value {
+        let deadline = Instant::now() + DEADLINE;
+        let mut seen = Vec::new();
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.log.recv_timeout(left) {
+                Ok(entry) => {
+                    let message = entry["message"].as_str().unwrap_or_default();
+                    if message.contains(words) {
+                        return entry;
+                    }
+                    seen.push(entry);
+                }
+                Err(error) => panic!("no log line \"{words}\": {error}; the log says {seen:#?}"),
+            }
+        }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// As `kill -9` does.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// As a service manager stops it.
+    pub fn stop(mut self) -> ExitStatus {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        let status = self.child.wait().unwrap();
+        for entry in self.log.try_iter() {
+            assert!(!entry.to_string().contains("panicked"), "{entry}");
+        }
+        status
+    }
+
+    /// The status line, headers and body of a GET of the public listener.
+    pub fn get(&self, target: &str) -> (String, String) {
+        get(self.public, target)
+    }
+
+    pub fn get_admin(&self, target: &str) -> (String, String) {
+        get(self.admin, target)
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The head and the body of the answer to a GET.
+pub fn get(address: SocketAddr, target: &str) -> (String, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    write!(stream, "GET {target} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.to_owned(), body.to_owned())
+}
+
+/// Runs a command to its end, with its output as text.
+pub fn output(command: &mut Command) -> (Option<i32>, String, String) {
+    let output = command.output().unwrap();
+    (
+        output.status.code(),
+        String::from_utf8(output.stdout).unwrap(),
+        String::from_utf8(output.stderr).unwrap(),
+    )
+}
+
+/// Whether `path` can be run here.
+pub fn exists(path: &Path) -> bool {
+    path.exists()
+}

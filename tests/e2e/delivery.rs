@@ -1,0 +1,129 @@
+//! Hubs that fail, and hubs that come back.
+
+use std::time::Duration;
+
+use rstest::rstest;
+
+use crate::daemon::Setup;
+use crate::documents::{Site, list};
+use crate::hub::{FakeHub, Manner};
+
+#[rstest]
+#[case(Manner::Refuse(503))]
+#[case(Manner::CutOff)]
+fn a_refused_notification_is_sent_again_byte_for_byte(#[case] manner: Manner) {
+    let site = Site::new();
+    let hub = FakeHub::start();
+    let setup = Setup::new(&site, &[hub.url()], "");
+    let _daemon = setup.start();
+    hub.behave(manner);
+    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    let refused = hub.request();
+    hub.behave(Manner::Accept);
+    let accepted = hub.notification();
+    assert_eq!(accepted.body, refused.body);
+    assert_eq!(accepted.changes(), ["updated changelist a/changelist.xml"]);
+}
+
+#[test]
+fn a_hub_that_was_down_gets_one_exact_difference_and_the_other_noticed_nothing() {
+    let site = Site::new();
+    let good = FakeHub::start();
+    let bad = FakeHub::start();
+    bad.behave(Manner::Refuse(503));
+    let setup = Setup::new(&site, &[good.url(), bad.url()], "");
+    let _daemon = setup.start();
+    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    assert_eq!(good.notification().changes(), ["updated changelist a/changelist.xml"]);
+    bad.request();
+    for version in ["3", "4", "5"] {
+        site.write("a/changelist.xml", &list("a", "changelist", version));
+        site.write("a/resourcelist.xml", &list("a", "resourcelist", version));
+        good.changes_until(&[
+            "updated changelist a/changelist.xml",
+            "updated resourcelist a/resourcelist.xml",
+        ]);
+    }
+    bad.behave(Manner::Accept);
+    // The one that was in flight, then one with all the rest.
+    assert_eq!(bad.notification().changes(), ["updated changelist a/changelist.xml"]);
+    let mut rest = bad.notification().changes();
+    rest.sort();
+    assert_eq!(
+        rest,
+        ["updated changelist a/changelist.xml", "updated resourcelist a/resourcelist.xml"]
+    );
+}
+
+#[test]
+fn a_hub_that_is_gone_hears_everything_when_it_is_back_even_after_a_restart() {
+    let site = Site::new();
+    let hub = FakeHub::start();
+    let address = hub.address;
+    let setup = Setup::new(&site, &[hub.url()], "");
+    drop(hub);
+    let daemon = setup.start();
+    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    daemon.await_log("did not accept notification 1");
+    daemon.kill();
+    let hub = FakeHub::start_at(address);
+    let _daemon = setup.start();
+    assert_eq!(hub.notification().changes(), ["updated changelist a/changelist.xml"]);
+}
+
+#[test]
+fn a_hub_that_hangs_delays_no_other() {
+    let site = Site::new();
+    let good = FakeHub::start();
+    let bad = FakeHub::start();
+    bad.behave(Manner::Hang);
+    let setup = Setup::new(&site, &[good.url(), bad.url()], "");
+    let daemon = setup.start();
+    for version in ["2", "3"] {
+        site.write("a/changelist.xml", &list("a", "changelist", version));
+        assert_eq!(good.notification().changes(), ["updated changelist a/changelist.xml"]);
+    }
+    bad.request();
+    drop(daemon);
+}
+
+#[test]
+fn a_ping_hub_is_told_of_the_topic_which_holds_the_change() {
+    let site = Site::new();
+    let hub = FakeHub::start();
+    let setup = Setup::with_source(
+        &site,
+        "",
+        &format!("[[hub]]\nurl = \"{}\"\nmode = \"ping\"\n", hub.url()),
+    );
+    let daemon = setup.start();
+    let (_, empty) = daemon.get("/topics/main/a/capabilitylist/");
+    assert!(empty.contains("framework-notification"), "{empty}");
+    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    let ping = hub.notification();
+    assert_eq!(ping.headers["content-type"], "application/x-www-form-urlencoded");
+    let form = String::from_utf8(ping.body).unwrap();
+    assert!(form.starts_with("hub.mode=publish&hub.url=http%3A%2F%2F127.0.0.1"), "{form}");
+    let (_, body) = daemon.get("/topics/main/a/capabilitylist/");
+    assert!(body.contains("https://source.example/a/changelist.xml"), "{body}");
+}
+
+#[test]
+fn slow_answers_are_waited_for_side_by_side() {
+    let site = Site::empty();
+    let sets: Vec<String> = (0..40).map(|set| format!("s{set}")).collect();
+    for set in &sets {
+        site.add_set(set);
+    }
+    let hub = FakeHub::start();
+    hub.answer_after(Duration::from_millis(500));
+    let setup = Setup::new(&site, &[hub.url()], "");
+    let _daemon = setup.start();
+    for set in &sets {
+        site.write(&format!("{set}/changelist.xml"), &list(set, "changelist", "2"));
+    }
+    let first = hub.notification().at;
+    let last = (1..sets.len()).map(|_| hub.notification().at).max().unwrap();
+    // One after the other, they would take 20 seconds.
+    assert!(last - first < Duration::from_secs(10));
+}

@@ -1,0 +1,100 @@
+//! The commands that look and change nothing, and the pages for operators.
+
+use std::process::Command;
+
+use crate::daemon::{Setup, output};
+use crate::documents::{Site, index, list};
+use crate::hub::FakeHub;
+
+#[test]
+fn scan_prints_every_document_with_its_place_in_the_framework() {
+    let site = Site::new();
+    site.write("a/orphan.xml", &list("nowhere", "changelist", "1"));
+    site.write("a/index.xml", &index("a", "resourcedump", &["a/part.xml".to_owned()]));
+    site.write("a/part.xml", &list("a", "resourcedump", "1"));
+    site.write("a/broken.xml", &list("a", "changelist", "1")[..200]);
+    let hub = FakeHub::start();
+    let setup = Setup::new(&site, &[hub.url()], "");
+    assert_eq!(setup.state_of("a/changelist.xml"), "new");
+    let _daemon = setup.start();
+    let documents = setup.scan();
+    let find = |path: &str| {
+        documents
+            .iter()
+            .find(|document| document["path"] == path)
+            .unwrap_or_else(|| panic!("{path} in {documents:#?}"))
+    };
+    for (path, state) in [
+        ("a/changelist.xml", "announced"),
+        ("a/orphan.xml", "unrouted"),
+        ("a/index.xml", "silent"),
+        ("a/broken.xml", "broken"),
+        (".well-known/resourcesync", "announced"),
+    ] {
+        assert_eq!(find(path)["state"], state, "{path}");
+    }
+    let part = find("a/part.xml");
+    assert_eq!(part["uri"], "https://source.example/a/part.xml");
+    assert_eq!(part["capability"], "resourcedump");
+    assert_eq!(part["form"], "list");
+    assert_eq!(part["index"], "https://source.example/a/index.xml");
+    assert_eq!(part["sets"][0], "https://source.example/a/capabilitylist.xml");
+    assert_eq!(part["channels"].as_array().unwrap().len(), 1);
+    assert!(part["reason"].is_null());
+}
+
+#[test]
+fn scan_says_what_a_change_while_down_will_do() {
+    let site = Site::new();
+    let hub = FakeHub::start();
+    let setup = Setup::with_source(&site, "", &format!("[[hub]]\nurl = \"{}\"\n", hub.url()));
+    assert!(setup.start().stop().success());
+    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    site.remove("a/resourcelist.xml");
+    assert_eq!(setup.state_of("a/changelist.xml"), "pending");
+    assert_eq!(setup.state_of("a/resourcelist.xml"), "missing");
+    assert_eq!(setup.state_of("a/capabilitylist.xml"), "announced");
+}
+
+#[test]
+fn check_exits_with_0_1_or_78() {
+    let site = Site::new();
+    let hub = FakeHub::start();
+    let channel = "[[channel]]\ncapability_list = \"https://source.example/a/capabilitylist.xml\"\n\
+                   topic = \"https://source.example/a/framework/\"\n";
+    let setup = Setup::new(&site, &[hub.url()], channel);
+    let (code, stdout, stderr) = output(&mut setup.command("check"));
+    assert_eq!(code, Some(0), "{stdout}{stderr}");
+
+    site.write("a/orphan.xml", &list("nowhere", "changelist", "1"));
+    let (code, stdout, _) = output(&mut setup.command("check"));
+    assert_eq!(code, Some(1));
+    assert!(stdout.contains("orphan.xml"), "{stdout}");
+
+    let bad = Setup { config: setup.config.replace("quiet", "quite"), ..setup };
+    for command in ["check", "run", "scan"] {
+        let (code, _, stderr) = output(&mut bad.command(command));
+        assert_eq!(code, Some(78), "{command}: {stderr}");
+        assert!(stderr.contains("did you mean \"quiet\""), "{stderr}");
+    }
+}
+
+#[test]
+fn wrong_usage_exits_with_2() {
+    let (code, _, _) = output(Command::new(env!("CARGO_BIN_EXE_rsnotify")).arg("announce"));
+    assert_eq!(code, Some(2));
+}
+
+#[test]
+fn the_admin_listener_answers_probes_and_only_under_its_own_name() {
+    let site = Site::new();
+    let setup = Setup::new(&site, &[], "");
+    let daemon = setup.start();
+    for page in ["/healthz", "/readyz", "/metrics", "/status.json"] {
+        let (head, body) = daemon.get_admin(page);
+        assert!(head.starts_with("HTTP/1.1 200"), "{page}: {head}");
+        assert!(!body.is_empty(), "{page}");
+    }
+    let (_, metrics) = daemon.get_admin("/metrics");
+    assert!(metrics.contains("rsnotify_documents{source=\"main\"} 4"), "{metrics}");
+}

@@ -1,0 +1,15 @@
+//! Stories with the real binary: real files, real sockets, a hub that can refuse, hang, cut off and lie.
+
+mod crash;
+mod daemon;
+mod delivery;
+mod documents;
+mod embedded;
+mod hub;
+mod offline;
+mod publishing;
+mod resync;
+mod looking;
+
+/// How long an event is awaited before a test fails. Generous: the machine may be busy.
+pub const DEADLINE: std::time::Duration = std::time::Duration::from_secs(30);

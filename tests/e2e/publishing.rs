@@ -1,0 +1,240 @@
+//! What is published while the daemon runs.
+
+use std::fs;
+use std::io::Write;
+
+use rstest::rstest;
+
+use crate::daemon::Setup;
+use crate::documents::{self, Site, archive, capability_list, description, list};
+use crate::hub::FakeHub;
+
+fn started(site: &Site) -> (FakeHub, Setup, crate::daemon::Daemon) {
+    let hub = FakeHub::start();
+    let setup = Setup::new(site, &[hub.url()], "");
+    let daemon = setup.start();
+    (hub, setup, daemon)
+}
+
+#[rstest]
+#[case("resourcelist", &["created", "updated"])]
+#[case("resourcedump", &["created", "created"])]
+#[case("changelist", &["created", "updated"])]
+#[case("changedump", &["created", "updated"])]
+#[case("resourcelist-archive", &["created", "updated"])]
+#[case("resourcedump-archive", &["created", "updated"])]
+#[case("changelist-archive", &["created", "updated"])]
+#[case("changedump-archive", &["created", "updated"])]
+fn a_capability_document_is_announced_as_table_2_has_it(
+    #[case] capability: &str,
+    #[case] kinds: &[&str],
+) {
+    let site = Site::empty();
+    site.write("a/capabilitylist.xml", &capability_list("a", &[capability]));
+    let (hub, _setup, _daemon) = started(&site);
+    let path = format!("a/{capability}.xml");
+    for (version, kind) in kinds.iter().enumerate() {
+        site.write(&path, &list("a", capability, &version.to_string()));
+        assert_eq!(hub.notification().changes(), [format!("{kind} {capability} {path}")]);
+    }
+    // Its deletion is none that the table has; what comes after it is heard, and only that.
+    site.remove(&path);
+    site.write("a/other.xml", &list("a", "changelist", "9"));
+    site.write("a/capabilitylist.xml", &capability_list("a", &[capability, "other"]));
+    let heard = hub.changes_until(&["updated capabilitylist a/capabilitylist.xml"]);
+    assert!(!heard.iter().any(|change| change.starts_with("deleted")), "{heard:?}");
+}
+
+#[test]
+fn a_capability_list_and_a_source_description_are_announced_when_deleted_too() {
+    let site = Site::new();
+    let (hub, _setup, _daemon) = started(&site);
+
+    site.write("a/capabilitylist.xml", &capability_list("a", &["resourcelist"]));
+    assert_eq!(hub.notification().changes(), ["updated capabilitylist a/capabilitylist.xml"]);
+    site.write(".well-known/resourcesync", &description(&["a", "b"]));
+    assert_eq!(hub.notification().changes(), ["updated description .well-known/resourcesync"]);
+    site.remove(".well-known/resourcesync");
+    assert_eq!(hub.notification().changes(), ["deleted description .well-known/resourcesync"]);
+    site.write(".well-known/resourcesync", &description(&["a"]));
+    assert_eq!(hub.notification().changes(), ["created description .well-known/resourcesync"]);
+    site.remove("a/capabilitylist.xml");
+    assert_eq!(hub.notification().changes(), ["deleted capabilitylist a/capabilitylist.xml"]);
+}
+
+#[test]
+fn the_request_is_what_framework_notification_section_4_1_asks_for() {
+    let site = Site::new();
+    let (hub, _setup, daemon) = started(&site);
+    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    let request = hub.notification();
+    let topic = format!("http://{}/topics/main/a/capabilitylist/", daemon.public);
+    assert_eq!(request.target, "/publish");
+    assert_eq!(request.headers["content-type"], "application/xml");
+    assert_eq!(request.headers["content-length"], request.body.len().to_string());
+    assert_eq!(
+        request.headers["link"],
+        format!(
+            "<{topic}>; rel=\"self\", <{}>; rel=\"hub\", \
+             <https://source.example/a/capabilitylist.xml>; rel=\"resourcesync\"",
+            hub.url()
+        )
+    );
+    let (head, body) = daemon.get("/topics/main/a/capabilitylist/");
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    assert_eq!(body.as_bytes(), request.body);
+}
+
+#[test]
+fn a_document_is_announced_after_its_last_byte_however_it_is_written() {
+    let site = Site::new();
+    let (hub, _setup, _daemon) = started(&site);
+    let path = site.path("a/changelist.xml");
+
+    site.write_in_place("a/changelist.xml", &list("a", "changelist", "in-place"));
+    assert_eq!(hub.notification().changes(), ["updated changelist a/changelist.xml"]);
+
+    let content = list("a", "changelist", "in-chunks");
+    let (head, tail) = content.split_at(content.find("<url>").unwrap());
+    let mut file = fs::File::create(&path).unwrap();
+    file.write_all(head.as_bytes()).unwrap();
+    // Another document's change is heard meanwhile; this one's is not, for it is half written.
+    site.write("a/resourcelist.xml", &list("a", "resourcelist", "2"));
+    assert_eq!(hub.notification().changes(), ["updated resourcelist a/resourcelist.xml"]);
+    file.write_all(tail.as_bytes()).unwrap();
+    drop(file);
+    assert_eq!(hub.notification().changes(), ["updated changelist a/changelist.xml"]);
+
+    site.remove("a/changelist.xml");
+    documents::replace(&path, &list("a", "changelist", "deleted-and-rewritten"));
+    let change = hub.notification().changes();
+    // With no grace at all, a deletion may be believed before the new file is there.
+    assert!(
+        ["updated changelist a/changelist.xml", "created changelist a/changelist.xml"]
+            .contains(&change[0].as_str()),
+        "{change:?}"
+    );
+}
+
+#[test]
+fn a_truncated_document_keeps_its_last_good_version() {
+    let site = Site::new();
+    let hub = FakeHub::start();
+    let setup =
+        Setup::with_source(&site, "broken_after = \"200ms\"", &format!("[[hub]]\nurl = \"{}\"\n", hub.url()));
+    let daemon = setup.start();
+    let content = list("a", "changelist", "2");
+    site.write("a/changelist.xml", &content[..content.len() - 20]);
+    let entry = daemon.await_log("cannot read a/changelist.xml");
+    assert!(entry["message"].as_str().unwrap().contains("line"), "{entry}");
+    assert_eq!(setup.state_of("a/changelist.xml"), "broken");
+    site.write("a/changelist.xml", &content);
+    assert_eq!(hub.notification().changes(), ["updated changelist a/changelist.xml"]);
+}
+
+#[test]
+fn what_changes_nothing_is_silent() {
+    let site = Site::new();
+    let (hub, _setup, _daemon) = started(&site);
+    let path = site.path("a/changelist.xml");
+    let content = fs::read_to_string(&path).unwrap();
+
+    fs::File::options().append(true).open(&path).unwrap().set_modified(std::time::SystemTime::now()).unwrap();
+    site.write("a/changelist.xml", &content);
+    site.write("a/changelist.xml", &content.replace('\n', "\r\n  "));
+    site.write("a/changelist.xml", &content.replace("rs:", "sync:"));
+    site.write("a/unrelated.xml", "<html/>");
+    site.write(".hidden.xml", &list("a", "changelist", "hidden"));
+    site.write("a/changelist.xml~", &list("a", "changelist", "backup"));
+    site.write("a/resourcelist.xml", &list("a", "resourcelist", "2"));
+    assert_eq!(hub.notification().changes(), ["updated resourcelist a/resourcelist.xml"]);
+}
+
+#[test]
+fn of_an_index_only_the_newest_component_is_announced_and_names_it() {
+    let site = Site::new();
+    let (hub, _setup, _daemon) = started(&site);
+    let members: Vec<String> = (0..3).map(|part| format!("a/part{part}.xml")).collect();
+    for (part, member) in members.iter().enumerate() {
+        let content = documents::component("a", "changelist", "a/changelist.xml", &part.to_string());
+        site.write(member, &content);
+    }
+    site.write("a/changelist.xml", &documents::index("a", "changelist", &members));
+    let request = hub.notification();
+    let changes = request.changes();
+    assert_eq!(changes.len(), 1, "{changes:?}");
+    assert!(changes[0].starts_with("created changelist a/part"), "{changes:?}");
+    let body = String::from_utf8(request.body).unwrap();
+    assert!(
+        body.contains("<rs:ln rel=\"index\" href=\"https://source.example/a/changelist.xml\"/>"),
+        "{body}"
+    );
+}
+
+#[test]
+fn a_change_of_the_source_description_goes_to_every_channel() {
+    let site = Site::new();
+    site.add_set("b");
+    let (hub, _setup, _daemon) = started(&site);
+    site.write(".well-known/resourcesync", &description(&["a", "b"]));
+    let mut topics = [hub.notification().topic(), hub.notification().topic()];
+    topics.sort();
+    assert!(topics[0].ends_with("/a/capabilitylist/"), "{topics:?}");
+    assert!(topics[1].ends_with("/b/capabilitylist/"), "{topics:?}");
+}
+
+#[test]
+fn a_new_set_opens_a_channel_that_hears_of_all_its_documents() {
+    let site = Site::new();
+    let (hub, _setup, daemon) = started(&site);
+    site.add_set("b");
+    daemon.await_log("opened channel");
+    let heard = hub.changes_until(&[
+        "created capabilitylist b/capabilitylist.xml",
+        "created changelist b/changelist.xml",
+        "created resourcelist b/resourcelist.xml",
+    ]);
+    assert_eq!(heard.len(), 3, "{heard:?}");
+}
+
+#[test]
+fn an_archived_document_is_silent_and_its_archive_is_not() {
+    let site = Site::new();
+    site.write("a/old.xml", &list("a", "changelist", "old"));
+    site.write(
+        "a/changelist-archive.xml",
+        &archive("a", "changelist-archive", &["a/old.xml".to_owned()]),
+    );
+    let (hub, setup, _daemon) = started(&site);
+    assert_eq!(setup.state_of("a/old.xml"), "archived");
+    site.write("a/old.xml", &list("a", "changelist", "older"));
+    site.write(
+        "a/changelist-archive.xml",
+        &archive("a", "changelist-archive", &["a/old.xml".to_owned(), "a/x.xml".to_owned()]),
+    );
+    assert_eq!(
+        hub.notification().changes(),
+        ["updated changelist-archive a/changelist-archive.xml"]
+    );
+}
+
+#[test]
+fn a_directory_moved_in_is_announced_with_all_beneath_it() {
+    let site = Site::new();
+    let elsewhere = Site::empty();
+    elsewhere.add_set("b");
+    let staging = site.path(".staging");
+    fs::create_dir(&staging).unwrap();
+    let (hub, _setup, _daemon) = started(&site);
+    for name in ["capabilitylist.xml", "resourcelist.xml", "changelist.xml"] {
+        fs::copy(elsewhere.path("b").join(name), staging.join(name)).unwrap();
+    }
+    fs::rename(&staging, site.path("b")).unwrap();
+    hub.changes_until(&[
+        "created capabilitylist b/capabilitylist.xml",
+        "created changelist b/changelist.xml",
+        "created resourcelist b/resourcelist.xml",
+    ]);
+    site.write("b/changelist.xml", &list("b", "changelist", "2"));
+    assert_eq!(hub.notification().changes(), ["updated changelist b/changelist.xml"]);
+}
