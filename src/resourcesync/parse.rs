@@ -84,3 +84,6 @@ fn unknown_encoding<R: Read>(window: &Window<R>) -> Option<Malformed> {
     let message = format!("the encoding {} is unknown", window.unknown_encoding()?);
     Some(Malformed::Syntax { line: 1, message })
 }
+
+#[cfg(test)]
+mod tests;

@@ -210,7 +210,7 @@ impl Reading {
     }
 
     fn reference(&mut self, rest: &str) -> Result<usize, Pause> {
-        self.inside_root("a reference")?;
+        self.inside_root(0, "a reference")?;
         let end = find(&rest.as_bytes()[1..], |byte| {
             (byte == b';') | (byte == b'&') | (byte == b'<')
         });
@@ -240,7 +240,7 @@ impl Reading {
         if text.is_empty() {
             return Ok(end);
         }
-        self.inside_root("text")?;
+        self.inside_root(start, "text")?;
         if find(text.as_bytes(), |byte| byte == b']').is_some() && text.contains("]]>") {
             return Err(Pause::flaw(0, "]]> stands in the text"));
         }
@@ -256,12 +256,14 @@ impl Reading {
         let event = match reader.read_event() {
             Ok(event) => event,
             Err(error) if is_cut(&error, rest) => return Err(Pause::Cut),
+            Err(Error::Syntax(error)) => return Err(Pause::flaw(0, error.to_string())),
+            Err(Error::IllFormed(error)) => return Err(Pause::flaw(0, error.to_string())),
             Err(error) => return Err(Pause::flaw(0, error.to_string())),
         };
         let length = rest.len() - reader.get_ref().len();
         match event {
             Event::CData(text) => {
-                self.inside_root("a CDATA section")?;
+                self.inside_root(0, "a CDATA section")?;
                 self.text.push_str(&text.into_inner());
                 self.bound_text()?;
             }
@@ -290,10 +292,10 @@ impl Reading {
         }
     }
 
-    fn inside_root(&self, what: &str) -> Result<(), Pause> {
+    fn inside_root(&self, at: usize, what: &str) -> Result<(), Pause> {
         match self.open.is_empty() {
             true => Err(Pause::flaw(
-                0,
+                at,
                 format!("{what} stands outside the root element"),
             )),
             false => Ok(()),

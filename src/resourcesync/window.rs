@@ -19,6 +19,9 @@ const SIZE: usize = 128 << 10;
 /// The longest tag, comment or other markup that is accepted.
 const LONGEST_MARKUP: usize = 4 << 20;
 
+/// The byte order marks of UTF-8 and UTF-16.
+const MARKS: [&[u8]; 3] = [b"\xef\xbb\xbf", b"\xfe\xff", b"\xff\xfe"];
+
 /// The file from the first byte that is not yet taken.
 pub(crate) struct Window<R> {
     source: R,
@@ -100,13 +103,13 @@ impl<R: Read> Window<R> {
     }
 
     /// Whether all that there is of the file is white space and NULs, which is what a crash leaves of a
-    /// file whose blocks were allocated.
+    /// file whose blocks were allocated, or the beginning of a byte order mark.
     pub(crate) fn is_blank(&self) -> bool {
         let is_closed = self.is_at_end || self.fault.is_some();
-        is_closed
-            && self.buffer[self.start..self.filled]
-                .iter()
-                .all(|&byte| byte == 0 || is_space(byte))
+        let bytes = &self.buffer[self.start..self.filled];
+        let is_cut_mark = MARKS.iter().any(|mark| mark.starts_with(bytes));
+        let is_nothing = bytes.iter().all(|&byte| byte == 0 || is_space(byte));
+        is_closed && (is_nothing || is_cut_mark)
     }
 
     /// Whether there is nothing to read.
