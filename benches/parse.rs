@@ -82,9 +82,9 @@ fn resource_list(duplicates: usize) -> String {
             number = number
         );
         for mirror in 0..duplicates {
-            let duplicate = write!(
+            let duplicate = writeln!(
                 list,
-                "    <rs:ln rel=\"duplicate\" pri=\"{mirror}\" href=\"http://mirror{mirror}.example.com/res{number:08}.pdf\"/>\n",
+                "    <rs:ln rel=\"duplicate\" pri=\"{mirror}\" href=\"http://mirror{mirror}.example.com/res{number:08}.pdf\"/>",
             );
             assert!(duplicate.is_ok());
         }

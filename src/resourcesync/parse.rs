@@ -3,7 +3,8 @@
 use std::io::Read;
 
 use crate::resourcesync::document::{Content, Malformed, Other};
-use crate::resourcesync::reading::{Pause, Reading};
+use crate::resourcesync::pause::Pause;
+use crate::resourcesync::reading::Reading;
 use crate::resourcesync::window::Window;
 
 /// Why a candidate file yields no content.

@@ -8,6 +8,9 @@ use encoding_rs::{DecoderResult, Encoding, UTF_8, WINDOWS_1252};
 use quick_xml::encoding::{DetectedEncoding, detect_encoding};
 use quick_xml::events::Event;
 
+use crate::resourcesync::characters::{
+    first_forbidden, forbidden, is_space, newlines, unify_line_ends,
+};
 use crate::resourcesync::document::Malformed;
 
 /// What is read at first: enough for the root of most files that are none of ours.
@@ -304,27 +307,6 @@ impl<R: Read> Window<R> {
     }
 }
 
-fn is_space(byte: u8) -> bool {
-    matches!(byte, b' ' | b'\t' | b'\r' | b'\n')
-}
-
-/// Whether XML 1.0 section 2.2 admits a character.
-pub(crate) fn is_allowed(character: char) -> bool {
-    match character {
-        '\t' | '\n' | '\r' => true,
-        '\u{fffe}' | '\u{ffff}' => false,
-        character => character >= ' ',
-    }
-}
-
-/// The message about a character that XML does not admit.
-pub(crate) fn forbidden(character: char) -> String {
-    format!(
-        "the character U+{:04X} is not allowed",
-        u32::from(character)
-    )
-}
-
 /// Reads until `room` is full, the file ends, or `budget` is used up. How much, and whether it ended.
 fn read_full(source: &mut impl Read, room: &mut [u8], budget: usize) -> io::Result<(usize, bool)> {
     let wanted = room.len().min(budget);
@@ -338,49 +320,4 @@ fn read_full(source: &mut impl Read, room: &mut [u8], budget: usize) -> io::Resu
         }
     }
     Ok((read, false))
-}
-
-fn first_forbidden(text: &[u8]) -> Option<(usize, char)> {
-    let is_suspect = |&byte: &u8| {
-        (byte < b' ') & (byte != b'\t') & (byte != b'\n') & (byte != b'\r') | (byte == 0xef)
-    };
-    // Without an early exit the compiler compares many bytes at once.
-    if !text
-        .iter()
-        .fold(false, |found, byte| found | is_suspect(byte))
-    {
-        return None;
-    }
-    // The caller has validated it, or an encoder has written it.
-    let text = std::str::from_utf8(text).ok()?;
-    text.char_indices()
-        .find(|(_, character)| !is_allowed(*character))
-}
-
-/// XML 1.0 section 2.11: CR LF and CR become LF. Returns the new length.
-fn unify_line_ends(text: &mut [u8], after_cr: &mut bool) -> usize {
-    if !*after_cr && !text.contains(&b'\r') {
-        return text.len();
-    }
-    let mut kept = 0;
-    for at in 0..text.len() {
-        let byte = text[at];
-        let follows_cr = std::mem::replace(after_cr, byte == b'\r');
-        if byte == b'\n' && follows_cr {
-            continue;
-        }
-        text[kept] = if byte == b'\r' { b'\n' } else { byte };
-        kept += 1;
-    }
-    kept
-}
-
-fn newlines(text: &[u8]) -> u64 {
-    // Blocks whose count fits a byte, so that the compiler compares many bytes at once.
-    text.chunks(255)
-        .map(|block| {
-            let count: u8 = block.iter().map(|&byte| u8::from(byte == b'\n')).sum();
-            u64::from(count)
-        })
-        .sum()
 }

@@ -205,12 +205,16 @@ mod others {
     #[case::atom("<feed xmlns='http://www.w3.org/2005/Atom'>broken")]
     #[case::no_namespace("<urlset><rs:md capability='resourcelist'/></urlset>")]
     #[case::other_element("<url xmlns='http://www.sitemaps.org/schemas/sitemap/0.9'/>")]
-    #[case::other_prefix("<a:urlset xmlns='http://www.sitemaps.org/schemas/sitemap/0.9'>")]
+    #[case::other_prefix(
+        "<a:urlset xmlns='http://www.sitemaps.org/schemas/sitemap/0.9' xmlns:a='a:'>"
+    )]
     #[case::undeclared("<a b:c='d'>")]
     #[case::xhtml(
         "<!DOCTYPE html PUBLIC '-//W3C//DTD XHTML 1.0 Strict//EN' 'x.dtd' [<!ENTITY a '>'>]>\n<html xmlns='http://www.w3.org/1999/xhtml'>"
     )]
     #[case::html("<!doctype html><p>")]
+    #[case::not_even_xml("<html lang=en & b>")]
+    #[case::cut_off("<html lang='")]
     #[case::text("hello < world")]
     #[case::not_even_utf8("\n\u{feff}x")]
     fn another_root_is_not_ours(#[case] text: &str) {
@@ -356,6 +360,7 @@ mod broken {
     #[case::declaration("\n<?xml version='1.0'?>", "the XML declaration is not at the start")]
     #[case::doctype("\n<!DOCTYPE x>", "a DOCTYPE stands inside the root")]
     #[case::hyphens("\n<!-- -- -->", "forbidden string `--` was found in a comment")]
+    #[case::odd_reference("<url>\n&a;</url>", "the entity a is not defined")]
     #[case::odd_markup("\n<!x>", "unknown or missed symbol in markup")]
     fn ill_formed_text_is_refused_with_its_line(#[case] children: &str, #[case] message: &str) {
         let line = 2;
