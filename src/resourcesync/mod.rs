@@ -3,14 +3,18 @@
 
 mod canonical;
 pub mod capability;
+mod characters;
 pub mod document;
 pub mod fingerprint;
 mod namespaces;
 mod outline;
 pub mod parse;
+mod pause;
 pub mod payload;
 mod reading;
 mod receive;
+mod reference;
+mod scan;
 mod tag;
 pub mod uri;
 mod window;

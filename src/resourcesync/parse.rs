@@ -3,7 +3,8 @@
 use std::io::Read;
 
 use crate::resourcesync::document::{Content, Malformed, Other};
-use crate::resourcesync::reading::{Pause, Reading};
+use crate::resourcesync::pause::Pause;
+use crate::resourcesync::reading::Reading;
 use crate::resourcesync::window::Window;
 
 /// Why a candidate file yields no content.
@@ -84,3 +85,6 @@ fn unknown_encoding<R: Read>(window: &Window<R>) -> Option<Malformed> {
     let message = format!("the encoding {} is unknown", window.unknown_encoding()?);
     Some(Malformed::Syntax { line: 1, message })
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,9 +5,9 @@ use std::fmt;
 use jiff::Timestamp;
 
 use crate::resourcesync::capability::Capability;
+use crate::resourcesync::characters::is_allowed;
 pub use crate::resourcesync::receive::PayloadError;
 use crate::resourcesync::uri::Uri;
-use crate::resourcesync::window::is_allowed;
 
 /// What happened to a document: the values of the `change` attribute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

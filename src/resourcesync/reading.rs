@@ -9,42 +9,18 @@ use quick_xml::errors::{Error, SyntaxError};
 use quick_xml::events::Event;
 
 use crate::resourcesync::canonical::Canonical;
-use crate::resourcesync::document::{Content, Form, Malformed, Other, Parsed};
-use crate::resourcesync::namespaces::{Namespace, Namespaces, SITEMAP};
+use crate::resourcesync::document::{Content, Form, Other, Parsed};
+use crate::resourcesync::namespaces::{Namespace, Namespaces};
 use crate::resourcesync::outline::{Element, Outline};
-use crate::resourcesync::tag::{Attribute, RawTag, find, push_referenced, skip_space, undeclared};
+use crate::resourcesync::pause::Pause;
+use crate::resourcesync::reference::push_referenced;
+use crate::resourcesync::scan::{find, skip_space};
+use crate::resourcesync::tag::{Attribute, RawTag, local_name, undeclared};
 
 /// Deeper than any document, and shallow enough to keep memory bounded.
 const DEEPEST: usize = 1_000;
 /// The longest text of one element.
 const LONGEST_TEXT: usize = 4 << 20;
-
-/// Why the reading of a text paused. What is not said to have been read is still to be taken.
-#[derive(Debug)]
-pub(crate) enum Pause {
-    /// There is no more text.
-    End,
-    /// The next markup does not end in this text.
-    Cut,
-    /// The next markup is a DOCTYPE of this length.
-    Doctype { length: usize },
-    /// The start tag of a root that may be a capability document's was read.
-    Root,
-    /// The root is another.
-    ForeignRoot,
-    /// The next markup, or what lies so far after its start, is wrong.
-    Flaw { at: usize, message: String },
-    /// The document cannot be accepted for another reason.
-    Malformed(Malformed),
-}
-
-impl Pause {
-    #[cold]
-    pub(crate) fn flaw(at: usize, message: impl Into<String>) -> Pause {
-        let message = message.into();
-        Pause::Flaw { at, message }
-    }
-}
 
 #[derive(Debug)]
 pub(crate) struct Reading {
@@ -142,29 +118,23 @@ impl Reading {
                 format!("elements are nested {DEEPEST} deep"),
             ));
         }
+        // R2: what is wrong with a document that is none of ours does not matter.
+        if self.is_before_root() && local_name(rest).is_some_and(|name| form(name).is_none()) {
+            return Err(Pause::ForeignRoot);
+        }
         let raw = RawTag::read(rest, &mut self.attributes)?;
         self.flush_text();
-        let is_root = self.is_before_root();
         let namespaces = self.namespaces.depth();
-        let tag = match raw.resolve(&mut self.attributes, &mut self.namespaces) {
-            Ok(tag) => tag,
-            // R2: what is wrong with a document that is none of ours does not matter.
-            Err(_) if is_root && !raw.text.contains(SITEMAP) => return Err(Pause::ForeignRoot),
-            Err(pause) => return Err(pause),
-        };
-        let namespace = match self.namespaces.resolve(raw.prefix) {
-            Some(namespace) => namespace,
-            None if is_root => return Err(Pause::ForeignRoot),
-            None => return Err(Pause::flaw(1, undeclared(raw.prefix))),
-        };
+        let tag = raw.resolve(&mut self.attributes, &mut self.namespaces)?;
+        let namespace = self
+            .namespaces
+            .resolve(raw.prefix)
+            .ok_or_else(|| Pause::flaw(1, undeclared(raw.prefix)))?;
         let element = element(namespace, raw.local);
         match (&mut self.outline, self.open.len()) {
             (None, _) => {
-                let form = match (namespace, raw.local) {
-                    (Namespace::Sitemap, "urlset") => Form::List,
-                    (Namespace::Sitemap, "sitemapindex") => Form::Index,
-                    _ => return Err(Pause::ForeignRoot),
-                };
+                let form = form(raw.local).filter(|_| namespace == Namespace::Sitemap);
+                let form = form.ok_or(Pause::ForeignRoot)?;
                 self.outline = Some(Outline::new(form));
             }
             (Some(outline), 1) => outline.root_child(element, tag),
@@ -210,38 +180,37 @@ impl Reading {
     }
 
     fn reference(&mut self, rest: &str) -> Result<usize, Pause> {
-        self.inside_root("a reference")?;
-        let end = find(&rest.as_bytes()[1..], |byte| {
-            (byte == b';') | (byte == b'&') | (byte == b'<')
-        });
+        self.inside_root(0, "a reference")?;
+        let end = find(&rest.as_bytes()[1..], [b';', b'&', b'<']);
         let end = 1 + end.ok_or(Pause::Cut)?;
-        let name = rest[1..end].to_owned();
+        let name = &rest[1..end];
         if !rest[end..].starts_with(';') {
             return Err(Pause::flaw(
                 0,
                 format!("the reference &{name} does not end"),
             ));
         }
-        push_referenced(&name, &mut self.text).map_err(|message| Pause::flaw(0, message))?;
+        push_referenced(name, &mut self.text).map_err(|message| Pause::flaw(0, message))?;
         self.bound_text()?;
         Ok(end + 1)
     }
 
     fn characters(&mut self, rest: &str) -> Result<usize, Pause> {
         let bytes = rest.as_bytes();
-        let start = match self.text.is_empty() {
-            // Most texts are the indentation between two tags.
-            true => skip_space(bytes, 0),
-            false => 0,
+        // Most texts are the indentation between two tags.
+        let start = if self.text.is_empty() {
+            skip_space(bytes, 0)
+        } else {
+            0
         };
-        let length = find(&bytes[start..], |byte| (byte == b'<') | (byte == b'&'));
+        let length = find(&bytes[start..], [b'<', b'&']);
         let end = length.map_or(bytes.len(), |length| start + length);
         let text = &rest[start..end];
         if text.is_empty() {
             return Ok(end);
         }
-        self.inside_root("text")?;
-        if find(text.as_bytes(), |byte| byte == b']').is_some() && text.contains("]]>") {
+        self.inside_root(start, "text")?;
+        if find(text.as_bytes(), [b']']).is_some() && text.contains("]]>") {
             return Err(Pause::flaw(0, "]]> stands in the text"));
         }
         self.text.push_str(text);
@@ -256,19 +225,24 @@ impl Reading {
         let event = match reader.read_event() {
             Ok(event) => event,
             Err(error) if is_cut(&error, rest) => return Err(Pause::Cut),
+            Err(Error::Syntax(error)) => return Err(Pause::flaw(0, error.to_string())),
+            Err(Error::IllFormed(error)) => return Err(Pause::flaw(0, error.to_string())),
             Err(error) => return Err(Pause::flaw(0, error.to_string())),
         };
         let length = rest.len() - reader.get_ref().len();
         match event {
             Event::CData(text) => {
-                self.inside_root("a CDATA section")?;
+                self.inside_root(0, "a CDATA section")?;
                 self.text.push_str(&text.into_inner());
                 self.bound_text()?;
             }
             Event::Decl(_) if self.has_begun => {
                 return Err(Pause::flaw(0, "the XML declaration is not at the start"));
             }
-            Event::DocType(_) if self.is_before_root() => return Err(Pause::Doctype { length }),
+            Event::DocType(_) if self.is_before_root() => {
+                self.has_begun = true;
+                return Err(Pause::Doctype { length });
+            }
             Event::DocType(_) => return Err(Pause::flaw(0, "a DOCTYPE stands inside the root")),
             _ => {}
         }
@@ -290,24 +264,20 @@ impl Reading {
         }
     }
 
-    fn inside_root(&self, what: &str) -> Result<(), Pause> {
-        match self.open.is_empty() {
-            true => Err(Pause::flaw(
-                0,
-                format!("{what} stands outside the root element"),
-            )),
-            false => Ok(()),
+    fn inside_root(&self, at: usize, what: &str) -> Result<(), Pause> {
+        if self.open.is_empty() {
+            let message = format!("{what} stands outside the root element");
+            return Err(Pause::flaw(at, message));
         }
+        Ok(())
     }
 
     fn bound_text(&self) -> Result<(), Pause> {
-        match self.text.len() > LONGEST_TEXT {
-            true => Err(Pause::flaw(
-                0,
-                format!("a text is longer than {LONGEST_TEXT} bytes"),
-            )),
-            false => Ok(()),
+        if self.text.len() > LONGEST_TEXT {
+            let message = format!("a text is longer than {LONGEST_TEXT} bytes");
+            return Err(Pause::flaw(0, message));
         }
+        Ok(())
     }
 
     /// Takes account of the text since the last tag.
@@ -325,6 +295,15 @@ impl Reading {
             }
         }
         self.text.clear();
+    }
+}
+
+/// The form that the root's name stands for (core 1.1 section 6).
+fn form(root: &str) -> Option<Form> {
+    match root {
+        "urlset" => Some(Form::List),
+        "sitemapindex" => Some(Form::Index),
+        _ => None,
     }
 }
 

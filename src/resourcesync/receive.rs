@@ -103,11 +103,10 @@ fn read(text: &str) -> Result<Payload, PayloadError> {
                 path.push(element);
             }
             Event::End(_) => {
-                if path.pop() == Some(Element::Url) && path.len() == 1 {
-                    let number = payload.entries.len() + 1;
-                    payload
-                        .entries
-                        .push(finish(std::mem::take(&mut draft), number)?);
+                let ended = path.pop();
+                if ended == Some(Element::Url) && path.len() == 1 {
+                    let entry = finish(std::mem::take(&mut draft), payload.entries.len() + 1)?;
+                    payload.entries.push(entry);
                 }
             }
             Event::Text(text) if is_in_loc(&path) => draft.loc.push_str(&text.into_inner()),

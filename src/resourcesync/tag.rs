@@ -4,11 +4,10 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use quick_xml::escape::resolve_xml_entity;
-
 use crate::resourcesync::namespaces::{Namespace, Namespaces};
-use crate::resourcesync::reading::Pause;
-use crate::resourcesync::window::{forbidden, is_allowed};
+use crate::resourcesync::pause::Pause;
+use crate::resourcesync::reference::unescaped;
+use crate::resourcesync::scan::{find, name_at, skip_space};
 
 /// An attribute of the tag that is being read; ranges are of its text, from the `<`.
 #[derive(Debug, Clone)]
@@ -98,9 +97,10 @@ impl<'a> RawTag<'a> {
             }
         }
         let order = |a: &Attribute, b: &Attribute| {
-            let by_namespace = match a.namespace == b.namespace {
-                true => Ordering::Equal,
-                false => namespaces.uri(a.namespace).cmp(namespaces.uri(b.namespace)),
+            let by_namespace = if a.namespace == b.namespace {
+                Ordering::Equal
+            } else {
+                namespaces.uri(a.namespace).cmp(namespaces.uri(b.namespace))
             };
             by_namespace.then_with(|| in_order(&text[a.local.clone()], &text[b.local.clone()]))
         };
@@ -146,120 +146,20 @@ impl<'a> Tag<'a> {
     }
 }
 
+/// The local part of the name of the tag at the start of a text, if more text does not change it.
+pub(crate) fn local_name(text: &str) -> Option<&str> {
+    let name = name_at(text.as_bytes(), 1).filter(|name| name.end < text.len())?;
+    Some(&text[name.local_start..name.end])
+}
+
 pub(crate) fn undeclared(prefix: &str) -> String {
     format!("the prefix {prefix} is not declared")
-}
-
-/// Appends what a reference stands for: a character, or one of the five entities that XML predefines.
-pub(crate) fn push_referenced(name: &str, text: &mut String) -> Result<(), String> {
-    let Some(number) = name.strip_prefix('#') else {
-        let entity =
-            resolve_xml_entity(name).ok_or_else(|| format!("the entity {name} is not defined"))?;
-        text.push_str(entity);
-        return Ok(());
-    };
-    let (digits, radix) = match number.strip_prefix('x') {
-        Some(digits) => (digits, 16),
-        None => (number, 10),
-    };
-    let character = digits
-        .bytes()
-        .all(|digit| digit.is_ascii_hexdigit())
-        .then(|| u32::from_str_radix(digits, radix).ok())
-        .flatten()
-        .and_then(char::from_u32)
-        .ok_or_else(|| format!("&#{number}; is no character"))?;
-    if !is_allowed(character) {
-        return Err(forbidden(character));
-    }
-    text.push(character);
-    Ok(())
-}
-
-/// What a byte may be in a name (XML 1.0 section 2.3); beyond ASCII, anything.
-const OTHER: u8 = 0;
-const NAME_START: u8 = 1;
-/// Part of a name, but not its first character.
-const NAME: u8 = 2;
-const COLON: u8 = 3;
-
-const CLASSES: [u8; 256] = {
-    let mut classes = [OTHER; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        classes[byte] = match byte as u8 {
-            b'a'..=b'z' | b'A'..=b'Z' | b'_' | 0x80.. => NAME_START,
-            b'0'..=b'9' | b'-' | b'.' => NAME,
-            b':' => COLON,
-            _ => OTHER,
-        };
-        byte += 1;
-    }
-    classes
-};
-
-/// Where the first byte is that `is_it` is true of. Blocks without an early exit let the compiler compare
-/// many bytes at once.
-#[inline]
-pub(crate) fn find(bytes: &[u8], is_it: impl Fn(u8) -> bool) -> Option<usize> {
-    const BLOCK: usize = 16;
-    let mut at = 0;
-    while let Some(block) = bytes.get(at..at + BLOCK) {
-        if block.iter().fold(false, |found, &byte| found | is_it(byte)) {
-            break;
-        }
-        at += BLOCK;
-    }
-    let rest = bytes[at..].iter().position(|&byte| is_it(byte))?;
-    Some(at + rest)
-}
-
-/// The first place from `at` on that is not white space.
-#[inline]
-pub(crate) fn skip_space(bytes: &[u8], mut at: usize) -> usize {
-    while let Some(b' ' | b'\t' | b'\n') = bytes.get(at) {
-        at += 1;
-    }
-    at
 }
 
 /// As `cmp`; most names differ in their first byte.
 fn in_order(a: &str, b: &str) -> Ordering {
     let first = a.as_bytes().first().cmp(&b.as_bytes().first());
     first.then_with(|| a.cmp(b))
-}
-
-/// Where a name's parts are. Without a prefix, `prefix_end` is its start.
-struct Name {
-    prefix_end: usize,
-    local_start: usize,
-    end: usize,
-}
-
-/// The name at a place, if there is a proper one.
-#[inline]
-fn name_at(bytes: &[u8], start: usize) -> Option<Name> {
-    let mut name = Name {
-        prefix_end: start,
-        local_start: start,
-        end: start,
-    };
-    loop {
-        let class = bytes.get(name.end).map(|&byte| CLASSES[usize::from(byte)]);
-        match class {
-            Some(NAME_START) => {}
-            Some(NAME) if name.end > name.local_start => {}
-            Some(COLON) if name.local_start == start && name.end > start => {
-                name.prefix_end = name.end;
-                name.local_start = name.end + 1;
-            }
-            Some(NAME | COLON) => return None,
-            // At the end of the text more may follow; the caller will find nothing there.
-            None => return Some(name),
-            Some(_) => return (name.end > name.local_start).then_some(name),
-        }
-        name.end += 1;
-    }
 }
 
 fn attribute_at(bytes: &[u8], start: usize) -> Result<Attribute, Pause> {
@@ -277,16 +177,13 @@ fn attribute_at(bytes: &[u8], start: usize) -> Result<Attribute, Pause> {
         Some(_) => return Err(Pause::flaw(open, "an attribute's value is not quoted")),
         None => return Err(Pause::Cut),
     };
-    let is_special =
-        |byte| (byte == b'"') | (byte == b'\'') | (byte == b'&') | (byte == b'<') | (byte < b' ');
     let mut is_plain = true;
     let mut close = open + 1;
     loop {
-        close += find(&bytes[close..], is_special).ok_or(Pause::Cut)?;
+        close += find(&bytes[close..], [quote, b'<', b'&', b'\t', b'\n']).ok_or(Pause::Cut)?;
         match bytes[close] {
             byte if byte == quote => break,
             b'<' => return Err(Pause::flaw(close, "an attribute's value contains <")),
-            b'"' | b'\'' => {}
             _ => is_plain = false,
         }
         close += 1;
@@ -332,29 +229,4 @@ fn declare(
         attributes.retain(|attribute| declared(attribute).is_none());
     }
     Ok(())
-}
-
-/// XML 1.0 section 3.3.3: references are replaced, and white space that is written as such is a space.
-fn unescaped(raw: &str, value: Range<usize>) -> Result<String, Pause> {
-    let mut text = String::with_capacity(value.len());
-    let mut rest = &raw[value.clone()];
-    let is_special = |byte: &u8| matches!(byte, b'&' | b'\t' | b'\n');
-    while let Some(at) = rest.as_bytes().iter().position(is_special) {
-        text.push_str(&rest[..at]);
-        let special = &rest[at..];
-        if !special.starts_with('&') {
-            text.push(' ');
-            rest = &special[1..];
-            continue;
-        }
-        let offset = value.end - special.len();
-        let end = special
-            .find(';')
-            .ok_or_else(|| Pause::flaw(offset, "a reference does not end"))?;
-        push_referenced(&special[1..end], &mut text)
-            .map_err(|message| Pause::flaw(offset, message))?;
-        rest = &special[end + 1..];
-    }
-    text.push_str(rest);
-    Ok(text)
 }

@@ -8,6 +8,9 @@ use encoding_rs::{DecoderResult, Encoding, UTF_8, WINDOWS_1252};
 use quick_xml::encoding::{DetectedEncoding, detect_encoding};
 use quick_xml::events::Event;
 
+use crate::resourcesync::characters::{
+    first_forbidden, forbidden, is_space, newlines, unify_line_ends,
+};
 use crate::resourcesync::document::Malformed;
 
 /// What is read at first: enough for the root of most files that are none of ours.
@@ -18,6 +21,9 @@ const PROLOG_LIMIT: usize = 64 << 10;
 const SIZE: usize = 128 << 10;
 /// The longest tag, comment or other markup that is accepted.
 const LONGEST_MARKUP: usize = 4 << 20;
+
+/// The byte order marks of UTF-8 and UTF-16.
+const MARKS: [&[u8]; 3] = [b"\xef\xbb\xbf", b"\xfe\xff", b"\xff\xfe"];
 
 /// The file from the first byte that is not yet taken.
 pub(crate) struct Window<R> {
@@ -100,13 +106,13 @@ impl<R: Read> Window<R> {
     }
 
     /// Whether all that there is of the file is white space and NULs, which is what a crash leaves of a
-    /// file whose blocks were allocated.
+    /// file whose blocks were allocated, or the beginning of a byte order mark.
     pub(crate) fn is_blank(&self) -> bool {
         let is_closed = self.is_at_end || self.fault.is_some();
-        is_closed
-            && self.buffer[self.start..self.filled]
-                .iter()
-                .all(|&byte| byte == 0 || is_space(byte))
+        let bytes = &self.buffer[self.start..self.filled];
+        let is_cut_mark = MARKS.iter().any(|mark| mark.starts_with(bytes));
+        let is_nothing = bytes.iter().all(|&byte| byte == 0 || is_space(byte));
+        is_closed && (is_nothing || is_cut_mark)
     }
 
     /// Whether there is nothing to read.
@@ -301,27 +307,6 @@ impl<R: Read> Window<R> {
     }
 }
 
-fn is_space(byte: u8) -> bool {
-    matches!(byte, b' ' | b'\t' | b'\r' | b'\n')
-}
-
-/// Whether XML 1.0 section 2.2 admits a character.
-pub(crate) fn is_allowed(character: char) -> bool {
-    match character {
-        '\t' | '\n' | '\r' => true,
-        '\u{fffe}' | '\u{ffff}' => false,
-        character => character >= ' ',
-    }
-}
-
-/// The message about a character that XML does not admit.
-pub(crate) fn forbidden(character: char) -> String {
-    format!(
-        "the character U+{:04X} is not allowed",
-        u32::from(character)
-    )
-}
-
 /// Reads until `room` is full, the file ends, or `budget` is used up. How much, and whether it ended.
 fn read_full(source: &mut impl Read, room: &mut [u8], budget: usize) -> io::Result<(usize, bool)> {
     let wanted = room.len().min(budget);
@@ -335,49 +320,4 @@ fn read_full(source: &mut impl Read, room: &mut [u8], budget: usize) -> io::Resu
         }
     }
     Ok((read, false))
-}
-
-fn first_forbidden(text: &[u8]) -> Option<(usize, char)> {
-    let is_suspect = |&byte: &u8| {
-        (byte < b' ') & (byte != b'\t') & (byte != b'\n') & (byte != b'\r') | (byte == 0xef)
-    };
-    // Without an early exit the compiler compares many bytes at once.
-    if !text
-        .iter()
-        .fold(false, |found, byte| found | is_suspect(byte))
-    {
-        return None;
-    }
-    // The caller has validated it, or an encoder has written it.
-    let text = std::str::from_utf8(text).ok()?;
-    text.char_indices()
-        .find(|(_, character)| !is_allowed(*character))
-}
-
-/// XML 1.0 section 2.11: CR LF and CR become LF. Returns the new length.
-fn unify_line_ends(text: &mut [u8], after_cr: &mut bool) -> usize {
-    if !*after_cr && !text.contains(&b'\r') {
-        return text.len();
-    }
-    let mut kept = 0;
-    for at in 0..text.len() {
-        let byte = text[at];
-        let follows_cr = std::mem::replace(after_cr, byte == b'\r');
-        if byte == b'\n' && follows_cr {
-            continue;
-        }
-        text[kept] = if byte == b'\r' { b'\n' } else { byte };
-        kept += 1;
-    }
-    kept
-}
-
-fn newlines(text: &[u8]) -> u64 {
-    // Blocks whose count fits a byte, so that the compiler compares many bytes at once.
-    text.chunks(255)
-        .map(|block| {
-            let count: u8 = block.iter().map(|&byte| u8::from(byte == b'\n')).sum();
-            u64::from(count)
-        })
-        .sum()
 }

@@ -1,0 +1,89 @@
+//! Finding the next thing in markup quickly: every byte of a document goes through here.
+
+/// Where the first of some bytes is. Eight are looked at at once: where a byte equals a wanted one their
+/// difference is zero, subtracting one sets its high bit, and the lowest high bit set is always right.
+#[inline]
+pub(crate) fn find<const N: usize>(bytes: &[u8], wanted: [u8; N]) -> Option<usize> {
+    const ONES: u64 = u64::from_ne_bytes([1; 8]);
+    const HIGH_BITS: u64 = ONES << 7;
+    let wide = wanted.map(|byte| u64::from(byte) * ONES);
+    let mut at = 0;
+    while let Some(block) = bytes[at..].first_chunk() {
+        let block = u64::from_le_bytes(*block);
+        let found = wide.iter().fold(0, |found, byte| {
+            let difference = block ^ byte;
+            found | difference.wrapping_sub(ONES) & !difference
+        });
+        if found & HIGH_BITS != 0 {
+            return Some(at + (found & HIGH_BITS).trailing_zeros() as usize / 8);
+        }
+        at += 8;
+    }
+    let rest = bytes[at..].iter().position(|byte| wanted.contains(byte))?;
+    Some(at + rest)
+}
+
+/// The first place from `at` on that is not white space.
+#[inline]
+pub(crate) fn skip_space(bytes: &[u8], mut at: usize) -> usize {
+    while let Some(b' ' | b'\t' | b'\n') = bytes.get(at) {
+        at += 1;
+    }
+    at
+}
+
+/// Where a name's parts are. Without a prefix, `prefix_end` is its start.
+#[derive(Debug)]
+pub(crate) struct Name {
+    pub(crate) prefix_end: usize,
+    pub(crate) local_start: usize,
+    pub(crate) end: usize,
+}
+
+/// The name at a place, if there is a proper one.
+#[inline]
+pub(crate) fn name_at(bytes: &[u8], start: usize) -> Option<Name> {
+    let mut name = Name {
+        prefix_end: start,
+        local_start: start,
+        end: start,
+    };
+    loop {
+        let class = bytes.get(name.end).map(|&byte| CLASSES[usize::from(byte)]);
+        match class {
+            Some(NAME_START) => {}
+            Some(NAME) if name.end > name.local_start => {}
+            Some(COLON) if name.local_start == start && name.end > start => {
+                name.prefix_end = name.end;
+                name.local_start = name.end + 1;
+            }
+            Some(NAME | COLON) => return None,
+            // At the end of the text more may follow; the caller will find nothing there.
+            None => return Some(name),
+            Some(_) => return (name.end > name.local_start).then_some(name),
+        }
+        name.end += 1;
+    }
+}
+
+/// What a byte may be in a name (XML 1.0 section 2.3); beyond ASCII, anything.
+const OTHER: u8 = 0;
+const NAME_START: u8 = 1;
+/// Part of a name, but not its first character.
+const NAME: u8 = 2;
+const COLON: u8 = 3;
+
+const CLASSES: [u8; 256] = {
+    let mut classes = [OTHER; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        classes[byte] = match byte as u8 {
+            b'a'..=b'z' | b'A'..=b'Z' | b'_' | 0x80.. => NAME_START,
+            b'0'..=b'9' | b'-' | b'.' => NAME,
+            b':' => COLON,
+            _ => OTHER,
+        };
+        byte += 1;
+    }
+    classes
+};
