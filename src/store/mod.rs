@@ -9,7 +9,8 @@ mod row;
 mod save;
 mod schema;
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions, Permissions, TryLockError};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags};
@@ -85,6 +86,8 @@ impl Store {
             source,
         };
         let mut connection = Connection::open(&path).map_err(open_error)?;
+        // Subscribers' secrets lie in it. On a file system without modes there is nothing to keep.
+        let _ = std::fs::set_permissions(&path, Permissions::from_mode(0o600));
         // Durable before anything is sent: WAL with a sync at each commit.
         connection
             .execute_batch(

@@ -116,7 +116,7 @@ CREATE TABLE told (
 CREATE TABLE subscriptions (
     topic TEXT NOT NULL,
     callback TEXT NOT NULL,
-    secret BLOB,
+    secret TEXT,
     expires TEXT NOT NULL,
     PRIMARY KEY (topic, callback)
 ) STRICT, WITHOUT ROWID;

@@ -36,7 +36,7 @@ impl Setup {
             "[server]\nlisten = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\n\
              [window]\nquiet = \"20ms\"\n\
              [[source]]\nname = \"main\"\nmount = [{{ path = \"{root}\", url = \"{URL}\" }}]\n\
-             {source}\n{more}\n"
+             settle = \"50ms\"\n{source}\n{more}\n"
         );
         Setup { state: TempDir::new().unwrap(), config }
     }

@@ -80,16 +80,19 @@ impl Generator<'_> {
     /// One publishing run, as a cron job would do it: everything is written anew, in place.
     fn publish(&self, entries_at_most: usize) {
         let up = format!("--capabilitylist-link={URL}a/capabilitylist.xml");
-        let map = format!("{URL}=./");
+        let map = format!("{URL}={}/", self.site.root.path().display());
         let most = format!("--max-sitemap-entries={entries_at_most}");
         let before = self.site.path("before.txt");
         let now = self.site.path("now.txt");
+        let files = self.site.path("files");
+        let files = files.to_str().unwrap();
+        let absolute = |path: &str| self.site.path(path).to_str().unwrap().to_owned();
         let list_to = |path: &Path| {
             let path = path.to_str().unwrap().to_owned();
-            self.build(&["--write-resourcelist", "--outfile", &path, "--paths", "files", &map]);
+            self.build(&["--write-resourcelist", "--outfile", &path, "--paths", files, &map]);
         };
         list_to(&now);
-        let changes = ["--write-changelist", "--outfile", "a/changelist.xml", &up];
+        let changes = ["--write-changelist", "--outfile", &absolute("a/changelist.xml"), &up];
         if before.exists() {
             let reference = format!("--reference={}", before.display());
             let new = format!("--newreference={}", now.display());
@@ -99,7 +102,7 @@ impl Generator<'_> {
         }
         fs::rename(&now, &before).unwrap();
         self.build(&[
-            "--write-resourcelist", "--outfile", "a/resourcelist.xml", &up, &most, "--paths", "files", &map,
+            "--write-resourcelist", "--outfile", &absolute("a/resourcelist.xml"), &up, &most, "--paths", files, &map,
         ]);
         self.build(&[
             "--write-capabilitylist",

@@ -1,0 +1,199 @@
+//! The whole process, from a change in a real tree to the POST at a local hub: figures beside their targets.
+//!
+//! `cargo bench --bench process` runs all; `-- NAME` only those whose name contains it. Nothing is asserted.
+
+#[path = "process/hub.rs"]
+mod hub;
+#[path = "process/stage.rs"]
+mod stage;
+
+use std::fs;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::hub::Hub;
+use crate::stage::{Stage, cpu_seconds, peak_memory_mib, replace};
+
+fn main() {
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|name| !name.starts_with('-')).collect();
+    let benches: [(&str, fn()); 6] = [
+        ("latency", latency),
+        ("burst", burst),
+        ("cold_start", cold_start),
+        ("restart", restart),
+        ("large_list", large_list),
+        ("slow_hub", slow_hub),
+    ];
+    for (name, bench) in benches {
+        if wanted.is_empty() || wanted.iter().any(|wanted| name.contains(wanted.as_str())) {
+            bench();
+        }
+    }
+}
+
+/// From the rename of a changed Change List to the POST's arrival.
+fn latency() {
+    let hub = Hub::start(Duration::ZERO);
+    let stage = Stage::new(1, 2);
+    let daemon = stage.start(&hub);
+    let mut times = Vec::new();
+    for version in 0..300 {
+        let staged = stage.stage(0, 1, &format!("v{version}"));
+        let begin = Instant::now();
+        fs::rename(&staged, stage.document(0, 1)).expect("a rename");
+        let arrival = hub.next();
+        times.push(arrival.duration_since(begin));
+    }
+    drop(daemon);
+    times.sort();
+    let at = |part: usize| times[times.len() * part / 100].as_secs_f64() * 1e3;
+    println!(
+        "latency: rename to POST, saved in between: median {:.2} ms, p95 {:.2} ms (target 2 ms, goal 1 ms)",
+        at(50),
+        at(95)
+    );
+}
+
+/// 10,000 documents over 1,000 sets, rewritten as fast as they can be.
+fn burst() {
+    const SETS: usize = 1_000;
+    const DOCUMENTS: usize = 11;
+    let hub = Hub::start(Duration::ZERO);
+    let stage = Stage::new(SETS, DOCUMENTS);
+    let daemon = stage.start(&hub);
+    let cpu_before = cpu_seconds(daemon.id());
+    let begin = Instant::now();
+    for number in 1..DOCUMENTS {
+        for set in 0..SETS {
+            let staged = stage.stage(set, number, "burst");
+            fs::rename(&staged, stage.document(set, number)).expect("a rename");
+        }
+    }
+    let writing = begin.elapsed();
+    let total = SETS * (DOCUMENTS - 1);
+    let heard = hub.await_changes(total);
+    let done = begin.elapsed();
+    println!(
+        "burst: {heard} of {total} changes heard (none may be missing), written in {:.2} s, done in {:.2} s: \
+         ratio {:.2} (target 1.5); {:.2} s of CPU (target 3), peak memory {:.0} MiB (target 100 MB)",
+        writing.as_secs_f64(),
+        done.as_secs_f64(),
+        done.as_secs_f64() / writing.as_secs_f64(),
+        cpu_seconds(daemon.id()) - cpu_before,
+        peak_memory_mib(daemon.id()),
+    );
+}
+
+/// A first start on a tree of 1,000,000 unrelated files and 10,000 documents.
+fn cold_start() {
+    let unrelated: usize = std::env::var("COLD_START_FILES")
+        .ok()
+        .and_then(|number| number.parse().ok())
+        .unwrap_or(1_000_000);
+    let hub = Hub::start(Duration::ZERO);
+    let stage = Stage::new(1_000, 10);
+    stage.add_unrelated(unrelated);
+    stage.age();
+    let find = || {
+        let begin = Instant::now();
+        let status = Command::new("sh")
+            .arg("-c")
+            .arg("find . -name '*.xml' -print0 | xargs -0 b3sum > /dev/null")
+            .current_dir(stage.root())
+            .status();
+        status.is_ok_and(|status| status.success()).then(|| begin.elapsed())
+    };
+    find();
+    let peer = find();
+    let begin = Instant::now();
+    let daemon = stage.launch(&hub);
+    // A change while it starts, at a different moment in each of several starts, is announced every time.
+    daemon.await_ready();
+    let ready = begin.elapsed();
+    drop(daemon);
+    let mut heard = 0;
+    const STARTS: u32 = 10;
+    for start in 0..STARTS {
+        stage.forget();
+        let daemon = stage.launch(&hub);
+        std::thread::sleep(ready * start / STARTS); // the moment is what is varied
+        let staged = stage.stage(7, 3, &format!("start-{start}"));
+        fs::rename(staged, stage.document(7, 3)).expect("a rename");
+        heard += hub.await_changes(1);
+        drop(daemon);
+    }
+    match peer {
+        Some(peer) => println!(
+            "cold_start: {unrelated} unrelated files and 10,000 documents: ready in {:.2} s; find | b3sum {:.2} s: \
+             ratio {:.2} (target 2)",
+            ready.as_secs_f64(),
+            peer.as_secs_f64(),
+            ready.as_secs_f64() / peer.as_secs_f64()
+        ),
+        None => println!(
+            "cold_start: {unrelated} unrelated files and 10,000 documents: ready in {:.2} s; b3sum is not installed",
+            ready.as_secs_f64()
+        ),
+    }
+    println!("cold_start: {heard} of {STARTS} changes made during start-up announced (target: all)");
+}
+
+/// A restart after 1,000 changes made while down.
+fn restart() {
+    let hub = Hub::start(Duration::ZERO);
+    let stage = Stage::new(1_000, 10);
+    stage.age();
+    drop(stage.start(&hub));
+    for set in 0..1_000 {
+        replace(&stage.stage(set, 3, "while-down"), &stage.document(set, 3));
+    }
+    stage.age();
+    std::thread::sleep(Duration::from_millis(1_200)); // ctime cannot be set back: let the files settle
+    let begin = Instant::now();
+    let daemon = stage.launch(&hub);
+    let heard = hub.await_changes(1_000);
+    println!(
+        "restart: {heard} of 1,000 changes made while down delivered in {:.3} s (target 0.4 s, goal 0.3 s)",
+        begin.elapsed().as_secs_f64()
+    );
+    drop(daemon);
+}
+
+/// A Resource List of 50 MB, replaced.
+fn large_list() {
+    let hub = Hub::start(Duration::ZERO);
+    let stage = Stage::new(1, 2);
+    let daemon = stage.start(&hub);
+    let before = peak_memory_mib(daemon.id());
+    let mut times = Vec::new();
+    for version in 0..5 {
+        let staged = stage.stage_large(0, 1, version);
+        let begin = Instant::now();
+        fs::rename(&staged, stage.document(0, 1)).expect("a rename");
+        times.push(hub.next().duration_since(begin));
+    }
+    times.sort();
+    println!(
+        "large_list: 50 MB replaced, rename to POST: median {:.0} ms (target 120 ms, goal 80 ms); \
+         {:.0} MiB more memory at its peak (target 32 MiB)",
+        times[2].as_secs_f64() * 1e3,
+        peak_memory_mib(daemon.id()) - before,
+    );
+}
+
+/// A hub that takes 50 ms to answer, and 500 changed documents in 500 sets.
+fn slow_hub() {
+    let hub = Hub::start(Duration::from_millis(50));
+    let stage = Stage::new(500, 2);
+    let daemon = stage.start(&hub);
+    let begin = Instant::now();
+    for set in 0..500 {
+        replace(&stage.stage(set, 1, "slow"), &stage.document(set, 1));
+    }
+    let heard = hub.await_changes(500);
+    println!(
+        "slow_hub: {heard} of 500 notifications to a hub that takes 50 ms each: {:.2} s (target 3 s; one by one: 25 s)",
+        begin.elapsed().as_secs_f64()
+    );
+    drop(daemon);
+}

@@ -1,0 +1,246 @@
+//! The state file: what is saved is loaded, and what cannot be used says why.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use rsnotify::announce::delivery::ChannelId;
+use rsnotify::announce::delivery::secret::Secret;
+use rsnotify::announce::observation::{DocumentPath, Identity, MountId, Stat};
+use rsnotify::announce::state::{
+    ChannelRow, Flight, Hold, LedgerRow, MountRow, Ping, Presence, Record, Relations, Retirement,
+    Said, Save, Told, Trouble, Version,
+};
+use rsnotify::announce::subscription::{Callback, Delivery, DeliveryId, HubRecord, Subscription};
+use rsnotify::resourcesync::capability::Capability;
+use rsnotify::resourcesync::document::Form;
+use rsnotify::resourcesync::fingerprint::Fingerprint;
+use rsnotify::resourcesync::payload::{ChangeKind, Entry};
+use rsnotify::resourcesync::uri::{Hub, Topic, Uri};
+use rsnotify::store::{Store, StoreError};
+
+fn uri(path: &str) -> Uri {
+    Uri::parse(&format!("https://e.org/{path}")).unwrap()
+}
+
+fn time(second: i64) -> Timestamp {
+    Timestamp::new(1_800_000_000 + second, 123_456_789).unwrap()
+}
+
+fn stat() -> Stat {
+    Stat { size: u64::MAX, modified: time(1), changed: time(2), inode: u64::MAX - 1 }
+}
+
+fn path(below: &[u8]) -> DocumentPath {
+    DocumentPath { mount: MountId(1), below: Arc::from(below) }
+}
+
+fn record(presence: Presence, hold: Hold) -> Record {
+    Record {
+        path: path(b"a/\xff'\"\n.xml"),
+        stat: stat(),
+        version: Version {
+            capability: Capability::ChangeList,
+            form: Form::List,
+            fingerprint: Fingerprint([7; 32]),
+        },
+        outdated: false,
+        up: Some(uri("cl.xml")),
+        named_index: Some(uri("index.xml")),
+        named_index_form: Some(Form::Index),
+        newly_indexed: true,
+        changed: time(3),
+        looked: time(4),
+        presence,
+        hold,
+        relations: Relations {
+            index: Some(uri("index.xml")),
+            sets: BTreeSet::from([uri("cl.xml"), uri("cl2.xml")]),
+            archived: true,
+        },
+    }
+}
+
+fn some<K: Ord, V>(rows: BTreeMap<K, V>) -> BTreeMap<K, Option<V>> {
+    rows.into_iter().map(|(key, row)| (key, Some(row))).collect()
+}
+
+/// One row of everything, with every field set.
+fn everything() -> Save {
+    let mut save = Save::default();
+    save.mounts.insert(
+        MountId(1),
+        Some(MountRow {
+            source: "main".to_owned(),
+            directory: "/srv/www".into(),
+            prefix: uri(""),
+            identity: Some(Identity { device: u64::MAX, inode: 2 }),
+            baselined: true,
+            held_document: true,
+            swept: Some(time(5)),
+        }),
+    );
+    let presences = [
+        Presence::Present,
+        Presence::Missing { since: time(6), approved: false },
+        Presence::Missing { since: time(6), approved: true },
+        Presence::Gone { since: time(7) },
+    ];
+    let holds = [Hold::Free, Hold::Waiting { since: time(8) }, Hold::Expired, Hold::Free];
+    for (number, (presence, hold)) in presences.into_iter().zip(holds).enumerate() {
+        save.documents.insert(uri(&format!("d{number}.xml")), Some(record(presence, hold)));
+    }
+    save.others.insert(path(b"other.xml"), Some((stat(), time(9))));
+    save.troubles.insert(
+        uri("broken.xml"),
+        Some(Trouble {
+            path: path(b"broken.xml"),
+            since: time(10),
+            reason: "it is empty".to_owned(),
+            predates: true,
+            reported: false,
+        }),
+    );
+    let told = Told { capability: Capability::ChangeList, form: Form::List, fingerprint: None };
+    let entry = Entry {
+        uri: uri("d0.xml"),
+        change: ChangeKind::Updated,
+        capability: Capability::ChangeList,
+        datetime: Some(time(11)),
+        index: Some(uri("index.xml")),
+    };
+    save.channels.insert(
+        ChannelId(3),
+        Some(ChannelRow {
+            source: "main".to_owned(),
+            set: uri("cl.xml"),
+            topic: Topic::new("https://e.org/Framework"),
+            retired: Some(Retirement { since: time(12), last_words: BTreeSet::from([uri("cl.xml")]) }),
+            seq: 9,
+            until: Some(time(13)),
+            body: Arc::from(&b"<urlset/>"[..]),
+            said: vec![Said { at: time(14), entry }],
+        }),
+    );
+    let hub = Hub::new("https://hub.example/");
+    save.ledgers.insert(
+        (ChannelId(3), hub.clone()),
+        Some(LedgerRow {
+            flight: Some(Flight {
+                seq: 9,
+                body: Arc::from(&b"<urlset/>"[..]),
+                entries: 1,
+                covers: vec![
+                    (uri("d0.xml"), Some(Told { fingerprint: Some(Fingerprint([8; 32])), ..told })),
+                    (uri("d3.xml"), None),
+                ],
+                cut: time(15),
+                attempts: 4,
+                next_try: time(16),
+                last_failure: Some("no answer".to_owned()),
+            }),
+            limit: Some(5),
+            accepted: Some(time(17)),
+            ping: Some(Ping { at: time(18), fetched: true, reported: false }),
+        }),
+    );
+    save.told.insert((ChannelId(3), hub, uri("d0.xml")), Some(told));
+    save
+}
+
+#[test]
+fn everything_that_is_saved_is_loaded_as_it_was() {
+    let directory = tempfile::tempdir().unwrap();
+    let save = everything();
+    let mut store = Store::open(directory.path()).unwrap();
+    store.save(&save, &[], &[]).unwrap();
+    drop(store);
+    let state = Store::open(directory.path()).unwrap().load().unwrap();
+    assert_eq!(some(state.mounts), save.mounts);
+    assert_eq!(some(state.documents), save.documents);
+    assert_eq!(some(state.others), save.others);
+    assert_eq!(some(state.troubles), save.troubles);
+    assert_eq!(some(state.channels), save.channels);
+    assert_eq!(some(state.ledgers), save.ledgers);
+    let told: Vec<_> = state
+        .told
+        .into_iter()
+        .flat_map(|((id, hub), told)| told.into_iter().map(move |(uri, told)| ((id, hub.clone(), uri), Some(told))))
+        .collect();
+    assert_eq!(told, save.told.into_iter().collect::<Vec<_>>());
+}
+
+#[test]
+fn a_deleted_channel_takes_its_ledgers_and_what_was_told_with_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = Store::open(directory.path()).unwrap();
+    store.save(&everything(), &[], &[]).unwrap();
+    let mut save = Save::default();
+    save.channels.insert(ChannelId(3), None);
+    store.save(&save, &[], &[]).unwrap();
+    let state = store.load().unwrap();
+    assert!(state.channels.is_empty() && state.ledgers.is_empty() && state.told.is_empty());
+}
+
+#[test]
+fn the_embedded_hub_finds_its_subscriptions_and_what_it_owes() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = Store::open(directory.path()).unwrap();
+    let topic = Topic::new("https://e.org/t");
+    let callback = |number: u64| Callback::new(format!("http://127.0.0.1/{number}"));
+    let subscription = Subscription {
+        topic: topic.clone(),
+        callback: callback(1),
+        secret: Some(Secret::new("s")),
+        expires: time(100),
+    };
+    let delivery = |id: u64| Delivery {
+        id: DeliveryId(id),
+        topic: topic.clone(),
+        callback: callback(id),
+        seq: 1,
+        body: Arc::from(&b"<urlset/>"[..]),
+        attempts: 0,
+        next_try: time(1),
+    };
+    let records = [HubRecord::Subscribed(subscription.clone())];
+    store.save(&Save::default(), &records, &[delivery(1), delivery(2)]).unwrap();
+    let attempted = HubRecord::Attempted { id: DeliveryId(2), attempts: 3, next_try: time(2) };
+    let delivered = HubRecord::Delivered { id: DeliveryId(1) };
+    store.save(&Save::default(), &[delivered, attempted], &[]).unwrap();
+    let (subscriptions, deliveries) = store.load_hub().unwrap();
+    assert_eq!(subscriptions, [subscription]);
+    assert_eq!(deliveries, [Delivery { attempts: 3, next_try: time(2), ..delivery(2) }]);
+}
+
+#[test]
+fn a_second_instance_is_kept_out_and_a_reader_is_not() {
+    let directory = tempfile::tempdir().unwrap();
+    assert!(Store::open_to_read(directory.path()).unwrap().is_none());
+    let mut store = Store::open(directory.path()).unwrap();
+    store.save(&everything(), &[], &[]).unwrap();
+    assert!(matches!(Store::open(directory.path()), Err(StoreError::InUse { .. })));
+    let reader = Store::open_to_read(directory.path()).unwrap().unwrap();
+    assert_eq!(reader.load().unwrap(), store.load().unwrap());
+}
+
+#[test]
+fn a_state_from_the_future_is_refused_and_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    drop(Store::open(directory.path()).unwrap());
+    let path = directory.path().join("state.sqlite");
+    let database = rusqlite::Connection::open(&path).unwrap();
+    database.pragma_update(None, "user_version", 4_000).unwrap();
+    drop(database);
+    let error = Store::open(directory.path()).unwrap_err();
+    assert!(matches!(error, StoreError::FromTheFuture { found: 4_000, .. }), "{error}");
+    assert!(error.to_string().contains("newer rsnotify"), "{error}");
+}
+
+#[test]
+fn a_damaged_state_is_an_error_that_says_what_to_do() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("state.sqlite"), vec![b'x'; 10_000]).unwrap();
+    let error = Store::open(directory.path()).unwrap_err();
+    assert!(error.to_string().contains("move it away"), "{error}");
+}
