@@ -1,1 +1,242 @@
 //! The file system: mounts, watches, sweeps, complete reads.
+//!
+//! A kernel event is only a hint that says where to look; what counts is the look. So every backend follows
+//! one discipline: watch a directory, then list it; on any hint look again; when hints may have been lost,
+//! sweep. Paths stay bytes below a mount here, and what is announced is decided elsewhere.
+//!
+//! In reading order: `names` says which files may be documents, `model` is what we believe of the tree,
+//! `hints` is what backends leave for the looker, `watches` joins the backends (`inotify`, `notify`), the
+//! `looker` is the thread that owns it all. Its work is split by idea: `mount` (is the tree there?), `sweep`
+//! (listing), `examine` (one name), `links`, `look` (one file, over time) and `read` (one file, once).
+
+mod examine;
+mod hints;
+#[cfg(target_os = "linux")]
+mod inotify;
+mod links;
+mod look;
+mod looker;
+mod model;
+mod mount;
+mod names;
+mod notify;
+mod read;
+mod stat;
+mod sweep;
+mod watches;
+
+use std::fmt;
+use std::io;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::announce::observation::{DocumentPath, Identity, MountId, Observation, Stat};
+use crate::announce::plan::MountPlan;
+use crate::tree::hints::Hints;
+use crate::tree::looker::Looker;
+use crate::tree::names::Names;
+use crate::tree::watches::Watches;
+
+/// What is watched unless the configuration says otherwise (R1).
+pub const DEFAULT_INCLUDE: [&str; 2] = ["**/*.xml", "**/.well-known/resourcesync"];
+
+/// The tree of one source, and how it is watched.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    pub mounts: Vec<MountPlan>,
+    /// Globs for paths below a mount; none means [`DEFAULT_INCLUDE`].
+    pub include: Vec<String>,
+    /// Globs for paths below a mount; a directory that matches is not entered.
+    pub exclude: Vec<String>,
+    pub watch: WatchMode,
+    pub rescan_interval: Duration,
+    pub poll_interval: Duration,
+    /// How old a file found without an event must be before it is read (R3).
+    pub settle: Duration,
+}
+
+/// Where hints come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WatchMode {
+    /// The kernel's events where the file system is known to be local, else sweeps alone.
+    Auto,
+    Inotify,
+    /// The `notify` crate, for systems without inotify.
+    Notify,
+    /// No hints: a sweep each `poll_interval`.
+    Poll,
+}
+
+/// A file that an earlier run has read. Unchanged, it is not read again.
+#[derive(Debug, Clone)]
+pub struct Known {
+    pub path: DocumentPath,
+    pub stat: Stat,
+    pub read_at: Timestamp,
+}
+
+/// What the tree tells.
+#[derive(Debug, Clone)]
+pub enum Report {
+    /// All that was ready, in the order in which it was found.
+    Observed(Vec<Observation>),
+    MountFound {
+        mount: MountId,
+        identity: Identity,
+        /// On the clock of `ctime`, taken before the first directory is watched.
+        started: Timestamp,
+    },
+    /// Nothing is known about its files until it is found again; none of them is missing.
+    MountLost {
+        mount: MountId,
+        reason: String,
+    },
+    /// A sweep goes on.
+    Sweeping {
+        mount: MountId,
+        files: u64,
+    },
+    /// A sweep has ended, and all that it found readable was reported before.
+    Swept {
+        mount: MountId,
+        /// False if the mount was lost meanwhile.
+        complete: bool,
+        /// Candidates met.
+        files: u64,
+        took: Duration,
+    },
+    Notice(Notice),
+}
+
+/// A fact that an operator may want to read in the log.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Notice {
+    #[error("{} is watched by {backend}", directory.display())]
+    Watching {
+        directory: PathBuf,
+        backend: &'static str,
+    },
+    #[error("{} is swept every {} s: {reason}", directory.display(), interval.as_secs_f64())]
+    Polling {
+        directory: PathBuf,
+        reason: String,
+        interval: Duration,
+    },
+    #[error("no more directories can be watched; raise the sysctl {sysctl}; until then the tree is swept every {} s", interval.as_secs_f64())]
+    WatchesRanOut {
+        sysctl: &'static str,
+        interval: Duration,
+    },
+    #[error("the kernel's event queue overflowed; everything is swept")]
+    Overflow,
+    #[error("cannot watch {}: {reason}", directory.display())]
+    Unwatchable { directory: PathBuf, reason: String },
+    #[error("cannot read the directory {}: {reason}", directory.display())]
+    Unreadable { directory: PathBuf, reason: String },
+    #[error("the link {} leads back to a directory above it and is not followed", link.display())]
+    Loop { link: PathBuf },
+    #[error("no more events can be read: {reason}; the tree is swept every {} s", interval.as_secs_f64())]
+    EventsEnded { reason: String, interval: Duration },
+}
+
+/// Why a tree cannot be watched at all.
+#[derive(Debug, thiserror::Error)]
+pub enum TreeError {
+    #[error("\"{glob}\" is not a glob")]
+    Glob {
+        glob: String,
+        source: globset::Error,
+    },
+    #[error("cannot start {backend}")]
+    Backend {
+        backend: &'static str,
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    #[error("cannot start the thread that watches the tree")]
+    Thread { source: io::Error },
+}
+
+/// A source's tree, being watched. Dropping it stops the watching.
+pub struct Tree {
+    hints: Arc<Hints>,
+    looker: Option<JoinHandle<()>>,
+}
+
+impl Tree {
+    /// Starts to watch. What is found goes to `report`, on a thread of its own; `report` may block, hints
+    /// are kept meanwhile. It says `Break` to end the watching.
+    pub fn watch(
+        settings: Settings,
+        known: Vec<Known>,
+        report: impl FnMut(Report) -> ControlFlow<()> + Send + 'static,
+    ) -> Result<Tree, TreeError> {
+        let names = Arc::new(Names::new(&settings.include, &settings.exclude)?);
+        let hints = Arc::new(Hints::default());
+        let (watches, notices) = Watches::start(&settings, &hints, &names)?;
+        let looker = {
+            let hints = Arc::clone(&hints);
+            let look = move || {
+                let mut looker = Looker::new(settings, names, known, hints, watches, report);
+                for notice in notices {
+                    looker.notice(notice);
+                }
+                looker.run();
+            };
+            std::thread::Builder::new().name("tree".into()).spawn(look)
+        };
+        let looker = looker.map_err(|source| TreeError::Thread { source })?;
+        Ok(Tree {
+            hints,
+            looker: Some(looker),
+        })
+    }
+
+    /// Asks for a fresh look at each path. It is answered by an observation, even when nothing changed.
+    pub fn look(&self, paths: Vec<DocumentPath>) {
+        self.hints.ask(paths);
+    }
+
+    /// Asks for a sweep of all mounts, now.
+    pub fn sweep(&self) {
+        self.hints.ask_for_sweep();
+    }
+
+    /// As if the kernel had said that events were lost.
+    #[doc(hidden)]
+    pub fn overflow(&self) {
+        self.hints.overflow();
+    }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        self.hints.stop();
+        if let Some(looker) = self.looker.take() {
+            // A panic there has been printed already.
+            let _ = looker.join();
+        }
+    }
+}
+
+impl fmt::Debug for Tree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tree").finish_non_exhaustive()
+    }
+}
+
+/// Sweeps once, without watching, and reports on the calling thread.
+pub fn survey(
+    settings: Settings,
+    report: impl FnMut(Report) -> ControlFlow<()>,
+) -> Result<(), TreeError> {
+    let names = Arc::new(Names::new(&settings.include, &settings.exclude)?);
+    let hints = Arc::new(Hints::default());
+    let mut looker = Looker::new(settings, names, Vec::new(), hints, Watches::none(), report);
+    looker.survey();
+    Ok(())
+}
