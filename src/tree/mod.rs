@@ -9,6 +9,22 @@
 //! `looker` is the thread that owns it all. Its work is split by idea: `mount` (is the tree there?), `sweep`
 //! (listing), `examine` (one name), `links`, `look` (one file, over time) and `read` (one file, once).
 
+mod examine;
+mod hints;
+#[cfg(target_os = "linux")]
+mod inotify;
+mod links;
+mod look;
+mod looker;
+mod model;
+mod mount;
+mod names;
+mod notify;
+mod read;
+mod stat;
+mod sweep;
+mod watches;
+
 use std::fmt;
 use std::io;
 use std::ops::ControlFlow;
@@ -21,6 +37,10 @@ use jiff::Timestamp;
 
 use crate::announce::observation::{DocumentPath, Identity, MountId, Observation, Stat};
 use crate::announce::plan::MountPlan;
+use crate::tree::hints::Hints;
+use crate::tree::looker::Looker;
+use crate::tree::names::Names;
+use crate::tree::watches::Watches;
 
 /// What is watched unless the configuration says otherwise (R1).
 pub const DEFAULT_INCLUDE: [&str; 2] = ["**/*.xml", "**/.well-known/resourcesync"];
@@ -125,6 +145,7 @@ pub enum Notice {
 }
 
 impl Notice {
+    /// Whether somebody should look at it.
     pub fn is_warning(&self) -> bool {
         !matches!(self, Notice::Watching { .. } | Notice::Polling { .. })
     }
@@ -148,7 +169,10 @@ pub enum TreeError {
 }
 
 /// A source's tree, being watched. Dropping it stops the watching.
-pub struct Tree {}
+pub struct Tree {
+    hints: Arc<Hints>,
+    looker: Option<JoinHandle<()>>,
+}
 
 impl Tree {
     /// Starts to watch. What is found goes to `report`, on a thread of its own; `report` may block, hints
@@ -158,21 +182,52 @@ impl Tree {
         known: Vec<Known>,
         report: impl FnMut(Report) -> ControlFlow<()> + Send + 'static,
     ) -> Result<Tree, TreeError> {
-        let _ = (settings, known, report);
-        Ok(Tree {})
+        let names = Arc::new(Names::new(&settings.include, &settings.exclude)?);
+        let hints = Arc::new(Hints::default());
+        let (watches, notices) = Watches::start(&settings, &hints, &names)?;
+        let looker = {
+            let hints = Arc::clone(&hints);
+            let look = move || {
+                let mut looker = Looker::new(settings, names, known, hints, watches, report);
+                for notice in notices {
+                    looker.notice(notice);
+                }
+                looker.run();
+            };
+            std::thread::Builder::new().name("tree".into()).spawn(look)
+        };
+        let looker = looker.map_err(|source| TreeError::Thread { source })?;
+        Ok(Tree {
+            hints,
+            looker: Some(looker),
+        })
     }
 
     /// Asks for a fresh look at each path. It is answered by an observation, even when nothing changed.
     pub fn look(&self, paths: Vec<DocumentPath>) {
-        let _ = paths;
+        self.hints.ask(paths);
     }
 
     /// Asks for a sweep of all mounts, now.
-    pub fn sweep(&self) {}
+    pub fn sweep(&self) {
+        self.hints.ask_for_sweep();
+    }
 
     /// As if the kernel had said that events were lost.
     #[doc(hidden)]
-    pub fn overflow(&self) {}
+    pub fn overflow(&self) {
+        self.hints.overflow();
+    }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        self.hints.stop();
+        if let Some(looker) = self.looker.take() {
+            // A panic there has been printed already.
+            let _ = looker.join();
+        }
+    }
 }
 
 impl fmt::Debug for Tree {
@@ -186,6 +241,9 @@ pub fn survey(
     settings: Settings,
     report: impl FnMut(Report) -> ControlFlow<()>,
 ) -> Result<(), TreeError> {
-    let _ = (settings, report);
+    let names = Arc::new(Names::new(&settings.include, &settings.exclude)?);
+    let hints = Arc::new(Hints::default());
+    let mut looker = Looker::new(settings, names, Vec::new(), hints, Watches::none(), report);
+    looker.survey();
     Ok(())
 }

@@ -1,0 +1,293 @@
+//! What the backends leave for the looker: a set of places to look at, merged as it grows, so that it stays
+//! small however long the looker is busy.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use crate::announce::observation::DocumentPath;
+use crate::tree::names::{Names, is_never};
+use crate::tree::watches::Key;
+
+/// More names than this in one directory are no longer told apart: it is listed.
+const MAX_STRANGERS: usize = 4096;
+
+/// What an event says about a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Happened {
+    /// The name is new, by `open`, `mkdir` or a link.
+    Created,
+    /// Something complete was renamed to it.
+    MovedIn,
+    /// It was deleted, or renamed to another name.
+    Gone,
+    /// Its content changes.
+    Written,
+    /// A writer is done.
+    Closed,
+    /// Its permissions, owner, times or number of links changed.
+    Touched,
+    /// Something happened, and whether its writer is done nobody says.
+    Unclear,
+}
+
+/// All that happened to a name since the last look.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Hint {
+    /// The name may stand for something else now.
+    pub(super) renamed: bool,
+    /// Written, and not closed since.
+    pub(super) writing: bool,
+    /// Closed or renamed into place, and not written since.
+    pub(super) ended: bool,
+    pub(super) touched: bool,
+    pub(super) unclear: bool,
+}
+
+impl Hint {
+    pub(super) fn add(&mut self, happened: Happened) {
+        match happened {
+            Happened::Created | Happened::Gone => {
+                (self.renamed, self.writing, self.ended) = (true, false, false);
+            }
+            Happened::MovedIn => (self.renamed, self.writing, self.ended) = (true, false, true),
+            Happened::Written => (self.writing, self.ended) = (true, false),
+            Happened::Closed => (self.writing, self.ended) = (false, true),
+            Happened::Touched => self.touched = true,
+            Happened::Unclear => self.unclear = true,
+        }
+    }
+}
+
+/// All that happened in a directory since the last look.
+#[derive(Debug, Default)]
+pub(super) struct Place {
+    pub(super) names: HashMap<Box<[u8]>, Hint>,
+    /// Something happened to names that can be neither candidates nor directories.
+    pub(super) other: bool,
+    /// The directory itself was moved, deleted, unmounted, or its watch ended.
+    pub(super) itself: bool,
+    /// Too much happened to be told name by name.
+    pub(super) everything: bool,
+}
+
+/// All that happened since the last look.
+#[derive(Debug, Default)]
+pub(super) struct Taken {
+    pub(super) places: HashMap<Key, Place>,
+    /// Events were lost.
+    pub(super) overflow: bool,
+    pub(super) asked: Vec<DocumentPath>,
+    pub(super) sweep: bool,
+    pub(super) stop: bool,
+    /// Why there will be no more events.
+    pub(super) ended: Option<String>,
+}
+
+/// The set, shared by the backend's thread and the looker.
+#[derive(Debug, Default)]
+pub(super) struct Hints {
+    pending: Mutex<Pending>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Pending {
+    taken: Taken,
+    /// Whether there is anything worth waking for. A file that is being written is not.
+    is_news: bool,
+    /// Names that matter whatever they look like, because a link or a mount is named so.
+    interests: HashMap<Key, HashSet<Box<[u8]>>>,
+}
+
+impl Hints {
+    fn pending(&self) -> MutexGuard<'_, Pending> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wake(&self, change: impl FnOnce(&mut Pending)) {
+        let mut pending = self.pending();
+        change(&mut pending);
+        if pending.is_news {
+            self.changed.notify_one();
+        }
+    }
+
+    pub(super) fn ask(&self, mut paths: Vec<DocumentPath>) {
+        self.wake(|pending| {
+            pending.taken.asked.append(&mut paths);
+            pending.is_news = true;
+        });
+    }
+
+    pub(super) fn ask_for_sweep(&self) {
+        self.wake(|pending| {
+            pending.taken.sweep = true;
+            pending.is_news = true;
+        });
+    }
+
+    pub(super) fn stop(&self) {
+        self.wake(|pending| {
+            pending.taken.stop = true;
+            pending.is_news = true;
+        });
+    }
+
+    pub(super) fn overflow(&self) {
+        self.merge(|merging| merging.overflow());
+    }
+
+    pub(super) fn end(&self, reason: String) {
+        self.wake(|pending| {
+            pending.taken.ended = Some(reason);
+            pending.is_news = true;
+        });
+    }
+
+    /// Lets a backend add what it read, under one lock.
+    pub(super) fn merge(&self, add: impl FnOnce(&mut Merging<'_>)) {
+        self.wake(|pending| add(&mut Merging { pending }));
+    }
+
+    /// From here on, events about this name are kept, whatever it looks like.
+    pub(super) fn add_interest(&self, key: Key, name: &[u8]) {
+        let interests = &mut self.pending().interests;
+        interests.entry(key).or_default().insert(name.into());
+    }
+
+    pub(super) fn remove_interest(&self, key: Key, name: &[u8]) {
+        let interests = &mut self.pending().interests;
+        if let Some(names) = interests.get_mut(&key) {
+            names.remove(name);
+            if names.is_empty() {
+                interests.remove(&key);
+            }
+        }
+    }
+
+    /// Takes what is there, waiting for something until `deadline`.
+    pub(super) fn take(&self, deadline: Option<Instant>) -> Taken {
+        let mut pending = self.pending();
+        while !pending.is_news {
+            let Some(left) = deadline.and_then(|at| at.checked_duration_since(Instant::now()))
+            else {
+                break;
+            };
+            (pending, _) = self
+                .changed
+                .wait_timeout(pending, left)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        pending.is_news = false;
+        let stop = pending.taken.stop;
+        let taken = std::mem::take(&mut pending.taken);
+        // Once stopped, stopped for every later look.
+        pending.taken.stop = stop;
+        taken
+    }
+
+    /// Whether an event that nobody took yet says that this name is being written.
+    pub(super) fn is_being_written(&self, key: Key, name: &[u8]) -> bool {
+        let pending = self.pending();
+        let place = pending.taken.places.get(&key);
+        place.is_some_and(|place| place.names.get(name).is_some_and(|hint| hint.writing))
+    }
+}
+
+/// The set, while a backend adds to it.
+pub(super) struct Merging<'a> {
+    pending: &'a mut Pending,
+}
+
+impl Merging<'_> {
+    pub(super) fn overflow(&mut self) {
+        self.pending.taken.overflow = true;
+        self.pending.is_news = true;
+    }
+
+    /// Something happened to a watched directory itself.
+    pub(super) fn itself(&mut self, key: Key) {
+        self.pending.taken.places.entry(key).or_default().itself = true;
+        self.pending.is_news = true;
+    }
+
+    /// Something happened to a name in a watched directory.
+    pub(super) fn name(
+        &mut self,
+        names: &Names,
+        key: Key,
+        name: &[u8],
+        happened: Happened,
+        is_directory: bool,
+    ) {
+        let changes_names = matches!(
+            happened,
+            Happened::Created | Happened::MovedIn | Happened::Gone | Happened::Unclear
+        );
+        let interests = &self.pending.interests;
+        let matters = || {
+            interests
+                .get(&key)
+                .is_some_and(|names| names.contains(name))
+        };
+        let is_known = names.may_be(name) || matters();
+        if !is_known && !is_directory && !changes_names {
+            return;
+        }
+        let place = self.pending.taken.places.entry(key).or_default();
+        if !is_known && is_never(name) {
+            place.other = true;
+        } else if let Some(hint) = place.names.get_mut(name) {
+            hint.add(happened);
+        } else if !is_known && place.names.len() >= MAX_STRANGERS {
+            place.everything = true;
+        } else {
+            let mut hint = Hint::default();
+            hint.add(happened);
+            place.names.insert(name.into(), hint);
+        }
+        self.pending.is_news |= happened != Happened::Written;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Happened, Hint, Hints};
+    use crate::tree::names::Names;
+    use crate::tree::watches::Key;
+
+    #[test]
+    fn the_last_of_written_and_closed_wins() {
+        use Happened::{Closed, Created, Gone, MovedIn, Touched, Written};
+        for (happened, writing, ended) in [
+            (&[Created, Written][..], true, false),
+            (&[Created, Written, Closed], false, true),
+            (&[Written, Closed, Written], true, false),
+            (&[Written, MovedIn], false, true),
+            (&[Written, Gone], false, false),
+            (&[Written, Touched], true, false),
+        ] {
+            let mut hint = Hint::default();
+            for &it in happened {
+                hint.add(it);
+            }
+            assert_eq!((hint.writing, hint.ended), (writing, ended), "{happened:?}");
+        }
+    }
+
+    #[test]
+    fn names_that_cannot_matter_leave_no_trace() {
+        let (hints, names) = (Hints::default(), Names::new(&[], &[]).unwrap());
+        hints.merge(|merging| {
+            for happened in [Happened::Written, Happened::Closed, Happened::Touched] {
+                merging.name(&names, Key(1), b"access.log", happened, false);
+                merging.name(&names, Key(1), b".a.xml.Xy12Zq", happened, false);
+            }
+        });
+        assert!(hints.take(None).places.is_empty());
+        hints.merge(|merging| merging.name(&names, Key(1), b"..data", Happened::MovedIn, false));
+        let taken = hints.take(None);
+        assert!(taken.places[&Key(1)].other && taken.places[&Key(1)].names.is_empty());
+    }
+}

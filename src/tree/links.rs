@@ -1,0 +1,208 @@
+//! Symbolic links: followed, cut where they lead in a circle, and rechecked, because a swap far away changes
+//! all beneath them without any event near them (R1).
+
+use std::ops::Bound;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::announce::observation::Identity;
+use crate::tree::Notice;
+use crate::tree::hints::Hint;
+use crate::tree::looker::Looker;
+use crate::tree::model::{DirectoryId, Entry, FileId, Queued, Target};
+use crate::tree::stat::{self, Kind};
+use crate::tree::watches::Named;
+
+/// How many directory links one path may lead through: links into each other multiply paths.
+const MAX_LINKS: usize = 8;
+/// How many links are looked at each second.
+const MAX_RECHECKED: usize = 4096;
+
+impl Looker<'_> {
+    /// Takes in that a name is a link, whatever it leads to.
+    pub(super) fn meet_link(
+        &mut self,
+        id: DirectoryId,
+        name: &[u8],
+        queued: Queued,
+        sweep: Option<usize>,
+    ) -> Option<Entry> {
+        let path = self.path_of(id, name)?;
+        let existing = self.model.entry(id, name);
+        let entry = match stat::follow(&path) {
+            Ok(status) if status.kind == Kind::Directory => {
+                if self.leads_back(id, status.identity) {
+                    if existing != Some(Entry::Dangling) {
+                        self.notice(Notice::Loop { link: path });
+                    }
+                    return self.meet_dangling(id, name);
+                }
+                let before = match existing {
+                    Some(Entry::Directory(child)) => self.model.directory(child)?.identity,
+                    _ => None,
+                };
+                let queued = if before == Some(status.identity) {
+                    queued
+                } else {
+                    Queued::WithAllBeneath
+                };
+                self.meet_directory_link(id, name, queued, sweep)
+            }
+            Ok(status) => {
+                let file = self.meet_file(id, name);
+                if let Some(file) = file {
+                    self.set_target(file, &path, status.identity);
+                }
+                file.map(Entry::File)
+            }
+            Err(error) if stat::is_absence(error) => return self.meet_dangling(id, name),
+            Err(_) => existing,
+        };
+        if entry.is_some() {
+            self.remember_link(id, name);
+        }
+        entry
+    }
+
+    fn meet_directory_link(
+        &mut self,
+        id: DirectoryId,
+        name: &[u8],
+        queued: Queued,
+        sweep: Option<usize>,
+    ) -> Option<Entry> {
+        let entry = self.meet(id, name, Kind::Directory, queued, sweep);
+        if let Some(Entry::Directory(child)) = entry {
+            self.model.directory_mut(child)?.is_link = true;
+        }
+        entry
+    }
+
+    fn meet_dangling(&mut self, id: DirectoryId, name: &[u8]) -> Option<Entry> {
+        if self.model.entry(id, name) != Some(Entry::Dangling) {
+            self.remove_entry(id, name);
+            let directory = self.model.directory_mut(id)?;
+            directory.entries.insert(name.into(), Entry::Dangling);
+        }
+        self.remember_link(id, name);
+        Some(Entry::Dangling)
+    }
+
+    fn remember_link(&mut self, id: DirectoryId, name: &[u8]) {
+        if let Some(directory) = self.model.directory_mut(id) {
+            directory.links.insert(name.into());
+            self.linked.insert(id);
+        }
+    }
+
+    fn leads_back(&self, id: DirectoryId, target: Identity) -> bool {
+        let itself = self.model.directory(id);
+        let path = || itself.into_iter().chain(self.model.above(id));
+        path().any(|directory| directory.identity == Some(target))
+            || path().filter(|directory| directory.is_link).count() > MAX_LINKS
+    }
+
+    /// Watches where a link to a file ends, so that a rewrite there is noticed at once.
+    fn set_target(&mut self, id: FileId, path: &Path, identity: Identity) {
+        let Some(file) = self.model.file(id) else {
+            return;
+        };
+        if file.link.as_ref().is_some_and(|it| it.identity == identity) {
+            return;
+        }
+        let at = self.model.directory(file.directory).map(|it| it.mount);
+        self.make_plain(id);
+        let mut watch = None;
+        if at.is_some_and(|at| self.gives_hints(at))
+            && let Ok(target) = std::fs::canonicalize(path)
+            && let (Some(directory), Some(name)) = (target.parent(), target.file_name())
+        {
+            let name = name.as_bytes();
+            // Where this fails, the recheck each second remains.
+            let key = self.watches.add_name(directory, name, Named::Link(id));
+            watch = key.ok().map(|key| (key, name.into()));
+        }
+        if let Some(file) = self.model.file_mut(id) {
+            file.link = Some(Box::new(Target { identity, watch }));
+        }
+    }
+
+    /// Takes in that a file is no link, or none to where it led.
+    pub(super) fn make_plain(&mut self, id: FileId) {
+        let Some(file) = self.model.file_mut(id) else {
+            return;
+        };
+        let Some(target) = file.link.take() else {
+            return;
+        };
+        let (directory, name) = (file.directory, Arc::clone(&file.name));
+        if let Some((key, name)) = target.watch {
+            self.watches.remove_name(key, &name, Named::Link(id));
+        }
+        if let Some(directory) = self.model.directory_mut(directory) {
+            directory.links.remove(&name);
+        }
+    }
+
+    /// Rechecks all links in a directory; `by_event` if an event says that one of them may lead elsewhere.
+    pub(super) fn recheck_links(&mut self, id: DirectoryId, by_event: bool) -> usize {
+        let Some(directory) = self.model.directory(id) else {
+            self.linked.remove(&id);
+            return 0;
+        };
+        if directory.links.is_empty() {
+            self.linked.remove(&id);
+            return 0;
+        }
+        let at = directory.mount;
+        let links: Vec<Arc<[u8]>> = directory.links.iter().cloned().collect();
+        for name in &links {
+            if self.mounts[at].identity.is_none() {
+                break;
+            }
+            if let Some(Entry::File(file)) = self.meet_link(id, name, Queued::No, None)
+                && let Some(path) = self.path_of(id, name)
+                && let Ok(status) = stat::follow(&path)
+                && self
+                    .model
+                    .file(file)
+                    .is_some_and(|it| it.stat != Some(status.stat))
+            {
+                if by_event && let Some(file) = self.model.file_mut(file) {
+                    file.is_trusted = true;
+                }
+                self.queue_file(file);
+            }
+        }
+        links.len()
+    }
+
+    /// Something else has the name where a link to a file ended.
+    pub(super) fn recheck_link_to_file(&mut self, id: FileId, hint: Hint) {
+        if let Some((directory, name)) = self.name_of(id)
+            && let Some(Entry::File(file)) = self.meet_link(directory, &name, Queued::No, None)
+        {
+            self.hint_file(file, hint);
+        }
+    }
+
+    /// Rechecks links that no event tells about, a bounded number each time.
+    pub(super) fn recheck_some_links(&mut self) {
+        let mut left = MAX_RECHECKED;
+        let mut at = self.last_linked;
+        for _ in 0..self.linked.len() {
+            let after = at.map_or(Bound::Unbounded, Bound::Excluded);
+            let next = self.linked.range((after, Bound::Unbounded)).next();
+            let Some(id) = next.or_else(|| self.linked.first()).copied() else {
+                break;
+            };
+            at = Some(id);
+            left = left.saturating_sub(self.recheck_links(id, false));
+            if left == 0 {
+                break;
+            }
+        }
+        self.last_linked = at;
+    }
+}

@@ -1,0 +1,374 @@
+//! One file over time: when it is read, when it is looked at again, and what is reported (R3, R4).
+
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+
+use crate::announce::observation::{DocumentPath, Incomplete, Look, Stat};
+use crate::resourcesync::document::Content;
+use crate::tree::hints::Hint;
+use crate::tree::looker::Looker;
+use crate::tree::model::{Entry, FileId, Told, join, push_name};
+use crate::tree::mount::Ghost;
+use crate::tree::read::{Reading, read};
+use crate::tree::stat::{self, Kind, Status};
+
+/// A file made without being written (a hard link, `O_TMPFILE`) is told from one about to be written by
+/// waiting this long for the first write.
+const CREATED_GRACE: Duration = Duration::from_millis(2);
+/// An empty file that is new is more likely to be filled soon than to be broken.
+const EMPTY_GRACE: Duration = Duration::from_millis(50);
+/// A file that is being written for longer than this is reported so.
+const WRITING_TOLD: Duration = Duration::from_secs(2);
+const WRITING_RETRY: Duration = Duration::from_secs(30);
+/// Nobody writes a file that has not changed for this long, whatever an event said (`truncate` by path has
+/// no closing event).
+const WRITING_STALE: Duration = Duration::from_secs(600);
+/// R4: stat data this close to the read may not tell the next version apart.
+const RACY: Duration = Duration::from_secs(2);
+const FIRST_RETRY: Duration = Duration::from_millis(50);
+const LAST_RETRY: Duration = Duration::from_secs(30);
+
+impl Looker<'_> {
+    /// Takes in what events said about a file that is there.
+    pub(super) fn hint_file(&mut self, id: FileId, hint: Hint) {
+        let Some(file) = self.model.file_mut(id) else {
+            return;
+        };
+        if hint.renamed {
+            file.writing_since = None;
+        }
+        if hint.writing {
+            if file.writing_since.is_none() {
+                file.writing_since = Some(Instant::now());
+                self.set_timer(id, WRITING_TOLD);
+            }
+            return;
+        }
+        if hint.ended {
+            file.writing_since = None;
+        }
+        let is_done = hint.ended || hint.touched && !hint.renamed && file.writing_since.is_none();
+        if !(is_done || hint.renamed || hint.unclear) {
+            return;
+        }
+        file.must_read = true;
+        file.is_trusted |= is_done || hint.renamed;
+        if is_done || hint.unclear {
+            self.queue_file(id);
+        } else {
+            self.set_timer(id, CREATED_GRACE);
+        }
+    }
+
+    /// Somebody wants to know about a file, whatever we believe.
+    pub(super) fn ask(&mut self, path: DocumentPath) {
+        let Some(at) = self.mounts.iter().position(|it| it.id == path.mount) else {
+            return;
+        };
+        if self.mounts[at].identity.is_none() {
+            let reason = self.mounts[at].lost.clone().unwrap_or_default();
+            self.observe(path, Look::Incomplete(Incomplete::Denied(reason)));
+            return;
+        }
+        let mut directory = self.mounts[at].root;
+        let mut names = path.below.split(|&byte| byte == b'/').peekable();
+        while let Some(name) = names.next() {
+            let entry = self.model.entry(directory, name);
+            match entry {
+                Some(Entry::Directory(id)) if names.peek().is_some() => directory = id,
+                _ if names.peek().is_none() => {
+                    let renamed = Hint {
+                        unclear: true,
+                        ..Hint::default()
+                    };
+                    self.examine(directory, name, renamed);
+                    if let Some(Entry::File(id)) = self.model.entry(directory, name) {
+                        if let Some(file) = self.model.file_mut(id) {
+                            (file.is_asked, file.must_read) = (true, true);
+                        }
+                        self.queue_file(id);
+                        return;
+                    }
+                    break;
+                }
+                _ => break,
+            }
+        }
+        let is_denied = self
+            .model
+            .directory(directory)
+            .is_some_and(|it| it.is_denied);
+        if is_denied {
+            let reason = Incomplete::Denied("its directory cannot be read".into());
+            self.observe(path, Look::Incomplete(reason));
+        } else if self.mounts[at].sweep.is_some() {
+            self.mounts[at].asked.insert(path);
+        } else {
+            self.answer_missing(at, path);
+        }
+    }
+
+    /// The answer about a path where no sweep has found a candidate.
+    pub(super) fn answer_missing(&mut self, mount: usize, path: DocumentPath) {
+        let ghost = self.mounts[mount].known.remove(&*path.below);
+        let ghost = ghost.unwrap_or(Ghost {
+            read: None,
+            is_told_denied: false,
+        });
+        self.observe_missing(path, ghost);
+    }
+
+    pub(super) fn look_at_queued(&mut self, id: FileId) {
+        if let Some(file) = self.model.file_mut(id)
+            && file.is_queued
+        {
+            file.is_queued = false;
+            self.look_at(id, false);
+        }
+    }
+
+    /// Looks at a file; `in_sweep` if the baseline may depend on what is said about it now (R13).
+    pub(super) fn look_at(&mut self, id: FileId, in_sweep: bool) {
+        let Some(file) = self.model.file(id) else {
+            return;
+        };
+        let (directory, is_link) = (file.directory, file.link.is_some());
+        let Some(mount) = self.model.directory(directory).map(|it| it.mount) else {
+            return;
+        };
+        if self.mounts[mount].identity.is_none() {
+            return;
+        }
+        let mut below = self.model.below(directory);
+        push_name(&mut below, &file.name);
+        let path = join(&self.mounts[mount].directory, &below);
+        let found = if is_link {
+            stat::follow(&path)
+        } else {
+            stat::not_follow(&path)
+        };
+        let status = match found {
+            Ok(status) => status,
+            Err(error) if stat::is_absence(error) => return self.look_again_by_name(id),
+            Err(error) => {
+                return self.incomplete(id, &below, Incomplete::Denied(stat::reason(error)), None);
+            }
+        };
+        match status.kind {
+            Kind::File => {}
+            Kind::Directory | Kind::Link => return self.look_again_by_name(id),
+            Kind::Special => return self.incomplete(id, &below, Incomplete::NotAFile, None),
+        }
+        if self.is_being_written(id, &below, &status, in_sweep)
+            || self.is_known(mount, id, &status.stat)
+            || self.is_unsettled(id, &below, &status)
+        {
+            return;
+        }
+        match read(&path) {
+            Reading::Gone => self.look_again_by_name(id),
+            Reading::Incomplete(reason, status) => {
+                self.incomplete(id, &below, reason, status.map(|status| status.stat));
+            }
+            Reading::Whole(content, status) => {
+                if !self.is_written_again(id) {
+                    self.whole(mount, id, &below, content, status.stat);
+                }
+            }
+        }
+    }
+
+    /// The name stands for something else than a file, or for nothing.
+    fn look_again_by_name(&mut self, id: FileId) {
+        if let Some((directory, name)) = self.name_of(id) {
+            let renamed = Hint {
+                renamed: true,
+                ..Hint::default()
+            };
+            self.examine(directory, &name, renamed);
+        }
+    }
+
+    fn is_being_written(
+        &mut self,
+        id: FileId,
+        below: &[u8],
+        status: &Status,
+        in_sweep: bool,
+    ) -> bool {
+        let Some(file) = self.model.file_mut(id) else {
+            return true;
+        };
+        let Some(since) = file.writing_since else {
+            return false;
+        };
+        if age(&status.stat).is_some_and(|age| age >= WRITING_STALE) {
+            file.writing_since = None;
+            return false;
+        }
+        let is_to_tell = file.is_asked || in_sweep && file.told == Told::Nothing;
+        let left = WRITING_TOLD.saturating_sub(since.elapsed());
+        if left.is_zero() || is_to_tell {
+            self.tell_incomplete(id, below, Incomplete::BeingWritten);
+        }
+        self.set_timer(id, if left.is_zero() { WRITING_RETRY } else { left });
+        true
+    }
+
+    /// Whether what we know of it still holds, so that it need not be read.
+    fn is_known(&mut self, mount: usize, id: FileId, stat: &Stat) -> bool {
+        let has_sharp_times = self.mounts[mount].file_system.has_sharp_times;
+        let Some(file) = self.model.file(id) else {
+            return true;
+        };
+        let was_read = match &file.told {
+            Told::Whole => true,
+            Told::Incomplete(reason) => matches!(**reason, Incomplete::Malformed(_)),
+            Told::Nothing => false,
+        };
+        let is_known = !file.must_read
+            && was_read
+            && file.stat.as_ref() == Some(stat)
+            && (has_sharp_times || !is_racy(stat, file.read_at));
+        if is_known && matches!(file.told, Told::Incomplete(_)) {
+            self.retry(id);
+        }
+        is_known
+    }
+
+    /// R3: a file found without an event must have been left alone for a while. Times in the future, by a
+    /// wrong clock, count from the first look.
+    fn is_unsettled(&mut self, id: FileId, below: &[u8], status: &Status) -> bool {
+        let settle = self.settings.settle;
+        let Some(file) = self.model.file_mut(id) else {
+            return true;
+        };
+        // What was believed before is not doubted for being looked at again.
+        let is_believed = file.told == Told::Whole && file.stat == Some(status.stat);
+        if file.is_trusted || is_believed {
+            return false;
+        }
+        let age = age(&status.stat);
+        let seen_for = match &file.unsettled {
+            Some(unsettled) if unsettled.0 == status.stat => unsettled.1.elapsed(),
+            _ => Duration::ZERO,
+        };
+        if age.is_some_and(|age| age >= settle) || seen_for >= settle {
+            file.unsettled = None;
+            return false;
+        }
+        if seen_for.is_zero() {
+            file.unsettled = Some(Box::new((status.stat, Instant::now())));
+        }
+        let left = settle - age.unwrap_or(seen_for).max(seen_for);
+        self.tell_incomplete(id, below, Incomplete::Unsettled);
+        self.set_timer(id, left + Duration::from_millis(1));
+        true
+    }
+
+    /// Whether an event came during the read: then the read is worth nothing, whatever the times say.
+    fn is_written_again(&mut self, id: FileId) -> bool {
+        let Some(file) = self.model.file(id) else {
+            return true;
+        };
+        let watch = match &file.link {
+            Some(target) => target.watch.as_ref().map(|(key, name)| (*key, &**name)),
+            None => self
+                .model
+                .directory(file.directory)
+                .and_then(|directory| Some((directory.watch?, &*file.name))),
+        };
+        watch.is_some_and(|(key, name)| self.hints.is_being_written(key, name))
+    }
+
+    fn whole(&mut self, mount: usize, id: FileId, below: &[u8], content: Content, stat: Stat) {
+        let has_sharp_times = self.mounts[mount].file_system.has_sharp_times;
+        let now = Timestamp::now();
+        if let Some(file) = self.model.file_mut(id) {
+            file.stat = Some(stat);
+            file.read_at = now;
+            file.told = Told::Whole;
+            file.tries = 0;
+            file.due = None;
+            (file.is_trusted, file.must_read, file.is_asked) = (false, false, false);
+        }
+        if !has_sharp_times && is_racy(&stat, now) {
+            self.set_timer(id, RACY + Duration::from_millis(10));
+        }
+        let look = match content {
+            Content::Document(parsed) => Look::Document { parsed, stat },
+            Content::Other(reason) => Look::Other { reason, stat },
+        };
+        let path = self.mounts[mount].path(below);
+        self.observe(path, look);
+    }
+
+    fn incomplete(&mut self, id: FileId, below: &[u8], reason: Incomplete, stat: Option<Stat>) {
+        if let Some(file) = self.model.file_mut(id) {
+            let is_new_and_empty = file.told == Told::Nothing
+                && file.is_trusted
+                && file.tries == 0
+                && !file.is_asked
+                && stat.is_some_and(|stat| stat.size == 0);
+            file.stat = stat;
+            file.read_at = Timestamp::now();
+            (file.is_trusted, file.must_read) = (false, false);
+            if is_new_and_empty {
+                file.tries = 1;
+                self.set_timer(id, EMPTY_GRACE);
+                return;
+            }
+        }
+        self.tell_incomplete(id, below, reason);
+        self.retry(id);
+    }
+
+    fn retry(&mut self, id: FileId) {
+        if let Some(file) = self.model.file_mut(id) {
+            let after = FIRST_RETRY.saturating_mul(1 << file.tries.min(10));
+            file.tries = file.tries.saturating_add(1);
+            self.set_timer(id, after.min(LAST_RETRY));
+        }
+    }
+
+    /// Reports why a file tells nothing, once for each reason.
+    pub(super) fn tell_incomplete(&mut self, id: FileId, below: &[u8], reason: Incomplete) {
+        let Some(file) = self.model.file_mut(id) else {
+            return;
+        };
+        let is_told = matches!(&file.told, Told::Incomplete(told) if **told == reason);
+        if is_told && !file.is_asked {
+            return;
+        }
+        file.is_asked = false;
+        file.told = Told::Incomplete(Box::new(reason.clone()));
+        let directory = file.directory;
+        if let Some(mount) = self.model.directory(directory).map(|it| it.mount) {
+            let path = self.mounts[mount].path(below);
+            self.observe(path, Look::Incomplete(reason));
+        }
+    }
+
+    /// Whether a listing that met a file with this stat data must have it looked at.
+    pub(super) fn needs_look(&self, mount: usize, id: FileId, stat: &Stat) -> bool {
+        self.model.file(id).is_some_and(|file| {
+            file.told != Told::Whole
+                || file.stat.as_ref() != Some(stat)
+                || !self.mounts[mount].file_system.has_sharp_times && is_racy(stat, file.read_at)
+        })
+    }
+}
+
+/// How long ago a file changed last; nothing if that lies in the future.
+fn age(stat: &Stat) -> Option<Duration> {
+    let changed = stat.modified.max(stat.changed);
+    Duration::try_from(Timestamp::now().duration_since(changed)).ok()
+}
+
+/// Whether a file may have changed after it was read without its stat data showing it (R4).
+fn is_racy(stat: &Stat, read_at: Timestamp) -> bool {
+    [stat.modified, stat.changed]
+        .into_iter()
+        .any(|changed| read_at.duration_since(changed).unsigned_abs() < RACY)
+}

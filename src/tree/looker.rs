@@ -1,0 +1,350 @@
+//! The thread that looks: it owns what we believe of the tree, takes hints, keeps the timers, and sends the
+//! reports. Between two looks at hints it works for a few milliseconds at most, so that a sweep of a large
+//! tree does not delay what happens meanwhile.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap, HashMap, VecDeque};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::announce::observation::{DocumentPath, Look, Observation};
+use crate::tree::hints::{Hint, Hints, Place, Taken};
+use crate::tree::model::{DirectoryId, FileId, Model, Queued};
+use crate::tree::mount::{Ghost, Mount};
+use crate::tree::names::Names;
+use crate::tree::stat;
+use crate::tree::watches::{Key, Named, Watches};
+use crate::tree::{Known, Notice, Report, Settings};
+
+/// How often mounts and links are looked at without a hint.
+const HEARTBEAT: Duration = Duration::from_secs(1);
+/// How long it may work before it takes the next hints, and how much it may find.
+const TURN: Duration = Duration::from_millis(5);
+const BATCH: usize = 512;
+
+pub(super) struct Looker<'a> {
+    pub(super) report: Box<dyn FnMut(Report) -> ControlFlow<()> + 'a>,
+    pub(super) is_stopped: bool,
+    pub(super) settings: Settings,
+    pub(super) names: Arc<Names>,
+    pub(super) hints: Arc<Hints>,
+    pub(super) watches: Watches,
+    pub(super) model: Model,
+    pub(super) mounts: Vec<Mount>,
+    /// To be listed, and to be looked at, because of a hint or a timer: before any sweep goes on.
+    pub(super) directories: VecDeque<DirectoryId>,
+    pub(super) files: VecDeque<FileId>,
+    pub(super) timers: BinaryHeap<Reverse<(Instant, FileId)>>,
+    /// Directories that could not be read: when to try again, and how often that was done.
+    pub(super) denied: HashMap<DirectoryId, (Instant, u8)>,
+    /// Directories that hold links, and the one whose links were rechecked last.
+    pub(super) linked: BTreeSet<DirectoryId>,
+    pub(super) last_linked: Option<DirectoryId>,
+    /// Tells one listing from another.
+    pub(super) listing: u32,
+    pub(super) buffer: Vec<u8>,
+    pub(super) has_said_ran_out: bool,
+    heartbeat: Instant,
+    batch: Vec<Observation>,
+    /// What is remembered of files in `batch` that are missing, in case their mount is.
+    gone: HashMap<DocumentPath, Ghost>,
+}
+
+impl<'a> Looker<'a> {
+    pub(super) fn new(
+        settings: Settings,
+        names: Arc<Names>,
+        known: Vec<Known>,
+        hints: Arc<Hints>,
+        watches: Watches,
+        report: impl FnMut(Report) -> ControlFlow<()> + 'a,
+    ) -> Looker<'a> {
+        let mut model = Model::default();
+        let mut known_of: HashMap<_, HashMap<Box<[u8]>, Ghost>> = HashMap::new();
+        for Known {
+            path,
+            stat,
+            read_at,
+        } in known
+        {
+            let ghost = Ghost {
+                read: Some((stat, read_at)),
+                is_told_denied: false,
+            };
+            let of_mount = known_of.entry(path.mount).or_default();
+            of_mount.insert((*path.below).into(), ghost);
+        }
+        let mounts = settings.mounts.iter().enumerate().map(|(at, plan)| {
+            let root = model.add_directory(at, None, b"", true);
+            let known = known_of.remove(&plan.id).unwrap_or_default();
+            Mount::new(plan.id, plan.directory.clone(), root, known)
+        });
+        let mounts = mounts.collect();
+        Looker {
+            report: Box::new(report),
+            is_stopped: false,
+            settings,
+            names,
+            hints,
+            watches,
+            model,
+            mounts,
+            directories: VecDeque::new(),
+            files: VecDeque::new(),
+            timers: BinaryHeap::new(),
+            denied: HashMap::new(),
+            linked: BTreeSet::new(),
+            last_linked: None,
+            listing: 0,
+            buffer: Vec::with_capacity(256 << 10),
+            has_said_ran_out: false,
+            heartbeat: Instant::now(),
+            batch: Vec::new(),
+            gone: HashMap::new(),
+        }
+    }
+
+    /// Watches until it is told to stop.
+    pub(super) fn run(&mut self) {
+        while !self.is_stopped {
+            let deadline = (!self.has_work()).then(|| self.next_deadline());
+            let taken = self.hints.take(deadline);
+            if taken.stop {
+                return;
+            }
+            self.apply(taken);
+            self.keep_time();
+            self.work();
+            self.flush();
+        }
+    }
+
+    /// Sweeps each mount once.
+    pub(super) fn survey(&mut self) {
+        self.check_mounts();
+        while !self.is_stopped && self.has_work() {
+            self.work();
+            self.flush();
+        }
+    }
+
+    fn has_work(&self) -> bool {
+        !self.directories.is_empty()
+            || !self.files.is_empty()
+            || self.mounts.iter().any(|mount| mount.sweep.is_some())
+    }
+
+    fn next_deadline(&self) -> Instant {
+        let timer = self.timers.peek().map(|Reverse((at, _))| *at);
+        let sweeps = self.mounts.iter().filter(|mount| mount.identity.is_some());
+        let sweep = sweeps.map(|mount| mount.next_sweep).min();
+        [timer, sweep]
+            .into_iter()
+            .flatten()
+            .fold(self.heartbeat, Instant::min)
+    }
+
+    fn apply(&mut self, taken: Taken) {
+        for (key, place) in taken.places {
+            self.apply_place(key, place);
+        }
+        if taken.overflow {
+            self.notice(Notice::Overflow);
+            // Whether a writer is done may have been said among what was lost.
+            self.model.forget_writers();
+        }
+        if let Some(reason) = taken.ended {
+            self.watches.end();
+            let interval = self.settings.poll_interval;
+            self.notice(Notice::EventsEnded { reason, interval });
+            self.model.forget_writers();
+        }
+        if taken.overflow || taken.sweep {
+            for mount in 0..self.mounts.len() {
+                self.start_sweep(mount);
+            }
+        }
+        for path in taken.asked {
+            self.ask(path);
+        }
+    }
+
+    fn apply_place(&mut self, key: Key, place: Place) {
+        let Some(watched) = self.watches.watched(key) else {
+            return;
+        };
+        let directories = watched.directories.clone();
+        let named: Vec<(Named, Hint)> = watched
+            .named
+            .iter()
+            .filter_map(|(name, all)| {
+                let itself = Hint {
+                    renamed: true,
+                    ..Hint::default()
+                };
+                let lost = (place.itself || place.everything).then_some(&itself);
+                let hint = *place.names.get(name).or(lost)?;
+                Some(all.iter().map(move |named| (*named, hint)))
+            })
+            .flatten()
+            .collect();
+        for id in directories {
+            if place.itself {
+                self.recheck_directory(id);
+            }
+            if place.everything {
+                self.queue_directory(id, Queued::Alone);
+            }
+            for (name, hint) in &place.names {
+                self.examine(id, name, *hint);
+            }
+            // Any of these may be what a link leads through.
+            if place.other || place.names.values().any(|hint| hint.renamed) {
+                self.recheck_links(id, true);
+            }
+        }
+        for (named, hint) in named {
+            match named {
+                Named::Mount(mount) => self.check_mount(mount),
+                Named::Link(file) if hint.renamed => self.recheck_link_to_file(file, hint),
+                Named::Link(file) => self.hint_file(file, hint),
+            }
+        }
+    }
+
+    fn keep_time(&mut self) {
+        let now = Instant::now();
+        if now >= self.heartbeat {
+            self.heartbeat = now + HEARTBEAT;
+            self.check_mounts();
+            self.recheck_some_links();
+            let due = self.denied.iter().filter(|(_, (at, _))| *at <= now);
+            let due: Vec<_> = due.map(|(id, _)| *id).collect();
+            for id in due {
+                self.queue_directory(id, Queued::WithAllBeneath);
+            }
+        }
+        while let Some(Reverse((at, id))) = self.timers.peek().copied() {
+            if at > now {
+                break;
+            }
+            self.timers.pop();
+            // A timer that was set again is not the one that rang.
+            if self.model.file(id).is_some_and(|file| file.due == Some(at)) {
+                self.queue_file(id);
+            }
+        }
+        for mount in 0..self.mounts.len() {
+            let it = &self.mounts[mount];
+            if it.identity.is_some() && it.sweep.is_none() && it.next_sweep <= now {
+                self.start_sweep(mount);
+            }
+        }
+    }
+
+    fn work(&mut self) {
+        let end = Instant::now() + TURN;
+        while !self.is_stopped && self.batch.len() < BATCH && Instant::now() < end {
+            if let Some(id) = self.directories.pop_front() {
+                self.list_queued(id);
+            } else if let Some(id) = self.files.pop_front() {
+                self.look_at_queued(id);
+            } else if !self.go_on_sweeping() {
+                return;
+            }
+        }
+    }
+
+    pub(super) fn queue_directory(&mut self, id: DirectoryId, queued: Queued) {
+        if let Some(directory) = self.model.directory_mut(id) {
+            if directory.queued == Queued::No {
+                self.directories.push_back(id);
+            }
+            directory.queued = directory.queued.max(queued);
+        }
+    }
+
+    pub(super) fn queue_file(&mut self, id: FileId) {
+        if let Some(file) = self.model.file_mut(id)
+            && !file.is_queued
+        {
+            file.is_queued = true;
+            self.files.push_back(id);
+        }
+    }
+
+    /// Looks at a file again at some time, and forgets any other time set for it.
+    pub(super) fn set_timer(&mut self, id: FileId, after: Duration) {
+        if let Some(file) = self.model.file_mut(id) {
+            let at = Instant::now() + after;
+            file.due = Some(at);
+            self.timers.push(Reverse((at, id)));
+        }
+    }
+
+    pub(super) fn observe(&mut self, path: DocumentPath, look: Look) {
+        self.gone.remove(&path);
+        self.batch.push(Observation {
+            path,
+            at: jiff::Timestamp::now(),
+            look,
+        });
+    }
+
+    pub(super) fn observe_missing(&mut self, path: DocumentPath, ghost: Ghost) {
+        self.observe(path.clone(), Look::Missing);
+        self.gone.insert(path, ghost);
+    }
+
+    pub(super) fn notice(&mut self, notice: Notice) {
+        self.send(Report::Notice(notice));
+    }
+
+    /// Reports something, after all that was found before.
+    pub(super) fn send(&mut self, report: Report) {
+        self.flush();
+        self.send_now(report);
+    }
+
+    fn send_now(&mut self, report: Report) {
+        if !self.is_stopped && (self.report)(report).is_break() {
+            self.is_stopped = true;
+        }
+    }
+
+    fn flush(&mut self) {
+        if self.batch.is_empty() {
+            return;
+        }
+        self.believe_missing();
+        let batch = std::mem::take(&mut self.batch);
+        if !batch.is_empty() {
+            self.send_now(Report::Observed(batch));
+        }
+    }
+
+    /// R15: files are missing only from a tree that is there. Where it is not, they are remembered.
+    fn believe_missing(&mut self) {
+        let gone = std::mem::take(&mut self.gone);
+        if gone.is_empty() {
+            return;
+        }
+        for mount in &mut self.mounts {
+            if !gone.keys().any(|path| path.mount == mount.id) {
+                continue;
+            }
+            let found = stat::follow(&mount.directory).map(|status| status.identity);
+            if mount.identity.is_some() && found.ok() == mount.identity {
+                continue;
+            }
+            for (path, ghost) in gone.iter().filter(|(path, _)| path.mount == mount.id) {
+                mount.known.insert((*path.below).into(), *ghost);
+            }
+            let id = mount.id;
+            self.batch
+                .retain(|it| it.path.mount != id || it.look != Look::Missing);
+            self.heartbeat = Instant::now();
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Hints from the `notify` crate, for systems without inotify: one watch per directory, never recursive,
+//! since the crate loses what is created in directories while it learns of them.
+
+use std::collections::HashMap;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use notify::event::{AccessKind, AccessMode, ModifyKind, RenameMode};
+use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
+
+use crate::tree::hints::{Happened, Hints};
+use crate::tree::names::Names;
+use crate::tree::watches::{Key, Unwatched, WATCHES};
+
+/// Whether the system says when a file that was written is closed.
+const SAYS_CLOSED: bool = cfg!(any(target_os = "linux", target_os = "android"));
+
+#[derive(Debug)]
+pub(super) struct Notify {
+    watcher: RecommendedWatcher,
+    keys: Arc<Mutex<HashMap<PathBuf, Key>>>,
+    paths: HashMap<Key, PathBuf>,
+    next: u64,
+}
+
+impl Notify {
+    pub(super) fn start(hints: &Arc<Hints>, names: &Arc<Names>) -> Result<Notify, notify::Error> {
+        let keys = Arc::new(Mutex::new(HashMap::new()));
+        let (hints, names) = (Arc::clone(hints), Arc::clone(names));
+        let watcher = {
+            let keys = Arc::clone(&keys);
+            notify::recommended_watcher(move |event| merge(event, &hints, &names, &keys))?
+        };
+        Ok(Notify {
+            watcher,
+            keys,
+            paths: HashMap::new(),
+            next: 0,
+        })
+    }
+
+    pub(super) fn add(&mut self, path: &Path) -> Result<Key, Unwatched> {
+        let key = {
+            let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+            *keys.entry(path.to_owned()).or_insert_with(|| {
+                self.next += 1;
+                Key(self.next)
+            })
+        };
+        self.paths.insert(key, path.to_owned());
+        self.watcher
+            .watch(path, RecursiveMode::NonRecursive)
+            .map(|()| key)
+            .map_err(|error| {
+                let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+                keys.remove(path);
+                self.paths.remove(&key);
+                match error.kind {
+                    notify::ErrorKind::MaxFilesWatch => Unwatched::RanOut(WATCHES),
+                    notify::ErrorKind::Io(error) => Unwatched::Failed(error),
+                    _ => Unwatched::Failed(std::io::Error::other(error)),
+                }
+            })
+    }
+
+    pub(super) fn remove(&mut self, key: Key) {
+        if let Some(path) = self.paths.remove(&key) {
+            // It fails if the directory is gone, and its watch with it.
+            let _ = self.watcher.unwatch(&path);
+            let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+            keys.remove(&path);
+        }
+    }
+}
+
+fn merge(
+    event: notify::Result<notify::Event>,
+    hints: &Hints,
+    names: &Names,
+    keys: &Mutex<HashMap<PathBuf, Key>>,
+) {
+    let Ok(event) = event else {
+        // What was lost is not said.
+        hints.overflow();
+        return;
+    };
+    if event.need_rescan() {
+        hints.overflow();
+    }
+    let happened = match event.kind {
+        EventKind::Access(AccessKind::Close(AccessMode::Write)) => Happened::Closed,
+        EventKind::Access(_) => return,
+        _ if !SAYS_CLOSED => Happened::Unclear,
+        EventKind::Create(_) => Happened::Created,
+        EventKind::Remove(_) => Happened::Gone,
+        EventKind::Modify(ModifyKind::Name(RenameMode::To)) => Happened::MovedIn,
+        EventKind::Modify(ModifyKind::Name(RenameMode::From)) => Happened::Gone,
+        // It repeats the two above.
+        EventKind::Modify(ModifyKind::Name(RenameMode::Both)) => return,
+        EventKind::Modify(ModifyKind::Data(_)) => Happened::Written,
+        EventKind::Modify(ModifyKind::Metadata(_)) => Happened::Touched,
+        EventKind::Modify(_) | EventKind::Any | EventKind::Other => Happened::Unclear,
+    };
+    let keys = keys.lock().unwrap_or_else(PoisonError::into_inner);
+    hints.merge(|merging| {
+        for path in &event.paths {
+            let is_about_itself =
+                matches!(happened, Happened::Gone | Happened::Touched) || !SAYS_CLOSED;
+            if let Some(key) = keys.get(path)
+                && is_about_itself
+            {
+                merging.itself(*key);
+            }
+            if let (Some(parent), Some(name)) = (path.parent(), path.file_name())
+                && let Some(key) = keys.get(parent)
+            {
+                // The crate does not always say what is a directory.
+                merging.name(names, *key, name.as_bytes(), happened, true);
+            }
+        }
+    });
+}

@@ -1,0 +1,110 @@
+//! Asks the file system what a path is, in our words.
+
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use jiff::Timestamp;
+use rustix::fs::{AtFlags, FileType};
+use rustix::io::Errno;
+
+use crate::announce::observation::{Identity, Stat};
+
+/// What a path is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Status {
+    pub(super) kind: Kind,
+    pub(super) identity: Identity,
+    pub(super) stat: Stat,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    File,
+    Directory,
+    Link,
+    /// A FIFO, socket or device. It is never opened, since that alone can disturb others.
+    Special,
+}
+
+/// What lies at a path, links followed.
+pub(super) fn follow(path: &Path) -> Result<Status, Errno> {
+    rustix::fs::stat(path).map(Status::from)
+}
+
+/// What lies at a path, a link itself.
+pub(super) fn not_follow(path: &Path) -> Result<Status, Errno> {
+    rustix::fs::lstat(path).map(Status::from)
+}
+
+/// What lies in an open directory, a link itself.
+pub(super) fn within(directory: impl AsFd, name: &[u8]) -> Result<Status, Errno> {
+    rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).map(Status::from)
+}
+
+/// What lies in an open directory, links followed.
+pub(super) fn follow_within(directory: impl AsFd, name: &[u8]) -> Result<Status, Errno> {
+    rustix::fs::statat(directory, name, AtFlags::empty()).map(Status::from)
+}
+
+/// What an open file is.
+pub(super) fn of(file: impl AsFd) -> Result<Status, Errno> {
+    rustix::fs::fstat(file).map(Status::from)
+}
+
+/// Whether an error means that nothing has this name, rather than that we cannot know.
+pub(super) fn is_absence(error: Errno) -> bool {
+    matches!(error, Errno::NOENT | Errno::NOTDIR | Errno::LOOP)
+}
+
+/// What the system says about an error, without our wrapping.
+pub(super) fn reason(error: Errno) -> String {
+    std::io::Error::from(error).to_string()
+}
+
+impl From<rustix::fs::Stat> for Status {
+    fn from(stat: rustix::fs::Stat) -> Status {
+        Status {
+            kind: Kind::from(FileType::from_raw_mode(stat.st_mode)),
+            identity: Identity {
+                device: unsigned(stat.st_dev),
+                inode: unsigned(stat.st_ino),
+            },
+            stat: Stat {
+                size: unsigned(stat.st_size),
+                modified: timestamp(unix(stat.st_mtime), unix(stat.st_mtime_nsec)),
+                changed: timestamp(unix(stat.st_ctime), unix(stat.st_ctime_nsec)),
+                inode: unsigned(stat.st_ino),
+            },
+        }
+    }
+}
+
+impl From<FileType> for Kind {
+    fn from(file_type: FileType) -> Kind {
+        match file_type {
+            FileType::RegularFile => Kind::File,
+            FileType::Directory => Kind::Directory,
+            FileType::Symlink => Kind::Link,
+            _ => Kind::Special,
+        }
+    }
+}
+
+// The types of these fields differ between systems.
+fn unsigned(number: impl TryInto<u64>) -> u64 {
+    number.try_into().unwrap_or(u64::MAX)
+}
+
+fn unix(number: impl TryInto<i64>) -> i64 {
+    number.try_into().unwrap_or(0)
+}
+
+/// Some file systems hold times that no calendar does.
+fn timestamp(seconds: i64, nanoseconds: i64) -> Timestamp {
+    let nanoseconds = i32::try_from(nanoseconds).unwrap_or(0);
+    Timestamp::new(seconds, nanoseconds).unwrap_or(if seconds < 0 {
+        Timestamp::MIN
+    } else {
+        Timestamp::MAX
+    })
+}

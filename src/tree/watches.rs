@@ -1,0 +1,228 @@
+//! Joins the backends: which directory, link or mount a watch stands for, whoever keeps it.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::tree::hints::Hints;
+#[cfg(target_os = "linux")]
+use crate::tree::inotify::Inotify;
+use crate::tree::model::{DirectoryId, FileId};
+use crate::tree::names::Names;
+use crate::tree::notify::Notify;
+use crate::tree::{Notice, Settings, TreeError, WatchMode};
+
+/// One watch of a backend.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Key(pub(super) u64);
+
+/// Why a directory is not watched.
+#[derive(Debug)]
+pub(super) enum Unwatched {
+    /// The system allows no more watches; names the sysctl.
+    RanOut(&'static str),
+    Failed(io::Error),
+}
+
+/// Why a name in a watched directory matters, though the directory may not be part of the tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Named {
+    /// A link to a file ends there.
+    Link(FileId),
+    /// The root of this mount is called so.
+    Mount(usize),
+}
+
+/// What a watch stands for. A directory that is reached by several paths has one watch.
+#[derive(Debug, Default)]
+pub(super) struct Watched {
+    pub(super) directories: Vec<DirectoryId>,
+    pub(super) named: HashMap<Box<[u8]>, Vec<Named>>,
+}
+
+#[derive(Debug)]
+pub(super) struct Watches {
+    backend: Backend,
+    watched: HashMap<Key, Watched>,
+    hints: Option<Arc<Hints>>,
+}
+
+#[derive(Debug)]
+enum Backend {
+    None,
+    #[cfg(target_os = "linux")]
+    Inotify(Inotify),
+    Notify(Notify),
+}
+
+/// The sysctl that limits inotify instances, as `EMFILE` from `inotify_init` means.
+#[cfg(target_os = "linux")]
+const INSTANCES: &str = "fs.inotify.max_user_instances";
+pub(super) const WATCHES: &str = "fs.inotify.max_user_watches";
+
+impl Watches {
+    pub(super) fn none() -> Watches {
+        Watches {
+            backend: Backend::None,
+            watched: HashMap::new(),
+            hints: None,
+        }
+    }
+
+    /// Starts the backend that the settings ask for. `Auto` does without one rather than fail.
+    pub(super) fn start(
+        settings: &Settings,
+        hints: &Arc<Hints>,
+        names: &Arc<Names>,
+    ) -> Result<(Watches, Vec<Notice>), TreeError> {
+        let mut notices = Vec::new();
+        let backend = match settings.watch {
+            WatchMode::Poll => Backend::None,
+            #[cfg(target_os = "linux")]
+            WatchMode::Auto | WatchMode::Inotify => match Inotify::start(hints, names) {
+                Ok(inotify) => Backend::Inotify(inotify),
+                Err(source) if settings.watch == WatchMode::Inotify => {
+                    return Err(TreeError::Backend {
+                        backend: "inotify",
+                        source: source.into(),
+                    });
+                }
+                Err(_) => {
+                    notices.push(Notice::WatchesRanOut {
+                        sysctl: INSTANCES,
+                        interval: settings.poll_interval,
+                    });
+                    Backend::None
+                }
+            },
+            #[cfg(not(target_os = "linux"))]
+            WatchMode::Inotify => {
+                return Err(TreeError::Backend {
+                    backend: "inotify",
+                    source: "this system has none".into(),
+                });
+            }
+            _ => match Notify::start(hints, names) {
+                Ok(notify) => Backend::Notify(notify),
+                Err(source) => {
+                    return Err(TreeError::Backend {
+                        backend: "notify",
+                        source: source.into(),
+                    });
+                }
+            },
+        };
+        let watches = Watches {
+            backend,
+            watched: HashMap::new(),
+            hints: Some(Arc::clone(hints)),
+        };
+        Ok((watches, notices))
+    }
+
+    /// The backend's name, if there is one.
+    pub(super) fn backend(&self) -> Option<&'static str> {
+        match self.backend {
+            Backend::None => None,
+            #[cfg(target_os = "linux")]
+            Backend::Inotify(_) => Some("inotify"),
+            Backend::Notify(_) => Some("notify"),
+        }
+    }
+
+    /// Gives the backend up; nothing is watched from here on.
+    pub(super) fn end(&mut self) {
+        self.backend = Backend::None;
+        self.watched.clear();
+    }
+
+    /// Watches a directory of the tree. Repeated, it heals a watch that was lost.
+    pub(super) fn add(
+        &mut self,
+        path: &Path,
+        follow: bool,
+        directory: DirectoryId,
+    ) -> Result<Key, Unwatched> {
+        let key = self.add_to_backend(path, follow)?;
+        let directories = &mut self.watched.entry(key).or_default().directories;
+        if !directories.contains(&directory) {
+            directories.push(directory);
+        }
+        Ok(key)
+    }
+
+    /// Watches one name in a directory that need not be part of the tree.
+    pub(super) fn add_name(
+        &mut self,
+        path: &Path,
+        name: &[u8],
+        named: Named,
+    ) -> Result<Key, Unwatched> {
+        let key = self.add_to_backend(path, true)?;
+        let watched = self.watched.entry(key).or_default();
+        let all = watched.named.entry(name.into()).or_default();
+        if !all.contains(&named) {
+            all.push(named);
+        }
+        if let Some(hints) = &self.hints {
+            hints.add_interest(key, name);
+        }
+        Ok(key)
+    }
+
+    pub(super) fn remove(&mut self, key: Key, directory: DirectoryId) {
+        if let Some(watched) = self.watched.get_mut(&key) {
+            watched.directories.retain(|it| *it != directory);
+        }
+        self.remove_unused(key);
+    }
+
+    pub(super) fn remove_name(&mut self, key: Key, name: &[u8], named: Named) {
+        if let Some(watched) = self.watched.get_mut(&key)
+            && let Some(all) = watched.named.get_mut(name)
+        {
+            all.retain(|it| *it != named);
+            if all.is_empty() {
+                watched.named.remove(name);
+                if let Some(hints) = &self.hints {
+                    hints.remove_interest(key, name);
+                }
+            }
+        }
+        self.remove_unused(key);
+    }
+
+    /// What a watch stands for; nothing if its events are stale.
+    pub(super) fn watched(&self, key: Key) -> Option<&Watched> {
+        self.watched.get(&key)
+    }
+
+    fn remove_unused(&mut self, key: Key) {
+        let is_unused = |it: &Watched| it.directories.is_empty() && it.named.is_empty();
+        if self.watched.get(&key).is_some_and(is_unused) {
+            self.watched.remove(&key);
+            match &mut self.backend {
+                Backend::None => {}
+                #[cfg(target_os = "linux")]
+                Backend::Inotify(inotify) => inotify.remove(key),
+                Backend::Notify(notify) => notify.remove(key),
+            }
+        }
+    }
+
+    fn add_to_backend(&mut self, path: &Path, follow: bool) -> Result<Key, Unwatched> {
+        match &mut self.backend {
+            Backend::None => Err(Unwatched::Failed(io::ErrorKind::Unsupported.into())),
+            #[cfg(target_os = "linux")]
+            Backend::Inotify(inotify) => inotify.add(path, follow).map_err(|error| {
+                if error.raw_os_error() == Some(rustix::io::Errno::NOSPC.raw_os_error()) {
+                    Unwatched::RanOut(WATCHES)
+                } else {
+                    Unwatched::Failed(error)
+                }
+            }),
+            Backend::Notify(notify) => notify.add(path),
+        }
+    }
+}

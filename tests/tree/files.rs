@@ -1,0 +1,279 @@
+//! Single files: every way of writing one, and what is no document.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::time::{Duration, Instant};
+
+use rsnotify::announce::observation::{Incomplete, Look};
+use rsnotify::tree::WatchMode::{self, Inotify, Notify, Poll};
+use rstest::rstest;
+
+use crate::harness::{DEADLINE, Watched, document, path};
+
+#[rstest]
+fn a_file_created_rewritten_renamed_and_deleted_is_seen_each_time(
+    #[values(Inotify, Notify, Poll)] watch: WatchMode,
+) {
+    let mut it = Watched::start(watch);
+    it.write("a.xml", 1);
+    it.wait_for("a.xml", 1);
+    it.write("a.xml", 2);
+    it.wait_for("a.xml", 2);
+    it.write("a.tmp", 3);
+    fs::rename(it.root.join("a.tmp"), it.root.join("a.xml")).unwrap();
+    it.wait_for("a.xml", 3);
+    fs::rename(it.root.join("a.xml"), it.root.join("b.xml")).unwrap();
+    it.wait_for("b.xml", 3);
+    it.wait_for_missing("a.xml");
+    fs::hard_link(it.root.join("b.xml"), it.root.join("c.xml")).unwrap();
+    it.wait_for("c.xml", 3);
+    fs::remove_file(it.root.join("b.xml")).unwrap();
+    it.wait_for_missing("b.xml");
+    it.wait_for("c.xml", 3);
+}
+
+#[rstest]
+fn a_rewrite_of_equal_size_and_time_is_seen(#[values(Inotify, Notify, Poll)] watch: WatchMode) {
+    let mut it = Watched::start(watch);
+    it.write("a.xml", 1);
+    it.wait_for("a.xml", 1);
+    let modified = fs::metadata(it.root.join("a.xml"))
+        .unwrap()
+        .modified()
+        .unwrap();
+    let mut file = fs::OpenOptions::new()
+        .write(true)
+        .open(it.root.join("a.xml"))
+        .unwrap();
+    file.write_all(document(2).as_bytes()).unwrap();
+    file.set_modified(modified).unwrap();
+    drop(file);
+    it.wait_for("a.xml", 2);
+}
+
+#[rstest]
+fn a_file_written_with_a_stall_is_seen_after_its_last_byte(
+    #[values(Inotify, Notify, Poll)] watch: WatchMode,
+) {
+    let mut it = Watched::start(watch);
+    let text = document(7);
+    let mut file = fs::File::create(it.root.join("a.xml")).unwrap();
+    file.write_all(&text.as_bytes()[..text.len() - 12]).unwrap();
+    it.wait("an incomplete look", |it| {
+        matches!(it.last("a.xml"), Some(Look::Incomplete(_)))
+    });
+    it.wait_for_quiet();
+    assert!(it.versions("a.xml").is_empty());
+    file.write_all(&text.as_bytes()[text.len() - 12..]).unwrap();
+    drop(file);
+    it.wait_for("a.xml", 7);
+}
+
+#[rstest]
+fn under_events_an_open_writer_is_waited_for_however_complete_its_file_looks(
+    #[values(Inotify, Notify)] watch: WatchMode,
+) {
+    let mut it = Watched::start(watch);
+    let mut file = fs::File::create(it.root.join("a.xml")).unwrap();
+    file.write_all(document(1).as_bytes()).unwrap();
+    it.wait("a word about the writer", |it| {
+        it.last("a.xml") == Some(&Look::Incomplete(Incomplete::BeingWritten))
+    });
+    it.wait_for_quiet();
+    assert!(it.versions("a.xml").is_empty());
+    file.write_all(b"<!-- the end -->").unwrap();
+    drop(file);
+    it.wait_for("a.xml", 1);
+    assert_eq!(it.versions("a.xml"), [1]);
+}
+
+#[rstest]
+fn a_file_that_is_cut_is_reported_once_and_seen_when_whole(
+    #[values(Inotify, Notify, Poll)] watch: WatchMode,
+) {
+    let mut it = Watched::start(watch);
+    let text = document(1);
+    fs::write(it.root.join("a.xml"), &text[..text.len() - 12]).unwrap();
+    it.wait("a malformed look", |it| {
+        matches!(
+            it.last("a.xml"),
+            Some(Look::Incomplete(Incomplete::Malformed(_)))
+        )
+    });
+    it.wait_for_quiet();
+    let malformed = |look: &&Look| matches!(look, Look::Incomplete(Incomplete::Malformed(_)));
+    assert_eq!(it.looks_at("a.xml").iter().filter(malformed).count(), 1);
+    it.write("a.xml", 1);
+    it.wait_for("a.xml", 1);
+}
+
+#[rstest]
+fn names_of_any_bytes_are_files_like_others(#[values(Inotify, Notify, Poll)] watch: WatchMode) {
+    let mut it = Watched::start(watch);
+    let long = [b"x".repeat(251), b".xml".to_vec()].concat();
+    let names: [&[u8]; 4] = [
+        b"\xff\xfe.xml",
+        b"a b\n%20\"'.xml",
+        "é.xml".as_bytes(),
+        &long,
+    ];
+    for (version, name) in names.iter().enumerate() {
+        let path = it.root.join(std::ffi::OsStr::from_bytes(name));
+        fs::write(path, document(version)).unwrap();
+    }
+    for (version, name) in names.iter().enumerate() {
+        it.wait_for(name, version);
+    }
+}
+
+#[rstest]
+fn what_is_no_regular_file_is_said_and_hangs_nobody(
+    #[values(Inotify, Notify, Poll)] watch: WatchMode,
+) {
+    let mut it = Watched::start(watch);
+    let fifo = it.root.join("fifo.xml");
+    assert!(
+        std::process::Command::new("mkfifo")
+            .arg(&fifo)
+            .status()
+            .unwrap()
+            .success()
+    );
+    let _socket = std::os::unix::net::UnixListener::bind(it.root.join("socket.xml")).unwrap();
+    fs::create_dir(it.root.join("directory.xml")).unwrap();
+    it.write("directory.xml/a.xml", 1);
+    it.wait_for("directory.xml/a.xml", 1);
+    for name in ["fifo.xml", "socket.xml"] {
+        it.wait(name, |it| {
+            it.last(name) == Some(&Look::Incomplete(Incomplete::NotAFile))
+        });
+    }
+    assert!(it.looks_at("directory.xml").is_empty());
+}
+
+#[rstest]
+fn a_file_that_becomes_a_directory_and_back_is_followed(
+    #[values(Inotify, Notify, Poll)] watch: WatchMode,
+) {
+    let mut it = Watched::start(watch);
+    it.write("a.xml", 1);
+    it.wait_for("a.xml", 1);
+    fs::remove_file(it.root.join("a.xml")).unwrap();
+    fs::create_dir(it.root.join("a.xml")).unwrap();
+    it.write("a.xml/b.xml", 2);
+    it.wait_for("a.xml/b.xml", 2);
+    it.wait_for_missing("a.xml");
+    fs::remove_dir_all(it.root.join("a.xml")).unwrap();
+    it.write("a.xml", 3);
+    it.wait_for("a.xml", 3);
+    it.wait_for_missing("a.xml/b.xml");
+}
+
+#[rstest]
+fn hidden_temporary_and_excluded_names_are_never_looked_at(
+    #[values(Inotify, Notify, Poll)] watch: WatchMode,
+) {
+    let place = tempfile::tempdir().unwrap();
+    let root = place.path().join("root");
+    fs::create_dir_all(root.join("private/below")).unwrap();
+    fs::create_dir_all(root.join(".git")).unwrap();
+    fs::create_dir_all(root.join(".well-known")).unwrap();
+    let mut settings = crate::harness::settings(&root, watch);
+    settings.exclude = vec!["private/**".into()];
+    let mut it = Watched::start_with(place, settings, Vec::new());
+    it.wait("the first sweep", |it| it.sweeps > 0);
+    for name in [
+        "private/below/a.xml",
+        ".git/a.xml",
+        ".a.xml.Xy12Zq",
+        "a.xml~",
+        "a.txt",
+    ] {
+        it.write(name, 1);
+    }
+    it.write(".well-known/resourcesync", 2);
+    it.wait_for(".well-known/resourcesync", 2);
+    it.wait_for_quiet();
+    it.looks.remove(&b"sentinel.xml"[..]);
+    assert_eq!(it.looks.len(), 1, "{:?}", it.looks.keys());
+}
+
+#[test]
+fn times_in_the_future_delay_a_file_only_by_the_settle_time() {
+    let mut it = Watched::start(Poll);
+    it.write("a.xml", 1);
+    let file = fs::File::options()
+        .write(true)
+        .open(it.root.join("a.xml"))
+        .unwrap();
+    file.set_modified(std::time::SystemTime::now() + Duration::from_secs(3600))
+        .unwrap();
+    it.wait_for("a.xml", 1);
+}
+
+#[rstest]
+fn a_look_that_is_asked_for_is_answered(#[values(Inotify, Notify, Poll)] watch: WatchMode) {
+    let mut it = Watched::start(watch);
+    it.write("a.xml", 1);
+    it.wait_for("a.xml", 1);
+    let before = it.looks_at("a.xml").len();
+    it.tree().look(vec![path("a.xml"), path("no/such.xml")]);
+    it.wait("both answers", |it| {
+        it.looks_at("a.xml").len() > before && it.last("no/such.xml") == Some(&Look::Missing)
+    });
+    assert_eq!(it.version("a.xml"), Some(1));
+}
+
+#[test]
+fn a_rename_into_place_is_reported_within_a_few_milliseconds() {
+    let mut it = Watched::start(Inotify);
+    let mut took = Vec::new();
+    for version in 1..=100 {
+        it.write("a.tmp", version);
+        let begun = Instant::now();
+        fs::rename(it.root.join("a.tmp"), it.root.join("a.xml")).unwrap();
+        it.wait_for("a.xml", version);
+        took.push(begun.elapsed());
+    }
+    took.sort();
+    println!(
+        "rename to report: median {:?}, worst {:?}",
+        took[50], took[99]
+    );
+    assert!(took[50] < DEADLINE / 100);
+}
+
+#[rstest]
+fn an_unreadable_file_or_directory_is_not_missing(
+    #[values(Inotify, Notify, Poll)] watch: WatchMode,
+) {
+    use std::os::unix::fs::PermissionsExt;
+    if rustix::process::geteuid().is_root() {
+        eprintln!("skipped: root reads everything");
+        return;
+    }
+    let mut it = Watched::start(watch);
+    fs::create_dir(it.root.join("d")).unwrap();
+    it.write("d/a.xml", 1);
+    it.write("b.xml", 1);
+    it.wait_for("d/a.xml", 1);
+    it.wait_for("b.xml", 1);
+    let set = |below: &str, mode| {
+        fs::set_permissions(it.root.join(below), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    set("d", 0o000);
+    set("b.xml", 0o000);
+    for name in ["d/a.xml", "b.xml"] {
+        it.wait(name, |it| {
+            matches!(it.last(name), Some(Look::Incomplete(Incomplete::Denied(_))))
+        });
+    }
+    it.write("c.xml", 1);
+    it.wait_for("c.xml", 1);
+    it.wait_for_quiet();
+    fs::set_permissions(it.root.join("d"), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(it.root.join("b.xml"), fs::Permissions::from_mode(0o644)).unwrap();
+    it.wait_for("d/a.xml", 1);
+    it.wait_for("b.xml", 1);
+}

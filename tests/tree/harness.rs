@@ -1,0 +1,238 @@
+//! A watched temporary directory, and what was reported about it so far.
+
+use std::collections::HashMap;
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use rsnotify::announce::observation::{DocumentPath, Identity, Look, MountId};
+use rsnotify::announce::plan::MountPlan;
+use rsnotify::resourcesync::uri::Uri;
+use rsnotify::tree::{Known, Notice, Report, Settings, Tree, WatchMode};
+use tempfile::TempDir;
+
+pub const DEADLINE: Duration = Duration::from_secs(20);
+pub const SETTLE: Duration = Duration::from_millis(200);
+
+pub struct Watched {
+    /// Holds `root`, the mount.
+    pub place: TempDir,
+    pub root: PathBuf,
+    tree: Option<Tree>,
+    reports: Receiver<Report>,
+    /// Every look at a path, in order.
+    pub looks: HashMap<Vec<u8>, Vec<Look>>,
+    pub sweeps: usize,
+    pub found: Vec<Identity>,
+    pub lost: Vec<String>,
+    pub notices: Vec<Notice>,
+}
+
+pub fn settings(root: &Path, watch: WatchMode) -> Settings {
+    Settings {
+        mounts: vec![MountPlan {
+            id: MountId(0),
+            directory: root.to_owned(),
+            prefix: Uri::parse("https://example.org/").unwrap(),
+            aliases: Vec::new(),
+        }],
+        include: Vec::new(),
+        exclude: Vec::new(),
+        watch,
+        rescan_interval: Duration::from_secs(3600),
+        poll_interval: Duration::from_millis(100),
+        settle: SETTLE,
+    }
+}
+
+/// A Change List; another `version` is another fingerprint.
+pub fn document(version: usize) -> String {
+    format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
+         <urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\" \
+         xmlns:rs=\"http://www.openarchives.org/rs/terms/\">\n\
+         <rs:md capability=\"changelist\" from=\"{version}\"/>\n\
+         <url><loc>https://example.org/r</loc></url>\n</urlset>\n"
+    )
+}
+
+pub fn version_of(look: &Look) -> Option<usize> {
+    match look {
+        Look::Document { parsed, .. } => parsed.document.span.from.as_ref()?.parse().ok(),
+        _ => None,
+    }
+}
+
+pub fn path(below: impl AsRef<[u8]>) -> DocumentPath {
+    DocumentPath {
+        mount: MountId(0),
+        below: below.as_ref().into(),
+    }
+}
+
+impl Watched {
+    /// An empty tree, swept once.
+    pub fn start(watch: WatchMode) -> Watched {
+        Watched::start_on(watch, |_| {})
+    }
+
+    /// A tree prepared by `prepare`, swept once.
+    pub fn start_on(watch: WatchMode, prepare: impl FnOnce(&Path)) -> Watched {
+        let place = tempfile::tempdir().unwrap();
+        fs::create_dir(place.path().join("root")).unwrap();
+        prepare(&place.path().join("root"));
+        let mut watched = Watched::start_in(place, watch, Vec::new());
+        watched.wait("the first sweep", |it| it.sweeps > 0);
+        watched
+    }
+
+    /// Watches `root` in `place`, whether it is there or not.
+    pub fn start_in(place: TempDir, watch: WatchMode, known: Vec<Known>) -> Watched {
+        let root = place.path().join("root");
+        Watched::start_with(place, settings(&root, watch), known)
+    }
+
+    pub fn start_with(place: TempDir, settings: Settings, known: Vec<Known>) -> Watched {
+        let root = settings.mounts[0].directory.clone();
+        let (sender, reports) = channel();
+        let tree = Tree::watch(settings, known, move |report| match sender.send(report) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(()),
+        });
+        Watched {
+            place,
+            root,
+            tree: Some(tree.unwrap()),
+            reports,
+            looks: HashMap::new(),
+            sweeps: 0,
+            found: Vec::new(),
+            lost: Vec::new(),
+            notices: Vec::new(),
+        }
+    }
+
+    pub fn tree(&self) -> &Tree {
+        self.tree.as_ref().unwrap()
+    }
+
+    /// Stops watching and gives the place back.
+    pub fn stop(mut self) -> TempDir {
+        self.tree = None;
+        self.place
+    }
+
+    pub fn write(&self, below: &str, version: usize) {
+        fs::write(self.root.join(below), document(version)).unwrap();
+    }
+
+    /// Waits until something holds.
+    #[track_caller]
+    pub fn wait(&mut self, what: &str, holds: impl Fn(&Watched) -> bool) {
+        let end = Instant::now() + DEADLINE;
+        while !holds(self) {
+            let left = end.saturating_duration_since(Instant::now());
+            match self.reports.recv_timeout(left) {
+                Ok(report) => {
+                    self.take(report);
+                    while let Ok(report) = self.reports.try_recv() {
+                        self.take(report);
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => panic!(
+                    "waited in vain for {what}; last looks: {:?}; lost: {:?}; notices: {:?}",
+                    self.looks
+                        .iter()
+                        .map(|(path, looks)| (path.escape_ascii().to_string(), brief(looks)))
+                        .take(20)
+                        .collect::<Vec<_>>(),
+                    self.lost,
+                    self.notices
+                ),
+                Err(RecvTimeoutError::Disconnected) => panic!("the tree ended before {what}"),
+            }
+        }
+    }
+
+    /// Waits until the last that was seen of a document is this version.
+    #[track_caller]
+    pub fn wait_for(&mut self, below: impl AsRef<[u8]>, version: usize) {
+        let below = below.as_ref();
+        let what = format!("version {version} of {}", below.escape_ascii());
+        self.wait(&what, |it| it.version(below) == Some(version));
+    }
+
+    #[track_caller]
+    pub fn wait_for_missing(&mut self, below: impl AsRef<[u8]>) {
+        let below = below.as_ref();
+        let what = format!("{} to be missing", below.escape_ascii());
+        self.wait(&what, |it| it.last(below) == Some(&Look::Missing));
+    }
+
+    /// Waits until all that was done before has been seen: a fresh look at a file is answered after.
+    #[track_caller]
+    pub fn wait_for_quiet(&mut self) {
+        let before = self.looks_at("sentinel.xml").len();
+        let sweeps = self.sweeps;
+        self.tree().look(vec![path("sentinel.xml")]);
+        self.wait("the sentinel", |it| {
+            it.looks_at("sentinel.xml").len() > before
+        });
+        self.tree().sweep();
+        self.wait("a sweep", |it| it.sweeps > sweeps);
+    }
+
+    pub fn last(&self, below: impl AsRef<[u8]>) -> Option<&Look> {
+        self.looks.get(below.as_ref())?.last()
+    }
+
+    pub fn version(&self, below: impl AsRef<[u8]>) -> Option<usize> {
+        self.last(below).and_then(version_of)
+    }
+
+    pub fn looks_at(&self, below: impl AsRef<[u8]>) -> &[Look] {
+        self.looks.get(below.as_ref()).map_or(&[], Vec::as_slice)
+    }
+
+    /// The versions seen of a document, repetitions left out.
+    pub fn versions(&self, below: impl AsRef<[u8]>) -> Vec<usize> {
+        let mut versions: Vec<usize> = self.looks_at(below).iter().filter_map(version_of).collect();
+        versions.dedup();
+        versions
+    }
+
+    pub fn is_missing_ever(&self) -> bool {
+        self.looks
+            .values()
+            .flatten()
+            .any(|look| *look == Look::Missing)
+    }
+
+    fn take(&mut self, report: Report) {
+        match report {
+            Report::Observed(batch) => {
+                for it in batch {
+                    self.looks
+                        .entry(it.path.below.to_vec())
+                        .or_default()
+                        .push(it.look);
+                }
+            }
+            Report::MountFound { identity, .. } => self.found.push(identity),
+            Report::MountLost { reason, .. } => self.lost.push(reason),
+            Report::Swept { complete, .. } => self.sweeps += usize::from(complete),
+            Report::Sweeping { .. } => {}
+            Report::Notice(notice) => self.notices.push(notice),
+        }
+    }
+}
+
+fn brief(looks: &[Look]) -> Vec<String> {
+    let brief = |look: &Look| match look {
+        Look::Document { .. } => format!("version {:?}", version_of(look)),
+        look => format!("{look:?}"),
+    };
+    looks.iter().map(brief).collect()
+}

@@ -1,0 +1,167 @@
+//! Symbolic links: followed, swapped, looping, dangling.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use rsnotify::announce::observation::Look;
+use rsnotify::tree::Notice;
+use rsnotify::tree::WatchMode::{self, Inotify, Notify, Poll};
+use rstest::rstest;
+
+use crate::harness::{Watched, document};
+
+/// Points `link` elsewhere in one step.
+fn swap(target: impl AsRef<Path>, link: &Path) {
+    let next = link.with_file_name("..next");
+    symlink(target, &next).unwrap();
+    fs::rename(next, link).unwrap();
+}
+
+#[rstest]
+fn a_release_link_that_is_swapped_changes_all_beneath_it(
+    #[values(Inotify, Notify, Poll)] watch: WatchMode,
+) {
+    let mut it = Watched::start_on(watch, |root| {
+        for release in 1..=2 {
+            let below = root.join(format!(".releases/{release}/d"));
+            fs::create_dir_all(&below).unwrap();
+            fs::write(below.join("a.xml"), document(release)).unwrap();
+            fs::write(below.join(format!("only-{release}.xml")), document(release)).unwrap();
+        }
+        symlink(".releases/1", root.join("current")).unwrap();
+    });
+    it.wait_for("current/d/a.xml", 1);
+    swap(".releases/2", &it.root.join("current"));
+    it.wait_for("current/d/a.xml", 2);
+    it.wait_for("current/d/only-2.xml", 2);
+    it.wait_for_missing("current/d/only-1.xml");
+    assert!(!it.looks_at("current/d/a.xml").contains(&Look::Missing));
+    fs::write(it.root.join(".releases/2/d/a.xml"), document(3)).unwrap();
+    it.wait_for("current/d/a.xml", 3);
+}
+
+#[rstest]
+fn a_kubernetes_volume_that_is_swapped_changes_its_files(
+    #[values(Inotify, Notify, Poll)] watch: WatchMode,
+) {
+    let mut it = Watched::start_on(watch, |root| {
+        for version in 1..=2 {
+            let below = root.join(format!("..2026_{version}"));
+            fs::create_dir_all(&below).unwrap();
+            fs::write(below.join("a.xml"), document(version)).unwrap();
+        }
+        symlink("..2026_1", root.join("..data")).unwrap();
+        symlink("..data/a.xml", root.join("a.xml")).unwrap();
+    });
+    it.wait_for("a.xml", 1);
+    swap("..2026_2", &it.root.join("..data"));
+    fs::remove_dir_all(it.root.join("..2026_1")).unwrap();
+    it.wait_for("a.xml", 2);
+    assert!(!it.is_missing_ever());
+    fs::write(it.root.join("..2026_2/a.xml"), document(3)).unwrap();
+    it.wait_for("a.xml", 3);
+}
+
+#[rstest]
+fn a_swap_outside_the_tree_is_noticed(#[values(Inotify, Notify, Poll)] watch: WatchMode) {
+    let mut it = Watched::start(watch);
+    let outside = it.place.path().join("outside");
+    for release in 1..=2 {
+        fs::create_dir_all(outside.join(format!("{release}/d"))).unwrap();
+        fs::write(
+            outside.join(format!("{release}/d/a.xml")),
+            document(release),
+        )
+        .unwrap();
+    }
+    symlink("1", outside.join("current")).unwrap();
+    symlink(outside.join("current"), it.root.join("link")).unwrap();
+    it.wait_for("link/d/a.xml", 1);
+    swap("2", &outside.join("current"));
+    it.wait_for("link/d/a.xml", 2);
+}
+
+#[rstest]
+fn a_document_behind_a_link_is_watched_where_it_lies(
+    #[values(Inotify, Notify, Poll)] watch: WatchMode,
+) {
+    let mut it = Watched::start(watch);
+    let target = it.place.path().join("list.of.changes");
+    fs::write(&target, document(1)).unwrap();
+    symlink(&target, it.root.join("a.xml")).unwrap();
+    it.wait_for("a.xml", 1);
+    fs::write(&target, document(2)).unwrap();
+    it.wait_for("a.xml", 2);
+    fs::write(target.with_extension("new"), document(3)).unwrap();
+    fs::rename(target.with_extension("new"), &target).unwrap();
+    it.wait_for("a.xml", 3);
+    fs::remove_file(&target).unwrap();
+    it.wait_for_missing("a.xml");
+    fs::write(&target, document(4)).unwrap();
+    it.wait_for("a.xml", 4);
+    // A plain file takes the link's place.
+    fs::remove_file(it.root.join("a.xml")).unwrap();
+    it.write("a.xml", 5);
+    it.wait_for("a.xml", 5);
+}
+
+#[rstest]
+fn loops_are_cut_and_said_once(#[values(Inotify, Notify, Poll)] watch: WatchMode) {
+    let mut it = Watched::start_on(watch, |root| {
+        fs::create_dir_all(root.join("a/b")).unwrap();
+        symlink("../..", root.join("a/b/up")).unwrap();
+        symlink("itself", root.join("itself")).unwrap();
+        symlink(".", root.join("here.xml")).unwrap();
+    });
+    it.write("a/b/x.xml", 1);
+    it.wait_for("a/b/x.xml", 1);
+    it.wait_for_quiet();
+    let is_loop = |notice: &&Notice| matches!(notice, Notice::Loop { .. });
+    assert_eq!(
+        it.notices.iter().filter(is_loop).count(),
+        2,
+        "{:?}",
+        it.notices
+    );
+    it.looks.remove(&b"sentinel.xml"[..]);
+    assert_eq!(it.looks.len(), 1, "{:?}", it.looks.keys());
+}
+
+#[rstest]
+fn a_dangling_link_is_seen_once_its_target_is_there(
+    #[values(Inotify, Notify, Poll)] watch: WatchMode,
+) {
+    let mut it = Watched::start_on(watch, |root| {
+        symlink("../later/d", root.join("d")).unwrap();
+        symlink("../later/a.xml", root.join("a.xml")).unwrap();
+    });
+    let later = it.place.path().join("later");
+    fs::create_dir_all(later.join("d")).unwrap();
+    fs::write(later.join("d/b.xml"), document(1)).unwrap();
+    fs::write(later.join("a.xml"), document(2)).unwrap();
+    it.wait_for("d/b.xml", 1);
+    it.wait_for("a.xml", 2);
+    fs::remove_dir_all(&later).unwrap();
+    it.wait_for_missing("d/b.xml");
+    it.wait_for_missing("a.xml");
+}
+
+#[rstest]
+fn a_directory_reached_by_two_paths_is_watched_under_both(
+    #[values(Inotify, Poll)] watch: WatchMode,
+) {
+    let mut it = Watched::start_on(watch, |root| {
+        fs::create_dir(root.join("d")).unwrap();
+        symlink("d", root.join("e")).unwrap();
+    });
+    for version in 1..3 {
+        it.write("d/a.xml", version);
+        it.wait_for("d/a.xml", version);
+        it.wait_for("e/a.xml", version);
+    }
+    fs::remove_file(it.root.join("e")).unwrap();
+    it.wait_for_missing("e/a.xml");
+    it.write("d/a.xml", 3);
+    it.wait_for("d/a.xml", 3);
+}

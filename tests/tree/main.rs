@@ -1,0 +1,11 @@
+//! The tree adaptor against a real file system, on each backend alike.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+mod directories;
+mod files;
+mod harness;
+mod links;
+mod load;
+mod mounts;
+mod restart;

@@ -1,0 +1,109 @@
+//! The root of a mount: missing, late, replaced, gone for a while. None of it makes a file missing.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use rsnotify::tree::WatchMode::{self, Inotify, Notify, Poll};
+use rstest::rstest;
+
+use crate::harness::{Watched, document};
+
+#[rstest]
+fn a_mount_that_comes_late_is_found(#[values(Inotify, Notify, Poll)] watch: WatchMode) {
+    let mut it = Watched::start_in(tempfile::tempdir().unwrap(), watch, Vec::new());
+    it.wait("the loss", |it| it.lost.len() == 1);
+    fs::create_dir(&it.root).unwrap();
+    it.write("a.xml", 1);
+    it.wait_for("a.xml", 1);
+    assert_eq!(it.found.len(), 1);
+}
+
+#[rstest]
+fn a_root_that_goes_for_a_while_makes_nothing_missing(
+    #[values(Inotify, Notify, Poll)] watch: WatchMode,
+) {
+    let mut it = Watched::start(watch);
+    fs::create_dir(it.root.join("d")).unwrap();
+    it.write("a.xml", 1);
+    it.write("d/b.xml", 1);
+    it.wait_for("a.xml", 1);
+    it.wait_for("d/b.xml", 1);
+    let away = it.place.path().join("away");
+    fs::rename(&it.root, &away).unwrap();
+    it.wait("the loss", |it| it.lost.len() == 1);
+    fs::write(away.join("a.xml"), document(2)).unwrap();
+    fs::rename(&away, &it.root).unwrap();
+    it.wait_for("a.xml", 2);
+    it.wait("the sweep", |it| it.sweeps > 1);
+    assert!(!it.is_missing_ever());
+    it.write("d/b.xml", 2);
+    it.wait_for("d/b.xml", 2);
+}
+
+#[rstest]
+fn a_root_that_is_replaced_is_another_tree(#[values(Inotify, Notify, Poll)] watch: WatchMode) {
+    let mut it = Watched::start(watch);
+    it.write("a.xml", 1);
+    it.write("b.xml", 1);
+    it.wait_for("a.xml", 1);
+    it.wait_for("b.xml", 1);
+    let next = it.place.path().join("next");
+    fs::create_dir(&next).unwrap();
+    fs::write(next.join("a.xml"), document(2)).unwrap();
+    let away = it.place.path().join("away");
+    fs::rename(&it.root, &away).unwrap();
+    fs::rename(&next, &it.root).unwrap();
+    it.wait_for("a.xml", 2);
+    it.wait_for_missing("b.xml");
+    assert_eq!(it.found.len(), 2);
+    assert_ne!(it.found[0], it.found[1]);
+    let before = it.looks_at("a.xml").len();
+    fs::write(away.join("a.xml"), document(3)).unwrap();
+    it.wait_for_quiet();
+    assert_eq!(it.looks_at("a.xml").len(), before, "a ghost spoke");
+    it.write("a.xml", 4);
+    it.wait_for("a.xml", 4);
+}
+
+#[rstest]
+fn a_root_that_is_a_link_is_followed_when_it_is_swapped(
+    #[values(Inotify, Notify, Poll)] watch: WatchMode,
+) {
+    let place = tempfile::tempdir().unwrap();
+    for release in 1..=2 {
+        let directory = place.path().join(format!("releases/{release}/d"));
+        fs::create_dir_all(&directory).unwrap();
+        fs::write(directory.join("a.xml"), document(release)).unwrap();
+    }
+    symlink("releases/1", place.path().join("root")).unwrap();
+    let mut it = Watched::start_in(place, watch, Vec::new());
+    it.wait_for("d/a.xml", 1);
+    symlink("releases/2", it.place.path().join("next")).unwrap();
+    fs::rename(it.place.path().join("next"), &it.root).unwrap();
+    it.wait_for("d/a.xml", 2);
+    assert!(!it.is_missing_ever());
+    it.write("d/a.xml", 3);
+    it.wait_for("d/a.xml", 3);
+}
+
+#[rstest]
+fn a_root_removed_and_made_again_is_found(#[values(Inotify, Notify, Poll)] watch: WatchMode) {
+    let mut it = Watched::start(watch);
+    for round in 1..4 {
+        it.write("a.xml", round);
+        it.wait_for("a.xml", round);
+        fs::remove_dir_all(&it.root).unwrap();
+        it.wait("the loss", |it| it.lost.len() >= round);
+        fs::create_dir(&it.root).unwrap();
+    }
+    it.write("a.xml", 9);
+    it.wait_for("a.xml", 9);
+}
+
+#[rstest]
+fn a_file_in_the_place_of_a_root_is_no_mount(#[values(Inotify, Poll)] watch: WatchMode) {
+    let place = tempfile::tempdir().unwrap();
+    fs::write(place.path().join("root"), "").unwrap();
+    let mut it = Watched::start_in(place, watch, Vec::new());
+    it.wait("the loss", |it| it.lost == ["it is not a directory"]);
+}

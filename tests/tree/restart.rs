@@ -1,0 +1,123 @@
+//! What an earlier run has read is not read again, unless it changed; what it knew and is gone is missing.
+
+use std::fs;
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use rsnotify::announce::observation::{Incomplete, Look};
+use rsnotify::tree::WatchMode::{self, Inotify, Notify, Poll};
+use rsnotify::tree::{Known, Report, survey};
+use rstest::rstest;
+
+use crate::harness::{Watched, document, path, settings, version_of};
+
+#[rstest]
+fn known_files_are_read_only_if_they_changed(#[values(Inotify, Notify, Poll)] watch: WatchMode) {
+    let mut it = Watched::start_on(watch, |root| {
+        fs::create_dir(root.join("d")).unwrap();
+        for name in ["same.xml", "d/changed.xml", "d/gone.xml", "late.xml"] {
+            fs::write(root.join(name), document(1)).unwrap();
+        }
+    });
+    let mut known = Vec::new();
+    for name in ["same.xml", "d/changed.xml", "d/gone.xml"] {
+        it.wait_for(name, 1);
+        if let Some(Look::Document { stat, .. }) = it.last(name) {
+            known.push(Known {
+                path: path(name),
+                stat: *stat,
+                // As if it had been read long after it was written.
+                read_at: Timestamp::now() + Duration::from_secs(60),
+            });
+        }
+    }
+    let place = it.stop();
+    fs::write(place.path().join("root/d/changed.xml"), document(2)).unwrap();
+    fs::remove_file(place.path().join("root/d/gone.xml")).unwrap();
+    let mut it = Watched::start_in(place, watch, known);
+    it.wait_for("d/changed.xml", 2);
+    it.wait_for("late.xml", 1);
+    it.wait_for_missing("d/gone.xml");
+    it.wait("the sweep", |it| it.sweeps > 0);
+    assert!(it.looks_at("same.xml").is_empty());
+}
+
+#[rstest]
+fn known_files_of_an_absent_mount_are_not_missing(
+    #[values(Inotify, Notify, Poll)] watch: WatchMode,
+) {
+    let mut it = Watched::start(watch);
+    it.write("a.xml", 1);
+    it.wait_for("a.xml", 1);
+    let Some(Look::Document { stat, .. }) = it.last("a.xml") else {
+        panic!("it was a document");
+    };
+    let known = Known {
+        path: path("a.xml"),
+        stat: *stat,
+        read_at: Timestamp::now(),
+    };
+    let place = it.stop();
+    fs::rename(place.path().join("root"), place.path().join("away")).unwrap();
+    let mut it = Watched::start_in(place, watch, vec![known]);
+    it.wait("the loss", |it| it.lost.len() == 1);
+    assert!(it.looks.is_empty());
+    fs::create_dir(&it.root).unwrap();
+    it.wait_for_missing("a.xml");
+}
+
+#[rstest]
+fn a_sweep_that_is_asked_for_finds_what_no_event_told(#[values(Inotify, Notify)] watch: WatchMode) {
+    let mut it = Watched::start(watch);
+    it.write("a.xml", 1);
+    it.wait_for("a.xml", 1);
+    // A hard link outside is written: no event names the file in the tree.
+    let outside = it.place.path().join("outside.xml");
+    fs::hard_link(it.root.join("a.xml"), &outside).unwrap();
+    fs::write(&outside, document(2)).unwrap();
+    it.tree().sweep();
+    it.wait_for("a.xml", 2);
+}
+
+#[rstest]
+fn lost_events_are_made_up_for_by_a_sweep(#[values(Inotify, Notify)] watch: WatchMode) {
+    let mut it = Watched::start(watch);
+    let outside = it.place.path().join("outside.xml");
+    it.write("a.xml", 1);
+    it.wait_for("a.xml", 1);
+    fs::hard_link(it.root.join("a.xml"), &outside).unwrap();
+    fs::write(&outside, document(2)).unwrap();
+    it.tree().overflow();
+    it.wait_for("a.xml", 2);
+    assert!(it.notices.contains(&rsnotify::tree::Notice::Overflow));
+}
+
+#[test]
+fn a_survey_sees_every_candidate_and_ends() {
+    let place = tempfile::tempdir().unwrap();
+    let root = place.path().join("root");
+    fs::create_dir_all(root.join("d")).unwrap();
+    fs::write(root.join("d/old.xml"), document(1)).unwrap();
+    fs::write(root.join("d/other.xml"), "<other/>").unwrap();
+    std::thread::sleep(crate::harness::SETTLE);
+    fs::write(root.join("new.xml"), document(2)).unwrap();
+    let mut looks = Vec::new();
+    let mut swept = false;
+    survey(settings(&root, Inotify), |report| {
+        match report {
+            Report::Observed(batch) => looks.extend(batch),
+            Report::Swept {
+                complete, files, ..
+            } => swept = complete && files == 3,
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    assert!(swept);
+    let look = |name: &str| &looks.iter().find(|it| it.path == path(name)).unwrap().look;
+    assert_eq!(version_of(look("d/old.xml")), Some(1));
+    assert!(matches!(look("d/other.xml"), Look::Other { .. }));
+    assert_eq!(look("new.xml"), &Look::Incomplete(Incomplete::Unsettled));
+}
