@@ -162,7 +162,7 @@ impl Looker<'_> {
         }
         if self.is_being_written(id, &below, &status, in_sweep)
             || self.is_known(mount, id, &status.stat)
-            || self.is_unsettled(id, &below, &status)
+            || self.is_unsettled(id, &below, &status, in_sweep)
         {
             return;
         }
@@ -239,7 +239,13 @@ impl Looker<'_> {
 
     /// R3: a file found without an event must have been left alone for a while. Times in the future, by a
     /// wrong clock, count from the first look.
-    fn is_unsettled(&mut self, id: FileId, below: &[u8], status: &Status) -> bool {
+    fn is_unsettled(
+        &mut self,
+        id: FileId,
+        below: &[u8],
+        status: &Status,
+        in_sweep: bool,
+    ) -> bool {
         let settle = self.settings.settle;
         let Some(file) = self.model.file_mut(id) else {
             return true;
@@ -261,9 +267,19 @@ impl Looker<'_> {
         if seen_for.is_zero() {
             file.unsettled = Some(Box::new((status.stat, Instant::now())));
         }
-        let left = settle - age.unwrap_or(seen_for).max(seen_for);
+        let left = settle - age.unwrap_or(seen_for).max(seen_for) + Duration::from_millis(1);
+        let directory = file.directory;
+        let mount = self.model.directory(directory).map(|it| it.mount);
+        let mount = mount.map(|mount| &mut self.mounts[mount]);
+        if in_sweep
+            && let Some(mount) = mount.filter(|mount| !mount.was_swept)
+            && let Some(sweep) = &mut mount.sweep
+        {
+            sweep.unsettled.push_back((id, Instant::now() + left));
+            return true;
+        }
         self.tell_incomplete(id, below, Incomplete::Unsettled);
-        self.set_timer(id, left + Duration::from_millis(1));
+        self.set_timer(id, left);
         true
     }
 

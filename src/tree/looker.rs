@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::announce::observation::{DocumentPath, Look, Observation};
 use crate::tree::hints::{Hint, Hints, Place, Taken};
 use crate::tree::model::{DirectoryId, FileId, Model, Queued};
-use crate::tree::mount::{Ghost, Mount};
+use crate::tree::mount::{Ghost, Mount, Sweep};
 use crate::tree::names::Names;
 use crate::tree::stat;
 use crate::tree::watches::{Key, Named, Watches};
@@ -123,22 +123,37 @@ impl<'a> Looker<'a> {
     /// Sweeps each mount once.
     pub(super) fn survey(&mut self) {
         self.check_mounts();
-        while !self.is_stopped && self.has_work() {
+        while !self.is_stopped {
             self.work();
             self.flush();
+            let waits = self.mounts.iter().filter_map(|it| it.sweep.as_ref()?.goes_on_at());
+            match waits.min() {
+                _ if self.has_work() => {}
+                Some(at) => std::thread::sleep(at.saturating_duration_since(Instant::now())),
+                None => return,
+            }
         }
     }
 
     fn has_work(&self) -> bool {
         !self.directories.is_empty()
             || !self.files.is_empty()
-            || self.mounts.iter().any(|mount| mount.sweep.is_some())
+            || self
+                .mounts
+                .iter()
+                .filter_map(|mount| mount.sweep.as_ref())
+                .any(Sweep::has_work)
     }
 
     fn next_deadline(&self) -> Instant {
         let timer = self.timers.peek().map(|Reverse((at, _))| *at);
         let sweeps = self.mounts.iter().filter(|mount| mount.identity.is_some());
-        let sweep = sweeps.map(|mount| mount.next_sweep).min();
+        let sweep = sweeps
+            .map(|mount| match &mount.sweep {
+                Some(sweep) => sweep.goes_on_at().unwrap_or(self.heartbeat),
+                None => mount.next_sweep,
+            })
+            .min();
         [timer, sweep]
             .into_iter()
             .flatten()

@@ -32,6 +32,8 @@ pub(super) struct Mount {
     /// A directory of it could not be watched in the sweep that goes on.
     pub(super) has_unwatched: bool,
     pub(super) sweep: Option<Sweep>,
+    /// Whether it was swept to its end since it was found.
+    pub(super) was_swept: bool,
     pub(super) next_sweep: Instant,
     /// Files read by an earlier run, or lost with the mount, that have not been met yet.
     pub(super) known: HashMap<Box<[u8]>, Ghost>,
@@ -54,6 +56,9 @@ pub(super) struct Sweep {
     pub(super) directories: VecDeque<DirectoryId>,
     /// Files to be read before the sweep is done.
     pub(super) files: VecDeque<FileId>,
+    /// Files that changed too shortly before to be read yet, and when they may be: the first sweep of a
+    /// mount waits for them, so that a tree that was just written has a whole baseline (R13).
+    pub(super) unsettled: VecDeque<(FileId, Instant)>,
     pub(super) met: u64,
     pub(super) started: Instant,
     pub(super) told: Instant,
@@ -159,6 +164,7 @@ impl Mount {
             is_polled: true,
             has_unwatched: false,
             sweep: None,
+            was_swept: false,
             next_sweep: Instant::now(),
             known,
             asked: HashSet::new(),
@@ -233,6 +239,7 @@ impl Looker<'_> {
         let mount = &mut self.mounts[at];
         mount.identity = Some(identity);
         mount.lost = None;
+        mount.was_swept = false;
         mount.file_system = file_system(&mount.directory);
         let (id, directory) = (mount.id, mount.directory.clone());
         self.send(Report::MountFound {
@@ -278,5 +285,20 @@ impl Looker<'_> {
             self.watches.remove_name(key, &name, Named::Mount(at));
         }
         self.mounts[at].parent_watch = found.map(|key| (key, name));
+    }
+}
+
+impl Sweep {
+    /// When it can go on; at once, unless all that is left is to wait.
+    pub(super) fn goes_on_at(&self) -> Option<Instant> {
+        if self.files.is_empty() && self.directories.is_empty() {
+            self.unsettled.front().map(|(_, at)| *at)
+        } else {
+            None
+        }
+    }
+
+    pub(super) fn has_work(&self) -> bool {
+        self.goes_on_at().is_none_or(|at| at <= Instant::now())
     }
 }

@@ -33,10 +33,12 @@ impl Looker<'_> {
         }
         mount.has_unwatched = false;
         let started = mount.sweep.as_ref().map(|sweep| sweep.started);
-        let files = mount.sweep.take().map(|sweep| sweep.files);
+        let begun = mount.sweep.take().map(|sweep| (sweep.files, sweep.unsettled));
+        let (files, unsettled) = begun.unwrap_or_default();
         mount.sweep = Some(Sweep {
             directories: VecDeque::from([mount.root]),
-            files: files.unwrap_or_default(),
+            files,
+            unsettled,
             met: 0,
             started: started.unwrap_or_else(Instant::now),
             told: Instant::now(),
@@ -45,7 +47,12 @@ impl Looker<'_> {
 
     /// Does one step of a sweep; false if there is none.
     pub(super) fn go_on_sweeping(&mut self) -> bool {
-        let Some(at) = self.mounts.iter().position(|it| it.sweep.is_some()) else {
+        let has_work = |sweep: &Sweep| sweep.has_work();
+        let Some(at) = self
+            .mounts
+            .iter()
+            .position(|it| it.sweep.as_ref().is_some_and(has_work))
+        else {
             return false;
         };
         let mount = &mut self.mounts[at];
@@ -63,6 +70,8 @@ impl Looker<'_> {
             self.look_at(id, true);
         } else if let Some(id) = sweep.directories.pop_front() {
             self.list(id, true, true);
+        } else if let Some((id, _)) = sweep.unsettled.pop_front() {
+            self.look_at(id, false);
         } else {
             self.end_sweep(at, true);
         }
@@ -83,6 +92,7 @@ impl Looker<'_> {
         }
         let hints = self.gives_hints(at);
         let mount = &mut self.mounts[at];
+        mount.was_swept |= complete;
         mount.is_polled = !hints || mount.has_unwatched;
         let interval = if mount.is_polled {
             self.settings.poll_interval
