@@ -8,9 +8,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use rsnotify::announce::engine::Engine;
 use rsnotify::announce::event::{Effect, Event};
-use rsnotify::announce::observation::{
-    DocumentPath, Identity, Look, MountId, Observation, Stat,
-};
+use rsnotify::announce::observation::{DocumentPath, Identity, Look, MountId, Observation, Stat};
 use rsnotify::announce::plan::{
     HubPlan, MassDeletion, Mode, MountPlan, Plan, SourcePlan, WindowPlan,
 };
@@ -33,14 +31,32 @@ fn main() {
     let begin = Instant::now();
     for sweep in sweeps {
         now += Duration::from_secs(60);
-        let identity = Identity { device: 1, inode: 1 };
-        engine.step(Event::MountFound { mount: MountId(1), identity, started: now }, now);
+        let identity = Identity {
+            device: 1,
+            inode: 1,
+        };
+        engine.step(
+            Event::MountFound {
+                mount: MountId(1),
+                identity,
+                started: now,
+            },
+            now,
+        );
         let mut effects = Vec::new();
         for batch in sweep {
             effects.extend(engine.step(Event::Observed(batch), now));
         }
-        effects.extend(engine.step(Event::Swept { mount: MountId(1), complete: true }, now));
-        let submissions = effects.iter().filter(|effect| matches!(effect, Effect::Submit(_)));
+        effects.extend(engine.step(
+            Event::Swept {
+                mount: MountId(1),
+                complete: true,
+            },
+            now,
+        ));
+        let submissions = effects
+            .iter()
+            .filter(|effect| matches!(effect, Effect::Submit(_)));
         notifications += submissions.count();
     }
     let took = begin.elapsed();
@@ -69,7 +85,10 @@ fn plan() -> Plan {
             announce_all_components: false,
             unadvertised_channels: true,
         }],
-        hubs: vec![HubPlan { hub: Hub::new("https://hub.example/"), mode: Mode::Content }],
+        hubs: vec![HubPlan {
+            hub: Hub::new("https://hub.example/"),
+            mode: Mode::Content,
+        }],
         channels: Vec::new(),
         public_url: Uri::parse("https://topics.example/").expect("a URI"),
         window: WindowPlan {
@@ -91,12 +110,17 @@ fn sweep(version: usize, at: Timestamp) -> Vec<Vec<Observation>> {
         let mut members = String::new();
         for number in 1..DOCUMENTS_PER_SET {
             let name = format!("s{set}/d{number}.xml");
-            members += &format!("<url><loc>{URL}{name}</loc><rs:md capability=\"changelist\"/></url>");
+            members +=
+                &format!("<url><loc>{URL}{name}</loc><rs:md capability=\"changelist\"/></url>");
             let entry = format!("<url><loc>{URL}r{version}</loc></url>");
             all.push(observation(&name, &document(set, "changelist", &entry), at));
         }
         let list = document(set, "capabilitylist", &members);
-        all.push(observation(&format!("s{set}/capabilitylist.xml"), &list, at));
+        all.push(observation(
+            &format!("s{set}/capabilitylist.xml"),
+            &list,
+            at,
+        ));
     }
     all.chunks(512).map(<[Observation]>::to_vec).collect()
 }
@@ -114,9 +138,17 @@ fn observation(name: &str, content: &str, at: Timestamp) -> Observation {
     let Ok(Content::Document(parsed)) = parse(content.as_bytes()) else {
         panic!("{name} is a document");
     };
-    let stat = Stat { size: 1, modified: at, changed: at, inode: 1 };
+    let stat = Stat {
+        size: 1,
+        modified: at,
+        changed: at,
+        inode: 1,
+    };
     Observation {
-        path: DocumentPath { mount: MountId(1), below: Arc::from(name.as_bytes()) },
+        path: DocumentPath {
+            mount: MountId(1),
+            below: Arc::from(name.as_bytes()),
+        },
         at,
         look: Look::Document { parsed, stat },
     }

@@ -15,7 +15,10 @@ use crate::hub::Hub;
 use crate::stage::{Stage, cpu_seconds, peak_memory_mib, replace};
 
 fn main() {
-    let wanted: Vec<String> = std::env::args().skip(1).filter(|name| !name.starts_with('-')).collect();
+    let wanted: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|name| !name.starts_with('-'))
+        .collect();
     let benches: [(&str, fn()); 6] = [
         ("latency", latency),
         ("burst", burst),
@@ -101,7 +104,9 @@ fn cold_start() {
             .arg("find . -name '*.xml' -print0 | xargs -0 b3sum > /dev/null")
             .current_dir(stage.root())
             .status();
-        status.is_ok_and(|status| status.success()).then(|| begin.elapsed())
+        status
+            .is_ok_and(|status| status.success())
+            .then(|| begin.elapsed())
     };
     find();
     let peer = find();
@@ -135,7 +140,9 @@ fn cold_start() {
             ready.as_secs_f64()
         ),
     }
-    println!("cold_start: {heard} of {STARTS} changes made during start-up announced (target: all)");
+    println!(
+        "cold_start: {heard} of {STARTS} changes made during start-up announced (target: all)"
+    );
 }
 
 /// A restart after 1,000 changes made while down.

@@ -28,11 +28,19 @@ fn time(second: i64) -> Timestamp {
 }
 
 fn stat() -> Stat {
-    Stat { size: u64::MAX, modified: time(1), changed: time(2), inode: u64::MAX - 1 }
+    Stat {
+        size: u64::MAX,
+        modified: time(1),
+        changed: time(2),
+        inode: u64::MAX - 1,
+    }
 }
 
 fn path(below: &[u8]) -> DocumentPath {
-    DocumentPath { mount: MountId(1), below: Arc::from(below) }
+    DocumentPath {
+        mount: MountId(1),
+        below: Arc::from(below),
+    }
 }
 
 fn record(presence: Presence, hold: Hold) -> Record {
@@ -62,7 +70,9 @@ fn record(presence: Presence, hold: Hold) -> Record {
 }
 
 fn some<K: Ord, V>(rows: BTreeMap<K, V>) -> BTreeMap<K, Option<V>> {
-    rows.into_iter().map(|(key, row)| (key, Some(row))).collect()
+    rows.into_iter()
+        .map(|(key, row)| (key, Some(row)))
+        .collect()
 }
 
 /// One row of everything, with every field set.
@@ -74,7 +84,10 @@ fn everything() -> Save {
             source: "main".to_owned(),
             directory: "/srv/www".into(),
             prefix: uri(""),
-            identity: Some(Identity { device: u64::MAX, inode: 2 }),
+            identity: Some(Identity {
+                device: u64::MAX,
+                inode: 2,
+            }),
             baselined: true,
             held_document: true,
             swept: Some(time(5)),
@@ -82,15 +95,28 @@ fn everything() -> Save {
     );
     let presences = [
         Presence::Present,
-        Presence::Missing { since: time(6), approved: false },
-        Presence::Missing { since: time(6), approved: true },
+        Presence::Missing {
+            since: time(6),
+            approved: false,
+        },
+        Presence::Missing {
+            since: time(6),
+            approved: true,
+        },
         Presence::Gone { since: time(7) },
     ];
-    let holds = [Hold::Free, Hold::Waiting { since: time(8) }, Hold::Expired, Hold::Free];
+    let holds = [
+        Hold::Free,
+        Hold::Waiting { since: time(8) },
+        Hold::Expired,
+        Hold::Free,
+    ];
     for (number, (presence, hold)) in presences.into_iter().zip(holds).enumerate() {
-        save.documents.insert(uri(&format!("d{number}.xml")), Some(record(presence, hold)));
+        save.documents
+            .insert(uri(&format!("d{number}.xml")), Some(record(presence, hold)));
     }
-    save.others.insert(path(b"other.xml"), Some((stat(), time(9))));
+    save.others
+        .insert(path(b"other.xml"), Some((stat(), time(9))));
     save.troubles.insert(
         uri("broken.xml"),
         Some(Trouble {
@@ -101,7 +127,11 @@ fn everything() -> Save {
             reported: false,
         }),
     );
-    let told = Told { capability: Capability::ChangeList, form: Form::List, fingerprint: None };
+    let told = Told {
+        capability: Capability::ChangeList,
+        form: Form::List,
+        fingerprint: None,
+    };
     let entry = Entry {
         uri: uri("d0.xml"),
         change: ChangeKind::Updated,
@@ -115,11 +145,17 @@ fn everything() -> Save {
             source: "main".to_owned(),
             set: uri("cl.xml"),
             topic: Topic::new("https://e.org/Framework"),
-            retired: Some(Retirement { since: time(12), last_words: BTreeSet::from([uri("cl.xml")]) }),
+            retired: Some(Retirement {
+                since: time(12),
+                last_words: BTreeSet::from([uri("cl.xml")]),
+            }),
             seq: 9,
             until: Some(time(13)),
             body: Arc::from(&b"<urlset/>"[..]),
-            said: vec![Said { at: time(14), entry }],
+            said: vec![Said {
+                at: time(14),
+                entry,
+            }],
         }),
     );
     let hub = Hub::new("https://hub.example/");
@@ -131,7 +167,13 @@ fn everything() -> Save {
                 body: Arc::from(&b"<urlset/>"[..]),
                 entries: 1,
                 covers: vec![
-                    (uri("d0.xml"), Some(Told { fingerprint: Some(Fingerprint([8; 32])), ..told })),
+                    (
+                        uri("d0.xml"),
+                        Some(Told {
+                            fingerprint: Some(Fingerprint([8; 32])),
+                            ..told
+                        }),
+                    ),
                     (uri("d3.xml"), None),
                 ],
                 cut: time(15),
@@ -141,10 +183,15 @@ fn everything() -> Save {
             }),
             limit: Some(5),
             accepted: Some(time(17)),
-            ping: Some(Ping { at: time(18), fetched: true, reported: false }),
+            ping: Some(Ping {
+                at: time(18),
+                fetched: true,
+                reported: false,
+            }),
         }),
     );
-    save.told.insert((ChannelId(3), hub, uri("d0.xml")), Some(told));
+    save.told
+        .insert((ChannelId(3), hub, uri("d0.xml")), Some(told));
     save
 }
 
@@ -165,7 +212,10 @@ fn everything_that_is_saved_is_loaded_as_it_was() {
     let told: Vec<_> = state
         .told
         .into_iter()
-        .flat_map(|((id, hub), told)| told.into_iter().map(move |(uri, told)| ((id, hub.clone(), uri), Some(told))))
+        .flat_map(|((id, hub), told)| {
+            told.into_iter()
+                .map(move |(uri, told)| ((id, hub.clone(), uri), Some(told)))
+        })
         .collect();
     assert_eq!(told, save.told.into_iter().collect::<Vec<_>>());
 }
@@ -204,13 +254,28 @@ fn the_embedded_hub_finds_its_subscriptions_and_what_it_owes() {
         next_try: time(1),
     };
     let records = [HubRecord::Subscribed(subscription.clone())];
-    store.save(&Save::default(), &records, &[delivery(1), delivery(2)]).unwrap();
-    let attempted = HubRecord::Attempted { id: DeliveryId(2), attempts: 3, next_try: time(2) };
+    store
+        .save(&Save::default(), &records, &[delivery(1), delivery(2)])
+        .unwrap();
+    let attempted = HubRecord::Attempted {
+        id: DeliveryId(2),
+        attempts: 3,
+        next_try: time(2),
+    };
     let delivered = HubRecord::Delivered { id: DeliveryId(1) };
-    store.save(&Save::default(), &[delivered, attempted], &[]).unwrap();
+    store
+        .save(&Save::default(), &[delivered, attempted], &[])
+        .unwrap();
     let (subscriptions, deliveries) = store.load_hub().unwrap();
     assert_eq!(subscriptions, [subscription]);
-    assert_eq!(deliveries, [Delivery { attempts: 3, next_try: time(2), ..delivery(2) }]);
+    assert_eq!(
+        deliveries,
+        [Delivery {
+            attempts: 3,
+            next_try: time(2),
+            ..delivery(2)
+        }]
+    );
 }
 
 #[test]
@@ -219,7 +284,10 @@ fn a_second_instance_is_kept_out_and_a_reader_is_not() {
     assert!(Store::open_to_read(directory.path()).unwrap().is_none());
     let mut store = Store::open(directory.path()).unwrap();
     store.save(&everything(), &[], &[]).unwrap();
-    assert!(matches!(Store::open(directory.path()), Err(StoreError::InUse { .. })));
+    assert!(matches!(
+        Store::open(directory.path()),
+        Err(StoreError::InUse { .. })
+    ));
     let reader = Store::open_to_read(directory.path()).unwrap().unwrap();
     assert_eq!(reader.load().unwrap(), store.load().unwrap());
 }
@@ -233,7 +301,10 @@ fn a_state_from_the_future_is_refused_and_left_alone() {
     database.pragma_update(None, "user_version", 4_000).unwrap();
     drop(database);
     let error = Store::open(directory.path()).unwrap_err();
-    assert!(matches!(error, StoreError::FromTheFuture { found: 4_000, .. }), "{error}");
+    assert!(
+        matches!(error, StoreError::FromTheFuture { found: 4_000, .. }),
+        "{error}"
+    );
     assert!(error.to_string().contains("newer rsnotify"), "{error}");
 }
 

@@ -27,7 +27,10 @@ impl Hub {
 
     /// When the next notification arrived.
     pub fn next(&self) -> Instant {
-        self.arrivals.recv_timeout(Duration::from_secs(60)).expect("a notification").0
+        self.arrivals
+            .recv_timeout(Duration::from_secs(60))
+            .expect("a notification")
+            .0
     }
 
     /// Waits for so many changes, and tells how many came.
@@ -45,7 +48,9 @@ impl Hub {
 
 fn serve(stream: TcpStream, delay: Duration, arrivals: &Sender<(Instant, usize)>) {
     let _ = stream.set_nodelay(true);
-    let Ok(mut writer) = stream.try_clone() else { return };
+    let Ok(mut writer) = stream.try_clone() else {
+        return;
+    };
     let mut reader = BufReader::new(stream);
     let mut line = String::new();
     let mut body = Vec::new();
@@ -74,7 +79,10 @@ fn serve(stream: TcpStream, delay: Duration, arrivals: &Sender<(Instant, usize)>
             return;
         }
         std::thread::sleep(delay); // what a slow hub is
-        if writer.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").is_err() {
+        if writer
+            .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+            .is_err()
+        {
             return;
         }
     }

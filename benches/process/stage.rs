@@ -27,7 +27,11 @@ pub struct Daemon {
 impl Stage {
     /// `sets` sets of `documents` documents each, the Capability List (number 0) among them.
     pub fn new(sets: usize, documents: usize) -> Stage {
-        let stage = Stage { directory: TempDir::new().expect("a directory"), sets, documents };
+        let stage = Stage {
+            directory: TempDir::new().expect("a directory"),
+            sets,
+            documents,
+        };
         for set in 0..sets {
             fs::create_dir_all(stage.root().join(format!("s{set}"))).expect("a directory");
             let members: String = (1..documents)
@@ -35,7 +39,11 @@ impl Stage {
                     format!("<url><loc>{URL}s{set}/d{number}.xml</loc><rs:md capability=\"changelist\"/></url>\n")
                 })
                 .collect();
-            fs::write(stage.document(set, 0), document(set, "capabilitylist", &members)).expect("a file");
+            fs::write(
+                stage.document(set, 0),
+                document(set, "capabilitylist", &members),
+            )
+            .expect("a file");
             for number in 1..documents {
                 replace(&stage.stage(set, number, "0"), &stage.document(set, number));
             }
@@ -87,7 +95,8 @@ impl Stage {
     pub fn add_unrelated(&self, files: usize) {
         for number in 0..files {
             if number % 1_000 == 0 {
-                fs::create_dir_all(self.root().join(format!("u{}", number / 1_000))).expect("a directory");
+                fs::create_dir_all(self.root().join(format!("u{}", number / 1_000)))
+                    .expect("a directory");
             }
             let name = format!("u{}/resource-{number}.txt", number / 1_000);
             File::create(self.root().join(name)).expect("a file");
@@ -99,7 +108,10 @@ impl Stage {
         let long_ago = SystemTime::now() - Duration::from_secs(86_400);
         for set in 0..self.sets {
             for number in 0..self.documents {
-                let file = File::options().append(true).open(self.document(set, number)).expect("a file");
+                let file = File::options()
+                    .append(true)
+                    .open(self.document(set, number))
+                    .expect("a file");
                 file.set_modified(long_ago).expect("a time");
             }
         }
@@ -150,13 +162,20 @@ impl Daemon {
         let mut line = String::new();
         while !line.contains(" ready") {
             line.clear();
-            assert_ne!(self.log.read_line(&mut line).expect("a log"), 0, "the daemon ended");
+            assert_ne!(
+                self.log.read_line(&mut line).expect("a log"),
+                0,
+                "the daemon ended"
+            );
         }
         Daemon::drain(self)
     }
 
     fn drain(mut self) -> Daemon {
-        let nothing = Command::new("true").stderr(Stdio::piped()).spawn().expect("true");
+        let nothing = Command::new("true")
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("true");
         let empty = BufReader::new(nothing.stderr.expect("a pipe"));
         let log = std::mem::replace(&mut self.log, empty);
         std::thread::spawn(move || for _ in log.lines() {});
@@ -187,13 +206,30 @@ pub fn replace(staged: &Path, path: &Path) {
 /// User and system time of a process.
 pub fn cpu_seconds(id: u32) -> f64 {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
-    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-    let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
+    let fields: Vec<&str> = stat
+        .rsplit(')')
+        .next()
+        .unwrap_or_default()
+        .split_whitespace()
+        .collect();
+    let ticks = |at: usize| {
+        fields
+            .get(at)
+            .and_then(|field| field.parse::<f64>().ok())
+            .unwrap_or(0.0)
+    };
     (ticks(11) + ticks(12)) / 100.0
 }
 
 pub fn peak_memory_mib(id: u32) -> f64 {
     let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
-    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap_or_default();
-    line.split_whitespace().nth(1).and_then(|kib| kib.parse::<f64>().ok()).unwrap_or(0.0) / 1024.0
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmHWM:"))
+        .unwrap_or_default();
+    line.split_whitespace()
+        .nth(1)
+        .and_then(|kib| kib.parse::<f64>().ok())
+        .unwrap_or(0.0)
+        / 1024.0
 }

@@ -69,10 +69,16 @@ impl Sight {
     fn note(&mut self, report: &Report) {
         match report {
             Report::Observed(observations) => {
-                let paths = observations.iter().map(|observation| observation.path.clone());
+                let paths = observations
+                    .iter()
+                    .map(|observation| observation.path.clone());
                 self.seen.extend(paths);
             }
-            Report::Swept { mount, complete: true, .. } => {
+            Report::Swept {
+                mount,
+                complete: true,
+                ..
+            } => {
                 self.swept.insert(*mount);
             }
             Report::MountLost { reason, .. } => self.notices.push(reason.clone()),
@@ -83,7 +89,10 @@ impl Sight {
 
     /// The documents that the state knows and the sweep did not meet.
     fn missing(&self, engine: &Engine) -> Vec<Observation> {
-        let known = engine.known().map(|(path, _, _)| path).chain(engine.reread());
+        let known = engine
+            .known()
+            .map(|(path, _, _)| path)
+            .chain(engine.reread());
         known
             .filter(|path| self.swept.contains(&path.mount) && !self.seen.contains(*path))
             .map(|path| Observation {

@@ -239,13 +239,7 @@ impl Looker<'_> {
 
     /// R3: a file found without an event must have been left alone for a while. Times in the future, by a
     /// wrong clock, count from the first look.
-    fn is_unsettled(
-        &mut self,
-        id: FileId,
-        below: &[u8],
-        status: &Status,
-        in_sweep: bool,
-    ) -> bool {
+    fn is_unsettled(&mut self, id: FileId, below: &[u8], status: &Status, in_sweep: bool) -> bool {
         let settle = self.settings.settle;
         let Some(file) = self.model.file_mut(id) else {
             return true;

@@ -126,7 +126,10 @@ impl<'a> Looker<'a> {
         while !self.is_stopped {
             self.work();
             self.flush();
-            let waits = self.mounts.iter().filter_map(|it| it.sweep.as_ref()?.goes_on_at());
+            let waits = self
+                .mounts
+                .iter()
+                .filter_map(|it| it.sweep.as_ref()?.goes_on_at());
             match waits.min() {
                 _ if self.has_work() => {}
                 Some(at) => std::thread::sleep(at.saturating_duration_since(Instant::now())),

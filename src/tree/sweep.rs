@@ -33,7 +33,10 @@ impl Looker<'_> {
         }
         mount.has_unwatched = false;
         let started = mount.sweep.as_ref().map(|sweep| sweep.started);
-        let begun = mount.sweep.take().map(|sweep| (sweep.files, sweep.unsettled));
+        let begun = mount
+            .sweep
+            .take()
+            .map(|sweep| (sweep.files, sweep.unsettled));
         let (files, unsettled) = begun.unwrap_or_default();
         mount.sweep = Some(Sweep {
             directories: VecDeque::from([mount.root]),

@@ -2,7 +2,6 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
@@ -12,6 +11,9 @@ use tempfile::TempDir;
 
 use crate::DEADLINE;
 use crate::documents::{Site, URL};
+
+/// What topics lie below, where there is a hub besides the embedded one.
+pub const TOPICS: &str = "https://topics.example/";
 
 /// A state directory and configuration that outlive the daemons that use them.
 pub struct Setup {
@@ -32,13 +34,21 @@ impl Setup {
 
     pub fn with_source(site: &Site, source: &str, more: &str) -> Setup {
         let root = site.root.path().display();
+        // Topics stay the same whatever port is free; only the embedded hub's must be reached.
+        let public_url = match more.contains("[[hub]]") {
+            true => format!("public_url = \"{TOPICS}\"\n"),
+            false => String::new(),
+        };
         let config = format!(
-            "[server]\nlisten = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\n\
+            "[server]\nlisten = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\n{public_url}\
              [window]\nquiet = \"20ms\"\n\
              [[source]]\nname = \"main\"\nmount = [{{ path = \"{root}\", url = \"{URL}\" }}]\n\
              settle = \"50ms\"\n{source}\n{more}\n"
         );
-        Setup { state: TempDir::new().unwrap(), config }
+        Setup {
+            state: TempDir::new().unwrap(),
+            config,
+        }
     }
 
     pub fn file(&self) -> std::path::PathBuf {
@@ -71,7 +81,11 @@ impl Setup {
     /// Runs `scan --json` and returns its documents.
     pub fn scan(&self) -> Vec<Value> {
         let output = self.command("scan").arg("--json").output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(answer["version"], 1);
         answer["documents"].as_array().unwrap().clone()
@@ -97,7 +111,11 @@ pub struct Daemon {
 
 impl Daemon {
     pub fn spawn(mut command: Command) -> Daemon {
-        let mut child = command.stderr(Stdio::piped()).stdin(Stdio::null()).spawn().unwrap();
+        let mut child = command
+            .stderr(Stdio::piped())
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
         let (sender, log) = channel();
         let stderr = BufReader::new(child.stderr.take().unwrap());
         std::thread::spawn(move || {
@@ -110,7 +128,12 @@ impl Daemon {
             }
         });
         let nowhere = "0.0.0.0:0".parse().unwrap();
-        let mut daemon = Daemon { child, log, public: nowhere, admin: nowhere };
+        let mut daemon = Daemon {
+            child,
+            log,
+            public: nowhere,
+            admin: nowhere,
+        };
         for _ in 0..2 {
             let entry = daemon.await_log("listening");
             let address = entry["address"].as_str().unwrap().parse().unwrap();
@@ -139,10 +162,6 @@ impl Daemon {
                 Err(error) => panic!("no log line \"{words}\": {error}; the log says {seen:#?}"),
             }
         }
-    }
-
-    pub fn pid(&self) -> u32 {
-        self.child.id()
     }
 
     /// As `kill -9` does.
@@ -174,6 +193,11 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            for entry in self.log.try_iter() {
+                eprintln!("daemon: {entry}");
+            }
+        }
         // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -184,7 +208,11 @@ impl Drop for Daemon {
 pub fn get(address: SocketAddr, target: &str) -> (String, String) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(DEADLINE)).unwrap();
-    write!(stream, "GET {target} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+    write!(
+        stream,
+        "GET {target} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
+    )
+    .unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
@@ -199,9 +227,4 @@ pub fn output(command: &mut Command) -> (Option<i32>, String, String) {
         String::from_utf8(output.stdout).unwrap(),
         String::from_utf8(output.stderr).unwrap(),
     )
-}
-
-/// Whether `path` can be run here.
-pub fn exists(path: &Path) -> bool {
-    path.exists()
 }

@@ -34,7 +34,10 @@ fn a_hub_that_was_down_gets_one_exact_difference_and_the_other_noticed_nothing()
     let setup = Setup::new(&site, &[good.url(), bad.url()], "");
     let _daemon = setup.start();
     site.write("a/changelist.xml", &list("a", "changelist", "2"));
-    assert_eq!(good.notification().changes(), ["updated changelist a/changelist.xml"]);
+    assert_eq!(
+        good.notification().changes(),
+        ["updated changelist a/changelist.xml"]
+    );
     bad.request();
     for version in ["3", "4", "5"] {
         site.write("a/changelist.xml", &list("a", "changelist", version));
@@ -46,12 +49,18 @@ fn a_hub_that_was_down_gets_one_exact_difference_and_the_other_noticed_nothing()
     }
     bad.behave(Manner::Accept);
     // The one that was in flight, then one with all the rest.
-    assert_eq!(bad.notification().changes(), ["updated changelist a/changelist.xml"]);
+    assert_eq!(
+        bad.notification().changes(),
+        ["updated changelist a/changelist.xml"]
+    );
     let mut rest = bad.notification().changes();
     rest.sort();
     assert_eq!(
         rest,
-        ["updated changelist a/changelist.xml", "updated resourcelist a/resourcelist.xml"]
+        [
+            "updated changelist a/changelist.xml",
+            "updated resourcelist a/resourcelist.xml"
+        ]
     );
 }
 
@@ -68,7 +77,10 @@ fn a_hub_that_is_gone_hears_everything_when_it_is_back_even_after_a_restart() {
     daemon.kill();
     let hub = FakeHub::start_at(address);
     let _daemon = setup.start();
-    assert_eq!(hub.notification().changes(), ["updated changelist a/changelist.xml"]);
+    assert_eq!(
+        hub.notification().changes(),
+        ["updated changelist a/changelist.xml"]
+    );
 }
 
 #[test]
@@ -81,7 +93,10 @@ fn a_hub_that_hangs_delays_no_other() {
     let daemon = setup.start();
     for version in ["2", "3"] {
         site.write("a/changelist.xml", &list("a", "changelist", version));
-        assert_eq!(good.notification().changes(), ["updated changelist a/changelist.xml"]);
+        assert_eq!(
+            good.notification().changes(),
+            ["updated changelist a/changelist.xml"]
+        );
     }
     bad.request();
     drop(daemon);
@@ -101,11 +116,20 @@ fn a_ping_hub_is_told_of_the_topic_which_holds_the_change() {
     assert!(empty.contains("framework-notification"), "{empty}");
     site.write("a/changelist.xml", &list("a", "changelist", "2"));
     let ping = hub.notification();
-    assert_eq!(ping.headers["content-type"], "application/x-www-form-urlencoded");
+    assert_eq!(
+        ping.headers["content-type"],
+        "application/x-www-form-urlencoded"
+    );
     let form = String::from_utf8(ping.body).unwrap();
-    assert!(form.starts_with("hub.mode=publish&hub.url=http%3A%2F%2F127.0.0.1"), "{form}");
+    assert!(
+        form.starts_with("hub.mode=publish&hub.url=https%3A%2F%2Ftopics.example"),
+        "{form}"
+    );
     let (_, body) = daemon.get("/topics/main/a/capabilitylist/");
-    assert!(body.contains("https://source.example/a/changelist.xml"), "{body}");
+    assert!(
+        body.contains("https://source.example/a/changelist.xml"),
+        "{body}"
+    );
 }
 
 #[test]
@@ -120,10 +144,16 @@ fn slow_answers_are_waited_for_side_by_side() {
     let setup = Setup::new(&site, &[hub.url()], "");
     let _daemon = setup.start();
     for set in &sets {
-        site.write(&format!("{set}/changelist.xml"), &list(set, "changelist", "2"));
+        site.write(
+            &format!("{set}/changelist.xml"),
+            &list(set, "changelist", "2"),
+        );
     }
     let first = hub.notification().at;
-    let last = (1..sets.len()).map(|_| hub.notification().at).max().unwrap();
+    let last = (1..sets.len())
+        .map(|_| hub.notification().at)
+        .max()
+        .unwrap();
     // One after the other, they would take 20 seconds.
     assert!(last - first < Duration::from_secs(10));
 }

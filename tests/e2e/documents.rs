@@ -29,8 +29,14 @@ impl Site {
     }
 
     pub fn add_set(&self, set: &str) {
-        self.write(&format!("{set}/resourcelist.xml"), &list(set, "resourcelist", "1"));
-        self.write(&format!("{set}/changelist.xml"), &list(set, "changelist", "1"));
+        self.write(
+            &format!("{set}/resourcelist.xml"),
+            &list(set, "resourcelist", "1"),
+        );
+        self.write(
+            &format!("{set}/changelist.xml"),
+            &list(set, "changelist", "1"),
+        );
         self.write(
             &format!("{set}/capabilitylist.xml"),
             &capability_list(set, &["resourcelist", "changelist"]),

@@ -24,14 +24,20 @@ impl Listener {
             .unwrap();
         let stdout = lines(child.stdout.take().unwrap());
         let stderr = lines(child.stderr.take().unwrap());
-        let listener = Listener { child, stdout, stderr };
+        let listener = Listener {
+            child,
+            stdout,
+            stderr,
+        };
         let first = listener.stderr.recv_timeout(DEADLINE).unwrap();
         assert!(first.starts_with("listening to "), "{first}");
         listener
     }
 
     fn line(&self) -> String {
-        self.stdout.recv_timeout(DEADLINE).expect("a line from listen in time")
+        self.stdout
+            .recv_timeout(DEADLINE)
+            .expect("a line from listen in time")
     }
 }
 
@@ -65,7 +71,10 @@ fn a_listener_sees_each_change_as_one_line() {
     site.write("a/changelist.xml", &list("a", "changelist", "2"));
     let line = listener.line();
     assert!(line.contains("updated  changelist"), "{line}");
-    assert!(line.contains("https://source.example/a/changelist.xml"), "{line}");
+    assert!(
+        line.contains("https://source.example/a/changelist.xml"),
+        "{line}"
+    );
 }
 
 #[test]
@@ -83,5 +92,8 @@ fn a_subscription_outlives_a_kill() {
     site.write("a/changelist.xml", &list("a", "changelist", "3"));
     let _daemon = setup.start();
     let line = listener.line();
-    assert!(line.contains("https://source.example/a/changelist.xml"), "{line}");
+    assert!(
+        line.contains("https://source.example/a/changelist.xml"),
+        "{line}"
+    );
 }

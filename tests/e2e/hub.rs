@@ -43,7 +43,11 @@ impl Request {
             .entries
             .iter()
             .map(|entry| {
-                let path = entry.uri.as_str().strip_prefix(URL).unwrap_or(entry.uri.as_str());
+                let path = entry
+                    .uri
+                    .as_str()
+                    .strip_prefix(URL)
+                    .unwrap_or(entry.uri.as_str());
                 format!("{} {} {path}", entry.change, entry.capability)
             })
             .collect()
@@ -84,13 +88,22 @@ impl FakeHub {
                 if is_stopped.load(Ordering::Relaxed) {
                     return;
                 }
-                let (manner, delay, sender) =
-                    (Arc::clone(&shared_manner), Arc::clone(&shared_delay), sender.clone());
+                let (manner, delay, sender) = (
+                    Arc::clone(&shared_manner),
+                    Arc::clone(&shared_delay),
+                    sender.clone(),
+                );
                 let stream = stream.unwrap();
                 std::thread::spawn(move || serve(stream, &manner, &delay, &sender));
             }
         });
-        FakeHub { address, manner, delay, requests, stopped }
+        FakeHub {
+            address,
+            manner,
+            delay,
+            requests,
+            stopped,
+        }
     }
 
     pub fn url(&self) -> String {
@@ -107,7 +120,9 @@ impl FakeHub {
 
     /// The next request, accepted or not.
     pub fn request(&self) -> Request {
-        self.requests.recv_timeout(DEADLINE).expect("a request to the hub in time")
+        self.requests
+            .recv_timeout(DEADLINE)
+            .expect("a request to the hub in time")
     }
 
     /// The next notification that was accepted.
@@ -162,7 +177,12 @@ impl Drop for FakeHub {
     }
 }
 
-fn serve(stream: TcpStream, manner: &Mutex<Manner>, delay: &Mutex<Duration>, requests: &Sender<Request>) {
+fn serve(
+    stream: TcpStream,
+    manner: &Mutex<Manner>,
+    delay: &Mutex<Duration>,
+    requests: &Sender<Request>,
+) {
     stream.set_nodelay(true).unwrap();
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     let mut writer = stream;
@@ -207,8 +227,16 @@ fn read(reader: &mut BufReader<TcpStream>) -> Option<Request> {
             None => break,
         };
     }
-    let length = headers.get("content-length").map_or(0, |length| length.parse().unwrap());
+    let length = headers
+        .get("content-length")
+        .map_or(0, |length| length.parse().unwrap());
     let mut body = vec![0; length];
     reader.read_exact(&mut body).ok()?;
-    Some(Request { target, headers, body, accepted: false, at: Instant::now() })
+    Some(Request {
+        target,
+        headers,
+        body,
+        accepted: false,
+        at: Instant::now(),
+    })
 }

@@ -10,7 +10,10 @@ use crate::hub::FakeHub;
 fn scan_prints_every_document_with_its_place_in_the_framework() {
     let site = Site::new();
     site.write("a/orphan.xml", &list("nowhere", "changelist", "1"));
-    site.write("a/index.xml", &index("a", "resourcedump", &["a/part.xml".to_owned()]));
+    site.write(
+        "a/index.xml",
+        &index("a", "resourcedump", &["a/part.xml".to_owned()]),
+    );
     site.write("a/part.xml", &list("a", "resourcedump", "1"));
     site.write("a/broken.xml", &list("a", "changelist", "1")[..200]);
     let hub = FakeHub::start();
@@ -38,7 +41,10 @@ fn scan_prints_every_document_with_its_place_in_the_framework() {
     assert_eq!(part["capability"], "resourcedump");
     assert_eq!(part["form"], "list");
     assert_eq!(part["index"], "https://source.example/a/index.xml");
-    assert_eq!(part["sets"][0], "https://source.example/a/capabilitylist.xml");
+    assert_eq!(
+        part["sets"][0],
+        "https://source.example/a/capabilitylist.xml"
+    );
     assert_eq!(part["channels"].as_array().unwrap().len(), 1);
     assert!(part["reason"].is_null());
 }
@@ -71,7 +77,10 @@ fn check_exits_with_0_1_or_78() {
     assert_eq!(code, Some(1));
     assert!(stdout.contains("orphan.xml"), "{stdout}");
 
-    let bad = Setup { config: setup.config.replace("quiet", "quite"), ..setup };
+    let bad = Setup {
+        config: setup.config.replace("quiet", "quite"),
+        ..setup
+    };
     for command in ["check", "run", "scan"] {
         let (code, _, stderr) = output(&mut bad.command(command));
         assert_eq!(code, Some(78), "{command}: {stderr}");
@@ -96,5 +105,8 @@ fn the_admin_listener_answers_probes_and_only_under_its_own_name() {
         assert!(!body.is_empty(), "{page}");
     }
     let (_, metrics) = daemon.get_admin("/metrics");
-    assert!(metrics.contains("rsnotify_documents{source=\"main\"} 4"), "{metrics}");
+    assert!(
+        metrics.contains("rsnotify_documents{source=\"main\"} 4"),
+        "{metrics}"
+    );
 }

@@ -6,10 +6,10 @@ mod delivery;
 mod documents;
 mod embedded;
 mod hub;
+mod looking;
 mod offline;
 mod publishing;
 mod resync;
-mod looking;
 
 /// How long an event is awaited before a test fails. Generous: the machine may be busy.
 pub const DEADLINE: std::time::Duration = std::time::Duration::from_secs(30);

@@ -30,6 +30,12 @@ fn changes_made_while_down_are_announced_at_the_next_start() {
         "deleted capabilitylist b/capabilitylist.xml",
     ]);
     assert_eq!(heard.len(), 4, "{heard:?}");
+    // Nothing else is on its way.
+    site.write("a/changelist.xml", &list("a", "changelist", "3"));
+    assert_eq!(
+        hub.notification().changes(),
+        ["updated changelist a/changelist.xml"]
+    );
 }
 
 #[test]
@@ -42,7 +48,10 @@ fn a_restart_without_changes_is_silent() {
     }
     let _daemon = setup.start();
     site.write("a/changelist.xml", &list("a", "changelist", "2"));
-    assert_eq!(hub.notification().changes(), ["updated changelist a/changelist.xml"]);
+    assert_eq!(
+        hub.notification().changes(),
+        ["updated changelist a/changelist.xml"]
+    );
 }
 
 #[test]
@@ -57,7 +66,10 @@ fn a_hub_added_between_runs_starts_at_now() {
     let _daemon = setup.start();
     site.write("a/changelist.xml", &list("a", "changelist", "2"));
     for hub in [&first, &second] {
-        assert_eq!(hub.notification().changes(), ["updated changelist a/changelist.xml"]);
+        assert_eq!(
+            hub.notification().changes(),
+            ["updated changelist a/changelist.xml"]
+        );
     }
 }
 
@@ -69,7 +81,10 @@ fn a_second_daemon_on_the_same_state_says_so() {
     let _daemon = setup.start();
     let (code, _, stderr) = crate::daemon::output(&mut setup.command("run"));
     assert_eq!(code, Some(1), "{stderr}");
-    assert!(stderr.contains("another rsnotify uses the state directory"), "{stderr}");
+    assert!(
+        stderr.contains("another rsnotify uses the state directory"),
+        "{stderr}"
+    );
 }
 
 #[test]
@@ -83,7 +98,10 @@ fn a_tree_that_is_missing_at_start_is_baselined_when_it_appears() {
     fs::rename(&parked, site.root.path()).unwrap();
     daemon.await_log("took the baseline");
     site.write("a/changelist.xml", &list("a", "changelist", "2"));
-    assert_eq!(hub.notification().changes(), ["updated changelist a/changelist.xml"]);
+    assert_eq!(
+        hub.notification().changes(),
+        ["updated changelist a/changelist.xml"]
+    );
 }
 
 #[test]
@@ -95,7 +113,14 @@ fn a_tree_that_vanishes_is_no_deletion() {
     let parked = site.root.path().with_extension("parked");
     fs::rename(site.root.path(), &parked).unwrap();
     daemon.await_log("is not there");
-    fs::write(parked.join("a/changelist.xml"), list("a", "changelist", "2")).unwrap();
+    fs::write(
+        parked.join("a/changelist.xml"),
+        list("a", "changelist", "2"),
+    )
+    .unwrap();
     fs::rename(&parked, site.root.path()).unwrap();
-    assert_eq!(hub.notification().changes(), ["updated changelist a/changelist.xml"]);
+    assert_eq!(
+        hub.notification().changes(),
+        ["updated changelist a/changelist.xml"]
+    );
 }

@@ -5,7 +5,7 @@ use std::io::Write;
 
 use rstest::rstest;
 
-use crate::daemon::Setup;
+use crate::daemon::{Setup, TOPICS};
 use crate::documents::{self, Site, archive, capability_list, description, list};
 use crate::hub::FakeHub;
 
@@ -35,14 +35,23 @@ fn a_capability_document_is_announced_as_table_2_has_it(
     let path = format!("a/{capability}.xml");
     for (version, kind) in kinds.iter().enumerate() {
         site.write(&path, &list("a", capability, &version.to_string()));
-        assert_eq!(hub.notification().changes(), [format!("{kind} {capability} {path}")]);
+        assert_eq!(
+            hub.notification().changes(),
+            [format!("{kind} {capability} {path}")]
+        );
     }
     // Its deletion is none that the table has; what comes after it is heard, and only that.
     site.remove(&path);
     site.write("a/other.xml", &list("a", "changelist", "9"));
-    site.write("a/capabilitylist.xml", &capability_list("a", &[capability, "other"]));
+    site.write(
+        "a/capabilitylist.xml",
+        &capability_list("a", &[capability, "other"]),
+    );
     let heard = hub.changes_until(&["updated capabilitylist a/capabilitylist.xml"]);
-    assert!(!heard.iter().any(|change| change.starts_with("deleted")), "{heard:?}");
+    assert!(
+        !heard.iter().any(|change| change.starts_with("deleted")),
+        "{heard:?}"
+    );
 }
 
 #[test]
@@ -50,16 +59,34 @@ fn a_capability_list_and_a_source_description_are_announced_when_deleted_too() {
     let site = Site::new();
     let (hub, _setup, _daemon) = started(&site);
 
-    site.write("a/capabilitylist.xml", &capability_list("a", &["resourcelist"]));
-    assert_eq!(hub.notification().changes(), ["updated capabilitylist a/capabilitylist.xml"]);
+    site.write(
+        "a/capabilitylist.xml",
+        &capability_list("a", &["resourcelist"]),
+    );
+    assert_eq!(
+        hub.notification().changes(),
+        ["updated capabilitylist a/capabilitylist.xml"]
+    );
     site.write(".well-known/resourcesync", &description(&["a", "b"]));
-    assert_eq!(hub.notification().changes(), ["updated description .well-known/resourcesync"]);
+    assert_eq!(
+        hub.notification().changes(),
+        ["updated description .well-known/resourcesync"]
+    );
     site.remove(".well-known/resourcesync");
-    assert_eq!(hub.notification().changes(), ["deleted description .well-known/resourcesync"]);
+    assert_eq!(
+        hub.notification().changes(),
+        ["deleted description .well-known/resourcesync"]
+    );
     site.write(".well-known/resourcesync", &description(&["a"]));
-    assert_eq!(hub.notification().changes(), ["created description .well-known/resourcesync"]);
+    assert_eq!(
+        hub.notification().changes(),
+        ["created description .well-known/resourcesync"]
+    );
     site.remove("a/capabilitylist.xml");
-    assert_eq!(hub.notification().changes(), ["deleted capabilitylist a/capabilitylist.xml"]);
+    assert_eq!(
+        hub.notification().changes(),
+        ["deleted capabilitylist a/capabilitylist.xml"]
+    );
 }
 
 #[test]
@@ -68,10 +95,13 @@ fn the_request_is_what_framework_notification_section_4_1_asks_for() {
     let (hub, _setup, daemon) = started(&site);
     site.write("a/changelist.xml", &list("a", "changelist", "2"));
     let request = hub.notification();
-    let topic = format!("http://{}/topics/main/a/capabilitylist/", daemon.public);
+    let topic = format!("{TOPICS}topics/main/a/capabilitylist/");
     assert_eq!(request.target, "/publish");
     assert_eq!(request.headers["content-type"], "application/xml");
-    assert_eq!(request.headers["content-length"], request.body.len().to_string());
+    assert_eq!(
+        request.headers["content-length"],
+        request.body.len().to_string()
+    );
     assert_eq!(
         request.headers["link"],
         format!(
@@ -92,7 +122,10 @@ fn a_document_is_announced_after_its_last_byte_however_it_is_written() {
     let path = site.path("a/changelist.xml");
 
     site.write_in_place("a/changelist.xml", &list("a", "changelist", "in-place"));
-    assert_eq!(hub.notification().changes(), ["updated changelist a/changelist.xml"]);
+    assert_eq!(
+        hub.notification().changes(),
+        ["updated changelist a/changelist.xml"]
+    );
 
     let content = list("a", "changelist", "in-chunks");
     let (head, tail) = content.split_at(content.find("<url>").unwrap());
@@ -100,18 +133,27 @@ fn a_document_is_announced_after_its_last_byte_however_it_is_written() {
     file.write_all(head.as_bytes()).unwrap();
     // Another document's change is heard meanwhile; this one's is not, for it is half written.
     site.write("a/resourcelist.xml", &list("a", "resourcelist", "2"));
-    assert_eq!(hub.notification().changes(), ["updated resourcelist a/resourcelist.xml"]);
+    assert_eq!(
+        hub.notification().changes(),
+        ["updated resourcelist a/resourcelist.xml"]
+    );
     file.write_all(tail.as_bytes()).unwrap();
     drop(file);
-    assert_eq!(hub.notification().changes(), ["updated changelist a/changelist.xml"]);
+    assert_eq!(
+        hub.notification().changes(),
+        ["updated changelist a/changelist.xml"]
+    );
 
     site.remove("a/changelist.xml");
     documents::replace(&path, &list("a", "changelist", "deleted-and-rewritten"));
     let change = hub.notification().changes();
     // With no grace at all, a deletion may be believed before the new file is there.
     assert!(
-        ["updated changelist a/changelist.xml", "created changelist a/changelist.xml"]
-            .contains(&change[0].as_str()),
+        [
+            "updated changelist a/changelist.xml",
+            "created changelist a/changelist.xml"
+        ]
+        .contains(&change[0].as_str()),
         "{change:?}"
     );
 }
@@ -120,16 +162,25 @@ fn a_document_is_announced_after_its_last_byte_however_it_is_written() {
 fn a_truncated_document_keeps_its_last_good_version() {
     let site = Site::new();
     let hub = FakeHub::start();
-    let setup =
-        Setup::with_source(&site, "broken_after = \"200ms\"", &format!("[[hub]]\nurl = \"{}\"\n", hub.url()));
+    let setup = Setup::with_source(
+        &site,
+        "broken_after = \"200ms\"",
+        &format!("[[hub]]\nurl = \"{}\"\n", hub.url()),
+    );
     let daemon = setup.start();
     let content = list("a", "changelist", "2");
     site.write("a/changelist.xml", &content[..content.len() - 20]);
     let entry = daemon.await_log("cannot read a/changelist.xml");
-    assert!(entry["message"].as_str().unwrap().contains("line"), "{entry}");
+    assert!(
+        entry["message"].as_str().unwrap().contains("line"),
+        "{entry}"
+    );
     assert_eq!(setup.state_of("a/changelist.xml"), "broken");
     site.write("a/changelist.xml", &content);
-    assert_eq!(hub.notification().changes(), ["updated changelist a/changelist.xml"]);
+    assert_eq!(
+        hub.notification().changes(),
+        ["updated changelist a/changelist.xml"]
+    );
 }
 
 #[test]
@@ -139,7 +190,12 @@ fn what_changes_nothing_is_silent() {
     let path = site.path("a/changelist.xml");
     let content = fs::read_to_string(&path).unwrap();
 
-    fs::File::options().append(true).open(&path).unwrap().set_modified(std::time::SystemTime::now()).unwrap();
+    fs::File::options()
+        .append(true)
+        .open(&path)
+        .unwrap()
+        .set_modified(std::time::SystemTime::now())
+        .unwrap();
     site.write("a/changelist.xml", &content);
     site.write("a/changelist.xml", &content.replace('\n', "\r\n  "));
     site.write("a/changelist.xml", &content.replace("rs:", "sync:"));
@@ -147,7 +203,10 @@ fn what_changes_nothing_is_silent() {
     site.write(".hidden.xml", &list("a", "changelist", "hidden"));
     site.write("a/changelist.xml~", &list("a", "changelist", "backup"));
     site.write("a/resourcelist.xml", &list("a", "resourcelist", "2"));
-    assert_eq!(hub.notification().changes(), ["updated resourcelist a/resourcelist.xml"]);
+    assert_eq!(
+        hub.notification().changes(),
+        ["updated resourcelist a/resourcelist.xml"]
+    );
 }
 
 #[test]
@@ -156,14 +215,21 @@ fn of_an_index_only_the_newest_component_is_announced_and_names_it() {
     let (hub, _setup, _daemon) = started(&site);
     let members: Vec<String> = (0..3).map(|part| format!("a/part{part}.xml")).collect();
     for (part, member) in members.iter().enumerate() {
-        let content = documents::component("a", "changelist", "a/changelist.xml", &part.to_string());
+        let content =
+            documents::component("a", "changelist", "a/changelist.xml", &part.to_string());
         site.write(member, &content);
     }
-    site.write("a/changelist.xml", &documents::index("a", "changelist", &members));
+    site.write(
+        "a/changelist.xml",
+        &documents::index("a", "changelist", &members),
+    );
     let request = hub.notification();
     let changes = request.changes();
     assert_eq!(changes.len(), 1, "{changes:?}");
-    assert!(changes[0].starts_with("created changelist a/part"), "{changes:?}");
+    assert!(
+        changes[0].starts_with("created changelist a/part"),
+        "{changes:?}"
+    );
     let body = String::from_utf8(request.body).unwrap();
     assert!(
         body.contains("<rs:ln rel=\"index\" href=\"https://source.example/a/changelist.xml\"/>"),
@@ -210,7 +276,11 @@ fn an_archived_document_is_silent_and_its_archive_is_not() {
     site.write("a/old.xml", &list("a", "changelist", "older"));
     site.write(
         "a/changelist-archive.xml",
-        &archive("a", "changelist-archive", &["a/old.xml".to_owned(), "a/x.xml".to_owned()]),
+        &archive(
+            "a",
+            "changelist-archive",
+            &["a/old.xml".to_owned(), "a/x.xml".to_owned()],
+        ),
     );
     assert_eq!(
         hub.notification().changes(),
@@ -236,5 +306,8 @@ fn a_directory_moved_in_is_announced_with_all_beneath_it() {
         "created resourcelist b/resourcelist.xml",
     ]);
     site.write("b/changelist.xml", &list("b", "changelist", "2"));
-    assert_eq!(hub.notification().changes(), ["updated changelist b/changelist.xml"]);
+    assert_eq!(
+        hub.notification().changes(),
+        ["updated changelist b/changelist.xml"]
+    );
 }

@@ -42,11 +42,23 @@ fn make_environment() -> Option<PathBuf> {
             .arg(&environment)
             .output();
         let installed = Command::new(&python)
-            .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "resync"])
+            .args([
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+                "resync",
+            ])
             .output();
         if !has_library(&python) {
-            eprintln!("SKIPPED: no Python environment with the resync library: {made:?} {installed:?}");
-            assert!(std::env::var_os("CI").is_none(), "CI must not skip the reference library");
+            eprintln!(
+                "SKIPPED: no Python environment with the resync library: {made:?} {installed:?}"
+            );
+            assert!(
+                std::env::var_os("CI").is_none(),
+                "CI must not skip the reference library"
+            );
             return None;
         }
     }
@@ -68,7 +80,11 @@ impl Generator<'_> {
             .current_dir(self.site.root.path())
             .output()
             .unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
     }
 
     fn resource(&self, name: &str, content: &str) {
@@ -89,10 +105,22 @@ impl Generator<'_> {
         let absolute = |path: &str| self.site.path(path).to_str().unwrap().to_owned();
         let list_to = |path: &Path| {
             let path = path.to_str().unwrap().to_owned();
-            self.build(&["--write-resourcelist", "--outfile", &path, "--paths", files, &map]);
+            self.build(&[
+                "--write-resourcelist",
+                "--outfile",
+                &path,
+                "--paths",
+                files,
+                &map,
+            ]);
         };
         list_to(&now);
-        let changes = ["--write-changelist", "--outfile", &absolute("a/changelist.xml"), &up];
+        let changes = [
+            "--write-changelist",
+            "--outfile",
+            &absolute("a/changelist.xml"),
+            &up,
+        ];
         if before.exists() {
             let reference = format!("--reference={}", before.display());
             let new = format!("--newreference={}", now.display());
@@ -102,17 +130,27 @@ impl Generator<'_> {
         }
         fs::rename(&now, &before).unwrap();
         self.build(&[
-            "--write-resourcelist", "--outfile", &absolute("a/resourcelist.xml"), &up, &most, "--paths", files, &map,
+            "--write-resourcelist",
+            "--outfile",
+            &absolute("a/resourcelist.xml"),
+            &up,
+            &most,
+            "--paths",
+            files,
+            &map,
         ]);
         self.build(&[
             "--write-capabilitylist",
             &format!("resourcelist={URL}a/resourcelist.xml,changelist={URL}a/changelist.xml"),
             &format!("--sourcedescription-link={URL}.well-known/resourcesync"),
-            "--outfile", "a/capabilitylist.xml",
+            "--outfile",
+            "a/capabilitylist.xml",
         ]);
         self.build(&[
-            "--write-sourcedescription", &format!("{URL}a/capabilitylist.xml"),
-            "--outfile", ".well-known/resourcesync",
+            "--write-sourcedescription",
+            &format!("{URL}a/capabilitylist.xml"),
+            "--outfile",
+            ".well-known/resourcesync",
         ]);
     }
 }
@@ -123,7 +161,10 @@ fn publishing_runs_of_the_reference_library_are_announced_as_a_careful_reader_wo
     let site = Site::empty();
     fs::create_dir_all(site.path("a")).unwrap();
     fs::create_dir_all(site.path(".well-known")).unwrap();
-    let generator = Generator { python, site: &site };
+    let generator = Generator {
+        python,
+        site: &site,
+    };
     for file in ["one", "two", "three"] {
         generator.resource(file, file);
     }
@@ -134,18 +175,51 @@ fn publishing_runs_of_the_reference_library_are_announced_as_a_careful_reader_wo
     let mut setup = Setup::with_source(&site, "", &format!("[[hub]]\nurl = \"{}\"\n", hub.url()));
     setup.config = setup.config.replace("quiet = \"20ms\"", "quiet = \"4s\"");
     let _daemon = setup.start();
-    assert!(setup.scan().iter().all(|document| document["state"] == "announced"));
+    assert!(
+        setup
+            .scan()
+            .iter()
+            .all(|document| document["state"] == "announced")
+    );
 
     let runs: [(&str, usize, &[&str]); 4] = [
         // Two resources change: both lists are new; Capability List and Source Description are rewritten
         // and say the same.
-        ("four", 50_000, &["updated changelist a/changelist.xml", "updated resourcelist a/resourcelist.xml"]),
+        (
+            "four",
+            50_000,
+            &[
+                "updated changelist a/changelist.xml",
+                "updated resourcelist a/resourcelist.xml",
+            ],
+        ),
         // The list outgrows its limit: its path becomes the index, and its parts are created.
-        ("five", 2, &["created resourcelist a/resourcelist00002.xml", "updated changelist a/changelist.xml"]),
+        (
+            "five",
+            2,
+            &[
+                "created resourcelist a/resourcelist00002.xml",
+                "updated changelist a/changelist.xml",
+            ],
+        ),
         // All parts are rewritten.
-        ("six", 2, &["updated changelist a/changelist.xml", "updated resourcelist a/resourcelist00002.xml"]),
+        (
+            "six",
+            2,
+            &[
+                "updated changelist a/changelist.xml",
+                "updated resourcelist a/resourcelist00002.xml",
+            ],
+        ),
         // It shrinks again: the path is a list once more, and the parts stay behind.
-        ("seven", 50_000, &["created resourcelist a/resourcelist.xml", "updated changelist a/changelist.xml"]),
+        (
+            "seven",
+            50_000,
+            &[
+                "created resourcelist a/resourcelist.xml",
+                "updated changelist a/changelist.xml",
+            ],
+        ),
     ];
     for (file, most, wanted) in runs {
         generator.resource(file, file);
@@ -157,8 +231,16 @@ fn publishing_runs_of_the_reference_library_are_announced_as_a_careful_reader_wo
 
         let payload = site.path("payload.txt");
         fs::write(&payload, &request.body).unwrap();
-        let read = Command::new(python).args(["-c", READER]).arg(&payload).output().unwrap();
-        assert!(read.status.success(), "{}", String::from_utf8_lossy(&read.stderr));
+        let read = Command::new(python)
+            .args(["-c", READER])
+            .arg(&payload)
+            .output()
+            .unwrap();
+        assert!(
+            read.status.success(),
+            "{}",
+            String::from_utf8_lossy(&read.stderr)
+        );
         let mut lines: Vec<String> = String::from_utf8(read.stdout)
             .unwrap()
             .lines()
