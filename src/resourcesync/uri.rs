@@ -224,17 +224,34 @@ mod tests {
             ("HTTP://Example.ORG:80/a", "http://example.org/a"),
             ("https://example.org:443", "https://example.org/"),
             ("https://example.org:8443/", "https://example.org:8443/"),
-            (" http://e.org/%7ea/%2f%c3%a9\n", "http://e.org/~a/%2F%C3%A9"),
+            (
+                " http://e.org/%7ea/%2f%c3%a9\n",
+                "http://e.org/~a/%2F%C3%A9",
+            ),
             ("http://e.org/é", "http://e.org/%C3%A9"),
             ("http://e.org/a/./b/../c/..", "http://e.org/a/"),
-            ("http://e.org/../.well-known/x", "http://e.org/.well-known/x"),
+            (
+                "http://e.org/../.well-known/x",
+                "http://e.org/.well-known/x",
+            ),
             ("http://e.org/100%", "http://e.org/100%"),
             ("http://e.org?q=%41", "http://e.org/?q=A"),
             ("http://e.org/a#b", "http://e.org/a"),
         ] {
-            assert_eq!(Uri::parse(written).map(|uri| uri.to_string()), Ok(normal.into()));
+            assert_eq!(
+                Uri::parse(written).map(|uri| uri.to_string()),
+                Ok(normal.into())
+            );
         }
-        for bad in ["", "a/b.xml", "/a", "://e.org", "http://", "urn:x", "http:///a"] {
+        for bad in [
+            "",
+            "a/b.xml",
+            "/a",
+            "://e.org",
+            "http://",
+            "urn:x",
+            "http:///a",
+        ] {
             assert!(Uri::parse(bad).is_err(), "{bad}");
         }
     }

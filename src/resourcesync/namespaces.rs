@@ -1,0 +1,108 @@
+//! Which namespace a prefix stands for, where it is used (Namespaces in XML 1.0).
+
+/// The namespace of Sitemaps (core 1.1 section 6).
+pub(crate) const SITEMAP: &str = "http://www.sitemaps.org/schemas/sitemap/0.9";
+/// The namespace of the ResourceSync terms (core 1.1 section 6).
+pub(crate) const RS: &str = "http://www.openarchives.org/rs/terms/";
+const XML: &str = "http://www.w3.org/XML/1998/namespace";
+
+/// More than any document needs, and few enough to keep memory bounded.
+const MOST_DECLARATIONS: usize = 1_000;
+
+/// A namespace of one document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Namespace {
+    None,
+    Sitemap,
+    Rs,
+    /// An index into [`Namespaces::others`].
+    Other(usize),
+}
+
+/// The declarations in force, the innermost last.
+#[derive(Debug)]
+pub(crate) struct Namespaces {
+    bindings: Vec<(String, Namespace)>,
+    others: Vec<String>,
+}
+
+impl Namespaces {
+    pub(crate) fn new() -> Namespaces {
+        Namespaces {
+            bindings: vec![("xml".to_owned(), Namespace::Other(0))],
+            others: vec![XML.to_owned()],
+        }
+    }
+
+    /// How many declarations are in force: what to go [back](Namespaces::back_to) to.
+    pub(crate) fn depth(&self) -> usize {
+        self.bindings.len()
+    }
+
+    /// Forgets the declarations of an element that ends.
+    pub(crate) fn back_to(&mut self, depth: usize) {
+        self.bindings.truncate(depth);
+    }
+
+    /// Declares a prefix, or with an empty one the default namespace.
+    pub(crate) fn declare(&mut self, prefix: &str, uri: &str) -> Result<(), &'static str> {
+        match prefix {
+            "xmlns" => return Err("the prefix xmlns cannot be declared"),
+            "xml" if uri != XML => return Err("the prefix xml cannot be declared anew"),
+            "" => {}
+            _ if uri.is_empty() => return Err("a prefix is declared with no namespace"),
+            _ => {}
+        }
+        if self.bindings.len() >= MOST_DECLARATIONS || self.others.len() >= MOST_DECLARATIONS {
+            return Err("too many namespaces are declared");
+        }
+        let namespace = match uri {
+            "" => Namespace::None,
+            SITEMAP => Namespace::Sitemap,
+            RS => Namespace::Rs,
+            uri => Namespace::Other(self.other(uri)),
+        };
+        self.bindings.push((prefix.to_owned(), namespace));
+        Ok(())
+    }
+
+    /// Whether a prefix was declared after there were `depth` declarations.
+    pub(crate) fn declares_since(&self, depth: usize, prefix: &str) -> bool {
+        self.bindings[depth..]
+            .iter()
+            .any(|(bound, _)| bound == prefix)
+    }
+
+    /// The namespace of a prefix, or with an empty one the default namespace.
+    pub(crate) fn resolve(&self, prefix: &str) -> Option<Namespace> {
+        // Prefixes are too short for a call of `memcmp` to pay.
+        let is_it = |bound: &str| {
+            bound.len() == prefix.len() && bound.bytes().zip(prefix.bytes()).all(|(a, b)| a == b)
+        };
+        let bound = self.bindings.iter().rev().find(|(bound, _)| is_it(bound));
+        match bound {
+            Some((_, namespace)) => Some(*namespace),
+            None => prefix.is_empty().then_some(Namespace::None),
+        }
+    }
+
+    /// The URI of a namespace; empty for none.
+    pub(crate) fn uri(&self, namespace: Namespace) -> &str {
+        match namespace {
+            Namespace::None => "",
+            Namespace::Sitemap => SITEMAP,
+            Namespace::Rs => RS,
+            Namespace::Other(index) => &self.others[index],
+        }
+    }
+
+    fn other(&mut self, uri: &str) -> usize {
+        match self.others.iter().position(|known| known == uri) {
+            Some(index) => index,
+            None => {
+                self.others.push(uri.to_owned());
+                self.others.len() - 1
+            }
+        }
+    }
+}

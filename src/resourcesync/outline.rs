@@ -1,0 +1,212 @@
+//! What a document says about itself and about other documents, gathered while its elements go by (R2).
+
+use std::str::FromStr;
+
+use crate::resourcesync::capability::{Capability, UnknownCapability};
+use crate::resourcesync::document::{
+    Advertisement, Document, Form, Malformed, Other, Span, is_structural,
+};
+use crate::resourcesync::tag::Tag;
+use crate::resourcesync::uri::{Hub, Topic, Uri};
+
+/// How many entries of one document are kept.
+const MOST_MEMBERS: usize = 1_000_000;
+/// How long all their addresses may be.
+const LONGEST_LOCS: usize = 256 << 20;
+
+const NOTIFICATION: &str = "framework-notification";
+
+/// The elements that mean something here; their namespace is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Element {
+    /// `url`, or `sitemap` of an index.
+    Entry,
+    Loc,
+    Md,
+    Ln,
+    Other,
+}
+
+#[derive(Debug)]
+pub(crate) struct Outline {
+    form: Form,
+    capability: Option<Result<Capability, UnknownCapability>>,
+    up: Option<Uri>,
+    index: Option<Uri>,
+    span: Span,
+    /// The `loc`s one after the other, because a list of 50,000 whose `rs:md` comes last is kept until then.
+    locs: String,
+    /// Where each entry's `loc` ends.
+    ends: Vec<usize>,
+    /// The entries that advertise a channel, by their place among all.
+    channels: Vec<(usize, Vec<Hub>)>,
+    entry: Option<Entry>,
+}
+
+/// The entry whose elements go by.
+#[derive(Debug, Default)]
+struct Entry {
+    has_loc: bool,
+    is_channel: bool,
+    hubs: Vec<Hub>,
+}
+
+impl Outline {
+    pub(crate) fn new(form: Form) -> Outline {
+        Outline {
+            form,
+            capability: None,
+            up: None,
+            index: None,
+            span: Span::default(),
+            locs: String::new(),
+            ends: Vec::new(),
+            channels: Vec::new(),
+            entry: None,
+        }
+    }
+
+    /// A child of the root begins.
+    pub(crate) fn root_child(&mut self, element: Element, tag: Tag<'_>) {
+        match element {
+            Element::Entry if self.keeps_entries() => self.entry = Some(Entry::default()),
+            Element::Md if self.capability.is_none() => self.describe(tag),
+            Element::Ln => {
+                if self.up.is_none() && has_relation(tag, "up") {
+                    self.up = target(tag);
+                }
+                if self.index.is_none() && has_relation(tag, "index") {
+                    self.index = target(tag);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A child of an entry begins.
+    pub(crate) fn entry_child(&mut self, element: Element, tag: Tag<'_>) {
+        let Some(entry) = &mut self.entry else {
+            return;
+        };
+        match element {
+            Element::Md => entry.is_channel |= capability(tag).as_deref() == Some(NOTIFICATION),
+            Element::Ln if has_relation(tag, "hub") => {
+                let href = tag.value("href").unwrap_or_default();
+                if Uri::parse(&href).is_ok() {
+                    entry.hubs.push(Hub::new(href.trim()));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The text of an entry's `loc`. Text in any other place is none of ours.
+    pub(crate) fn loc(&mut self, text: &str) {
+        if let Some(entry) = &mut self.entry
+            && !entry.has_loc
+        {
+            entry.has_loc = true;
+            self.locs.push_str(text);
+        }
+    }
+
+    /// An entry ends.
+    pub(crate) fn end_entry(&mut self) -> Result<(), Malformed> {
+        let Some(entry) = self.entry.take().filter(|entry| entry.has_loc) else {
+            return Ok(());
+        };
+        if self.ends.len() >= MOST_MEMBERS || self.locs.len() > LONGEST_LOCS {
+            return Err(Malformed::TooLarge {
+                limit: MOST_MEMBERS,
+            });
+        }
+        if entry.is_channel {
+            self.channels.push((self.ends.len(), entry.hubs));
+        }
+        self.ends.push(self.locs.len());
+        Ok(())
+    }
+
+    /// What the document is, once it is complete.
+    pub(crate) fn conclude(self) -> Result<Document, Other> {
+        let capability = match self.capability {
+            None => return Err(Other::NoCapability),
+            Some(Err(UnknownCapability(value))) => return Err(Other::Capability(value)),
+            Some(Ok(capability)) => capability,
+        };
+        let mut document = Document {
+            capability,
+            form: self.form,
+            up: self.up,
+            index: self.index,
+            members: Vec::new(),
+            channels: Vec::new(),
+            span: self.span,
+        };
+        let mut channels = self.channels.into_iter().peekable();
+        let mut start = 0;
+        for (place, end) in self.ends.into_iter().enumerate() {
+            let loc = &self.locs[start..end];
+            start = end;
+            let channel = channels.next_if(|(channel, _)| *channel == place);
+            let Ok(uri) = Uri::parse(loc) else {
+                continue;
+            };
+            match channel {
+                Some((_, hubs)) if capability == Capability::CapabilityList => {
+                    let topic = Topic::new(loc.trim());
+                    document.channels.push(Advertisement { topic, hubs });
+                }
+                _ => document.members.push(uri),
+            }
+        }
+        Ok(document)
+    }
+
+    /// Entries are kept while the capability is unknown, since the root's `rs:md` may follow them.
+    fn keeps_entries(&self) -> bool {
+        match self.capability {
+            None => true,
+            Some(Ok(capability)) => is_structural(capability, self.form),
+            Some(Err(_)) => false,
+        }
+    }
+
+    fn describe(&mut self, tag: Tag<'_>) {
+        let Some(value) = capability(tag) else {
+            return;
+        };
+        let time = |name| tag.value(name).map(|time| time.trim().into());
+        self.capability = Some(Capability::from_str(&value));
+        self.span = Span {
+            at: time("at"),
+            from: time("from"),
+            until: time("until"),
+            completed: time("completed"),
+        };
+        if !self.keeps_entries() {
+            self.locs = String::new();
+            self.ends = Vec::new();
+            self.channels = Vec::new();
+        }
+    }
+}
+
+/// The value of `capability`; an empty one says nothing.
+fn capability(tag: Tag<'_>) -> Option<String> {
+    let value = tag.value("capability")?;
+    let value = value.trim();
+    (!value.is_empty()).then(|| value.to_owned())
+}
+
+/// RFC 8288 section 3.3: `rel` holds one or more relation types, in any case.
+fn has_relation(tag: Tag<'_>, relation: &str) -> bool {
+    tag.value("rel").is_some_and(|rel| {
+        rel.split_ascii_whitespace()
+            .any(|one| one.eq_ignore_ascii_case(relation))
+    })
+}
+
+fn target(tag: Tag<'_>) -> Option<Uri> {
+    Uri::parse(&tag.value("href")?).ok()
+}
