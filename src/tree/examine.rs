@@ -127,7 +127,10 @@ impl Looker<'_> {
         let listing = self.listing;
         let adopted = self.model.file_mut(file)?;
         adopted.met = listing;
-        if let Some((stat, read_at)) = ghost.and_then(|ghost| ghost.read) {
+        // What was told to be out of sight is told again.
+        if let Some(ghost) = ghost.filter(|ghost| !ghost.is_told_denied)
+            && let Some((stat, read_at)) = ghost.read
+        {
             adopted.stat = Some(stat);
             adopted.read_at = read_at;
             adopted.told = Told::Whole;

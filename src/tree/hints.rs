@@ -67,6 +67,8 @@ pub(super) struct Place {
     pub(super) other: bool,
     /// The directory itself was moved, deleted, unmounted, or its watch ended.
     pub(super) itself: bool,
+    /// The directory's own permissions, owner or times changed.
+    pub(super) touched: bool,
     /// Too much happened to be told name by name.
     pub(super) everything: bool,
 }
@@ -96,8 +98,15 @@ struct Pending {
     taken: Taken,
     /// Whether there is anything worth waking for. A file that is being written is not.
     is_news: bool,
-    /// Names that matter whatever they look like, because a link or a mount is named so.
-    interests: HashMap<Key, HashSet<Box<[u8]>>>,
+    interests: HashMap<Key, Interests>,
+}
+
+/// Names that matter whatever they look like, because a link ends there or a mount is called so.
+#[derive(Debug, Default)]
+struct Interests {
+    names: HashSet<Box<[u8]>>,
+    /// Whether the directory is part of the tree too, so that other names matter as well.
+    is_in_tree: bool,
 }
 
 impl Hints {
@@ -150,19 +159,29 @@ impl Hints {
         self.wake(|pending| add(&mut Merging { pending }));
     }
 
-    /// From here on, events about this name are kept, whatever it looks like.
-    pub(super) fn add_interest(&self, key: Key, name: &[u8]) {
+    /// From here on, events about this name are kept, whatever it looks like; about others only if the
+    /// directory `is_in_tree`.
+    pub(super) fn add_interest(&self, key: Key, name: &[u8], is_in_tree: bool) {
         let interests = &mut self.pending().interests;
-        interests.entry(key).or_default().insert(name.into());
+        let interests = interests.entry(key).or_default();
+        interests.names.insert(name.into());
+        interests.is_in_tree = is_in_tree;
     }
 
     pub(super) fn remove_interest(&self, key: Key, name: &[u8]) {
         let interests = &mut self.pending().interests;
-        if let Some(names) = interests.get_mut(&key) {
-            names.remove(name);
-            if names.is_empty() {
+        if let Some(it) = interests.get_mut(&key) {
+            it.names.remove(name);
+            if it.names.is_empty() {
                 interests.remove(&key);
             }
+        }
+    }
+
+    /// Says whether a directory in which some names matter anyway is part of the tree.
+    pub(super) fn set_in_tree(&self, key: Key, is_in_tree: bool) {
+        if let Some(interests) = self.pending().interests.get_mut(&key) {
+            interests.is_in_tree = is_in_tree;
         }
     }
 
@@ -207,8 +226,13 @@ impl Merging<'_> {
     }
 
     /// Something happened to a watched directory itself.
-    pub(super) fn itself(&mut self, key: Key) {
-        self.pending.taken.places.entry(key).or_default().itself = true;
+    pub(super) fn itself(&mut self, key: Key, happened: Happened) {
+        let place = self.pending.taken.places.entry(key).or_default();
+        if happened == Happened::Touched {
+            place.touched = true;
+        } else {
+            place.itself = true;
+        }
         self.pending.is_news = true;
     }
 
@@ -225,14 +249,11 @@ impl Merging<'_> {
             happened,
             Happened::Created | Happened::MovedIn | Happened::Gone | Happened::Unclear
         );
-        let interests = &self.pending.interests;
-        let matters = || {
-            interests
-                .get(&key)
-                .is_some_and(|names| names.contains(name))
-        };
-        let is_known = names.may_be(name) || matters();
-        if !is_known && !is_directory && !changes_names {
+        let interests = self.pending.interests.get(&key);
+        let is_named = interests.is_some_and(|it| it.names.contains(name));
+        let is_in_tree = interests.is_none_or(|it| it.is_in_tree);
+        let is_known = is_named || is_in_tree && names.may_be(name);
+        if !is_known && !(is_in_tree && (is_directory || changes_names)) {
             return;
         }
         let place = self.pending.taken.places.entry(key).or_default();

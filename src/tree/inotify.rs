@@ -133,8 +133,13 @@ fn merge(merging: &mut Merging<'_>, names: &Names, event: &inotify::Event<&std::
     }
     let key = key_of(&event.wd);
     let Some(name) = event.name else {
-        merging.itself(key);
-        return;
+        let is_touched = event.mask.contains(EventMask::ATTRIB);
+        let happened = if is_touched {
+            Happened::Touched
+        } else {
+            Happened::Gone
+        };
+        return merging.itself(key, happened);
     };
     let is_directory = event.mask.contains(EventMask::ISDIR);
     let happened = [

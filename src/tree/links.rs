@@ -15,7 +15,7 @@ use crate::tree::stat::{self, Kind};
 use crate::tree::watches::Named;
 
 /// How many directory links one path may lead through: links into each other multiply paths.
-const MAX_LINKS: usize = 8;
+const MAX_LINKS: usize = 4;
 /// How many links are looked at each second.
 const MAX_RECHECKED: usize = 4096;
 

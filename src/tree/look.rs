@@ -4,12 +4,11 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
-use crate::announce::observation::{DocumentPath, Incomplete, Look, Stat};
+use crate::announce::observation::{Incomplete, Look, Stat};
 use crate::resourcesync::document::Content;
 use crate::tree::hints::Hint;
 use crate::tree::looker::Looker;
-use crate::tree::model::{Entry, FileId, Told, join, push_name};
-use crate::tree::mount::Ghost;
+use crate::tree::model::{FileId, Told, join, push_name};
 use crate::tree::read::{Reading, read};
 use crate::tree::stat::{self, Kind, Status};
 
@@ -59,64 +58,6 @@ impl Looker<'_> {
         } else {
             self.set_timer(id, CREATED_GRACE);
         }
-    }
-
-    /// Somebody wants to know about a file, whatever we believe.
-    pub(super) fn ask(&mut self, path: DocumentPath) {
-        let Some(at) = self.mounts.iter().position(|it| it.id == path.mount) else {
-            return;
-        };
-        if self.mounts[at].identity.is_none() {
-            let reason = self.mounts[at].lost.clone().unwrap_or_default();
-            self.observe(path, Look::Incomplete(Incomplete::Denied(reason)));
-            return;
-        }
-        let mut directory = self.mounts[at].root;
-        let mut names = path.below.split(|&byte| byte == b'/').peekable();
-        while let Some(name) = names.next() {
-            let entry = self.model.entry(directory, name);
-            match entry {
-                Some(Entry::Directory(id)) if names.peek().is_some() => directory = id,
-                _ if names.peek().is_none() => {
-                    let renamed = Hint {
-                        unclear: true,
-                        ..Hint::default()
-                    };
-                    self.examine(directory, name, renamed);
-                    if let Some(Entry::File(id)) = self.model.entry(directory, name) {
-                        if let Some(file) = self.model.file_mut(id) {
-                            (file.is_asked, file.must_read) = (true, true);
-                        }
-                        self.queue_file(id);
-                        return;
-                    }
-                    break;
-                }
-                _ => break,
-            }
-        }
-        let is_denied = self
-            .model
-            .directory(directory)
-            .is_some_and(|it| it.is_denied);
-        if is_denied {
-            let reason = Incomplete::Denied("its directory cannot be read".into());
-            self.observe(path, Look::Incomplete(reason));
-        } else if self.mounts[at].sweep.is_some() {
-            self.mounts[at].asked.insert(path);
-        } else {
-            self.answer_missing(at, path);
-        }
-    }
-
-    /// The answer about a path where no sweep has found a candidate.
-    pub(super) fn answer_missing(&mut self, mount: usize, path: DocumentPath) {
-        let ghost = self.mounts[mount].known.remove(&*path.below);
-        let ghost = ghost.unwrap_or(Ghost {
-            read: None,
-            is_told_denied: false,
-        });
-        self.observe_missing(path, ghost);
     }
 
     pub(super) fn look_at_queued(&mut self, id: FileId) {
@@ -321,6 +262,9 @@ impl Looker<'_> {
                 && file.tries == 0
                 && !file.is_asked
                 && stat.is_some_and(|stat| stat.size == 0);
+            if file.stat != stat {
+                file.tries = 0;
+            }
             file.stat = stat;
             file.read_at = Timestamp::now();
             (file.is_trusted, file.must_read) = (false, false);

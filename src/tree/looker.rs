@@ -172,19 +172,20 @@ impl<'a> Looker<'a> {
             // Whether a writer is done may have been said among what was lost.
             self.model.forget_writers();
         }
+        let has_ended = taken.ended.is_some();
         if let Some(reason) = taken.ended {
             self.watches.end();
             let interval = self.settings.poll_interval;
             self.notice(Notice::EventsEnded { reason, interval });
             self.model.forget_writers();
         }
-        if taken.overflow || taken.sweep {
+        if taken.overflow || taken.sweep || has_ended {
             for mount in 0..self.mounts.len() {
                 self.start_sweep(mount);
             }
         }
         for path in taken.asked {
-            self.ask(path);
+            self.ask(path, false);
         }
     }
 
@@ -211,7 +212,7 @@ impl<'a> Looker<'a> {
             if place.itself {
                 self.recheck_directory(id);
             }
-            if place.everything {
+            if place.everything || place.touched {
                 self.queue_directory(id, Queued::Alone);
             }
             for (name, hint) in &place.names {
@@ -336,9 +337,10 @@ impl<'a> Looker<'a> {
             return;
         }
         self.believe_missing();
-        let batch = std::mem::take(&mut self.batch);
-        if !batch.is_empty() {
-            self.send_now(Report::Observed(batch));
+        let mut batch = std::mem::take(&mut self.batch);
+        while !batch.is_empty() {
+            let rest = batch.split_off(batch.len().min(BATCH));
+            self.send_now(Report::Observed(std::mem::replace(&mut batch, rest)));
         }
     }
 

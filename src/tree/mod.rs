@@ -6,14 +6,18 @@
 //!
 //! In reading order: `names` says which files may be documents, `model` is what we believe of the tree,
 //! `hints` is what backends leave for the looker, `watches` joins the backends (`inotify`, `notify`), the
-//! `looker` is the thread that owns it all. Its work is split by idea: `mount` (is the tree there?), `sweep`
-//! (listing), `examine` (one name), `links`, `look` (one file, over time) and `read` (one file, once).
+//! `looker` is the thread that owns it all. Its work is split by idea: `mount` (is the tree there, and what
+//! does its `file_system` promise?), `sweep` and `listing` (all names), `watching`, `examine` (one name),
+//! `links`, `look` (one file, over time), `ask` and `read` (one file, once).
 
+mod ask;
 mod examine;
+mod file_system;
 mod hints;
 #[cfg(target_os = "linux")]
 mod inotify;
 mod links;
+mod listing;
 mod look;
 mod looker;
 mod model;
@@ -24,6 +28,7 @@ mod read;
 mod stat;
 mod sweep;
 mod watches;
+mod watching;
 
 use std::fmt;
 use std::io;
@@ -176,7 +181,7 @@ pub struct Tree {
 
 impl Tree {
     /// Starts to watch. What is found goes to `report`, on a thread of its own; `report` may block, hints
-    /// are kept meanwhile. It says `Break` to end the watching.
+    /// are kept meanwhile. It says `Break` to end the watching. Dropping the tree waits for it to return.
     pub fn watch(
         settings: Settings,
         known: Vec<Known>,

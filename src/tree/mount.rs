@@ -1,13 +1,14 @@
-//! Is the tree there, is it the same tree as before, and what does its file system promise?
+//! Is the tree there, and is it the same tree as before?
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
 use jiff::Timestamp;
 
 use crate::announce::observation::{DocumentPath, Identity, MountId, Stat};
+use crate::tree::file_system::{FileSystem, coarse_now, file_system};
 use crate::tree::looker::Looker;
 use crate::tree::model::{DirectoryId, FileId, Queued};
 use crate::tree::stat::{self, Kind};
@@ -49,6 +50,13 @@ pub(super) struct Ghost {
     pub(super) is_told_denied: bool,
 }
 
+impl Ghost {
+    pub(super) const UNREAD: Ghost = Ghost {
+        read: None,
+        is_told_denied: false,
+    };
+}
+
 /// A sweep that goes on.
 #[derive(Debug)]
 pub(super) struct Sweep {
@@ -62,88 +70,6 @@ pub(super) struct Sweep {
     pub(super) met: u64,
     pub(super) started: Instant,
     pub(super) told: Instant,
-}
-
-/// What decides how a tree is watched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct FileSystem {
-    /// All its changes pass through this kernel, so that it can tell of them.
-    pub(super) is_local: bool,
-    /// A file that was looked at gets another `ctime` with the next change, however soon.
-    pub(super) has_sharp_times: bool,
-}
-
-/// What the file system at this path promises. What is not known promises nothing.
-#[cfg(target_os = "linux")]
-pub(super) fn file_system(path: &Path) -> FileSystem {
-    const EXT: u32 = 0xEF53;
-    const XFS: u32 = 0x5846_5342;
-    const BTRFS: u32 = 0x9123_683E;
-    const TMPFS: u32 = 0x0102_1994;
-    const LOCAL: [u32; 17] = [
-        EXT,
-        XFS,
-        BTRFS,
-        TMPFS,
-        0x794C_7630, // overlayfs
-        0x8584_58F6, // ramfs
-        0xF2F5_2010, // f2fs
-        0x2FC1_2FC1, // zfs
-        0xCA45_1A4E, // bcachefs
-        0x5265_4973, // reiserfs
-        0x3153_464A, // jfs
-        0x3434,      // nilfs
-        0x4D44,      // vfat
-        0x2011_BAB0, // exfat
-        0x7366_746E, // ntfs3
-        0xE0F5_E1E2, // erofs
-        0x7371_7368, // squashfs
-    ];
-    let Ok(found) = rustix::fs::statfs(path) else {
-        return FileSystem::default();
-    };
-    // The field is signed on some systems, and the number 32 bits wide on all.
-    let Ok(magic) = u32::try_from(found.f_type as u64 & 0xFFFF_FFFF) else {
-        return FileSystem::default();
-    };
-    FileSystem {
-        is_local: LOCAL.contains(&magic),
-        has_sharp_times: [EXT, XFS, BTRFS, TMPFS].contains(&magic) && has_multigrain_timestamps(),
-    }
-}
-
-/// Elsewhere `notify` knows best.
-#[cfg(not(target_os = "linux"))]
-pub(super) fn file_system(_: &Path) -> FileSystem {
-    FileSystem {
-        is_local: true,
-        has_sharp_times: false,
-    }
-}
-
-/// Since Linux 6.13 a change after a `stat` gets a `ctime` of its own.
-#[cfg(target_os = "linux")]
-fn has_multigrain_timestamps() -> bool {
-    let system = rustix::system::uname();
-    let release = system.release().to_string_lossy();
-    let mut numbers = release
-        .split(|c: char| !c.is_ascii_digit())
-        .map(|number| number.parse::<u32>().unwrap_or(0));
-    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    version >= (6, 13)
-}
-
-/// Now, on the clock that `ctime` is taken from: it lags behind the exact one by up to a tick.
-pub(super) fn coarse_now() -> Timestamp {
-    #[cfg(target_os = "linux")]
-    let clock = rustix::time::ClockId::RealtimeCoarse;
-    #[cfg(not(target_os = "linux"))]
-    let clock = rustix::time::ClockId::Realtime;
-    let now = rustix::time::clock_gettime(clock);
-    i32::try_from(now.tv_nsec)
-        .ok()
-        .and_then(|nanoseconds| Timestamp::new(now.tv_sec, nanoseconds).ok())
-        .unwrap_or_else(Timestamp::now)
 }
 
 impl Mount {

@@ -110,7 +110,7 @@ fn merge(
             if let Some(key) = keys.get(path)
                 && is_about_itself
             {
-                merging.itself(*key);
+                merging.itself(*key, happened);
             }
             if let (Some(parent), Some(name)) = (path.parent(), path.file_name())
                 && let Some(key) = keys.get(parent)

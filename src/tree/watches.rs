@@ -145,9 +145,14 @@ impl Watches {
         directory: DirectoryId,
     ) -> Result<Key, Unwatched> {
         let key = self.add_to_backend(path, follow)?;
-        let directories = &mut self.watched.entry(key).or_default().directories;
-        if !directories.contains(&directory) {
-            directories.push(directory);
+        let watched = self.watched.entry(key).or_default();
+        if !watched.directories.contains(&directory) {
+            watched.directories.push(directory);
+            if !watched.named.is_empty()
+                && let Some(hints) = &self.hints
+            {
+                hints.set_in_tree(key, true);
+            }
         }
         Ok(key)
     }
@@ -166,7 +171,7 @@ impl Watches {
             all.push(named);
         }
         if let Some(hints) = &self.hints {
-            hints.add_interest(key, name);
+            hints.add_interest(key, name, !watched.directories.is_empty());
         }
         Ok(key)
     }
@@ -174,6 +179,12 @@ impl Watches {
     pub(super) fn remove(&mut self, key: Key, directory: DirectoryId) {
         if let Some(watched) = self.watched.get_mut(&key) {
             watched.directories.retain(|it| *it != directory);
+            if watched.directories.is_empty()
+                && !watched.named.is_empty()
+                && let Some(hints) = &self.hints
+            {
+                hints.set_in_tree(key, false);
+            }
         }
         self.remove_unused(key);
     }

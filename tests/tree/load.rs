@@ -3,10 +3,11 @@
 use std::fs;
 use std::time::Instant;
 
-use rsnotify::tree::WatchMode::{self, Inotify, Notify, Poll};
+use rsnotify::tree::Notice;
+use rsnotify::tree::WatchMode::{self, Auto, Inotify, Notify, Poll};
 use rstest::rstest;
 
-use crate::harness::{Watched, document};
+use crate::harness::{Watched, document, was_run_again};
 
 #[rstest]
 fn twenty_thousand_files_in_new_directories_are_all_seen(
@@ -54,4 +55,50 @@ fn two_thousand_documents_rewritten_are_all_seen(
             .count()
             == last
     });
+}
+
+#[rstest]
+fn when_watches_run_out_the_tree_is_polled_and_the_sysctl_named(
+    #[values(Auto, Inotify, Notify)] watch: WatchMode,
+) {
+    let few = "unshare --map-root-user sh -c \
+               'echo 10 > /proc/sys/user/max_inotify_watches && exec \"$@\"' sh";
+    if was_run_again(few) {
+        return;
+    }
+    let mut it = Watched::start_on(watch, |root| {
+        for n in 0..50 {
+            fs::create_dir(root.join(format!("{n}"))).unwrap();
+        }
+    });
+    for version in 1..3 {
+        for n in 0..50 {
+            it.write(&format!("{n}/a.xml"), version);
+        }
+        for n in 0..50 {
+            it.wait_for(format!("{n}/a.xml"), version);
+        }
+    }
+    let ran_out = |notice: &&Notice| matches!(notice, Notice::WatchesRanOut { sysctl, .. } if *sysctl == "fs.inotify.max_user_watches");
+    assert_eq!(
+        it.notices.iter().filter(ran_out).count(),
+        1,
+        "{:?}",
+        it.notices
+    );
+}
+
+#[test]
+fn without_inotify_instances_auto_polls_and_names_the_sysctl() {
+    let none = "unshare --map-root-user sh -c \
+                'echo 0 > /proc/sys/user/max_inotify_instances && exec \"$@\"' sh";
+    if was_run_again(none) {
+        return;
+    }
+    let mut it = Watched::start(Auto);
+    it.write("a.xml", 1);
+    it.wait_for("a.xml", 1);
+    assert!(it.notices.iter().any(|notice| {
+        matches!(notice, Notice::WatchesRanOut { sysctl, .. } if *sysctl == "fs.inotify.max_user_instances")
+    }));
 }

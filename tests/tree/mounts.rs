@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::process::Command;
 
 use rsnotify::tree::WatchMode::{self, Inotify, Notify, Poll};
 use rstest::rstest;
 
-use crate::harness::{Watched, document};
+use crate::harness::{Watched, document, was_run_again};
 
 #[rstest]
 fn a_mount_that_comes_late_is_found(#[values(Inotify, Notify, Poll)] watch: WatchMode) {
@@ -106,4 +107,44 @@ fn a_file_in_the_place_of_a_root_is_no_mount(#[values(Inotify, Poll)] watch: Wat
     fs::write(place.path().join("root"), "").unwrap();
     let mut it = Watched::start_in(place, watch, Vec::new());
     it.wait("the loss", |it| it.lost == ["it is not a directory"]);
+}
+
+#[rstest]
+fn a_root_that_is_mounted_over_is_another_tree_until_it_is_unmounted(
+    #[values(Inotify, Notify, Poll)] watch: WatchMode,
+) {
+    if was_run_again("unshare --map-root-user --mount") {
+        return;
+    }
+    let mut it = Watched::start(watch);
+    it.write("a.xml", 1);
+    it.wait_for("a.xml", 1);
+    let over = it.place.path().join("over");
+    fs::create_dir(&over).unwrap();
+    fs::write(over.join("a.xml"), document(2)).unwrap();
+    let run = |command: &mut Command| assert!(command.status().unwrap().success());
+    run(Command::new("mount").arg("--bind").args([&over, &it.root]));
+    it.wait_for("a.xml", 2);
+    it.write("a.xml", 3);
+    it.wait_for("a.xml", 3);
+    run(Command::new("umount").arg(&it.root));
+    it.wait_for("a.xml", 1);
+    assert!(!it.is_missing_ever());
+    assert_eq!(it.found.len(), 3);
+}
+
+#[test]
+fn a_tree_at_rest_costs_next_to_nothing() {
+    if was_run_again("") {
+        return;
+    }
+    let used = || rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    let mut it = Watched::start(Inotify);
+    it.write("a.xml", 1);
+    it.wait_for("a.xml", 1);
+    let before = used();
+    // Rest is what is measured: there is nothing to await.
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    let took = used() - before;
+    assert!(took.tv_sec == 0 && took.tv_nsec < 20_000_000, "{took:?}");
 }

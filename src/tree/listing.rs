@@ -1,0 +1,252 @@
+//! What a directory holds is compared with what we believe of it.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::tree::looker::Looker;
+use crate::tree::model::{DirectoryId, Entry, Queued, join, push_name};
+use crate::tree::stat::{self, Kind};
+
+impl Looker<'_> {
+    pub(super) fn list_queued(&mut self, id: DirectoryId) {
+        if let Some(directory) = self.model.directory_mut(id) {
+            match std::mem::replace(&mut directory.queued, Queued::No) {
+                Queued::No => {}
+                Queued::Alone => self.list(id, false, false),
+                Queued::WithAllBeneath => self.list(id, true, false),
+            }
+        }
+    }
+
+    /// Lists a directory and brings the model up to it; its subdirectories are listed later if they are new
+    /// or `deep` says so.
+    pub(super) fn list(&mut self, id: DirectoryId, deep: bool, in_sweep: bool) {
+        let Some(directory) = self.model.directory(id) else {
+            return;
+        };
+        let (at, parent, is_link) = (directory.mount, directory.parent, directory.is_link);
+        let before = directory.identity;
+        let was_denied = directory.is_denied;
+        if self.mounts[at].identity.is_none() {
+            return;
+        }
+        let below = self.model.below(id);
+        let path = join(&self.mounts[at].directory, &below);
+        let opened = open(&path, is_link).and_then(|fd| Ok((stat::of(&fd)?, fd)));
+        let (status, fd) = match opened {
+            Ok(opened) => opened,
+            Err(error) if stat::is_absence(error) => return self.recheck_directory(id),
+            Err(error) => return self.deny(id, &path, error),
+        };
+        if parent.is_none() && Some(status.identity) != self.mounts[at].identity {
+            return self.check_mount(at);
+        }
+        let is_another = before != Some(status.identity);
+        if is_another {
+            self.unwatch(id);
+            if let Some(directory) = self.model.directory_mut(id) {
+                directory.identity = Some(status.identity);
+            }
+        }
+        // Watched first, then listed: what is created in between is seen twice, not never.
+        self.watch(id, &path);
+        let found = match self.entries(&fd, &path, &below) {
+            Ok(found) => found,
+            Err(error) => return self.deny(id, &path, error),
+        };
+        if was_denied {
+            self.denied.remove(&id);
+            if let Some(directory) = self.model.directory_mut(id) {
+                directory.is_denied = false;
+            }
+        }
+        self.listing = self.listing.wrapping_add(1);
+        let listing = Listing {
+            directory: id,
+            deep: deep || is_another || was_denied,
+            in_sweep,
+        };
+        for Listed { name, kind } in found {
+            self.meet_listed(&listing, &fd, &name, kind);
+        }
+        self.remove_unmet(&listing, &fd);
+    }
+
+    /// The names in an open directory that matter.
+    fn entries(&mut self, fd: &OwnedFd, path: &Path, below: &[u8]) -> Result<Vec<Listed>, Errno> {
+        let mut found = Vec::new();
+        let names = Arc::clone(&self.names);
+        let mut whole = below.to_vec();
+        let mut take = |name: &[u8], kind: Option<Kind>| {
+            let is_file = !matches!(kind, Some(Kind::Directory));
+            let may_lead_on = !matches!(kind, Some(Kind::File | Kind::Special));
+            if !(is_file && names.may_be(name) || may_lead_on) {
+                return;
+            }
+            push_name(&mut whole, name);
+            if is_file && names.may_be(name) && names.is_candidate(&whole)
+                || may_lead_on && names.may_enter(name, || whole.clone())
+            {
+                found.push(Listed {
+                    name: name.into(),
+                    kind,
+                });
+            }
+            whole.truncate(below.len());
+        };
+        read_names(fd, path, &mut self.buffer, &mut take)?;
+        Ok(found)
+    }
+
+    fn meet_listed(&mut self, listing: &Listing, fd: &OwnedFd, name: &[u8], kind: Option<Kind>) {
+        let id = listing.directory;
+        let Some(at) = self.model.directory(id).map(|it| it.mount) else {
+            return;
+        };
+        let mut status = None;
+        let kind = match kind {
+            Some(kind) => kind,
+            None => match stat::within(fd, name) {
+                Ok(found) => {
+                    status = Some(found);
+                    found.kind
+                }
+                // Gone since, which an event or the next listing says; or not ours to see.
+                Err(_) => return,
+            },
+        };
+        let queued = if listing.deep {
+            Queued::WithAllBeneath
+        } else {
+            Queued::No
+        };
+        let queue = if listing.in_sweep { Some(at) } else { None };
+        match self.meet(id, name, kind, queued, queue) {
+            Some(Entry::File(file)) => {
+                if listing.in_sweep
+                    && let Some(sweep) = &mut self.mounts[at].sweep
+                {
+                    sweep.met += 1;
+                }
+                let is_link = kind == Kind::Link;
+                let status = match status {
+                    Some(status) if !is_link => Ok(status),
+                    _ if is_link => stat::follow_within(fd, name),
+                    _ => stat::within(fd, name),
+                };
+                if status.map_or(true, |status| self.needs_look(at, file, &status.stat)) {
+                    match &mut self.mounts[at].sweep {
+                        Some(sweep) if listing.in_sweep => sweep.files.push_back(file),
+                        _ => self.queue_file(file),
+                    }
+                }
+            }
+            Some(Entry::Directory(_) | Entry::Dangling) | None => {}
+        }
+    }
+
+    /// What was believed to be in a directory and is not listed has gone. A name that is replaced while the
+    /// directory is read can escape the listing, so that each is asked for.
+    fn remove_unmet(&mut self, listing: &Listing, fd: &OwnedFd) {
+        let Some(directory) = self.model.directory(listing.directory) else {
+            return;
+        };
+        let unmet: Vec<Arc<[u8]>> = directory
+            .entries
+            .iter()
+            .filter(|(_, entry)| match entry {
+                Entry::Directory(id) => self
+                    .model
+                    .directory(*id)
+                    .is_none_or(|it| it.met != self.listing),
+                Entry::File(id) => self.model.file(*id).is_none_or(|it| it.met != self.listing),
+                Entry::Dangling => true,
+            })
+            .map(|(name, _)| Arc::clone(name))
+            .collect();
+        for name in unmet {
+            match stat::within(fd, &name) {
+                Ok(status) if status.kind == Kind::Link => {}
+                Ok(status) => self.meet_listed(listing, fd, &name, Some(status.kind)),
+                Err(error) if stat::is_absence(error) => {
+                    self.remove_entry(listing.directory, &name);
+                }
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+/// How a directory is being listed.
+struct Listing {
+    directory: DirectoryId,
+    deep: bool,
+    in_sweep: bool,
+}
+
+/// A name in a directory, and what it stands for if the directory itself says so.
+struct Listed {
+    name: Box<[u8]>,
+    kind: Option<Kind>,
+}
+
+fn open(path: &Path, follow: bool) -> Result<OwnedFd, Errno> {
+    let mut flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    if !follow {
+        flags |= OFlags::NOFOLLOW;
+    }
+    rustix::fs::open(path, flags, Mode::empty())
+}
+
+#[cfg(target_os = "linux")]
+fn read_names(
+    fd: impl AsFd,
+    _: &Path,
+    buffer: &mut Vec<u8>,
+    take: &mut impl FnMut(&[u8], Option<Kind>),
+) -> Result<(), Errno> {
+    use rustix::fs::{FileType, RawDir};
+    let mut entries = RawDir::new(fd, buffer.spare_capacity_mut());
+    while let Some(entry) = entries.next() {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        let kind = match entry.file_type() {
+            FileType::Unknown => None,
+            known => Some(Kind::from(known)),
+        };
+        if name != b"." && name != b".." {
+            take(name, kind);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn read_names(
+    _: impl AsFd,
+    path: &Path,
+    _: &mut Vec<u8>,
+    take: &mut impl FnMut(&[u8], Option<Kind>),
+) -> Result<(), Errno> {
+    use std::os::unix::ffi::OsStrExt;
+    let errno = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
+    for entry in std::fs::read_dir(path).map_err(errno)? {
+        let entry = entry.map_err(errno)?;
+        let kind = entry.file_type().map_err(errno)?;
+        let kind = if kind.is_dir() {
+            Kind::Directory
+        } else if kind.is_symlink() {
+            Kind::Link
+        } else if kind.is_file() {
+            Kind::File
+        } else {
+            Kind::Special
+        };
+        take(entry.file_name().as_bytes(), Some(kind));
+    }
+    Ok(())
+}

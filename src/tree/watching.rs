@@ -1,0 +1,173 @@
+//! Which directories give hints, which cannot, and what is done about those.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+
+use crate::announce::observation::Incomplete;
+use crate::tree::file_system::file_system;
+use crate::tree::hints::Hint;
+use crate::tree::looker::Looker;
+use crate::tree::model::{Directory, DirectoryId, push_name};
+use crate::tree::stat;
+use crate::tree::watches::Unwatched;
+use crate::tree::{Notice, WatchMode};
+
+/// How soon a directory that cannot be read is tried again, at first and at last.
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+const LAST_RETRY: Duration = Duration::from_secs(30);
+
+impl Looker<'_> {
+    /// A directory cannot be read: nothing beneath it is known, and nothing is missing (R15).
+    pub(super) fn deny(&mut self, id: DirectoryId, path: &Path, error: Errno) {
+        let reason = stat::reason(error);
+        let Some(directory) = self.model.directory_mut(id) else {
+            return;
+        };
+        if directory.parent.is_none() {
+            let mount = directory.mount;
+            return self.lose_mount(mount, reason);
+        }
+        let was_denied = std::mem::replace(&mut directory.is_denied, true);
+        let tries = self.denied.get(&id).map_or(0, |(_, tries)| *tries);
+        let after = FIRST_RETRY
+            .saturating_mul(1 << tries.min(5))
+            .min(LAST_RETRY);
+        self.denied
+            .insert(id, (Instant::now() + after, tries.saturating_add(1)));
+        if was_denied {
+            return;
+        }
+        self.notice(Notice::Unreadable {
+            directory: path.to_owned(),
+            reason: reason.clone(),
+        });
+        for directory in self.model.beneath(id) {
+            let above = self.model.below(directory);
+            for file in self.model.files_in(directory) {
+                let mut below = above.clone();
+                if let Some(file) = self.model.file(file) {
+                    push_name(&mut below, &file.name);
+                }
+                self.tell_incomplete(file, &below, Incomplete::Denied(reason.clone()));
+            }
+        }
+    }
+
+    /// Whether this mount's changes can be told by the kernel.
+    pub(super) fn gives_hints(&self, at: usize) -> bool {
+        let is_trusted = match self.settings.watch {
+            WatchMode::Auto => self.mounts[at].file_system.is_local,
+            WatchMode::Inotify | WatchMode::Notify => true,
+            WatchMode::Poll => false,
+        };
+        is_trusted && self.watches.backend().is_some()
+    }
+
+    pub(super) fn watch(&mut self, id: DirectoryId, path: &Path) {
+        let Some(directory) = self.model.directory(id) else {
+            return;
+        };
+        let (at, is_link) = (directory.mount, directory.is_link);
+        if !self.gives_hints(at) {
+            return;
+        }
+        let above = directory
+            .parent
+            .and_then(|parent| self.model.directory(parent));
+        let device_of = |it: &Directory| it.identity.map(|it| it.device);
+        if self.settings.watch == WatchMode::Auto
+            && above.is_some_and(|above| device_of(above) != device_of(directory))
+            && !file_system(path).is_local
+        {
+            self.poll(at, format!("{} may change unseen", path.display()));
+            return;
+        }
+        let (before, interval) = (directory.watch, self.settings.poll_interval);
+        match self.watches.add(path, is_link, id) {
+            Ok(key) if before == Some(key) => {}
+            Ok(key) => {
+                self.unwatch(id);
+                // Whether a writer is done may have been said before.
+                for file in self.model.files_in(id) {
+                    if let Some(file) = self.model.file_mut(file) {
+                        file.writing_since = None;
+                    }
+                }
+                if let Some(directory) = self.model.directory_mut(id) {
+                    directory.watch = Some(key);
+                }
+            }
+            Err(Unwatched::RanOut(sysctl)) => {
+                self.mounts[at].has_unwatched = true;
+                if !std::mem::replace(&mut self.has_said_ran_out, true) {
+                    self.notice(Notice::WatchesRanOut { sysctl, interval });
+                }
+                self.sweep_soon(at);
+            }
+            Err(Unwatched::Failed(error)) => {
+                let absent = error.kind() == std::io::ErrorKind::NotFound;
+                // Gone since it was opened: its parent says so.
+                if !absent && !self.mounts[at].has_unwatched {
+                    self.mounts[at].has_unwatched = true;
+                    self.notice(Notice::Unwatchable {
+                        directory: path.to_owned(),
+                        reason: error.to_string(),
+                    });
+                    self.sweep_soon(at);
+                }
+            }
+        }
+    }
+
+    fn poll(&mut self, at: usize, reason: String) {
+        let mount = &mut self.mounts[at];
+        mount.has_unwatched = true;
+        if !mount.is_polled {
+            mount.is_polled = true;
+            let notice = Notice::Polling {
+                directory: mount.directory.clone(),
+                reason,
+                interval: self.settings.poll_interval,
+            };
+            self.notice(notice);
+        }
+        self.sweep_soon(at);
+    }
+
+    /// A directory found between two sweeps gives no hints: the next sweep must not wait for long.
+    fn sweep_soon(&mut self, at: usize) {
+        let soon = Instant::now() + self.settings.poll_interval;
+        let mount = &mut self.mounts[at];
+        mount.next_sweep = mount.next_sweep.min(soon);
+    }
+
+    pub(super) fn unwatch(&mut self, id: DirectoryId) {
+        if let Some(directory) = self.model.directory_mut(id)
+            && let Some(key) = directory.watch.take()
+        {
+            self.watches.remove(key, id);
+        }
+    }
+
+    /// Something happened to a directory itself, or it cannot be opened any more.
+    pub(super) fn recheck_directory(&mut self, id: DirectoryId) {
+        self.unwatch(id);
+        let Some(directory) = self.model.directory(id) else {
+            return;
+        };
+        match directory.parent {
+            None => self.check_mount_again(directory.mount),
+            Some(parent) => {
+                let name = Arc::clone(&directory.name);
+                let renamed = Hint {
+                    renamed: true,
+                    ..Hint::default()
+                };
+                self.examine(parent, &name, renamed);
+            }
+        }
+    }
+}
