@@ -72,7 +72,7 @@ impl Stage {
     }
 
     /// A version of 50 MB with 50,000 entries.
-    pub fn stage_large(&self, set: usize, number: usize, version: usize) -> PathBuf {
+    pub fn stage_large(&self, set: usize, version: usize) -> PathBuf {
         let path = self.directory.path().join("staged-large");
         let padding = "x".repeat(800);
         let mut file = std::io::BufWriter::new(File::create(&path).expect("a file"));

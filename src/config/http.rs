@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::announce::delivery::secret::Secret;
 use crate::config::raw;
 use crate::config::reading::{Given, Origin, Reading, in_file};
-use crate::config::secret::Secret;
 
 /// How requests to a hub are made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -191,7 +191,7 @@ fn headers(
             ),
         };
         let Some(value) = value else { continue };
-        if value.expose().chars().any(char::is_control) {
+        if value.reveal().chars().any(char::is_control) {
             reading.report(origin, &key, "the value has a control character");
             continue;
         }

@@ -15,7 +15,6 @@ pub mod network;
 pub mod overrides;
 mod raw;
 mod reading;
-pub mod secret;
 pub mod server;
 pub mod source;
 mod suggestion;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use toml::Spanned;
 
-use crate::config::secret::Secret;
+use crate::announce::delivery::secret::Secret;
 
 /// A value that may be absent, with its place in the file.
 pub type Written<T> = Option<Spanned<T>>;

@@ -251,11 +251,11 @@ fn secrets_are_read_from_files_and_never_printed() {
     let Credentials::Bearer(token) = &http.credentials else {
         panic!("{:?}", http.credentials);
     };
-    assert_eq!(token.expose(), "hunter2");
+    assert_eq!(token.reveal(), "hunter2");
     let values: Vec<_> = http
         .headers
         .iter()
-        .map(|(name, value)| (name.as_str(), value.expose()))
+        .map(|(name, value)| (name.as_str(), value.reveal()))
         .collect();
     assert_eq!(values, [("X-A", "hunter2"), ("X-B", "hunter2")]);
     assert!(
@@ -268,7 +268,7 @@ fn secrets_are_read_from_files_and_never_printed() {
     let Credentials::Basic { username, password } = &config.hubs[0].http.credentials else {
         panic!("{:?}", config.hubs[0].http.credentials);
     };
-    assert_eq!((username.as_str(), password.expose()), ("ann", "hunter2"));
+    assert_eq!((username.as_str(), password.reveal()), ("ann", "hunter2"));
 
     for (hub, want) in [
         (

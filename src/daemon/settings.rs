@@ -22,18 +22,17 @@ use crate::websub::publish::{Credentials, HubSettings};
 /// How each hub is reached.
 pub fn publishers(config: &Config) -> anyhow::Result<Vec<HubSettings>> {
     let settings = config.hubs.iter().map(|hub| {
-        let headers =
-            hub.http.headers.iter().map(|(name, value)| {
-                Ok((HeaderName::try_from(name)?, Secret::new(value.expose())))
-            });
+        let headers = hub
+            .http
+            .headers
+            .iter()
+            .map(|(name, value)| Ok((HeaderName::try_from(name)?, value.clone())));
         let credentials = match &hub.http.credentials {
             http::Credentials::None => None,
-            http::Credentials::Bearer(token) => {
-                Some(Credentials::Bearer(Secret::new(token.expose())))
-            }
+            http::Credentials::Bearer(token) => Some(Credentials::Bearer(token.clone())),
             http::Credentials::Basic { username, password } => Some(Credentials::Basic {
                 username: username.clone(),
-                password: Secret::new(password.expose()),
+                password: password.clone(),
             }),
         };
         Ok(HubSettings {
@@ -47,7 +46,7 @@ pub fn publishers(config: &Config) -> anyhow::Result<Vec<HubSettings>> {
                 Secret::new(format!(
                     "{}\n{}",
                     identity.certificate,
-                    identity.key.expose()
+                    identity.key.reveal()
                 ))
             }),
         })
@@ -92,7 +91,7 @@ pub fn known(
             .source_of(path.mount)
             .is_some_and(|(position, _)| position == source)
     };
-    let documents = engine.known().map(|(path, stat, at)| (path, stat, at));
+    let documents = engine.known();
     let others = others.iter().map(|(path, stat, at)| (path, *stat, *at));
     // No file has this size: it is read again, and missed if it is not there.
     let reread = engine.reread().map(|path| {

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use rsnotify::announce::observation::{Incomplete, Look};
+use rsnotify::announce::observation::Look;
 use rsnotify::tree::WatchMode::{self, Inotify, Notify, Poll};
 use rsnotify::tree::{Known, Report, survey};
 use rstest::rstest;
