@@ -36,7 +36,7 @@ impl Engine {
                 false => (Desired::Nothing, Vec::new()),
             };
             if let Desired::Channel { topic, .. } = &wanted
-                && self.is_taken(topic, &set)
+                && (self.is_taken(topic, &set) || opening.iter().any(|(_, own, _)| own == topic))
             {
                 let topic = topic.clone();
                 findings.push(Finding::SharedTopic {
@@ -227,28 +227,9 @@ impl Engine {
             is_changed = true;
         }
         if is_changed {
-            self.begin_topic(id);
             self.turn.serve.insert(id);
         }
         is_changed
-    }
-
-    /// R25: before the first change, a topic with a ping hub serves a notification without entries.
-    fn begin_topic(&mut self, id: ChannelId) {
-        if let Some(channel) = self.channels.get_mut(&id)
-            && channel.row.body.is_empty()
-            && channel
-                .ledgers
-                .values()
-                .any(|ledger| ledger.mode == Mode::Ping)
-        {
-            let empty = Payload {
-                up: None,
-                until: None,
-                entries: Vec::new(),
-            };
-            channel.row.body = empty.render().into();
-        }
     }
 
     /// What a new account takes as told of a document: the version before the one that this turn saw.
@@ -306,14 +287,48 @@ impl Engine {
             since: now,
             last_words,
         });
-        let fact = Fact::ChannelRetired {
-            topic: channel.row.topic.clone(),
-            set: channel.row.set.clone(),
-        };
+        let topic = channel.row.topic.clone();
+        let set = channel.row.set.clone();
+        // R8: its topic is free for the set that went without.
+        for source in &mut self.sources {
+            let without = source
+                .findings
+                .values()
+                .flatten()
+                .filter_map(|finding| match finding {
+                    Finding::SharedTopic { set, topic: own } if *own == topic => Some(set.clone()),
+                    _ => None,
+                });
+            source.stale.sets.extend(without);
+        }
         self.turn.channels.insert(id);
-        self.tell(fact);
+        self.tell(Fact::ChannelRetired { topic, set });
         let ends = later(now, self.plan.retired_topic);
         self.wake_at(ends, Timer::Retired(id));
+    }
+
+    /// What was due when a channel retired is said once to each hub.
+    pub(super) fn last_words_said<'a>(
+        &mut self,
+        id: ChannelId,
+        hub: &Hub,
+        said: impl Iterator<Item = &'a Uri>,
+    ) {
+        let Some(channel) = self.channels.get_mut(&id) else {
+            return;
+        };
+        for uri in said {
+            if let Some(ledger) = channel.ledgers.get_mut(hub) {
+                ledger.due.remove(uri);
+            }
+            let is_owed = channel.ledgers.values().any(|ledger| ledger.owes(uri));
+            if let Some(retirement) = &mut channel.row.retired
+                && !is_owed
+            {
+                retirement.last_words.remove(uri);
+                self.turn.channels.insert(id);
+            }
+        }
     }
 
     pub(super) fn retirement_ends(&mut self, id: ChannelId, now: Timestamp) {
@@ -412,15 +427,19 @@ impl Engine {
             && self.channels.iter().any(|(other, own)| {
                 *other != id && own.is_live() && own.row.topic == channel.row.topic
             });
+        let mut ledgers = channel.ledgers.values();
+        let is_pinged = ledgers.any(|ledger| ledger.mode == Mode::Ping);
+        // R25: some hubs never fetch an empty topic again.
+        let body = match channel.row.body.is_empty() && is_pinged {
+            true => Payload::default().render().into(),
+            false => channel.row.body.clone(),
+        };
         (!is_superseded).then(|| TopicPage {
             topic: channel.row.topic.clone(),
             capability_list: channel.row.set.clone(),
             hubs: channel.ledgers.keys().cloned().collect(),
-            body: channel.row.body.clone(),
-            report_fetches: channel
-                .ledgers
-                .values()
-                .any(|ledger| ledger.mode == Mode::Ping),
+            body,
+            report_fetches: is_pinged,
         })
     }
 }

@@ -326,6 +326,9 @@ impl Engine {
             self.turn.told.insert((id, hub.clone(), uri.clone()));
             self.heard.entry(uri.clone()).or_default().insert(id);
         }
+        if channel.row.retired.is_some() {
+            self.last_words_said(id, hub, covers.keys());
+        }
         for uri in covers.keys() {
             self.reassess(source, id, hub, uri, false, now);
             self.forget_if_done(source, uri);
@@ -342,7 +345,9 @@ impl Engine {
         let Some(ledger) = channel.ledgers.get_mut(hub) else {
             return;
         };
-        if let Some(ping) = &mut ledger.row.ping
+        // While the next one flies, `fetched` is about that one.
+        if ledger.row.flight.is_none()
+            && let Some(ping) = &mut ledger.row.ping
             && !ping.fetched
             && !ping.reported
             && later(ping.at, PING_FETCHED_WITHIN) <= now

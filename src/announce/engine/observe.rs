@@ -32,6 +32,8 @@ impl Engine {
         let Some(source) = self.source_of(path.mount) else {
             return;
         };
+        let mount = self.sources[source].mounts.get(&path.mount);
+        let is_absent = mount.is_none_or(|mount| mount.status == MountStatus::Absent);
         match look {
             Look::Document { parsed, stat } => self.seen(source, uri, path, *parsed, stat, at),
             Look::Other { stat, .. } => {
@@ -40,6 +42,8 @@ impl Engine {
                 self.turn.save.others.insert(path, Some((stat, at)));
             }
             Look::Incomplete(reason) => self.incomplete(source, uri, path, &reason, at),
+            // R15: what is missing with its mount was not deleted.
+            Look::Missing if is_absent => {}
             Look::Missing => {
                 self.vanished(source, &uri, at);
                 self.forget_trouble(source, &uri);
@@ -58,6 +62,10 @@ impl Engine {
         at: Timestamp,
     ) {
         let trouble = self.forget_trouble(source, &uri);
+        if trouble.as_ref().is_some_and(|trouble| trouble.reported) {
+            let (path, uri) = (path.clone(), uri.clone());
+            self.tell(Fact::Mended { path, uri });
+        }
         self.remember_baseline(source, &uri, path.mount, &parsed, stat, trouble.as_ref());
         let state = &mut self.sources[source];
         let version = Version {
@@ -128,7 +136,11 @@ impl Engine {
                 let changed_form = before.named_index_form.is_some()
                     && named_index_form.is_some()
                     && before.named_index_form != named_index_form;
-                document.index.is_some() && (document.index != before.named_index || changed_form)
+                // A generator may write a component several times before it writes the index.
+                let still_waits =
+                    before.newly_indexed && matches!(before.hold, Hold::Waiting { .. });
+                let is_named = document.index.is_some();
+                is_named && (document.index != before.named_index || changed_form || still_waits)
             }
         };
         let record = Record {
@@ -207,11 +219,23 @@ impl Engine {
                 continue;
             };
             for (hub, ledger) in &mut channel.ledgers {
-                if let Some(told) = ledger.told.get_mut(uri)
-                    && told.fingerprint == Some(before)
-                {
+                let is_outdated = |told: &&mut Told| told.fingerprint == Some(before);
+                if let Some(told) = ledger.told.get_mut(uri).filter(is_outdated) {
                     told.fingerprint = Some(version.fingerprint);
                     self.turn.told.insert((*id, hub.clone(), uri.clone()));
+                }
+                let covers = ledger
+                    .row
+                    .flight
+                    .iter_mut()
+                    .flat_map(|flight| &mut flight.covers);
+                let flying = covers.filter(|(covered, _)| covered == uri);
+                for told in flying
+                    .filter_map(|(_, told)| told.as_mut())
+                    .filter(is_outdated)
+                {
+                    told.fingerprint = Some(version.fingerprint);
+                    self.turn.ledgers.insert((*id, hub.clone()));
                 }
             }
         }
@@ -278,12 +302,6 @@ impl Engine {
         let trouble = self.sources[source].troubles.remove(uri)?;
         if trouble.predates {
             self.turn.troubles.insert((source, uri.clone()));
-        }
-        if trouble.reported {
-            self.tell(Fact::Mended {
-                path: trouble.path.clone(),
-                uri: uri.clone(),
-            });
         }
         Some(trouble)
     }
@@ -449,14 +467,36 @@ impl Engine {
         let Some(source) = self.source_of(id) else {
             return;
         };
-        if let Some(mount) = self.sources[source].mounts.get_mut(&id) {
-            mount.status = MountStatus::Absent;
-            let source = self.plan.sources[source].name.clone();
-            self.tell(Fact::MountLost {
-                source,
-                mount: id,
-                reason,
-            });
+        self.leave_mount(source, id);
+        let source = self.plan.sources[source].name.clone();
+        self.tell(Fact::MountLost {
+            source,
+            mount: id,
+            reason,
+        });
+    }
+
+    /// R13: a baseline that was not finished is taken again, so nothing of it is kept.
+    fn leave_mount(&mut self, source: usize, id: MountId) {
+        let state = &mut self.sources[source];
+        let Some(mount) = state.mounts.get_mut(&id) else {
+            return;
+        };
+        mount.status = MountStatus::Absent;
+        if mount.row.baselined {
+            return;
+        }
+        let own = |(_, record): &(&Uri, &Record)| record.path.mount == id;
+        let half_read: Vec<Uri> = state
+            .catalog
+            .iter()
+            .filter(own)
+            .map(|(uri, _)| uri.clone())
+            .collect();
+        for uri in half_read {
+            state.catalog.remove(&uri);
+            state.stale.baseline.remove(&uri);
+            self.turn.documents.insert((source, uri));
         }
     }
 
@@ -471,13 +511,12 @@ impl Engine {
             .iter()
             .filter(|(_, record)| record.path.mount == id)
             .count();
+        if !complete {
+            return self.leave_mount(source, id);
+        }
         let Some(mount) = state.mounts.get_mut(&id) else {
             return;
         };
-        if !complete {
-            mount.status = MountStatus::Absent;
-            return;
-        }
         mount.status = MountStatus::Ready;
         mount.row.swept = Some(if mount.row.swept.is_none() {
             mount.started
