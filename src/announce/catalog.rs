@@ -52,6 +52,13 @@ impl Catalog {
         self.records.get(uri)
     }
 
+    /// Whether `uri` is a document in the tree, or missing within the grace.
+    pub fn is_there(&self, uri: &Uri) -> bool {
+        self.records
+            .get(uri)
+            .is_some_and(|record| !record.is_gone())
+    }
+
     /// For changes that leave `up`, `named_index` and the version's kind as they are.
     pub fn get_mut(&mut self, uri: &Uri) -> Option<&mut Record> {
         self.records.get_mut(uri)

@@ -5,13 +5,20 @@
 //! Nothing is derived from the order of events, only from what is seen and what was told.
 
 mod channels;
+mod cut;
+mod deletion;
 mod deliver;
 mod findings;
 mod inventory;
+mod mounts;
 mod observe;
+mod ping;
 mod restore;
+mod retirement;
 mod settle;
 mod source;
+mod start;
+mod trouble;
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -38,6 +38,12 @@ impl Ledger {
         }
     }
 
+    /// Whether something about a document is to be said, or on its way.
+    pub fn owes(&self, uri: &Uri) -> bool {
+        let covers = self.row.flight.iter().flat_map(|flight| &flight.covers);
+        self.due.contains(uri) || covers.map(|(covered, _)| covered).any(|own| own == uri)
+    }
+
     /// The earliest time at which the next notification may be cut; nothing while one is in flight (R22,
     /// R24).
     pub fn free_from(&self) -> Option<Timestamp> {

@@ -39,23 +39,31 @@ pub fn standing(
         record.is_source_description()
             || (channel.is_live() && record.relations.sets.contains(&channel.row.set))
     });
-    let is_last_word = channel
-        .row
-        .retired
-        .as_ref()
-        .is_some_and(|retirement| retirement.last_words.contains(uri));
-    // R11: a set that ends keeps its channel as it is, to say what it still has to say.
-    let is_ending = channel.is_live()
-        && !catalog.is_set(&channel.row.set)
-        && (told.is_some() || ledger.due.contains(uri));
+    // R11: a set that ends keeps its channel as it is, to say what it still has to say; once it is retired,
+    // that is what it was due then.
+    let is_due = ledger.due.contains(uri);
+    let has_last_word = match channel.is_live() {
+        true => !catalog.is_set(&channel.row.set) && (told.is_some() || is_due),
+        false => is_due,
+    };
+    let forgotten = match told {
+        Some(_) => Standing::Absorbed(None),
+        None => Standing::Told,
+    };
     let seen = match (record, told) {
+        // A deleted document has a record until everybody knows; one without was never deleted, it is no
+        // longer configured (R13).
+        (None, _) if catalog.get(uri).is_none() => return forgotten,
+        (None, Some(told)) if !channel.is_live() && !is_due && !told.is_source_description() => {
+            return forgotten;
+        }
         (None, _) => None,
         (Some(record), _) if is_member => Some(&record.version),
-        (Some(record), told) if is_ending || is_last_word => {
+        (Some(record), told) if has_last_word => {
             Some(&record.version).filter(|seen| told.is_none_or(|told| told.is_same_document(seen)))
         }
         (Some(_), None) => return Standing::Told,
-        // A retired channel hears of nothing else.
+        // A retired channel hears of nothing else, and keeps what it has told.
         (Some(_), Some(_)) if !channel.is_live() => return Standing::Told,
         // R14: leaving a set announces nothing.
         (Some(record), Some(told)) if told.is_same_document(&record.version) => {

@@ -47,6 +47,11 @@ impl Told {
     pub fn is_same_document(&self, version: &Version) -> bool {
         (self.capability, self.form) == (version.capability, version.form)
     }
+
+    /// As [`Record::is_source_description`].
+    pub fn is_source_description(&self) -> bool {
+        (self.capability, self.form) == (Capability::SourceDescription, Form::List)
+    }
 }
 
 /// A document as last seen complete.
@@ -253,6 +258,58 @@ pub struct Save {
     pub channels: BTreeMap<ChannelId, Option<ChannelRow>>,
     pub ledgers: BTreeMap<(ChannelId, Hub), Option<LedgerRow>>,
     pub told: BTreeMap<(ChannelId, Hub, Uri), Option<Told>>,
+}
+
+impl State {
+    /// What the store holds once `save` is committed.
+    pub fn apply(&mut self, save: Save) {
+        for (id, row) in save.mounts {
+            if row.is_none() {
+                self.others.retain(|path, _| path.mount != id);
+            }
+            put(&mut self.mounts, id, row);
+        }
+        for (uri, record) in save.documents {
+            put(&mut self.documents, uri, record);
+        }
+        for (path, other) in save.others {
+            put(&mut self.others, path, other);
+        }
+        for (uri, trouble) in save.troubles {
+            put(&mut self.troubles, uri, trouble);
+        }
+        for (id, row) in save.channels {
+            if row.is_none() {
+                self.ledgers.retain(|(channel, _), _| *channel != id);
+                self.told.retain(|(channel, _), _| *channel != id);
+            }
+            put(&mut self.channels, id, row);
+        }
+        for (key, row) in save.ledgers {
+            match row {
+                Some(row) if self.channels.contains_key(&key.0) => {
+                    self.ledgers.insert(key, row);
+                }
+                _ => {
+                    self.ledgers.remove(&key);
+                    self.told.remove(&key);
+                }
+            }
+        }
+        for ((channel, hub, uri), told) in save.told {
+            let key = (channel, hub);
+            if self.ledgers.contains_key(&key) {
+                put(self.told.entry(key).or_default(), uri, told);
+            }
+        }
+    }
+}
+
+fn put<K: Ord, V>(rows: &mut BTreeMap<K, V>, key: K, row: Option<V>) {
+    match row {
+        Some(row) => rows.insert(key, row),
+        None => rows.remove(&key),
+    };
 }
 
 impl Save {

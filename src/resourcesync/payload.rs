@@ -35,7 +35,7 @@ impl fmt::Display for ChangeKind {
 }
 
 /// One notification, as its receivers read it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Payload {
     /// Root-level `rs:ln rel="up"` (R20).
     pub up: Option<Uri>,

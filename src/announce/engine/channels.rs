@@ -1,18 +1,18 @@
-//! Opens, changes, retires and revives channels, and sets where a new account starts (R9, R11, R13).
+//! Opens and changes the channels of sets (R9, R11).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::announce::channel::{Channel, Desired, desired, later};
+use crate::announce::channel::{Channel, Desired, desired};
 use crate::announce::delivery::{ChannelId, TopicPage};
-use crate::announce::engine::{Engine, Timer};
+use crate::announce::engine::Engine;
 use crate::announce::event::Fact;
 use crate::announce::finding::Finding;
 use crate::announce::ledger::Ledger;
 use crate::announce::plan::Mode;
-use crate::announce::state::{ChannelRow, Hold, Retirement, Told, Version};
+use crate::announce::state::{ChannelRow, Version};
 use crate::resourcesync::capability::Capability;
 use crate::resourcesync::payload::Payload;
 use crate::resourcesync::uri::{Hub, Topic, Uri};
@@ -36,7 +36,7 @@ impl Engine {
                 false => (Desired::Nothing, Vec::new()),
             };
             if let Desired::Channel { topic, .. } = &wanted
-                && self.is_taken(topic, &set)
+                && (self.is_taken(topic, &set) || opening.iter().any(|(_, own, _)| own == topic))
             {
                 let topic = topic.clone();
                 findings.push(Finding::SharedTopic {
@@ -227,48 +227,9 @@ impl Engine {
             is_changed = true;
         }
         if is_changed {
-            self.begin_topic(id);
             self.turn.serve.insert(id);
         }
         is_changed
-    }
-
-    /// R25: before the first change, a topic with a ping hub serves a notification without entries.
-    fn begin_topic(&mut self, id: ChannelId) {
-        if let Some(channel) = self.channels.get_mut(&id)
-            && channel.row.body.is_empty()
-            && channel
-                .ledgers
-                .values()
-                .any(|ledger| ledger.mode == Mode::Ping)
-        {
-            let empty = Payload {
-                up: None,
-                until: None,
-                entries: Vec::new(),
-            };
-            channel.row.body = empty.render().into();
-        }
-    }
-
-    /// What a new account takes as told of a document: the version before the one that this turn saw.
-    fn starting_point(
-        &self,
-        source: usize,
-        uri: &Uri,
-        is_known: bool,
-        previous: &BTreeMap<Uri, Option<Version>>,
-    ) -> Option<Told> {
-        let record = self.sources[source].catalog.get(uri)?;
-        let is_waiting = matches!(record.hold, Hold::Waiting { .. });
-        if !(is_known || record.is_source_description()) || is_waiting {
-            return None;
-        }
-        match previous.get(uri) {
-            Some(before) => before.map(Told::from),
-            None if record.is_gone() => None,
-            None => Some(record.version.into()),
-        }
     }
 
     fn drop_ledger(&mut self, id: ChannelId, hub: &Hub) {
@@ -289,122 +250,6 @@ impl Engine {
         }
     }
 
-    /// R11: a channel outlives its advertisement to say what it still has to say.
-    fn retire(&mut self, id: ChannelId, now: Timestamp) {
-        let Some(channel) = self.channels.get_mut(&id) else {
-            return;
-        };
-        let last_words = channel
-            .ledgers
-            .values()
-            .flat_map(|ledger| {
-                let flying = ledger.row.flight.iter().flat_map(|flight| &flight.covers);
-                ledger.due.iter().chain(flying.map(|(uri, _)| uri)).cloned()
-            })
-            .collect();
-        channel.row.retired = Some(Retirement {
-            since: now,
-            last_words,
-        });
-        let fact = Fact::ChannelRetired {
-            topic: channel.row.topic.clone(),
-            set: channel.row.set.clone(),
-        };
-        self.turn.channels.insert(id);
-        self.tell(fact);
-        let ends = later(now, self.plan.retired_topic);
-        self.wake_at(ends, Timer::Retired(id));
-    }
-
-    pub(super) fn retirement_ends(&mut self, id: ChannelId, now: Timestamp) {
-        let Some(channel) = self.channels.get(&id) else {
-            return;
-        };
-        let Some(retirement) = &channel.row.retired else {
-            return;
-        };
-        if later(retirement.since, self.plan.retired_topic) > now {
-            return;
-        }
-        let topic = channel.row.topic.clone();
-        if let Some(ids) = self.by_set.get_mut(&channel.row.set) {
-            ids.remove(&id);
-        }
-        self.channels.remove(&id);
-        self.turn.channels.insert(id);
-        match self
-            .channels
-            .iter()
-            .find(|(_, other)| other.row.topic == topic)
-        {
-            Some((other, _)) => self.turn.serve.insert(*other),
-            None => self.turn.withdraw.insert(topic),
-        };
-    }
-
-    /// R13: what a mount held at its baseline counts as told to everybody, and so does all else in a set
-    /// whose Capability List came with it.
-    pub(super) fn fill_baseline(
-        &mut self,
-        source: usize,
-        baseline: &BTreeMap<Uri, Told>,
-    ) -> BTreeSet<Uri> {
-        let mut filled = BTreeSet::new();
-        if baseline.is_empty() {
-            return filled;
-        }
-        let mut fill = Vec::new();
-        for (uri, record) in self.sources[source].catalog.iter() {
-            let came_with_set = record
-                .relations
-                .sets
-                .iter()
-                .any(|set| baseline.contains_key(set));
-            let told = match baseline.get(uri) {
-                Some(told) => *told,
-                None if came_with_set && !record.is_gone() => record.version.into(),
-                None => continue,
-            };
-            let channels: Vec<ChannelId> = if record.is_source_description() {
-                let of_source = |(_, channel): &(&ChannelId, &Channel)| channel.source == source;
-                self.channels
-                    .iter()
-                    .filter(of_source)
-                    .map(|(id, _)| *id)
-                    .collect()
-            } else {
-                record
-                    .relations
-                    .sets
-                    .iter()
-                    .filter(|set| baseline.contains_key(uri) || baseline.contains_key(*set))
-                    .filter_map(|set| self.by_set.get(set))
-                    .flatten()
-                    .copied()
-                    .collect()
-            };
-            fill.push((uri.clone(), told, channels));
-        }
-        for (uri, told, channels) in fill {
-            for id in channels {
-                let Some(channel) = self.channels.get_mut(&id) else {
-                    continue;
-                };
-                for (hub, ledger) in &mut channel.ledgers {
-                    // A hub that was told of the document keeps what it was told.
-                    if ledger.told.contains_key(&uri) {
-                        continue;
-                    }
-                    ledger.told.insert(uri.clone(), told);
-                    self.turn.told.insert((id, hub.clone(), uri.clone()));
-                }
-                self.heard.entry(uri.clone()).or_default().insert(id);
-            }
-            filled.insert(uri);
-        }
-        filled
-    }
-
     /// What a topic serves; nothing if a live channel has taken a retired one's topic.
     pub(super) fn page(&self, id: ChannelId) -> Option<TopicPage> {
         let channel = self.channels.get(&id)?;
@@ -412,15 +257,19 @@ impl Engine {
             && self.channels.iter().any(|(other, own)| {
                 *other != id && own.is_live() && own.row.topic == channel.row.topic
             });
+        let mut ledgers = channel.ledgers.values();
+        let is_pinged = ledgers.any(|ledger| ledger.mode == Mode::Ping);
+        // R25: some hubs never fetch an empty topic again.
+        let body = match channel.row.body.is_empty() && is_pinged {
+            true => Payload::default().render().into(),
+            false => channel.row.body.clone(),
+        };
         (!is_superseded).then(|| TopicPage {
             topic: channel.row.topic.clone(),
             capability_list: channel.row.set.clone(),
             hubs: channel.ledgers.keys().cloned().collect(),
-            body: channel.row.body.clone(),
-            report_fetches: channel
-                .ledgers
-                .values()
-                .any(|ledger| ledger.mode == Mode::Ping),
+            body,
+            report_fetches: is_pinged,
         })
     }
 }

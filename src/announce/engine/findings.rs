@@ -103,7 +103,7 @@ fn findings_of(uri: &Uri, record: &Record, catalog: &Catalog, source: &SourcePla
         let missing = structure
             .members
             .iter()
-            .filter(|member| catalog.get(member).is_none() && source.mount_of(member).is_some());
+            .filter(|member| !catalog.is_there(member) && source.mount_of(member).is_some());
         findings.extend(missing.map(|member| Finding::NoFile {
             set: uri.clone(),
             uri: member.clone(),

@@ -30,7 +30,7 @@ impl Engine {
             others: _,
             troubles,
             channels,
-            mut ledgers,
+            ledgers,
             mut told,
         } = state;
         for source in &self.plan.sources {
@@ -108,11 +108,12 @@ impl Engine {
                 }
             }
         }
+        let mut rows: BTreeMap<ChannelId, BTreeMap<Hub, LedgerRow>> = BTreeMap::new();
+        for ((id, hub), ledger) in ledgers {
+            rows.entry(id).or_default().insert(hub, ledger);
+        }
         for (id, row) in channels {
-            let ledgers = ledgers
-                .extract_if(.., |(channel, _), _| *channel == id)
-                .map(|((_, hub), ledger)| (hub, ledger))
-                .collect();
+            let ledgers = rows.remove(&id).unwrap_or_default();
             self.restore_channel(id, row, ledgers, &mut told, now);
         }
     }
@@ -153,22 +154,45 @@ impl Engine {
         };
         for (hub, row) in rows {
             let Some(mode) = self.mode_of(&hub) else {
-                let changes = row.flight.as_ref().map_or(0, |flight| flight.entries);
-                let topic = channel.row.topic.clone();
-                self.tell(Fact::Dropped {
-                    topic,
-                    hub: hub.clone(),
-                    changes,
-                });
+                let flying = row.flight.as_ref().map_or(0, |flight| flight.entries);
+                let told = told.remove(&(id, hub.clone())).unwrap_or_default();
+                let is_changed =
+                    |(uri, told): &(&Uri, &Told)| self.is_behind(source, uri, Some(told));
+                let changes = flying.max(told.iter().filter(is_changed).count());
+                if changes > 0 {
+                    let topic = channel.row.topic.clone();
+                    let hub = hub.clone();
+                    self.tell(Fact::Dropped {
+                        topic,
+                        hub,
+                        changes,
+                    });
+                }
                 self.turn.ledgers.insert((id, hub));
                 continue;
             };
             let mut ledger = Ledger::new(mode);
             ledger.told = told.remove(&(id, hub.clone())).unwrap_or_default();
-            ledger
-                .told
-                .retain(|uri, _| self.sources[source].catalog.get(uri).is_some());
-            for uri in ledger.told.keys() {
+            let catalog = &self.sources[source].catalog;
+            ledger.told.retain(|uri, _| {
+                let is_known = catalog.get(uri).is_some();
+                if !is_known {
+                    self.turn.told.insert((id, hub.clone(), uri.clone()));
+                }
+                is_known
+            });
+            let last_words = channel
+                .row
+                .retired
+                .iter()
+                .flat_map(|retirement| &retirement.last_words);
+            for uri in last_words {
+                if self.is_behind(source, uri, ledger.told.get(uri)) {
+                    ledger.due.insert(uri.clone());
+                    self.sources[source].parked.insert(id);
+                }
+            }
+            for uri in ledger.told.keys().chain(&ledger.due) {
                 self.heard.entry(uri.clone()).or_default().insert(id);
             }
             if let Some(flight) = &row.flight {
@@ -192,6 +216,13 @@ impl Engine {
         self.by_set.entry(set).or_default().insert(id);
         self.channels.insert(id, channel);
         self.turn.serve.insert(id);
+    }
+
+    /// Whether a stored document differs from what was told of it.
+    fn is_behind(&self, source: usize, uri: &Uri, told: Option<&Told>) -> bool {
+        let record = self.sources[source].catalog.get(uri);
+        let seen = record.filter(|record| !record.is_gone());
+        told.copied() != seen.map(|record| Told::from(record.version))
     }
 
     pub(super) fn mode_of(&self, hub: &Hub) -> Option<Mode> {

@@ -17,8 +17,13 @@ impl Engine {
     pub(super) fn settle(&mut self, now: Timestamp) {
         for source in 0..self.sources.len() {
             self.judge_deletions(source, now);
-            if self.sources[source].is_settled() {
-                self.settle_source(source, now);
+        }
+        // A channel that retires may leave its topic to a set of another source, and that is all.
+        for _ in 0..2 {
+            for source in 0..self.sources.len() {
+                if self.sources[source].is_settled() {
+                    self.settle_source(source, now);
+                }
             }
         }
     }
@@ -67,6 +72,13 @@ impl Engine {
         }
         affected.extend(again);
         affected.extend(affected_sets);
+        // Who lists a document that came or went may have been wrong to, or not any more (R8).
+        let catalog = &self.sources[source].catalog;
+        let came_or_went = previous
+            .iter()
+            .filter(|(uri, before)| before.is_some() != catalog.is_there(uri));
+        let listers = came_or_went.flat_map(|(uri, _)| catalog.listers(uri));
+        affected.extend(listers.map(|(lister, _)| lister.clone()));
         self.find(source, &affected, now);
         for uri in &affected {
             self.forget_if_done(source, uri);
@@ -231,13 +243,10 @@ impl Engine {
             .iter()
             .filter_map(|id| self.channels.get(id))
             .any(|channel| {
-                channel.ledgers.values().any(|ledger| {
-                    ledger.told.contains_key(uri)
-                        || ledger.due.contains(uri)
-                        || ledger.row.flight.as_ref().is_some_and(|flight| {
-                            flight.covers.iter().any(|(covered, _)| covered == uri)
-                        })
-                })
+                channel
+                    .ledgers
+                    .values()
+                    .any(|ledger| ledger.told.contains_key(uri) || ledger.owes(uri))
             });
         if !is_owed {
             state.catalog.remove(uri);

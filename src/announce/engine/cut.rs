@@ -1,0 +1,203 @@
+//! Cuts notifications from what hubs are due, and what topics serve with them (R21, R22, R25).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::announce::channel::{earlier, later};
+use crate::announce::delivery::ChannelId;
+use crate::announce::engine::Engine;
+use crate::announce::event::Fact;
+use crate::announce::notification::{Cut, Limits, cut, overhead, up};
+use crate::announce::plan::Mode;
+use crate::announce::standing::{Standing, standing};
+use crate::announce::state::{Flight, Said};
+use crate::resourcesync::payload::{Entry, Payload, entry_len};
+use crate::resourcesync::uri::{Hub, Uri};
+
+const MILLISECOND: Duration = Duration::from_millis(1);
+
+impl Engine {
+    pub(super) fn cut_ripe(&mut self, now: Timestamp) {
+        for id in std::mem::take(&mut self.turn.ripe) {
+            self.cut_channel(id, now);
+        }
+    }
+
+    /// Gives every hub of a channel that is free and due something its next notification; hubs that are due
+    /// the same get the same one.
+    fn cut_channel(&mut self, id: ChannelId, now: Timestamp) {
+        let Some(channel) = self.channels.get(&id) else {
+            return;
+        };
+        if channel.window.is_some() {
+            return;
+        }
+        let source = channel.source;
+        if !self.sources[source].is_settled() {
+            self.sources[source].parked.insert(id);
+            return;
+        }
+        let mut cuts: Vec<(Cut, Vec<Hub>)> = Vec::new();
+        for hub in channel.ledgers.keys() {
+            let Some(next) = self.next_cut(id, hub, now) else {
+                continue;
+            };
+            match cuts.iter_mut().find(|(cut, _)| *cut == next) {
+                Some((_, hubs)) => hubs.push(hub.clone()),
+                None => cuts.push((next, vec![hub.clone()])),
+            }
+        }
+        for (cut, hubs) in cuts {
+            self.launch(id, cut, hubs, now);
+        }
+    }
+
+    fn next_cut(&self, id: ChannelId, hub: &Hub, now: Timestamp) -> Option<Cut> {
+        let channel = self.channels.get(&id)?;
+        let ledger = channel.ledgers.get(hub)?;
+        if ledger.due.is_empty() || ledger.free_from()? > now {
+            return None;
+        }
+        let plan = &self.plan.sources[channel.source];
+        let catalog = &self.sources[channel.source].catalog;
+        let due = ledger
+            .due
+            .iter()
+            .filter_map(|uri| match standing(plan, catalog, channel, hub, uri) {
+                Standing::Due(due) => Some(due),
+                Standing::Told | Standing::Absorbed(_) | Standing::Held => None,
+            })
+            .collect();
+        let window = &self.plan.window;
+        let limits = Limits {
+            entries: ledger.row.limit.unwrap_or(window.max_entries),
+            bytes: window.max_bytes,
+            all_components: plan.announce_all_components,
+        };
+        let overhead = overhead(&channel.row.set, catalog);
+        let next = cut(due, catalog, limits, overhead);
+        (!next.entries.is_empty()).then_some(next)
+    }
+
+    fn launch(&mut self, id: ChannelId, cut: Cut, hubs: Vec<Hub>, now: Timestamp) {
+        let topic_window = self.plan.topic_window;
+        let max_entries = self.plan.window.max_entries;
+        let max_bytes = self.plan.window.max_bytes;
+        let Some(channel) = self.channels.get_mut(&id) else {
+            return;
+        };
+        let catalog = &self.sources[channel.source].catalog;
+        // R20: with milliseconds, and different in each notification of a topic.
+        let earliest = channel.row.until.map(|until| later(until, MILLISECOND));
+        let now_in_milliseconds = Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now);
+        let until = earliest.map_or(now_in_milliseconds, |earliest| {
+            earliest.max(now_in_milliseconds)
+        });
+        channel.row.until = Some(until);
+        channel.row.seq += 1;
+        let payload = Payload {
+            up: up(&cut.entries, &channel.row.set, catalog),
+            until: Some(until),
+            entries: cut.entries,
+        };
+        let flight = Flight {
+            seq: channel.row.seq,
+            body: payload.render().into(),
+            entries: payload.entries.len(),
+            covers: cut.covers,
+            cut: now,
+            attempts: 0,
+            next_try: now,
+            last_failure: None,
+        };
+        let is_pinged = |hub: &Hub| {
+            channel
+                .ledgers
+                .get(hub)
+                .is_some_and(|ledger| ledger.mode == Mode::Ping)
+        };
+        if channel
+            .ledgers
+            .values()
+            .any(|ledger| ledger.mode == Mode::Ping)
+        {
+            if hubs.iter().any(is_pinged) {
+                let said = payload
+                    .entries
+                    .into_iter()
+                    .map(|entry| Said { at: now, entry });
+                channel.row.said.extend(said);
+            }
+            let owed: Vec<Uri> = channel
+                .ledgers
+                .values()
+                .filter(|ledger| ledger.mode == Mode::Ping)
+                .filter_map(|ledger| ledger.row.flight.as_ref())
+                .flat_map(|flight| flight.covers.iter().map(|(uri, _)| uri.clone()))
+                .chain(flight.covers.iter().map(|(uri, _)| uri.clone()))
+                .collect();
+            let oldest = earlier(now, topic_window);
+            channel
+                .row
+                .said
+                .retain(|said| said.at >= oldest || owed.contains(&said.entry.uri));
+            let room = max_bytes.saturating_sub(overhead(&channel.row.set, catalog));
+            let entries = newest(&channel.row.said, max_entries, room);
+            let page = Payload {
+                up: up(&entries, &channel.row.set, catalog),
+                until: Some(until),
+                entries,
+            };
+            channel.row.body = page.render().into();
+        } else {
+            channel.row.said.clear();
+            channel.row.body = flight.body.clone();
+        }
+        let fact = Fact::Cut {
+            topic: channel.row.topic.clone(),
+            seq: flight.seq,
+            changes: flight.entries,
+            hubs: hubs.len(),
+        };
+        for hub in &hubs {
+            if let Some(ledger) = channel.ledgers.get_mut(hub) {
+                ledger.row.flight = Some(flight.clone());
+                if let Some(ping) = &mut ledger.row.ping {
+                    ping.fetched = false;
+                }
+            }
+        }
+        self.tell(fact);
+        self.turn.serve.insert(id);
+        for hub in hubs {
+            self.turn.ledgers.insert((id, hub.clone()));
+            self.submit(id, &hub);
+        }
+    }
+}
+
+/// The newest entries, one per document and kind of change, as many as a payload may have, in order of
+/// their datetimes (R25).
+fn newest(said: &[Said], max_entries: usize, max_bytes: usize) -> Vec<Entry> {
+    let mut kept: BTreeMap<_, &Entry> = BTreeMap::new();
+    for said in said {
+        kept.insert(
+            (&said.entry.uri, said.entry.change, said.entry.capability),
+            &said.entry,
+        );
+    }
+    let mut entries: Vec<&Entry> = kept.into_values().collect();
+    entries.sort_by(|one, other| (one.datetime, &one.uri).cmp(&(other.datetime, &other.uri)));
+    let mut bytes = 0;
+    let mut first = entries.len();
+    while first > 0 && entries.len() - first < max_entries {
+        bytes += entry_len(entries[first - 1]);
+        if bytes > max_bytes {
+            break;
+        }
+        first -= 1;
+    }
+    entries[first..].iter().copied().cloned().collect()
+}

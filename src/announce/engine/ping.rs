@@ -1,0 +1,72 @@
+//! Hubs that are pinged and fetch the topic: their pace, and their silence (R24, R26).
+
+use jiff::Timestamp;
+
+use crate::announce::channel::later;
+use crate::announce::delivery::ChannelId;
+use crate::announce::engine::{Engine, Timer};
+use crate::announce::event::Fact;
+use crate::announce::ledger::{PING_APART, PING_FETCHED_WITHIN};
+use crate::announce::plan::Mode;
+use crate::announce::state::Ping;
+use crate::resourcesync::uri::{Hub, Topic};
+
+impl Engine {
+    /// A ping hub's next notification may be due, or its silence to be reported (R26).
+    pub(super) fn ping_due(&mut self, id: ChannelId, hub: &Hub, now: Timestamp) {
+        self.turn.ripe.insert(id);
+        let Some(channel) = self.channels.get_mut(&id) else {
+            return;
+        };
+        let Some(ledger) = channel.ledgers.get_mut(hub) else {
+            return;
+        };
+        // While the next one flies, `fetched` is about that one.
+        if ledger.row.flight.is_none()
+            && let Some(ping) = &mut ledger.row.ping
+            && !ping.fetched
+            && !ping.reported
+            && later(ping.at, PING_FETCHED_WITHIN) <= now
+        {
+            ping.reported = true;
+            let topic = channel.row.topic.clone();
+            self.turn.ledgers.insert((id, hub.clone()));
+            let after = PING_FETCHED_WITHIN;
+            self.tell(Fact::Unfetched {
+                topic,
+                hub: hub.clone(),
+                after,
+            });
+        }
+    }
+
+    pub(super) fn fetched(&mut self, topic: &Topic, now: Timestamp) {
+        let ids: Vec<ChannelId> = self
+            .channels
+            .iter()
+            .filter(|(_, channel)| channel.row.topic == *topic)
+            .map(|(id, _)| *id)
+            .collect();
+        for id in ids {
+            let Some(channel) = self.channels.get_mut(&id) else {
+                continue;
+            };
+            for (hub, ledger) in &mut channel.ledgers {
+                let is_awaited =
+                    ledger.sending || ledger.row.ping.is_some_and(|ping| !ping.fetched);
+                if ledger.mode != Mode::Ping || !is_awaited {
+                    continue;
+                }
+                let at = ledger.row.ping.map_or(now, |ping| ping.at);
+                ledger.row.ping = Some(Ping {
+                    at,
+                    fetched: true,
+                    reported: false,
+                });
+                self.turn.ledgers.insert((id, hub.clone()));
+                self.timers
+                    .insert((later(at, PING_APART), Timer::Ping(id, hub.clone())));
+            }
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Where the difference starts: what an account takes as told that was told nothing (R13).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::announce::channel::Channel;
+use crate::announce::delivery::ChannelId;
+use crate::announce::engine::Engine;
+use crate::announce::observation::{MountId, Stat};
+use crate::announce::state::{Hold, Told, Trouble, Version};
+use crate::resourcesync::document::Parsed;
+use crate::resourcesync::uri::Uri;
+
+impl Engine {
+    /// R13: what a mount without a baseline holds counts as told, unless it changed while it was swept.
+    pub(super) fn remember_baseline(
+        &mut self,
+        source: usize,
+        uri: &Uri,
+        mount: MountId,
+        parsed: &Parsed,
+        stat: Stat,
+        trouble: Option<&Trouble>,
+    ) {
+        let state = &mut self.sources[source];
+        let Some(mount) = state.mounts.get(&mount) else {
+            return;
+        };
+        let predates = trouble.is_some_and(|trouble| trouble.predates);
+        let is_baseline = !mount.row.baselined && !self.plan.sources[source].announce_existing;
+        if state.catalog.get(uri).is_some() || !(is_baseline || predates) {
+            return;
+        }
+        let is_known = is_baseline && !predates && stat.changed < mount.started;
+        let told = Told {
+            capability: parsed.document.capability,
+            form: parsed.document.form,
+            fingerprint: is_known.then_some(parsed.fingerprint),
+        };
+        state.stale.baseline.entry(uri.clone()).or_insert(told);
+    }
+
+    /// What a new account takes as told of a document: the version before the one that this turn saw.
+    pub(super) fn starting_point(
+        &self,
+        source: usize,
+        uri: &Uri,
+        is_known: bool,
+        previous: &BTreeMap<Uri, Option<Version>>,
+    ) -> Option<Told> {
+        let record = self.sources[source].catalog.get(uri)?;
+        let is_waiting = matches!(record.hold, Hold::Waiting { .. });
+        if !(is_known || record.is_source_description()) || is_waiting {
+            return None;
+        }
+        match previous.get(uri) {
+            Some(before) => before.map(Told::from),
+            None if record.is_gone() => None,
+            None => Some(record.version.into()),
+        }
+    }
+
+    /// R13: what a mount held at its baseline counts as told to everybody, and so does all else in a set
+    /// whose Capability List came with it.
+    pub(super) fn fill_baseline(
+        &mut self,
+        source: usize,
+        baseline: &BTreeMap<Uri, Told>,
+    ) -> BTreeSet<Uri> {
+        let mut filled = BTreeSet::new();
+        if baseline.is_empty() {
+            return filled;
+        }
+        let mut fill = Vec::new();
+        for (uri, record) in self.sources[source].catalog.iter() {
+            let came_with_set = record
+                .relations
+                .sets
+                .iter()
+                .any(|set| baseline.contains_key(set));
+            let told = match baseline.get(uri) {
+                Some(told) => *told,
+                None if came_with_set && !record.is_gone() => record.version.into(),
+                None => continue,
+            };
+            let channels: Vec<ChannelId> = if record.is_source_description() {
+                let of_source = |(_, channel): &(&ChannelId, &Channel)| channel.source == source;
+                self.channels
+                    .iter()
+                    .filter(of_source)
+                    .map(|(id, _)| *id)
+                    .collect()
+            } else {
+                record
+                    .relations
+                    .sets
+                    .iter()
+                    .filter(|set| baseline.contains_key(uri) || baseline.contains_key(*set))
+                    .filter_map(|set| self.by_set.get(set))
+                    .flatten()
+                    .copied()
+                    .collect()
+            };
+            fill.push((uri.clone(), told, channels));
+        }
+        for (uri, told, channels) in fill {
+            for id in channels {
+                let Some(channel) = self.channels.get_mut(&id) else {
+                    continue;
+                };
+                for (hub, ledger) in &mut channel.ledgers {
+                    // A hub that was told of the document keeps what it was told.
+                    if ledger.told.contains_key(&uri) {
+                        continue;
+                    }
+                    ledger.told.insert(uri.clone(), told);
+                    self.turn.told.insert((id, hub.clone(), uri.clone()));
+                }
+                self.heard.entry(uri.clone()).or_default().insert(id);
+            }
+            filled.insert(uri);
+        }
+        filled
+    }
+}

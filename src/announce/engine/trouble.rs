@@ -1,0 +1,77 @@
+//! Candidates that are there and tell nothing (R3).
+
+use jiff::Timestamp;
+
+use crate::announce::channel::later;
+use crate::announce::engine::{Engine, Timer};
+use crate::announce::event::Fact;
+use crate::announce::observation::{DocumentPath, Incomplete};
+use crate::announce::state::{Presence, Trouble};
+use crate::resourcesync::uri::Uri;
+
+impl Engine {
+    /// R3: a document that cannot be read keeps its last good state.
+    pub(super) fn incomplete(
+        &mut self,
+        source: usize,
+        uri: Uri,
+        path: DocumentPath,
+        reason: &Incomplete,
+        at: Timestamp,
+    ) {
+        let state = &mut self.sources[source];
+        if let Some(record) = state.catalog.get_mut(&uri)
+            && record.is_missing()
+        {
+            record.presence = Presence::Present;
+            self.turn.documents.insert((source, uri.clone()));
+        }
+        let is_baseline = state
+            .mounts
+            .get(&path.mount)
+            .is_some_and(|mount| !mount.row.baselined);
+        let predates = is_baseline && state.catalog.get(&uri).is_none();
+        if let Some(trouble) = state.troubles.get_mut(&uri) {
+            trouble.reason = reason.to_string();
+            return;
+        }
+        let trouble = Trouble {
+            path,
+            since: at,
+            reason: reason.to_string(),
+            predates,
+            reported: false,
+        };
+        state.troubles.insert(uri.clone(), trouble);
+        if predates {
+            self.turn.troubles.insert((source, uri.clone()));
+        }
+        let reported_at = later(at, self.plan.sources[source].broken_after);
+        self.wake_at(reported_at, Timer::Broken(source, uri));
+    }
+
+    pub(super) fn report_broken(&mut self, source: usize, uri: &Uri, now: Timestamp) {
+        let broken_after = self.plan.sources[source].broken_after;
+        let Some(trouble) = self.sources[source].troubles.get_mut(uri) else {
+            return;
+        };
+        if trouble.reported || later(trouble.since, broken_after) > now {
+            return;
+        }
+        trouble.reported = true;
+        let fact = Fact::Broken {
+            path: trouble.path.clone(),
+            uri: uri.clone(),
+            reason: trouble.reason.clone(),
+        };
+        self.tell(fact);
+    }
+
+    pub(super) fn forget_trouble(&mut self, source: usize, uri: &Uri) -> Option<Trouble> {
+        let trouble = self.sources[source].troubles.remove(uri)?;
+        if trouble.predates {
+            self.turn.troubles.insert((source, uri.clone()));
+        }
+        Some(trouble)
+    }
+}

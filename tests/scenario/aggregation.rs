@@ -1,0 +1,294 @@
+//! What one notification holds, and when it is cut (R16, R18 to R21).
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use rsnotify::announce::plan::Plan;
+
+use crate::world::{HUB, World, capability_list, index, list, plan};
+
+const NOTHING: [&str; 0] = [];
+
+#[test]
+fn a_channel_speaks_after_a_quiet_while() {
+    let mut world = World::with_two_sets(plan());
+    world.update("/a/changelist.xml");
+    world.wait(1);
+    world.update("/a/resourcelist.xml");
+    world.wait(1);
+    assert_eq!(world.news(), NOTHING);
+    world.wait(1);
+    let heard = world.heard_by(HUB);
+    assert_eq!(heard.len(), 1);
+    assert_eq!(
+        heard[0].changes(),
+        [
+            "updated changelist /a/changelist.xml",
+            "updated resourcelist /a/resourcelist.xml"
+        ]
+    );
+}
+
+#[test]
+fn a_channel_that_is_never_quiet_speaks_after_a_while_all_the_same() {
+    let mut world = World::with_two_sets(plan());
+    for _ in 0..30 {
+        assert_eq!(world.news(), NOTHING);
+        world.update("/a/changelist.xml");
+        world.wait(1);
+    }
+    assert_eq!(world.news(), ["updated changelist /a/changelist.xml"]);
+}
+
+#[test]
+fn without_a_window_it_speaks_at_once() {
+    let mut own = plan();
+    own.window.quiet = Duration::ZERO;
+    let mut world = World::with_two_sets(own);
+    world.update("/a/changelist.xml");
+    assert_eq!(world.news(), ["updated changelist /a/changelist.xml"]);
+    world.update("/a/changelist.xml");
+    assert_eq!(world.news(), ["updated changelist /a/changelist.xml"]);
+}
+
+#[test]
+fn there_and_back_within_the_window_is_silence() {
+    let mut world = World::with_two_sets(plan());
+    world.update("/a/changelist.xml");
+    world.wait(1);
+    world.write(
+        "/a/changelist.xml",
+        list("changelist").up("/a/capabilitylist.xml"),
+    );
+    world.wait(1_000);
+    assert_eq!(world.news(), NOTHING);
+}
+
+/// A set whose Change List Index names 20 components.
+fn with_index(own: Plan) -> World {
+    let mut world = World::with_two_sets(own);
+    let names: Vec<String> = (0..20)
+        .map(|number| format!("/a/c{number:02}.xml"))
+        .collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    for name in &names {
+        world.pass(Duration::from_millis(10));
+        world.write(name, list("changelist").index("/a/i.xml"));
+    }
+    world.write(
+        "/a/i.xml",
+        index("changelist")
+            .up("/a/capabilitylist.xml")
+            .lists(&names),
+    );
+    world.wait(10);
+    world
+}
+
+#[test]
+fn of_a_batch_under_one_index_the_newest_component_is_announced() {
+    let mut world = with_index(plan());
+    assert_eq!(world.news(), ["created changelist /a/c19.xml"]);
+    // The others count as told.
+    world.crash_and_start();
+    world.wait(100);
+    assert_eq!(world.news(), NOTHING);
+    world.update("/a/c03.xml");
+    world.wait(10);
+    assert_eq!(world.news(), ["updated changelist /a/c03.xml"]);
+}
+
+#[test]
+fn every_component_is_announced_if_asked_for() {
+    let mut own = plan();
+    own.sources[0].announce_all_components = true;
+    let mut world = with_index(own);
+    assert_eq!(world.news().len(), 20);
+}
+
+#[test]
+fn components_that_differ_in_kind_are_announced_each() {
+    let mut world = with_index(plan());
+    world.news();
+    world.update("/a/c03.xml");
+    world.update("/a/c04.xml");
+    world.write("/a/c20.xml", list("changelist").index("/a/i.xml"));
+    world.write(
+        "/a/i.xml",
+        index("changelist")
+            .up("/a/capabilitylist.xml")
+            .lists(&["/a/c20.xml"]),
+    );
+    world.update("/a/changelist.xml");
+    world.wait(10);
+    assert_eq!(
+        world.news(),
+        [
+            "updated changelist /a/c04.xml",
+            "created changelist /a/c20.xml",
+            "updated changelist /a/changelist.xml"
+        ]
+    );
+}
+
+#[test]
+fn entries_are_in_order_of_their_datetimes() {
+    let mut world = World::with_two_sets(plan());
+    world.write(
+        "/a/capabilitylist.xml",
+        capability_list("/a", &["resourcelist", "changelist", "resourcedump"]),
+    );
+    world.wait(10);
+    world.news();
+    for name in ["resourcelist", "changelist", "resourcedump"] {
+        world.write(
+            &format!("/a/{name}.xml"),
+            list(name).up("/a/capabilitylist.xml").version(9),
+        );
+        world.wait(1);
+    }
+    world.wait(5);
+    let heard = world.heard_by(HUB);
+    let times: Vec<Timestamp> = heard[0]
+        .payload
+        .entries
+        .iter()
+        .map(|entry| entry.datetime.unwrap())
+        .collect();
+    assert!(times.is_sorted());
+    assert_eq!(
+        heard[0].changes(),
+        [
+            "updated resourcelist /a/resourcelist.xml",
+            "updated changelist /a/changelist.xml",
+            "created resourcedump /a/resourcedump.xml"
+        ]
+    );
+    assert!(
+        times
+            .iter()
+            .all(|time| *time < heard[0].payload.until.unwrap())
+    );
+}
+
+#[test]
+fn a_file_s_own_time_is_believed_since_the_last_look_only() {
+    let mut world = World::with_two_sets(plan());
+    world.crash();
+    let downtime = world.now;
+    world.wait(5);
+    world.update("/a/changelist.xml");
+    world.wait(1_000);
+    world.start();
+    world.wait(10);
+    let heard = world.heard_by(HUB);
+    let written = downtime + Duration::from_secs(5);
+    assert_eq!(heard[0].payload.entries[0].datetime, Some(written));
+
+    // Moved in with an old mtime: it changed when it was found.
+    let found = world.now;
+    world.unseen(|world| world.write_at("/a/changelist.xml", "2020-01-01T00:00:00Z"));
+    world.see("/a/changelist.xml");
+    world.wait(10);
+    let heard = world.heard_by(HUB);
+    assert_eq!(heard[0].payload.entries[0].datetime, Some(found));
+}
+
+#[test]
+fn a_deletion_is_dated_by_the_look_that_found_the_file_gone() {
+    let mut world = World::with_two_sets(plan());
+    let gone = world.now;
+    world.delete("/a/capabilitylist.xml");
+    world.wait(1_000);
+    let heard = world.heard_by(HUB);
+    assert_eq!(heard[0].payload.entries[0].datetime, Some(gone));
+}
+
+#[test]
+fn up_leads_to_what_is_above_all_entries() {
+    let mut world = World::with_two_sets(plan());
+    let up = |world: &mut World, names: &[&str]| {
+        for name in names {
+            world.update(name);
+        }
+        world.wait(10);
+        let heard = world.heard_by(HUB);
+        let heard = heard.iter().find(|heard| heard.topic == "/a/framework/");
+        heard
+            .unwrap()
+            .payload
+            .up
+            .as_ref()
+            .map(|up| up.as_str().to_owned())
+    };
+    let list = "/a/capabilitylist.xml";
+    let description = "/.well-known/resourcesync";
+    assert_eq!(
+        up(&mut world, &["/a/changelist.xml", "/a/resourcelist.xml"]).as_deref(),
+        Some("https://example.org/a/capabilitylist.xml")
+    );
+    assert_eq!(
+        up(&mut world, &[list]).as_deref(),
+        Some("https://example.org/.well-known/resourcesync")
+    );
+    assert_eq!(up(&mut world, &[description]), None);
+    assert_eq!(up(&mut world, &[list, "/a/changelist.xml"]), None);
+    assert_eq!(up(&mut world, &[description, "/a/changelist.xml"]), None);
+}
+
+#[test]
+fn until_grows_with_every_notification_of_a_topic() {
+    let mut own = plan();
+    own.window.quiet = Duration::ZERO;
+    let mut world = World::with_two_sets(own);
+    for _ in 0..10 {
+        world.update("/a/changelist.xml");
+    }
+    world.crash_and_start();
+    world.update("/a/changelist.xml");
+    let heard = world.heard_by(HUB);
+    let untils: Vec<Timestamp> = heard
+        .iter()
+        .map(|heard| heard.payload.until.unwrap())
+        .collect();
+    assert_eq!(untils.len(), 11);
+    assert!(
+        untils.windows(2).all(|pair| pair[0] < pair[1]),
+        "{untils:?}"
+    );
+}
+
+#[test]
+fn what_does_not_fit_is_in_the_next_notification() {
+    let mut own = plan();
+    own.window.max_entries = 3;
+    let mut world = World::with_two_sets(own);
+    for number in 0..7 {
+        let name = format!("/a/c{number}.xml");
+        world.write(&name, list("changelist").up("/a/capabilitylist.xml"));
+    }
+    world.wait(100);
+    let sizes: Vec<usize> = world
+        .heard_by(HUB)
+        .iter()
+        .map(|heard| heard.changes().len())
+        .collect();
+    assert_eq!(sizes, [3, 3, 1]);
+}
+
+#[test]
+fn a_notification_is_no_larger_than_it_may_be() {
+    let mut own = plan();
+    own.window.max_bytes = 1_500;
+    let mut world = World::with_two_sets(own);
+    for number in 0..20 {
+        let name = format!("/a/c{number}.xml");
+        world.write(&name, list("changelist").up("/a/capabilitylist.xml"));
+    }
+    world.wait(100);
+    let heard = world.heard_by(HUB);
+    assert!(heard.iter().all(|heard| heard.body.len() <= 1_500));
+    assert!(heard.len() > 2);
+    let changes: usize = heard.iter().map(|heard| heard.changes().len()).sum();
+    assert_eq!(changes, 20);
+}

@@ -1,0 +1,252 @@
+//! Where the difference starts (R13).
+
+use rsnotify::announce::plan::Plan;
+
+use crate::world::{World, capability_list, list, mount, plan};
+
+const NOTHING: [&str; 0] = [];
+
+fn existing() -> Plan {
+    let mut plan = plan();
+    plan.sources[0].announce_existing = true;
+    plan
+}
+
+fn two_mounts() -> Plan {
+    let mut plan = plan();
+    plan.sources[0]
+        .mounts
+        .push(mount("/srv/more", "https://more.example.org/"));
+    plan
+}
+
+const MORE: &str = "https://more.example.org/changelist.xml";
+
+#[test]
+fn a_baseline_announces_nothing_and_the_next_change_is_an_update() {
+    let mut world = World::with_two_sets(plan());
+    world.update("/a/changelist.xml");
+    world.wait(10);
+    assert_eq!(world.news(), ["updated changelist /a/changelist.xml"]);
+}
+
+#[test]
+fn all_that_exists_is_announced_if_asked_for() {
+    let mut world = World::new(existing());
+    world.write_set("/a", &["resourcelist", "changelist"]);
+    world.wait(10);
+    world.start();
+    world.wait(10);
+    let mut news = world.news();
+    news.sort();
+    assert_eq!(
+        news,
+        [
+            "created capabilitylist /a/capabilitylist.xml",
+            "created changelist /a/changelist.xml",
+            "created resourcelist /a/resourcelist.xml",
+        ]
+    );
+}
+
+#[test]
+fn a_change_during_the_first_sweep_is_announced() {
+    let mut world = World::new(plan());
+    world.write_set("/a", &["resourcelist", "changelist"]);
+    world.wait(10);
+    world.launch();
+    world.find_mount(0);
+    world.wait(1);
+    // It is swept only after it was written.
+    world.unseen(|world| world.update("/a/changelist.xml"));
+    world.wait(1);
+    world.sweep(0);
+    world.wait(10);
+    assert_eq!(world.news(), ["updated changelist /a/changelist.xml"]);
+}
+
+#[test]
+fn a_change_after_its_file_was_swept_is_announced_once_the_sweep_ends() {
+    let mut world = World::new(plan());
+    world.write_set("/a", &["resourcelist", "changelist"]);
+    world.wait(10);
+    world.launch();
+    world.find_mount(0);
+    world.touch("/a/resourcelist.xml");
+    world.wait(1);
+    world.update("/a/changelist.xml");
+    world.wait(100);
+    assert_eq!(world.news(), NOTHING, "a half-read tree is not believed");
+    world.sweep(0);
+    world.wait(10);
+    let mut news = world.news();
+    news.sort();
+    // Nobody can tell whether a file whose ctime lies within the sweep existed before it.
+    assert_eq!(
+        news,
+        [
+            "updated changelist /a/changelist.xml",
+            "updated resourcelist /a/resourcelist.xml"
+        ]
+    );
+}
+
+#[test]
+fn a_candidate_unreadable_at_the_baseline_is_updated_later() {
+    let mut world = World::new(plan());
+    world.write_set("/a", &["resourcelist", "changelist"]);
+    world.break_off("/a/resourcelist.xml");
+    world.deny("/a/capabilitylist.xml");
+    world.wait(10);
+    world.start();
+    world.wait(100);
+    assert_eq!(world.news(), NOTHING);
+    world.crash_and_start();
+    world.wait(100);
+    world.write(
+        "/a/capabilitylist.xml",
+        capability_list("/a", &["resourcelist", "changelist"]),
+    );
+    world.write(
+        "/a/resourcelist.xml",
+        list("resourcelist").up("/a/capabilitylist.xml"),
+    );
+    world.wait(10);
+    assert_eq!(
+        world.news(),
+        [
+            "updated capabilitylist /a/capabilitylist.xml",
+            "updated resourcelist /a/resourcelist.xml",
+        ]
+    );
+}
+
+#[test]
+fn a_crash_during_the_first_sweep_takes_the_baseline_again() {
+    let mut world = World::new(plan());
+    world.write_set("/a", &["resourcelist", "changelist"]);
+    world.wait(10);
+    world.launch();
+    world.find_mount(0);
+    world.touch("/a/resourcelist.xml");
+    world.crash();
+    world.wait(10);
+    world.start();
+    world.wait(100);
+    assert_eq!(world.news(), NOTHING);
+    world.update("/a/resourcelist.xml");
+    world.wait(10);
+    assert_eq!(world.news(), ["updated resourcelist /a/resourcelist.xml"]);
+}
+
+#[test]
+fn a_mount_that_appears_late_is_a_baseline_of_its_own() {
+    let mut world = World::new(two_mounts());
+    world.write_set("/a", &["resourcelist"]);
+    world.write(MORE, list("changelist").up("/a/capabilitylist.xml"));
+    world.wait(10);
+    world.unmount(1);
+    world.start();
+    world.wait(100);
+    world.update("/a/resourcelist.xml");
+    world.wait(10);
+    assert_eq!(world.news(), ["updated resourcelist /a/resourcelist.xml"]);
+    world.remount(1, 7);
+    world.wait(100);
+    assert_eq!(world.news(), NOTHING);
+    world.update(MORE);
+    world.wait(100);
+    assert_eq!(world.news(), [format!("updated changelist {MORE}")]);
+}
+
+#[test]
+fn a_mount_point_that_was_empty_is_a_baseline_when_it_is_mounted() {
+    let mut world = World::new(two_mounts());
+    world.write_set("/a", &["resourcelist"]);
+    world.wait(10);
+    world.start();
+    world.wait(100);
+    world.unmount(1);
+    world.write(MORE, list("changelist").up("/a/capabilitylist.xml"));
+    world.wait(10);
+    world.remount(1, 7);
+    world.wait(100);
+    assert_eq!(world.news(), NOTHING);
+}
+
+#[test]
+fn a_mount_lost_in_its_first_sweep_is_a_baseline_when_it_returns() {
+    let mut world = World::new(two_mounts());
+    world.write_set("/a", &["resourcelist"]);
+    let index_name = "https://more.example.org/index.xml";
+    world.write(
+        index_name,
+        crate::world::index("changelist")
+            .up("/a/capabilitylist.xml")
+            .lists(&[MORE]),
+    );
+    world.write(MORE, list("changelist"));
+    world.wait(10);
+    world.launch();
+    world.find_mount(0);
+    world.sweep(0);
+    world.find_mount(1);
+    world.see(MORE);
+    world.unmount(1);
+    world.wait(100);
+    world.remount(1, 2);
+    world.wait(100);
+    assert_eq!(world.news(), NOTHING);
+    world.update(MORE);
+    world.wait(100);
+    assert_eq!(world.news(), [format!("updated changelist {MORE}")]);
+}
+
+#[test]
+fn a_lost_mount_deletes_nothing() {
+    let mut world = World::with_two_sets(plan());
+    world.delete("/b/capabilitylist.xml");
+    world.wait(1);
+    world.unmount(0);
+    world.wait(10_000);
+    assert_eq!(world.news(), NOTHING);
+    world.write(
+        "/b/capabilitylist.xml",
+        capability_list("/b", &["resourcelist", "changelist"]),
+    );
+    world.update("/a/changelist.xml");
+    world.wait(10);
+    world.remount(0, 2);
+    world.wait(10);
+    assert_eq!(world.news(), ["updated changelist /a/changelist.xml"]);
+}
+
+#[test]
+fn a_tree_that_was_replaced_is_compared_with_what_was_there() {
+    let mut world = World::with_two_sets(plan());
+    world.unmount(0);
+    world.update("/a/changelist.xml");
+    world.remount(0, 99);
+    world.wait(10);
+    assert_eq!(world.news(), ["updated changelist /a/changelist.xml"]);
+}
+
+#[test]
+fn the_documents_of_a_new_set_are_created() {
+    let mut world = World::with_two_sets(plan());
+    world.write_set("/c", &["resourcelist", "changelist"]);
+    world.update("/.well-known/resourcesync");
+    world.wait(10);
+    let news = world.news_by_topic();
+    let mut created = news["/c/framework/"].clone();
+    created.sort();
+    assert_eq!(
+        created,
+        [
+            "created capabilitylist /c/capabilitylist.xml",
+            "created changelist /c/changelist.xml",
+            "created resourcelist /c/resourcelist.xml",
+            "updated description /.well-known/resourcesync",
+        ]
+    );
+}

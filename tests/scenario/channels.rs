@@ -1,0 +1,360 @@
+//! Channels: opened, advertised, moved, retired and revived (R8, R9, R11).
+
+use rsnotify::announce::event::Fact;
+use rsnotify::announce::finding::Finding;
+use rsnotify::announce::plan::{ChannelPlan, Plan};
+use rsnotify::resourcesync::uri::{Topic, Uri};
+
+use crate::world::{HUB, OTHER_HUB, World, capability_list, list, plan, two_hubs};
+
+const NOTHING: [&str; 0] = [];
+const DAY: u64 = 86_400;
+
+pub fn configured(capability_list: &str, topic: &str) -> ChannelPlan {
+    ChannelPlan {
+        capability_list: Uri::parse(capability_list).unwrap(),
+        topic: Topic::new(topic),
+        hubs: Vec::new(),
+    }
+}
+
+fn set_a() -> crate::world::Doc {
+    capability_list("/a", &["resourcelist", "changelist"])
+}
+
+fn findings(world: &World) -> Vec<Finding> {
+    world.engine().findings().into_iter().collect()
+}
+
+#[test]
+fn a_deleted_capability_list_is_announced_on_its_own_channel_which_retires() {
+    let mut world = World::with_two_sets(plan());
+    world.delete("/a/capabilitylist.xml");
+    world.wait(1_000);
+    let heard = world.heard_by(HUB);
+    assert_eq!(heard[0].topic, "/a/framework/");
+    assert_eq!(
+        heard[0].changes(),
+        ["deleted capabilitylist /a/capabilitylist.xml"]
+    );
+    assert!(world.fetch("/a/framework/").is_some());
+    // The set has ended: its documents belong nowhere.
+    world.update("/a/changelist.xml");
+    world.wait(100);
+    assert_eq!(world.news(), NOTHING);
+}
+
+#[test]
+fn a_retired_channel_revives_with_what_it_has_told() {
+    let mut world = World::with_two_sets(plan());
+    world.delete("/a/capabilitylist.xml");
+    world.wait(1_000);
+    world.update("/a/changelist.xml");
+    world.wait(10);
+    world.crash_and_start();
+    world.news();
+    world.write("/a/capabilitylist.xml", set_a());
+    world.wait(10);
+    let news = world.news_by_topic();
+    assert_eq!(
+        news["/a/framework/"],
+        [
+            "updated changelist /a/changelist.xml",
+            "created capabilitylist /a/capabilitylist.xml",
+        ]
+    );
+    let facts = world.facts();
+    assert!(
+        facts
+            .iter()
+            .any(|fact| matches!(fact, Fact::ChannelRevived { .. }))
+    );
+}
+
+#[test]
+fn a_retired_channel_says_its_last_words_to_every_hub_and_no_more() {
+    let mut world = World::with_two_sets(two_hubs());
+    world.script(OTHER_HUB, crate::world::Reply::Status(503));
+    world.update("/a/changelist.xml");
+    world.wait(1);
+    world.write(
+        "/a/capabilitylist.xml",
+        list("capabilitylist").channel("/elsewhere/", &[]),
+    );
+    world.wait(100);
+    world.script(OTHER_HUB, crate::world::Reply::Accept);
+    world.crash_and_start();
+    world.wait(1_000);
+    let last = [
+        "updated changelist /a/changelist.xml",
+        "updated capabilitylist /a/capabilitylist.xml",
+    ];
+    for hub in [HUB, OTHER_HUB] {
+        let heard = world.heard_by(hub);
+        let old = heard.iter().filter(|heard| heard.topic == "/a/framework/");
+        let old: Vec<String> = old.flat_map(crate::world::Heard::changes).collect();
+        assert_eq!(old, last, "{hub}");
+    }
+    world.update("/a/changelist.xml");
+    world.update("/a/capabilitylist.xml");
+    world.wait(100);
+    assert!(!world.news_by_topic().contains_key("/a/framework/"));
+}
+
+#[test]
+fn a_topic_that_moves_is_told_to_the_old_channel_and_to_the_new() {
+    let mut world = World::with_two_sets(plan());
+    world.write(
+        "/a/capabilitylist.xml",
+        list("capabilitylist")
+            .lists(&["/a/resourcelist.xml", "/a/changelist.xml"])
+            .channel("/moved/", &[]),
+    );
+    world.wait(10);
+    let news = world.news_by_topic();
+    let update = ["updated capabilitylist /a/capabilitylist.xml"];
+    assert_eq!(news["/a/framework/"], update);
+    assert_eq!(news["/moved/"], update);
+    world.update("/a/changelist.xml");
+    world.wait(10);
+    let news = world.news_by_topic();
+    assert_eq!(news["/moved/"], ["updated changelist /a/changelist.xml"]);
+    assert_eq!(news.len(), 1);
+}
+
+#[test]
+fn a_topic_that_is_no_longer_advertised_gives_way_to_our_own() {
+    let mut world = World::with_two_sets(plan());
+    world.write("/a/capabilitylist.xml", list("capabilitylist"));
+    world.wait(10);
+    let news = world.news_by_topic();
+    let update = ["updated capabilitylist /a/capabilitylist.xml"];
+    assert_eq!(news["/a/framework/"], update);
+    assert_eq!(news["/topics/main/a/capabilitylist/"], update);
+}
+
+#[test]
+fn a_retired_topic_is_served_for_a_while() {
+    let mut world = World::with_two_sets(plan());
+    world.delete("/a/capabilitylist.xml");
+    world.wait(29 * DAY);
+    assert!(world.fetch("/a/framework/").is_some());
+    world.crash_and_start();
+    world.wait(2 * DAY);
+    assert!(world.fetch("/a/framework/").is_none());
+    world.crash_and_start();
+    assert!(world.fetch("/a/framework/").is_none());
+    assert!(
+        !world
+            .disk
+            .channels
+            .values()
+            .any(|row| row.retired.is_some())
+    );
+}
+
+#[test]
+fn a_set_that_advertises_nothing_gets_a_channel_of_our_making() {
+    let mut world = World::with_two_sets(plan());
+    world.write("/c/capabilitylist.xml", list("capabilitylist"));
+    world.wait(20);
+    let news = world.news_by_topic();
+    assert_eq!(
+        news["/topics/main/c/capabilitylist/"],
+        ["created capabilitylist /c/capabilitylist.xml"]
+    );
+    assert!(matches!(
+        findings(&world)[..],
+        [Finding::Unadvertised { .. }]
+    ));
+}
+
+#[test]
+fn a_channel_added_to_a_known_set_starts_from_what_was_seen() {
+    let mut own = plan();
+    own.sources[0].unadvertised_channels = false;
+    let mut world = World::new(own);
+    world.write(
+        "/a/capabilitylist.xml",
+        list("capabilitylist").lists(&["/a/changelist.xml"]),
+    );
+    world.write("/a/changelist.xml", list("changelist"));
+    world.wait(10);
+    world.start();
+    world.wait(10);
+    world.update("/a/changelist.xml");
+    world.wait(10);
+    assert_eq!(world.news(), NOTHING);
+    world.write(
+        "/a/capabilitylist.xml",
+        list("capabilitylist")
+            .lists(&["/a/changelist.xml"])
+            .channel("/a/framework/", &[]),
+    );
+    world.wait(10);
+    assert_eq!(
+        world.news(),
+        ["updated capabilitylist /a/capabilitylist.xml"]
+    );
+    world.update("/a/changelist.xml");
+    world.wait(10);
+    assert_eq!(world.news(), ["updated changelist /a/changelist.xml"]);
+}
+
+#[test]
+fn foreign_hubs_are_told_nothing_and_found() {
+    let mut world = World::with_two_sets(plan());
+    world.write(
+        "/a/capabilitylist.xml",
+        list("capabilitylist")
+            .lists(&["/a/resourcelist.xml", "/a/changelist.xml"])
+            .channel("/a/framework/", &["https://evil.example.com/"]),
+    );
+    world.wait(100);
+    world.update("/a/changelist.xml");
+    world.wait(100);
+    assert_eq!(world.news(), NOTHING);
+    assert!(matches!(
+        findings(&world)[..],
+        [Finding::ForeignHubs { .. }]
+    ));
+    assert!(world.fetch("/a/framework/").is_some());
+}
+
+#[test]
+fn only_the_advertised_ones_of_the_configured_hubs_are_told() {
+    let mut world = World::with_two_sets(two_hubs());
+    let foreign = "https://evil.example.com/";
+    world.write(
+        "/a/capabilitylist.xml",
+        list("capabilitylist")
+            .lists(&["/a/resourcelist.xml", "/a/changelist.xml"])
+            .channel("/a/framework/", &[OTHER_HUB, foreign]),
+    );
+    world.wait(100);
+    world.news();
+    world.news_at(OTHER_HUB);
+    world.update("/a/changelist.xml");
+    world.wait(100);
+    assert_eq!(world.news(), NOTHING);
+    assert_eq!(
+        world.news_at(OTHER_HUB),
+        ["updated changelist /a/changelist.xml"]
+    );
+    assert!(matches!(findings(&world)[..], [Finding::ForeignHub { .. }]));
+}
+
+#[test]
+fn of_two_sets_with_one_topic_the_first_keeps_it() {
+    let mut world = World::new(plan());
+    for set in ["/a", "/b"] {
+        world.write(
+            &format!("{set}/capabilitylist.xml"),
+            list("capabilitylist").channel("/shared/", &[]),
+        );
+    }
+    world.wait(10);
+    world.start();
+    world.wait(100);
+    assert!(matches!(
+        &findings(&world)[..],
+        [Finding::SharedTopic { set, .. }] if set.as_str().ends_with("/b/capabilitylist.xml")
+    ));
+    world.update("/a/capabilitylist.xml");
+    world.update("/b/capabilitylist.xml");
+    world.wait(10);
+    assert_eq!(
+        world.news(),
+        ["updated capabilitylist /a/capabilitylist.xml"]
+    );
+    // Once it is free, the other takes it.
+    world.write(
+        "/a/capabilitylist.xml",
+        list("capabilitylist").channel("/own/", &[]),
+    );
+    world.wait(10);
+    world.news();
+    world.update("/b/capabilitylist.xml");
+    world.wait(10);
+    assert_eq!(
+        world.news(),
+        ["updated capabilitylist /b/capabilitylist.xml"]
+    );
+    assert!(findings(&world).is_empty());
+}
+
+#[test]
+fn of_two_sets_with_one_topic_the_configured_one_keeps_it() {
+    let mut own = plan();
+    own.channels.push(configured(
+        "https://example.org/b/capabilitylist.xml",
+        "https://example.org/shared/",
+    ));
+    let mut world = World::new(own);
+    for set in ["/a", "/b"] {
+        world.write(
+            &format!("{set}/capabilitylist.xml"),
+            list("capabilitylist").channel("/shared/", &[]),
+        );
+    }
+    world.wait(10);
+    world.start();
+    world.update("/a/capabilitylist.xml");
+    world.update("/b/capabilitylist.xml");
+    world.wait(10);
+    assert_eq!(
+        world.news(),
+        ["updated capabilitylist /b/capabilitylist.xml"]
+    );
+}
+
+#[test]
+fn a_configured_channel_needs_no_list_in_the_tree() {
+    let mut own = plan();
+    own.channels.push(configured(
+        "https://example.org/generated/capabilitylist",
+        "https://example.org/topic/",
+    ));
+    let mut world = World::new(own);
+    world.write("/x.xml", list("changelist").up("/generated/capabilitylist"));
+    world.wait(10);
+    world.start();
+    world.wait(10);
+    world.update("/x.xml");
+    world.wait(10);
+    let news = world.news_by_topic();
+    assert_eq!(news["/topic/"], ["updated changelist /x.xml"]);
+}
+
+#[test]
+fn a_topic_elsewhere_is_found_and_not_announced_on() {
+    let mut world = World::with_two_sets(plan());
+    let topic = "https://evil.example.com/topic";
+    world.write(
+        "/c/capabilitylist.xml",
+        list("capabilitylist").channel(topic, &[]),
+    );
+    world.wait(100);
+    assert_eq!(world.news(), NOTHING);
+    assert!(matches!(
+        findings(&world)[..],
+        [Finding::ForeignTopic { .. }]
+    ));
+}
+
+#[test]
+fn a_set_may_go_without_a_channel() {
+    let mut own: Plan = plan();
+    own.sources[0].unadvertised_channels = false;
+    let mut world = World::with_two_sets(own);
+    world.write("/a/capabilitylist.xml", list("capabilitylist"));
+    world.wait(10);
+    assert_eq!(
+        world.news(),
+        ["updated capabilitylist /a/capabilitylist.xml"],
+        "on the old channel"
+    );
+    world.update("/a/capabilitylist.xml");
+    world.wait(10);
+    assert_eq!(world.news(), NOTHING);
+}

@@ -1,0 +1,189 @@
+//! Configuration announces nothing, whatever it changes (R13).
+
+use rsnotify::announce::event::Fact;
+use rsnotify::announce::plan::Mode;
+
+use crate::channels::configured;
+use crate::world::{HUB, OTHER_HUB, Reply, World, list, mount, plan, set_hubs, two_hubs};
+
+const NOTHING: [&str; 0] = [];
+
+#[test]
+fn a_restart_announces_nothing() {
+    let mut world = World::with_two_sets(two_hubs());
+    for _ in 0..3 {
+        world.crash_and_start();
+        world.wait(10_000);
+    }
+    assert_eq!(world.news(), NOTHING);
+    assert_eq!(world.news_at(OTHER_HUB), NOTHING);
+}
+
+#[test]
+fn a_hub_added_between_runs_starts_at_now() {
+    let mut world = World::with_two_sets(plan());
+    world.plan = two_hubs();
+    world.crash_and_start();
+    world.wait(100);
+    assert_eq!(world.news_at(OTHER_HUB), NOTHING);
+    world.update("/a/changelist.xml");
+    world.wait(10);
+    assert_eq!(world.news(), ["updated changelist /a/changelist.xml"]);
+    assert_eq!(
+        world.news_at(OTHER_HUB),
+        ["updated changelist /a/changelist.xml"]
+    );
+}
+
+#[test]
+fn the_dues_of_a_removed_hub_are_dropped() {
+    let mut world = World::with_two_sets(two_hubs());
+    world.script(OTHER_HUB, Reply::Status(503));
+    world.update("/a/changelist.xml");
+    world.update("/a/resourcelist.xml");
+    world.wait(10);
+    world.plan = plan();
+    world.facts();
+    world.crash_and_start();
+    let facts = world.facts();
+    let dropped = |fact: &&Fact| matches!(fact, Fact::Dropped { changes: 2, .. });
+    assert_eq!(facts.iter().filter(dropped).count(), 1, "{facts:?}");
+    world.wait(10);
+    world.plan = two_hubs();
+    world.script(OTHER_HUB, Reply::Accept);
+    world.crash_and_start();
+    world.wait(1_000);
+    assert_eq!(world.news_at(OTHER_HUB), NOTHING);
+}
+
+#[test]
+fn a_change_made_while_a_hub_was_added_reaches_it_too() {
+    let mut world = World::with_two_sets(plan());
+    world.crash();
+    world.update("/a/changelist.xml");
+    world.plan = two_hubs();
+    world.start();
+    world.wait(10);
+    assert_eq!(
+        world.news_at(OTHER_HUB),
+        ["updated changelist /a/changelist.xml"]
+    );
+}
+
+#[test]
+fn a_channel_configured_for_a_known_set_starts_from_what_was_seen() {
+    let mut world = World::with_two_sets(plan());
+    world.plan.channels.push(configured(
+        "https://example.org/a/capabilitylist.xml",
+        "https://example.org/configured/",
+    ));
+    world.crash_and_start();
+    world.wait(100);
+    assert_eq!(world.news(), NOTHING);
+    world.update("/a/changelist.xml");
+    world.wait(10);
+    let news = world.news_by_topic();
+    assert_eq!(
+        news["/configured/"],
+        ["updated changelist /a/changelist.xml"]
+    );
+    assert_eq!(news.len(), 1);
+}
+
+#[test]
+fn documents_no_longer_configured_are_forgotten() {
+    let mut own = plan();
+    let more = mount("/srv/more", "https://more.example.org/");
+    own.sources[0].mounts.push(more);
+    let lists = "https://more.example.org/capabilitylist.xml";
+    let changes = "https://more.example.org/changelist.xml";
+    let mut world = World::with_two_sets(own.clone());
+    world.write(lists, list("capabilitylist").lists(&[changes]));
+    world.write(changes, list("changelist"));
+    world.wait(10);
+    world.news();
+    world.script(HUB, Reply::Status(503));
+    world.update(lists);
+    world.update(changes);
+    world.wait(10);
+    world.plan = plan();
+    world.crash_and_start();
+    world.script(HUB, Reply::Accept);
+    world.wait(10_000);
+    world.news();
+    assert!(!world.remembers(changes));
+    world.wait(10_000);
+    assert_eq!(world.news(), NOTHING);
+
+    world.plan = own;
+    world.update(changes);
+    world.wait(10);
+    world.crash_and_start();
+    world.wait(1_000);
+    assert_eq!(world.news(), NOTHING);
+    world.update(changes);
+    world.wait(10);
+    assert_eq!(world.news(), [format!("updated changelist {changes}")]);
+}
+
+#[test]
+fn another_fingerprint_version_is_silent() {
+    let mut world = World::with_two_sets(plan());
+    world.script(HUB, Reply::Status(503));
+    world.update("/b/changelist.xml");
+    world.wait(10);
+    world.crash();
+    for record in world.disk.documents.values_mut() {
+        record.outdated = true;
+        record.version.fingerprint.0[0] ^= 0xff;
+    }
+    for told in world
+        .disk
+        .told
+        .values_mut()
+        .flat_map(|told| told.values_mut())
+    {
+        told.fingerprint.as_mut().unwrap().0[0] ^= 0xff;
+    }
+    for ledger in world.disk.ledgers.values_mut() {
+        let covers = ledger
+            .flight
+            .iter_mut()
+            .flat_map(|flight| &mut flight.covers);
+        for fingerprint in covers.filter_map(|(_, told)| told.as_mut()?.fingerprint.as_mut()) {
+            fingerprint.0[0] ^= 0xff;
+        }
+    }
+    world.update("/a/changelist.xml");
+    world.script(HUB, Reply::Accept);
+    world.start();
+    world.wait(100);
+    let mut news = world.news();
+    news.sort();
+    assert_eq!(
+        news,
+        [
+            "updated changelist /a/changelist.xml",
+            "updated changelist /b/changelist.xml"
+        ]
+    );
+    world.crash_and_start();
+    world.wait(100);
+    assert_eq!(world.news(), NOTHING);
+}
+
+#[test]
+fn a_hub_may_change_its_mode() {
+    let mut world = World::with_two_sets(plan());
+    set_hubs(&mut world.plan, &[(HUB, Mode::Ping)]);
+    world.crash_and_start();
+    world.wait(100);
+    assert_eq!(world.news(), NOTHING);
+    assert_eq!(world.served("/a/framework/"), NOTHING);
+    world.update("/a/changelist.xml");
+    world.wait(10);
+    assert_eq!(
+        world.served("/a/framework/"),
+        ["updated changelist /a/changelist.xml"]
+    );
+}

@@ -1,0 +1,228 @@
+//! When a deletion is believed (R15).
+
+use rsnotify::announce::engine::DocumentState;
+use rsnotify::announce::event::Fact;
+
+use crate::world::{World, capability_list, list, plan};
+
+const NOTHING: [&str; 0] = [];
+
+fn set_a() -> crate::world::Doc {
+    capability_list("/a", &["resourcelist", "changelist"])
+}
+
+#[test]
+fn deleted_and_recreated_equal_within_the_grace_is_nothing() {
+    let mut world = World::with_two_sets(plan());
+    world.delete("/a/capabilitylist.xml");
+    world.wait(200);
+    assert_eq!(
+        world.state_of("/a/capabilitylist.xml"),
+        Some(DocumentState::Missing)
+    );
+    world.write("/a/capabilitylist.xml", set_a());
+    world.wait(1_000);
+    assert_eq!(world.news(), NOTHING);
+}
+
+#[test]
+fn deleted_and_recreated_different_within_the_grace_is_an_update() {
+    let mut world = World::with_two_sets(plan());
+    world.delete("/a/capabilitylist.xml");
+    world.wait(200);
+    world.write("/a/capabilitylist.xml", set_a().version(1));
+    world.wait(1_000);
+    assert_eq!(
+        world.news(),
+        ["updated capabilitylist /a/capabilitylist.xml"]
+    );
+}
+
+#[test]
+fn while_a_capability_list_is_missing_its_set_goes_on() {
+    let mut world = World::with_two_sets(plan());
+    world.delete("/a/capabilitylist.xml");
+    world.wait(10);
+    world.update("/a/changelist.xml");
+    world.wait(10);
+    assert_eq!(world.news(), ["updated changelist /a/changelist.xml"]);
+    world.crash_and_start();
+    world.wait(1);
+    world.update("/a/changelist.xml");
+    world.wait(10);
+    assert_eq!(world.news(), ["updated changelist /a/changelist.xml"]);
+}
+
+#[test]
+fn deleted_and_recreated_beyond_the_grace_is_a_new_document() {
+    let mut world = World::with_two_sets(plan());
+    world.delete("/a/changelist.xml");
+    world.wait(400);
+    assert_eq!(world.news(), NOTHING);
+    world.write(
+        "/a/changelist.xml",
+        list("changelist").up("/a/capabilitylist.xml"),
+    );
+    world.wait(10);
+    assert_eq!(world.news(), ["created changelist /a/changelist.xml"]);
+}
+
+#[test]
+fn a_deletion_that_nobody_saw_is_found_by_the_next_sweep() {
+    let mut world = World::with_two_sets(plan());
+    world.crash();
+    world.delete("/b/capabilitylist.xml");
+    world.wait(5_000);
+    world.start();
+    world.wait(299);
+    assert_eq!(world.news(), NOTHING);
+    world.wait(10);
+    assert_eq!(
+        world.news(),
+        ["deleted capabilitylist /b/capabilitylist.xml"]
+    );
+}
+
+#[test]
+fn the_grace_outlives_a_crash() {
+    let mut world = World::with_two_sets(plan());
+    world.delete("/b/capabilitylist.xml");
+    world.wait(200);
+    world.crash_and_start();
+    world.wait(99);
+    assert_eq!(world.news(), NOTHING);
+    world.wait(10);
+    assert_eq!(
+        world.news(),
+        ["deleted capabilitylist /b/capabilitylist.xml"]
+    );
+}
+
+fn many() -> World {
+    let mut world = World::new(plan());
+    world.write_set("/a", &["resourcelist"]);
+    for number in 0..20 {
+        let name = format!("/a/{number:02}.xml");
+        world.write(&name, list("changelist").up("/a/capabilitylist.xml"));
+    }
+    world.wait(10);
+    world.start();
+    world.wait(100);
+    world.facts();
+    world
+}
+
+fn delete_many(world: &mut World) {
+    world.delete("/a/capabilitylist.xml");
+    for number in 0..15 {
+        world.delete(&format!("/a/{number:02}.xml"));
+    }
+}
+
+fn is_suspended(world: &mut World) -> bool {
+    let facts = world.facts();
+    let suspended = |fact: &Fact| {
+        matches!(
+            fact,
+            Fact::Suspended {
+                missing: 12,
+                of: 22,
+                ..
+            }
+        )
+    };
+    facts.iter().filter(|fact| suspended(fact)).count() == 1
+}
+
+#[test]
+fn a_mass_deletion_is_suspended_and_nothing_else_is() {
+    let mut world = many();
+    delete_many(&mut world);
+    world.wait(10_000);
+    assert!(is_suspended(&mut world));
+    assert_eq!(world.news(), NOTHING);
+    world.update("/a/19.xml");
+    world.wait(10);
+    assert_eq!(world.news(), ["updated changelist /a/19.xml"]);
+}
+
+#[test]
+fn an_accepted_mass_deletion_goes_out() {
+    let mut world = many();
+    delete_many(&mut world);
+    world.wait(10_000);
+    world.accept_deletions();
+    world.wait(10);
+    assert_eq!(
+        world.news(),
+        ["deleted capabilitylist /a/capabilitylist.xml"]
+    );
+    assert!(!world.remembers("/a/00.xml"));
+}
+
+#[test]
+fn a_mass_deletion_survives_a_restart_unbelieved() {
+    let mut world = many();
+    delete_many(&mut world);
+    world.wait(10_000);
+    world.crash_and_start();
+    world.wait(10_000);
+    assert_eq!(world.news(), NOTHING);
+    world.accept_deletions();
+    world.crash_and_start();
+    world.wait(100);
+    assert_eq!(
+        world.news(),
+        ["deleted capabilitylist /a/capabilitylist.xml"]
+    );
+}
+
+#[test]
+fn deletions_are_believed_again_once_enough_documents_return() {
+    let mut world = many();
+    delete_many(&mut world);
+    world.wait(10_000);
+    for number in 0..15 {
+        let name = format!("/a/{number:02}.xml");
+        world.write(&name, list("changelist").up("/a/capabilitylist.xml"));
+    }
+    assert!(
+        world
+            .facts()
+            .iter()
+            .any(|fact| matches!(fact, Fact::Resumed { .. }))
+    );
+    world.wait(100);
+    assert_eq!(
+        world.news(),
+        ["deleted capabilitylist /a/capabilitylist.xml"]
+    );
+}
+
+#[test]
+fn the_loss_of_every_capability_list_is_a_mass_deletion() {
+    let mut world = World::with_two_sets(plan());
+    world.delete("/a/capabilitylist.xml");
+    world.delete("/b/capabilitylist.xml");
+    world.wait(10_000);
+    assert_eq!(world.news(), NOTHING);
+    world.write(
+        "/b/capabilitylist.xml",
+        capability_list("/b", &["resourcelist", "changelist"]),
+    );
+    world.wait(100);
+    assert_eq!(
+        world.news(),
+        ["deleted capabilitylist /a/capabilitylist.xml"]
+    );
+}
+
+#[test]
+fn an_unreadable_file_is_not_a_deleted_one() {
+    let mut world = World::with_two_sets(plan());
+    world.delete("/a/capabilitylist.xml");
+    world.wait(200);
+    world.deny("/a/capabilitylist.xml");
+    world.wait(10_000);
+    assert_eq!(world.news(), NOTHING);
+}

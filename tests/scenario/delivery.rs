@@ -1,0 +1,194 @@
+//! What each hub is due is a difference, not a queue (R22, R23).
+
+use rsnotify::announce::event::Fact;
+
+use crate::world::{HUB, OTHER_HUB, Reply, World, list, plan, two_hubs};
+
+const NOTHING: [&str; 0] = [];
+
+#[test]
+fn a_hub_that_was_dead_gets_its_notification_again_byte_for_byte_and_then_one_difference() {
+    let mut world = World::with_two_sets(plan());
+    world.script(HUB, Reply::Status(503));
+    world.update("/a/changelist.xml");
+    world.wait(10);
+    for _ in 0..50 {
+        world.update("/a/resourcelist.xml");
+        world.update("/a/changelist.xml");
+        world.wait(1_000);
+    }
+    let attempts = world.attempts_at(HUB);
+    assert!(attempts.len() > 40);
+    assert!(
+        attempts
+            .iter()
+            .all(|attempt| attempt.body == attempts[0].body)
+    );
+    world.script(HUB, Reply::Accept);
+    world.wait(1_000);
+    let heard = world.heard_by(HUB);
+    assert_eq!(heard.len(), 2);
+    assert_eq!(heard[0].changes(), ["updated changelist /a/changelist.xml"]);
+    assert_eq!(
+        heard[1].changes(),
+        [
+            "updated changelist /a/changelist.xml",
+            "updated resourcelist /a/resourcelist.xml"
+        ]
+    );
+}
+
+#[test]
+fn of_two_hubs_the_one_does_not_notice_that_the_other_is_dead() {
+    let mut world = World::with_two_sets(two_hubs());
+    world.script(OTHER_HUB, Reply::Status(503));
+    for _ in 0..3 {
+        world.update("/a/changelist.xml");
+        world.wait(10);
+        assert_eq!(world.news(), ["updated changelist /a/changelist.xml"]);
+    }
+    world.write("/a/new.xml", list("changelist").up("/a/capabilitylist.xml"));
+    world.wait(100);
+    world.delete("/a/new.xml");
+    world.wait(1_000);
+    world.news();
+    world.script(OTHER_HUB, Reply::Accept);
+    world.wait(2_000);
+    let heard = world.heard_by(OTHER_HUB);
+    let changes: Vec<Vec<String>> = heard.iter().map(|heard| heard.changes()).collect();
+    let update = ["updated changelist /a/changelist.xml"];
+    assert_eq!(changes, [update, update]);
+    assert_eq!(world.news(), NOTHING);
+}
+
+#[test]
+fn hubs_that_are_due_the_same_get_the_same() {
+    let mut world = World::with_two_sets(two_hubs());
+    world.update("/a/changelist.xml");
+    world.wait(10);
+    let (one, other) = (world.heard_by(HUB), world.heard_by(OTHER_HUB));
+    assert_eq!(one[0].body, other[0].body);
+    assert_eq!(one[0].seq, other[0].seq);
+}
+
+#[test]
+fn a_hub_that_hangs_has_one_notification_in_flight() {
+    let mut world = World::with_two_sets(plan());
+    world.script(HUB, Reply::Hang);
+    for _ in 0..5 {
+        world.update("/a/changelist.xml");
+        world.wait(100);
+    }
+    assert_eq!(world.attempts_at(HUB).len(), 1);
+}
+
+#[test]
+fn a_change_undone_while_its_notification_flew_is_announced_again() {
+    let mut world = World::with_two_sets(plan());
+    world.script(HUB, Reply::Slow(20));
+    world.update("/a/changelist.xml");
+    world.wait(5);
+    world.write(
+        "/a/changelist.xml",
+        list("changelist").up("/a/capabilitylist.xml"),
+    );
+    world.wait(100);
+    let update = "updated changelist /a/changelist.xml";
+    assert_eq!(world.news(), [update, update]);
+}
+
+#[test]
+fn a_hub_that_finds_it_too_large_gets_half_of_it() {
+    let mut world = World::with_two_sets(plan());
+    world.script(HUB, Reply::AtMost(3));
+    for number in 0..10 {
+        let name = format!("/a/c{number}.xml");
+        world.write(&name, list("changelist").up("/a/capabilitylist.xml"));
+    }
+    world.wait(100);
+    let mut news = world.news();
+    assert_eq!(news.len(), 10);
+    news.sort();
+    news.dedup();
+    assert_eq!(news.len(), 10);
+    let facts = world.facts();
+    assert!(
+        facts
+            .iter()
+            .any(|fact| matches!(fact, Fact::Halved { limit: 5, .. }))
+    );
+    assert!(
+        facts
+            .iter()
+            .any(|fact| matches!(fact, Fact::Halved { limit: 2, .. }))
+    );
+}
+
+#[test]
+fn a_single_change_that_is_too_large_needs_a_person() {
+    let mut world = World::with_two_sets(plan());
+    world.script(HUB, Reply::AtMost(0));
+    world.update("/a/changelist.xml");
+    world.wait(10);
+    assert!(matches!(
+        world.facts()[..],
+        [
+            Fact::Cut { .. },
+            Fact::Refused {
+                needs_person: true,
+                ..
+            }
+        ]
+    ));
+    world.script(HUB, Reply::Accept);
+    world.wait(1_000);
+    assert_eq!(world.news(), ["updated changelist /a/changelist.xml"]);
+}
+
+#[test]
+fn a_denial_is_not_an_acceptance() {
+    let mut world = World::with_two_sets(plan());
+    world.script(HUB, Reply::Deny);
+    world.update("/a/changelist.xml");
+    world.wait(10);
+    world.script(HUB, Reply::Accept);
+    world.wait(800);
+    assert_eq!(world.news(), NOTHING);
+    world.wait(200);
+    assert_eq!(world.news(), ["updated changelist /a/changelist.xml"]);
+}
+
+#[test]
+fn a_retry_keeps_its_time_over_a_restart() {
+    let mut world = World::with_two_sets(plan());
+    world.script(HUB, Reply::Status(403));
+    world.update("/a/changelist.xml");
+    world.wait(10);
+    world.attempts_at(HUB);
+    world.crash_and_start();
+    world.wait(800);
+    assert_eq!(world.attempts_at(HUB).len(), 0);
+    world.wait(100);
+    assert_eq!(world.attempts_at(HUB).len(), 1);
+}
+
+#[test]
+fn a_clock_that_went_back_silences_no_hub() {
+    let mut world = World::with_two_sets(plan());
+    world.script(HUB, Reply::Status(503));
+    world.update("/a/changelist.xml");
+    world.wait(10);
+    world.crash();
+    world.now = "2020-01-01T00:00:00Z".parse().unwrap();
+    world.script(HUB, Reply::Accept);
+    world.start();
+    world.wait(3_600);
+    assert_eq!(world.news(), ["updated changelist /a/changelist.xml"]);
+    world.update("/a/resourcelist.xml");
+    world.wait(10);
+    let heard = world.heard_by(HUB);
+    assert_eq!(
+        heard[0].changes(),
+        ["updated resourcelist /a/resourcelist.xml"]
+    );
+}

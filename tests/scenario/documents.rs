@@ -1,0 +1,206 @@
+//! Which changes of a document are announced, and as what (R2, R4, R12, R14).
+
+use rsnotify::announce::event::Fact;
+use rstest::rstest;
+
+use crate::world::{Doc, World, index, list, plan};
+
+const NOTHING: [&str; 0] = [];
+
+#[rstest]
+#[case("resourcelist", "created", "updated")]
+#[case("resourcedump", "created", "created")]
+#[case("changelist", "created", "updated")]
+#[case("changedump", "created", "updated")]
+#[case("resourcelist-archive", "created", "updated")]
+#[case("resourcedump-archive", "created", "updated")]
+#[case("changelist-archive", "created", "updated")]
+#[case("changedump-archive", "created", "updated")]
+fn a_document_of_a_set_is_announced_as_table_2_has_it(
+    #[case] capability: &str,
+    #[case] at_first: &str,
+    #[case] later: &str,
+) {
+    let mut world = World::with_two_sets(plan());
+    let name = format!("/a/{capability}-2.xml");
+    let document = || list(capability).up("/a/capabilitylist.xml");
+    let names = ["/a/resourcelist.xml", "/a/changelist.xml", &name];
+    let capability_list = list("capabilitylist")
+        .lists(&names)
+        .channel("/a/framework/", &[]);
+    world.write("/a/capabilitylist.xml", capability_list);
+    world.wait(10);
+    world.news();
+
+    world.write(&name, document());
+    world.wait(10);
+    assert_eq!(world.news(), [format!("{at_first} {capability} {name}")]);
+    world.write(&name, document().version(2));
+    world.wait(10);
+    assert_eq!(world.news(), [format!("{later} {capability} {name}")]);
+    world.delete(&name);
+    world.wait(1_000);
+    assert_eq!(world.news(), NOTHING);
+    assert!(!world.remembers(&name));
+}
+
+#[test]
+fn capability_lists_and_source_descriptions_are_deleted_aloud() {
+    let mut world = World::with_two_sets(plan());
+    for (name, capability) in [
+        ("/.well-known/resourcesync", "description"),
+        ("/a/capabilitylist.xml", "capabilitylist"),
+    ] {
+        world.update(name);
+        world.wait(10);
+        assert!(
+            world
+                .news()
+                .contains(&format!("updated {capability} {name}"))
+        );
+        world.delete(name);
+        world.wait(1_000);
+        assert!(
+            world
+                .news()
+                .contains(&format!("deleted {capability} {name}"))
+        );
+    }
+}
+
+#[test]
+fn every_deletion_is_announced_if_asked_for() {
+    let mut plan = plan();
+    plan.sources[0].announce_all_deletions = true;
+    let mut world = World::with_two_sets(plan);
+    world.delete("/a/changelist.xml");
+    world.wait(1_000);
+    assert_eq!(world.news(), ["deleted changelist /a/changelist.xml"]);
+    assert!(!world.remembers("/a/changelist.xml"));
+}
+
+#[test]
+fn what_changes_nothing_is_silent() {
+    let mut world = World::with_two_sets(plan());
+    world.touch("/a/changelist.xml");
+    world.wait(10);
+    world.update("/a/changelist.xml");
+    world.wait(1);
+    world.write(
+        "/a/changelist.xml",
+        list("changelist").up("/a/capabilitylist.xml"),
+    );
+    world.wait(100);
+    assert_eq!(world.news(), NOTHING);
+}
+
+#[test]
+fn indexes_and_manifests_are_never_announced() {
+    let mut world = World::with_two_sets(plan());
+    let up = |doc: Doc| doc.up("/a/capabilitylist.xml");
+    world.write("/a/i.xml", up(index("changelist")));
+    world.write("/a/m.xml", up(list("resourcedump-manifest")));
+    world.wait(100);
+    world.update("/a/i.xml");
+    world.update("/a/m.xml");
+    world.wait(100);
+    world.delete("/a/i.xml");
+    world.delete("/a/m.xml");
+    world.wait(1_000);
+    assert_eq!(world.news(), NOTHING);
+}
+
+#[test]
+fn a_list_becomes_an_index_at_the_same_path_and_a_list_again() {
+    let mut world = World::with_two_sets(plan());
+    let name = "/a/resourcelist.xml";
+    let part = "/a/resourcelist00000.xml";
+    let component = || list("resourcelist").up("/a/capabilitylist.xml").index(name);
+    world.write(part, component());
+    world.write(
+        name,
+        index("resourcelist")
+            .up("/a/capabilitylist.xml")
+            .lists(&[part]),
+    );
+    world.wait(100);
+    assert_eq!(world.news(), [format!("created resourcelist {part}")]);
+
+    // It shrinks again; the part stays behind and says nothing.
+    world.write(name, list("resourcelist").up("/a/capabilitylist.xml"));
+    world.wait(100);
+    assert_eq!(world.news(), [format!("created resourcelist {name}")]);
+}
+
+#[test]
+fn a_document_that_becomes_another_ended_and_began() {
+    let mut world = World::with_two_sets(plan());
+    world.write(
+        "/a/resourcelist.xml",
+        list("changelist").up("/a/capabilitylist.xml"),
+    );
+    world.wait(100);
+    assert_eq!(world.news(), ["created changelist /a/resourcelist.xml"]);
+    world.write(
+        "/b/capabilitylist.xml",
+        list("changelist").up("/a/capabilitylist.xml"),
+    );
+    world.wait(100);
+    let news = world.news_by_topic();
+    assert_eq!(
+        news["/b/framework/"],
+        ["deleted capabilitylist /b/capabilitylist.xml"]
+    );
+    assert_eq!(
+        news["/a/framework/"],
+        ["created changelist /b/capabilitylist.xml"]
+    );
+}
+
+#[test]
+fn a_file_that_is_no_document_any_more_is_deleted_after_the_grace() {
+    let mut world = World::with_two_sets(plan());
+    world.write_text("/a/capabilitylist.xml", b"<html/>");
+    world.wait(200);
+    assert_eq!(world.news(), NOTHING);
+    world.wait(200);
+    assert_eq!(
+        world.news(),
+        ["deleted capabilitylist /a/capabilitylist.xml"]
+    );
+}
+
+#[test]
+fn a_broken_document_keeps_its_state_and_is_reported_once() {
+    let mut world = World::with_two_sets(plan());
+    world.break_off("/a/changelist.xml");
+    world.wait(5);
+    world.break_off("/a/changelist.xml");
+    world.wait(1_000);
+    assert_eq!(world.news(), NOTHING);
+    let facts = world.facts();
+    assert!(matches!(&facts[..], [Fact::Broken { .. }]), "{facts:?}");
+    world.write(
+        "/a/changelist.xml",
+        list("changelist").up("/a/capabilitylist.xml").version(1),
+    );
+    world.wait(10);
+    assert_eq!(world.news(), ["updated changelist /a/changelist.xml"]);
+    assert!(matches!(world.facts()[0], Fact::Mended { .. }));
+}
+
+#[test]
+fn an_archived_document_is_routed_and_silent() {
+    let mut world = World::with_two_sets(plan());
+    let up = |doc: Doc| doc.up("/a/capabilitylist.xml");
+    world.write(
+        "/a/archive.xml",
+        up(list("changelist-archive")).lists(&["/a/old.xml"]),
+    );
+    world.write("/a/old.xml", up(list("changelist")));
+    world.wait(100);
+    assert_eq!(world.news(), ["created changelist-archive /a/archive.xml"]);
+    world.update("/a/old.xml");
+    world.wait(100);
+    assert_eq!(world.news(), NOTHING);
+}

@@ -1,0 +1,130 @@
+//! Documents that wait to be listed (R17).
+
+use rsnotify::announce::engine::DocumentState;
+use rsnotify::announce::event::Fact;
+
+use crate::world::{World, capability_list, index, list, plan};
+
+const NOTHING: [&str; 0] = [];
+const NEW: &str = "/a/changelist-2.xml";
+
+fn new_list() -> crate::world::Doc {
+    list("changelist").up("/a/capabilitylist.xml")
+}
+
+fn holds_expired(world: &mut World) -> usize {
+    let facts = world.facts();
+    let expired = |fact: &&Fact| matches!(fact, Fact::HoldExpired { .. });
+    facts.iter().filter(expired).count()
+}
+
+#[test]
+fn a_created_document_waits_for_its_capability_list() {
+    let mut world = World::with_two_sets(plan());
+    world.write(NEW, new_list());
+    world.wait(50);
+    assert_eq!(world.news(), NOTHING);
+    assert_eq!(world.state_of(NEW), Some(DocumentState::Held));
+    let capabilities = ["resourcelist", "changelist", "changelist-2"];
+    world.write(
+        "/a/capabilitylist.xml",
+        capability_list("/a", &capabilities),
+    );
+    world.wait(5);
+    assert_eq!(
+        world.news(),
+        [
+            "created changelist /a/changelist-2.xml",
+            "updated capabilitylist /a/capabilitylist.xml"
+        ]
+    );
+    world.wait(100);
+    assert_eq!(holds_expired(&mut world), 0);
+}
+
+#[test]
+fn a_hold_expires_once_with_a_warning() {
+    let mut world = World::with_two_sets(plan());
+    world.write(NEW, new_list());
+    world.wait(61);
+    assert_eq!(world.news(), NOTHING);
+    world.wait(3);
+    assert_eq!(world.news(), [format!("created changelist {NEW}")]);
+    world.update(NEW);
+    world.wait(5);
+    assert_eq!(world.news(), [format!("updated changelist {NEW}")]);
+    assert_eq!(holds_expired(&mut world), 1);
+}
+
+#[test]
+fn a_hold_outlives_a_crash_and_keeps_its_time() {
+    let mut world = World::with_two_sets(plan());
+    world.write(NEW, new_list());
+    world.wait(40);
+    world.crash_and_start();
+    world.wait(15);
+    assert_eq!(world.news(), NOTHING);
+    world.wait(10);
+    assert_eq!(world.news(), [format!("created changelist {NEW}")]);
+}
+
+#[test]
+fn a_held_document_delays_nobody() {
+    let mut world = World::with_two_sets(plan());
+    world.write(NEW, new_list());
+    world.update("/a/changelist.xml");
+    world.wait(3);
+    assert_eq!(world.news(), ["updated changelist /a/changelist.xml"]);
+}
+
+#[test]
+fn a_created_component_waits_for_its_index() {
+    let mut world = World::with_two_sets(plan());
+    world.write(NEW, new_list().index("/a/i.xml"));
+    world.wait(20);
+    assert_eq!(world.news(), NOTHING);
+    world.write("/a/i.xml", index("changelist").lists(&[NEW]));
+    world.wait(5);
+    assert_eq!(world.news(), [format!("created changelist {NEW}")]);
+}
+
+#[test]
+fn an_updated_component_waits_only_for_an_index_that_is_new_to_it() {
+    let mut world = World::with_two_sets(plan());
+    world.write(
+        "/a/capabilitylist.xml",
+        list("capabilitylist").channel("/a/framework/", &[]),
+    );
+    world.wait(5);
+    world.news();
+    // It is listed by nobody, and waits for nobody.
+    world.update("/a/changelist.xml");
+    world.wait(5);
+    assert_eq!(world.news(), ["updated changelist /a/changelist.xml"]);
+
+    // py-resourcesync rewrites its components two or three times before it writes their index.
+    world.write("/a/changelist.xml", new_list().index("/a/i.xml").version(5));
+    world.wait(10);
+    world.write("/a/changelist.xml", new_list().index("/a/i.xml").version(6));
+    world.wait(10);
+    assert_eq!(world.news(), NOTHING);
+    world.write(
+        "/a/i.xml",
+        index("changelist").lists(&["/a/changelist.xml"]),
+    );
+    world.wait(5);
+    assert_eq!(world.news(), ["updated changelist /a/changelist.xml"]);
+}
+
+#[test]
+fn a_document_without_a_capability_list_in_the_tree_waits_for_nobody() {
+    let mut plan = plan();
+    plan.channels.push(crate::channels::configured(
+        "https://example.org/generated/capabilitylist",
+        "https://example.org/topic/",
+    ));
+    let mut world = World::with_two_sets(plan);
+    world.write("/g.xml", list("changelist").up("/generated/capabilitylist"));
+    world.wait(3);
+    assert_eq!(world.news(), ["created changelist /g.xml"]);
+}

@@ -1,0 +1,18 @@
+//! The engine's scenarios: what happens to a tree goes in, what the hubs hear comes out.
+
+#![expect(clippy::unwrap_used, reason = "a test may fail, its helpers too")]
+
+mod world;
+
+mod aggregation;
+mod baseline;
+mod channels;
+mod configuration;
+mod crash;
+mod deletion;
+mod delivery;
+mod documents;
+mod hold;
+mod payload;
+mod routing;
+mod topics;

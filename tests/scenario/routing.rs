@@ -1,0 +1,251 @@
+//! Who hears of which document (R1, R5, R7, R10).
+
+use rsnotify::announce::engine::DocumentState;
+use rsnotify::announce::event::Fact;
+use rsnotify::announce::finding::Finding;
+use rsnotify::announce::plan::SourcePlan;
+
+use crate::world::{World, capability_list, index, list, mount, plan};
+
+const NOTHING: [&str; 0] = [];
+
+#[test]
+fn a_document_is_announced_on_the_channel_of_its_set_only() {
+    let mut world = World::with_two_sets(plan());
+    world.update("/a/changelist.xml");
+    world.update("/b/resourcelist.xml");
+    world.wait(10);
+    let news = world.news_by_topic();
+    assert_eq!(
+        news["/a/framework/"],
+        ["updated changelist /a/changelist.xml"]
+    );
+    assert_eq!(
+        news["/b/framework/"],
+        ["updated resourcelist /b/resourcelist.xml"]
+    );
+    assert_eq!(news.len(), 2);
+}
+
+#[test]
+fn a_capability_list_is_announced_on_its_own_channel() {
+    let mut world = World::with_two_sets(plan());
+    world.update("/b/capabilitylist.xml");
+    world.wait(10);
+    let news = world.news_by_topic();
+    assert_eq!(
+        news["/b/framework/"],
+        ["updated capabilitylist /b/capabilitylist.xml"]
+    );
+    assert_eq!(news.len(), 1);
+}
+
+#[test]
+fn a_source_description_is_announced_on_every_channel_of_its_source() {
+    let mut plan = plan();
+    plan.sources.push(SourcePlan {
+        name: "other".to_owned(),
+        mounts: vec![mount("/srv/other", "https://other.example.org/")],
+        ..plan.sources[0].clone()
+    });
+    plan.public_url = rsnotify::resourcesync::uri::Uri::parse("https://example.org/").unwrap();
+    let mut world = World::new(plan);
+    world.write_set("/a", &["resourcelist"]);
+    world.write_set("/b", &["resourcelist"]);
+    world.write("/.well-known/resourcesync", list("description"));
+    world.write(
+        "https://other.example.org/capabilitylist.xml",
+        list("capabilitylist"),
+    );
+    world.wait(10);
+    world.start();
+    world.wait(10);
+    // A retired channel hears of it too.
+    world.delete("/b/capabilitylist.xml");
+    world.wait(1_000);
+    world.news();
+    world.update("/.well-known/resourcesync");
+    world.wait(10);
+    let news = world.news_by_topic();
+    let update = ["updated description /.well-known/resourcesync"];
+    assert_eq!(news["/a/framework/"], update);
+    assert_eq!(news["/b/framework/"], update);
+    assert_eq!(news.len(), 2);
+}
+
+#[test]
+fn a_document_belongs_to_the_set_that_lists_it_and_to_the_one_it_names() {
+    let mut world = World::with_two_sets(plan());
+    world.write(
+        "/shared.xml",
+        list("changelist").up("/b/capabilitylist.xml"),
+    );
+    world.write("/i.xml", index("changelist").lists(&["/shared.xml"]));
+    world.write(
+        "/a/capabilitylist.xml",
+        capability_list("/a", &["resourcelist", "changelist"]).lists(&["/i.xml"]),
+    );
+    world.wait(100);
+    world.news();
+    world.update("/shared.xml");
+    world.wait(10);
+    let news = world.news_by_topic();
+    assert_eq!(news["/a/framework/"], ["updated changelist /shared.xml"]);
+    assert_eq!(news["/b/framework/"], ["updated changelist /shared.xml"]);
+}
+
+#[test]
+fn joining_a_set_is_created_there_and_leaving_is_silent() {
+    let mut world = World::with_two_sets(plan());
+    world.write(
+        "/a/changelist.xml",
+        list("changelist").up("/b/capabilitylist.xml"),
+    );
+    world.write(
+        "/b/capabilitylist.xml",
+        capability_list("/b", &["resourcelist", "changelist"]).lists(&["/a/changelist.xml"]),
+    );
+    world.write(
+        "/a/capabilitylist.xml",
+        capability_list("/a", &["resourcelist"]),
+    );
+    world.wait(10);
+    let news = world.news_by_topic();
+    assert_eq!(
+        news["/a/framework/"],
+        ["updated capabilitylist /a/capabilitylist.xml"]
+    );
+    assert_eq!(
+        news["/b/framework/"],
+        [
+            "created changelist /a/changelist.xml",
+            "updated capabilitylist /b/capabilitylist.xml"
+        ]
+    );
+    world.delete("/a/changelist.xml");
+    world.wait(1_000);
+    assert_eq!(world.news(), NOTHING);
+    assert!(!world.remembers("/a/changelist.xml"));
+}
+
+#[test]
+fn an_orphan_is_unrouted_and_found() {
+    let mut world = World::with_two_sets(plan());
+    world.write("/orphan.xml", list("changelist"));
+    world.wait(100);
+    assert_eq!(world.news(), NOTHING);
+    assert_eq!(world.state_of("/orphan.xml"), Some(DocumentState::Unrouted));
+    let facts = world.facts();
+    assert!(
+        matches!(&facts[..], [Fact::Found(Finding::Unrouted { .. })]),
+        "{facts:?}"
+    );
+    world.write(
+        "/orphan.xml",
+        list("changelist").up("/a/capabilitylist.xml"),
+    );
+    world.wait(100);
+    assert_eq!(world.news(), ["created changelist /orphan.xml"]);
+    assert!(world.engine().findings().is_empty());
+}
+
+#[test]
+fn an_entry_without_a_file_is_found_until_the_file_comes() {
+    let mut world = World::with_two_sets(plan());
+    world.write(
+        "/a/capabilitylist.xml",
+        capability_list("/a", &["resourcelist", "changelist", "changedump"]),
+    );
+    world.wait(100);
+    assert_eq!(world.engine().findings().len(), 1);
+    world.write(
+        "/a/changedump.xml",
+        list("changedump").up("/a/capabilitylist.xml"),
+    );
+    world.wait(100);
+    assert!(world.engine().findings().is_empty());
+    world.delete("/a/changedump.xml");
+    world.wait(1_000);
+    assert_eq!(world.engine().findings().len(), 1);
+}
+
+#[test]
+fn the_index_that_lists_a_component_is_its_index() {
+    let mut world = World::with_two_sets(plan());
+    let index_of = |world: &mut World| {
+        let heard = world.heard_by(crate::world::HUB);
+        let index = heard[0].payload.entries[0].index.clone();
+        index.map(|uri| uri.to_string())
+    };
+    // By its own link alone.
+    world.write(
+        "/a/changelist.xml",
+        list("changelist")
+            .up("/a/capabilitylist.xml")
+            .index("/a/elsewhere.xml"),
+    );
+    world.wait(100);
+    let elsewhere = "https://example.org/a/elsewhere.xml";
+    assert_eq!(index_of(&mut world).as_deref(), Some(elsewhere));
+    // By inversion, the lowest URI of those that it does not link to.
+    for name in ["/a/z.xml", "/a/y.xml"] {
+        world.write(name, index("changelist").lists(&["/a/changelist.xml"]));
+    }
+    world.update("/a/changelist.xml");
+    world.wait(100);
+    let lowest = "https://example.org/a/y.xml";
+    assert_eq!(index_of(&mut world).as_deref(), Some(lowest));
+    // A link to a document that is no index counts for nothing.
+    world.delete("/a/z.xml");
+    world.delete("/a/y.xml");
+    world.write(
+        "/a/elsewhere.xml",
+        list("changelist").up("/a/capabilitylist.xml"),
+    );
+    world.wait(1_000);
+    world.news();
+    world.update("/a/changelist.xml");
+    world.wait(100);
+    assert_eq!(index_of(&mut world), None);
+}
+
+#[test]
+fn sources_mounts_and_aliases_find_each_other() {
+    let mut plan = plan();
+    let mut data = mount("/srv/data", "https://data.example.org/");
+    data.aliases =
+        vec![rsnotify::resourcesync::uri::Uri::parse("http://data.example.org/").unwrap()];
+    plan.sources[0].mounts.push(data);
+    plan.sources.push(SourcePlan {
+        name: "other".to_owned(),
+        mounts: vec![mount("/srv/other", "https://other.example.org/")],
+        ..plan.sources[0].clone()
+    });
+    let mut world = World::new(plan);
+    world.write_set("/a", &["resourcelist"]);
+    world.write(
+        "/a/capabilitylist.xml",
+        capability_list("/a", &["resourcelist"]).lists(&["http://data.example.org/c.xml"]),
+    );
+    world.write("https://data.example.org/c.xml", list("changelist"));
+    world.write(
+        "https://other.example.org/capabilitylist.xml",
+        list("capabilitylist").lists(&["https://other.example.org/c.xml"]),
+    );
+    world.write("https://other.example.org/c.xml", list("changelist"));
+    world.wait(10);
+    world.start();
+    world.wait(10);
+    world.update("https://data.example.org/c.xml");
+    world.update("https://other.example.org/c.xml");
+    world.wait(10);
+    let news = world.news_by_topic();
+    assert_eq!(
+        news["/a/framework/"],
+        ["updated changelist https://data.example.org/c.xml"]
+    );
+    assert_eq!(
+        news["/topics/other/capabilitylist/"],
+        ["updated changelist https://other.example.org/c.xml"]
+    );
+}

@@ -1,0 +1,223 @@
+//! What topics serve, and how hubs are paced that fetch them (R24 to R26).
+
+use rsnotify::announce::event::Fact;
+use rsnotify::announce::plan::Mode;
+use rsnotify::resourcesync::payload::Payload;
+
+use crate::world::{HUB, OTHER_HUB, Reply, World, list, ping_hub, plan, set_hubs};
+
+const NOTHING: [&str; 0] = [];
+const TOPIC: &str = "/a/framework/";
+
+fn pings(world: &mut World) -> usize {
+    world.attempts_at(HUB).len()
+}
+
+fn is_unfetched(world: &mut World) -> bool {
+    let facts = world.facts();
+    facts
+        .iter()
+        .any(|fact| matches!(fact, Fact::Unfetched { .. }))
+}
+
+#[test]
+fn a_topic_serves_the_notification_last_cut_whether_delivered_or_not() {
+    let mut world = World::with_two_sets(plan());
+    assert!(world.fetch(TOPIC).unwrap().body.is_empty());
+    world.script(HUB, Reply::Status(503));
+    world.update("/a/changelist.xml");
+    world.wait(10);
+    assert_eq!(
+        world.served(TOPIC),
+        ["updated changelist /a/changelist.xml"]
+    );
+    assert_eq!(
+        world.fetch(TOPIC).unwrap().body,
+        world.attempts_at(HUB)[0].body
+    );
+}
+
+#[test]
+fn before_the_first_change_a_pinged_topic_serves_a_notification_without_entries() {
+    let mut world = World::with_two_sets(ping_hub());
+    assert_eq!(world.served(TOPIC), NOTHING);
+}
+
+#[test]
+fn a_pinged_topic_repeats_what_was_said_within_its_window() {
+    let mut world = World::with_two_sets(ping_hub());
+    for name in ["/a/changelist.xml", "/a/resourcelist.xml"] {
+        world.update(name);
+        world.wait(5);
+        world.fetch(TOPIC);
+        world.wait(5);
+    }
+    let both = [
+        "updated changelist /a/changelist.xml",
+        "updated resourcelist /a/resourcelist.xml",
+    ];
+    assert_eq!(world.served(TOPIC), both);
+    world.crash_and_start();
+    assert_eq!(world.served(TOPIC), both);
+    world.wait(3_600);
+    world.update("/a/changelist.xml");
+    world.wait(10);
+    assert_eq!(world.served(TOPIC), both[..1]);
+}
+
+#[test]
+fn a_pinged_topic_holds_no_more_than_a_notification_may() {
+    let mut own = ping_hub();
+    own.window.max_entries = 2;
+    let mut world = World::with_two_sets(own);
+    for name in [
+        "/a/changelist.xml",
+        "/a/resourcelist.xml",
+        "/a/capabilitylist.xml",
+    ] {
+        world.update(name);
+        world.wait(5);
+        world.fetch(TOPIC);
+        world.wait(5);
+    }
+    assert_eq!(
+        world.served(TOPIC),
+        [
+            "updated resourcelist /a/resourcelist.xml",
+            "updated capabilitylist /a/capabilitylist.xml"
+        ]
+    );
+}
+
+#[test]
+fn every_body_of_a_pinged_topic_differs_and_is_in_order() {
+    let mut world = World::with_two_sets(ping_hub());
+    let mut last: Option<Payload> = None;
+    for _ in 0..3 {
+        world.update("/a/changelist.xml");
+        world.wait(5);
+        let page = world.fetch(TOPIC).unwrap();
+        let payload = Payload::parse(&page.body).unwrap();
+        assert!(payload.entries.is_sorted_by_key(|entry| entry.datetime));
+        assert!(last.as_ref().is_none_or(|last| last.until < payload.until));
+        last = Some(payload);
+    }
+}
+
+#[test]
+fn the_next_ping_waits_for_two_seconds_and_the_fetch() {
+    let mut world = World::with_two_sets(ping_hub());
+    world.update("/a/changelist.xml");
+    world.wait(2);
+    assert_eq!(pings(&mut world), 1);
+    world.fetch(TOPIC);
+    world.update("/a/changelist.xml");
+    world.wait(1);
+    assert_eq!(pings(&mut world), 0);
+    world.wait(1);
+    assert_eq!(pings(&mut world), 1);
+
+    // This one is not fetched for a while.
+    world.update("/a/resourcelist.xml");
+    world.wait(30);
+    assert_eq!(pings(&mut world), 0);
+    world.fetch(TOPIC);
+    world.wait(0);
+    assert_eq!(pings(&mut world), 1);
+    assert!(!is_unfetched(&mut world));
+}
+
+#[test]
+fn the_next_ping_waits_for_a_fetch_no_longer_than_a_minute() {
+    let mut world = World::with_two_sets(ping_hub());
+    world.update("/a/changelist.xml");
+    world.wait(2);
+    world.update("/a/changelist.xml");
+    world.wait(59);
+    assert_eq!(pings(&mut world), 1);
+    assert!(!is_unfetched(&mut world));
+    world.wait(1);
+    assert_eq!(pings(&mut world), 1);
+    assert!(is_unfetched(&mut world));
+    world.crash_and_start();
+    world.wait(61);
+    assert!(is_unfetched(&mut world));
+    world.wait(1_000);
+    assert!(!is_unfetched(&mut world), "it is reported once");
+}
+
+#[test]
+fn a_topic_fetched_before_the_ping_is_answered_counts_as_fetched() {
+    let mut world = World::with_two_sets(ping_hub());
+    world.script(HUB, Reply::Slow(1));
+    for _ in 0..3 {
+        world.update("/a/changelist.xml");
+        world.wait(2);
+        world.fetch(TOPIC);
+        world.wait(10);
+        assert_eq!(pings(&mut world), 1);
+    }
+    world.wait(1_000);
+    assert!(!is_unfetched(&mut world));
+}
+
+#[test]
+fn a_fetch_of_the_last_ping_is_not_missed_while_the_next_one_flies() {
+    let mut world = World::with_two_sets(ping_hub());
+    world.update("/a/changelist.xml");
+    world.wait(3);
+    world.fetch(TOPIC);
+    world.wait(54);
+    // The next ping is on its way when the first one's minute is over.
+    world.script(HUB, Reply::Slow(10));
+    world.update("/a/changelist.xml");
+    world.wait(10);
+    world.fetch(TOPIC);
+    world.wait(100);
+    assert!(!is_unfetched(&mut world));
+}
+
+#[test]
+fn a_topic_with_both_kinds_of_hub_serves_what_the_pinged_one_is_due() {
+    let mut own = plan();
+    set_hubs(&mut own, &[(HUB, Mode::Ping), (OTHER_HUB, Mode::Content)]);
+    let mut world = World::with_two_sets(own);
+    world.update("/a/changelist.xml");
+    world.wait(5);
+    world.update("/a/resourcelist.xml");
+    world.wait(5);
+    // The first ping was not fetched yet, the other hub has both.
+    assert_eq!(world.news_at(OTHER_HUB).len(), 2);
+    assert_eq!(pings(&mut world), 1);
+    let served = world.served(TOPIC);
+    assert!(served.contains(&"updated changelist /a/changelist.xml".to_owned()));
+    world.wait(5);
+    assert_eq!(
+        world.served(TOPIC),
+        [
+            "updated changelist /a/changelist.xml",
+            "updated resourcelist /a/resourcelist.xml"
+        ]
+    );
+}
+
+#[test]
+fn a_pinged_topic_holds_all_that_a_dead_hub_is_due_however_long() {
+    let mut world = World::with_two_sets(ping_hub());
+    world.script(HUB, Reply::Status(503));
+    world.update("/a/changelist.xml");
+    world.wait(10_000);
+    world.write("/a/new.xml", list("changelist").up("/a/capabilitylist.xml"));
+    world.script(HUB, Reply::Accept);
+    world.wait(10_000);
+    world.fetch(TOPIC);
+    world.wait(100);
+    let news = world.news();
+    assert_eq!(
+        news,
+        [
+            "updated changelist /a/changelist.xml",
+            "created changelist /a/new.xml"
+        ]
+    );
+}

@@ -1,0 +1,119 @@
+//! Hubs that accept, refuse, hang and lie.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rsnotify::announce::delivery::{Answer, ChannelId, Submission};
+use rsnotify::resourcesync::payload::Payload;
+
+use crate::world::plan::SITE;
+
+/// What a hub does with a notification.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reply {
+    Accept,
+    /// Answers with this status.
+    Status(u16),
+    /// Takes the notification, and answers only after so many seconds, well.
+    Slow(u64),
+    /// Never answers.
+    Hang,
+    /// Answers 200, and says `hub.mode=denied` in a form.
+    Deny,
+    /// Answers 413 to notifications of more than so many changes.
+    AtMost(usize),
+}
+
+/// A notification as a hub got it.
+#[derive(Debug, Clone)]
+pub struct Heard {
+    /// Without the site's address.
+    pub topic: String,
+    pub seq: u64,
+    pub body: Arc<[u8]>,
+    pub payload: Payload,
+}
+
+impl Heard {
+    pub fn changes(&self) -> Vec<String> {
+        changes(&self.payload)
+    }
+
+    pub fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap()
+    }
+}
+
+/// Each entry as `updated changelist /a/changelist.xml`.
+pub fn changes(payload: &Payload) -> Vec<String> {
+    payload
+        .entries
+        .iter()
+        .map(|entry| {
+            let (change, capability) = (entry.change, entry.capability);
+            format!("{change} {capability} {}", short(entry.uri.as_str()))
+        })
+        .collect()
+}
+
+pub fn short(uri: &str) -> String {
+    uri.strip_prefix(SITE).unwrap_or(uri).to_owned()
+}
+
+#[derive(Debug)]
+pub struct FakeHub {
+    pub reply: Reply,
+    pub accepted: Vec<Heard>,
+    pub attempts: Vec<Heard>,
+    bodies: BTreeMap<(ChannelId, u64), Arc<[u8]>>,
+}
+
+impl Default for FakeHub {
+    fn default() -> FakeHub {
+        FakeHub {
+            reply: Reply::Accept,
+            accepted: Vec::new(),
+            attempts: Vec::new(),
+            bodies: BTreeMap::new(),
+        }
+    }
+}
+
+impl FakeHub {
+    /// Takes a notification; says what it answers, and after how long.
+    pub fn take(&mut self, submission: &Submission) -> Option<(Duration, Answer)> {
+        let heard = Heard {
+            topic: short(submission.topic.as_str()),
+            seq: submission.seq,
+            body: Arc::clone(&submission.body),
+            payload: Payload::parse(&submission.body).unwrap(),
+        };
+        let first = self
+            .bodies
+            .entry((submission.channel, submission.seq))
+            .or_insert_with(|| Arc::clone(&submission.body));
+        assert_eq!(*first, submission.body, "a retry is byte for byte the same");
+        self.attempts.push(heard.clone());
+        let entries = heard.payload.entries.len();
+        let (seconds, status, excerpt) = match self.reply {
+            Reply::Accept => (0, 202, ""),
+            Reply::Slow(seconds) => (seconds, 202, ""),
+            Reply::Status(status) => (0, status, "words"),
+            Reply::Deny => (0, 200, "hub.mode=denied&hub.reason=no"),
+            Reply::AtMost(most) if entries > most => (0, 413, "too large"),
+            Reply::AtMost(_) => (0, 202, ""),
+            Reply::Hang => return None,
+        };
+        if (200..300).contains(&status) && self.reply != Reply::Deny {
+            self.accepted.push(heard);
+        }
+        let answer = Answer::Status {
+            status,
+            content_type: Some("application/x-www-form-urlencoded".to_owned()),
+            retry_after: None,
+            excerpt: excerpt.to_owned(),
+        };
+        Some((Duration::from_secs(seconds), answer))
+    }
+}

@@ -1,0 +1,468 @@
+//! A made-up world around the engine: a clock, a tree, hubs, and a disk that keeps what was saved.
+
+mod doc;
+mod hub;
+mod plan;
+mod tree;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use rsnotify::announce::delivery::{Submission, TopicPage};
+use rsnotify::announce::engine::{DocumentState, Engine};
+use rsnotify::announce::event::{Effect, Event, Fact};
+use rsnotify::announce::observation::Observation;
+use rsnotify::announce::plan::{Mode, Plan};
+use rsnotify::announce::state::State;
+use rsnotify::resourcesync::payload::Payload;
+use rsnotify::resourcesync::uri::{Hub, Topic};
+
+pub use doc::{Doc, capability_list, index, list};
+pub use hub::{Heard, Reply};
+pub use plan::{HUB, OTHER_HUB, mount, ping_hub, plan, set_hubs, two_hubs};
+
+use hub::FakeHub;
+use tree::FakeTree;
+
+/// Everything outside the engine, and the engine while it runs.
+pub struct World {
+    pub now: Timestamp,
+    pub plan: Plan,
+    pub disk: State,
+    engine: Option<Engine>,
+    tree: FakeTree,
+    hubs: BTreeMap<Hub, FakeHub>,
+    /// What is still to come, and when; the first to be put in comes first.
+    coming: VecDeque<(Timestamp, Event)>,
+    facts: Vec<Fact>,
+    pages: BTreeMap<Topic, TopicPage>,
+    /// Whether the disk is lost for the engine: it decides, and nothing of it is saved or sent.
+    is_frozen: bool,
+}
+
+impl World {
+    /// A world in which nothing runs yet.
+    pub fn new(plan: Plan) -> World {
+        World {
+            now: "2026-11-20T12:00:00Z".parse().unwrap(),
+            plan,
+            disk: State::default(),
+            engine: None,
+            tree: FakeTree::default(),
+            hubs: BTreeMap::new(),
+            coming: VecDeque::new(),
+            facts: Vec::new(),
+            pages: BTreeMap::new(),
+            is_frozen: false,
+        }
+    }
+
+    /// A world with the sets `/a` and `/b` under a Source Description, already known.
+    pub fn with_two_sets(plan: Plan) -> World {
+        let mut world = World::new(plan);
+        world.write_set("/a", &["resourcelist", "changelist"]);
+        world.write_set("/b", &["resourcelist", "changelist"]);
+        world.write(
+            "/.well-known/resourcesync",
+            list("description").lists(&["/a/capabilitylist.xml", "/b/capabilitylist.xml"]),
+        );
+        world.wait(10);
+        world.start();
+        world.wait(100);
+        assert_eq!(world.news(), [""; 0], "a baseline announces nothing");
+        world.facts.clear();
+        world
+    }
+
+    /// Writes a set of resources: a Capability List that advertises `{set}/framework/`, and a list for each
+    /// capability.
+    pub fn write_set(&mut self, set: &str, capabilities: &[&str]) {
+        for capability in capabilities {
+            let up = format!("{set}/capabilitylist.xml");
+            self.write(&format!("{set}/{capability}.xml"), list(capability).up(&up));
+        }
+        self.write(
+            &format!("{set}/capabilitylist.xml"),
+            capability_list(set, capabilities),
+        );
+    }
+
+    // The tree.
+
+    /// Writes a file; seen at once while the daemon runs.
+    pub fn write(&mut self, name: &str, doc: Doc) {
+        let text = doc.render();
+        self.write_text(name, text.as_bytes());
+    }
+
+    pub fn write_text(&mut self, name: &str, text: &[u8]) {
+        self.tree.write(name, Some(text), self.now);
+        self.look_at(name);
+    }
+
+    /// Leaves half of a file, as a writer does that is not done.
+    pub fn break_off(&mut self, name: &str) {
+        let text = list("resourcelist").render();
+        self.write_text(name, &text.as_bytes()[..text.len() - 20]);
+    }
+
+    /// Makes a file unreadable: its permissions, or a directory's above it.
+    pub fn deny(&mut self, name: &str) {
+        self.tree.write(name, None, self.now);
+        self.look_at(name);
+    }
+
+    pub fn delete(&mut self, name: &str) {
+        self.tree.delete(name);
+        self.look_at(name);
+    }
+
+    /// Changes a document at once in a way that counts.
+    pub fn update(&mut self, name: &str) {
+        self.tree.update(name, self.now);
+        self.look_at(name);
+    }
+
+    /// Changes a document, and gives it another mtime.
+    pub fn write_at(&mut self, name: &str, modified: &str) {
+        self.tree.update(name, self.now);
+        self.tree.set_modified(name, modified.parse().unwrap());
+        self.look_at(name);
+    }
+
+    /// Changes the stat data, and nothing else.
+    pub fn touch(&mut self, name: &str) {
+        self.tree.touch(name, self.now);
+        self.look_at(name);
+    }
+
+    /// Changes the tree unseen, until something looks.
+    pub fn unseen(&mut self, change: impl FnOnce(&mut World)) {
+        let engine = self.engine.take();
+        change(self);
+        self.engine = engine;
+    }
+
+    /// The engine is told of a file as it is now.
+    pub fn see(&mut self, name: &str) {
+        self.look_at(name);
+    }
+
+    /// The directory of the plan's mount at this position is not there any more, or not yet.
+    pub fn unmount(&mut self, position: usize) {
+        let mount = self.mount_at(position);
+        self.tree.unmount(&mount.directory);
+        self.step(Event::MountLost {
+            mount: mount.id,
+            reason: "no such directory".to_owned(),
+        });
+    }
+
+    /// The directory is (back) there, perhaps another one by the same name, and is swept.
+    pub fn remount(&mut self, position: usize, inode: u64) {
+        let mount = self.mount_at(position);
+        self.tree.mount(&mount.directory, inode);
+        self.find_mount(position);
+        self.sweep(position);
+    }
+
+    fn mount_at(&self, position: usize) -> rsnotify::announce::plan::MountPlan {
+        let mut mounts = self.plan.sources.iter().flat_map(|source| &source.mounts);
+        mounts.nth(position).unwrap().clone()
+    }
+
+    fn observation(&self, name: &str) -> Option<Observation> {
+        let (path, directory) = tree::path_of(&self.plan, name)?;
+        self.tree.is_mounted(&directory).then(|| Observation {
+            path,
+            at: self.now,
+            look: self.tree.look(name),
+        })
+    }
+
+    fn look_at(&mut self, name: &str) {
+        if let Some(observation) = self.observation(name) {
+            self.step(Event::Observed(vec![observation]));
+        }
+    }
+
+    // The daemon.
+
+    /// Starts the daemon and lets it sweep what is mounted.
+    pub fn start(&mut self) {
+        self.launch();
+        let mounts: usize = self.plan.sources.iter().map(|own| own.mounts.len()).sum();
+        for position in 0..mounts {
+            let mount = self.mount_at(position);
+            if self.tree.is_mounted(&mount.directory) {
+                self.find_mount(position);
+            } else {
+                self.unmount(position);
+            }
+        }
+        for position in 0..mounts {
+            if self.tree.is_mounted(&self.mount_at(position).directory) {
+                self.sweep(position);
+            }
+        }
+    }
+
+    /// Starts the daemon, which knows of no mount yet.
+    pub fn launch(&mut self) {
+        self.is_frozen = false;
+        self.plan.adopt(&self.disk.mounts);
+        self.pages.clear();
+        let (engine, effects) = Engine::new(self.plan.clone(), self.disk.clone(), self.now);
+        self.engine = Some(engine);
+        self.perform(effects);
+        self.step(Event::Tick);
+    }
+
+    /// Ends the daemon; what it had not saved is lost, and answers find nobody.
+    pub fn crash(&mut self) {
+        self.engine = None;
+        self.coming.clear();
+    }
+
+    /// From here on nothing is saved or sent: the next [`World::crash`] comes in the middle of a turn.
+    pub fn freeze(&mut self) {
+        self.is_frozen = true;
+    }
+
+    pub fn crash_and_start(&mut self) {
+        self.crash();
+        self.start();
+    }
+
+    pub fn find_mount(&mut self, position: usize) {
+        let mount = self.mount_at(position);
+        let identity = self.tree.identity(&mount.directory);
+        self.step(Event::MountFound {
+            mount: mount.id,
+            identity,
+            started: self.now,
+        });
+    }
+
+    /// Reports everything that differs from what the engine knows by its stat data, as a sweep does.
+    pub fn sweep(&mut self, position: usize) {
+        let mount = self.mount_at(position);
+        let mut names = self.tree.names();
+        let engine = self.engine.as_ref().unwrap();
+        let mut unchanged = Vec::new();
+        for (path, stat, _) in engine.known() {
+            let name = self.plan.uri_of(path).unwrap().to_string();
+            if self.tree.stat(&name) == Some(stat) {
+                unchanged.push(name);
+            } else {
+                names.insert(name);
+            }
+        }
+        for path in engine.reread() {
+            names.insert(self.plan.uri_of(path).unwrap().to_string());
+        }
+        let observed = names
+            .iter()
+            .filter(|name| !unchanged.contains(name))
+            .filter_map(|name| self.observation(name))
+            .filter(|observation| observation.path.mount == mount.id)
+            .collect();
+        self.step(Event::Observed(observed));
+        self.step(Event::Swept {
+            mount: mount.id,
+            complete: true,
+        });
+    }
+
+    pub fn accept_deletions(&mut self) {
+        let source = self.plan.sources[0].name.clone();
+        self.step(Event::Accept { source });
+    }
+
+    /// Lets time pass, in seconds, with all that comes due meanwhile.
+    pub fn wait(&mut self, seconds: u64) {
+        self.pass(Duration::from_secs(seconds));
+    }
+
+    pub fn pass(&mut self, duration: Duration) {
+        let until = self.now + duration;
+        for _ in 0..1_000_000 {
+            let answer = self.coming.front().map(|(at, _)| *at);
+            let wake = self.engine.as_ref().and_then(Engine::wake);
+            let next = answer.into_iter().chain(wake).min();
+            match next.filter(|next| *next <= until) {
+                Some(next) => {
+                    self.now = self.now.max(next);
+                    self.step(Event::Tick);
+                }
+                None => {
+                    self.now = until;
+                    return;
+                }
+            }
+        }
+        panic!("the engine never rests");
+    }
+
+    /// Takes an event, and every one that follows from it at once.
+    fn step(&mut self, event: Event) {
+        self.coming.push_front((Timestamp::MIN, event));
+        while self.coming.front().is_some_and(|(at, _)| *at <= self.now) {
+            let (_, event) = self.coming.pop_front().unwrap();
+            let Some(engine) = &mut self.engine else {
+                continue;
+            };
+            let effects = engine.step(event, self.now);
+            self.perform(effects);
+        }
+    }
+
+    fn perform(&mut self, effects: Vec<Effect>) {
+        if self.is_frozen {
+            return;
+        }
+        for effect in effects {
+            match effect {
+                Effect::Save(save) => self.disk.apply(*save),
+                Effect::Serve(page) => {
+                    let mut rows = self.disk.channels.values();
+                    let is_empty = page.body == Payload::default().render().into();
+                    let is_saved = is_empty || rows.any(|row| row.body == page.body);
+                    assert!(is_saved, "what a topic serves is saved first");
+                    self.pages.insert(page.topic.clone(), page);
+                }
+                Effect::Withdraw(topic) => {
+                    self.pages.remove(&topic);
+                }
+                Effect::Submit(submission) => self.submit(submission),
+                Effect::Look(paths) => {
+                    for path in paths {
+                        let name = self.plan.uri_of(&path).unwrap().to_string();
+                        if let Some(observation) = self.observation(&name) {
+                            let event = Event::Observed(vec![observation]);
+                            self.come(self.now, event);
+                        }
+                    }
+                }
+                Effect::Tell(fact) => self.facts.push(fact),
+            }
+        }
+    }
+
+    fn come(&mut self, at: Timestamp, event: Event) {
+        let place = self.coming.partition_point(|(other, _)| *other <= at);
+        self.coming.insert(place, (at, event));
+    }
+
+    fn submit(&mut self, submission: Submission) {
+        let key = (submission.channel, submission.hub.clone());
+        let saved = self.disk.ledgers[&key].flight.as_ref().unwrap();
+        assert_eq!(
+            (saved.seq, &saved.body),
+            (submission.seq, &submission.body),
+            "what is submitted is saved first"
+        );
+        if submission.mode == Mode::Ping {
+            let page = &self.pages[&submission.topic];
+            assert_eq!(page.body, self.disk.channels[&submission.channel].body);
+        }
+        let hub = self.hubs.entry(submission.hub.clone()).or_default();
+        let answer = hub.take(&submission);
+        if let Some((after, answer)) = answer {
+            let event = Event::Answered {
+                channel: submission.channel,
+                hub: submission.hub,
+                seq: submission.seq,
+                answer,
+                jitter: 1.0,
+            };
+            self.come(self.now + after, event);
+        }
+    }
+
+    // The hubs.
+
+    /// What a hub answers from now on.
+    pub fn script(&mut self, hub: &str, reply: Reply) {
+        let hub = self.hubs.entry(Hub::new(hub)).or_default();
+        hub.reply = reply;
+    }
+
+    /// What a hub accepted since the last call, each notification by itself.
+    pub fn heard_by(&mut self, hub: &str) -> Vec<Heard> {
+        let hub = self.hubs.entry(Hub::new(hub)).or_default();
+        std::mem::take(&mut hub.accepted)
+    }
+
+    /// All that was submitted to a hub since the last call, accepted or not.
+    pub fn attempts_at(&mut self, hub: &str) -> Vec<Heard> {
+        let hub = self.hubs.entry(Hub::new(hub)).or_default();
+        std::mem::take(&mut hub.attempts)
+    }
+
+    /// The changes that a hub accepted since the last call, such as `updated changelist /a/changelist.xml`.
+    pub fn news_at(&mut self, hub: &str) -> Vec<String> {
+        let heard = self.heard_by(hub);
+        heard.iter().flat_map(Heard::changes).collect()
+    }
+
+    /// As [`World::news_at`], from the first hub.
+    pub fn news(&mut self) -> Vec<String> {
+        self.news_at(HUB)
+    }
+
+    /// The changes that the first hub accepted since the last call, by topic.
+    pub fn news_by_topic(&mut self) -> BTreeMap<String, Vec<String>> {
+        let mut news: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for heard in self.heard_by(HUB) {
+            news.entry(heard.topic.clone())
+                .or_default()
+                .extend(heard.changes());
+        }
+        news
+    }
+
+    // What shows.
+
+    /// What was told to the operator since the last call.
+    pub fn facts(&mut self) -> Vec<Fact> {
+        std::mem::take(&mut self.facts)
+    }
+
+    /// What a topic serves; fetched, as a hub or anybody does.
+    pub fn fetch(&mut self, topic: &str) -> Option<TopicPage> {
+        let topic = Topic::new(tree::absolute(topic));
+        let page = self.pages.get(&topic)?.clone();
+        if page.report_fetches {
+            self.step(Event::Fetched(topic));
+        }
+        Some(page)
+    }
+
+    /// The changes that a topic serves.
+    pub fn served(&mut self, topic: &str) -> Vec<String> {
+        let page = self.fetch(topic).unwrap();
+        let payload = Payload::parse(&page.body).unwrap();
+        hub::changes(&payload)
+    }
+
+    pub fn state_of(&self, name: &str) -> Option<DocumentState> {
+        let name = tree::absolute(name);
+        let documents = self.engine.as_ref().unwrap().documents();
+        let own = documents.iter().find(|own| own.uri.as_str() == name)?;
+        Some(own.state)
+    }
+
+    pub fn engine(&self) -> &Engine {
+        self.engine.as_ref().unwrap()
+    }
+
+    /// Whether the disk holds nothing that a fresh look could not account for: no document that is gone.
+    pub fn remembers(&self, name: &str) -> bool {
+        let name = tree::absolute(name);
+        let is_own = |uri: &rsnotify::resourcesync::uri::Uri| uri.as_str() == name;
+        self.disk.documents.keys().any(is_own)
+            || self.disk.told.values().any(|told| told.keys().any(is_own))
+    }
+}

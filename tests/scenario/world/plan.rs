@@ -1,0 +1,74 @@
+//! What the operator of the made-up world wants.
+
+use std::time::Duration;
+
+use rsnotify::announce::observation::MountId;
+use rsnotify::announce::plan::{
+    HubPlan, MassDeletion, Mode, MountPlan, Plan, SourcePlan, WindowPlan,
+};
+use rsnotify::resourcesync::uri::{Hub, Uri};
+
+pub const SITE: &str = "https://example.org";
+pub const HUB: &str = "https://hub.example.net/";
+pub const OTHER_HUB: &str = "https://other.example.net/";
+
+/// One source, one mount, one hub, and the defaults.
+pub fn plan() -> Plan {
+    Plan {
+        sources: vec![SourcePlan {
+            name: "main".to_owned(),
+            mounts: vec![mount("/srv/www", "https://example.org/")],
+            broken_after: Duration::from_secs(10),
+            deletion_grace: Duration::from_secs(300),
+            mass_deletion: MassDeletion::Percent(50),
+            announce_existing: false,
+            announce_all_deletions: false,
+            announce_all_components: false,
+            unadvertised_channels: true,
+        }],
+        hubs: vec![hub(HUB, Mode::Content)],
+        channels: Vec::new(),
+        public_url: Uri::parse("https://example.org/").unwrap(),
+        window: WindowPlan {
+            quiet: Duration::from_secs(2),
+            max_wait: Duration::from_secs(30),
+            hold: Duration::from_secs(60),
+            max_entries: 1_000,
+            max_bytes: 1 << 20,
+        },
+        topic_window: Duration::from_secs(3_600),
+        retired_topic: Duration::from_secs(30 * 86_400),
+    }
+}
+
+pub fn two_hubs() -> Plan {
+    let mut plan = plan();
+    plan.hubs.push(hub(OTHER_HUB, Mode::Content));
+    plan
+}
+
+pub fn ping_hub() -> Plan {
+    let mut plan = plan();
+    set_hubs(&mut plan, &[(HUB, Mode::Ping)]);
+    plan
+}
+
+pub fn set_hubs(plan: &mut Plan, hubs: &[(&str, Mode)]) {
+    plan.hubs = hubs.iter().map(|(url, mode)| hub(url, *mode)).collect();
+}
+
+pub fn mount(directory: &str, prefix: &str) -> MountPlan {
+    MountPlan {
+        id: MountId(0),
+        directory: directory.into(),
+        prefix: Uri::parse(prefix).unwrap(),
+        aliases: Vec::new(),
+    }
+}
+
+fn hub(url: &str, mode: Mode) -> HubPlan {
+    HubPlan {
+        hub: Hub::new(url),
+        mode,
+    }
+}

@@ -1,0 +1,135 @@
+//! A tree of files that exist only here, by the URIs they are published as.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use rsnotify::announce::observation::{DocumentPath, Identity, Incomplete, Look, Stat};
+use rsnotify::announce::plan::Plan;
+use rsnotify::resourcesync::document::Content;
+use rsnotify::resourcesync::parse::{ReadError, parse};
+use rsnotify::resourcesync::uri::Uri;
+
+use crate::world::plan::SITE;
+
+#[derive(Debug, Default)]
+pub struct FakeTree {
+    files: BTreeMap<String, File>,
+    /// Directories that are not there.
+    unmounted: BTreeSet<PathBuf>,
+    /// Root inodes other than the first.
+    inodes: BTreeMap<PathBuf, u64>,
+    last_inode: u64,
+}
+
+#[derive(Debug, Clone)]
+struct File {
+    /// Nothing if it cannot be read.
+    text: Option<Vec<u8>>,
+    stat: Stat,
+}
+
+/// The URI of a name that may begin with `/`.
+pub fn absolute(name: &str) -> String {
+    match name.starts_with('/') {
+        true => format!("{SITE}{name}"),
+        false => name.to_owned(),
+    }
+}
+
+/// Where a name lies under a plan, and in the directory of which mount.
+pub fn path_of(plan: &Plan, name: &str) -> Option<(DocumentPath, PathBuf)> {
+    let uri = Uri::parse(&absolute(name)).unwrap();
+    let mount = plan.sources.iter().find_map(|own| own.mount_of(&uri))?;
+    let below = uri.as_str().strip_prefix(mount.prefix.as_str()).unwrap();
+    let path = DocumentPath {
+        mount: mount.id,
+        below: below.as_bytes().into(),
+    };
+    Some((path, mount.directory.clone()))
+}
+
+impl FakeTree {
+    pub fn write(&mut self, name: &str, text: Option<&[u8]>, now: Timestamp) {
+        self.last_inode += 1;
+        let stat = Stat {
+            size: text.map_or(0, |text| text.len() as u64),
+            modified: now,
+            changed: now,
+            inode: self.last_inode,
+        };
+        let text = text.map(<[u8]>::to_vec);
+        self.files.insert(absolute(name), File { text, stat });
+    }
+
+    pub fn delete(&mut self, name: &str) {
+        self.files.remove(&absolute(name)).unwrap();
+    }
+
+    pub fn update(&mut self, name: &str, now: Timestamp) {
+        let text = self.files[&absolute(name)].text.clone().unwrap();
+        let text = String::from_utf8(text).unwrap();
+        let mark = " at=\"2026-01-01T00:00:00.";
+        let (head, tail) = text.split_once(mark).unwrap();
+        let (count, tail) = tail.split_at(3);
+        let count: u32 = count.parse().unwrap();
+        let text = format!("{head}{mark}{:03}{tail}", count + 1);
+        self.write(name, Some(text.as_bytes()), now);
+    }
+
+    pub fn set_modified(&mut self, name: &str, modified: Timestamp) {
+        let file = self.files.get_mut(&absolute(name)).unwrap();
+        file.stat.modified = modified;
+    }
+
+    pub fn touch(&mut self, name: &str, now: Timestamp) {
+        let text = self.files[&absolute(name)].text.clone();
+        self.write(name, text.as_deref(), now);
+    }
+
+    pub fn names(&self) -> BTreeSet<String> {
+        self.files.keys().cloned().collect()
+    }
+
+    pub fn stat(&self, name: &str) -> Option<Stat> {
+        Some(self.files.get(&absolute(name))?.stat)
+    }
+
+    pub fn look(&self, name: &str) -> Look {
+        let Some(File { text, stat }) = self.files.get(&absolute(name)) else {
+            return Look::Missing;
+        };
+        let stat = *stat;
+        let Some(text) = text else {
+            return Look::Incomplete(Incomplete::Denied("permission denied".to_owned()));
+        };
+        match parse(&text[..]) {
+            Ok(Content::Document(parsed)) => Look::Document { parsed, stat },
+            Ok(Content::Other(reason)) => Look::Other { reason, stat },
+            Err(ReadError::Malformed(malformed)) => {
+                Look::Incomplete(Incomplete::Malformed(malformed))
+            }
+            Err(ReadError::Io(error)) => panic!("{error}"),
+        }
+    }
+
+    pub fn mount(&mut self, directory: &Path, inode: u64) {
+        self.unmounted.remove(directory);
+        self.inodes.insert(directory.to_owned(), inode);
+    }
+
+    pub fn unmount(&mut self, directory: &Path) {
+        self.unmounted.insert(directory.to_owned());
+    }
+
+    pub fn is_mounted(&self, directory: &Path) -> bool {
+        !self.unmounted.contains(directory)
+    }
+
+    pub fn identity(&self, directory: &Path) -> Identity {
+        Identity {
+            device: 1,
+            inode: self.inodes.get(directory).copied().unwrap_or(2),
+        }
+    }
+}
