@@ -1,5 +1,7 @@
 //! The state file: what is saved is loaded, and what cannot be used says why.
 
+#![expect(clippy::unwrap_used, reason = "a test that fails should say where")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

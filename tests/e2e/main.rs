@@ -1,5 +1,7 @@
 //! Stories with the real binary: real files, real sockets, a hub that can refuse, hang, cut off and lie.
 
+#![expect(clippy::unwrap_used, reason = "a test that fails should say where")]
+
 mod crash;
 mod daemon;
 mod delivery;
