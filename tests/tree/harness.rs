@@ -14,7 +14,8 @@ use rsnotify::resourcesync::uri::Uri;
 use rsnotify::tree::{Known, Notice, Report, Settings, Tree, WatchMode};
 use tempfile::TempDir;
 
-pub const DEADLINE: Duration = Duration::from_secs(20);
+/// Generous: builds without optimisation on a busy machine must not fail.
+pub const DEADLINE: Duration = Duration::from_secs(60);
 pub const SETTLE: Duration = Duration::from_millis(200);
 
 pub struct Watched {
@@ -143,9 +144,11 @@ impl Watched {
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => panic!(
-                    "waited in vain for {what}; last looks: {:?}; lost: {:?}; notices: {:?}",
+                    "waited in vain for {what}; {} files; last looks: {:?}; lost: {:?}; notices: {:?}",
+                    self.looks.len(),
                     self.looks
                         .iter()
+                        .filter(|(path, _)| self.looks.len() < 20 || self.version(path).is_none())
                         .map(|(path, looks)| (path.escape_ascii().to_string(), brief(looks)))
                         .take(20)
                         .collect::<Vec<_>>(),
