@@ -95,9 +95,6 @@ impl<R: Read> Window<R> {
     /// Lifts the limit that holds until the root's start tag is known.
     pub(crate) fn lift_limit(&mut self) {
         self.budget = usize::MAX;
-        if self.buffer.len() < SIZE {
-            self.buffer.resize(SIZE, 0);
-        }
     }
 
     /// Whether the limit before the root's start tag is what keeps the window from growing.
@@ -174,6 +171,10 @@ impl<R: Read> Window<R> {
         self.valid -= self.start;
         self.filled -= self.start;
         self.start = 0;
+        if self.budget > PROLOG_LIMIT && self.buffer.len() < SIZE {
+            // In steps: most documents are small, and room that is never used costs too.
+            self.buffer.resize((self.buffer.len() * 4).min(SIZE), 0);
+        }
         if self.filled > self.buffer.len() / 2 {
             if self.filled >= LONGEST_MARKUP {
                 self.fault.get_or_insert(Fault::TooLong);
