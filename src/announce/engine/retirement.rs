@@ -48,24 +48,20 @@ impl Engine {
         self.wake_at(ends, Timer::Retired(id));
     }
 
-    /// What was due when a channel retired is said once to each hub.
+    /// What was due when a channel retired is said once to each hub, and then done with.
     pub(super) fn last_words_said<'a>(
         &mut self,
         id: ChannelId,
-        hub: &Hub,
         said: impl Iterator<Item = &'a Uri>,
     ) {
         let Some(channel) = self.channels.get_mut(&id) else {
             return;
         };
+        let Some(retirement) = &mut channel.row.retired else {
+            return;
+        };
         for uri in said {
-            if let Some(ledger) = channel.ledgers.get_mut(hub) {
-                ledger.due.remove(uri);
-            }
-            let is_owed = channel.ledgers.values().any(|ledger| ledger.owes(uri));
-            if let Some(retirement) = &mut channel.row.retired
-                && !is_owed
-            {
+            if !channel.ledgers.values().any(|ledger| ledger.owes(uri)) {
                 retirement.last_words.remove(uri);
                 self.turn.channels.insert(id);
             }
