@@ -2,7 +2,8 @@
 //!
 //! The model knows no channels' accounts, windows or holds. It keeps what the tree holds, as far as it could
 //! be read, and what every hub heard; and it knows what may be said of the two. `RSNOTIFY_MODEL_CASES` sets
-//! how many cases are tried; a failure prints its operations, reduced, and the seed to try it again.
+//! how many cases are tried; a failure prints its operations, reduced, and the `RSNOTIFY_MODEL_SEED` to try
+//! it again.
 
 #![expect(clippy::unwrap_used, reason = "a test may fail, its helpers too")]
 
@@ -15,7 +16,7 @@ mod world;
 use std::time::Duration;
 
 use proptest::prelude::{Just, Strategy, any, prop_oneof, proptest};
-use proptest::test_runner::Config;
+use proptest::test_runner::{Config, RngSeed};
 use world::Reply;
 
 use documents::DOCUMENTS;
@@ -24,6 +25,14 @@ use model::{Model, Op, Settings};
 fn cases() -> u32 {
     let cases = std::env::var("RSNOTIFY_MODEL_CASES");
     cases.map_or(256, |cases| cases.parse().unwrap())
+}
+
+/// Printed, so that it is read when a case fails.
+fn seed() -> RngSeed {
+    let seed = std::env::var("RSNOTIFY_MODEL_SEED");
+    let seed = seed.map_or_else(|_| fastrand::u64(..), |seed| seed.parse().unwrap());
+    println!("RSNOTIFY_MODEL_SEED={seed}");
+    RngSeed::Fixed(seed)
 }
 
 fn reply() -> impl Strategy<Value = Reply> {
@@ -71,6 +80,7 @@ fn settings() -> impl Strategy<Value = Settings> {
 proptest! {
     #![proptest_config(Config {
         cases: cases(),
+        rng_seed: seed(),
         failure_persistence: None,
         max_shrink_iters: 20_000,
         ..Config::default()

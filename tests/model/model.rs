@@ -69,6 +69,8 @@ pub struct Model {
     cut: BTreeMap<(String, u64), Vec<(String, String, Option<Told>)>>,
     /// Who accepted which notification, and when last.
     accepted: BTreeMap<(&'static str, String, u64), usize>,
+    /// What a hub accepted without the daemon's hearing of it before it crashed: it may be said again.
+    unanswered: BTreeSet<(&'static str, String, String)>,
     untils: BTreeMap<String, (u64, Timestamp)>,
 }
 
@@ -93,6 +95,7 @@ impl Model {
             told: BTreeMap::new(),
             cut: BTreeMap::new(),
             accepted: BTreeMap::new(),
+            unanswered: BTreeSet::new(),
             untils: BTreeMap::new(),
         };
         for (document, shape) in tree.iter().enumerate() {
@@ -178,7 +181,28 @@ impl Model {
     }
 
     fn crash(&mut self) {
+        self.listen();
         self.world.crash();
+        for ((channel, hub), ledger) in &self.world.disk.ledgers {
+            let Some(flight) = &ledger.flight else {
+                continue;
+            };
+            let hub = if hub.as_str() == HUB { HUB } else { OTHER_HUB };
+            let topic = self.world.disk.channels[channel].topic.as_str();
+            let topic = topic
+                .strip_prefix("https://example.org")
+                .unwrap()
+                .to_owned();
+            if self
+                .accepted
+                .contains_key(&(hub, topic.clone(), flight.seq))
+            {
+                for (_, name, _) in &self.cut[&(topic.clone(), flight.seq)] {
+                    let key = (hub, topic.clone(), name.clone());
+                    self.unanswered.insert(key);
+                }
+            }
+        }
         self.is_running = false;
         self.last_crash = self.ops;
     }
@@ -340,7 +364,8 @@ impl Model {
         let key = (hub, topic.to_owned(), name.to_owned());
         let before = self.told.get(&key);
         let disturbed = self.disturbed.get(name).copied();
-        let is_open = (!self.all_components && is_component(name))
+        let is_open = self.unanswered.remove(&key)
+            || (!self.all_components && is_component(name))
             || before.is_some_and(|(_, at)| disturbed.is_some_and(|disturbed| disturbed >= *at));
         let is_right = match (&before, &told) {
             (None, Some(_)) => change == "created",

@@ -67,7 +67,7 @@ impl Engine {
             .iter()
             .filter_map(|uri| match standing(plan, catalog, channel, hub, uri) {
                 Standing::Due(due) => Some(due),
-                Standing::Told | Standing::Absorbed(_) | Standing::Held => None,
+                _ => None,
             })
             .collect();
         let window = &self.plan.window;
