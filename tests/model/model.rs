@@ -49,6 +49,8 @@ enum File {
 
 /// What a hub heard last of a document, and after how many operations that was cut.
 type Told = (Content, usize);
+/// The change, the document, and what the hub knows once it has heard it.
+type Said = (String, String, Option<Told>);
 
 pub struct Model {
     world: World,
@@ -66,7 +68,7 @@ pub struct Model {
     opened: BTreeSet<&'static str>,
     told: BTreeMap<(&'static str, String, String), Told>,
     /// What each notification said, by topic and number.
-    cut: BTreeMap<(String, u64), Vec<(String, String, Option<Told>)>>,
+    cut: BTreeMap<(String, u64), Vec<Said>>,
     /// Who accepted which notification, and when last.
     accepted: BTreeMap<(&'static str, String, u64), usize>,
     /// What a hub accepted without the daemon's hearing of it before it crashed: it may be said again.
@@ -330,7 +332,7 @@ impl Model {
     }
 
     /// No notification contradicts the tree at the time it is cut.
-    fn cut(&self, topic: &str, change: &str) -> (String, String, Option<Told>) {
+    fn cut(&self, topic: &str, change: &str) -> Said {
         let [change, capability, name] = change.splitn(3, ' ').collect::<Vec<_>>()[..] else {
             panic!("{change}")
         };

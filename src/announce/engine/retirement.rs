@@ -8,7 +8,7 @@ use crate::announce::engine::{Engine, Timer};
 use crate::announce::event::Fact;
 use crate::announce::finding::Finding;
 use crate::announce::state::Retirement;
-use crate::resourcesync::uri::{Hub, Uri};
+use crate::resourcesync::uri::Uri;
 
 impl Engine {
     /// R11: a channel outlives its advertisement to say what it still has to say.
