@@ -1,6 +1,6 @@
 //! A set's channel: which topic and hubs it should have, and its window.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use crate::announce::catalog::Catalog;
 use crate::announce::finding::Finding;
 use crate::announce::ledger::Ledger;
-use crate::announce::plan::{Plan, SourcePlan, WindowPlan};
-use crate::announce::state::ChannelRow;
+use crate::announce::plan::{Mode, Plan, SourcePlan, WindowPlan};
+use crate::announce::state::{ChannelRow, Said};
 use crate::resourcesync::uri::{Hub, Topic, Uri, is_clean};
 
 /// A channel with what every hub was told on it.
@@ -26,6 +26,24 @@ pub struct Channel {
 impl Channel {
     pub fn is_live(&self) -> bool {
         self.row.retired.is_none()
+    }
+
+    /// Whether a hub of this channel fetches its topic.
+    pub fn is_pinged(&self, hub: &Hub) -> bool {
+        let ledger = self.ledgers.get(hub);
+        ledger.is_some_and(|ledger| ledger.mode == Mode::Ping)
+    }
+
+    /// Drops what was said before `oldest`, unless it is still on its way to a hub that fetches it (R25).
+    pub fn forget_said(&mut self, oldest: Timestamp) {
+        let pinged = self.ledgers.values().filter(|own| own.mode == Mode::Ping);
+        let flying = pinged.filter_map(|ledger| ledger.row.flight.as_ref());
+        let owed: BTreeSet<&Uri> = flying
+            .flat_map(|flight| &flight.covers)
+            .map(|(uri, _)| uri)
+            .collect();
+        let is_kept = |said: &Said| said.at >= oldest || owed.contains(&said.entry.uri);
+        self.row.said.retain(is_kept);
     }
 
     /// Whether it has this topic and these hubs, no more and no less.

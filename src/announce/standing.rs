@@ -18,6 +18,8 @@ pub enum Standing {
     Absorbed(Option<Told>),
     /// There is something to say, once the document is listed (R17).
     Held,
+    /// There is something to say, once the document is found again; if it is not, it was deleted (R15).
+    Away,
     /// There is something to say.
     Due(Due),
 }
@@ -88,6 +90,9 @@ pub fn standing(
                 });
             if waits {
                 return Standing::Held;
+            }
+            if channel.is_live() && seen.is_some() && record.is_some_and(Record::is_missing) {
+                return Standing::Away;
             }
             Standing::Due(Due {
                 uri: uri.clone(),

@@ -102,6 +102,27 @@ fn a_retired_channel_says_its_last_words_to_every_hub_and_no_more() {
 }
 
 #[test]
+fn a_set_that_came_and_went_while_its_hub_was_dead_is_created_and_deleted() {
+    let mut world = World::with_two_sets(plan());
+    world.write("/c/capabilitylist.xml", list("capabilitylist"));
+    world.script(HUB, crate::world::Reply::Status(503));
+    world.wait(10);
+    world.delete("/c/capabilitylist.xml");
+    world.wait(1_000);
+    world.crash_and_start();
+    world.script(HUB, crate::world::Reply::Accept);
+    world.wait(1_000);
+    assert_eq!(
+        world.news(),
+        [
+            "created capabilitylist /c/capabilitylist.xml",
+            "deleted capabilitylist /c/capabilitylist.xml"
+        ]
+    );
+    assert!(!world.remembers("/c/capabilitylist.xml"));
+}
+
+#[test]
 fn a_topic_that_moves_is_told_to_the_old_channel_and_to_the_new() {
     let mut world = World::with_two_sets(plan());
     world.write(

@@ -39,6 +39,24 @@ fn deleted_and_recreated_different_within_the_grace_is_an_update() {
 }
 
 #[test]
+fn nothing_is_said_of_a_document_while_it_is_missing() {
+    let mut world = World::with_two_sets(plan());
+    world.update("/a/changelist.xml");
+    world.wait(1);
+    world.delete("/a/changelist.xml");
+    world.wait(100);
+    world.crash_and_start();
+    world.wait(100);
+    assert_eq!(world.news(), NOTHING);
+    world.write(
+        "/a/changelist.xml",
+        list("changelist").up("/a/capabilitylist.xml").version(1),
+    );
+    world.wait(10);
+    assert_eq!(world.news(), ["updated changelist /a/changelist.xml"]);
+}
+
+#[test]
 fn while_a_capability_list_is_missing_its_set_goes_on() {
     let mut world = World::with_two_sets(plan());
     world.delete("/a/capabilitylist.xml");

@@ -5,16 +5,17 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::announce::channel::{earlier, later};
+use crate::announce::catalog::Catalog;
+use crate::announce::channel::{Channel, earlier, later};
 use crate::announce::delivery::ChannelId;
 use crate::announce::engine::Engine;
 use crate::announce::event::Fact;
 use crate::announce::notification::{Cut, Limits, cut, overhead, up};
-use crate::announce::plan::Mode;
+use crate::announce::plan::WindowPlan;
 use crate::announce::standing::{Standing, standing};
 use crate::announce::state::{Flight, Said};
 use crate::resourcesync::payload::{Entry, Payload, entry_len};
-use crate::resourcesync::uri::{Hub, Uri};
+use crate::resourcesync::uri::Hub;
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 
@@ -67,7 +68,7 @@ impl Engine {
             .iter()
             .filter_map(|uri| match standing(plan, catalog, channel, hub, uri) {
                 Standing::Due(due) => Some(due),
-                Standing::Told | Standing::Absorbed(_) | Standing::Held => None,
+                _ => None,
             })
             .collect();
         let window = &self.plan.window;
@@ -82,9 +83,6 @@ impl Engine {
     }
 
     fn launch(&mut self, id: ChannelId, cut: Cut, hubs: Vec<Hub>, now: Timestamp) {
-        let topic_window = self.plan.topic_window;
-        let max_entries = self.plan.window.max_entries;
-        let max_bytes = self.plan.window.max_bytes;
         let Some(channel) = self.channels.get_mut(&id) else {
             return;
         };
@@ -112,48 +110,10 @@ impl Engine {
             next_try: now,
             last_failure: None,
         };
-        let is_pinged = |hub: &Hub| {
-            channel
-                .ledgers
-                .get(hub)
-                .is_some_and(|ledger| ledger.mode == Mode::Ping)
-        };
-        if channel
-            .ledgers
-            .values()
-            .any(|ledger| ledger.mode == Mode::Ping)
-        {
-            if hubs.iter().any(is_pinged) {
-                let said = payload
-                    .entries
-                    .into_iter()
-                    .map(|entry| Said { at: now, entry });
-                channel.row.said.extend(said);
-            }
-            let owed: Vec<Uri> = channel
-                .ledgers
-                .values()
-                .filter(|ledger| ledger.mode == Mode::Ping)
-                .filter_map(|ledger| ledger.row.flight.as_ref())
-                .flat_map(|flight| flight.covers.iter().map(|(uri, _)| uri.clone()))
-                .chain(flight.covers.iter().map(|(uri, _)| uri.clone()))
-                .collect();
-            let oldest = earlier(now, topic_window);
-            channel
-                .row
-                .said
-                .retain(|said| said.at >= oldest || owed.contains(&said.entry.uri));
-            let room = max_bytes.saturating_sub(overhead(&channel.row.set, catalog));
-            let entries = newest(&channel.row.said, max_entries, room);
-            let page = Payload {
-                up: up(&entries, &channel.row.set, catalog),
-                until: Some(until),
-                entries,
-            };
-            channel.row.body = page.render().into();
-        } else {
-            channel.row.said.clear();
-            channel.row.body = flight.body.clone();
+        if hubs.iter().any(|hub| channel.is_pinged(hub)) {
+            let said = payload.entries.iter().cloned();
+            let said = said.map(|entry| Said { at: now, entry });
+            channel.row.said.extend(said);
         }
         let fact = Fact::Cut {
             topic: channel.row.topic.clone(),
@@ -169,12 +129,36 @@ impl Engine {
                 }
             }
         }
+        let oldest = earlier(now, self.plan.topic_window);
+        channel.row.body = match channel.ledgers.keys().any(|hub| channel.is_pinged(hub)) {
+            true => {
+                channel.forget_said(oldest);
+                let payload = pinged(channel, catalog, &self.plan.window, until);
+                payload.render().into()
+            }
+            false => {
+                channel.row.said.clear();
+                flight.body
+            }
+        };
         self.tell(fact);
         self.turn.serve.insert(id);
         for hub in hubs {
             self.turn.ledgers.insert((id, hub.clone()));
             self.submit(id, &hub);
         }
+    }
+}
+
+/// R25: what a topic with a ping hub serves: all that was said lately, and all that is on its way.
+fn pinged(channel: &Channel, catalog: &Catalog, window: &WindowPlan, until: Timestamp) -> Payload {
+    let set = &channel.row.set;
+    let room = window.max_bytes.saturating_sub(overhead(set, catalog));
+    let entries = newest(&channel.row.said, window.max_entries, room);
+    Payload {
+        up: up(&entries, set, catalog),
+        until: Some(until),
+        entries,
     }
 }
 

@@ -28,6 +28,7 @@ impl Engine {
                     approved: false,
                 };
                 self.turn.documents.insert((source, uri.clone()));
+                self.sources[source].stale.changed.insert(uri.clone());
                 let grace_ends = later(at, self.plan.sources[source].deletion_grace);
                 self.wake_at(grace_ends, Timer::Grace(source, uri.clone()));
             }

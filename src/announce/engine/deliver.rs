@@ -163,14 +163,21 @@ impl Engine {
             };
             self.turn.told.insert((id, hub.clone(), uri.clone()));
             self.heard.entry(uri.clone()).or_default().insert(id);
-        }
-        if channel.row.retired.is_some() {
-            self.last_words_said(id, hub, covers.keys());
+            // R11: what was cut before the channel retired is not its last word.
+            if let Some(retirement) = &channel.row.retired {
+                let is_last = flight.cut > retirement.since;
+                if !is_last && retirement.last_words.contains(uri) {
+                    ledger.due.insert(uri.clone());
+                } else {
+                    ledger.due.remove(uri);
+                }
+            }
         }
         for uri in covers.keys() {
             self.reassess(source, id, hub, uri, false, now);
             self.forget_if_done(source, uri);
         }
+        self.last_words_said(id, covers.keys());
         self.turn.ripe.insert(id);
     }
 }

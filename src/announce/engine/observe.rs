@@ -99,6 +99,9 @@ impl Engine {
                 record.looked = at;
                 record.presence = Presence::Present;
             }
+            if was_missing {
+                state.stale.changed.insert(uri.clone());
+            }
             if is_worth_saving {
                 self.turn.documents.insert((source, uri));
             }

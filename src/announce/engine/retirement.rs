@@ -8,7 +8,7 @@ use crate::announce::engine::{Engine, Timer};
 use crate::announce::event::Fact;
 use crate::announce::finding::Finding;
 use crate::announce::state::Retirement;
-use crate::resourcesync::uri::{Hub, Uri};
+use crate::resourcesync::uri::Uri;
 
 impl Engine {
     /// R11: a channel outlives its advertisement to say what it still has to say.
@@ -48,24 +48,20 @@ impl Engine {
         self.wake_at(ends, Timer::Retired(id));
     }
 
-    /// What was due when a channel retired is said once to each hub.
+    /// What was due when a channel retired is said once to each hub, and then done with.
     pub(super) fn last_words_said<'a>(
         &mut self,
         id: ChannelId,
-        hub: &Hub,
         said: impl Iterator<Item = &'a Uri>,
     ) {
         let Some(channel) = self.channels.get_mut(&id) else {
             return;
         };
+        let Some(retirement) = &mut channel.row.retired else {
+            return;
+        };
         for uri in said {
-            if let Some(ledger) = channel.ledgers.get_mut(hub) {
-                ledger.due.remove(uri);
-            }
-            let is_owed = channel.ledgers.values().any(|ledger| ledger.owes(uri));
-            if let Some(retirement) = &mut channel.row.retired
-                && !is_owed
-            {
+            if !channel.ledgers.values().any(|ledger| ledger.owes(uri)) {
                 retirement.last_words.remove(uri);
                 self.turn.channels.insert(id);
             }

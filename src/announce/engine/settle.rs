@@ -153,7 +153,7 @@ impl Engine {
         };
         let is_held = matches!(standing, Standing::Held);
         match standing {
-            Standing::Told | Standing::Held => {
+            Standing::Told | Standing::Held | Standing::Away => {
                 ledger.due.remove(uri);
             }
             Standing::Absorbed(told) => {

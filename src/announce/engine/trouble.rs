@@ -24,6 +24,7 @@ impl Engine {
             && record.is_missing()
         {
             record.presence = Presence::Present;
+            state.stale.changed.insert(uri.clone());
             self.turn.documents.insert((source, uri.clone()));
         }
         let is_baseline = state

@@ -1,0 +1,104 @@
+//! The documents that the model writes: two sets with an index each, one document that either may list, and
+//! a Source Description.
+
+use crate::world::{Doc, capability_list, index, list};
+
+pub const DESCRIPTION: &str = "/.well-known/resourcesync";
+pub const SHARED: &str = "/shared.xml";
+pub const SETS: [&str; 2] = ["/a", "/b"];
+
+pub const DOCUMENTS: [&str; 14] = [
+    "/a/capabilitylist.xml",
+    "/b/capabilitylist.xml",
+    "/a/resourcelist.xml",
+    "/b/resourcelist.xml",
+    "/a/changelist.xml",
+    "/b/changelist.xml",
+    "/a/index.xml",
+    "/b/index.xml",
+    "/a/linked.xml",
+    "/b/linked.xml",
+    "/a/listed.xml",
+    "/b/listed.xml",
+    SHARED,
+    DESCRIPTION,
+];
+
+/// The set that a document lies in.
+pub fn set_of(name: &str) -> Option<&'static str> {
+    SETS.into_iter()
+        .find(|set| name.starts_with(&format!("{set}/")))
+}
+
+pub fn capability_list_of(set: &str) -> String {
+    format!("{set}/capabilitylist.xml")
+}
+
+pub fn is_capability_list(name: &str) -> bool {
+    name.ends_with("/capabilitylist.xml")
+}
+
+pub fn is_index(name: &str) -> bool {
+    name.ends_with("/index.xml")
+}
+
+/// Whether it is a component of its set's index.
+pub fn is_component(name: &str) -> bool {
+    name.ends_with("/linked.xml") || name.ends_with("/listed.xml")
+}
+
+/// A document in one of its shapes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Content {
+    pub version: u32,
+    pub capability: &'static str,
+    /// Whether it names the one document that it may name or not: the shared one in a Capability List, the
+    /// component without a link in an index.
+    pub names_it: bool,
+}
+
+pub fn content(name: &str, version: u32, shape: u8) -> Content {
+    let is_odd = shape % 2 == 1;
+    let capability = match name {
+        DESCRIPTION => "description",
+        name if is_capability_list(name) => "capabilitylist",
+        name if name.ends_with("/resourcelist.xml") && shape & 4 == 4 => "resourcedump",
+        name if name.ends_with("/resourcelist.xml") => "resourcelist",
+        name if name.ends_with("/changelist.xml") && shape & 6 == 6 => "changedump",
+        _ => "changelist",
+    };
+    Content {
+        version,
+        capability,
+        names_it: is_odd && (is_capability_list(name) || is_index(name)),
+    }
+}
+
+pub fn doc(name: &str, content: &Content) -> Doc {
+    let Some(set) = set_of(name) else {
+        return list(content.capability).version(content.version);
+    };
+    let up = capability_list_of(set);
+    let (linked, listed) = (format!("{set}/linked.xml"), format!("{set}/listed.xml"));
+    let index_name = format!("{set}/index.xml");
+    let doc = if is_capability_list(name) {
+        let doc = capability_list(set, &["resourcelist", "changelist"]).lists(&[&index_name]);
+        match content.names_it {
+            true => doc.lists(&[SHARED]),
+            false => doc,
+        }
+    } else if is_index(name) {
+        let doc = index("changelist").up(&up).lists(&[&linked]);
+        match content.names_it {
+            true => doc.lists(&[&listed]),
+            false => doc,
+        }
+    } else if name == linked {
+        list("changelist").index(&index_name)
+    } else if name == listed {
+        list("changelist")
+    } else {
+        list(content.capability).up(&up)
+    };
+    doc.version(content.version)
+}
