@@ -64,6 +64,10 @@ pub struct Model {
     last_crash: usize,
     /// When a document last came, went, or may have changed its set.
     disturbed: BTreeMap<&'static str, usize>,
+    /// When a document was last deleted.
+    left: BTreeMap<&'static str, Timestamp>,
+    /// Whether a hub never answered, as far as this daemon knows.
+    has_hung: bool,
     /// Topics that were opened, by their sets.
     opened: BTreeSet<&'static str>,
     told: BTreeMap<(&'static str, String, String), Told>,
@@ -93,6 +97,8 @@ impl Model {
             ops: 0,
             last_crash: 0,
             disturbed: BTreeMap::new(),
+            left: BTreeMap::new(),
+            has_hung: false,
             opened: BTreeSet::new(),
             told: BTreeMap::new(),
             cut: BTreeMap::new(),
@@ -172,6 +178,7 @@ impl Model {
             Op::Script { other, reply } => {
                 let hub = if other { OTHER_HUB } else { HUB };
                 self.world.script(hub, reply);
+                self.has_hung |= reply == Reply::Hang;
             }
             Op::Accept => {
                 if self.is_running {
@@ -254,6 +261,7 @@ impl Model {
         // A deleted Source Description has a scenario of its own.
         if name != DESCRIPTION && self.files.remove(name).is_some() {
             self.disturb(name);
+            self.left.insert(name, self.world.now);
             self.world.delete(name);
         }
     }
@@ -282,8 +290,10 @@ impl Model {
         for hub in [HUB, OTHER_HUB] {
             self.world.script(hub, Reply::Accept);
         }
-        self.crash();
-        self.start();
+        if !self.is_running || self.has_hung {
+            self.crash();
+            self.start();
+        }
         self.listen();
         self.world.wait(400);
         self.world.accept_deletions();
@@ -311,7 +321,9 @@ impl Model {
                         .is_sorted_by_key(|entry| entry.datetime)
                 );
                 let changes = heard.changes();
-                let said = changes.iter().map(|change| self.cut(&heard.topic, change));
+                let said = changes
+                    .iter()
+                    .map(|change| self.cut(&heard.topic, change, until));
                 let said = said.collect();
                 self.cut.insert(key, said);
             }
@@ -332,7 +344,7 @@ impl Model {
     }
 
     /// No notification contradicts the tree at the time it is cut.
-    fn cut(&self, topic: &str, change: &str) -> Said {
+    fn cut(&self, topic: &str, change: &str, until: Timestamp) -> Said {
         let [change, capability, name] = change.splitn(3, ' ').collect::<Vec<_>>()[..] else {
             panic!("{change}")
         };
@@ -345,7 +357,10 @@ impl Model {
         assert!(!is_index(name), "{said:?}");
         if change == "deleted" {
             assert!(is_capability_list(name), "{said:?}");
-            assert!(!self.files.contains_key(name), "it is there: {said:?}");
+            let is_there = matches!(self.files.get(name), Some(File::Good(_)));
+            assert!(!is_there, "it is there: {said:?}");
+            let away = until.duration_since(self.left[name]);
+            assert!(away.as_secs() >= 300, "it went {away} ago: {said:?}");
             return (said.0, said.1, None);
         }
         let seen = self.read.get(name);
