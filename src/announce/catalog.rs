@@ -2,24 +2,24 @@
 
 mod relations;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use crate::announce::state::Record;
 use crate::resourcesync::capability::Capability;
 use crate::resourcesync::document::{Advertisement, Form};
-use crate::resourcesync::uri::Uri;
+use crate::resourcesync::uri::{Uri, UriMap};
 
 /// Every document of a source as last seen complete, deleted ones included until everybody knows.
 ///
 /// `listed_by` and `linked_by` are derived from `structures` and `records`, and change only with them.
 #[derive(Debug, Default)]
 pub struct Catalog {
-    records: BTreeMap<Uri, Record>,
-    structures: BTreeMap<Uri, Structure>,
+    records: UriMap<Record>,
+    structures: UriMap<Structure>,
     /// Structural documents that were not read yet since the start: what they resolved to, stands.
     unread: BTreeSet<Uri>,
-    listed_by: BTreeMap<Uri, BTreeSet<Uri>>,
-    linked_by: BTreeMap<Uri, BTreeSet<Uri>>,
+    listed_by: UriMap<BTreeSet<Uri>>,
+    linked_by: UriMap<BTreeSet<Uri>>,
     /// Capability Lists that the configuration names (R7).
     configured_sets: BTreeSet<Uri>,
 }
@@ -226,7 +226,7 @@ impl Catalog {
     }
 }
 
-fn remove_from(map: &mut BTreeMap<Uri, BTreeSet<Uri>>, key: &Uri, value: &Uri) {
+fn remove_from(map: &mut UriMap<BTreeSet<Uri>>, key: &Uri, value: &Uri) {
     if let Some(values) = map.get_mut(key) {
         values.remove(value);
         if values.is_empty() {

@@ -32,7 +32,7 @@ use crate::announce::ledger::Ledger;
 use crate::announce::observation::{DocumentPath, MountId, Stat};
 use crate::announce::plan::Plan;
 use crate::announce::state::{Save, State};
-use crate::resourcesync::uri::{Hub, Topic, Uri};
+use crate::resourcesync::uri::{Hub, Topic, Uri, UriMap};
 
 pub use crate::announce::engine::inventory::{
     ChannelView, DocumentState, DocumentView, HubView, MountView, SourceView,
@@ -45,9 +45,9 @@ pub struct Engine {
     sources: Vec<Source>,
     channels: BTreeMap<ChannelId, Channel>,
     /// The channels of each set, retired ones too.
-    by_set: BTreeMap<Uri, BTreeSet<ChannelId>>,
+    by_set: UriMap<BTreeSet<ChannelId>>,
     /// On which channels some hub was told of a document, or is due to be.
-    heard: BTreeMap<Uri, BTreeSet<ChannelId>>,
+    heard: UriMap<BTreeSet<ChannelId>>,
     timers: BTreeSet<(Timestamp, Timer)>,
     turn: Turn,
 }
@@ -93,8 +93,8 @@ impl Engine {
         let mut engine = Engine {
             sources: Vec::new(),
             channels: BTreeMap::new(),
-            by_set: BTreeMap::new(),
-            heard: BTreeMap::new(),
+            by_set: UriMap::default(),
+            heard: UriMap::default(),
             timers: BTreeSet::new(),
             turn: Turn::default(),
             plan,

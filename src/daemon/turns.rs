@@ -198,14 +198,18 @@ impl Turns {
     /// Sorts effects into what is written and what comes after. The embedded hub accepts by owing each
     /// subscriber a delivery, in the same transaction.
     fn take(&mut self, effects: Vec<Effect>) {
+        let mut relayed = Vec::new();
         for effect in effects {
             match effect {
                 Effect::Save(save) => self.unsaved.save.merge(*save),
                 Effect::Submit(submission) if submission.mode == Mode::Embedded => {
-                    self.relay(&submission);
+                    relayed.push(submission);
                 }
                 effect => self.unsaved.then.push(effect),
             }
+        }
+        for submission in relayed {
+            self.relay(&submission);
         }
     }
 

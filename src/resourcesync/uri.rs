@@ -1,12 +1,18 @@
 //! Addresses: one type per role, so that swapping two of them cannot compile.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::fmt;
+use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 
 /// The URI of a document, normalised as RFC 3986 section 6.2 says, so that equal URIs are equal strings.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Uri(Arc<str>);
+
+/// A map that is asked by URI far more often than it is gone through. Its hasher has no random keys, so that
+/// the same history gives the same order.
+pub type UriMap<V> = HashMap<Uri, V, BuildHasherDefault<DefaultHasher>>;
 
 /// A text that is not an absolute URI with an authority.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

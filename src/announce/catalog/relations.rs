@@ -11,31 +11,41 @@ use crate::resourcesync::uri::Uri;
 impl Catalog {
     /// Resolves the relations of `touched` and of all that follow from them, and returns the documents
     /// whose relations changed.
-    pub fn resolve(&mut self, mut touched: BTreeSet<Uri>) -> BTreeSet<Uri> {
+    pub fn resolve(&mut self, touched: &BTreeSet<Uri>) -> BTreeSet<Uri> {
         let mut changed = BTreeSet::new();
+        let mut next = self.resolve_once(touched, &mut changed);
         // Index links may form a circle; a document's relations settle after a few rounds or never.
-        for _ in 0..4 {
-            let mut next = BTreeSet::new();
-            for uri in &touched {
-                let Some(record) = self.records.get(uri) else {
-                    continue;
-                };
-                let relations = self.relations(uri, record);
-                if relations == record.relations {
-                    continue;
-                }
-                let is_index = record.version.form == Form::Index;
-                if let Some(record) = self.records.get_mut(uri) {
-                    record.relations = relations;
-                }
-                changed.insert(uri.clone());
-                if is_index {
-                    next.extend(self.dependents(uri));
-                }
-            }
-            touched = next;
+        for _ in 0..3 {
+            next = self.resolve_once(&next, &mut changed);
         }
         changed
+    }
+
+    /// Resolves the relations of `touched`, and returns the documents that depend on those that changed.
+    fn resolve_once(
+        &mut self,
+        touched: &BTreeSet<Uri>,
+        changed: &mut BTreeSet<Uri>,
+    ) -> BTreeSet<Uri> {
+        let mut next = BTreeSet::new();
+        for uri in touched {
+            let Some(record) = self.records.get(uri) else {
+                continue;
+            };
+            let relations = self.relations(uri, record);
+            if relations == record.relations {
+                continue;
+            }
+            let is_index = record.version.form == Form::Index;
+            if let Some(record) = self.records.get_mut(uri) {
+                record.relations = relations;
+            }
+            changed.insert(uri.clone());
+            if is_index {
+                next.extend(self.dependents(uri));
+            }
+        }
+        next
     }
 
     fn relations(&self, uri: &Uri, record: &Record) -> Relations {

@@ -54,31 +54,33 @@ impl Engine {
                     .map(|channel| channel.row.set.clone()),
             );
         }
-        let rerouted = state.catalog.resolve(relations.clone());
+        let mut rerouted = state.catalog.resolve(&relations);
         self.turn
             .documents
             .extend(rerouted.iter().map(|uri| (source, uri.clone())));
+        // Sets are joined by `append`, which merges: they may hold every document of the source.
         let mut affected = relations;
-        affected.extend(rerouted);
-        affected.extend(changed.iter().cloned());
+        affected.append(&mut rerouted);
+        affected.append(&mut changed.clone());
         for uri in &affected {
             self.refresh(source, uri, changed.contains(uri), now);
         }
-        let affected_sets = sets.clone();
+        let mut affected_sets = sets.clone();
         let mut again = self.reconcile(source, sets, &previous, is_first, now);
-        again.extend(self.fill_baseline(source, &baseline));
+        again.append(&mut self.fill_baseline(source, &baseline));
         for uri in &again {
             self.refresh(source, uri, changed.contains(uri), now);
         }
-        affected.extend(again);
-        affected.extend(affected_sets);
+        affected.append(&mut again);
+        affected.append(&mut affected_sets);
         // Who lists a document that came or went may have been wrong to, or not any more (R8).
         let catalog = &self.sources[source].catalog;
         let came_or_went = previous
             .iter()
             .filter(|(uri, before)| before.is_some() != catalog.is_there(uri));
         let listers = came_or_went.flat_map(|(uri, _)| catalog.listers(uri));
-        affected.extend(listers.map(|(lister, _)| lister.clone()));
+        let mut listers: BTreeSet<Uri> = listers.map(|(lister, _)| lister.clone()).collect();
+        affected.append(&mut listers);
         self.find(source, &affected, now);
         for uri in &affected {
             self.forget_if_done(source, uri);
