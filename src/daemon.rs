@@ -138,6 +138,7 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
 
     turns.run(&received, config.server.shutdown_grace);
 
+    // First nobody may come any more, then what they left is saved.
     let _ = stop.send(true);
     runtime.block_on(async {
         let all = async {
@@ -147,8 +148,14 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
         };
         let _ = tokio::time::timeout(config.server.shutdown_grace, all).await;
     });
+    listen::remove_socket(&config.server.listen);
+    listen::remove_socket(&config.server.admin_listen);
+    let finished = turns.finish(&received);
     drop(turns);
     runtime.shutdown_background();
+    if let Err(trouble) = finished {
+        anyhow::bail!("stopped with changes unsaved, they will be found again: {trouble}");
+    }
     info!("stopped; everything is saved");
     Ok(())
 }

@@ -9,7 +9,7 @@
 //! | [`tree`] | the file system: mounts, watches, sweeps, complete reads |
 //! | [`store`] | one SQLite file: what was seen, told, and is in flight |
 //! | [`websub`] | HTTP: submitting to hubs, serving topics, the embedded hub, a subscriber |
-//! | [`admin`] | health, metrics, status page |
+//! | [`admin`] | health, metrics, status |
 //! | [`config`] | the file as written, then as checked |
 //! | [`daemon`] | the only loop: takes an event, steps the engine, saves, then sends |
 //! | [`cli`] | one file per subcommand |

@@ -1,11 +1,13 @@
 //! `check`: what is wrong with the configuration and the tree.
 
+use std::io::Write;
 use std::path::Path;
 
 use serde_json::json;
 
 use crate::announce::engine::DocumentState;
 use crate::cli::options::{CheckOptions, Exit};
+use crate::cli::output::print;
 use crate::cli::survey::survey;
 use crate::config::Config;
 
@@ -36,21 +38,20 @@ pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit
             ));
         }
     }
-    if options.json {
-        println!(
-            "{:#}",
-            json!({ "version": 1, "documents": documents, "findings": findings })
-        );
-    } else {
+    print(|out| {
+        if options.json {
+            let answer = json!({ "version": 1, "documents": documents, "findings": findings });
+            return writeln!(out, "{answer:#}");
+        }
         for finding in &findings {
-            println!("{finding}");
+            writeln!(out, "{finding}")?;
         }
         match (findings.len(), options.no_environment) {
-            (0, true) => println!("the configuration is fine"),
-            (0, false) => println!("the configuration and {documents} documents are fine"),
-            (count, _) => println!("{count} findings"),
+            (0, true) => writeln!(out, "the configuration is fine"),
+            (0, false) => writeln!(out, "the configuration and {documents} documents are fine"),
+            (count, _) => writeln!(out, "{count} findings"),
         }
-    }
+    })?;
     Ok(if findings.is_empty() {
         Exit::Fine
     } else {

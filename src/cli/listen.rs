@@ -37,9 +37,9 @@ async fn subscribed(options: &ListenOptions) -> anyhow::Result<Exit> {
         (None, Some(hub)) => hub,
         (None, None) => anyhow::bail!("{topic} names no hub to subscribe at; name one with --hub"),
     };
-    let address: SocketAddr = match &options.listen {
+    let address: SocketAddr = match &options.callback_listen {
         Some(address) => address.parse().with_context(|| {
-            format!("--listen {address}: not an address such as 127.0.0.1:8500")
+            format!("--callback-listen {address}: not an address such as 127.0.0.1:8500")
         })?,
         None => (Ipv4Addr::LOCALHOST, 0).into(),
     };

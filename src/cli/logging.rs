@@ -9,7 +9,7 @@ use crate::cli::options::{Command, LogFormat, Options};
 /// Starts logging for this process. Commands that print an answer log warnings only.
 pub fn start(options: &Options) {
     let (level, format) = match &options.command {
-        Command::Run(run) => (options.log_level.as_str(), run.log_format),
+        Command::Run(run) => (run.log_level.as_str(), run.log_format),
         _ => ("warn", LogFormat::Human),
     };
     let filter = EnvFilter::new(format!("warn,rsnotify={level}"));

@@ -4,6 +4,7 @@ mod check;
 mod listen;
 mod logging;
 pub mod options;
+mod output;
 mod run;
 mod scan;
 mod survey;

@@ -6,6 +6,7 @@ use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::config::overrides::Overrides;
@@ -20,17 +21,6 @@ pub struct Options {
     /// The configuration file [default: /etc/rsnotify/config.toml, unless --root is given]
     #[arg(long, global = true, value_name = "FILE", env = "RSNOTIFY_CONFIG")]
     pub config: Option<PathBuf>,
-
-    /// How much to log, to standard error
-    #[arg(
-        long,
-        global = true,
-        value_enum,
-        value_name = "LEVEL",
-        env = "RSNOTIFY_LOG_LEVEL",
-        default_value = "info"
-    )]
-    pub log_level: LogLevel,
 }
 
 #[derive(Debug, Subcommand)]
@@ -102,6 +92,16 @@ pub struct RunOptions {
         default_value = "human"
     )]
     pub log_format: LogFormat,
+
+    /// How much to log, to standard error
+    #[arg(
+        long,
+        value_enum,
+        value_name = "LEVEL",
+        env = "RSNOTIFY_LOG_LEVEL",
+        default_value = "info"
+    )]
+    pub log_level: LogLevel,
 }
 
 impl RunOptions {
@@ -122,11 +122,11 @@ pub struct CheckOptions {
     pub tree: TreeOptions,
 
     /// Check the configuration only: do not look at the tree
-    #[arg(long, env = "RSNOTIFY_NO_ENVIRONMENT")]
+    #[arg(long, env = "RSNOTIFY_NO_ENVIRONMENT", value_parser = FalseyValueParser::new())]
     pub no_environment: bool,
 
     /// Print JSON
-    #[arg(long, env = "RSNOTIFY_JSON")]
+    #[arg(long, env = "RSNOTIFY_JSON", value_parser = FalseyValueParser::new())]
     pub json: bool,
 }
 
@@ -136,7 +136,7 @@ pub struct ScanOptions {
     pub tree: TreeOptions,
 
     /// Print JSON
-    #[arg(long, env = "RSNOTIFY_JSON")]
+    #[arg(long, env = "RSNOTIFY_JSON", value_parser = FalseyValueParser::new())]
     pub json: bool,
 }
 
@@ -146,20 +146,20 @@ pub struct ListenOptions {
     #[arg(value_name = "TOPIC")]
     pub topic: String,
 
-    /// What --listen is reached as by the hub [default: http://LISTEN/]
+    /// What --callback-listen is reached as by the hub [default: http://CALLBACK_LISTEN/]
     #[arg(long, value_name = "URL", env = "RSNOTIFY_CALLBACK")]
     pub callback: Option<String>,
 
     /// Where to wait for the hub [default: a free port of 127.0.0.1]
-    #[arg(long, value_name = "ADDR", env = "RSNOTIFY_LISTEN")]
-    pub listen: Option<String>,
+    #[arg(long, value_name = "ADDR", env = "RSNOTIFY_CALLBACK_LISTEN")]
+    pub callback_listen: Option<String>,
 
     /// The hub to subscribe at [default: the one that the topic names]
     #[arg(long, value_name = "URI", env = "RSNOTIFY_HUB")]
     pub hub: Option<String>,
 
     /// Print the payloads instead of one line per change
-    #[arg(long, env = "RSNOTIFY_XML")]
+    #[arg(long, env = "RSNOTIFY_XML", value_parser = FalseyValueParser::new())]
     pub xml: bool,
 
     /// How long the subscription is to last [default: as the hub decides]
@@ -258,11 +258,12 @@ mod tests {
                     --listen l --admin-listen al --public-url p --log-format json --config c --log-level debug";
         let options = Options::try_parse_from(line.split_whitespace()).unwrap();
         assert_eq!(options.config, Some("c".into()));
-        assert_eq!(options.log_level, LogLevel::Debug);
+
         let Command::Run(run) = options.command else {
             panic!("{:?}", options.command);
         };
         assert_eq!(run.log_format, LogFormat::Json);
+        assert_eq!(run.log_level, LogLevel::Debug);
         let overrides = run.overrides();
         assert_eq!(overrides.root, Some("a".into()));
         assert_eq!(overrides.url.as_deref(), Some("http://e.org/"));
@@ -279,7 +280,7 @@ mod tests {
             "rsnotify check --no-environment --json --config c",
             "rsnotify --config c check --root a --url u --state-dir s",
             "rsnotify scan --json --root a --url u --state-dir s",
-            "rsnotify listen http://e.org/t --callback http://c.example/ --listen 127.0.0.1:0 --hub h --xml --lease 60",
+            "rsnotify listen http://e.org/t --callback http://c.example/ --callback-listen 127.0.0.1:0 --hub h --xml --lease 60",
         ] {
             assert!(
                 Options::try_parse_from(line.split_whitespace()).is_ok(),

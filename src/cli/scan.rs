@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::announce::engine::{DocumentState, DocumentView};
 use crate::cli::options::{Exit, ScanOptions};
+use crate::cli::output::print;
 use crate::cli::survey::survey;
 use crate::config::Config;
 
@@ -16,7 +17,10 @@ pub fn scan(file: Option<&Path>, options: &ScanOptions) -> anyhow::Result<Exit> 
     let mut documents = survey.engine.documents();
     if !survey.has_state {
         for document in &mut documents {
-            if document.state == DocumentState::Announced {
+            if matches!(
+                document.state,
+                DocumentState::Announced | DocumentState::Pending
+            ) {
                 document.state = DocumentState::New;
                 document.reason =
                     Some("no state file yet: the first run takes it as known".to_owned());
@@ -26,20 +30,16 @@ pub fn scan(file: Option<&Path>, options: &ScanOptions) -> anyhow::Result<Exit> 
     for notice in &survey.notices {
         eprintln!("rsnotify: {notice}");
     }
-    let mut out = io::stdout().lock();
-    let written = if options.json {
-        let documents: Vec<Value> = documents.iter().map(to_json).collect();
-        writeln!(out, "{:#}", json!({ "version": 1, "documents": documents }))
-    } else {
+    print(|out| {
+        if options.json {
+            let documents: Vec<Value> = documents.iter().map(to_json).collect();
+            return writeln!(out, "{:#}", json!({ "version": 1, "documents": documents }));
+        }
         documents
             .iter()
-            .try_for_each(|document| write_row(&mut out, document))
-    };
-    match written {
-        // Whoever reads the pipe has seen enough.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Exit::Fine),
-        written => written.map(|()| Exit::Fine).map_err(Into::into),
-    }
+            .try_for_each(|document| write_row(out, document))
+    })?;
+    Ok(Exit::Fine)
 }
 
 fn to_json(document: &DocumentView) -> Value {

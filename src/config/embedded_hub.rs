@@ -35,6 +35,19 @@ pub fn embedded_hub(
         origin: Origin::Absent,
     });
     let path = reading.checked("embedded_hub.path", &path, checked_path);
+    for (key, list) in [
+        (
+            "embedded_hub.allow_callback_networks",
+            &raw.allow_callback_networks,
+        ),
+        ("embedded_hub.trusted_proxies", &raw.trusted_proxies),
+    ] {
+        if let Some(first) = list.first() {
+            let message =
+                "it has no effect yet: this hub takes callbacks on loopback only; leave it out";
+            reading.report(Origin::File(first.span().start), key, message);
+        }
+    }
     let allow_callback_networks = networks(
         reading,
         "embedded_hub.allow_callback_networks",

@@ -15,7 +15,7 @@ use crate::resourcesync::uri::Uri;
 pub struct Server {
     /// Topics and the embedded hub.
     pub listen: Address,
-    /// Health, metrics and the status page.
+    /// Health, metrics and status.
     pub admin_listen: Address,
     /// What the public listener is reached as, if that was configured; ends in `/`.
     pub public_url: Option<Uri>,
@@ -92,6 +92,12 @@ pub fn server(reading: &mut Reading<'_>, raw: raw::Server, overrides: &Overrides
     };
     if let (Address::Unix(_), None) = (&server.listen, &server.public_url) {
         let message = "a Unix socket says nothing about how it is reached: set public_url too";
+        reading.report(listen_origin, "server.listen", message);
+    }
+    if let (Address::Tcp(address), None) = (&server.listen, &server.public_url)
+        && address.ip().is_unspecified()
+    {
+        let message = format!("nobody can reach {address} under that name: set public_url too");
         reading.report(listen_origin, "server.listen", message);
     }
     let takes_a_free_port = matches!(server.listen, Address::Tcp(address) if address.port() == 0);

@@ -314,7 +314,7 @@ fn secrets_are_read_from_files_and_never_printed() {
 fn both_kinds_of_hub_may_be_told_at_once() {
     let text = format!(
         "{SOURCE}[[hub]]\nurl = \"https://h.example/?a=%7e\"\npublish_url = \"https://p.example/\"\n\
-         [embedded_hub]\nenabled = true\npath = \"/a/hub\"\nallow_callback_networks = [\"10.0.0.0/8\"]\n\
+         [embedded_hub]\nenabled = true\npath = \"/a/hub\"\n\
          [[channel]]\ncapability_list = \"https://example.org/c.xml\"\ntopic = \"https://push.example/t\"\n\
          hubs = [\"https://h.example/?a=%7e\", \"https://push.example/a/hub\"]\n"
     );

@@ -1,5 +1,11 @@
 //! Binds what the configuration says to listen on.
 
+use std::fs::Permissions;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
 use anyhow::Context;
 use tokio::net::{TcpListener, UnixListener};
 use tracing::info;
@@ -21,6 +27,11 @@ pub async fn bind(address: &Address, name: &str) -> anyhow::Result<Listener> {
             remove_stale_socket(path);
             let listener = UnixListener::bind(path)
                 .with_context(|| format!("cannot listen on unix:{} ({name})", path.display()))?;
+            if name == "public" {
+                // The web server in front is another user. Its directory may still keep others out.
+                std::fs::set_permissions(path, Permissions::from_mode(0o666))
+                    .with_context(|| format!("cannot open unix:{} to all", path.display()))?;
+            }
             Listener::Unix(listener)
         }
     };
@@ -33,12 +44,21 @@ pub async fn bind(address: &Address, name: &str) -> anyhow::Result<Listener> {
 }
 
 /// A socket that nobody answers is left from a process that died.
-fn remove_stale_socket(path: &std::path::Path) {
-    use std::os::unix::fs::FileTypeExt;
+fn remove_stale_socket(path: &Path) {
     let is_socket =
         std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
-    if is_socket && std::os::unix::net::UnixStream::connect(path).is_err() {
+    let refused = UnixStream::connect(path)
+        .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
+    if is_socket && refused {
         // If it stays, binding says so.
+        let _ = std::fs::remove_file(path);
+    }
+}
+
+/// Leaves no socket behind.
+pub fn remove_socket(address: &Address) {
+    if let Address::Unix(path) = address {
+        // The next start removes it if this does not.
         let _ = std::fs::remove_file(path);
     }
 }

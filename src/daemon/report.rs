@@ -157,8 +157,8 @@ pub fn fact(fact: &Fact) {
             source,
             missing,
             of,
-            "{missing} of {of} documents of {source} are missing: deletions are suspended; \
-             bring them back, or run: rsnotify accept {source}"
+            "{missing} of {of} documents of {source} are missing: deletions are suspended until they are \
+             back, or until a restart with mass_deletion = \"never\""
         ),
         Fact::Resumed { source } => info!(source, "deletions of {source} are believed again"),
         Fact::Found(finding) => warn!("{finding}"),

@@ -42,6 +42,13 @@ pub enum Input {
 const TURN: usize = 4_096;
 /// The loop turns at least so often.
 const IDLE: Duration = Duration::from_secs(5);
+/// What the embedded hub answers.
+const ACCEPTED: Answer = Answer::Status {
+    status: 202,
+    content_type: None,
+    retry_after: None,
+    excerpt: String::new(),
+};
 /// How long after a failure to save it is tried again.
 const SAVE_AGAIN: Duration = Duration::from_secs(1);
 
@@ -57,9 +64,14 @@ pub struct Turns {
     runtime: Handle,
     health: Health,
     unsaved: Unsaved,
+    /// Why the state could not be saved, and when that is tried again.
+    trouble: Option<(String, Instant)>,
+    /// The embedded hub's acceptances, for the next turn.
+    accepted: Vec<Event>,
     /// Submissions whose answer is to come.
     outstanding: usize,
     is_ready: bool,
+    is_stopping: bool,
     watchdog: Option<Duration>,
 }
 
@@ -69,6 +81,8 @@ struct Unsaved {
     save: Save,
     records: Vec<HubRecord>,
     owed: Vec<Delivery>,
+    /// What the embedded hub accepts by owing it to its subscribers.
+    relayed: Vec<Submission>,
     then: Vec<Effect>,
 }
 
@@ -93,8 +107,11 @@ impl Turns {
             runtime,
             health,
             unsaved: Unsaved::default(),
+            trouble: None,
+            accepted: Vec::new(),
             outstanding: 0,
             is_ready: false,
+            is_stopping: false,
             watchdog: sd_notify::watchdog_enabled(),
         }
     }
@@ -114,47 +131,67 @@ impl Turns {
     /// Performs what taking up the state asked for, so that topics are served before any tree is looked at.
     pub fn perform_first(&mut self, effects: Vec<Effect>) {
         self.take(effects);
-        self.commit();
+        self.commit(false);
     }
 
-    /// Turns until it is told to stop; then waits up to `grace` for answers to what was sent.
+    /// Turns until it is told to stop; then waits up to `grace` for answers to what was sent, and sends
+    /// nothing more.
     pub fn run(&mut self, received: &Receiver<Input>, grace: Duration) {
         let mut stop_by: Option<Instant> = None;
-        let mut batch = Vec::new();
         loop {
-            match received.recv_timeout(self.patience(stop_by)) {
-                Ok(input) => batch.push(input),
-                Err(RecvTimeoutError::Timeout) => {}
+            let first = match received.recv_timeout(self.patience(stop_by)) {
+                Ok(input) => Some(input),
+                Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => return,
+            };
+            let is_idle = first.is_none();
+            for event in std::mem::take(&mut self.accepted) {
+                self.step(event);
             }
-            batch.extend(received.try_iter().take(TURN));
-            for input in batch.drain(..) {
+            for input in first.into_iter().chain(received.try_iter().take(TURN)) {
                 if self.input(input) && stop_by.is_none() {
                     info!("stopping");
                     let _ = sd_notify::notify(&[NotifyState::Stopping]);
-                    // Dropping a tree waits for its threads, and they may wait for this loop no more.
+                    self.is_stopping = true;
                     self.trees.clear();
                     stop_by = Some(Instant::now() + grace);
                 }
             }
             self.step(Event::Tick);
-            let is_saved = self.commit();
+            let is_saved = self.commit(is_idle);
             self.tell_health(is_saved);
             if let Some(deadline) = stop_by
-                && (self.outstanding == 0 || Instant::now() >= deadline)
+                && ((self.outstanding == 0 && self.accepted.is_empty())
+                    || Instant::now() >= deadline)
             {
                 return;
             }
         }
     }
 
+    /// Saves what came after the last turn, once nobody can send any more.
+    pub fn finish(&mut self, received: &Receiver<Input>) -> Result<(), String> {
+        for input in received.try_iter() {
+            self.input(input);
+        }
+        self.trouble = None;
+        self.commit(false);
+        match &self.trouble {
+            None => Ok(()),
+            Some((trouble, _)) => Err(trouble.clone()),
+        }
+    }
+
     /// How long to wait for the next input.
     fn patience(&self, stop_by: Option<Instant>) -> Duration {
+        if !self.accepted.is_empty() {
+            return Duration::ZERO;
+        }
         let mut patience = self
             .watchdog
             .map_or(IDLE, |watchdog| (watchdog / 2).min(IDLE));
-        if !self.unsaved.is_empty() {
-            patience = patience.min(SAVE_AGAIN);
+        if let Some((_, again)) = &self.trouble {
+            patience = patience.min(again.saturating_duration_since(Instant::now()));
         } else if let Some(wake) = self.engine.wake() {
             let left = wake.duration_since(Timestamp::now());
             patience = patience.min(Duration::try_from(left).unwrap_or_default());
@@ -198,63 +235,73 @@ impl Turns {
     /// Sorts effects into what is written and what comes after. The embedded hub accepts by owing each
     /// subscriber a delivery, in the same transaction.
     fn take(&mut self, effects: Vec<Effect>) {
-        let mut relayed = Vec::new();
         for effect in effects {
             match effect {
                 Effect::Save(save) => self.unsaved.save.merge(*save),
                 Effect::Submit(submission) if submission.mode == Mode::Embedded => {
-                    relayed.push(submission);
+                    if let Some(hub) = &self.hub {
+                        self.unsaved.owed.extend(hub.relay(&submission));
+                    }
+                    self.unsaved.relayed.push(submission);
                 }
                 effect => self.unsaved.then.push(effect),
             }
         }
-        for submission in relayed {
-            self.relay(&submission);
-        }
     }
 
-    fn relay(&mut self, submission: &Submission) {
-        if let Some(hub) = &self.hub {
-            self.unsaved.owed.extend(hub.relay(submission));
+    /// Saves what the turn changed, then does what it asked for; tells whether the state can be saved.
+    fn commit(&mut self, is_idle: bool) -> bool {
+        if let Some((_, again)) = &self.trouble
+            && Instant::now() < *again
+        {
+            return false;
         }
-        self.step(Event::Answered {
-            channel: submission.channel,
-            hub: submission.hub.clone(),
-            seq: submission.seq,
-            answer: Answer::Status {
-                status: 202,
-                content_type: None,
-                retry_after: None,
-                excerpt: String::new(),
-            },
-            jitter: 0.0,
-        });
-    }
-
-    /// Saves what the turn changed, then does what it asked for; tells whether it could save.
-    fn commit(&mut self) -> bool {
-        if self.unsaved.must_be_written() {
-            let unsaved = &self.unsaved;
-            if let Err(error) = self
-                .store
+        let unsaved = &self.unsaved;
+        let saved = if unsaved.must_be_written() {
+            self.store
                 .save(&unsaved.save, &unsaved.records, &unsaved.owed)
+        } else if is_idle || self.trouble.is_some() {
+            self.store.probe()
+        } else {
+            Ok(())
+        };
+        if let Err(error) = saved {
+            let trouble = report::chain(&error);
+            if self
+                .trouble
+                .as_ref()
+                .is_none_or(|(before, _)| *before != trouble)
             {
-                error!(
-                    error = report::chain(&error),
-                    "cannot save; nothing is sent until it can"
-                );
-                return false;
+                error!(error = trouble, "cannot save; nothing is sent until it can");
             }
+            self.trouble = Some((trouble, Instant::now() + SAVE_AGAIN));
+            return false;
         }
-        let Unsaved { owed, then, .. } = std::mem::take(&mut self.unsaved);
+        if self.trouble.take().is_some() {
+            info!("the state can be saved again");
+        }
+        let Unsaved {
+            owed,
+            relayed,
+            then,
+            ..
+        } = std::mem::take(&mut self.unsaved);
+        for effect in then {
+            self.perform(effect);
+        }
         if let Some(hub) = &self.hub
             && !owed.is_empty()
         {
             hub.dispatch(owed);
         }
-        for effect in then {
-            self.perform(effect);
-        }
+        self.accepted
+            .extend(relayed.into_iter().map(|submission| Event::Answered {
+                channel: submission.channel,
+                hub: submission.hub,
+                seq: submission.seq,
+                answer: ACCEPTED,
+                jitter: 0.0,
+            }));
         true
     }
 
@@ -263,6 +310,8 @@ impl Turns {
             Effect::Save(_) => {}
             Effect::Serve(page) => self.topics.serve(page),
             Effect::Withdraw(topic) => self.topics.withdraw(&topic),
+            // What is not sent now is sent at the next start.
+            Effect::Submit(_) if self.is_stopping => {}
             Effect::Submit(submission) => self.submit(submission),
             Effect::Look(paths) => {
                 for tree in &self.trees {
@@ -309,9 +358,5 @@ impl Turns {
 impl Unsaved {
     fn must_be_written(&self) -> bool {
         !(self.save.is_empty() && self.records.is_empty() && self.owed.is_empty())
-    }
-
-    fn is_empty(&self) -> bool {
-        !self.must_be_written() && self.then.is_empty()
     }
 }

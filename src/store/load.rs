@@ -31,6 +31,8 @@ impl Store {
     }
 
     fn read(&self) -> rusqlite::Result<State> {
+        // A daemon may be writing meanwhile: one transaction sees one state.
+        let _one_state = self.connection.unchecked_transaction()?;
         let mut told: BTreeMap<(ChannelId, Hub), BTreeMap<Uri, Told>> = BTreeMap::new();
         for (channel, hub, uri, row) in self.rows("SELECT * FROM told", told_row)? {
             told.entry((channel, hub)).or_default().insert(uri, row);

@@ -228,11 +228,12 @@ fn every_mistake_in_the_file_is_named_with_its_place() {
         ),
         (
             "[embedded_hub]\ntrusted_proxies = [\"proxy\"]",
-            "6:20: embedded_hub.trusted_proxies: \"proxy\" is not a network: write \"10.0.0.0/8\", \"fd00::/8\" or a single IP address",
+            "6:20: embedded_hub.trusted_proxies: it has no effect yet: this hub takes callbacks on loopback only; leave it out\n\
+             /etc/c.toml:6:20: embedded_hub.trusted_proxies: \"proxy\" is not a network: write \"10.0.0.0/8\", \"fd00::/8\" or a single IP address",
         ),
         (
-            "[embedded_hub]\nallow_callback_networks = [\"10.1.0.0/8\"]",
-            "6:28: embedded_hub.allow_callback_networks: \"10.1.0.0/8\" has bits set beyond its prefix: write \"10.0.0.0/8\"",
+            "[server]\nlisten = \"0.0.0.0:8400\"",
+            "6:10: server.listen: nobody can reach 0.0.0.0:8400 under that name: set public_url too",
         ),
         (
             "[embedded_hub]\nenabled = true\n[[hub]]\nurl = \"http://127.0.0.1:8400/hub\"",
