@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use rusqlite::Row;
-use rusqlite::types::FromSqlError;
+use rusqlite::types::{FromSql, FromSqlError};
 
 use crate::announce::delivery::ChannelId;
 use crate::announce::observation::{DocumentPath, Identity, MountId, Stat};
@@ -81,6 +81,66 @@ impl Store {
     }
 }
 
+/// The columns of a row, taken in the order of the table's definition: by name would take longer than all
+/// else about a start.
+pub(super) struct Fields<'a> {
+    row: &'a Row<'a>,
+    next: usize,
+}
+
+impl<'a> Fields<'a> {
+    pub(super) fn of(row: &'a Row<'a>) -> Fields<'a> {
+        Fields { row, next: 0 }
+    }
+
+    pub(super) fn take<T: FromSql>(&mut self) -> rusqlite::Result<T> {
+        self.next += 1;
+        self.row.get(self.next - 1)
+    }
+
+    fn text(&mut self) -> rusqlite::Result<&'a str> {
+        self.next += 1;
+        Ok(self.row.get_ref(self.next - 1)?.as_str()?)
+    }
+
+    /// One of our own values.
+    pub(super) fn ours<T>(&mut self) -> rusqlite::Result<T>
+    where
+        Column<T>: FromSql,
+    {
+        Ok(self.take::<Column<T>>()?.0)
+    }
+
+    pub(super) fn optional<T>(&mut self) -> rusqlite::Result<Option<T>>
+    where
+        Column<T>: FromSql,
+    {
+        Ok(self.take::<Option<Column<T>>>()?.map(|column| column.0))
+    }
+
+    pub(super) fn number(&mut self) -> rusqlite::Result<u64> {
+        Ok(self.take::<i64>()?.cast_unsigned())
+    }
+
+    fn path(&mut self) -> rusqlite::Result<DocumentPath> {
+        let mount = MountId(self.take()?);
+        let below: Vec<u8> = self.take()?;
+        Ok(DocumentPath {
+            mount,
+            below: Arc::from(below),
+        })
+    }
+
+    fn stat(&mut self) -> rusqlite::Result<Stat> {
+        Ok(Stat {
+            size: self.number()?,
+            modified: self.ours()?,
+            changed: self.ours()?,
+            inode: self.number()?,
+        })
+    }
+}
+
 /// A value that this program did not write.
 fn foreign<T>(value: Option<T>) -> rusqlite::Result<T> {
     value.ok_or_else(|| FromSqlError::InvalidType.into())
@@ -90,193 +150,160 @@ fn count(number: i64) -> usize {
     usize::try_from(number).unwrap_or_default()
 }
 
-fn time(row: &Row<'_>, name: &str) -> rusqlite::Result<Timestamp> {
-    Ok(row.get::<_, Column<Timestamp>>(name)?.0)
-}
-
-fn optional_time(row: &Row<'_>, name: &str) -> rusqlite::Result<Option<Timestamp>> {
-    Ok(row
-        .get::<_, Option<Column<Timestamp>>>(name)?
-        .map(|column| column.0))
-}
-
-fn uri(row: &Row<'_>, name: &str) -> rusqlite::Result<Uri> {
-    Ok(row.get::<_, Column<Uri>>(name)?.0)
-}
-
-fn optional_uri(row: &Row<'_>, name: &str) -> rusqlite::Result<Option<Uri>> {
-    Ok(row
-        .get::<_, Option<Column<Uri>>>(name)?
-        .map(|column| column.0))
-}
-
-fn path(row: &Row<'_>) -> rusqlite::Result<DocumentPath> {
-    let below: Vec<u8> = row.get("path")?;
-    Ok(DocumentPath {
-        mount: MountId(row.get("mount")?),
-        below: Arc::from(below),
-    })
-}
-
-fn stat(row: &Row<'_>) -> rusqlite::Result<Stat> {
-    Ok(Stat {
-        size: row.get::<_, i64>("size")?.cast_unsigned(),
-        modified: time(row, "modified")?,
-        changed: time(row, "changed")?,
-        inode: row.get::<_, i64>("inode")?.cast_unsigned(),
-    })
-}
-
 fn mount(row: &Row<'_>) -> rusqlite::Result<(MountId, MountRow)> {
-    let directory: Vec<u8> = row.get("directory")?;
-    let device: Option<i64> = row.get("device")?;
-    let inode: Option<i64> = row.get("inode")?;
+    let mut fields = Fields::of(row);
+    let id = MountId(fields.take()?);
+    let source = fields.take()?;
+    let directory: Vec<u8> = fields.take()?;
+    let prefix = fields.ours()?;
+    let device: Option<i64> = fields.take()?;
+    let inode: Option<i64> = fields.take()?;
     let mount = MountRow {
-        source: row.get("source")?,
+        source,
         directory: PathBuf::from(OsStr::from_bytes(&directory)),
-        prefix: uri(row, "prefix")?,
+        prefix,
         identity: device.zip(inode).map(|(device, inode)| Identity {
             device: device.cast_unsigned(),
             inode: inode.cast_unsigned(),
         }),
-        baselined: row.get("baselined")?,
-        held_document: row.get("held_document")?,
-        swept: optional_time(row, "swept")?,
+        baselined: fields.take()?,
+        held_document: fields.take()?,
+        swept: fields.optional()?,
     };
-    Ok((MountId(row.get("id")?), mount))
+    Ok((id, mount))
 }
 
 fn document(row: &Row<'_>) -> rusqlite::Result<(Uri, Record)> {
-    let absent_since = optional_time(row, "absent_since")?;
-    let presence = match (row.get_ref("presence")?.as_str()?, absent_since) {
-        ("missing", Some(since)) => Presence::Missing {
-            since,
-            approved: false,
-        },
-        ("approved", Some(since)) => Presence::Missing {
-            since,
-            approved: true,
-        },
-        ("gone", Some(since)) => Presence::Gone { since },
-        _ => Presence::Present,
-    };
-    let hold = match (
-        row.get_ref("hold")?.as_str()?,
-        optional_time(row, "held_since")?,
-    ) {
-        ("waiting", Some(since)) => Hold::Waiting { since },
-        ("expired", _) => Hold::Expired,
-        _ => Hold::Free,
-    };
+    let mut fields = Fields::of(row);
+    let uri = fields.ours()?;
     let record = Record {
-        path: path(row)?,
-        stat: stat(row)?,
+        path: fields.path()?,
+        stat: fields.stat()?,
         version: Version {
-            capability: row.get::<_, Column<_>>("capability")?.0,
-            form: row.get::<_, Column<_>>("form")?.0,
-            fingerprint: row.get::<_, Column<_>>("fingerprint")?.0,
+            capability: fields.ours()?,
+            form: fields.ours()?,
+            fingerprint: fields.ours()?,
         },
-        outdated: row.get::<_, u32>("fingerprint_version")? != fingerprint::VERSION,
-        up: optional_uri(row, "up")?,
-        named_index: optional_uri(row, "named_index")?,
-        named_index_form: row
-            .get::<_, Option<Column<_>>>("named_index_form")?
-            .map(|column| column.0),
-        newly_indexed: row.get("newly_indexed")?,
-        changed: time(row, "since")?,
-        looked: time(row, "looked")?,
-        presence,
-        hold,
+        outdated: fields.take::<u32>()? != fingerprint::VERSION,
+        up: fields.optional()?,
+        named_index: fields.optional()?,
+        named_index_form: fields.optional()?,
+        newly_indexed: fields.take()?,
+        changed: fields.ours()?,
+        looked: fields.ours()?,
+        presence: match (fields.text()?, fields.optional()?) {
+            ("missing", Some(since)) => Presence::Missing {
+                since,
+                approved: false,
+            },
+            ("approved", Some(since)) => Presence::Missing {
+                since,
+                approved: true,
+            },
+            ("gone", Some(since)) => Presence::Gone { since },
+            _ => Presence::Present,
+        },
+        hold: match (fields.text()?, fields.optional()?) {
+            ("waiting", Some(since)) => Hold::Waiting { since },
+            ("expired", _) => Hold::Expired,
+            _ => Hold::Free,
+        },
         relations: Relations {
-            index: optional_uri(row, "in_index")?,
-            sets: foreign(uris_from_json(row.get_ref("in_sets")?.as_str()?))?,
-            archived: row.get("archived")?,
+            index: fields.optional()?,
+            sets: foreign(uris_from_json(fields.text()?))?,
+            archived: fields.take()?,
         },
     };
-    Ok((uri(row, "uri")?, record))
+    Ok((uri, record))
 }
 
 fn other(row: &Row<'_>) -> rusqlite::Result<(DocumentPath, (Stat, Timestamp))> {
-    Ok((path(row)?, (stat(row)?, time(row, "looked")?)))
+    let mut fields = Fields::of(row);
+    Ok((fields.path()?, (fields.stat()?, fields.ours()?)))
 }
 
 fn trouble(row: &Row<'_>) -> rusqlite::Result<(Uri, Trouble)> {
+    let mut fields = Fields::of(row);
+    let uri = fields.ours()?;
     let trouble = Trouble {
-        path: path(row)?,
-        since: time(row, "since")?,
-        reason: row.get("reason")?,
-        predates: row.get("predates")?,
+        path: fields.path()?,
+        since: fields.ours()?,
+        reason: fields.take()?,
+        predates: fields.take()?,
         reported: false,
     };
-    Ok((uri(row, "uri")?, trouble))
+    Ok((uri, trouble))
 }
 
 fn channel(row: &Row<'_>) -> rusqlite::Result<(ChannelId, ChannelRow)> {
-    let last_words: Option<String> = row.get("last_words")?;
-    let retired = match (optional_time(row, "retired")?, last_words) {
-        (Some(since), Some(last_words)) => Some(Retirement {
-            since,
-            last_words: foreign(uris_from_json(&last_words))?,
-        }),
-        _ => None,
-    };
+    let mut fields = Fields::of(row);
+    let id = ChannelId(fields.number()?);
     let channel = ChannelRow {
-        source: row.get("source")?,
-        set: uri(row, "capability_list")?,
-        topic: Topic::new(row.get::<_, String>("topic")?),
-        retired,
-        seq: row.get::<_, i64>("seq")?.cast_unsigned(),
-        until: optional_time(row, "until")?,
-        body: shared(row.get("body")?),
-        said: foreign(said_from_json(row.get_ref("said")?.as_str()?))?,
+        source: fields.take()?,
+        set: fields.ours()?,
+        topic: Topic::new(fields.text()?),
+        retired: match (fields.optional()?, fields.take::<Option<String>>()?) {
+            (Some(since), Some(last_words)) => Some(Retirement {
+                since,
+                last_words: foreign(uris_from_json(&last_words))?,
+            }),
+            _ => None,
+        },
+        seq: fields.number()?,
+        until: fields.optional()?,
+        body: shared(fields.take()?),
+        said: foreign(said_from_json(fields.text()?))?,
     };
-    Ok((ChannelId(row.get::<_, i64>("id")?.cast_unsigned()), channel))
-}
-
-fn key(row: &Row<'_>) -> rusqlite::Result<(ChannelId, Hub)> {
-    let channel = ChannelId(row.get::<_, i64>("channel")?.cast_unsigned());
-    Ok((channel, Hub::new(row.get::<_, String>("hub")?)))
+    Ok((id, channel))
 }
 
 fn ledger(row: &Row<'_>) -> rusqlite::Result<((ChannelId, Hub), LedgerRow)> {
-    let flight = match row.get::<_, Option<i64>>("seq")? {
+    let mut fields = Fields::of(row);
+    let key = key(&mut fields)?;
+    let limit = fields.take::<Option<i64>>()?.map(count);
+    let accepted = fields.optional()?;
+    let pinged = fields.optional()?;
+    let fetched: Option<bool> = fields.take()?;
+    let reported: Option<bool> = fields.take()?;
+    let ping = pinged.map(|at| Ping {
+        at,
+        fetched: fetched.unwrap_or_default(),
+        reported: reported.unwrap_or_default(),
+    });
+    let flight = match fields.take::<Option<i64>>()? {
         None => None,
         Some(seq) => Some(Flight {
             seq: seq.cast_unsigned(),
-            body: shared(row.get("body")?),
-            entries: count(row.get("entries")?),
-            covers: foreign(covers_from_json(row.get_ref("covers")?.as_str()?))?,
-            cut: time(row, "cut")?,
-            attempts: row.get("attempts")?,
-            next_try: time(row, "next_try")?,
-            last_failure: row.get("last_failure")?,
-        }),
-    };
-    let ping = match optional_time(row, "pinged")? {
-        None => None,
-        Some(at) => Some(Ping {
-            at,
-            fetched: row.get("fetched")?,
-            reported: row.get("silence_reported")?,
+            body: shared(fields.take()?),
+            entries: count(fields.take()?),
+            covers: foreign(covers_from_json(fields.text()?))?,
+            cut: fields.ours()?,
+            attempts: fields.take()?,
+            next_try: fields.ours()?,
+            last_failure: fields.take()?,
         }),
     };
     let ledger = LedgerRow {
         flight,
-        limit: row.get::<_, Option<i64>>("max_entries")?.map(count),
-        accepted: optional_time(row, "accepted")?,
+        limit,
+        accepted,
         ping,
     };
-    Ok((key(row)?, ledger))
+    Ok((key, ledger))
+}
+
+fn key(fields: &mut Fields<'_>) -> rusqlite::Result<(ChannelId, Hub)> {
+    Ok((ChannelId(fields.number()?), Hub::new(fields.text()?)))
 }
 
 fn told_row(row: &Row<'_>) -> rusqlite::Result<(ChannelId, Hub, Uri, Told)> {
-    let (channel, hub) = key(row)?;
+    let mut fields = Fields::of(row);
+    let (channel, hub) = key(&mut fields)?;
+    let uri = fields.ours()?;
     let told = Told {
-        capability: row.get::<_, Column<_>>("capability")?.0,
-        form: row.get::<_, Column<_>>("form")?.0,
-        fingerprint: row
-            .get::<_, Option<Column<_>>>("fingerprint")?
-            .map(|column| column.0),
+        capability: fields.ours()?,
+        form: fields.ours()?,
+        fingerprint: fields.optional()?,
     };
-    Ok((channel, hub, uri(row, "uri")?, told))
+    Ok((channel, hub, uri, told))
 }
