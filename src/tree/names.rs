@@ -11,7 +11,7 @@ use crate::tree::{DEFAULT_INCLUDE, TreeError};
 
 /// The include and exclude globs of a source.
 #[derive(Debug)]
-pub(super) struct Names {
+pub struct Candidates {
     /// What the last component of a candidate looks like, one per include glob.
     tails: Vec<Tail>,
     include: GlobSet,
@@ -34,8 +34,8 @@ enum Shape {
     Any,
 }
 
-impl Names {
-    pub(super) fn new(include: &[String], exclude: &[String]) -> Result<Names, TreeError> {
+impl Candidates {
+    pub fn new(include: &[String], exclude: &[String]) -> Result<Candidates, TreeError> {
         let defaults = DEFAULT_INCLUDE.map(str::to_owned);
         let include = if include.is_empty() {
             &defaults
@@ -46,12 +46,27 @@ impl Names {
             .iter()
             .map(|glob| glob.strip_suffix("/**").unwrap_or(glob))
             .collect();
-        Ok(Names {
+        Ok(Candidates {
             tails: include.iter().map(|glob| Tail::of(glob)).collect(),
             include: globs(include.iter().map(String::as_str))?,
             exclude: globs(exclude.iter().map(String::as_str))?,
             prune: globs(pruned.into_iter())?,
         })
+    }
+
+    /// Whether the file at this path below its mount is a candidate: each directory above it may be entered.
+    pub fn accepts(&self, below: &[u8]) -> bool {
+        let ends = (0..below.len()).filter(|&at| below[at] == b'/');
+        let mut start = 0;
+        for end in ends {
+            let name = &below[start..end];
+            if name.is_empty() || !self.may_enter(name, || below[..end].to_vec()) {
+                return false;
+            }
+            start = end + 1;
+        }
+        let name = &below[start..];
+        !name.is_empty() && self.may_be(name) && self.is_candidate(below)
     }
 
     /// Whether a file of this name, in some directory, can be a candidate.
@@ -60,7 +75,7 @@ impl Names {
     }
 
     /// Whether the file at this path below its mount is a candidate, given that its name
-    /// [may be](Names::may_be) one.
+    /// [may be](Candidates::may_be) one.
     pub(super) fn is_candidate(&self, below: &[u8]) -> bool {
         let name = below.rsplit(|&byte| byte == b'/').next().unwrap_or(below);
         let path = Path::new(OsStr::from_bytes(below));
@@ -132,22 +147,11 @@ fn globs<'a>(globs: impl Iterator<Item = &'a str>) -> Result<GlobSet, TreeError>
 
 #[cfg(test)]
 mod tests {
-    use super::Names;
+    use super::Candidates;
 
     #[test]
     fn names_are_candidates_as_r1_says() {
-        let names = Names::new(&[], &["private/**".into(), "**/old-*.xml".into()]).unwrap();
-        let is_candidate = |below: &[u8]| {
-            let mut at = 0;
-            let enters = below.iter().enumerate().all(|(end, &byte)| {
-                byte != b'/' || {
-                    let name = &below[at..end];
-                    at = end + 1;
-                    names.may_enter(name, || below[..end].to_vec())
-                }
-            });
-            enters && names.may_be(&below[at..]) && names.is_candidate(below)
-        };
+        let names = Candidates::new(&[], &["private/**".into(), "**/old-*.xml".into()]).unwrap();
         for yes in [
             &b"a.xml"[..],
             b"a/b.xml",
@@ -157,7 +161,7 @@ mod tests {
             b"a/\xff\n.xml",
             b"private.xml",
         ] {
-            assert!(is_candidate(yes), "{}", yes.escape_ascii());
+            assert!(names.accepts(yes), "{}", yes.escape_ascii());
         }
         for no in [
             &b"a.txt"[..],
@@ -169,12 +173,15 @@ mod tests {
             b".#a.xml",
             b"#a.xml#",
             b"resourcesync",
+            b"",
+            b"a/",
+            b"/a.xml",
             b"a/resourcesync",
             b"private/a.xml",
             b"private/b/a.xml",
             b"c/old-1.xml",
         ] {
-            assert!(!is_candidate(no), "{}", no.escape_ascii());
+            assert!(!names.accepts(no), "{}", no.escape_ascii());
         }
     }
 }
