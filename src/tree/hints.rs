@@ -6,7 +6,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use crate::announce::observation::DocumentPath;
-use crate::tree::names::{Candidates, is_never};
+use crate::tree::names::{Candidates, is_hidden};
 use crate::tree::watches::Key;
 
 /// More names than this in one directory are no longer told apart: it is listed.
@@ -257,7 +257,7 @@ impl Merging<'_> {
             return;
         }
         let place = self.pending.taken.places.entry(key).or_default();
-        if !is_known && is_never(name) {
+        if !is_known && is_hidden(name) {
             place.other = true;
         } else if let Some(hint) = place.names.get_mut(name) {
             hint.add(happened);

@@ -71,7 +71,7 @@ impl Candidates {
 
     /// Whether a file of this name, in some directory, can be a candidate.
     pub(super) fn may_be(&self, name: &[u8]) -> bool {
-        !is_never(name) && self.tails.iter().any(|tail| tail.matches(name))
+        !is_hidden(name) && !is_temporary(name) && self.tails.iter().any(|tail| tail.matches(name))
     }
 
     /// Whether the file at this path below its mount is a candidate, given that its name
@@ -89,18 +89,21 @@ impl Candidates {
 
     /// Whether candidates may lie beneath this directory. `below` is its path, `name` the last part of it.
     pub(super) fn may_enter(&self, name: &[u8], below: impl FnOnce() -> Vec<u8>) -> bool {
-        !is_never(name)
+        !is_hidden(name)
             && (self.prune.is_empty() || !self.prune.is_match(OsStr::from_bytes(&below())))
     }
 }
 
-/// Hidden, temporary and editors' names (R1). rsync's `.name.XXXXXX` is hidden too.
-pub(super) fn is_never(name: &[u8]) -> bool {
-    const TEMPORARY: [&[u8]; 5] = [b"~", b".tmp", b".part", b".swp", b".swx"];
-    (name.first() == Some(&b'.') && name != b".well-known")
-        || TEMPORARY.iter().any(|end| name.ends_with(end))
+/// R1: neither files nor directories of such a name are looked at; rsync's `.name.XXXXXX` is one.
+pub(super) fn is_hidden(name: &[u8]) -> bool {
+    name.first() == Some(&b'.') && name != b".well-known"
+}
+
+/// Temporary and editors' names of files (R1).
+fn is_temporary(name: &[u8]) -> bool {
+    const ENDS: [&[u8]; 5] = [b"~", b".tmp", b".part", b".swp", b".swx"];
+    ENDS.iter().any(|end| name.ends_with(end))
         || (name.len() > 1 && name.starts_with(b"#") && name.ends_with(b"#"))
-        || name == b"4913"
 }
 
 impl Tail {
@@ -160,6 +163,8 @@ mod tests {
             b".well-known/x.xml",
             b"a/\xff\n.xml",
             b"private.xml",
+            b"4913/a.xml",
+            b"a.part/b.tmp/c~/#d#/a.xml",
         ] {
             assert!(names.accepts(yes), "{}", yes.escape_ascii());
         }
