@@ -59,7 +59,7 @@ impl Looker<'_> {
         for name in names {
             match self.model.entry(directory, name)? {
                 Entry::Directory(id) => directory = id,
-                Entry::File(_) | Entry::Dangling => return None,
+                Entry::File(_) | Entry::Dangling | Entry::Refused => return None,
             }
         }
         let unclear = Hint {
@@ -69,7 +69,7 @@ impl Looker<'_> {
         self.examine(directory, last, unclear);
         match self.model.entry(directory, last)? {
             Entry::File(id) => Some(id),
-            Entry::Directory(_) | Entry::Dangling => None,
+            Entry::Directory(_) | Entry::Dangling | Entry::Refused => None,
         }
     }
 }

@@ -146,6 +146,10 @@ pub enum Notice {
     Unreadable { directory: PathBuf, reason: String },
     #[error("the link {} leads back to a directory above it and is not followed", link.display())]
     Loop { link: PathBuf },
+    #[error("the link {} and others like it are not followed: the way there leads through too many links", link.display())]
+    LinkTooDeep { link: PathBuf },
+    #[error("the link {} and others are not followed: links lead to {directories} directories already", link.display())]
+    TooManyLinked { link: PathBuf, directories: usize },
     #[error("no more events can be read: {reason}; the tree is swept every {} s", interval.as_secs_f64())]
     EventsEnded { reason: String, interval: Duration },
 }
