@@ -5,15 +5,18 @@ use crate::tree::hints::Hint;
 use crate::tree::looker::Looker;
 use crate::tree::model::{Entry, FileId, join};
 use crate::tree::mount::Ghost;
-use crate::tree::stat;
+use crate::tree::stat::{self, Kind};
 
 impl Looker<'_> {
     /// Answers from a fresh look. What exists and has not been met yet is answered by the next sweep, unless
-    /// `is_last` says that this has been tried.
+    /// `is_last` says that this has been tried. Of what is no candidate nothing is said: it is not missing.
     pub(super) fn ask(&mut self, path: DocumentPath, is_last: bool) {
         let Some(at) = self.mounts.iter().position(|it| it.id == path.mount) else {
             return;
         };
+        if !self.names.accepts(&path.below) {
+            return;
+        }
         if self.mounts[at].identity.is_none() {
             let reason = self.mounts[at].lost.clone().unwrap_or_default();
             return self.observe(path, Look::Incomplete(Incomplete::Denied(reason)));
@@ -35,7 +38,12 @@ impl Looker<'_> {
                 let reason = Incomplete::Denied(stat::reason(error));
                 self.observe(path, Look::Incomplete(reason));
             }
-            // Gone, or there and no candidate.
+            // The sweep did not reach it, as behind a link that is not followed.
+            Ok(status) if status.kind == Kind::File => {
+                let reason = Incomplete::Denied("no way that is followed leads to it".into());
+                self.observe(path, Look::Incomplete(reason));
+            }
+            // Gone, or no file.
             Ok(_) | Err(_) => {
                 let ghost = self.mounts[at].known.remove(&*path.below);
                 self.observe_missing(path, ghost.unwrap_or(Ghost::UNREAD));
@@ -51,7 +59,7 @@ impl Looker<'_> {
         for name in names {
             match self.model.entry(directory, name)? {
                 Entry::Directory(id) => directory = id,
-                Entry::File(_) | Entry::Dangling => return None,
+                Entry::File(_) | Entry::Dangling | Entry::Refused => return None,
             }
         }
         let unclear = Hint {
@@ -61,7 +69,7 @@ impl Looker<'_> {
         self.examine(directory, last, unclear);
         match self.model.entry(directory, last)? {
             Entry::File(id) => Some(id),
-            Entry::Directory(_) | Entry::Dangling => None,
+            Entry::Directory(_) | Entry::Dangling | Entry::Refused => None,
         }
     }
 }

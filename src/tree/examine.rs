@@ -39,7 +39,7 @@ impl Looker<'_> {
             Err(_) => match existing {
                 Some(Entry::File(file)) => self.queue_file(file),
                 Some(Entry::Directory(directory)) => self.queue_directory(directory, queued),
-                Some(Entry::Dangling) | None => {}
+                Some(Entry::Dangling | Entry::Refused) | None => {}
             },
         }
     }
@@ -162,7 +162,7 @@ impl Looker<'_> {
                     self.model.remove_directory(id);
                 }
             }
-            Some(Entry::Dangling) => {
+            Some(Entry::Dangling | Entry::Refused) => {
                 if let Some(directory) = self.model.directory_mut(id) {
                     directory.entries.remove(name);
                     directory.links.remove(name);

@@ -6,7 +6,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use crate::announce::observation::DocumentPath;
-use crate::tree::names::{Names, is_never};
+use crate::tree::names::{Candidates, is_hidden};
 use crate::tree::watches::Key;
 
 /// More names than this in one directory are no longer told apart: it is listed.
@@ -239,7 +239,7 @@ impl Merging<'_> {
     /// Something happened to a name in a watched directory.
     pub(super) fn name(
         &mut self,
-        names: &Names,
+        names: &Candidates,
         key: Key,
         name: &[u8],
         happened: Happened,
@@ -257,7 +257,7 @@ impl Merging<'_> {
             return;
         }
         let place = self.pending.taken.places.entry(key).or_default();
-        if !is_known && is_never(name) {
+        if !is_known && is_hidden(name) {
             place.other = true;
         } else if let Some(hint) = place.names.get_mut(name) {
             hint.add(happened);
@@ -275,7 +275,7 @@ impl Merging<'_> {
 #[cfg(test)]
 mod tests {
     use super::{Happened, Hint, Hints};
-    use crate::tree::names::Names;
+    use crate::tree::names::Candidates;
     use crate::tree::watches::Key;
 
     #[test]
@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn names_that_cannot_matter_leave_no_trace() {
-        let (hints, names) = (Hints::default(), Names::new(&[], &[]).unwrap());
+        let (hints, names) = (Hints::default(), Candidates::new(&[], &[]).unwrap());
         hints.merge(|merging| {
             for happened in [Happened::Written, Happened::Closed, Happened::Touched] {
                 merging.name(&names, Key(1), b"access.log", happened, false);

@@ -13,7 +13,7 @@ use inotify::{EventMask, WatchDescriptor, WatchMask};
 use rustix::event::{EventfdFlags, PollFd, PollFlags};
 
 use crate::tree::hints::{Happened, Hints, Merging};
-use crate::tree::names::Names;
+use crate::tree::names::Candidates;
 use crate::tree::watches::Key;
 
 /// Room for some ten thousand events.
@@ -28,7 +28,7 @@ pub(super) struct Inotify {
 }
 
 impl Inotify {
-    pub(super) fn start(hints: &Arc<Hints>, names: &Arc<Names>) -> io::Result<Inotify> {
+    pub(super) fn start(hints: &Arc<Hints>, names: &Arc<Candidates>) -> io::Result<Inotify> {
         let inotify = inotify::Inotify::init()?;
         let stop = Arc::new(rustix::event::eventfd(0, EventfdFlags::CLOEXEC)?);
         let watches = inotify.watches();
@@ -98,7 +98,7 @@ fn key_of(descriptor: &WatchDescriptor) -> Key {
 fn read(
     mut inotify: inotify::Inotify,
     hints: &Hints,
-    names: &Names,
+    names: &Candidates,
     stop: &OwnedFd,
 ) -> io::Result<()> {
     let mut buffer = vec![0; BUFFER];
@@ -126,7 +126,7 @@ fn read(
     }
 }
 
-fn merge(merging: &mut Merging<'_>, names: &Names, event: &inotify::Event<&std::ffi::OsStr>) {
+fn merge(merging: &mut Merging<'_>, names: &Candidates, event: &inotify::Event<&std::ffi::OsStr>) {
     if event.mask.contains(EventMask::Q_OVERFLOW) {
         merging.overflow();
         return;

@@ -10,12 +10,15 @@ use crate::announce::observation::Identity;
 use crate::tree::Notice;
 use crate::tree::hints::Hint;
 use crate::tree::looker::Looker;
-use crate::tree::model::{DirectoryId, Entry, FileId, Queued, Target};
+use crate::tree::model::{Directory, DirectoryId, Entry, FileId, Queued, Target};
 use crate::tree::stat::{self, Kind};
 use crate::tree::watches::Named;
 
 /// How many directory links one path may lead through: links into each other multiply paths.
 const MAX_LINKS: usize = 4;
+/// How many directories of one mount may be reached through links before no more links are followed. What
+/// lies behind one link, as a release, is never cut.
+const MAX_LINKED: usize = 10_000;
 /// How many links are looked at each second.
 const MAX_RECHECKED: usize = 4096;
 
@@ -36,7 +39,10 @@ impl Looker<'_> {
                     if existing != Some(Entry::Dangling) {
                         self.notice(Notice::Loop { link: path });
                     }
-                    return self.meet_dangling(id, name);
+                    return self.meet_nothing(id, name, Entry::Dangling);
+                }
+                if !matches!(existing, Some(Entry::Directory(_))) && self.is_refused(id, &path) {
+                    return self.meet_nothing(id, name, Entry::Refused);
                 }
                 let before = match existing {
                     Some(Entry::Directory(child)) => self.model.directory(child)?.identity,
@@ -56,7 +62,9 @@ impl Looker<'_> {
                 }
                 file.map(Entry::File)
             }
-            Err(error) if stat::is_absence(error) => return self.meet_dangling(id, name),
+            Err(error) if stat::is_absence(error) => {
+                return self.meet_nothing(id, name, Entry::Dangling);
+            }
             Err(_) => existing,
         };
         if entry.is_some() {
@@ -74,19 +82,20 @@ impl Looker<'_> {
     ) -> Option<Entry> {
         let entry = self.meet(id, name, Kind::Directory, queued, sweep);
         if let Some(Entry::Directory(child)) = entry {
-            self.model.directory_mut(child)?.is_link = true;
+            self.model.make_link(child);
         }
         entry
     }
 
-    fn meet_dangling(&mut self, id: DirectoryId, name: &[u8]) -> Option<Entry> {
-        if self.model.entry(id, name) != Some(Entry::Dangling) {
+    /// Takes in that a link leads to nothing that is looked at, for the reason that `entry` is.
+    fn meet_nothing(&mut self, id: DirectoryId, name: &[u8], entry: Entry) -> Option<Entry> {
+        if self.model.entry(id, name) != Some(entry) {
             self.remove_entry(id, name);
             let directory = self.model.directory_mut(id)?;
-            directory.entries.insert(name.into(), Entry::Dangling);
+            directory.entries.insert(name.into(), entry);
         }
         self.remember_link(id, name);
-        Some(Entry::Dangling)
+        Some(entry)
     }
 
     fn remember_link(&mut self, id: DirectoryId, name: &[u8]) {
@@ -97,10 +106,40 @@ impl Looker<'_> {
     }
 
     fn leads_back(&self, id: DirectoryId, target: Identity) -> bool {
-        let itself = self.model.directory(id);
-        let path = || itself.into_iter().chain(self.model.above(id));
-        path().any(|directory| directory.identity == Some(target))
-            || path().filter(|directory| directory.is_link).count() > MAX_LINKS
+        self.path_to(id)
+            .any(|directory| directory.identity == Some(target))
+    }
+
+    /// Whether a new link in this directory is one too many; said once for each mount and reason.
+    fn is_refused(&mut self, id: DirectoryId, link: &Path) -> bool {
+        let Some(at) = self.model.directory(id).map(|it| it.mount) else {
+            return true;
+        };
+        let is_link = |directory: &&Directory| directory.is_link && directory.parent.is_some();
+        let depth = self.path_to(id).filter(is_link).count();
+        let mount = &mut self.mounts[at];
+        let link = link.to_owned();
+        let (was_told, notice) = if depth >= MAX_LINKS {
+            (&mut mount.has_said_too_deep, Notice::LinkTooDeep { link })
+        } else if self.model.linked(at) >= MAX_LINKED {
+            let directories = MAX_LINKED;
+            let notice = Notice::TooManyLinked { link, directories };
+            (&mut mount.has_said_too_many, notice)
+        } else {
+            return false;
+        };
+        if !std::mem::replace(was_told, true) {
+            self.notice(notice);
+        }
+        true
+    }
+
+    /// A directory and all above it.
+    fn path_to(&self, id: DirectoryId) -> impl Iterator<Item = &Directory> {
+        self.model
+            .directory(id)
+            .into_iter()
+            .chain(self.model.above(id))
     }
 
     /// Watches where a link to a file ends, so that a rewrite there is noticed at once.

@@ -145,7 +145,7 @@ impl Looker<'_> {
                     }
                 }
             }
-            Some(Entry::Directory(_) | Entry::Dangling) | None => {}
+            Some(Entry::Directory(_) | Entry::Dangling | Entry::Refused) | None => {}
         }
     }
 
@@ -164,7 +164,7 @@ impl Looker<'_> {
                     .directory(*id)
                     .is_none_or(|it| it.met != self.listing),
                 Entry::File(id) => self.model.file(*id).is_none_or(|it| it.met != self.listing),
-                Entry::Dangling => true,
+                Entry::Dangling | Entry::Refused => true,
             })
             .map(|(name, _)| Arc::clone(name))
             .collect();

@@ -12,7 +12,7 @@ use crate::announce::observation::{DocumentPath, Look, Observation};
 use crate::tree::hints::{Hint, Hints, Place, Taken};
 use crate::tree::model::{DirectoryId, FileId, Model, Queued};
 use crate::tree::mount::{Ghost, Mount, Sweep};
-use crate::tree::names::Names;
+use crate::tree::names::Candidates;
 use crate::tree::stat;
 use crate::tree::watches::{Key, Named, Watches};
 use crate::tree::{Known, Notice, Report, Settings};
@@ -27,7 +27,7 @@ pub(super) struct Looker<'a> {
     pub(super) report: Box<dyn FnMut(Report) -> ControlFlow<()> + 'a>,
     pub(super) is_stopped: bool,
     pub(super) settings: Settings,
-    pub(super) names: Arc<Names>,
+    pub(super) names: Arc<Candidates>,
     pub(super) hints: Arc<Hints>,
     pub(super) watches: Watches,
     pub(super) model: Model,
@@ -54,7 +54,7 @@ pub(super) struct Looker<'a> {
 impl<'a> Looker<'a> {
     pub(super) fn new(
         settings: Settings,
-        names: Arc<Names>,
+        names: Arc<Candidates>,
         known: Vec<Known>,
         hints: Arc<Hints>,
         watches: Watches,
@@ -68,6 +68,10 @@ impl<'a> Looker<'a> {
             read_at,
         } in known
         {
+            // What was excluded since is there nevertheless: it is forgotten, not missing.
+            if !names.accepts(&path.below) {
+                continue;
+            }
             let ghost = Ghost {
                 read: Some((stat, read_at)),
                 is_told_denied: false,

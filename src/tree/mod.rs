@@ -44,8 +44,9 @@ use crate::announce::observation::{DocumentPath, Identity, MountId, Observation,
 use crate::announce::plan::MountPlan;
 use crate::tree::hints::Hints;
 use crate::tree::looker::Looker;
-use crate::tree::names::Names;
 use crate::tree::watches::Watches;
+
+pub use crate::tree::names::Candidates;
 
 /// What is watched unless the configuration says otherwise (R1).
 pub const DEFAULT_INCLUDE: [&str; 2] = ["**/*.xml", "**/.well-known/resourcesync"];
@@ -145,6 +146,10 @@ pub enum Notice {
     Unreadable { directory: PathBuf, reason: String },
     #[error("the link {} leads back to a directory above it and is not followed", link.display())]
     Loop { link: PathBuf },
+    #[error("the link {} and others like it are not followed: the way there leads through too many links", link.display())]
+    LinkTooDeep { link: PathBuf },
+    #[error("the link {} and others are not followed: links lead to {directories} directories already", link.display())]
+    TooManyLinked { link: PathBuf, directories: usize },
     #[error("no more events can be read: {reason}; the tree is swept every {} s", interval.as_secs_f64())]
     EventsEnded { reason: String, interval: Duration },
 }
@@ -187,7 +192,7 @@ impl Tree {
         known: Vec<Known>,
         report: impl FnMut(Report) -> ControlFlow<()> + Send + 'static,
     ) -> Result<Tree, TreeError> {
-        let names = Arc::new(Names::new(&settings.include, &settings.exclude)?);
+        let names = Arc::new(Candidates::new(&settings.include, &settings.exclude)?);
         let hints = Arc::new(Hints::default());
         let (watches, notices) = Watches::start(&settings, &hints, &names)?;
         let looker = {
@@ -208,7 +213,8 @@ impl Tree {
         })
     }
 
-    /// Asks for a fresh look at each path. It is answered by an observation, even when nothing changed.
+    /// Asks for a fresh look at each path. It is answered by an observation, even when nothing changed; but a
+    /// path that is [no candidate](Candidates::accepts) is not answered.
     pub fn look(&self, paths: Vec<DocumentPath>) {
         self.hints.ask(paths);
     }
@@ -246,7 +252,7 @@ pub fn survey(
     settings: Settings,
     report: impl FnMut(Report) -> ControlFlow<()>,
 ) -> Result<(), TreeError> {
-    let names = Arc::new(Names::new(&settings.include, &settings.exclude)?);
+    let names = Arc::new(Candidates::new(&settings.include, &settings.exclude)?);
     let hints = Arc::new(Hints::default());
     let mut looker = Looker::new(settings, names, Vec::new(), hints, Watches::none(), report);
     looker.survey();

@@ -1,6 +1,6 @@
 //! What we believe of the tree: directories, the candidates in them, and nothing else. Pure data.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -28,6 +28,8 @@ pub(super) struct Directory {
     /// The directory that was listed last; a link's target.
     pub(super) identity: Option<Identity>,
     pub(super) is_link: bool,
+    /// Reached through a link; counted in [`Model::linked`].
+    is_linked: bool,
     pub(super) watch: Option<Key>,
     pub(super) entries: HashMap<Arc<[u8]>, Entry>,
     /// Names of entries that are symbolic links.
@@ -52,6 +54,8 @@ pub(super) enum Entry {
     File(FileId),
     /// A link that leads nowhere, or in a circle.
     Dangling,
+    /// A link to a directory beyond what is followed: what lies there is not missing.
+    Refused,
 }
 
 /// One path that is a candidate file, possibly by a link.
@@ -102,6 +106,8 @@ pub(super) enum Told {
 pub(super) struct Model {
     directories: Slab<Directory>,
     files: Slab<File>,
+    /// How many directories of each mount are reached through links.
+    linked: BTreeMap<usize, usize>,
 }
 
 impl Model {
@@ -139,6 +145,7 @@ impl Model {
             name: Arc::clone(&name),
             identity: None,
             is_link,
+            is_linked: false,
             watch: None,
             entries: HashMap::new(),
             links: BTreeSet::new(),
@@ -146,13 +153,36 @@ impl Model {
             queued: Queued::No,
             met: 0,
         }));
+        let mut is_linked = false;
         if let Some(parent) = parent.and_then(|parent| self.directory_mut(parent)) {
-            if is_link {
-                parent.links.insert(Arc::clone(&name));
-            }
+            is_linked = parent.is_linked;
             parent.entries.insert(name, Entry::Directory(id));
         }
+        if is_linked {
+            self.count_as_linked(id);
+        }
         id
+    }
+
+    /// Takes in that a directory is reached by a link.
+    pub(super) fn make_link(&mut self, id: DirectoryId) {
+        if let Some(directory) = self.directory_mut(id) {
+            directory.is_link = true;
+            self.count_as_linked(id);
+        }
+    }
+
+    /// How many directories of a mount are reached through links.
+    pub(super) fn linked(&self, mount: usize) -> usize {
+        self.linked.get(&mount).copied().unwrap_or(0)
+    }
+
+    fn count_as_linked(&mut self, id: DirectoryId) {
+        if let Some(directory) = self.directories.get_mut(id.0)
+            && !std::mem::replace(&mut directory.is_linked, true)
+        {
+            *self.linked.entry(directory.mount).or_default() += 1;
+        }
     }
 
     pub(super) fn add_file(&mut self, directory: DirectoryId, name: &[u8]) -> FileId {
@@ -182,6 +212,11 @@ impl Model {
 
     pub(super) fn remove_directory(&mut self, id: DirectoryId) -> Option<Directory> {
         let removed = self.directories.remove(id.0)?;
+        if removed.is_linked
+            && let Some(linked) = self.linked.get_mut(&removed.mount)
+        {
+            *linked -= 1;
+        }
         if let Some(parent) = removed.parent.and_then(|parent| self.directory_mut(parent)) {
             parent.entries.remove(&removed.name);
             parent.links.remove(&removed.name);

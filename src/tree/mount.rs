@@ -40,6 +40,9 @@ pub(super) struct Mount {
     pub(super) known: HashMap<Box<[u8]>, Ghost>,
     /// Paths asked for that a sweep may still meet.
     pub(super) asked: HashSet<DocumentPath>,
+    /// Whether it was said that links are not followed, because of their depth and of their number.
+    pub(super) has_said_too_deep: bool,
+    pub(super) has_said_too_many: bool,
 }
 
 /// A file that was there once.
@@ -94,6 +97,8 @@ impl Mount {
             next_sweep: Instant::now(),
             known,
             asked: HashSet::new(),
+            has_said_too_deep: false,
+            has_said_too_many: false,
         }
     }
 

@@ -11,7 +11,7 @@ use crate::tree::{DEFAULT_INCLUDE, TreeError};
 
 /// The include and exclude globs of a source.
 #[derive(Debug)]
-pub(super) struct Names {
+pub struct Candidates {
     /// What the last component of a candidate looks like, one per include glob.
     tails: Vec<Tail>,
     include: GlobSet,
@@ -34,8 +34,8 @@ enum Shape {
     Any,
 }
 
-impl Names {
-    pub(super) fn new(include: &[String], exclude: &[String]) -> Result<Names, TreeError> {
+impl Candidates {
+    pub fn new(include: &[String], exclude: &[String]) -> Result<Candidates, TreeError> {
         let defaults = DEFAULT_INCLUDE.map(str::to_owned);
         let include = if include.is_empty() {
             &defaults
@@ -46,7 +46,7 @@ impl Names {
             .iter()
             .map(|glob| glob.strip_suffix("/**").unwrap_or(glob))
             .collect();
-        Ok(Names {
+        Ok(Candidates {
             tails: include.iter().map(|glob| Tail::of(glob)).collect(),
             include: globs(include.iter().map(String::as_str))?,
             exclude: globs(exclude.iter().map(String::as_str))?,
@@ -54,13 +54,28 @@ impl Names {
         })
     }
 
+    /// Whether the file at this path below its mount is a candidate: each directory above it may be entered.
+    pub fn accepts(&self, below: &[u8]) -> bool {
+        let ends = (0..below.len()).filter(|&at| below[at] == b'/');
+        let mut start = 0;
+        for end in ends {
+            let name = &below[start..end];
+            if name.is_empty() || !self.may_enter(name, || below[..end].to_vec()) {
+                return false;
+            }
+            start = end + 1;
+        }
+        let name = &below[start..];
+        !name.is_empty() && self.may_be(name) && self.is_candidate(below)
+    }
+
     /// Whether a file of this name, in some directory, can be a candidate.
     pub(super) fn may_be(&self, name: &[u8]) -> bool {
-        !is_never(name) && self.tails.iter().any(|tail| tail.matches(name))
+        !is_hidden(name) && !is_temporary(name) && self.tails.iter().any(|tail| tail.matches(name))
     }
 
     /// Whether the file at this path below its mount is a candidate, given that its name
-    /// [may be](Names::may_be) one.
+    /// [may be](Candidates::may_be) one.
     pub(super) fn is_candidate(&self, below: &[u8]) -> bool {
         let name = below.rsplit(|&byte| byte == b'/').next().unwrap_or(below);
         let path = Path::new(OsStr::from_bytes(below));
@@ -74,18 +89,21 @@ impl Names {
 
     /// Whether candidates may lie beneath this directory. `below` is its path, `name` the last part of it.
     pub(super) fn may_enter(&self, name: &[u8], below: impl FnOnce() -> Vec<u8>) -> bool {
-        !is_never(name)
+        !is_hidden(name)
             && (self.prune.is_empty() || !self.prune.is_match(OsStr::from_bytes(&below())))
     }
 }
 
-/// Hidden, temporary and editors' names (R1). rsync's `.name.XXXXXX` is hidden too.
-pub(super) fn is_never(name: &[u8]) -> bool {
-    const TEMPORARY: [&[u8]; 5] = [b"~", b".tmp", b".part", b".swp", b".swx"];
-    (name.first() == Some(&b'.') && name != b".well-known")
-        || TEMPORARY.iter().any(|end| name.ends_with(end))
+/// R1: neither files nor directories of such a name are looked at; rsync's `.name.XXXXXX` is one.
+pub(super) fn is_hidden(name: &[u8]) -> bool {
+    name.first() == Some(&b'.') && name != b".well-known"
+}
+
+/// Temporary and editors' names of files (R1).
+fn is_temporary(name: &[u8]) -> bool {
+    const ENDS: [&[u8]; 5] = [b"~", b".tmp", b".part", b".swp", b".swx"];
+    ENDS.iter().any(|end| name.ends_with(end))
         || (name.len() > 1 && name.starts_with(b"#") && name.ends_with(b"#"))
-        || name == b"4913"
 }
 
 impl Tail {
@@ -132,22 +150,11 @@ fn globs<'a>(globs: impl Iterator<Item = &'a str>) -> Result<GlobSet, TreeError>
 
 #[cfg(test)]
 mod tests {
-    use super::Names;
+    use super::Candidates;
 
     #[test]
     fn names_are_candidates_as_r1_says() {
-        let names = Names::new(&[], &["private/**".into(), "**/old-*.xml".into()]).unwrap();
-        let is_candidate = |below: &[u8]| {
-            let mut at = 0;
-            let enters = below.iter().enumerate().all(|(end, &byte)| {
-                byte != b'/' || {
-                    let name = &below[at..end];
-                    at = end + 1;
-                    names.may_enter(name, || below[..end].to_vec())
-                }
-            });
-            enters && names.may_be(&below[at..]) && names.is_candidate(below)
-        };
+        let names = Candidates::new(&[], &["private/**".into(), "**/old-*.xml".into()]).unwrap();
         for yes in [
             &b"a.xml"[..],
             b"a/b.xml",
@@ -156,8 +163,10 @@ mod tests {
             b".well-known/x.xml",
             b"a/\xff\n.xml",
             b"private.xml",
+            b"4913/a.xml",
+            b"a.part/b.tmp/c~/#d#/a.xml",
         ] {
-            assert!(is_candidate(yes), "{}", yes.escape_ascii());
+            assert!(names.accepts(yes), "{}", yes.escape_ascii());
         }
         for no in [
             &b"a.txt"[..],
@@ -169,12 +178,15 @@ mod tests {
             b".#a.xml",
             b"#a.xml#",
             b"resourcesync",
+            b"",
+            b"a/",
+            b"/a.xml",
             b"a/resourcesync",
             b"private/a.xml",
             b"private/b/a.xml",
             b"c/old-1.xml",
         ] {
-            assert!(!is_candidate(no), "{}", no.escape_ascii());
+            assert!(!names.accepts(no), "{}", no.escape_ascii());
         }
     }
 }

@@ -10,7 +10,7 @@ use notify::event::{AccessKind, AccessMode, ModifyKind, RenameMode};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
 use crate::tree::hints::{Happened, Hints};
-use crate::tree::names::Names;
+use crate::tree::names::Candidates;
 use crate::tree::watches::{Key, Unwatched, WATCHES};
 
 /// Whether the system says when a file that was written is closed.
@@ -25,7 +25,10 @@ pub(super) struct Notify {
 }
 
 impl Notify {
-    pub(super) fn start(hints: &Arc<Hints>, names: &Arc<Names>) -> Result<Notify, notify::Error> {
+    pub(super) fn start(
+        hints: &Arc<Hints>,
+        names: &Arc<Candidates>,
+    ) -> Result<Notify, notify::Error> {
         let keys = Arc::new(Mutex::new(HashMap::new()));
         let (hints, names) = (Arc::clone(hints), Arc::clone(names));
         let watcher = {
@@ -77,7 +80,7 @@ impl Notify {
 fn merge(
     event: notify::Result<notify::Event>,
     hints: &Hints,
-    names: &Names,
+    names: &Candidates,
     keys: &Mutex<HashMap<PathBuf, Key>>,
 ) {
     let Ok(event) = event else {

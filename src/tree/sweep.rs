@@ -1,12 +1,14 @@
 //! A sweep lists every directory of a mount and looks at every candidate that changed: it is the truth that
 //! hints only anticipate.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::announce::observation::{Incomplete, Look};
 use crate::tree::Report;
 use crate::tree::looker::Looker;
+use crate::tree::model::{DirectoryId, Entry, push_name};
 use crate::tree::mount::Sweep;
 
 /// How often a sweep says that it goes on.
@@ -102,29 +104,42 @@ impl Looker<'_> {
 
     /// Files of an earlier run that this sweep did not meet are missing, unless they lie where we cannot see.
     fn report_unmet(&mut self, at: usize) {
-        let denied: Vec<Vec<u8>> = self
-            .denied
-            .keys()
-            .filter(|id| self.model.directory(**id).is_some_and(|it| it.mount == at))
-            .map(|id| self.model.below(*id))
-            .collect();
+        let unseen = self.unseen(at);
         let unmet = std::mem::take(&mut self.mounts[at].known);
         for (below, mut ghost) in unmet {
-            let is_denied = denied.iter().any(|above| {
-                below
-                    .strip_prefix(&**above)
-                    .is_some_and(|rest| rest.starts_with(b"/"))
-            });
+            let ends = (0..below.len()).filter(|&end| below[end] == b'/');
+            let reason = ends.filter_map(|end| unseen.get(&below[..end])).next();
             let path = self.mounts[at].path(&below);
-            if !is_denied {
+            let Some(reason) = reason else {
                 self.observe_missing(path, ghost);
                 continue;
-            }
+            };
             if !std::mem::replace(&mut ghost.is_told_denied, true) {
-                let reason = Incomplete::Denied("its directory cannot be read".into());
+                let reason = Incomplete::Denied((*reason).into());
                 self.observe(path, Look::Incomplete(reason));
             }
             self.mounts[at].known.insert(below, ghost);
         }
+    }
+
+    /// The paths in a mount beneath which we cannot see, and why.
+    fn unseen(&self, at: usize) -> HashMap<Vec<u8>, &'static str> {
+        let in_mount = |id: &DirectoryId| {
+            let directory = self.model.directory(*id)?;
+            (directory.mount == at).then_some((*id, directory))
+        };
+        let denied = self.denied.keys().filter_map(in_mount);
+        let denied = denied.map(|(id, _)| (self.model.below(id), "its directory cannot be read"));
+        let refused = self.linked.iter().filter_map(in_mount);
+        let refused = refused.flat_map(|(id, directory)| {
+            let is_refused =
+                |name: &&Arc<[u8]>| directory.entries.get(&***name) == Some(&Entry::Refused);
+            directory.links.iter().filter(is_refused).map(move |name| {
+                let mut below = self.model.below(id);
+                push_name(&mut below, name);
+                (below, "it lies behind a link that is not followed")
+            })
+        });
+        denied.chain(refused).collect()
     }
 }

@@ -9,7 +9,7 @@ use crate::tree::hints::Hints;
 #[cfg(target_os = "linux")]
 use crate::tree::inotify::Inotify;
 use crate::tree::model::{DirectoryId, FileId};
-use crate::tree::names::Names;
+use crate::tree::names::Candidates;
 use crate::tree::notify::Notify;
 use crate::tree::{Notice, Settings, TreeError, WatchMode};
 
@@ -74,7 +74,7 @@ impl Watches {
     pub(super) fn start(
         settings: &Settings,
         hints: &Arc<Hints>,
-        names: &Arc<Names>,
+        names: &Arc<Candidates>,
     ) -> Result<(Watches, Vec<Notice>), TreeError> {
         let mut notices = Vec::new();
         let backend = match settings.watch {

@@ -122,3 +122,16 @@ fn many_directories_removed_do_not_delay_the_next_change(
     it.wait_for_missing("d/999/a.xml");
     assert!(matches!(it.last("b.xml"), Some(Look::Document { .. })));
 }
+
+#[rstest]
+fn a_directory_is_entered_whatever_it_is_called(#[values(Inotify, Notify, Poll)] watch: WatchMode) {
+    let mut it = Watched::start_on(watch, |root| fs::create_dir(root.join("4913")).unwrap());
+    it.write("4913/a.xml", 1);
+    it.wait_for("4913/a.xml", 1);
+    fs::create_dir(it.root.join("new.part")).unwrap();
+    it.write("new.part/a.xml", 1);
+    it.wait_for("new.part/a.xml", 1);
+    fs::rename(it.root.join("new.part"), it.root.join("old~")).unwrap();
+    it.wait_for("old~/a.xml", 1);
+    it.wait_for_missing("new.part/a.xml");
+}

@@ -1,15 +1,18 @@
 //! Symbolic links: followed, swapped, looping, dangling.
 
 use std::fs;
+use std::ops::ControlFlow;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::time::Duration;
 
-use rsnotify::announce::observation::Look;
-use rsnotify::tree::Notice;
+use jiff::Timestamp;
+use rsnotify::announce::observation::{Look, Stat};
 use rsnotify::tree::WatchMode::{self, Inotify, Notify, Poll};
+use rsnotify::tree::{Known, Notice, Report, survey};
 use rstest::rstest;
 
-use crate::harness::{Watched, document};
+use crate::harness::{Watched, document, path, settings};
 
 /// Points `link` elsewhere in one step.
 fn swap(target: impl AsRef<Path>, link: &Path) {
@@ -164,4 +167,79 @@ fn a_directory_reached_by_two_paths_is_watched_under_both(
     it.wait_for_missing("e/a.xml");
     it.write("d/a.xml", 3);
     it.wait_for("d/a.xml", 3);
+}
+
+#[rstest]
+fn links_are_followed_four_deep_and_no_file_behind_is_missing(
+    #[values(Inotify, Notify, Poll)] watch: WatchMode,
+) {
+    let place = tempfile::tempdir().unwrap();
+    let directory = |depth: usize| place.path().join(format!("{depth}"));
+    for depth in 0..7 {
+        fs::create_dir(directory(depth)).unwrap();
+        fs::write(directory(depth).join("a.xml"), document(depth)).unwrap();
+        symlink(directory(depth + 1), directory(depth).join("n")).unwrap();
+    }
+    fs::rename(directory(0), place.path().join("root")).unwrap();
+    let stat = Stat {
+        size: 0,
+        modified: Timestamp::MIN,
+        changed: Timestamp::MIN,
+        inode: 0,
+    };
+    let known = Known {
+        path: path("n/n/n/n/n/a.xml"),
+        stat,
+        read_at: Timestamp::MIN,
+    };
+    let mut it = Watched::start_in(place, watch, vec![known]);
+    it.write("sentinel.xml", 1);
+    it.wait_for("n/n/n/n/a.xml", 4);
+    it.wait_for_quiet();
+    it.tree().look(vec![path("n/n/n/n/n/a.xml")]);
+    it.wait_for_quiet();
+    it.wait_for_quiet();
+    let behind = it.looks_at("n/n/n/n/n/a.xml");
+    assert!(
+        behind.len() > 1
+            && behind
+                .iter()
+                .all(|look| matches!(look, Look::Incomplete(_))),
+        "{behind:?}"
+    );
+    assert!(it.looks_at("n/n/n/n/n/n/a.xml").is_empty());
+    let link = it.root.join("n/n/n/n/n");
+    let is_about_links =
+        |notice: &&Notice| !matches!(notice, Notice::Watching { .. } | Notice::Polling { .. });
+    let notices: Vec<&Notice> = it.notices.iter().filter(is_about_links).collect();
+    assert_eq!(notices, [&Notice::LinkTooDeep { link }]);
+}
+
+#[test]
+fn links_into_each_other_do_not_multiply_without_bound() {
+    let place = tempfile::tempdir().unwrap();
+    let root = place.path();
+    for one in 0..12 {
+        fs::create_dir(root.join(format!("{one}"))).unwrap();
+        fs::write(root.join(format!("{one}/a.xml")), document(one)).unwrap();
+        for other in 0..12 {
+            symlink(
+                format!("../{other}"),
+                root.join(format!("{one}/to-{other}")),
+            )
+            .unwrap();
+        }
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    let (mut looks, mut notices) = (0, Vec::new());
+    survey(settings(root, Poll), |report| {
+        match report {
+            Report::Observed(batch) => looks += batch.len(),
+            Report::Notice(notice @ Notice::TooManyLinked { .. }) => notices.push(notice),
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    assert_eq!((looks, notices.len()), (12 + 10_000, 1));
 }

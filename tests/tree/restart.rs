@@ -44,6 +44,37 @@ fn known_files_are_read_only_if_they_changed(#[values(Inotify, Notify, Poll)] wa
 }
 
 #[rstest]
+fn what_is_excluded_is_not_missing(#[values(Inotify, Notify, Poll)] watch: WatchMode) {
+    let names = ["a.xml", "d/e/b.xml", "c.xml.part"];
+    let mut it = Watched::start_on(watch, |root| {
+        fs::create_dir_all(root.join("d/e")).unwrap();
+        for name in names {
+            fs::write(root.join(name), document(1)).unwrap();
+        }
+        fs::write(root.join("sentinel.xml"), document(1)).unwrap();
+    });
+    it.wait_for("sentinel.xml", 1);
+    let Some(Look::Document { stat, .. }) = it.last("sentinel.xml") else {
+        panic!("it was a document");
+    };
+    let known = names.map(|name| Known {
+        path: path(name),
+        stat: *stat,
+        read_at: Timestamp::now(),
+    });
+    let root = it.root.clone();
+    let mut settings = settings(&root, watch);
+    settings.exclude = vec!["a.xml".into(), "d/**".into()];
+    let mut it = Watched::start_with(it.stop(), settings, known.into());
+    it.wait("the first sweep", |it| it.sweeps > 0);
+    it.tree().look(names.map(path).into());
+    it.wait_for_quiet();
+    it.wait_for_quiet();
+    it.looks.remove(&b"sentinel.xml"[..]);
+    assert!(it.looks.is_empty(), "{:?}", it.looks);
+}
+
+#[rstest]
 fn known_files_of_an_absent_mount_are_not_missing(
     #[values(Inotify, Notify, Poll)] watch: WatchMode,
 ) {
