@@ -7,18 +7,24 @@ use std::time::Duration;
 use anyhow::Context;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use url::Url;
 
 use crate::cli::options::{Exit, ListenOptions};
+use crate::daemon::report::chain;
 use crate::resourcesync::payload::Payload;
 use crate::resourcesync::uri::{Hub, Topic};
 use crate::websub::discover::discover;
-use crate::websub::subscribe::{Received, Subscriber};
+use crate::websub::subscribe::{Received, SubscribeError, Subscriber};
 
 /// A lease is renewed when this part of it is over.
 const RENEWAL: f64 = 0.8;
 /// Where the hub does not say how long a lease lasts.
 const UNTOLD_LEASE: Duration = Duration::from_secs(600);
+/// Beyond this, what a hub says is no time any more.
+const LONGEST_LEASE: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+/// Between two requests to a hub, however short its leases, and after one that failed.
+const REST: Duration = Duration::from_secs(30);
 
 pub fn listen(options: &ListenOptions) -> anyhow::Result<Exit> {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -53,46 +59,95 @@ async fn subscribed(options: &ListenOptions) -> anyhow::Result<Exit> {
         .lease
         .map(|seconds| Duration::from_secs(seconds.get()));
     let (subscriber, received) = Subscriber::bind(address, callback).await?;
-    let granted = subscriber.subscribe(&hub, &topic, lease, None).await?;
+    let subscribe = async || subscriber.subscribe(&hub, &topic, lease, None).await;
+    let lease = Lease::new(subscribe().await?, Instant::now());
+    let stopped = stopped()?;
     eprintln!("listening to {topic} by {hub}; Ctrl-C ends it");
-    let printed = print_all(options, &subscriber, &hub, &topic, lease, granted, received).await;
+    let print = |notification: &Received| print(notification, options.xml);
+    let outcome = tokio::select! {
+        printed = print_all(received, print) => printed.context("cannot print"),
+        error = keep(lease, subscribe) => Err(error).context("the lease is over"),
+        () = stopped => Ok(()),
+    };
     // The lease ends by itself if the hub does not answer.
     let farewell = subscriber.unsubscribe(&hub, &topic);
     let _ = tokio::time::timeout(Duration::from_secs(3), farewell).await;
-    printed.map(|()| Exit::Fine)
+    outcome.map(|()| Exit::Fine)
 }
 
-async fn print_all(
-    options: &ListenOptions,
-    subscriber: &Subscriber,
-    hub: &Hub,
-    topic: &Topic,
-    lease: Option<Duration>,
-    mut granted: Option<Duration>,
-    mut received: mpsc::Receiver<Received>,
-) -> anyhow::Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    loop {
-        let renewal = granted.unwrap_or(UNTOLD_LEASE).mul_f64(RENEWAL);
-        tokio::select! {
-            notification = received.recv() => match notification {
-                Some(notification) => {
-                    let printed = print(&notification, options.xml);
-                    match printed {
-                        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
-                        printed => printed?,
-                    }
-                }
-                None => return Ok(()),
-            },
-            () = tokio::time::sleep(renewal) => {
-                granted = subscriber.subscribe(hub, topic, lease, None).await?;
-            }
-            _ = terminate.recv() => return Ok(()),
-            _ = interrupt.recv() => return Ok(()),
+/// How long a subscription lasts, and when we next see to that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Lease {
+    renew_at: Instant,
+    ends_at: Instant,
+}
+
+impl Lease {
+    fn new(granted: Option<Duration>, now: Instant) -> Lease {
+        let lasts = granted.unwrap_or(UNTOLD_LEASE).min(LONGEST_LEASE);
+        Lease {
+            renew_at: now + lasts.mul_f64(RENEWAL).max(REST),
+            ends_at: now + lasts,
         }
     }
+
+    /// After a renewal that failed: the same lease, as long as it lasts.
+    fn tried(self, now: Instant) -> Option<Lease> {
+        (now < self.ends_at).then(|| Lease {
+            renew_at: (now + REST).min(self.ends_at),
+            ..self
+        })
+    }
+}
+
+/// Renews the lease again and again. Ends when it is over, with why it could not be renewed.
+async fn keep(
+    mut lease: Lease,
+    renew: impl AsyncFn() -> Result<Option<Duration>, SubscribeError>,
+) -> SubscribeError {
+    loop {
+        tokio::time::sleep_until(lease.renew_at).await;
+        let renewed = renew().await;
+        let now = Instant::now();
+        lease = match renewed {
+            Ok(granted) => Lease::new(granted, now),
+            Err(error) => match lease.tried(now) {
+                Some(lease) => {
+                    eprintln!("rsnotify: cannot renew the lease yet: {}", chain(&error));
+                    lease
+                }
+                None => return error,
+            },
+        };
+    }
+}
+
+/// Prints what arrives, until nobody reads it.
+async fn print_all(
+    mut received: mpsc::Receiver<Received>,
+    print: impl Fn(&Received) -> io::Result<()>,
+) -> io::Result<()> {
+    while let Some(notification) = received.recv().await {
+        match print(&notification) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => break,
+            printed => printed?,
+        }
+    }
+    Ok(())
+}
+
+/// Somebody wants us to end. Signals count from the call on.
+fn stopped() -> io::Result<impl Future<Output = ()>> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut hangup = signal(SignalKind::hangup())?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+            _ = hangup.recv() => {}
+        }
+    })
 }
 
 /// One line per change, or the payload as it came.
@@ -126,4 +181,107 @@ fn print(notification: &Received, xml: bool) -> io::Result<()> {
         ),
     }
     out.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use rstest::rstest;
+
+    use super::*;
+
+    fn refused() -> SubscribeError {
+        SubscribeError::Refused {
+            hub: Hub::new("https://hub.org/"),
+            status: 503,
+            excerpt: String::new(),
+        }
+    }
+
+    fn in_millis(millis: u64) -> Instant {
+        Instant::now() + Duration::from_millis(millis)
+    }
+
+    #[rstest]
+    #[case(Some(0), 30)]
+    #[case(Some(20), 30)]
+    #[case(Some(1_000), 800)]
+    #[case(None, 480)]
+    #[case(Some(u64::MAX), 25_228_800)]
+    fn a_lease_is_renewed_before_it_ends_but_not_at_once(
+        #[case] granted: Option<u64>,
+        #[case] want: u64,
+    ) {
+        let now = Instant::now();
+        let lease = Lease::new(granted.map(Duration::from_secs), now);
+        assert_eq!(lease.renew_at - now, Duration::from_secs(want));
+    }
+
+    #[test]
+    fn a_failed_renewal_is_tried_again_until_the_lease_is_over() {
+        let now = Instant::now();
+        let after = |seconds| now + Duration::from_secs(seconds);
+        let lease = Lease::new(Some(Duration::from_secs(100)), now);
+        let tried = lease.tried(after(60)).unwrap();
+        assert_eq!((tried.renew_at, tried.ends_at), (after(90), after(100)));
+        let tried = lease.tried(after(90)).unwrap();
+        assert_eq!(tried.renew_at, after(100));
+        assert_eq!(tried.tried(after(100)), None);
+    }
+
+    #[tokio::test]
+    async fn one_failed_renewal_does_not_end_it_while_the_lease_lasts() {
+        let lease = Lease {
+            renew_at: in_millis(10),
+            ends_at: in_millis(200),
+        };
+        let asked = Cell::new(0);
+        let renew = async || {
+            asked.set(asked.get() + 1);
+            Err(refused())
+        };
+        let kept = tokio::time::timeout(Duration::from_secs(10), keep(lease, renew));
+        assert!(kept.await.is_ok(), "it ends with the lease");
+        assert_eq!(asked.get(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_busy_topic_does_not_put_off_the_renewal() {
+        let lease = Lease {
+            renew_at: in_millis(50),
+            ends_at: in_millis(50),
+        };
+        let (sender, received) = mpsc::channel(1);
+        let busy = async {
+            loop {
+                let notification = Received {
+                    topic: Topic::new("https://e.org/t"),
+                    self_uri: None,
+                    content_type: None,
+                    body: Vec::new().into(),
+                };
+                sender.send(notification).await.unwrap();
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let happened = async {
+            tokio::select! {
+                _ = print_all(received, |_| Ok(())) => false,
+                _ = keep(lease, async || Err(refused())) => true,
+                () = busy => false,
+            }
+        };
+        let renewed = tokio::time::timeout(Duration::from_secs(10), happened);
+        assert_eq!(renewed.await, Ok(true));
+    }
+
+    #[tokio::test]
+    async fn a_closed_terminal_ends_it_as_a_person_does() {
+        let stopped = stopped().unwrap();
+        let own = rustix::process::getpid();
+        rustix::process::kill_process(own, rustix::process::Signal::HUP).unwrap();
+        let stopped = tokio::time::timeout(Duration::from_secs(10), stopped);
+        assert_eq!(stopped.await, Ok(()));
+    }
 }

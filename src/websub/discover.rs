@@ -18,6 +18,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 pub struct Discovery {
     /// The topic to subscribe to; the URI asked for, if there is no `self` link.
     pub self_uri: Topic,
+    /// As its `Link` header names them; it may name none.
     pub hubs: Vec<Hub>,
     pub capability_list: Option<Uri>,
 }
@@ -34,8 +35,6 @@ pub enum DiscoverError {
     Request { topic: Topic, reason: String },
     #[error("{topic} answers {status}")]
     Status { topic: Topic, status: StatusCode },
-    #[error("{topic} names no hub in its Link header")]
-    NoHub { topic: Topic },
 }
 
 /// Asks by `HEAD`, and by `GET` where that tells no hub.
@@ -54,21 +53,24 @@ pub async fn discover(topic: &Topic) -> Result<Discovery, DiscoverError> {
             .redirect(Policy::limited(5))
     };
     let client: Client = client::build_without_certificates(make).map_err(failed)?;
-    let mut status = StatusCode::OK;
-    for method in [Method::HEAD, Method::GET] {
+    let ask = async |method| {
         let answered = client.request(method, asked.clone()).send().await;
         let response = answered.map_err(failed)?;
-        status = response.status();
-        let discovery = read(topic, response.url(), response.headers());
-        if status.is_success() && !discovery.hubs.is_empty() {
-            return Ok(discovery);
+        match response.status() {
+            status if status.is_success() => Ok(read(topic, response.url(), response.headers())),
+            status => Err(DiscoverError::Status {
+                topic: topic.clone(),
+                status,
+            }),
         }
+    };
+    match ask(Method::HEAD).await {
+        Ok(discovery) if !discovery.hubs.is_empty() => Ok(discovery),
+        Err(error @ DiscoverError::Request { .. }) => Err(error),
+        by_head => ask(Method::GET)
+            .await
+            .or_else(|error| by_head.map_err(|_| error)),
     }
-    let topic = topic.clone();
-    Err(match status.is_success() {
-        true => DiscoverError::NoHub { topic },
-        false => DiscoverError::Status { topic, status },
-    })
 }
 
 fn read(topic: &Topic, base: &Url, headers: &HeaderMap) -> Discovery {

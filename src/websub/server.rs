@@ -1,9 +1,10 @@
 //! Accepts connections, over TCP or a Unix socket, and lets nobody hold them for nothing.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
@@ -14,9 +15,14 @@ use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
-use tokio::io::{AsyncRead, AsyncWrite};
+use rustix::process::{Resource, getrlimit};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Sleep;
+
+/// However many descriptors there are.
+const MOST_CONNECTIONS: usize = 16_384;
 
 /// What we answer: all of it at hand.
 pub type Reply = Response<Full<Bytes>>;
@@ -48,15 +54,18 @@ pub struct Limits {
     pub header_bytes: usize,
     /// For sending a request's body.
     pub body_timeout: Duration,
+    /// For taking an answer, all of it.
+    pub answer_timeout: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
-            connections: 16_384,
+            connections: connections(getrlimit(Resource::Nofile).current),
             header_timeout: Duration::from_secs(15),
             header_bytes: 16 * 1024,
             body_timeout: Duration::from_secs(10),
+            answer_timeout: Duration::from_secs(60),
         }
     }
 }
@@ -139,6 +148,11 @@ fn connection<H, F>(
     H: Fn(Request<Incoming>) -> F + Send + 'static,
     F: Future<Output = Reply> + Send + 'static,
 {
+    let stream = Impatient {
+        stream,
+        patience: limits.answer_timeout,
+        over: None,
+    };
     let service = service_fn(move |request| {
         let reply = handler(request);
         async move { Ok::<Reply, std::convert::Infallible>(reply.await) }
@@ -157,6 +171,87 @@ fn connection<H, F>(
     });
 }
 
+/// How many connections may be open where a process may have so many descriptors. The other half is for
+/// files, and for what we send ourselves.
+fn connections(descriptors: Option<u64>) -> usize {
+    let half = descriptors.map_or(usize::MAX, |descriptors| {
+        usize::try_from(descriptors / 2).unwrap_or(usize::MAX)
+    });
+    half.clamp(1, MOST_CONNECTIONS)
+}
+
+/// A stream that fails if the other side is too slow to take what is written until the next flush. That is
+/// an answer: hyper flushes when it has written all it has, and our answers are whole.
+struct Impatient<S> {
+    stream: S,
+    patience: Duration,
+    /// Runs from the first write that had to wait.
+    over: Option<Pin<Box<Sleep>>>,
+}
+
+impl<S> Impatient<S> {
+    /// The outcome of a write, unless it has to wait and that has been too long already.
+    fn bounded<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        written: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            return written;
+        }
+        let patience = self.patience;
+        let over = self
+            .over
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
+        ready!(over.as_mut().poll(context));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Impatient<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Impatient<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.bounded(context, written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, bytes);
+        self.bounded(context, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut self.stream).poll_flush(context))?;
+        self.over = None;
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
 /// A connection that was gone before it was accepted is nothing; without descriptors we must wait for some.
 async fn pause_after(error: &io::Error) {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
@@ -165,5 +260,24 @@ async fn pause_after(error: &io::Error) {
         ConnectionAborted | ConnectionRefused | ConnectionReset
     ) {
         tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case(Some(1_024), 512)]
+    #[case(Some(1_048_576), 16_384)]
+    #[case(Some(1), 1)]
+    #[case(None, 16_384)]
+    fn connections_leave_descriptors_for_everything_else(
+        #[case] descriptors: Option<u64>,
+        #[case] want: usize,
+    ) {
+        assert_eq!(connections(descriptors), want);
     }
 }

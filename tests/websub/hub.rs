@@ -34,6 +34,10 @@ struct Running {
 }
 
 async fn start(restored: Restored) -> Running {
+    start_with(restored, |_| {}).await
+}
+
+async fn start_with(restored: Restored, set: impl Fn(&mut Settings)) -> Running {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = Hub::new(format!("http://{}/hub", listener.local_addr().unwrap()));
     let topics = Topics::new(|_| {});
@@ -41,6 +45,7 @@ async fn start(restored: Restored) -> Running {
     let (sender, records) = mpsc::unbounded_channel();
     let mut settings = Settings::new(url.clone(), CallbackPolicy::Loopback);
     settings.timeout = Duration::from_secs(3);
+    set(&mut settings);
     let record = move |record| {
         let _ = sender.send(record);
     };

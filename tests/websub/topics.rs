@@ -234,6 +234,34 @@ async fn slow_and_huge_headers_are_cut_off() {
 }
 
 #[tokio::test]
+async fn who_does_not_read_its_answers_is_cut_off() {
+    let topics = unreported();
+    topics.serve(page("https://e.org/large", &vec![b'x'; 64 << 20]));
+    topics.serve(page("https://e.org/small", &vec![b'x'; 256 << 10]));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let limits = Limits {
+        connections: 1,
+        answer_timeout: Duration::from_millis(200),
+        ..Limits::default()
+    };
+    tokio::spawn(serve_public(
+        Listener::Tcp(listener),
+        topics,
+        None,
+        limits,
+        std::future::pending(),
+    ));
+    for (target, requests) in [("/large", 1), ("/small", 200)] {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let asked = format!("GET {target} HTTP/1.1\r\nHost: e.org\r\n\r\n").repeat(requests);
+        stream.write_all(asked.as_bytes()).await.unwrap();
+        // Never read, never closed; yet the only place is free again.
+        assert_eq!(status(&ask(address, "HEAD", "/small", "").await.0), 200);
+    }
+}
+
+#[tokio::test]
 async fn a_unix_socket_serves_and_shutdown_ends_it() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("http.sock");

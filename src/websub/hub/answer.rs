@@ -11,7 +11,7 @@ use crate::announce::delivery::FORM_TYPE;
 use crate::announce::subscription::Key;
 use crate::announce::subscription::request::{Refusal, read};
 use crate::websub::hub::EmbeddedHub;
-use crate::websub::hub::verification::{Pending, verify_all};
+use crate::websub::hub::verification::verify_all;
 use crate::websub::server::{Reply, small_body, text};
 
 /// Far more than a subscription form needs.
@@ -69,8 +69,7 @@ impl EmbeddedHub {
         if shared.verifications.waiting() >= shared.settings.pending_verifications {
             return Err(NotTaken::Busy);
         }
-        let pending = Pending { request };
-        if shared.verifications.push(&key, pending) {
+        if shared.verifications.push(&key, request) {
             let verification = verify_all(Arc::clone(shared), key);
             shared.runtime.spawn(verification);
         }

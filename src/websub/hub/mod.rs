@@ -14,14 +14,15 @@ use jiff::Timestamp;
 use reqwest::Client;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
+use tracing::warn;
 
 use crate::announce::delivery::Submission;
 use crate::announce::subscription::callback::CallbackPolicy;
+use crate::announce::subscription::request::Request;
 use crate::announce::subscription::{Callback, Delivery, DeliveryId, HubRecord, Key, Subscription};
 use crate::resourcesync::uri::{Hub, Topic};
 use crate::websub::client;
 use crate::websub::hub::lanes::Lanes;
-use crate::websub::hub::verification::Pending;
 use crate::websub::topics::Topics;
 
 mod answer;
@@ -39,6 +40,9 @@ pub struct Settings {
     pub timeout: Duration,
     /// Deliveries under way at a time.
     pub concurrent_deliveries: usize,
+    /// What may wait for one subscriber; the oldest is dropped for the newest.
+    pub waiting_deliveries: usize,
+    pub waiting_bytes: usize,
     /// Verifications under way at a time, and waiting altogether.
     pub concurrent_verifications: usize,
     pub pending_verifications: usize,
@@ -53,6 +57,8 @@ impl Settings {
             policy,
             timeout: Duration::from_secs(10),
             concurrent_deliveries: 512,
+            waiting_deliveries: 1_000,
+            waiting_bytes: 16 * 1024 * 1024,
             concurrent_verifications: 64,
             pending_verifications: 1_000,
             verification_attempts: 3,
@@ -86,7 +92,7 @@ struct Shared {
     client: Client,
     runtime: Handle,
     subscriptions: RwLock<HashMap<Topic, HashMap<Callback, Subscription>>>,
-    verifications: Lanes<Pending>,
+    verifications: Lanes<Request>,
     deliveries: Lanes<Delivery>,
     verifying: Semaphore,
     delivering: Semaphore,
@@ -165,14 +171,18 @@ impl EmbeddedHub {
             .collect()
     }
 
-    /// Sends deliveries, each after those given earlier to the same subscriber.
+    /// Sends deliveries, each after those given earlier to the same subscriber. What waits too long for one
+    /// that takes nothing is dropped.
     pub fn dispatch(&self, deliveries: Vec<Delivery>) {
         for delivery in deliveries {
             let key = delivery.key();
             if self.shared.deliveries.push(&key, delivery) {
                 let shared = Arc::clone(&self.shared);
-                self.shared.runtime.spawn(relay::deliver_all(shared, key));
+                self.shared
+                    .runtime
+                    .spawn(relay::deliver_all(shared, key.clone()));
             }
+            self.shared.trim(&key);
         }
     }
 }
@@ -192,6 +202,21 @@ impl Shared {
             .get(&key.callback)
             .filter(|subscription| subscription.is_live(Timestamp::now()))
             .cloned()
+    }
+
+    fn trim(&self, key: &Key) {
+        let (most, most_bytes) = (
+            self.settings.waiting_deliveries,
+            self.settings.waiting_bytes,
+        );
+        let trimmed = self
+            .deliveries
+            .trim(key, most, most_bytes, |delivery| delivery.body.len());
+        for Delivery { id, seq, .. } in trimmed {
+            let Key { topic, callback } = key;
+            warn!(%topic, %callback, seq, "dropped notification {seq} to {callback}: too many wait for it");
+            (self.records)(HubRecord::Dropped { id });
+        }
     }
 
     // Records of subscriptions are made while the lock is held, so that they leave in the order in which

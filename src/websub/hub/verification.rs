@@ -12,15 +12,9 @@ use crate::announce::subscription::{Key, Subscription};
 use crate::websub::client;
 use crate::websub::hub::Shared;
 
-/// A request that was answered with 202.
-#[derive(Debug, Clone)]
-pub struct Pending {
-    pub request: Request,
-}
-
 /// Verifies what waits for one topic and callback, in order: the last confirmed one holds.
 pub async fn verify_all(shared: Arc<Shared>, key: Key) {
-    while let Some(Pending { request }) = shared.verifications.first(&key) {
+    while let Some(request) = shared.verifications.first(&key) {
         if let Some(asked_at) = confirmed(&shared, &request).await {
             match request.action {
                 Action::Subscribe { lease, secret } => shared.subscribe(Subscription {

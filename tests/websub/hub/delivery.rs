@@ -12,7 +12,7 @@ use rsnotify::announce::subscription::{Callback, Delivery, DeliveryId, HubRecord
 use rsnotify::resourcesync::uri::Topic;
 use rsnotify::websub::hub::Restored;
 
-use crate::hub::{TOPIC, TOPIC_IN_FORM, start, unsubscribed, willing};
+use crate::hub::{TOPIC, TOPIC_IN_FORM, start, start_with, unsubscribed, willing};
 use crate::support::{BODY, Peer, Say, say, submission};
 
 #[tokio::test]
@@ -112,6 +112,44 @@ async fn order_is_kept_across_failures() {
     assert!(next_try <= Timestamp::now());
     for id in ids {
         assert_eq!(running.record().await, HubRecord::Delivered { id });
+    }
+}
+
+#[tokio::test]
+async fn what_waits_for_a_subscriber_is_bounded_and_the_oldest_goes() {
+    // In deliveries, and in bytes: each body has 18.
+    for (deliveries, bytes) in [(3, usize::MAX), (usize::MAX, 3 * 18 + 1)] {
+        let tried = AtomicUsize::new(0);
+        let mut peer = Peer::start(move |seen| match seen.parameter("hub.challenge") {
+            Some(_) => willing(seen),
+            None if tried.fetch_add(1, Ordering::SeqCst) == 0 => {
+                say("503 Busy", "Retry-After: 1\r\n", "")
+            }
+            None => say("200 OK", "", ""),
+        })
+        .await;
+        let mut running = start_with(Restored::default(), |settings| {
+            settings.waiting_deliveries = deliveries;
+            settings.waiting_bytes = bytes;
+        })
+        .await;
+        running.subscribe(&peer.url("/c")).await;
+        peer.next().await;
+        running.send(&running.notification(1));
+        assert_eq!(peer.next().await.body, &*running.notification(1).body);
+        let HubRecord::Attempted { .. } = running.record().await else {
+            panic!()
+        };
+        let ids: Vec<_> = (2..=6)
+            .flat_map(|seq| running.send(&running.notification(seq)))
+            .map(|sent| sent.id)
+            .collect();
+        for id in &ids[..3] {
+            assert_eq!(running.record().await, HubRecord::Dropped { id: *id });
+        }
+        for seq in [1, 5, 6] {
+            assert_eq!(peer.next().await.body, &*running.notification(seq).body);
+        }
     }
 }
 
