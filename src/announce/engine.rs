@@ -5,6 +5,7 @@
 //! Nothing is derived from the order of events, only from what is seen and what was told.
 
 mod channels;
+mod clock;
 mod cut;
 mod deletion;
 mod deliver;
@@ -51,6 +52,8 @@ pub struct Engine {
     /// On which channels some hub was told of a document, or is due to be.
     heard: UriMap<BTreeSet<ChannelId>>,
     timers: BTreeSet<(Timestamp, Timer)>,
+    /// When the last step was.
+    now: Timestamp,
     turn: Turn,
 }
 
@@ -99,6 +102,7 @@ impl Engine {
             by_set: UriMap::default(),
             heard: UriMap::default(),
             timers: BTreeSet::new(),
+            now,
             turn: Turn::default(),
             plan,
         };
@@ -109,6 +113,10 @@ impl Engine {
 
     /// Takes one event, and returns what is to be done, in order.
     pub fn step(&mut self, event: Event, now: Timestamp) -> Vec<Effect> {
+        if now < self.now {
+            self.set_back(now);
+        }
+        self.now = now;
         match event {
             Event::Observed(observations) => {
                 for observation in observations {

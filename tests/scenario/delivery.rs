@@ -222,3 +222,36 @@ fn a_document_that_ended_and_began_is_too_large_without_haste() {
         ]
     );
 }
+
+#[test]
+fn a_clock_that_steps_back_while_it_runs_silences_nobody() {
+    let mut world = World::with_two_sets(plan());
+    world.update("/b/changelist.xml");
+    world.wait(10);
+    world.news();
+    world.script(HUB, Reply::Status(503));
+    world.update("/b/changelist.xml");
+    world.wait(10);
+    world.write("/a/new.xml", list("changelist").up("/a/capabilitylist.xml"));
+    world.delete("/a/capabilitylist.xml");
+    world.update("/a/resourcelist.xml");
+    world.script(HUB, Reply::Accept);
+    world.now = "2020-01-01T00:00:00Z".parse().unwrap();
+    world.see("/b/resourcelist.xml");
+    world.wait(70);
+    let mut news = world.news();
+    news.sort();
+    assert_eq!(
+        news,
+        [
+            "created changelist /a/new.xml",
+            "updated changelist /b/changelist.xml",
+            "updated resourcelist /a/resourcelist.xml",
+        ]
+    );
+    world.wait(300);
+    assert_eq!(
+        world.news(),
+        ["deleted capabilitylist /a/capabilitylist.xml"]
+    );
+}
