@@ -234,6 +234,7 @@ impl Engine {
         };
         if let Some(ledger) = channel.ledgers.remove(hub) {
             self.turn.ledgers.insert((id, hub.clone()));
+            let source = channel.source;
             let topic = channel.row.topic.clone();
             if !ledger.due.is_empty() || ledger.row.flight.is_some() {
                 let changes = ledger.due.len();
@@ -243,6 +244,7 @@ impl Engine {
                     changes,
                 });
             }
+            self.settle_account(source, ledger);
         }
     }
 
