@@ -34,16 +34,32 @@ impl Channel {
         ledger.is_some_and(|ledger| ledger.mode == Mode::Ping)
     }
 
-    /// Drops what was said before `oldest`, unless it is still on its way to a hub that fetches it (R25).
-    pub fn forget_said(&mut self, oldest: Timestamp) {
+    /// Keeps the last that was said of each document and kind of change, since `oldest` and no more than
+    /// `most`, and what is still on its way to a hub that fetches it (R25).
+    pub fn forget_said(&mut self, oldest: Timestamp, most: usize) {
         let pinged = self.ledgers.values().filter(|own| own.mode == Mode::Ping);
         let flying = pinged.filter_map(|ledger| ledger.row.flight.as_ref());
         let owed: BTreeSet<&Uri> = flying
             .flat_map(|flight| &flight.covers)
             .map(|(uri, _)| uri)
             .collect();
-        let is_kept = |said: &Said| said.at >= oldest || owed.contains(&said.entry.uri);
-        self.row.said.retain(is_kept);
+        let mut last = BTreeMap::new();
+        for said in std::mem::take(&mut self.row.said) {
+            let entry = &said.entry;
+            if said.at >= oldest || owed.contains(&entry.uri) {
+                let key = (entry.uri.clone(), entry.change, entry.capability);
+                last.insert(key, said);
+            }
+        }
+        let mut kept: Vec<Said> = last.into_values().collect();
+        kept.sort_by_key(|said| said.entry.datetime);
+        let mut beyond = kept.len().saturating_sub(most);
+        kept.retain(|said| {
+            let is_newest = beyond == 0;
+            beyond = beyond.saturating_sub(1);
+            is_newest || owed.contains(&said.entry.uri)
+        });
+        self.row.said = kept;
     }
 
     /// Whether it has this topic and these hubs, no more and no less.

@@ -5,6 +5,7 @@
 //! Nothing is derived from the order of events, only from what is seen and what was told.
 
 mod channels;
+mod clock;
 mod cut;
 mod deletion;
 mod deliver;
@@ -31,7 +32,7 @@ use crate::announce::event::{Effect, Event, Fact};
 use crate::announce::ledger::Ledger;
 use crate::announce::observation::{DocumentPath, MountId, Stat};
 use crate::announce::plan::Plan;
-use crate::announce::state::{Save, State};
+use crate::announce::state::{Save, State, Trouble};
 use crate::resourcesync::uri::{Hub, Topic, Uri, UriMap};
 
 pub use crate::announce::engine::inventory::{
@@ -44,11 +45,15 @@ pub struct Engine {
     plan: Plan,
     sources: Vec<Source>,
     channels: BTreeMap<ChannelId, Channel>,
+    /// Greater than any before: rows of one that was removed may still be on their way to the store.
+    next_channel: ChannelId,
     /// The channels of each set, retired ones too.
     by_set: UriMap<BTreeSet<ChannelId>>,
     /// On which channels some hub was told of a document, or is due to be.
     heard: UriMap<BTreeSet<ChannelId>>,
     timers: BTreeSet<(Timestamp, Timer)>,
+    /// When the last step was.
+    now: Timestamp,
     turn: Turn,
 }
 
@@ -93,9 +98,11 @@ impl Engine {
         let mut engine = Engine {
             sources: Vec::new(),
             channels: BTreeMap::new(),
+            next_channel: ChannelId(1),
             by_set: UriMap::default(),
             heard: UriMap::default(),
             timers: BTreeSet::new(),
+            now,
             turn: Turn::default(),
             plan,
         };
@@ -106,6 +113,10 @@ impl Engine {
 
     /// Takes one event, and returns what is to be done, in order.
     pub fn step(&mut self, event: Event, now: Timestamp) -> Vec<Effect> {
+        if now < self.now {
+            self.set_back(now);
+        }
+        self.now = now;
         match event {
             Event::Observed(observations) => {
                 for observation in observations {
@@ -159,14 +170,20 @@ impl Engine {
             .map(|(_, record)| (&record.path, record.stat, record.looked))
     }
 
-    /// The documents that must be reported as missing if they are not there, although they are not among
-    /// [`Engine::known`].
+    /// What must be reported as missing if it is not there, although it is not among [`Engine::known`]:
+    /// documents, and candidates that could not be read.
     pub fn reread(&self) -> impl Iterator<Item = &DocumentPath> {
-        self.sources
+        let documents = self
+            .sources
             .iter()
             .flat_map(|source| source.catalog.iter())
             .filter(|(_, record)| !record.is_gone() && (record.is_structural() || record.outdated))
-            .map(|(_, record)| &record.path)
+            .map(|(_, record)| &record.path);
+        let troubles = self.sources.iter().flat_map(|source| {
+            let unknown = |(uri, _): &(&Uri, &Trouble)| !source.catalog.is_there(uri);
+            source.troubles.iter().filter(unknown)
+        });
+        documents.chain(troubles.map(|(_, trouble)| &trouble.path))
     }
 
     fn source_of(&self, mount: MountId) -> Option<usize> {

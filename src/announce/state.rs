@@ -181,7 +181,7 @@ pub struct ChannelRow {
     pub until: Option<Timestamp>,
     /// What the topic serves (R25).
     pub body: Arc<[u8]>,
-    /// What was said to ping hubs within the topic window, oldest first (R25).
+    /// What was said to ping hubs within the topic window, in order of their datetimes (R25).
     pub said: Vec<Said>,
 }
 

@@ -1,5 +1,6 @@
 //! Where the difference starts (R13).
 
+use rsnotify::announce::event::Fact;
 use rsnotify::announce::plan::Plan;
 
 use crate::world::{World, capability_list, list, mount, plan};
@@ -249,4 +250,29 @@ fn the_documents_of_a_new_set_are_created() {
             "updated description /.well-known/resourcesync",
         ]
     );
+}
+
+#[test]
+fn a_mount_lost_in_its_first_sweep_leaves_nothing_broken() {
+    let mut world = World::new(plan());
+    world.launch();
+    world.find_mount(0);
+    world.break_off("/a/half.xml");
+    assert_eq!(world.disk.troubles.len(), 1);
+    world.unmount(0);
+    world.wait(100);
+    assert!(world.disk.troubles.is_empty());
+    let is_broken = |fact: &Fact| matches!(fact, Fact::Broken { .. });
+    assert!(!world.facts().iter().any(is_broken));
+}
+
+#[test]
+fn a_sweep_is_remembered_by_its_start() {
+    let mut world = World::with_two_sets(plan());
+    world.find_mount(0);
+    let started = world.now;
+    world.wait(5);
+    world.sweep(0);
+    let swept: Vec<_> = world.disk.mounts.values().map(|row| row.swept).collect();
+    assert_eq!(swept, [Some(started)]);
 }

@@ -1,11 +1,13 @@
 //! Channels: opened, advertised, moved, retired and revived (R8, R9, R11).
 
+use std::time::Duration;
+
 use rsnotify::announce::event::Fact;
 use rsnotify::announce::finding::Finding;
 use rsnotify::announce::plan::{ChannelPlan, Plan};
 use rsnotify::resourcesync::uri::{Topic, Uri};
 
-use crate::world::{HUB, OTHER_HUB, World, capability_list, list, plan, two_hubs};
+use crate::world::{HUB, OTHER_HUB, Reply, World, capability_list, list, plan, two_hubs};
 
 const NOTHING: [&str; 0] = [];
 const DAY: u64 = 86_400;
@@ -378,4 +380,55 @@ fn a_set_may_go_without_a_channel() {
     world.update("/a/capabilitylist.xml");
     world.wait(10);
     assert_eq!(world.news(), NOTHING);
+}
+
+#[test]
+fn a_channel_s_number_is_never_given_to_another() {
+    let mut plan = plan();
+    plan.retired_topic = Duration::from_secs(1_000);
+    let mut world = World::with_two_sets(plan);
+    let last = *world.disk.channels.keys().max().unwrap();
+    let set = world.disk.channels[&last].set.clone();
+    world.delete(set.as_str());
+    world.wait(2_000);
+    assert!(!world.disk.channels.contains_key(&last));
+    world.write_set("/c", &["changelist"]);
+    assert!(world.disk.channels.keys().max() > Some(&last));
+}
+
+#[test]
+fn what_a_dead_hub_never_heard_is_forgotten_when_its_channel_ends() {
+    let mut plan = plan();
+    plan.retired_topic = Duration::from_secs(1_000);
+    let mut world = World::with_two_sets(plan);
+    world.script(HUB, Reply::Status(503));
+    world.delete("/a/capabilitylist.xml");
+    world.wait(600);
+    assert!(world.remembers("/a/capabilitylist.xml"));
+    world.wait(1_000);
+    assert!(!world.remembers("/a/capabilitylist.xml"));
+}
+
+#[test]
+fn what_a_dead_hub_never_heard_is_forgotten_when_it_leaves_the_channel() {
+    let mut plan = two_hubs();
+    plan.sources[0].announce_all_deletions = true;
+    let mut world = World::with_two_sets(plan);
+    world.write("/a/x.xml", list("changelist").up("/a/capabilitylist.xml"));
+    world.wait(100);
+    world.script(OTHER_HUB, Reply::Status(503));
+    // The change list that it was is deleted on its channel, the dump that it became on another one.
+    world.write("/a/x.xml", list("resourcedump").up("/b/capabilitylist.xml"));
+    world.wait(100);
+    world.delete("/a/x.xml");
+    world.wait(600);
+    assert!(world.remembers("/a/x.xml"));
+    for set in ["/b", "/a"] {
+        let own = list("capabilitylist")
+            .up("/.well-known/resourcesync")
+            .channel(&format!("{set}/framework/"), &[HUB]);
+        world.write(&format!("{set}/capabilitylist.xml"), own);
+        world.wait(100);
+    }
+    assert!(!world.remembers("/a/x.xml"));
 }

@@ -244,3 +244,37 @@ fn an_unreadable_file_is_not_a_deleted_one() {
     world.wait(10_000);
     assert_eq!(world.news(), NOTHING);
 }
+
+#[test]
+fn a_deletion_outlives_a_mount_that_goes_away_within_the_grace() {
+    let mut world = World::with_two_sets(plan());
+    world.delete("/b/capabilitylist.xml");
+    world.wait(200);
+    world.unmount(0);
+    world.wait(1_000);
+    assert_eq!(
+        world.state_of("/b/capabilitylist.xml"),
+        Some(DocumentState::Missing)
+    );
+    world.remount(0, 2);
+    world.wait(10);
+    assert_eq!(
+        world.news(),
+        ["deleted capabilitylist /b/capabilitylist.xml"]
+    );
+}
+
+#[test]
+fn a_missing_document_that_cannot_be_read_stays_missing() {
+    let mut world = World::with_two_sets(plan());
+    world.delete("/b/capabilitylist.xml");
+    world.wait(200);
+    world.deny("/b/capabilitylist.xml");
+    world.wait(200);
+    world.delete("/b/capabilitylist.xml");
+    world.wait(10);
+    assert_eq!(
+        world.news(),
+        ["deleted capabilitylist /b/capabilitylist.xml"]
+    );
+}

@@ -192,3 +192,66 @@ fn a_clock_that_went_back_silences_no_hub() {
         ["updated resourcelist /a/resourcelist.xml"]
     );
 }
+
+#[test]
+fn a_document_that_ended_and_began_is_too_large_without_haste() {
+    let mut plan = plan();
+    plan.sources[0].announce_all_deletions = true;
+    let mut world = World::with_two_sets(plan);
+    world.script(HUB, Reply::AtMost(1));
+    world.write(
+        "/a/changelist.xml",
+        list("resourcedump").up("/a/capabilitylist.xml"),
+    );
+    world.wait(100);
+    assert_eq!(world.attempts_at(HUB).len(), 2, "two changes, halved once");
+    assert!(matches!(
+        world.facts().last(),
+        Some(Fact::Refused {
+            needs_person: true,
+            ..
+        })
+    ));
+    world.script(HUB, Reply::Accept);
+    world.wait(1_000);
+    assert_eq!(
+        world.news(),
+        [
+            "deleted changelist /a/changelist.xml",
+            "created resourcedump /a/changelist.xml"
+        ]
+    );
+}
+
+#[test]
+fn a_clock_that_steps_back_while_it_runs_silences_nobody() {
+    let mut world = World::with_two_sets(plan());
+    world.update("/b/changelist.xml");
+    world.wait(10);
+    world.news();
+    world.script(HUB, Reply::Status(503));
+    world.update("/b/changelist.xml");
+    world.wait(10);
+    world.write("/a/new.xml", list("changelist").up("/a/capabilitylist.xml"));
+    world.delete("/a/capabilitylist.xml");
+    world.update("/a/resourcelist.xml");
+    world.script(HUB, Reply::Accept);
+    world.now = "2020-01-01T00:00:00Z".parse().unwrap();
+    world.see("/b/resourcelist.xml");
+    world.wait(70);
+    let mut news = world.news();
+    news.sort();
+    assert_eq!(
+        news,
+        [
+            "created changelist /a/new.xml",
+            "updated changelist /b/changelist.xml",
+            "updated resourcelist /a/resourcelist.xml",
+        ]
+    );
+    world.wait(300);
+    assert_eq!(
+        world.news(),
+        ["deleted capabilitylist /a/capabilitylist.xml"]
+    );
+}

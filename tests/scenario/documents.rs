@@ -204,3 +204,40 @@ fn an_archived_document_is_routed_and_silent() {
     world.wait(100);
     assert_eq!(world.news(), NOTHING);
 }
+
+#[test]
+fn a_broken_file_that_goes_while_nobody_looks_is_forgotten() {
+    let mut world = World::new(plan());
+    world.write_set("/a", &["changelist"]);
+    world.break_off("/a/half.xml");
+    world.break_off("/a/other.xml");
+    world.wait(10);
+    world.start();
+    world.wait(100);
+    assert_eq!(world.disk.troubles.len(), 2);
+    world.unseen(|world| world.delete("/a/other.xml"));
+    world.sweep(0);
+    assert_eq!(world.disk.troubles.len(), 1);
+    world.crash();
+    world.delete("/a/half.xml");
+    world.start();
+    assert!(world.disk.troubles.is_empty());
+    assert_eq!(world.state_of("/a/half.xml"), None);
+}
+
+#[test]
+fn a_broken_file_that_was_mended_while_it_was_down_is_not_reported() {
+    let mut world = World::new(plan());
+    world.write_set("/a", &["changelist"]);
+    world.break_off("/a/half.xml");
+    world.wait(10);
+    world.start();
+    world.wait(5);
+    world.crash();
+    world.write("/a/half.xml", list("changelist"));
+    world.wait(1_000);
+    world.start();
+    world.wait(100);
+    let is_broken = |fact: &Fact| matches!(fact, Fact::Broken { .. });
+    assert!(!world.facts().iter().any(is_broken));
+}

@@ -221,3 +221,19 @@ fn a_pinged_topic_holds_all_that_a_dead_hub_is_due_however_long() {
         ]
     );
 }
+
+#[test]
+fn no_more_is_kept_of_what_was_said_than_a_topic_can_repeat() {
+    let mut plan = ping_hub();
+    plan.window.max_entries = 3;
+    let mut world = World::with_two_sets(plan);
+    for number in 0..10 {
+        let name = format!("/a/c{number}.xml");
+        world.write(&name, list("changelist").up("/a/capabilitylist.xml"));
+        world.update("/a/changelist.xml");
+        world.wait(100);
+    }
+    let said = world.disk.channels.values().map(|row| row.said.len());
+    assert_eq!(said.max(), Some(3));
+    assert_eq!(world.served("/a/framework/").len(), 3);
+}

@@ -157,12 +157,8 @@ impl Engine {
         let mut is_changed = existing.is_none();
         let is_old = existing.is_some();
         let id = existing.unwrap_or_else(|| {
-            let last = self
-                .channels
-                .keys()
-                .chain(self.turn.save.channels.keys())
-                .max();
-            let id = ChannelId(last.map_or(1, |last| last.0 + 1));
+            let id = self.next_channel;
+            self.next_channel = ChannelId(id.0 + 1);
             let row = ChannelRow {
                 source: self.plan.sources[source].name.clone(),
                 set: set.clone(),
@@ -238,6 +234,7 @@ impl Engine {
         };
         if let Some(ledger) = channel.ledgers.remove(hub) {
             self.turn.ledgers.insert((id, hub.clone()));
+            let source = channel.source;
             let topic = channel.row.topic.clone();
             if !ledger.due.is_empty() || ledger.row.flight.is_some() {
                 let changes = ledger.due.len();
@@ -247,6 +244,7 @@ impl Engine {
                     changes,
                 });
             }
+            self.settle_account(source, ledger);
         }
     }
 

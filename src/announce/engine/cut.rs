@@ -1,6 +1,5 @@
 //! Cuts notifications from what hubs are due, and what topics serve with them (R21, R22, R25).
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -132,7 +131,7 @@ impl Engine {
         let oldest = earlier(now, self.plan.topic_window);
         channel.row.body = match channel.ledgers.keys().any(|hub| channel.is_pinged(hub)) {
             true => {
-                channel.forget_said(oldest);
+                channel.forget_said(oldest, self.plan.window.max_entries);
                 let payload = pinged(channel, catalog, &self.plan.window, until);
                 payload.render().into()
             }
@@ -162,26 +161,15 @@ fn pinged(channel: &Channel, catalog: &Catalog, window: &WindowPlan, until: Time
     }
 }
 
-/// The newest entries, one per document and kind of change, as many as a payload may have, in order of
-/// their datetimes (R25).
+/// The newest entries, as many as a payload may have, in order of their datetimes (R25).
 fn newest(said: &[Said], max_entries: usize, max_bytes: usize) -> Vec<Entry> {
-    let mut kept: BTreeMap<_, &Entry> = BTreeMap::new();
-    for said in said {
-        kept.insert(
-            (&said.entry.uri, said.entry.change, said.entry.capability),
-            &said.entry,
-        );
-    }
-    let mut entries: Vec<&Entry> = kept.into_values().collect();
-    entries.sort_by(|one, other| (one.datetime, &one.uri).cmp(&(other.datetime, &other.uri)));
     let mut bytes = 0;
-    let mut first = entries.len();
-    while first > 0 && entries.len() - first < max_entries {
-        bytes += entry_len(entries[first - 1]);
-        if bytes > max_bytes {
-            break;
-        }
-        first -= 1;
-    }
-    entries[first..].iter().copied().cloned().collect()
+    let fits = |said: &&Said| {
+        bytes += entry_len(&said.entry);
+        bytes <= max_bytes
+    };
+    let newest = said.iter().rev().take(max_entries).take_while(fits);
+    let mut entries: Vec<Entry> = newest.map(|said| said.entry.clone()).collect();
+    entries.reverse();
+    entries
 }

@@ -79,6 +79,7 @@ impl Engine {
         flight.attempts += 1;
         let attempts = flight.attempts;
         let entries = flight.entries;
+        let limit_in_force = ledger.row.limit.unwrap_or(self.plan.window.max_entries);
         self.turn.ledgers.insert((id, hub.clone()));
         let (at, reason, needs_person) = match verdict(answer, attempts, now, jitter) {
             Verdict::Accepted => {
@@ -93,7 +94,8 @@ impl Engine {
                 self.accepted(id, hub, now);
                 return;
             }
-            Verdict::TooLarge if entries > 1 => {
+            // One document may have two entries, which no limit parts.
+            Verdict::TooLarge if entries > 1 && entries / 2 < limit_in_force => {
                 let limit = entries / 2;
                 ledger.row.flight = None;
                 ledger.row.limit = Some(limit);
@@ -107,7 +109,7 @@ impl Engine {
                 return;
             }
             Verdict::TooLarge => {
-                let reason = "a notification of one change is too large for it".to_owned();
+                let reason = "a notification of one document is too large for it".to_owned();
                 (later(now, TOO_LARGE_WAIT), reason, true)
             }
             Verdict::Retry { at, reason } => (at, reason.to_string(), false),

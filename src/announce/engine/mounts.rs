@@ -45,11 +45,9 @@ impl Engine {
             return;
         };
         mount.status = MountStatus::Ready;
-        mount.row.swept = Some(if mount.row.swept.is_none() {
-            mount.started
-        } else {
-            now
-        });
+        mount.row.swept = Some(mount.started);
+        // No later sweep begins earlier than this, and not every one says when.
+        mount.started = now;
         if !mount.row.baselined {
             mount.row.baselined = true;
             self.turn.facts.push(Fact::Baselined {
@@ -95,6 +93,15 @@ impl Engine {
             state.catalog.remove(&uri);
             state.stale.baseline.remove(&uri);
             self.turn.documents.insert((source, uri));
+        }
+        let broken: Vec<Uri> = state
+            .troubles
+            .iter()
+            .filter(|(_, trouble)| trouble.path.mount == id)
+            .map(|(uri, _)| uri.clone())
+            .collect();
+        for uri in broken {
+            self.forget_trouble(source, &uri);
         }
     }
 }

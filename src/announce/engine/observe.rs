@@ -37,9 +37,9 @@ impl Engine {
                 self.forget_trouble(source, &uri);
                 self.turn.save.others.insert(path, Some((stat, at)));
             }
+            // R15: what is missing or out of reach with its mount was not deleted, nor found again.
+            Look::Incomplete(_) | Look::Missing if is_absent => {}
             Look::Incomplete(reason) => self.incomplete(source, uri, path, &reason, at),
-            // R15: what is missing with its mount was not deleted.
-            Look::Missing if is_absent => {}
             Look::Missing => {
                 self.vanished(source, &uri, at);
                 self.forget_trouble(source, &uri);

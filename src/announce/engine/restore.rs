@@ -99,14 +99,17 @@ impl Engine {
             match self.source_of(trouble.path.mount) {
                 Some(source) => {
                     let broken_after = self.plan.sources[source].broken_after;
-                    let at = later(trouble.since, broken_after);
-                    self.wake_at(at, Timer::Broken(source, uri.clone()));
+                    // It may have been mended meanwhile: the first look tells.
+                    self.wake_at(later(now, broken_after), Timer::Broken(source, uri.clone()));
                     self.sources[source].troubles.insert(uri, trouble);
                 }
                 None => {
                     self.turn.save.troubles.insert(uri, None);
                 }
             }
+        }
+        if let Some(last) = channels.keys().next_back() {
+            self.next_channel = ChannelId(last.0 + 1);
         }
         let mut rows: BTreeMap<ChannelId, BTreeMap<Hub, LedgerRow>> = BTreeMap::new();
         for ((id, hub), ledger) in ledgers {

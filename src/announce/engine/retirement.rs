@@ -82,7 +82,11 @@ impl Engine {
         if let Some(ids) = self.by_set.get_mut(&channel.row.set) {
             ids.remove(&id);
         }
-        self.channels.remove(&id);
+        if let Some(channel) = self.channels.remove(&id) {
+            for ledger in channel.ledgers.into_values() {
+                self.settle_account(channel.source, ledger);
+            }
+        }
         self.turn.channels.insert(id);
         match self
             .channels

@@ -9,6 +9,7 @@ use crate::announce::delivery::ChannelId;
 use crate::announce::engine::source::Stale;
 use crate::announce::engine::{Engine, Timer};
 use crate::announce::event::Fact;
+use crate::announce::ledger::Ledger;
 use crate::announce::standing::{Standing, standing};
 use crate::announce::state::{Hold, Record};
 use crate::resourcesync::uri::{Hub, Uri};
@@ -232,6 +233,20 @@ impl Engine {
             uri: uri.clone(),
             set,
         });
+    }
+
+    /// A hub's account ended: what was deleted may be owed to nobody any more.
+    pub(super) fn settle_account(&mut self, source: usize, ledger: Ledger) {
+        let state = &mut self.sources[source];
+        let flying = ledger
+            .row
+            .flight
+            .into_iter()
+            .flat_map(|flight| flight.covers);
+        let concerned = ledger.told.into_keys().chain(ledger.due);
+        let concerned = concerned.chain(flying.map(|(uri, _)| uri));
+        let gone = concerned.filter(|uri| state.catalog.get(uri).is_some_and(Record::is_gone));
+        state.stale.relations.extend(gone);
     }
 
     /// Forgets a deleted document once every hub knows.

@@ -34,7 +34,8 @@ pub struct Source {
 pub struct Mount {
     pub row: MountRow,
     pub status: MountStatus,
-    /// When the sweep under way began, by the file system's clock.
+    /// The sweep under way, or the next one, did not begin earlier. By the file system's clock if the mount
+    /// was just found.
     pub started: Timestamp,
 }
 

@@ -20,7 +20,9 @@ impl Engine {
         at: Timestamp,
     ) {
         let state = &mut self.sources[source];
-        if let Some(record) = state.catalog.get_mut(&uri)
+        // R15: what cannot be reached may be there or not.
+        if !matches!(reason, Incomplete::Denied(_))
+            && let Some(record) = state.catalog.get_mut(&uri)
             && record.is_missing()
         {
             record.presence = Presence::Present;

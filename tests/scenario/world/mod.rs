@@ -339,10 +339,12 @@ impl World {
                 Effect::Look(paths) => {
                     for path in paths {
                         let name = self.plan.uri_of(&path).unwrap().to_string();
-                        if let Some(observation) = self.observation(&name) {
-                            let event = Event::Observed(vec![observation]);
-                            self.come(self.now, event);
-                        }
+                        let observation = self.observation(&name).unwrap_or(Observation {
+                            path,
+                            at: self.now,
+                            look: tree::not_mounted(),
+                        });
+                        self.come(self.now, Event::Observed(vec![observation]));
                     }
                 }
                 Effect::Tell(fact) => self.facts.push(fact),

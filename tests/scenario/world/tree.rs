@@ -49,6 +49,11 @@ pub fn path_of(plan: &Plan, name: &str) -> Option<(DocumentPath, PathBuf)> {
     Some((path, mount.directory.clone()))
 }
 
+/// What a look at a file finds whose mount is not there.
+pub fn not_mounted() -> Look {
+    Look::Incomplete(Incomplete::Denied("no such directory".to_owned()))
+}
+
 impl FakeTree {
     pub fn write(&mut self, name: &str, text: Option<&[u8]>, now: Timestamp) {
         self.last_inode += 1;
