@@ -48,9 +48,10 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
         }
     };
 
-    let state = store.load()?;
+    let mut state = store.load()?;
     let mut plan = config.plan(&public_url);
     plan.adopt(&state.mounts);
+    let excluded = settings::forget_excluded(config, &plan, &mut state)?;
     let known_others: Vec<_> = state
         .others
         .iter()
@@ -78,7 +79,7 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
         runtime.handle().clone(),
         health.clone(),
     );
-    turns.perform_first(effects);
+    turns.perform_first(excluded, effects);
     let hub = match &config.embedded_hub {
         Some(embedded) => {
             let records = inputs.clone();

@@ -14,6 +14,7 @@ use clap::Parser;
 use crate::cli::options::{Command, Exit, Options};
 use crate::config::error::ConfigError;
 use crate::daemon::report::chain;
+use crate::websub::publish::PublisherError;
 
 /// Does what the arguments say, and tells what came of it.
 pub fn main() -> Exit {
@@ -29,7 +30,7 @@ pub fn main() -> Exit {
         Ok(exit) => exit,
         Err(error) => {
             eprintln!("rsnotify: {}", chain(error.as_ref()));
-            if error.is::<ConfigError>() {
+            if error.is::<ConfigError>() || error.is::<PublisherError>() {
                 Exit::Configuration
             } else {
                 Exit::Failure

@@ -8,6 +8,7 @@ use crate::announce::delivery::secret::Secret;
 use crate::announce::engine::Engine;
 use crate::announce::observation::{DocumentPath, Stat};
 use crate::announce::plan::Plan;
+use crate::announce::state::{Save, State};
 use crate::announce::subscription::callback::CallbackPolicy;
 use crate::config::Config;
 use crate::config::address::Address;
@@ -15,7 +16,7 @@ use crate::config::embedded_hub::EmbeddedHub;
 use crate::config::http;
 use crate::config::source::Watch;
 use crate::resourcesync::uri::Uri;
-use crate::tree::{self, Known, WatchMode};
+use crate::tree::{self, Candidates, Known, WatchMode};
 use crate::websub::hub;
 use crate::websub::publish::{Credentials, HubSettings};
 
@@ -78,6 +79,31 @@ pub fn tree(config: &Config, source: usize, plan: &Plan) -> tree::Settings {
         poll_interval: settings.poll_interval,
         settle: settings.settle,
     }
+}
+
+/// Takes out of a state what the globs no longer cover, and returns the rows to delete (R13).
+pub fn forget_excluded(config: &Config, plan: &Plan, state: &mut State) -> anyhow::Result<Save> {
+    let mut candidates = Vec::new();
+    for source in 0..config.sources.len() {
+        let settings = tree(config, source, plan);
+        candidates.push(Candidates::new(&settings.include, &settings.exclude)?);
+    }
+    let is_covered = |path: &DocumentPath| {
+        let source = plan.source_of(path.mount);
+        source.is_none_or(|(source, _)| candidates[source].accepts(&path.below))
+    };
+    let mut save = Save::default();
+    let documents = state
+        .documents
+        .extract_if(.., |_, record| !is_covered(&record.path));
+    save.documents.extend(documents.map(|(uri, _)| (uri, None)));
+    let others = state.others.extract_if(.., |path, _| !is_covered(path));
+    save.others.extend(others.map(|(path, _)| (path, None)));
+    let troubles = state
+        .troubles
+        .extract_if(.., |_, trouble| !is_covered(&trouble.path));
+    save.troubles.extend(troubles.map(|(uri, _)| (uri, None)));
+    Ok(save)
 }
 
 /// The files of a source that earlier runs saw, with the stat data that spares reading them again.

@@ -124,3 +124,40 @@ fn a_tree_that_vanishes_is_no_deletion() {
         ["updated changelist a/changelist.xml"]
     );
 }
+
+#[test]
+fn a_document_that_is_excluded_is_forgotten_without_a_word() {
+    let site = Site::new();
+    site.add_set("b");
+    let hub = FakeHub::start();
+    let mut setup = Setup::new(&site, &[hub.url()], "");
+    assert!(setup.start().stop().success());
+    let grace = "deletion_grace = \"0s\"";
+    let excluded = format!("{grace}\nexclude = [\"b/**\"]");
+    setup.config = setup.config.replace(grace, &excluded);
+    let _daemon = setup.start();
+    assert_eq!(setup.state_of("b/capabilitylist.xml"), "absent");
+    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    assert_eq!(
+        hub.notification().changes(),
+        ["updated changelist a/changelist.xml"]
+    );
+}
+
+#[test]
+fn a_deletion_survives_its_mount_going_away_for_a_while() {
+    let site = Site::new();
+    site.add_set("b");
+    let hub = FakeHub::start();
+    let grace = "deletion_grace = \"1s\"";
+    let setup = Setup::with_source(&site, grace, &format!("[[hub]]\nurl = \"{}\"\n", hub.url()));
+    let daemon = setup.start();
+    site.remove("b/capabilitylist.xml");
+    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    hub.changes_until(&["updated changelist a/changelist.xml"]);
+    let parked = site.root.path().with_extension("parked");
+    fs::rename(site.root.path(), &parked).unwrap();
+    daemon.await_log("is not there");
+    fs::rename(&parked, site.root.path()).unwrap();
+    hub.changes_until(&["deleted capabilitylist b/capabilitylist.xml"]);
+}
