@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use hyper::header::LOCATION;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Certificate, Client, Identity, Response};
+use reqwest::{Certificate, Client, ClientBuilder, Identity, Response};
 use tokio::sync::Semaphore;
 use url::Url;
 
@@ -182,16 +182,28 @@ impl Line {
 }
 
 fn client(settings: &HubSettings) -> Result<Client, PublisherError> {
-    let hub = &settings.hub;
     let failed = |source| PublisherError::Client {
-        hub: hub.clone(),
+        hub: settings.hub.clone(),
+        source,
+    };
+    let builder = builder(settings)?;
+    if is_http(&settings.publish_url) {
+        // Without the system's certificates, what is sent there can still be sent.
+        let again = self::builder(settings)?.tls_certs_only([]);
+        return builder.build().or_else(|_| again.build()).map_err(failed);
+    }
+    builder.build().map_err(failed)
+}
+
+fn builder(settings: &HubSettings) -> Result<ClientBuilder, PublisherError> {
+    let failed = |source| PublisherError::Client {
+        hub: settings.hub.clone(),
         source,
     };
     let mut builder = client::builder()
         .timeout(settings.timeout)
         .default_headers(headers(settings)?);
-    // A plain line never turns into a TLS one (R23), so it does without certificates.
-    if settings.publish_url.scheme() == "http" {
+    if is_plain(settings) {
         builder = builder.tls_certs_only([]);
     }
     if let Some(pem) = &settings.ca_pem {
@@ -200,7 +212,17 @@ fn client(settings: &HubSettings) -> Result<Client, PublisherError> {
     if let Some(pem) = &settings.identity_pem {
         builder = builder.identity(Identity::from_pem(pem.reveal().as_bytes()).map_err(failed)?);
     }
-    builder.build().map_err(failed)
+    Ok(builder)
+}
+
+/// Whether nothing is ever sent to this hub by TLS: a redirection may lead to the advertised address (R23).
+fn is_plain(settings: &HubSettings) -> bool {
+    let advertised = Url::parse(settings.hub.as_str());
+    is_http(&settings.publish_url) && advertised.is_ok_and(|advertised| is_http(&advertised))
+}
+
+fn is_http(url: &Url) -> bool {
+    url.scheme() == "http"
 }
 
 fn headers(settings: &HubSettings) -> Result<HeaderMap, PublisherError> {
@@ -221,4 +243,26 @@ fn headers(settings: &HubSettings) -> Result<HeaderMap, PublisherError> {
 fn location(response: &Response) -> Option<String> {
     let location = response.headers().get(LOCATION)?;
     location.to_str().ok().map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case("http://hub.org/", "http://hub.org/in", true)]
+    #[case("https://hub.org/", "http://hub.org/in", false)]
+    #[case("http://hub.org/", "https://hub.org/in", false)]
+    #[case("https://hub.org/", "https://hub.org/in", false)]
+    fn only_a_hub_that_never_speaks_tls_does_without_certificates(
+        #[case] advertised: &str,
+        #[case] publish_url: &str,
+        #[case] want: bool,
+    ) {
+        let mut settings = HubSettings::new(Hub::new(advertised)).unwrap();
+        settings.publish_url = publish_url.parse().unwrap();
+        assert_eq!(is_plain(&settings), want);
+    }
 }
