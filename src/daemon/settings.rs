@@ -41,6 +41,7 @@ pub fn publishers(config: &Config) -> anyhow::Result<Vec<HubSettings>> {
             timeout: hub.http.timeout,
             headers: headers.collect::<anyhow::Result<_>>()?,
             credentials,
+            danger_accept_invalid_certs: hub.http.danger_accept_invalid_certs,
             ca_pem: hub.http.ca.as_ref().map(|ca| ca.as_bytes().to_vec()),
             identity_pem: hub.http.client_identity.as_ref().map(|identity| {
                 Secret::new(format!(
@@ -122,4 +123,33 @@ pub fn hosts(config: &Config) -> Vec<String> {
         hosts.push(address.ip().to_string());
     }
     hosts
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use crate::config::overrides::Overrides;
+
+    use super::*;
+
+    /// A configuration of one hub, with these keys.
+    fn configured(directory: &tempfile::TempDir, keys: &str) -> Config {
+        let path = directory.path().join("c.toml");
+        let text = format!(
+            "[[source]]\nname = \"main\"\nmount = [{{ path = \"www\", url = \"https://e.org\" }}]\n\
+             [[hub]]\nurl = \"https://h.example/\"\n{keys}\n"
+        );
+        fs::write(&path, text).unwrap();
+        Config::load(Some(&path), &Overrides::default()).unwrap()
+    }
+
+    #[test]
+    fn whether_to_accept_invalid_certificates_reaches_the_publisher() {
+        let directory = tempfile::tempdir().unwrap();
+        for (keys, want) in [("", false), ("danger_accept_invalid_certs = true", true)] {
+            let hubs = publishers(&configured(&directory, keys)).unwrap();
+            assert_eq!(hubs[0].danger_accept_invalid_certs, want);
+        }
+    }
 }

@@ -35,6 +35,8 @@ pub struct HubSettings {
     pub ca_pem: Option<Vec<u8>>,
     /// Our certificate and its key.
     pub identity_pem: Option<Secret>,
+    /// Believe whoever answers. For trials.
+    pub danger_accept_invalid_certs: bool,
 }
 
 /// What a hub knows us by.
@@ -59,6 +61,7 @@ impl HubSettings {
             credentials: None,
             ca_pem: None,
             identity_pem: None,
+            danger_accept_invalid_certs: false,
         })
     }
 }
@@ -202,6 +205,7 @@ fn builder(settings: &HubSettings) -> Result<ClientBuilder, PublisherError> {
     };
     let mut builder = client::builder()
         .timeout(settings.timeout)
+        .tls_danger_accept_invalid_certs(settings.danger_accept_invalid_certs)
         .default_headers(headers(settings)?);
     if is_plain(settings) {
         builder = builder.tls_certs_only([]);
@@ -264,5 +268,19 @@ mod tests {
         let mut settings = HubSettings::new(Hub::new(advertised)).unwrap();
         settings.publish_url = publish_url.parse().unwrap();
         assert_eq!(is_plain(&settings), want);
+    }
+
+    #[test]
+    fn invalid_certificates_are_accepted_only_where_it_was_asked_for() {
+        for asked in [false, true] {
+            let mut settings = HubSettings::new(Hub::new("https://hub.org/")).unwrap();
+            settings.danger_accept_invalid_certs = asked;
+            let shown = format!("{:?}", builder(&settings).unwrap());
+            assert_eq!(
+                shown.contains("tls_danger_accept_invalid_certs: true"),
+                asked,
+                "{shown}"
+            );
+        }
     }
 }
