@@ -31,6 +31,7 @@ use crate::websub::topics::Topics;
 /// Runs until SIGTERM or SIGINT. Everything that can fail for want of permission or a free address does so
 /// before the first file is looked at.
 pub fn run(config: &Config) -> anyhow::Result<()> {
+    let hubs = settings::publishers(config)?;
     let store = Store::open(&config.state_dir)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -67,7 +68,7 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
             let _ = inputs.send(Input::Event(Event::Fetched(topic)));
         }
     });
-    let publisher = Arc::new(Publisher::new(settings::publishers(config)?)?);
+    let publisher = Arc::new(Publisher::new(hubs)?);
     let health = Health::new();
     let _guard = runtime.enter();
     let mut turns = Turns::new(

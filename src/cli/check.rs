@@ -11,12 +11,11 @@ use crate::cli::output::print;
 use crate::cli::survey::survey;
 use crate::config::Config;
 use crate::daemon::settings;
-use crate::websub::publish::Publisher;
 
 pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit> {
     let config = Config::load(file, &options.tree.overrides())?;
     // Certificates and headers that no request could be made with are the configuration's fault.
-    Publisher::new(settings::publishers(&config)?)?;
+    settings::publishers(&config)?;
     let mut findings = Vec::new();
     let mut documents = 0;
     if !options.no_environment {

@@ -30,11 +30,19 @@ pub fn main() -> Exit {
         Ok(exit) => exit,
         Err(error) => {
             eprintln!("rsnotify: {}", chain(error.as_ref()));
-            if error.is::<ConfigError>() || error.is::<PublisherError>() {
+            if is_about_configuration(&error) {
                 Exit::Configuration
             } else {
                 Exit::Failure
             }
         }
     }
+}
+
+/// Whether trying again is no use before somebody edits the configuration (exit code 78).
+fn is_about_configuration(error: &anyhow::Error) -> bool {
+    let is_about_hub = error
+        .downcast_ref::<PublisherError>()
+        .is_some_and(|error| !matches!(error, PublisherError::Client { .. }));
+    error.is::<ConfigError>() || is_about_hub
 }

@@ -10,34 +10,31 @@ use crate::announce::observation::{DocumentPath, Stat};
 use crate::announce::plan::Plan;
 use crate::announce::state::{Save, State};
 use crate::announce::subscription::callback::CallbackPolicy;
-use crate::config::Config;
 use crate::config::address::Address;
 use crate::config::embedded_hub::EmbeddedHub;
 use crate::config::http;
 use crate::config::source::Watch;
+use crate::config::{self, Config};
 use crate::resourcesync::uri::Uri;
 use crate::tree::{self, Candidates, Known, WatchMode};
 use crate::websub::hub;
-use crate::websub::publish::{Credentials, HubSettings};
+use crate::websub::publish::{Credentials, HubSettings, PublisherError};
 
-/// How each hub is reached.
-pub fn publishers(config: &Config) -> anyhow::Result<Vec<HubSettings>> {
-    let settings = config.hubs.iter().map(|hub| {
-        let headers = hub
-            .http
-            .headers
-            .iter()
-            .map(|(name, value)| Ok((HeaderName::try_from(name)?, value.clone())));
-        let credentials = match &hub.http.credentials {
-            http::Credentials::None => None,
-            http::Credentials::Bearer(token) => Some(Credentials::Bearer(token.clone())),
-            http::Credentials::Basic { username, password } => Some(Credentials::Basic {
-                username: username.clone(),
-                password: password.clone(),
-            }),
-        };
-        Ok(HubSettings {
+/// How each hub is reached. What is wrong with that is an error of the configuration.
+pub fn publishers(config: &Config) -> Result<Vec<HubSettings>, PublisherError> {
+    config.hubs.iter().map(publisher).collect()
+}
+
+fn publisher(hub: &config::hub::HubSettings) -> Result<HubSettings, PublisherError> {
+    let http = &hub.http;
+    let publish_url = Url::parse(&hub.publish_url).map_err(|source| PublisherError::Url {
+        hub: hub.hub.clone(),
+        source,
+    })?;
+    let headers = http.headers.iter().map(|(name, value)| {
+        let parsed = HeaderName::try_from(name).map_err(|_| PublisherError::Header {
             hub: hub.hub.clone(),
+<<<<<<< HEAD
             publish_url: Url::parse(&hub.publish_url)?,
             timeout: hub.http.timeout,
             headers: headers.collect::<anyhow::Result<_>>()?,
@@ -52,8 +49,38 @@ pub fn publishers(config: &Config) -> anyhow::Result<Vec<HubSettings>> {
                 ))
             }),
         })
+=======
+            name: name.clone(),
+        })?;
+        Ok((parsed, value.clone()))
+>>>>>>> fixweb
     });
-    settings.collect()
+    let credentials = match &http.credentials {
+        http::Credentials::None => None,
+        http::Credentials::Bearer(token) => Some(Credentials::Bearer(token.clone())),
+        http::Credentials::Basic { username, password } => Some(Credentials::Basic {
+            username: username.clone(),
+            password: password.clone(),
+        }),
+    };
+    let settings = HubSettings {
+        hub: hub.hub.clone(),
+        publish_url,
+        timeout: http.timeout,
+        headers: headers.collect::<Result<_, _>>()?,
+        credentials,
+        ca_pem: http.ca.as_ref().map(|ca| ca.as_bytes().to_vec()),
+        identity_pem: http.client_identity.as_ref().map(|identity| {
+            Secret::new(format!(
+                "{}\n{}",
+                identity.certificate,
+                identity.key.reveal()
+            ))
+        }),
+        danger_accept_invalid_certs: http.danger_accept_invalid_certs,
+    };
+    settings.check()?;
+    Ok(settings)
 }
 
 /// How the embedded hub behaves.
@@ -178,4 +205,33 @@ mod tests {
             assert_eq!(hubs[0].danger_accept_invalid_certs, want);
         }
     }
+<<<<<<< HEAD
+=======
+
+    #[test]
+    fn a_certificate_that_is_none_is_an_error_of_the_configuration() {
+        let directory = tempfile::tempdir().unwrap();
+        let pem = |kind: &str, inside: &str| {
+            format!("-----BEGIN {kind}-----\n{inside}\n-----END {kind}-----\n")
+        };
+        let key = pem("PRIVATE KEY", "aGVsbG8=");
+        fs::write(directory.path().join("key.pem"), key).unwrap();
+        // No base64, and base64 of something else.
+        for inside in ["?", "aGVsbG8="] {
+            let certificate = pem("CERTIFICATE", inside);
+            fs::write(directory.path().join("cert.pem"), certificate).unwrap();
+            for keys in [
+                "ca_file = \"cert.pem\"",
+                "ca_file = \"cert.pem\"\ndanger_accept_invalid_certs = true",
+                "client_cert = \"cert.pem\"\nclient_key = \"key.pem\"",
+            ] {
+                let error = publishers(&configured(&directory, keys)).unwrap_err();
+                assert!(
+                    matches!(error, PublisherError::Certificates { .. }),
+                    "{keys}: {error:?}"
+                );
+            }
+        }
+    }
+>>>>>>> fixweb
 }

@@ -64,6 +64,21 @@ impl HubSettings {
             danger_accept_invalid_certs: false,
         })
     }
+
+    /// Whether requests can be made so, as far as that is written here: whatever certificates the machine
+    /// has.
+    pub fn check(&self) -> Result<(), PublisherError> {
+        let strict = builder(self)?
+            .tls_certs_only([])
+            .tls_danger_accept_invalid_certs(false);
+        match strict.build() {
+            Ok(_) => Ok(()),
+            Err(source) => Err(PublisherError::Certificates {
+                hub: self.hub.clone(),
+                source,
+            }),
+        }
+    }
 }
 
 /// Why there can be no publisher with such settings.
@@ -71,8 +86,10 @@ impl HubSettings {
 pub enum PublisherError {
     #[error("the address of hub {hub} is no URL")]
     Url { hub: Hub, source: url::ParseError },
-    #[error("the header {name} for hub {hub} has an impossible value")]
-    Header { hub: Hub, name: HeaderName },
+    #[error("the header {name} for hub {hub} has an impossible name or value")]
+    Header { hub: Hub, name: String },
+    #[error("cannot use the certificates or the key for hub {hub}")]
+    Certificates { hub: Hub, source: reqwest::Error },
     #[error("cannot prepare requests to hub {hub}")]
     Client { hub: Hub, source: reqwest::Error },
 }
@@ -199,7 +216,11 @@ fn client(settings: &HubSettings) -> Result<Client, PublisherError> {
 }
 
 fn builder(settings: &HubSettings) -> Result<ClientBuilder, PublisherError> {
+<<<<<<< HEAD
     let failed = |source| PublisherError::Client {
+=======
+    let failed = |source| PublisherError::Certificates {
+>>>>>>> fixweb
         hub: settings.hub.clone(),
         source,
     };
@@ -235,7 +256,7 @@ fn headers(settings: &HubSettings) -> Result<HeaderMap, PublisherError> {
         let mut value = HeaderValue::from_bytes(value.reveal().as_bytes()).map_err(|_| {
             PublisherError::Header {
                 hub: settings.hub.clone(),
-                name: name.clone(),
+                name: name.to_string(),
             }
         })?;
         value.set_sensitive(true);
