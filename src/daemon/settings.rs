@@ -34,26 +34,9 @@ fn publisher(hub: &config::hub::HubSettings) -> Result<HubSettings, PublisherErr
     let headers = http.headers.iter().map(|(name, value)| {
         let parsed = HeaderName::try_from(name).map_err(|_| PublisherError::Header {
             hub: hub.hub.clone(),
-<<<<<<< HEAD
-            publish_url: Url::parse(&hub.publish_url)?,
-            timeout: hub.http.timeout,
-            headers: headers.collect::<anyhow::Result<_>>()?,
-            credentials,
-            danger_accept_invalid_certs: hub.http.danger_accept_invalid_certs,
-            ca_pem: hub.http.ca.as_ref().map(|ca| ca.as_bytes().to_vec()),
-            identity_pem: hub.http.client_identity.as_ref().map(|identity| {
-                Secret::new(format!(
-                    "{}\n{}",
-                    identity.certificate,
-                    identity.key.reveal()
-                ))
-            }),
-        })
-=======
             name: name.clone(),
         })?;
         Ok((parsed, value.clone()))
->>>>>>> fixweb
     });
     let credentials = match &http.credentials {
         http::Credentials::None => None,
@@ -205,8 +188,6 @@ mod tests {
             assert_eq!(hubs[0].danger_accept_invalid_certs, want);
         }
     }
-<<<<<<< HEAD
-=======
 
     #[test]
     fn a_certificate_that_is_none_is_an_error_of_the_configuration() {
@@ -233,5 +214,4 @@ mod tests {
             }
         }
     }
->>>>>>> fixweb
 }

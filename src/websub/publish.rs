@@ -216,11 +216,7 @@ fn client(settings: &HubSettings) -> Result<Client, PublisherError> {
 }
 
 fn builder(settings: &HubSettings) -> Result<ClientBuilder, PublisherError> {
-<<<<<<< HEAD
-    let failed = |source| PublisherError::Client {
-=======
     let failed = |source| PublisherError::Certificates {
->>>>>>> fixweb
         hub: settings.hub.clone(),
         source,
     };
