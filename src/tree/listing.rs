@@ -7,8 +7,10 @@ use std::sync::Arc;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::announce::observation::Identity;
+use crate::tree::file_system::{FileSystem, file_system};
 use crate::tree::looker::Looker;
-use crate::tree::model::{DirectoryId, Entry, Queued, join, push_name};
+use crate::tree::model::{Directory, DirectoryId, Entry, Queued, join, push_name};
 use crate::tree::stat::{self, Kind};
 
 impl Looker<'_> {
@@ -48,7 +50,9 @@ impl Looker<'_> {
         let is_another = before != Some(status.identity);
         if is_another {
             self.unwatch(id);
+            let file_system = self.file_system_of(parent, &path, status.identity);
             if let Some(directory) = self.model.directory_mut(id) {
+                directory.file_system = file_system;
                 directory.identity = Some(status.identity);
             }
         }
@@ -74,6 +78,21 @@ impl Looker<'_> {
             self.meet_listed(&listing, &fd, &name, kind);
         }
         self.remove_unmet(&listing, &fd);
+    }
+
+    /// What the file system of a directory promises, asked where it is another than that of its parent.
+    fn file_system_of(
+        &self,
+        parent: Option<DirectoryId>,
+        path: &Path,
+        identity: Identity,
+    ) -> FileSystem {
+        let parent = parent.and_then(|parent| self.model.directory(parent));
+        let is_same = |it: &&Directory| it.identity.is_some_and(|it| it.device == identity.device);
+        match parent.filter(is_same) {
+            Some(parent) => parent.file_system,
+            None => file_system(path),
+        }
     }
 
     /// The names in an open directory that matter.
@@ -138,7 +157,7 @@ impl Looker<'_> {
                     _ if is_link => stat::follow_within(fd, name),
                     _ => stat::within(fd, name),
                 };
-                if status.map_or(true, |status| self.needs_look(at, file, &status.stat)) {
+                if status.map_or(true, |status| self.needs_look(file, &status.stat)) {
                     match &mut self.mounts[at].sweep {
                         Some(sweep) if listing.in_sweep => sweep.files.push_back(file),
                         _ => self.queue_file(file),

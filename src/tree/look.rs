@@ -102,7 +102,7 @@ impl Looker<'_> {
             Kind::Special => return self.incomplete(id, &below, Incomplete::NotAFile, None),
         }
         if self.is_being_written(id, &below, &status, in_sweep)
-            || self.is_known(mount, id, &status.stat)
+            || self.is_known(id, &status.stat)
             || self.is_unsettled(id, &below, &status, in_sweep)
         {
             return;
@@ -158,8 +158,7 @@ impl Looker<'_> {
     }
 
     /// Whether what we know of it still holds, so that it need not be read.
-    fn is_known(&mut self, mount: usize, id: FileId, stat: &Stat) -> bool {
-        let has_sharp_times = self.mounts[mount].file_system.has_sharp_times;
+    fn is_known(&mut self, id: FileId, stat: &Stat) -> bool {
         let Some(file) = self.model.file(id) else {
             return true;
         };
@@ -171,7 +170,7 @@ impl Looker<'_> {
         let is_known = !file.must_read
             && was_read
             && file.stat.as_ref() == Some(stat)
-            && (has_sharp_times || !is_racy(stat, file.read_at));
+            && (!is_racy(stat, file.read_at) || self.model.has_sharp_times(file));
         if is_known && matches!(file.told, Told::Incomplete(_)) {
             self.retry(id);
         }
@@ -234,7 +233,8 @@ impl Looker<'_> {
     }
 
     fn whole(&mut self, mount: usize, id: FileId, below: &[u8], content: Content, stat: Stat) {
-        let has_sharp_times = self.mounts[mount].file_system.has_sharp_times;
+        let file = self.model.file(id);
+        let has_sharp_times = file.is_some_and(|file| self.model.has_sharp_times(file));
         let now = Timestamp::now();
         if let Some(file) = self.model.file_mut(id) {
             file.stat = Some(stat);
@@ -305,11 +305,11 @@ impl Looker<'_> {
     }
 
     /// Whether a listing that met a file with this stat data must have it looked at.
-    pub(super) fn needs_look(&self, mount: usize, id: FileId, stat: &Stat) -> bool {
+    pub(super) fn needs_look(&self, id: FileId, stat: &Stat) -> bool {
         self.model.file(id).is_some_and(|file| {
             file.told != Told::Whole
                 || file.stat.as_ref() != Some(stat)
-                || !self.mounts[mount].file_system.has_sharp_times && is_racy(stat, file.read_at)
+                || is_racy(stat, file.read_at) && !self.model.has_sharp_times(file)
         })
     }
 }

@@ -36,7 +36,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
@@ -178,6 +178,9 @@ pub enum TreeError {
     Thread { source: io::Error },
 }
 
+/// How long a thread that was told to stop is waited for: on a dead network mount it may hang for ever.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 /// A source's tree, being watched. Dropping it stops the watching.
 pub struct Tree {
     hints: Arc<Hints>,
@@ -186,7 +189,8 @@ pub struct Tree {
 
 impl Tree {
     /// Starts to watch. What is found goes to `report`, on a thread of its own; `report` may block, hints
-    /// are kept meanwhile. It says `Break` to end the watching. Dropping the tree waits for it to return.
+    /// are kept meanwhile. It says `Break` to end the watching. Dropping the tree waits for it to
+    /// return, but not for long.
     pub fn watch(
         settings: Settings,
         known: Vec<Known>,
@@ -235,6 +239,13 @@ impl Drop for Tree {
     fn drop(&mut self) {
         self.hints.stop();
         if let Some(looker) = self.looker.take() {
+            let end = Instant::now() + PATIENCE;
+            while !looker.is_finished() {
+                if Instant::now() >= end {
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
             // A panic there has been printed already.
             let _ = looker.join();
         }

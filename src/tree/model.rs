@@ -10,6 +10,7 @@ use std::time::Instant;
 use jiff::Timestamp;
 
 use crate::announce::observation::{Identity, Incomplete, Stat};
+use crate::tree::file_system::FileSystem;
 use crate::tree::watches::Key;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -27,6 +28,8 @@ pub(super) struct Directory {
     pub(super) name: Arc<[u8]>,
     /// The directory that was listed last; a link's target.
     pub(super) identity: Option<Identity>,
+    /// What it lies in, which need not be what the mount's root lies in.
+    pub(super) file_system: FileSystem,
     pub(super) is_link: bool,
     /// Reached through a link; counted in [`Model::linked`].
     is_linked: bool,
@@ -144,6 +147,7 @@ impl Model {
             parent,
             name: Arc::clone(&name),
             identity: None,
+            file_system: FileSystem::default(),
             is_link,
             is_linked: false,
             watch: None,
@@ -231,6 +235,17 @@ impl Model {
             directory.links.remove(&removed.name);
         }
         Some(removed)
+    }
+
+    /// Whether the next change of a file shows in its stat data, however soon it comes. A link's target may
+    /// lie elsewhere than its directory.
+    pub(super) fn has_sharp_times(&self, file: &File) -> bool {
+        let Some(directory) = self.directory(file.directory) else {
+            return false;
+        };
+        let device = directory.identity.map(|it| it.device);
+        let is_here = |target: &Target| Some(target.identity.device) == device;
+        directory.file_system.has_sharp_times && file.link.as_deref().is_none_or(is_here)
     }
 
     /// Forgets which files are being written.

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 
 use crate::announce::observation::Incomplete;
-use crate::tree::file_system::file_system;
 use crate::tree::hints::Hint;
 use crate::tree::looker::Looker;
 use crate::tree::model::{Directory, DirectoryId, push_name};
@@ -80,7 +79,7 @@ impl Looker<'_> {
         let device_of = |it: &Directory| it.identity.map(|it| it.device);
         if self.settings.watch == WatchMode::Auto
             && above.is_some_and(|above| device_of(above) != device_of(directory))
-            && !file_system(path).is_local
+            && !directory.file_system.is_local
         {
             self.poll(at, format!("{} may change unseen", path.display()));
             return;

@@ -3,11 +3,14 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::process::Command;
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
+use rsnotify::tree::Tree;
 use rsnotify::tree::WatchMode::{self, Inotify, Notify, Poll};
 use rstest::rstest;
 
-use crate::harness::{Watched, document, was_run_again};
+use crate::harness::{DEADLINE, Watched, document, settings, was_run_again};
 
 #[rstest]
 fn a_mount_that_comes_late_is_found(#[values(Inotify, Notify, Poll)] watch: WatchMode) {
@@ -147,4 +150,25 @@ fn a_tree_at_rest_costs_next_to_nothing() {
     std::thread::sleep(std::time::Duration::from_secs(2));
     let took = used() - before;
     assert!(took.tv_sec == 0 && took.tv_nsec < 20_000_000, "{took:?}");
+}
+
+#[test]
+fn a_tree_that_hangs_is_left_behind() {
+    let place = tempfile::tempdir().unwrap();
+    let (hung, hangs) = channel();
+    let tree = Tree::watch(settings(place.path(), Poll), Vec::new(), move |_| {
+        hung.send(()).unwrap();
+        loop {
+            std::thread::park();
+        }
+    })
+    .unwrap();
+    hangs.recv_timeout(DEADLINE).unwrap();
+    let (dropped, drops) = channel();
+    std::thread::spawn(move || {
+        drop(tree);
+        dropped.send(()).unwrap();
+    });
+    let has_ended = drops.recv_timeout(Duration::from_secs(20));
+    assert!(has_ended.is_ok(), "dropping it took too long");
 }

@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::ops::ControlFlow;
+use std::os::unix::fs::symlink;
+use std::process::Command;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -10,7 +12,7 @@ use rsnotify::tree::WatchMode::{self, Inotify, Notify, Poll};
 use rsnotify::tree::{Known, Report, survey};
 use rstest::rstest;
 
-use crate::harness::{Watched, document, path, settings, version_of};
+use crate::harness::{Watched, document, path, settings, version_of, was_run_again};
 
 #[rstest]
 fn known_files_are_read_only_if_they_changed(#[values(Inotify, Notify, Poll)] watch: WatchMode) {
@@ -152,4 +154,40 @@ fn a_survey_sees_every_candidate_and_ends() {
     assert!(matches!(look("d/other.xml"), Look::Other { .. }));
     // It waits for what has just been written.
     assert_eq!(version_of(look("new.xml")), Some(2));
+}
+
+/// The times of `ramfs` are never sharp, those of what it is mounted in may be (R4).
+#[test]
+#[cfg(target_os = "linux")]
+fn each_directory_has_the_times_of_its_own_file_system() {
+    if was_run_again("unshare --map-root-user --mount") {
+        return;
+    }
+    let run = |command: &mut Command| assert!(command.status().unwrap().success());
+    let mut it = Watched::start_on(Poll, |root| {
+        fs::create_dir(root.join("d")).unwrap();
+        let mount = ["-t", "ramfs", "none"];
+        run(Command::new("mount").args(mount).arg(root.join("d")));
+        fs::create_dir(root.join("d/e")).unwrap();
+        fs::write(root.join("d/e/a.xml"), document(1)).unwrap();
+        symlink("d/e/a.xml", root.join("link.xml")).unwrap();
+    });
+    let names = ["d/e/a.xml", "link.xml"];
+    let known = names.map(|name| {
+        it.wait_for(name, 1);
+        let Some(Look::Document { stat, .. }) = it.last(name) else {
+            panic!("it was a document");
+        };
+        Known {
+            path: path(name),
+            stat: *stat,
+            // It may have been written again in the same instant.
+            read_at: stat.changed,
+        }
+    });
+    let mut it = Watched::start_in(it.stop(), Poll, known.into());
+    for name in names {
+        it.wait_for(name, 1);
+    }
+    run(Command::new("umount").arg(it.root.join("d")));
 }
