@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use rsnotify::announce::observation::{Look, MountId};
-use rsnotify::announce::plan::MountPlan;
+use rsnotify::announce::plan::{DEFAULT_INCLUDE, MountPlan};
 use rsnotify::resourcesync::uri::Uri;
 use rsnotify::tree::{Known, Report, Settings, Tree, WatchMode};
 
@@ -138,7 +138,7 @@ fn watch(root: &Path, known: Vec<Known>) -> (Tree, Receiver<Report>) {
             prefix: Uri::parse("https://example.org/").expect("a URI"),
             aliases: Vec::new(),
         }],
-        include: Vec::new(),
+        include: DEFAULT_INCLUDE.map(str::to_owned).into(),
         exclude: Vec::new(),
         watch: WatchMode::Auto,
         rescan_interval: Duration::from_secs(3600),

@@ -8,6 +8,9 @@ use crate::announce::observation::{DocumentPath, MountId};
 use crate::announce::state::MountRow;
 use crate::resourcesync::uri::{Hub, Topic, Uri};
 
+/// What may be a document unless the configuration says otherwise (R1).
+pub const DEFAULT_INCLUDE: [&str; 2] = ["**/*.xml", "**/.well-known/resourcesync"];
+
 /// Everything the engine is told once, and again on a reload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {

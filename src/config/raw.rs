@@ -41,7 +41,7 @@ pub struct Server {
 pub struct Source {
     pub name: Written<String>,
     pub mount: Vec<Spanned<Mount>>,
-    pub include: Option<Vec<Spanned<String>>>,
+    pub include: Written<Vec<Spanned<String>>>,
     pub exclude: Option<Vec<Spanned<String>>>,
     pub watch: Written<String>,
     pub rescan_interval: Written<String>,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use globset::{Glob, GlobBuilder};
 
-use crate::announce::plan::{MassDeletion, MountPlan, SourcePlan};
+use crate::announce::plan::{DEFAULT_INCLUDE, MassDeletion, MountPlan, SourcePlan};
 use crate::config::mount::{GivenMount, Mounted, mount};
 use crate::config::overrides::Overrides;
 use crate::config::raw;
@@ -21,7 +21,7 @@ pub struct Source {
 /// How a source's directories are watched and read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TreeSettings {
-    /// Which paths below a mount are candidates (R1); `*` does not match `/`.
+    /// Which paths below a mount are candidates (R1), at least one; `*` does not match `/`.
     pub include: Vec<Glob>,
     /// Which of them are not.
     pub exclude: Vec<Glob>,
@@ -187,13 +187,12 @@ fn source(
             unadvertised_channels: raw.unadvertised_channels.unwrap_or(true),
         },
         tree: TreeSettings {
-            include: globs(
+            include: include(reading, raw.include),
+            exclude: globs(
                 reading,
-                "source.include",
-                raw.include,
-                &["**/*.xml", "**/.well-known/resourcesync"],
+                "source.exclude",
+                raw.exclude.into_iter().flatten().map(in_file),
             ),
-            exclude: globs(reading, "source.exclude", raw.exclude, &[]),
             watch: watch(reading, raw.watch),
             rescan_interval: reading.positive_duration(
                 "source.rescan_interval",
@@ -253,26 +252,34 @@ fn watch(reading: &mut Reading<'_>, written: raw::Written<String>) -> Watch {
     watch
 }
 
+fn include(
+    reading: &mut Reading<'_>,
+    written: raw::Written<Vec<toml::Spanned<String>>>,
+) -> Vec<Glob> {
+    let key = "source.include";
+    let Some(written) = written.map(in_file) else {
+        let default = DEFAULT_INCLUDE.map(|glob| Given {
+            value: glob.to_owned(),
+            origin: Origin::Absent,
+        });
+        return globs(reading, key, default);
+    };
+    if written.value.is_empty() {
+        let message = "nothing would be watched: name at least one glob, or leave it out";
+        reading.report(written.origin, key, message);
+    }
+    globs(reading, key, written.value.into_iter().map(in_file))
+}
+
 fn globs(
     reading: &mut Reading<'_>,
     key: &str,
-    written: Option<Vec<toml::Spanned<String>>>,
-    default: &[&str],
+    given: impl IntoIterator<Item = Given<String>>,
 ) -> Vec<Glob> {
-    let given: Vec<Given<String>> = match written {
-        Some(written) => written.into_iter().map(in_file).collect(),
-        None => default
-            .iter()
-            .map(|glob| Given {
-                value: (*glob).to_owned(),
-                origin: Origin::Absent,
-            })
-            .collect(),
-    };
     given
-        .iter()
+        .into_iter()
         .filter_map(|given| {
-            reading.checked(key, given, |text| {
+            reading.checked(key, &given, |text| {
                 if text.starts_with('/') {
                     return Err(format!(
                         "\"{text}\" begins with \"/\": globs match the path below the mount"

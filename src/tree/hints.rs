@@ -275,6 +275,7 @@ impl Merging<'_> {
 #[cfg(test)]
 mod tests {
     use super::{Happened, Hint, Hints};
+    use crate::announce::plan::DEFAULT_INCLUDE;
     use crate::tree::names::Candidates;
     use crate::tree::watches::Key;
 
@@ -299,7 +300,8 @@ mod tests {
 
     #[test]
     fn names_that_cannot_matter_leave_no_trace() {
-        let (hints, names) = (Hints::default(), Candidates::new(&[], &[]).unwrap());
+        let include = DEFAULT_INCLUDE.map(str::to_owned);
+        let (hints, names) = (Hints::default(), Candidates::new(&include, &[]).unwrap());
         hints.merge(|merging| {
             for happened in [Happened::Written, Happened::Closed, Happened::Touched] {
                 merging.name(&names, Key(1), b"access.log", happened, false);

@@ -48,14 +48,11 @@ use crate::tree::watches::Watches;
 
 pub use crate::tree::names::Candidates;
 
-/// What is watched unless the configuration says otherwise (R1).
-pub const DEFAULT_INCLUDE: [&str; 2] = ["**/*.xml", "**/.well-known/resourcesync"];
-
 /// The tree of one source, and how it is watched.
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub mounts: Vec<MountPlan>,
-    /// Globs for paths below a mount; none means [`DEFAULT_INCLUDE`].
+    /// Globs for paths below a mount; what matches none is not looked at.
     pub include: Vec<String>,
     /// Globs for paths below a mount; a directory that matches is not entered.
     pub exclude: Vec<String>,

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
-use crate::tree::{DEFAULT_INCLUDE, TreeError};
+use crate::tree::TreeError;
 
 /// The include and exclude globs of a source.
 #[derive(Debug)]
@@ -36,12 +36,6 @@ enum Shape {
 
 impl Candidates {
     pub fn new(include: &[String], exclude: &[String]) -> Result<Candidates, TreeError> {
-        let defaults = DEFAULT_INCLUDE.map(str::to_owned);
-        let include = if include.is_empty() {
-            &defaults
-        } else {
-            include
-        };
         let pruned: Vec<&str> = exclude
             .iter()
             .map(|glob| glob.strip_suffix("/**").unwrap_or(glob))
@@ -151,10 +145,13 @@ fn globs<'a>(globs: impl Iterator<Item = &'a str>) -> Result<GlobSet, TreeError>
 #[cfg(test)]
 mod tests {
     use super::Candidates;
+    use crate::announce::plan::DEFAULT_INCLUDE;
 
     #[test]
     fn names_are_candidates_as_r1_says() {
-        let names = Candidates::new(&[], &["private/**".into(), "**/old-*.xml".into()]).unwrap();
+        let include = DEFAULT_INCLUDE.map(str::to_owned);
+        let names =
+            Candidates::new(&include, &["private/**".into(), "**/old-*.xml".into()]).unwrap();
         for yes in [
             &b"a.xml"[..],
             b"a/b.xml",
@@ -188,5 +185,11 @@ mod tests {
         ] {
             assert!(!names.accepts(no), "{}", no.escape_ascii());
         }
+    }
+
+    #[test]
+    fn nothing_included_is_nothing_accepted() {
+        let names = Candidates::new(&[], &[]).unwrap();
+        assert!(!names.accepts(b"a.xml"));
     }
 }

@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use rsnotify::announce::observation::{DocumentPath, Identity, Look, MountId};
-use rsnotify::announce::plan::MountPlan;
+use rsnotify::announce::plan::{DEFAULT_INCLUDE, MountPlan};
 use rsnotify::resourcesync::uri::Uri;
 use rsnotify::tree::{Known, Notice, Report, Settings, Tree, WatchMode};
 use tempfile::TempDir;
@@ -40,7 +40,7 @@ pub fn settings(root: &Path, watch: WatchMode) -> Settings {
             prefix: Uri::parse("https://example.org/").unwrap(),
             aliases: Vec::new(),
         }],
-        include: Vec::new(),
+        include: DEFAULT_INCLUDE.map(str::to_owned).into(),
         exclude: Vec::new(),
         watch,
         rescan_interval: Duration::from_secs(3600),

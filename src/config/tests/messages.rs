@@ -46,6 +46,10 @@ fn every_mistake_in_the_file_is_named_with_its_place() {
             "5:21: source.include: error parsing glob 'a{b': unclosed alternate group; missing '}' (maybe escape '{' with '[{]'?)",
         ),
         (
+            "include = []",
+            "5:11: source.include: nothing would be watched: name at least one glob, or leave it out",
+        ),
+        (
             "exclude = [\"/a\"]",
             "5:12: source.exclude: \"/a\" begins with \"/\": globs match the path below the mount",
         ),
