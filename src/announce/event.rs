@@ -1,6 +1,5 @@
 //! What goes into the engine, and what comes out.
 
-use std::fmt;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -150,19 +149,4 @@ pub enum Fact {
         source: String,
     },
     Found(Finding),
-}
-
-impl fmt::Display for Event {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Event::Observed(observations) => write!(f, "{} observations", observations.len()),
-            Event::MountFound { .. } => f.write_str("mount found"),
-            Event::MountLost { .. } => f.write_str("mount lost"),
-            Event::Swept { .. } => f.write_str("swept"),
-            Event::Answered { .. } => f.write_str("answered"),
-            Event::Fetched(_) => f.write_str("fetched"),
-            Event::Accept { .. } => f.write_str("accept"),
-            Event::Tick => f.write_str("tick"),
-        }
-    }
 }

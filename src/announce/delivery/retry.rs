@@ -5,6 +5,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use jiff::fmt::rfc2822;
 
+/// `wait` from `now`, as far as time goes.
+pub use crate::announce::channel::later as after;
+
 const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(15 * 60);
 const LONGEST_ASKED_FOR: Duration = Duration::from_secs(60 * 60);
@@ -44,11 +47,6 @@ fn wait(text: &str, now: Timestamp) -> Option<Duration> {
     Duration::try_from(date.duration_since(now))
         .ok()
         .filter(|wait| !wait.is_zero())
-}
-
-/// `wait` from `now`, as far as time goes.
-pub fn after(now: Timestamp, wait: Duration) -> Timestamp {
-    now.checked_add(wait).unwrap_or(Timestamp::MAX)
 }
 
 #[cfg(test)]

@@ -119,15 +119,18 @@ impl Engine {
     }
 
     fn look_at_missing(&mut self, source: usize, now: Timestamp) {
-        let missing: Vec<Uri> = self.sources[source]
+        for uri in self.missing(source) {
+            self.grace_ends(source, &uri, now);
+        }
+    }
+
+    fn missing(&self, source: usize) -> Vec<Uri> {
+        self.sources[source]
             .catalog
             .iter()
             .filter(|(_, record)| record.is_missing())
             .map(|(uri, _)| uri.clone())
-            .collect();
-        for uri in missing {
-            self.grace_ends(source, &uri, now);
-        }
+            .collect()
     }
 
     /// The operator believes what is missing now.
@@ -135,21 +138,15 @@ impl Engine {
         let Some(source) = self.plan.sources.iter().position(|own| own.name == name) else {
             return;
         };
-        let missing: Vec<Uri> = self.sources[source]
-            .catalog
-            .iter()
-            .filter(|(_, record)| record.is_missing())
-            .map(|(uri, _)| uri.clone())
-            .collect();
-        for uri in &missing {
-            if let Some(record) = self.sources[source].catalog.get_mut(uri)
+        for uri in self.missing(source) {
+            if let Some(record) = self.sources[source].catalog.get_mut(&uri)
                 && let Presence::Missing { since, .. } = record.presence
             {
                 record.presence = Presence::Missing {
                     since,
                     approved: true,
                 };
-                self.turn.documents.insert((source, uri.clone()));
+                self.turn.documents.insert((source, uri));
             }
         }
         self.look_at_missing(source, now);
