@@ -1,4 +1,4 @@
-//! Joins the parts: binds, starts, and stops them. The only loop is in [`turns`].
+//! Joins the parts: binds, starts, and stops them. The only loop is in `turns`.
 
 mod listen;
 pub mod report;

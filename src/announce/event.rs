@@ -105,6 +105,8 @@ pub enum Fact {
         attempts: u32,
         reason: String,
         next_try: Timestamp,
+        /// A name for the reason, such as `no_subscribers_likely`.
+        kind: &'static str,
         /// Whether waiting alone will not help.
         needs_person: bool,
     },

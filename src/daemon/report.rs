@@ -112,13 +112,14 @@ pub fn fact(fact: &Fact) {
             attempts,
             reason,
             next_try,
+            kind,
             needs_person,
         } => {
             let message = format!("{hub} did not accept notification {seq}: {reason}");
             if *needs_person {
-                error!(%topic, %hub, seq, attempts, reason, %next_try, "{message}");
+                error!(%topic, %hub, seq, attempts, kind, reason, %next_try, "{message}");
             } else {
-                warn!(%topic, %hub, seq, attempts, reason, %next_try, "{message}");
+                warn!(%topic, %hub, seq, attempts, kind, reason, %next_try, "{message}");
             }
         }
         Fact::Halved {

@@ -1,14 +1,46 @@
 //! Addresses: one type per role, so that swapping two of them cannot compile.
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::fmt;
-use std::hash::{BuildHasherDefault, DefaultHasher};
+use std::hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 /// The URI of a document, normalised as RFC 3986 section 6.2 says, so that equal URIs are equal strings.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone)]
 pub struct Uri(Arc<str>);
+
+// Most comparisons that find two URIs equal are of one with its own copy: the text need not be read then.
+impl PartialEq for Uri {
+    fn eq(&self, other: &Uri) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.0 == other.0
+    }
+}
+
+impl Eq for Uri {}
+
+impl Ord for Uri {
+    fn cmp(&self, other: &Uri) -> Ordering {
+        if Arc::ptr_eq(&self.0, &other.0) {
+            Ordering::Equal
+        } else {
+            self.0.cmp(&other.0)
+        }
+    }
+}
+
+impl PartialOrd for Uri {
+    fn partial_cmp(&self, other: &Uri) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Hash for Uri {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
 
 /// A map that is asked by URI far more often than it is gone through. Its hasher has no random keys, so that
 /// the same history gives the same order.

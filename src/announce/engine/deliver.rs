@@ -81,7 +81,7 @@ impl Engine {
         let entries = flight.entries;
         let limit_in_force = ledger.row.limit.unwrap_or(self.plan.window.max_entries);
         self.turn.ledgers.insert((id, hub.clone()));
-        let (at, reason, needs_person) = match verdict(answer, attempts, now, jitter) {
+        let (at, kind, reason, needs_person) = match verdict(answer, attempts, now, jitter) {
             Verdict::Accepted => {
                 let fact = Fact::Delivered {
                     topic,
@@ -110,10 +110,10 @@ impl Engine {
             }
             Verdict::TooLarge => {
                 let reason = "a notification of one document is too large for it".to_owned();
-                (later(now, TOO_LARGE_WAIT), reason, true)
+                (later(now, TOO_LARGE_WAIT), "too_large", reason, true)
             }
-            Verdict::Retry { at, reason } => (at, reason.to_string(), false),
-            Verdict::NeedsPerson { at, reason } => (at, reason.to_string(), true),
+            Verdict::Retry { at, reason } => (at, reason.name(), reason.to_string(), false),
+            Verdict::NeedsPerson { at, reason } => (at, reason.name(), reason.to_string(), true),
         };
         flight.next_try = at;
         flight.last_failure = Some(reason.clone());
@@ -125,6 +125,7 @@ impl Engine {
             attempts,
             reason,
             next_try: at,
+            kind,
             needs_person,
         });
     }

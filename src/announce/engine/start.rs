@@ -66,10 +66,10 @@ impl Engine {
         source: usize,
         baseline: &BTreeMap<Uri, Told>,
     ) -> BTreeSet<Uri> {
-        let mut filled = BTreeSet::new();
         if baseline.is_empty() {
-            return filled;
+            return BTreeSet::new();
         }
+        let mut filled = Vec::new();
         let mut fill = Vec::new();
         for (uri, record) in self.sources[source].catalog.iter() {
             let came_with_set = record
@@ -102,6 +102,8 @@ impl Engine {
             };
             fill.push((uri.clone(), told, channels));
         }
+        // In order, because what follows goes into ordered sets.
+        fill.sort_unstable_by(|(one, ..), (other, ..)| one.cmp(other));
         for (uri, told, channels) in fill {
             for id in channels {
                 let Some(channel) = self.channels.get_mut(&id) else {
@@ -117,8 +119,8 @@ impl Engine {
                 }
                 self.heard.entry(uri.clone()).or_default().insert(id);
             }
-            filled.insert(uri);
+            filled.push(uri);
         }
-        filled
+        filled.into_iter().collect()
     }
 }
