@@ -285,6 +285,8 @@ impl Model {
         for name in DOCUMENTS {
             if self.files.get(name) == Some(&File::Broken) {
                 self.write(name, content(name, 9, 0));
+                // What is said now is said of what was read until now, and not of what is mended next.
+                self.listen();
             }
         }
         for hub in [HUB, OTHER_HUB] {
