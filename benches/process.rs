@@ -121,7 +121,7 @@ fn cold_start() {
     for start in 0..STARTS {
         stage.forget();
         let daemon = stage.launch(&hub);
-        std::thread::sleep(ready * start / STARTS); // the moment is what is varied
+        std::thread::sleep(ready * (start + 1) / (STARTS + 1)); // the moment is what is varied
         let staged = stage.stage(7, 3, &format!("start-{start}"));
         fs::rename(staged, stage.document(7, 3)).expect("a rename");
         heard += hub.await_changes(1);

@@ -31,6 +31,7 @@ use crate::websub::topics::Topics;
 /// Runs until SIGTERM or SIGINT. Everything that can fail for want of permission or a free address does so
 /// before the first file is looked at.
 pub fn run(config: &Config) -> anyhow::Result<()> {
+    let began = Timestamp::now();
     let hubs = settings::publishers(config)?;
     let store = Store::open(&config.state_dir)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -80,6 +81,7 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
         runtime.handle().clone(),
         health.clone(),
     );
+    turns.began_at(began);
     turns.perform_first(excluded, effects);
     let hub = match &config.embedded_hub {
         Some(embedded) => {

@@ -70,6 +70,8 @@ pub struct Turns {
     accepted: Vec<Event>,
     /// Submissions whose answer is to come.
     outstanding: usize,
+    /// When the daemon began.
+    began: Timestamp,
     is_ready: bool,
     is_stopping: bool,
     watchdog: Option<Duration>,
@@ -110,10 +112,16 @@ impl Turns {
             trouble: None,
             accepted: Vec::new(),
             outstanding: 0,
+            began: Timestamp::now(),
             is_ready: false,
             is_stopping: false,
             watchdog: sd_notify::watchdog_enabled(),
         }
+    }
+
+    /// Begins earlier than now: when the process did.
+    pub fn began_at(&mut self, began: Timestamp) {
+        self.began = began;
     }
 
     pub fn engine(&self) -> &Engine {
@@ -213,7 +221,13 @@ impl Turns {
                 }
                 self.step(event);
             }
-            Input::Tree(reported) => {
+            Input::Tree(mut reported) => {
+                // R13: a change made while the daemon starts is one, although no tree is watched yet.
+                if let Report::MountFound { started, .. } = &mut reported
+                    && !self.is_ready
+                {
+                    *started = self.began.min(*started);
+                }
                 report::log(&reported);
                 if let Some(event) = report::event(reported) {
                     self.step(event);
