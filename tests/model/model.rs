@@ -261,7 +261,10 @@ impl Model {
         // A deleted Source Description has a scenario of its own.
         if name != DESCRIPTION && self.files.remove(name).is_some() {
             self.disturb(name);
-            self.left.insert(name, self.world.now);
+            // Nobody can know of a document that came and went while nothing ran.
+            if self.is_running || !self.left.contains_key(name) {
+                self.left.insert(name, self.world.now);
+            }
             self.world.delete(name);
         }
     }
