@@ -230,7 +230,7 @@ fn links_into_each_other_do_not_multiply_without_bound() {
             .unwrap();
         }
     }
-    std::thread::sleep(Duration::from_millis(300));
+    std::thread::sleep(Duration::from_millis(300)); // lets the files settle: no event, so no deadline
     let (mut looks, mut notices) = (0, Vec::new());
     survey(settings(root, Poll), |report| {
         match report {

@@ -133,7 +133,7 @@ fn a_survey_sees_every_candidate_and_ends() {
     fs::create_dir_all(root.join("d")).unwrap();
     fs::write(root.join("d/old.xml"), document(1)).unwrap();
     fs::write(root.join("d/other.xml"), "<other/>").unwrap();
-    std::thread::sleep(crate::harness::SETTLE);
+    std::thread::sleep(crate::harness::SETTLE); // lets old.xml settle: there is no event, so no deadline
     fs::write(root.join("new.xml"), document(2)).unwrap();
     let mut looks = Vec::new();
     let mut swept = false;
