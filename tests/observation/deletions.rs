@@ -1,0 +1,1 @@
+//! Mass deletion: an emptied tree is suspected until somebody says so.

@@ -1,0 +1,1 @@
+//! Directories that come, go, move and are filled at once.

@@ -1,0 +1,1 @@
+//! What happens while no daemon runs, or while one is killed.

@@ -1,0 +1,1 @@
+//! What real generators write, run after run.

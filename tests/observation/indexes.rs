@@ -1,0 +1,1 @@
+//! Indexes, in whatever order they and their components are written.

@@ -1,0 +1,1 @@
+//! Links, swapped, dangling and in circles.

@@ -1,0 +1,1 @@
+//! Load: no queue is long enough, and nothing is lost.

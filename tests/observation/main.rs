@@ -1,0 +1,32 @@
+//! Nothing missed, nothing false: the real binary over trees that are written in every way there is.
+//!
+//! Each story runs on inotify and by polling, a core of them on `notify` too. ARCHITECTURE.md says which
+//! scenario a backend cannot hold.
+
+#![expect(clippy::unwrap_used, reason = "a test that fails should say where")]
+
+#[expect(dead_code, reason = "the end-to-end stories use the rest")]
+#[path = "../e2e/daemon.rs"]
+mod daemon;
+#[expect(dead_code, reason = "the end-to-end stories use the rest")]
+#[path = "../e2e/documents.rs"]
+mod documents;
+#[expect(dead_code, reason = "the end-to-end stories use the rest")]
+#[path = "../e2e/hub.rs"]
+mod hub;
+
+mod deletions;
+mod directories;
+mod downtime;
+mod generators;
+mod indexes;
+mod links;
+mod load;
+mod oddities;
+mod roots;
+mod silence;
+mod story;
+mod writing;
+
+/// How long an event is awaited before a test fails. Generous: the machine may be busy.
+pub const DEADLINE: std::time::Duration = std::time::Duration::from_secs(60);

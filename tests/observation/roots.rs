@@ -1,0 +1,1 @@
+//! Roots that are replaced, late, gone or mounted over.

@@ -1,0 +1,1 @@
+//! What changes nothing is not announced.

@@ -1,0 +1,197 @@
+//! A published tree, a daemon over it, and a hub that keeps what it heard.
+
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Instant;
+
+use tempfile::TempDir;
+
+use crate::daemon::{Daemon, Setup, TOPICS};
+use crate::documents::{Site, URL, capability_list, list, replace};
+use crate::hub::{FakeHub, Request};
+
+/// How the daemon learns of changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Watch {
+    Inotify,
+    Notify,
+    Poll,
+}
+
+impl Watch {
+    fn keys(self) -> &'static str {
+        match self {
+            Watch::Inotify => "watch = \"inotify\"",
+            Watch::Notify => "watch = \"notify\"",
+            Watch::Poll => "watch = \"poll\"\npoll_interval = \"100ms\"",
+        }
+    }
+}
+
+/// Stories share the machine, but for those that load it.
+static MACHINE: RwLock<()> = RwLock::new(());
+
+#[expect(dead_code, reason = "held, not read")]
+enum Machine {
+    Shared(RwLockReadGuard<'static, ()>),
+    Alone(RwLockWriteGuard<'static, ()>),
+}
+
+/// The source has two mounts: the site, and one that holds nothing but the marker.
+pub struct Story {
+    pub site: Site,
+    pub hub: FakeHub,
+    /// Its `config` may be edited until the daemon is started.
+    pub setup: Setup,
+    daemon: Option<Daemon>,
+    marker: TempDir,
+    markers: usize,
+    _machine: Machine,
+}
+
+const MARKER: &str = "updated changelist marker/changelist.xml";
+
+impl Story {
+    /// A running daemon over a site with one set, `a/`, whose documents it knows.
+    pub fn start(watch: Watch) -> Story {
+        let mut story = Story::over(watch, Site::new(), "");
+        story.resume();
+        story
+    }
+
+    /// A site and a daemon that is not started yet. `keys` are those of the source, besides a deletion grace
+    /// of none.
+    pub fn over(watch: Watch, site: Site, keys: &str) -> Story {
+        let guard = MACHINE.read().unwrap_or_else(PoisonError::into_inner);
+        Story::on(Machine::Shared(guard), watch, site, keys)
+    }
+
+    /// As `over`, with no other story beside it.
+    pub fn alone(watch: Watch, site: Site, keys: &str) -> Story {
+        let guard = MACHINE.write().unwrap_or_else(PoisonError::into_inner);
+        Story::on(Machine::Alone(guard), watch, site, keys)
+    }
+
+    fn on(machine: Machine, watch: Watch, site: Site, keys: &str) -> Story {
+        let hub = FakeHub::start();
+        let marker = TempDir::new().unwrap();
+        replace(
+            &marker.path().join("capabilitylist.xml"),
+            &capability_list("marker", &["changelist"]),
+        );
+        replace(
+            &marker.path().join("changelist.xml"),
+            &list("marker", "changelist", "0"),
+        );
+        let grace = match keys.contains("deletion_grace") {
+            true => "",
+            false => "deletion_grace = \"0s\"",
+        };
+        let config = format!(
+            "[server]\nlisten = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\npublic_url = \"{TOPICS}\"\n\
+             [window]\nquiet = \"20ms\"\n\
+             [[hub]]\nurl = \"{}\"\nmode = \"content\"\n\
+             [[source]]\nname = \"main\"\nmount = [{{ path = \"{}\", url = \"{URL}\" }}, \
+             {{ path = \"{}\", url = \"{URL}marker/\" }}]\nsettle = \"50ms\"\n{grace}\n{}\n{keys}\n",
+            hub.url(),
+            site.root.path().display(),
+            marker.path().display(),
+            watch.keys(),
+        );
+        let setup = Setup {
+            state: TempDir::new().unwrap(),
+            config,
+        };
+        Story {
+            site,
+            hub,
+            setup,
+            daemon: None,
+            marker,
+            markers: 0,
+            _machine: machine,
+        }
+    }
+
+    /// Starts the daemon, again or for the first time, and waits until it is ready.
+    pub fn resume(&mut self) {
+        self.daemon = Some(self.setup.start());
+    }
+
+    pub fn daemon(&self) -> &Daemon {
+        self.daemon.as_ref().unwrap()
+    }
+
+    /// Stops the daemon as a service manager does.
+    pub fn stop(&mut self) {
+        assert!(self.daemon.take().unwrap().stop().success());
+    }
+
+    /// Stops the daemon as `kill -9` does.
+    pub fn kill(&mut self) {
+        self.daemon.take().unwrap().kill();
+    }
+
+    /// The hub hears these changes, each once, in whatever order and notifications, and nothing else. A
+    /// Source Description's change is heard on each channel: on the marker's too.
+    #[track_caller]
+    pub fn hears(&mut self, wanted: &[&str]) -> Vec<Request> {
+        let mut requests = Vec::new();
+        let mut left: Vec<&str> = wanted.to_vec();
+        while !left.is_empty() {
+            let request = self.hub.request();
+            for change in request.changes() {
+                left.retain(|wanted| *wanted != change);
+            }
+            requests.push(request);
+        }
+        // What would be false may come later: everything that was done until now is seen before the markers.
+        self.mark(&mut requests);
+        self.mark(&mut requests);
+        let mut heard: Vec<String> = requests.iter().flat_map(Request::changes).collect();
+        heard.retain(|change| change != MARKER);
+        heard.sort();
+        let mut wanted = wanted.to_vec();
+        wanted.sort_unstable();
+        assert_eq!(heard, wanted);
+        requests
+    }
+
+    /// As `hears`, and not before `moment`, which is when the last byte was written.
+    #[track_caller]
+    pub fn hears_after(&mut self, moment: Instant, wanted: &[&str]) {
+        let requests = self.hears(wanted);
+        let is_early = requests.iter().any(|request| request.at < moment);
+        assert!(!is_early, "announced before it was complete");
+    }
+
+    /// The hub hears nothing.
+    #[track_caller]
+    pub fn stays_silent(&mut self) {
+        self.hears(&[]);
+    }
+
+    /// Nothing is left to be said when the daemon stops, or by one that starts anew and looks again.
+    #[track_caller]
+    pub fn ends(mut self) {
+        self.stop();
+        self.resume();
+        self.stays_silent();
+        self.stop();
+    }
+
+    /// Changes the marker, and waits until the hub hears it.
+    #[track_caller]
+    fn mark(&mut self, requests: &mut Vec<Request>) {
+        self.markers += 1;
+        let marker = list("marker", "changelist", &self.markers.to_string());
+        replace(&self.marker.path().join("changelist.xml"), &marker);
+        loop {
+            let request = self.hub.request();
+            let is_marker = request.changes().iter().any(|change| change == MARKER);
+            requests.push(request);
+            if is_marker {
+                return;
+            }
+        }
+    }
+}
