@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use rsnotify::announce::candidates::Candidates;
 use rsnotify::announce::engine::Engine;
 use rsnotify::announce::event::{Effect, Event};
 use rsnotify::announce::observation::{DocumentPath, Identity, Look, MountId, Observation, Stat};
 use rsnotify::announce::plan::{
-    HubPlan, MassDeletion, Mode, MountPlan, Plan, SourcePlan, WindowPlan,
+    DEFAULT_INCLUDE, HubPlan, MassDeletion, Mode, MountPlan, Plan, SourcePlan, WindowPlan,
 };
 use rsnotify::announce::state::State;
 use rsnotify::resourcesync::document::Content;
@@ -77,6 +78,8 @@ fn plan() -> Plan {
                 prefix: Uri::parse(URL).expect("a URI"),
                 aliases: Vec::new(),
             }],
+            candidates: Candidates::new(DEFAULT_INCLUDE.map(str::to_owned).into(), Vec::new())
+                .expect("globs"),
             broken_after: Duration::from_secs(10),
             deletion_grace: Duration::from_secs(300),
             mass_deletion: MassDeletion::Percent(50),

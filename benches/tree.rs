@@ -11,6 +11,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use rsnotify::announce::candidates::Candidates;
 use rsnotify::announce::observation::{Look, MountId};
 use rsnotify::announce::plan::{DEFAULT_INCLUDE, MountPlan};
 use rsnotify::resourcesync::uri::Uri;
@@ -138,8 +139,8 @@ fn watch(root: &Path, known: Vec<Known>) -> (Tree, Receiver<Report>) {
             prefix: Uri::parse("https://example.org/").expect("a URI"),
             aliases: Vec::new(),
         }],
-        include: DEFAULT_INCLUDE.map(str::to_owned).into(),
-        exclude: Vec::new(),
+        candidates: Candidates::new(DEFAULT_INCLUDE.map(str::to_owned).into(), Vec::new())
+            .expect("globs"),
         watch: WatchMode::Auto,
         rescan_interval: Duration::from_secs(3600),
         poll_interval: Duration::from_secs(10),

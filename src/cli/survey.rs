@@ -28,13 +28,12 @@ pub struct Survey {
 pub fn survey(config: &Config) -> anyhow::Result<Survey> {
     let store = Store::open_to_read(&config.state_dir)?;
     let has_state = store.is_some();
-    let mut state = store
+    let state = store
         .map(|store| store.load())
         .transpose()?
         .unwrap_or_default();
     let mut plan = config.plan(&public_url(config)?);
     plan.adopt(&state.mounts);
-    settings::forget_excluded(config, &plan, &mut state)?;
     let (mut engine, _) = Engine::new(plan, state, Timestamp::now());
     let mut notices = Vec::new();
     for source in 0..config.sources.len() {
