@@ -72,7 +72,7 @@ impl Engine {
                 told_findings: BTreeSet::new(),
                 suspended: false,
                 findings: BTreeMap::new(),
-                settled_once: false,
+                settled: 0,
             });
         }
         let rows = mounts.into_keys().map(|id| (id, None));

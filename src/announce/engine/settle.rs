@@ -33,11 +33,11 @@ impl Engine {
         let state = &mut self.sources[source];
         let parked = std::mem::take(&mut state.parked);
         self.turn.ripe.extend(parked);
-        let is_first = !state.settled_once;
+        let is_first = state.settled == 0;
         if !is_first && state.stale.is_empty() {
             return;
         }
-        state.settled_once = true;
+        state.settled += 1;
         let Stale {
             mut relations,
             changed,

@@ -27,8 +27,8 @@ pub struct Source {
     pub told_findings: BTreeSet<Finding>,
     /// Channels that would have spoken while the source was not settled.
     pub parked: BTreeSet<ChannelId>,
-    /// Whether the relations were resolved at all since the start.
-    pub settled_once: bool,
+    /// How often anything was settled since the start.
+    pub settled: u64,
 }
 
 #[derive(Debug)]
