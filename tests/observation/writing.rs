@@ -71,8 +71,7 @@ fn with_a_stall_anywhere(
 ) {
     let mut story = Story::start(watch);
     let text = long_list("2");
-    let at = text.rfind(after).unwrap() + after.len();
-    let at = if after.is_empty() { 0 } else { at };
+    let at = text.find(after).unwrap() + after.len();
     let file = File::create(story.site.path(PATH)).unwrap();
     write_with_a_stall(&mut story, file, &text, at);
     story.ends();

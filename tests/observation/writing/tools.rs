@@ -95,7 +95,8 @@ fn copies(
         "cp -a . $2",
         "cp --remove-destination a/*list.xml $2/a",
         "install -m 644 a/*list.xml $2/a",
-        "dd status=none if=a/changelist.xml of=$2/a/changelist.xml bs=100; cat a/resourcelist.xml > $2/a/resourcelist.xml",
+        "dd status=none bs=100 if=a/changelist.xml of=$2/a/changelist.xml; \
+         cat a/resourcelist.xml > $2/a/resourcelist.xml",
         "for f in a/*list.xml; do mv $f $2/a; done"
     )]
     line: &str,

@@ -132,9 +132,9 @@ with open(sys.argv[1], 'r+b') as file:
         map[half:] = text[half:]
 ";
 
-/// The kernel changes the file's times with the first byte that is written to a page, and may not with the next.
-/// By polling, a writer that stalls while its file is broken is waited for; one that stalls while it is well-formed
-/// cannot be told from one that is done, and what it adds to the same page has no sign at all.
+/// The kernel changes the file's times with the first byte that is written to a page, and may not with the
+/// next. By polling, a writer that stalls while its file is broken is waited for; one that stalls while it is
+/// well-formed looks done, and what it adds to the same page gives no sign at all.
 #[rstest]
 #[case::in_one_page(list("a", "changelist", "another version"))]
 #[case::in_several(long_list("2"))]
