@@ -133,8 +133,11 @@ fn missing_at_the_start(#[values(Inotify, Poll)] watch: Watch) {
     let mut story = below(watch, Site::empty(), "");
     story.resume();
     write_tree(&story.site.path("next"), "1");
+    // Long enough for the tree to be older than `settle` when it is moved.
+    story.stays_silent();
     fs::rename(story.site.path("next"), story.site.path("www")).unwrap();
     // R13: what the first look finds is taken as known.
+    story.daemon().await_log("took the baseline");
     story.stays_silent();
     ends_with_a_change(story);
 }
@@ -210,6 +213,7 @@ fn without_watches_it_polls_and_says_so_once(
     left_to_decide(&mut story);
     story.launch();
     story.daemon().await_log(remedy);
+    story.daemon().await_log("ready");
     for version in ["2", "3", "4"] {
         for set in ["sets/0", "sets/19"] {
             let text = list(set, "changelist", version);
