@@ -85,3 +85,15 @@ pub(super) fn coarse_now() -> Timestamp {
         .and_then(|nanoseconds| Timestamp::new(now.tv_sec, nanoseconds).ok())
         .unwrap_or_else(Timestamp::now)
 }
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_known_to_be_local_is() {
+        for path in ["/proc", "/sys", "/not/there"] {
+            assert!(!file_system(Path::new(path)).is_local, "{path}");
+        }
+    }
+}

@@ -164,6 +164,12 @@ impl Daemon {
         }
     }
 
+    /// How many of the log lines that are not read yet contain `words`.
+    pub fn logged(&self, words: &str) -> usize {
+        let contains = |entry: &Value| entry.to_string().contains(words);
+        self.log.try_iter().filter(contains).count()
+    }
+
     /// As `kill -9` does.
     pub fn kill(mut self) {
         self.child.kill().unwrap();

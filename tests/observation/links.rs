@@ -1,1 +1,145 @@
 //! Links, swapped, dangling and in circles.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use rstest::rstest;
+use tempfile::TempDir;
+
+use crate::documents::{Site, capability_list, list, replace};
+use crate::story::Story;
+use crate::story::Watch::{self, Inotify, Notify, Poll};
+
+const UPDATED: &str = "updated changelist b/changelist.xml";
+
+/// The documents of a set that are written elsewhere, and reached as `b/` by links.
+fn write_set(directory: &Path, version: &str) {
+    replace(
+        &directory.join("resourcelist.xml"),
+        &list("b", "resourcelist", "1"),
+    );
+    replace(
+        &directory.join("changelist.xml"),
+        &list("b", "changelist", version),
+    );
+    replace(
+        &directory.join("capabilitylist.xml"),
+        &capability_list("b", &["resourcelist", "changelist", "changedump"]),
+    );
+}
+
+/// A link that takes the place of another in one step.
+pub fn swap(target: impl AsRef<Path>, link: &Path) {
+    let next = link.with_file_name(".next");
+    symlink(target, &next).unwrap();
+    fs::rename(&next, link).unwrap();
+}
+
+#[rstest]
+fn a_release_that_is_swapped(#[values(Inotify, Notify, Poll)] watch: Watch) {
+    let site = Site::new();
+    for release in ["1", "2"] {
+        write_set(&site.path(&format!("releases/{release}")), release);
+    }
+    site.write("releases/2/changedump.xml", &list("b", "changedump", "1"));
+    symlink("releases/1", site.path("b")).unwrap();
+    let mut story = Story::over(watch, site, "exclude = [\"releases/**\"]");
+    story.resume();
+    swap("releases/2", &story.site.path("b"));
+    story.hears(&[UPDATED, "created changedump b/changedump.xml"]);
+    // The old release is nobody's any more.
+    let text = list("b", "changelist", "ghost");
+    story.site.write("releases/1/changelist.xml", &text);
+    story.stays_silent();
+    let text = list("b", "changelist", "3");
+    story.site.write("releases/2/changelist.xml", &text);
+    story.hears(&[UPDATED]);
+    write_set(&story.site.path("releases/3"), "3");
+    story
+        .site
+        .write("releases/3/changedump.xml", &list("b", "changedump", "1"));
+    swap("releases/3", &story.site.path("b"));
+    story.stays_silent();
+    story.ends();
+}
+
+#[rstest]
+fn a_config_map_that_is_swapped(#[values(Inotify, Poll)] watch: Watch) {
+    let site = Site::new();
+    write_set(&site.path("b/..2026_01_01"), "1");
+    symlink("..2026_01_01", site.path("b/..data")).unwrap();
+    for capability in ["resourcelist", "changelist", "capabilitylist"] {
+        let name = format!("{capability}.xml");
+        symlink(format!("..data/{name}"), site.path(&format!("b/{name}"))).unwrap();
+    }
+    let mut story = Story::over(watch, site, "");
+    story.resume();
+    for (old, new) in [("01", "02"), ("02", "03"), ("03", "04")] {
+        write_set(&story.site.path(&format!("b/..2026_01_{new}")), new);
+        swap(format!("..2026_01_{new}"), &story.site.path("b/..data"));
+        fs::remove_dir_all(story.site.path(&format!("b/..2026_01_{old}"))).unwrap();
+        story.hears(&[UPDATED]);
+    }
+    write_set(&story.site.path("b/..2026_01_05"), "04");
+    swap("..2026_01_05", &story.site.path("b/..data"));
+    story.stays_silent();
+    story.ends();
+}
+
+#[rstest]
+fn circles(#[values(Inotify, Poll)] watch: Watch) {
+    let site = Site::new();
+    symlink("..", site.path("a/up")).unwrap();
+    symlink("self", site.path("a/self")).unwrap();
+    symlink("pong.xml", site.path("a/ping.xml")).unwrap();
+    symlink("ping.xml", site.path("a/pong.xml")).unwrap();
+    let mut story = Story::over(watch, site, "");
+    story.resume();
+    let updated = "updated changelist a/changelist.xml";
+    let text = list("a", "changelist", "2");
+    story.site.write("a/changelist.xml", &text);
+    story.hears(&[updated]);
+    symlink(".", story.site.path("a/here")).unwrap();
+    let text = list("a", "changelist", "3");
+    story.site.write("a/changelist.xml", &text);
+    story.hears(&[updated]);
+    story.ends();
+}
+
+#[rstest]
+fn a_dangling_link_that_is_resolved_later(#[values(Inotify, Notify, Poll)] watch: Watch) {
+    let outside = TempDir::new().unwrap();
+    let target = outside.path().join("late/changelist.xml");
+    let site = Site::new();
+    write_set(&site.path("b"), "1");
+    site.remove("b/changelist.xml");
+    symlink(&target, site.path("b/changelist.xml")).unwrap();
+    let mut story = Story::over(watch, site, "");
+    story.resume();
+    replace(&target, &list("b", "changelist", "1"));
+    story.hears(&["created changelist b/changelist.xml"]);
+    fs::write(&target, list("b", "changelist", "2")).unwrap();
+    story.hears(&[UPDATED]);
+    story.ends();
+}
+
+#[rstest]
+fn a_target_outside_of_the_tree_that_is_replaced(#[values(Inotify, Poll)] watch: Watch) {
+    let outside = TempDir::new().unwrap();
+    let target = outside.path().join("current.xml");
+    let site = Site::new();
+    write_set(&site.path("b"), "1");
+    site.remove("b/changelist.xml");
+    replace(&target, &list("b", "changelist", "1"));
+    symlink(&target, site.path("b/changelist.xml")).unwrap();
+    let mut story = Story::over(watch, site, "");
+    story.resume();
+    for version in ["2", "3"] {
+        replace(&target, &list("b", "changelist", version));
+        story.hears(&[UPDATED]);
+    }
+    replace(&target, &list("b", "changelist", "3"));
+    story.stays_silent();
+    story.ends();
+}

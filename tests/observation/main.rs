@@ -14,6 +14,8 @@ mod documents;
 #[expect(dead_code, reason = "the end-to-end stories use the rest")]
 #[path = "../e2e/hub.rs"]
 mod hub;
+#[path = "../tree/namespace.rs"]
+mod namespace;
 
 mod deletions;
 mod directories;

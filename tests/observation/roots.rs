@@ -1,1 +1,250 @@
 //! Roots that are replaced, late, gone or mounted over.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
+
+use rstest::rstest;
+
+use crate::documents::{Site, capability_list, list, replace};
+use crate::links::swap;
+use crate::namespace::was_run_again;
+use crate::story::Story;
+use crate::story::Watch::{self, Inotify, Notify, Poll};
+
+const UPDATED: &str = "updated changelist b/changelist.xml";
+
+/// Writes a tree with one set, `b/`.
+fn write_tree(directory: &Path, version: &str) {
+    let set = directory.join("b");
+    let capabilities = ["resourcelist", "changelist", "changedump"];
+    replace(
+        &set.join("capabilitylist.xml"),
+        &capability_list("b", &capabilities),
+    );
+    replace(
+        &set.join("resourcelist.xml"),
+        &list("b", "resourcelist", "1"),
+    );
+    replace(
+        &set.join("changelist.xml"),
+        &list("b", "changelist", version),
+    );
+}
+
+/// A story whose mount is `www` in the site's directory, whether that is there or not.
+fn below(watch: Watch, site: Site, keys: &str) -> Story {
+    let root = site.root.path().display().to_string();
+    let mut story = Story::over(watch, site, keys);
+    let (whole, part) = (format!("\"{root}\""), format!("\"{root}/www\""));
+    story.setup.config = story.setup.config.replace(&whole, &part);
+    story
+}
+
+/// A running daemon over the tree `www`.
+fn start(watch: Watch, keys: &str) -> Story {
+    let site = Site::empty();
+    write_tree(&site.path("www"), "1");
+    let mut story = below(watch, site, keys);
+    story.resume();
+    story
+}
+
+fn change(story: &Story, below: &str, version: &str) {
+    let path = story.site.path(below).join("b/changelist.xml");
+    replace(&path, &list("b", "changelist", version));
+}
+
+#[track_caller]
+fn ends_with_a_change(mut story: Story) {
+    change(&story, "www", "last");
+    story.hears(&[UPDATED]);
+    story.ends();
+}
+
+#[rstest]
+fn a_link_that_is_swapped(#[values(Inotify, Notify, Poll)] watch: Watch) {
+    let site = Site::empty();
+    for release in ["1", "2", "3"] {
+        write_tree(&site.path(release), release);
+    }
+    write_tree(&site.path("4"), "3");
+    replace(
+        &site.path("2/b/changedump.xml"),
+        &list("b", "changedump", "1"),
+    );
+    symlink("1", site.path("www")).unwrap();
+    let mut story = below(watch, site, "deletion_grace = \"5m\"");
+    story.resume();
+    swap("2", &story.site.path("www"));
+    story.hears(&[UPDATED, "created changedump b/changedump.xml"]);
+    change(&story, "1", "ghost");
+    story.stays_silent();
+    // Not in one step.
+    fs::remove_file(story.site.path("www")).unwrap();
+    symlink("3", story.site.path("www")).unwrap();
+    story.hears(&[UPDATED]);
+    swap("4", &story.site.path("www"));
+    story.stays_silent();
+    ends_with_a_change(story);
+}
+
+#[rstest]
+fn removed_and_made_again(#[values(Inotify, Poll)] watch: Watch) {
+    let mut story = start(watch, "deletion_grace = \"5m\"");
+    let root = story.site.path("www");
+    fs::remove_dir_all(&root).unwrap();
+    write_tree(&root, "1");
+    story.stays_silent();
+    fs::remove_dir_all(&root).unwrap();
+    story.stays_silent();
+    write_tree(&root, "2");
+    story.hears(&[UPDATED]);
+    ends_with_a_change(story);
+}
+
+#[rstest]
+fn replaced_by_another_tree(#[values(Inotify, Notify, Poll)] watch: Watch) {
+    let mut story = start(watch, "");
+    write_tree(&story.site.path("next"), "2");
+    let dump = story.site.path("next/b/changedump.xml");
+    replace(&dump, &list("b", "changedump", "1"));
+    fs::rename(story.site.path("www"), story.site.path("away")).unwrap();
+    fs::rename(story.site.path("next"), story.site.path("www")).unwrap();
+    story.hears(&[UPDATED, "created changedump b/changedump.xml"]);
+    change(&story, "away", "ghost");
+    story.stays_silent();
+    ends_with_a_change(story);
+}
+
+#[rstest]
+fn replaced_by_an_equal_tree(#[values(Inotify, Notify, Poll)] watch: Watch) {
+    let mut story = start(watch, "");
+    write_tree(&story.site.path("next"), "1");
+    fs::rename(story.site.path("www"), story.site.path("away")).unwrap();
+    fs::rename(story.site.path("next"), story.site.path("www")).unwrap();
+    story.stays_silent();
+    ends_with_a_change(story);
+}
+
+#[rstest]
+fn missing_at_the_start(#[values(Inotify, Poll)] watch: Watch) {
+    let mut story = below(watch, Site::empty(), "");
+    story.resume();
+    write_tree(&story.site.path("next"), "1");
+    // Long enough for the tree to be older than `settle` when it is moved.
+    story.stays_silent();
+    fs::rename(story.site.path("next"), story.site.path("www")).unwrap();
+    // R13: what the first look finds is taken as known.
+    story.daemon().await_log("took the baseline");
+    story.stays_silent();
+    ends_with_a_change(story);
+}
+
+#[rstest]
+fn gone_for_a_while(#[values(Inotify, Poll)] watch: Watch) {
+    let mut story = start(watch, "");
+    let (root, away) = (story.site.path("www"), story.site.path("away"));
+    fs::rename(&root, &away).unwrap();
+    story.stays_silent();
+    fs::rename(&away, &root).unwrap();
+    story.stays_silent();
+    fs::rename(&root, &away).unwrap();
+    change(&story, "away", "2");
+    story.stays_silent();
+    fs::rename(&away, &root).unwrap();
+    story.hears(&[UPDATED]);
+    ends_with_a_change(story);
+}
+
+#[rstest]
+fn mounted_over_and_unmounted(#[values(Inotify, Notify, Poll)] watch: Watch) {
+    if was_run_again("unshare --map-root-user --mount") {
+        return;
+    }
+    let mut story = start(watch, "");
+    let (root, over) = (story.site.path("www"), story.site.path("over"));
+    write_tree(&over, "2");
+    let run = |command: &mut Command| assert!(command.status().unwrap().success());
+    run(Command::new("mount").arg("--bind").args([&over, &root]));
+    story.hears(&[UPDATED]);
+    change(&story, "www", "3");
+    story.hears(&[UPDATED]);
+    run(Command::new("umount").arg(&root));
+    story.hears(&[UPDATED]);
+    change(&story, "over", "ghost");
+    story.stays_silent();
+    ends_with_a_change(story);
+}
+
+/// `watch = "auto"`, and every sweep that it falls back to is soon.
+fn left_to_decide(story: &mut Story) {
+    let auto = "watch = \"auto\"\npoll_interval = \"100ms\"";
+    story.setup.config = story.setup.config.replace("watch = \"inotify\"", auto);
+}
+
+#[rstest]
+#[case(
+    "max_inotify_watches",
+    10,
+    "raise the sysctl fs.inotify.max_user_watches"
+)]
+#[case(
+    "max_inotify_instances",
+    0,
+    "raise the sysctl fs.inotify.max_user_instances"
+)]
+fn without_watches_it_polls_and_says_so_once(
+    #[case] limit: &str,
+    #[case] allowed: usize,
+    #[case] remedy: &str,
+) {
+    if was_run_again(&format!(
+        "unshare --map-root-user sh -c 'echo {allowed} > /proc/sys/user/{limit} && exec \"$@\"' sh"
+    )) {
+        return;
+    }
+    let site = Site::new();
+    for set in 0..20 {
+        site.add_set(&format!("sets/{set}"));
+    }
+    let mut story = Story::over(Inotify, site, "rescan_interval = \"1s\"");
+    left_to_decide(&mut story);
+    story.launch();
+    story.daemon().await_log(remedy);
+    story.daemon().await_log("ready");
+    for version in ["2", "3", "4"] {
+        for set in ["sets/0", "sets/19"] {
+            let text = list(set, "changelist", version);
+            story.site.write(&format!("{set}/changelist.xml"), &text);
+        }
+        story.site.add_set(&format!("new/{version}"));
+        story.hears(&[
+            "updated changelist sets/0/changelist.xml",
+            "updated changelist sets/19/changelist.xml",
+            &format!("created capabilitylist new/{version}/capabilitylist.xml"),
+            &format!("created changelist new/{version}/changelist.xml"),
+            &format!("created resourcelist new/{version}/resourcelist.xml"),
+        ]);
+    }
+    assert_eq!(story.daemon().logged(remedy), 0, "said again");
+    story.stop();
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn what_is_not_known_to_be_local_is_polled_and_says_so_once() {
+    let mut story = Story::over(Inotify, Site::empty(), "");
+    left_to_decide(&mut story);
+    let root = format!("\"{}\"", story.site.root.path().display());
+    // Directories, and no promise that the kernel tells of them.
+    story.setup.config = story.setup.config.replace(&root, "\"/proc/sys/user\"");
+    story.launch();
+    let words = "/proc/sys/user is swept every 0.1 s";
+    story.daemon().await_log(words);
+    story.stays_silent();
+    story.stays_silent();
+    assert_eq!(story.daemon().logged(words), 0, "said again");
+    story.stop();
+}

@@ -117,6 +117,11 @@ impl Story {
         self.daemon = Some(self.setup.start());
     }
 
+    /// Starts the daemon, and leaves its log to be read from where it listens.
+    pub fn launch(&mut self) {
+        self.daemon = Some(self.setup.launch());
+    }
+
     pub fn daemon(&self) -> &Daemon {
         self.daemon.as_ref().unwrap()
     }

@@ -9,7 +9,8 @@ use rsnotify::announce::observation::{Incomplete, Look};
 use rsnotify::tree::WatchMode::{self, Inotify, Notify, Poll};
 use rstest::rstest;
 
-use crate::harness::{Watched, document, excluding, path, was_run_again};
+use crate::harness::{Watched, document, excluding, path};
+use crate::namespace::was_run_again;
 
 #[rstest]
 fn a_file_created_rewritten_renamed_and_deleted_is_seen_each_time(

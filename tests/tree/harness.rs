@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
@@ -237,36 +236,6 @@ impl Watched {
             Report::Notice(notice) => self.notices.push(notice),
         }
     }
-}
-
-/// Runs the calling test once more in a shell that first does `before`, and says whether that has been done;
-/// if not, this is that run. Where the system does not allow it, the test is skipped, visibly.
-pub fn was_run_again(before: &str) -> bool {
-    const AGAIN: &str = "TREE_TEST_AGAIN";
-    if std::env::var_os(AGAIN).is_some() {
-        return false;
-    }
-    let shell = |command: String| {
-        let mut shell = Command::new("sh");
-        shell
-            .arg("-c")
-            .arg(command)
-            .arg(std::env::current_exe().unwrap());
-        shell.env(AGAIN, "1").status().unwrap().success()
-    };
-    if !shell(format!("{before} true")) {
-        eprintln!("skipped: this system does not allow `{before}`");
-        return true;
-    }
-    let thread = std::thread::current();
-    let test = thread.name().unwrap();
-    assert!(
-        shell(format!(
-            "{before} \"$0\" --exact {test} --nocapture --test-threads 1"
-        )),
-        "the test failed under `{before}`"
-    );
-    true
 }
 
 fn brief(looks: &[Look]) -> Vec<String> {

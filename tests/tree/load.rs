@@ -7,7 +7,8 @@ use rsnotify::tree::Notice;
 use rsnotify::tree::WatchMode::{self, Auto, Inotify, Notify, Poll};
 use rstest::rstest;
 
-use crate::harness::{Watched, document, was_run_again};
+use crate::harness::{Watched, document};
+use crate::namespace::was_run_again;
 
 #[rstest]
 fn twenty_thousand_files_in_new_directories_are_all_seen(

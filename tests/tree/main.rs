@@ -8,4 +8,5 @@ mod harness;
 mod links;
 mod load;
 mod mounts;
+mod namespace;
 mod restart;

@@ -10,7 +10,8 @@ use rsnotify::tree::Tree;
 use rsnotify::tree::WatchMode::{self, Inotify, Notify, Poll};
 use rstest::rstest;
 
-use crate::harness::{DEADLINE, Watched, document, settings, was_run_again};
+use crate::harness::{DEADLINE, Watched, document, settings};
+use crate::namespace::was_run_again;
 
 #[rstest]
 fn a_mount_that_comes_late_is_found(#[values(Inotify, Notify, Poll)] watch: WatchMode) {

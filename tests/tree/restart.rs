@@ -12,7 +12,8 @@ use rsnotify::tree::WatchMode::{self, Inotify, Notify, Poll};
 use rsnotify::tree::{Known, Report, survey};
 use rstest::rstest;
 
-use crate::harness::{Watched, document, excluding, path, settings, version_of, was_run_again};
+use crate::harness::{Watched, document, excluding, path, settings, version_of};
+use crate::namespace::was_run_again;
 
 #[rstest]
 fn known_files_are_read_only_if_they_changed(#[values(Inotify, Notify, Poll)] watch: WatchMode) {

@@ -1,0 +1,33 @@
+//! Tests that run once more where the system is smaller, or theirs to mount on.
+
+use std::process::Command;
+
+/// Runs the calling test once more in a shell that first does `before`, and says whether that has been done;
+/// if not, this is that run. Where the system does not allow it, the test is skipped, visibly.
+pub fn was_run_again(before: &str) -> bool {
+    const AGAIN: &str = "TREE_TEST_AGAIN";
+    if std::env::var_os(AGAIN).is_some() {
+        return false;
+    }
+    let shell = |command: String| {
+        let mut shell = Command::new("sh");
+        shell
+            .arg("-c")
+            .arg(command)
+            .arg(std::env::current_exe().unwrap());
+        shell.env(AGAIN, "1").status().unwrap().success()
+    };
+    if !shell(format!("{before} true")) {
+        eprintln!("skipped: this system does not allow `{before}`");
+        return true;
+    }
+    let thread = std::thread::current();
+    let test = thread.name().unwrap();
+    assert!(
+        shell(format!(
+            "{before} \"$0\" --exact {test} --nocapture --test-threads 1"
+        )),
+        "the test failed under `{before}`"
+    );
+    true
+}
