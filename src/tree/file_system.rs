@@ -4,6 +4,10 @@ use std::path::Path;
 
 use jiff::Timestamp;
 
+/// What an operator may do who knows better.
+pub(super) const ALL_WRITE_HERE: &str =
+    "; set watch = \"inotify\" if all that writes there runs on this machine";
+
 /// What decides how a tree is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct FileSystem {

@@ -16,6 +16,7 @@ mod file_system;
 mod hints;
 #[cfg(target_os = "linux")]
 mod inotify;
+mod limit;
 mod links;
 mod listing;
 mod look;
@@ -45,6 +46,8 @@ use crate::announce::plan::MountPlan;
 use crate::tree::hints::Hints;
 use crate::tree::looker::Looker;
 use crate::tree::watches::Watches;
+
+pub use crate::tree::limit::Limit;
 
 /// The tree of one source, and how it is watched.
 #[derive(Debug, Clone)]
@@ -125,11 +128,8 @@ pub enum Notice {
         reason: String,
         interval: Duration,
     },
-    #[error("no more directories can be watched; raise the sysctl {sysctl}; until then the tree is swept every {} s", interval.as_secs_f64())]
-    WatchesRanOut {
-        sysctl: &'static str,
-        interval: Duration,
-    },
+    #[error("no more directories can be watched: {limit}; until then the tree is swept every {} s", interval.as_secs_f64())]
+    WatchesRanOut { limit: Limit, interval: Duration },
     #[error("the kernel's event queue overflowed; everything is swept")]
     Overflow,
     #[error("cannot watch {}: {reason}", directory.display())]

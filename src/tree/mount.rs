@@ -8,7 +8,7 @@ use std::time::Instant;
 use jiff::Timestamp;
 
 use crate::announce::observation::{DocumentPath, Identity, MountId, Stat};
-use crate::tree::file_system::{FileSystem, coarse_now, file_system};
+use crate::tree::file_system::{ALL_WRITE_HERE, FileSystem, coarse_now, file_system};
 use crate::tree::looker::Looker;
 use crate::tree::model::{DirectoryId, FileId, Queued};
 use crate::tree::stat::{self, Kind};
@@ -184,13 +184,13 @@ impl Looker<'_> {
             Some(backend) => self.notice(Notice::Watching { directory, backend }),
             None => {
                 let reason = match self.settings.watch {
-                    WatchMode::Poll => "the configuration says so",
-                    _ if self.watches.backend().is_none() => "nothing can be watched",
-                    _ => "its file system is not known to be local",
+                    WatchMode::Poll => "the configuration says so".into(),
+                    _ if self.watches.backend().is_none() => "nothing can be watched".into(),
+                    _ => format!("its file system is not known to be local{ALL_WRITE_HERE}"),
                 };
                 self.notice(Notice::Polling {
                     directory,
-                    reason: reason.into(),
+                    reason,
                     interval: self.settings.poll_interval,
                 });
             }

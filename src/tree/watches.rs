@@ -11,7 +11,7 @@ use crate::tree::hints::Hints;
 use crate::tree::inotify::Inotify;
 use crate::tree::model::{DirectoryId, FileId};
 use crate::tree::notify::Notify;
-use crate::tree::{Notice, Settings, TreeError, WatchMode};
+use crate::tree::{Limit, Notice, Settings, TreeError, WatchMode};
 
 /// One watch of a backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -90,7 +90,7 @@ impl Watches {
                 }
                 Err(_) => {
                     notices.push(Notice::WatchesRanOut {
-                        sysctl: INSTANCES,
+                        limit: Limit::now(INSTANCES),
                         interval: settings.poll_interval,
                     });
                     Backend::None

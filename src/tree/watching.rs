@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 
 use crate::announce::observation::Incomplete;
+use crate::tree::file_system::ALL_WRITE_HERE;
 use crate::tree::hints::Hint;
 use crate::tree::looker::Looker;
 use crate::tree::model::{Directory, DirectoryId, push_name};
 use crate::tree::stat;
 use crate::tree::watches::Unwatched;
-use crate::tree::{Notice, WatchMode};
+use crate::tree::{Limit, Notice, WatchMode};
 
 /// How soon a directory that cannot be read is tried again, at first and at last.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
@@ -81,7 +82,13 @@ impl Looker<'_> {
             && above.is_some_and(|above| device_of(above) != device_of(directory))
             && !directory.file_system.is_local
         {
-            self.poll(at, format!("{} may change unseen", path.display()));
+            self.poll(
+                at,
+                format!(
+                    "{} lies on a file system that is not known to be local{ALL_WRITE_HERE}",
+                    path.display()
+                ),
+            );
             return;
         }
         let (before, interval) = (directory.watch, self.settings.poll_interval);
@@ -102,7 +109,8 @@ impl Looker<'_> {
             Err(Unwatched::RanOut(sysctl)) => {
                 self.mounts[at].has_unwatched = true;
                 if !std::mem::replace(&mut self.has_said_ran_out, true) {
-                    self.notice(Notice::WatchesRanOut { sysctl, interval });
+                    let limit = Limit::now(sysctl);
+                    self.notice(Notice::WatchesRanOut { limit, interval });
                 }
                 self.sweep_soon(at);
             }

@@ -1,0 +1,72 @@
+//! What the system allows to be watched, and what an operator can do about it.
+
+use std::fmt;
+
+/// A sysctl that allows no more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limit {
+    pub sysctl: &'static str,
+    /// What it is set to, as far as that can be read.
+    pub allowed: Option<u64>,
+}
+
+impl Limit {
+    /// The sysctl as it is set now.
+    pub(super) fn now(sysctl: &'static str) -> Limit {
+        let path = format!("/proc/sys/{}", sysctl.replace('.', "/"));
+        let text = std::fs::read_to_string(path).ok();
+        Limit {
+            sysctl,
+            allowed: text.and_then(|text| text.trim().parse().ok()),
+        }
+    }
+
+    /// Twice as much, and no less than what a large site needs.
+    fn enough(self) -> u64 {
+        let large = match self.sysctl {
+            "fs.inotify.max_user_instances" => 1_024,
+            _ => 524_288,
+        };
+        self.allowed.unwrap_or(0).saturating_mul(2).max(large)
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Limit { sysctl, allowed } = self;
+        match allowed {
+            Some(allowed) => write!(f, "the sysctl {sysctl} is {allowed}")?,
+            None => write!(f, "the sysctl {sysctl} is used up")?,
+        }
+        write!(
+            f,
+            "; raise it, as by `sysctl -w {sysctl}={}`",
+            self.enough()
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Limit;
+
+    #[test]
+    fn a_limit_says_what_to_set() {
+        let limit = |sysctl, allowed| Limit { sysctl, allowed }.to_string();
+        assert_eq!(
+            limit("fs.inotify.max_user_watches", Some(8_192)),
+            "the sysctl fs.inotify.max_user_watches is 8192; raise it, as by \
+             `sysctl -w fs.inotify.max_user_watches=524288`"
+        );
+        assert_eq!(
+            limit("fs.inotify.max_user_watches", Some(600_000)),
+            "the sysctl fs.inotify.max_user_watches is 600000; raise it, as by \
+             `sysctl -w fs.inotify.max_user_watches=1200000`"
+        );
+        assert_eq!(
+            limit("fs.inotify.max_user_instances", None),
+            "the sysctl fs.inotify.max_user_instances is used up; raise it, as by \
+             `sysctl -w fs.inotify.max_user_instances=1024`"
+        );
+    }
+}
