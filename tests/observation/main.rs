@@ -25,6 +25,7 @@ mod load;
 mod oddities;
 mod roots;
 mod silence;
+mod state_file;
 mod story;
 mod writing;
 
