@@ -91,7 +91,7 @@ fn more_events_than_the_kernel_keeps(#[values(Inotify, Notify)] watch: Watch) {
     name_them(&story.site, &[groups.concat(), new.clone()].concat());
     story.daemon().signal(Signal::CONT);
 
-    story.daemon().await_log("sweep");
+    story.daemon().await_log("queue overflowed");
     let mut wanted = told("updated", &groups.concat());
     wanted.extend(told("created", &new));
     wanted.push(LISTED.to_owned());
