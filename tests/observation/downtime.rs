@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use rstest::rstest;
 
 use crate::documents::{Site, capability_list, list};
+use crate::hub::Manner;
 use crate::story::Story;
 use crate::story::Watch::{self, Inotify, Notify, Poll};
 
@@ -119,5 +120,54 @@ fn killed_after_any_notification_of_a_burst(
         assert!(request.changes().iter().all(is_known));
     }
     story.resume();
+    story.ends();
+}
+
+#[rstest]
+fn started_while_the_hub_is_out_of_order(#[values(Inotify, Poll)] watch: Watch) {
+    let mut story = Story::start(watch);
+    story.stop();
+    let changed = list("a", "changelist", "2");
+    story.site.write("a/changelist.xml", &changed);
+    story.hub.behave(Manner::CutOff);
+    story.resume();
+    let failed = story.hub.request();
+    assert_eq!(failed.changes(), [UPDATED]);
+    story.hub.behave(Manner::Accept);
+    let accepted = story.hub.notification();
+    assert_eq!(accepted.body, failed.body, "repeated, but not unchanged");
+    story.stays_silent();
+    story.ends();
+}
+
+/// R13: a configuration announces nothing; what it excludes is forgotten, not deleted.
+#[rstest]
+fn excluded_between_two_runs(#[values(Inotify, Poll)] watch: Watch) {
+    let mut story = Story::start(watch);
+    story.stop();
+    let keys = "deletion_grace = \"0s\"\nexclude = [\"a/changelist.xml\"]";
+    story.setup.config = story.setup.config.replace("deletion_grace = \"0s\"", keys);
+    story.resume();
+    let changed = list("a", "changelist", "2");
+    story.site.write("a/changelist.xml", &changed);
+    story.stays_silent();
+    story.ends();
+}
+
+/// R13: what changed since the process began is a change, although nothing was known yet.
+#[rstest]
+fn changed_during_the_first_sweep(#[values(Inotify, Poll)] watch: Watch) {
+    let site = Site::new();
+    for n in 0..2_000 {
+        let below = site.path(&format!("b/{}/{n}", n % 20));
+        fs::create_dir_all(&below).unwrap();
+        fs::write(below.join("other.xml"), "<other/>").unwrap();
+    }
+    let mut story = Story::over(watch, site, "");
+    story.launch();
+    let changed = list("a", "changelist", "2");
+    story.site.write("a/changelist.xml", &changed);
+    story.daemon().await_log("ready");
+    story.hears(&[UPDATED]);
     story.ends();
 }

@@ -46,13 +46,33 @@ fn a_damaged_state_file_is_refused_with_its_name_and_the_remedy(
     }
     let changed = list("a", "changelist", "2");
     story.site.write("a/changelist.xml", &changed);
-    let mut command = story.setup.command("run");
-    let (sender, ended) = channel();
-    std::thread::spawn(move || sender.send(output(&mut command)));
-    let (code, _, error) = ended.recv_timeout(DEADLINE).expect("it ends");
+    let (code, error) = ends(&story);
     assert_eq!(code, Some(1), "{error}");
     assert!(error.contains(path.to_str().unwrap()), "{error}");
     assert!(error.contains("move"), "{error}");
     assert!(!error.contains("panicked"), "{error}");
     assert!(story.hub.heard().is_empty());
+}
+
+#[test]
+fn a_state_directory_that_cannot_be_written_is_refused_with_its_name() {
+    // Even root cannot make a directory below a file.
+    let story = Story::over(Inotify, Site::new(), "");
+    fs::write(story.setup.state.path().join("state"), "").unwrap();
+    let (code, error) = ends(&story);
+    assert_eq!(code, Some(1), "{error}");
+    assert!(
+        error.contains("set state_dir to one that can be written"),
+        "{error}"
+    );
+    assert!(story.hub.heard().is_empty());
+}
+
+/// The exit code and standard error of a daemon that refuses to run.
+fn ends(story: &Story) -> (Option<i32>, String) {
+    let mut command = story.setup.command("run");
+    let (sender, ended) = channel();
+    std::thread::spawn(move || sender.send(output(&mut command)));
+    let (code, _, error) = ended.recv_timeout(DEADLINE).expect("it ends");
+    (code, error)
 }
