@@ -195,6 +195,11 @@ impl Daemon {
     pub fn get_admin(&self, target: &str) -> (String, String) {
         get(self.admin, target)
     }
+
+    pub fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, signal).unwrap();
+    }
 }
 
 impl Drop for Daemon {

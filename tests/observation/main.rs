@@ -27,6 +27,7 @@ mod load;
 mod oddities;
 mod roots;
 mod silence;
+mod state_file;
 mod story;
 mod tools;
 mod writing;

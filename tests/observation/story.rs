@@ -199,4 +199,9 @@ impl Story {
             }
         }
     }
+
+    /// Starts the daemon, and waits only until it listens.
+    pub fn launch(&mut self) {
+        self.daemon = Some(self.setup.launch());
+    }
 }

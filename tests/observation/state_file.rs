@@ -1,0 +1,78 @@
+//! A state file that cannot be used: an error that names it and the remedy, and nothing is announced.
+
+use std::fs;
+use std::sync::mpsc::channel;
+
+use rstest::rstest;
+use rusqlite::Connection;
+
+use crate::DEADLINE;
+use crate::daemon::output;
+use crate::documents::{Site, list};
+use crate::story::Story;
+use crate::story::Watch::Inotify;
+
+#[derive(Debug, Clone, Copy)]
+enum Damage {
+    CutInTheHeader,
+    CutInTheMiddle,
+    Garbage,
+    FromTheFuture,
+}
+
+#[rstest]
+fn a_damaged_state_file_is_refused_with_its_name_and_the_remedy(
+    #[values(
+        Damage::CutInTheHeader,
+        Damage::CutInTheMiddle,
+        Damage::Garbage,
+        Damage::FromTheFuture
+    )]
+    damage: Damage,
+) {
+    let mut story = Story::over(Inotify, Site::new(), "");
+    story.resume();
+    story.stop();
+    let path = story.setup.state.path().join("state/state.sqlite");
+    let whole = fs::read(&path).unwrap();
+    match damage {
+        Damage::CutInTheHeader => fs::write(&path, &whole[..50]).unwrap(),
+        Damage::CutInTheMiddle => fs::write(&path, &whole[..whole.len() / 2]).unwrap(),
+        Damage::Garbage => fs::write(&path, vec![b'x'; whole.len()]).unwrap(),
+        Damage::FromTheFuture => {
+            let state = Connection::open(&path).unwrap();
+            state.pragma_update(None, "user_version", 1_000).unwrap();
+        }
+    }
+    let changed = list("a", "changelist", "2");
+    story.site.write("a/changelist.xml", &changed);
+    let (code, error) = ends(&story);
+    assert_eq!(code, Some(1), "{error}");
+    assert!(error.contains(path.to_str().unwrap()), "{error}");
+    assert!(error.contains("move"), "{error}");
+    assert!(!error.contains("panicked"), "{error}");
+    assert!(story.hub.heard().is_empty());
+}
+
+#[test]
+fn a_state_directory_that_cannot_be_written_is_refused_with_its_name() {
+    // Even root cannot make a directory below a file.
+    let story = Story::over(Inotify, Site::new(), "");
+    fs::write(story.setup.state.path().join("state"), "").unwrap();
+    let (code, error) = ends(&story);
+    assert_eq!(code, Some(1), "{error}");
+    assert!(
+        error.contains("set state_dir to one that can be written"),
+        "{error}"
+    );
+    assert!(story.hub.heard().is_empty());
+}
+
+/// The exit code and standard error of a daemon that refuses to run.
+fn ends(story: &Story) -> (Option<i32>, String) {
+    let mut command = story.setup.command("run");
+    let (sender, ended) = channel();
+    std::thread::spawn(move || sender.send(output(&mut command)));
+    let (code, _, error) = ended.recv_timeout(DEADLINE).expect("it ends");
+    (code, error)
+}
