@@ -1,5 +1,8 @@
 //! Files that cannot be read, or should not be, and names of every kind.
 
+mod names;
+mod permissions;
+
 use std::fs;
 use std::os::unix::net::UnixListener;
 use std::process::Command;
