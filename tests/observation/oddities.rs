@@ -9,7 +9,7 @@ use std::process::Command;
 
 use rstest::rstest;
 
-use crate::documents::list;
+use crate::documents::{Site, list};
 use crate::story::Story;
 use crate::story::Watch::{self, Inotify, Notify, Poll};
 
@@ -119,7 +119,11 @@ fn what_is_not_of_resourcesync_is_not_announced(
     #[values(Inotify, Poll)] watch: Watch,
     #[values("framework-notification", "change-notification", "unheard-of")] capability: &str,
 ) {
-    let mut story = Story::start(watch);
+    let mut story = Story::over(watch, Site::new(), "");
+    // Nothing is silent here for being held.
+    let window = "[window]\nhold = \"0s\"\n";
+    story.setup.config = story.setup.config.replace("[window]\n", window);
+    story.resume();
     for content in ["1", "2"] {
         story
             .site

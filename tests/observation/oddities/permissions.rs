@@ -87,6 +87,10 @@ fn a_directory_that_may_not_be_read_is_not_gone(#[values(Inotify, Poll)] watch: 
     let mut story = Story::over(watch, site, "announce_all_deletions = true");
     story.resume();
     allow(&story, "a", 0o000);
+    assert!(
+        fs::read_dir(story.site.path("a")).is_err(),
+        "it may not be read"
+    );
     story.stays_silent();
     story
         .site
