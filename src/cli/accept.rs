@@ -20,8 +20,12 @@ use crate::store::{Store, StoreError};
 pub fn accept(file: Option<&Path>, options: &AcceptOptions) -> anyhow::Result<Exit> {
     let config = Config::load(file, &options.tree.overrides())?;
     let source = options.source.as_str();
-    let (documents, is_running) = match Store::open(&config.state_dir) {
-        Ok(store) => (accept_in(&config, store, source)?, false),
+    let (documents, is_running) = match open(&config.state_dir) {
+        Ok(Some(store)) => (accept_in(&config, store, source)?, false),
+        Ok(None) => {
+            take_up(&config, None)?.plan().source_named(source)?;
+            (0, false)
+        }
         Err(StoreError::InUse { .. }) => (accept_by_daemon(&config.state_dir, source)?, true),
         Err(error) => return Err(error.into()),
     };
@@ -53,6 +57,14 @@ pub fn accept(file: Option<&Path>, options: &AcceptOptions) -> anyhow::Result<Ex
         }
     })?;
     Ok(Exit::Fine)
+}
+
+/// The state, if there is one: a new one would be the operator's, and the daemon may be another user.
+fn open(state_dir: &Path) -> Result<Option<Store>, StoreError> {
+    match Store::open_to_read(state_dir)? {
+        Some(_) => Store::open(state_dir).map(Some),
+        None => Ok(None),
+    }
 }
 
 fn accept_by_daemon(state_dir: &Path, source: &str) -> anyhow::Result<usize> {

@@ -158,6 +158,18 @@ fn clients_that_neither_write_nor_read_stop_nobody() {
 }
 
 #[test]
+fn an_acceptance_before_the_first_start_leaves_nothing_behind() {
+    let setup = Setup::new(&Site::new(), &["http://h.example/".to_owned()], "");
+    let (code, out, _) = output(&mut accept(&setup));
+    assert_eq!(code, Some(0));
+    assert!(out.contains("it is not running"), "{out}");
+    let (code, _, err) = output(setup.command("accept").arg("other"));
+    assert_eq!(code, Some(1));
+    assert!(err.contains("there is main"), "{err}");
+    assert!(!setup.state.path().join("state").exists());
+}
+
+#[test]
 fn a_lock_without_a_socket_says_to_try_again() {
     let (_site, setup, _daemon) = suspended();
     fs::remove_file(socket(&setup)).unwrap();
