@@ -1,6 +1,9 @@
 //! How fast a tree is swept, watched and caught up with: figures and ratios, printed.
 //!
-//! `cargo bench --bench tree -- FILES` sets how many unrelated files there are (1,000,000 by default).
+//! `cargo bench --bench tree` runs all; `-- NAME` only those whose name contains it. Nothing is asserted.
+
+#[path = "tree/large.rs"]
+mod large;
 
 use std::collections::HashSet;
 use std::fs;
@@ -11,6 +14,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use rsnotify::announce::candidates::Candidates;
 use rsnotify::announce::observation::{Look, MountId};
 use rsnotify::announce::plan::{DEFAULT_INCLUDE, MountPlan};
 use rsnotify::resourcesync::uri::Uri;
@@ -18,14 +22,32 @@ use rsnotify::tree::{Known, Report, Settings, Tree, WatchMode};
 
 const DOCUMENTS: usize = 10_000;
 
+/// How many files the first sweep meets besides.
+const UNRELATED: usize = 1_000_000;
+
 fn main() {
-    let unrelated = std::env::args()
+    let wanted: Vec<String> = std::env::args()
         .skip(1)
-        .find_map(|argument| argument.parse().ok());
-    let unrelated = unrelated.unwrap_or(1_000_000);
+        .filter(|name| !name.starts_with('-'))
+        .collect();
+    let benches: [(&str, fn()); 4] = [
+        ("first", first),
+        ("tenth", large::tenth),
+        ("hints", large::hints),
+        ("directories", large::directories),
+    ];
+    for (name, bench) in benches {
+        if wanted.is_empty() || wanted.iter().any(|wanted| name.contains(wanted.as_str())) {
+            bench();
+        }
+    }
+}
+
+/// A tree that is met for the first time, again, and after a restart; then one file, and all of them.
+fn first() {
     let place = tempfile::tempdir().expect("a temporary directory");
     let root = place.path();
-    build(root, unrelated);
+    build(root);
     let find = "find . -name '*.xml' -print0 | xargs -0 b3sum > /dev/null";
     let find = [find, &find.replace("b3sum", "sha256sum")]
         .into_iter()
@@ -37,7 +59,7 @@ fn main() {
     let (tree, reports) = watch(root, Vec::new());
     let (known, _) = swept(&reports);
     let cold = begun.elapsed();
-    println!("first sweep, {unrelated} unrelated files, {DOCUMENTS} documents: {cold:?}");
+    println!("first sweep, {UNRELATED} unrelated files, {DOCUMENTS} documents: {cold:?}");
     if let Some((command, took)) = find {
         println!("  {command}: {took:?}, ratio {:.2}", ratio(cold, took));
     }
@@ -116,14 +138,14 @@ fn version(look: &Look) -> Option<usize> {
     }
 }
 
-fn build(root: &Path, unrelated: usize) {
+fn build(root: &Path) {
     for n in 0..1000 {
         fs::create_dir(root.join(format!("set{n}"))).expect("a directory");
     }
     for n in 0..DOCUMENTS {
         fs::write(root.join(name(n)), document(n, 1)).expect("a document");
     }
-    for n in 0..unrelated {
+    for n in 0..UNRELATED {
         fs::File::create(root.join(format!("set{}/file{n}.pdf", n % 1000))).expect("a file");
     }
     std::thread::sleep(Duration::from_secs(1));
@@ -138,8 +160,8 @@ fn watch(root: &Path, known: Vec<Known>) -> (Tree, Receiver<Report>) {
             prefix: Uri::parse("https://example.org/").expect("a URI"),
             aliases: Vec::new(),
         }],
-        include: DEFAULT_INCLUDE.map(str::to_owned).into(),
-        exclude: Vec::new(),
+        candidates: Candidates::new(DEFAULT_INCLUDE.map(str::to_owned).into(), Vec::new())
+            .expect("globs"),
         watch: WatchMode::Auto,
         rescan_interval: Duration::from_secs(3600),
         poll_interval: Duration::from_secs(10),

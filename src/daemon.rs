@@ -53,10 +53,9 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
         }
     };
 
-    let mut state = store.load()?;
+    let state = store.load()?;
     let mut plan = config.plan(&public_url);
     plan.adopt(&state.mounts);
-    let excluded = settings::forget_excluded(config, &plan, &mut state)?;
     let known_others: Vec<_> = state
         .others
         .iter()
@@ -85,7 +84,7 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
         health.clone(),
     );
     turns.began_at(began);
-    turns.perform_first(excluded, effects);
+    turns.perform_first(effects);
     let hub = match &config.embedded_hub {
         Some(embedded) => {
             let records = inputs.clone();

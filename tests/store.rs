@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use rsnotify::announce::candidates::Candidates;
 use rsnotify::announce::delivery::ChannelId;
 use rsnotify::announce::delivery::secret::Secret;
 use rsnotify::announce::observation::{DocumentPath, Identity, MountId, Stat};
@@ -93,6 +94,9 @@ fn everything() -> Save {
             baselined: true,
             held_document: true,
             swept: Some(time(5)),
+            candidates: Some(
+                Candidates::new(vec!["**/*.xml".into()], vec!["\"a\"/**".into()]).unwrap(),
+            ),
         }),
     );
     let presences = [

@@ -67,6 +67,28 @@ const IMPURE: [&str; 37] = [
     "thread_local!",
 ];
 
+/// What the folder that reads the published tree may not say: nothing there is written, locked or leased,
+/// because a generator would feel it.
+const TOUCHING: [&str; 17] = [
+    "WRONLY",
+    "RDWR",
+    "CREATE",
+    "OpenOptions",
+    "File::create",
+    "create_dir",
+    "fcntl",
+    "flock",
+    "lock_shared",
+    "try_lock",
+    "mmap",
+    "fs::remove_dir",
+    "fs::remove_file",
+    "unlink",
+    "fs::rename",
+    "set_permissions",
+    "write",
+];
+
 /// What stands nowhere, tests included.
 const NOWHERE: [(&str, &str); 4] = [
     ("super::super", "name the module from crate::"),
@@ -159,6 +181,23 @@ fn pure_folders_know_nothing_of_the_world() {
         "A pure folder has a clock, disk, network, randomness or logging",
         &failures,
     );
+}
+
+#[test]
+fn the_published_tree_is_only_read() {
+    let mut failures = Vec::new();
+    for file in source_files(&["src"]) {
+        // The eventfd that ends the inotify thread is written, and `CREATE` is an event's name there.
+        if file.part() != Some("tree") || file.path == "src/tree/inotify.rs" {
+            continue;
+        }
+        for (number, code) in file.production() {
+            for word in TOUCHING.iter().filter(|word| says(code, word)) {
+                failures.push(format!("{}:{number}: {word}", file.path));
+            }
+        }
+    }
+    report("The published tree may only be read", &failures);
 }
 
 #[test]

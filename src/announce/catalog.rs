@@ -182,6 +182,12 @@ impl Catalog {
     }
 
     fn insert(&mut self, uri: Uri, record: Record) {
+        let links = |record: &Record| (record.up.clone(), record.named_index.clone());
+        let before = self.records.get(&uri).map(links);
+        if before.as_ref() == Some(&links(&record)) {
+            self.records.insert(uri, record);
+            return;
+        }
         if let Some(before) = self.records.remove(&uri) {
             self.unlink(&uri, &before);
         }

@@ -1,11 +1,12 @@
 //! What one hub was told on one channel, and what it is due: seen less told (R22).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use jiff::Timestamp;
 
 use crate::announce::channel::later;
+use crate::announce::notification::Spoken;
 use crate::announce::plan::Mode;
 use crate::announce::state::{LedgerRow, Told};
 use crate::resourcesync::uri::Uri;
@@ -25,6 +26,17 @@ pub struct Ledger {
     pub due: BTreeSet<Uri>,
     /// Whether a submission is under way, and its answer to come.
     pub sending: bool,
+    pub prepared: Prepared,
+}
+
+/// The beginning of what is to be said next, kept from one notification to the next: a hub that is due a
+/// hundred of them is not asked about everything a hundred times. Derived.
+#[derive(Debug, Default)]
+pub struct Prepared {
+    /// How often the source had settled: what was prepared before it did again is out of date.
+    pub settled: u64,
+    /// In the order in which it is said.
+    pub spoken: VecDeque<Spoken>,
 }
 
 impl Ledger {
@@ -35,6 +47,7 @@ impl Ledger {
             told: BTreeMap::new(),
             due: BTreeSet::new(),
             sending: false,
+            prepared: Prepared::default(),
         }
     }
 

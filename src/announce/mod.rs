@@ -6,6 +6,7 @@
 //! relations, [`channel`]s and [`ledger`]s keep who has been told what, [`difference`] names the change
 //! types, [`notification`] cuts and renders payloads, and [`delivery`] judges what a hub answered.
 
+pub mod candidates;
 pub mod catalog;
 pub mod channel;
 pub mod delivery;

@@ -1,6 +1,6 @@
 //! Cuts the next notification from what a hub is due.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use jiff::Timestamp;
 
@@ -37,33 +37,41 @@ pub struct Cut {
     pub covers: Vec<(Uri, Option<Told>)>,
 }
 
-/// Chooses what to say now. Whatever does not fit stays due; at least one entry always fits.
-pub fn cut(due: Vec<Due>, catalog: &Catalog, limits: Limits, overhead: usize) -> Cut {
+/// What there is to say of all that is due, in order.
+pub fn spoken(due: Vec<Due>, catalog: &Catalog, limits: Limits) -> Vec<Spoken> {
     let mut spoken: Vec<Spoken> = due
         .into_iter()
         .filter_map(|due| Spoken::new(due, catalog))
         .collect();
     spoken.sort_by(|one, other| one.key().cmp(&other.key()));
-    if !limits.all_components {
-        spoken = newest_components(spoken);
+    match limits.all_components {
+        true => spoken,
+        false => newest_components(spoken),
     }
+}
+
+/// Takes what to say now. Whatever does not fit is left; at least one entry always fits.
+pub fn cut(prepared: &mut VecDeque<Spoken>, limits: Limits, overhead: usize) -> Cut {
     let mut cut = Cut::default();
     let mut bytes = overhead;
-    for spoken in spoken {
-        let count = cut.entries.len() + spoken.entries.len();
-        bytes += spoken.entries.iter().map(entry_len).sum::<usize>();
+    while let Some(next) = prepared.front() {
+        let count = cut.entries.len() + next.entries.len();
+        bytes += next.entries.iter().map(entry_len).sum::<usize>();
         let fits = count <= limits.entries && bytes <= limits.bytes;
         if !fits && !cut.entries.is_empty() {
             break;
         }
-        cut.entries.extend(spoken.entries);
-        cut.covers.extend(spoken.covers);
+        if let Some(spoken) = prepared.pop_front() {
+            cut.entries.extend(spoken.entries);
+            cut.covers.extend(spoken.covers);
+        }
     }
     cut
 }
 
 /// The entries of one document, with all documents that they account for.
-struct Spoken {
+#[derive(Debug)]
+pub struct Spoken {
     entries: Vec<Entry>,
     covers: Vec<(Uri, Option<Told>)>,
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::announce::candidates::Candidates;
 use crate::announce::observation::{DocumentPath, MountId};
 use crate::announce::state::MountRow;
 use crate::resourcesync::uri::{Hub, Topic, Uri};
@@ -45,6 +46,8 @@ pub struct WindowPlan {
 pub struct SourcePlan {
     pub name: String,
     pub mounts: Vec<MountPlan>,
+    /// What may be a document below any of the mounts (R1).
+    pub candidates: Candidates,
     pub broken_after: Duration,
     pub deletion_grace: Duration,
     pub mass_deletion: MassDeletion,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use crate::announce::candidates::Candidates;
 use crate::announce::delivery::ChannelId;
 use crate::announce::observation::{DocumentPath, Identity, MountId, Stat};
 use crate::resourcesync::capability::Capability;
@@ -165,6 +166,9 @@ pub struct MountRow {
     pub held_document: bool,
     /// The start of the last complete sweep.
     pub swept: Option<Timestamp>,
+    /// What that sweep looked at. What a later configuration adds to it was there before, as far as anybody
+    /// knows (R13).
+    pub candidates: Option<Candidates>,
 }
 
 /// A channel, live or retired (R9, R11).

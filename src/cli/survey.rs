@@ -37,11 +37,9 @@ impl Survey {
 
 /// The engine as the state leaves it. What it would have done about that is left to the daemon.
 pub fn take_up(config: &Config, store: Option<&Store>) -> anyhow::Result<Engine> {
-    let state = store.map(Store::load).transpose()?;
-    let mut state = state.unwrap_or_default();
+    let state = store.map(Store::load).transpose()?.unwrap_or_default();
     let mut plan = config.plan(&public_url(config)?);
     plan.adopt(&state.mounts);
-    settings::forget_excluded(config, &plan, &mut state)?;
     let (engine, _) = Engine::new(plan, state, Timestamp::now());
     Ok(engine)
 }

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use globset::{Glob, GlobBuilder};
+use globset::GlobBuilder;
 
+use crate::announce::candidates::Candidates;
 use crate::announce::plan::{DEFAULT_INCLUDE, MassDeletion, MountPlan, SourcePlan};
 use crate::config::mount::{GivenMount, Mounted, mount};
 use crate::config::overrides::Overrides;
@@ -21,10 +22,6 @@ pub struct Source {
 /// How a source's directories are watched and read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TreeSettings {
-    /// Which paths below a mount are candidates (R1), at least one; `*` does not match `/`.
-    pub include: Vec<Glob>,
-    /// Which of them are not.
-    pub exclude: Vec<Glob>,
     pub watch: Watch,
     pub rescan_interval: Duration,
     pub poll_interval: Duration,
@@ -170,6 +167,7 @@ fn source(
         plan: SourcePlan {
             name: name.unwrap_or_default(),
             mounts,
+            candidates: candidates(reading, raw.include, raw.exclude),
             broken_after: reading.duration("source.broken_after", raw.broken_after, seconds(10)),
             deletion_grace: reading.duration(
                 "source.deletion_grace",
@@ -187,12 +185,6 @@ fn source(
             unadvertised_channels: raw.unadvertised_channels.unwrap_or(true),
         },
         tree: TreeSettings {
-            include: include(reading, raw.include),
-            exclude: globs(
-                reading,
-                "source.exclude",
-                raw.exclude.into_iter().flatten().map(in_file),
-            ),
             watch: watch(reading, raw.watch),
             rescan_interval: reading.positive_duration(
                 "source.rescan_interval",
@@ -252,10 +244,28 @@ fn watch(reading: &mut Reading<'_>, written: raw::Written<String>) -> Watch {
     watch
 }
 
-fn include(
+/// The globs of a source (R1): at least one is included; `*` does not match `/`.
+fn candidates(
+    reading: &mut Reading<'_>,
+    include: raw::Written<Vec<toml::Spanned<String>>>,
+    exclude: Option<Vec<toml::Spanned<String>>>,
+) -> Candidates {
+    let place = include
+        .as_ref()
+        .map_or(Origin::Absent, |written| Origin::File(written.span().start));
+    let include = included(reading, include);
+    let exclude = exclude.into_iter().flatten().map(in_file);
+    let exclude = globs(reading, "source.exclude", exclude);
+    Candidates::new(include, exclude).unwrap_or_else(|error| {
+        reading.report(place, "source.include", error.to_string());
+        Candidates::none()
+    })
+}
+
+fn included(
     reading: &mut Reading<'_>,
     written: raw::Written<Vec<toml::Spanned<String>>>,
-) -> Vec<Glob> {
+) -> Vec<String> {
     let key = "source.include";
     let Some(written) = written.map(in_file) else {
         let default = DEFAULT_INCLUDE.map(|glob| Given {
@@ -275,7 +285,7 @@ fn globs(
     reading: &mut Reading<'_>,
     key: &str,
     given: impl IntoIterator<Item = Given<String>>,
-) -> Vec<Glob> {
+) -> Vec<String> {
     given
         .into_iter()
         .filter_map(|given| {
@@ -285,9 +295,8 @@ fn globs(
                         "\"{text}\" begins with \"/\": globs match the path below the mount"
                     ));
                 }
-                GlobBuilder::new(text)
-                    .literal_separator(true)
-                    .build()
+                let glob = GlobBuilder::new(text).literal_separator(true).build();
+                glob.map(|glob| glob.glob().to_owned())
                     .map_err(|error| error.to_string())
             })
         })

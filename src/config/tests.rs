@@ -87,9 +87,8 @@ fn two_flags_are_enough() {
     assert_eq!(source.plan.mass_deletion, MassDeletion::Percent(50));
     assert!(source.plan.unadvertised_channels);
     assert_eq!(source.tree.watch, Watch::Auto);
-    assert!(source.tree.include[0].compile_matcher().is_match("a/b.xml"));
-    let matcher = source.tree.include[1].compile_matcher();
-    assert!(matcher.is_match(".well-known/resourcesync"));
+    assert!(source.plan.candidates.accepts(b"a/b.xml"));
+    assert!(source.plan.candidates.accepts(b".well-known/resourcesync"));
 
     let plan = config.plan(
         &config

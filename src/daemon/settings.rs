@@ -8,7 +8,6 @@ use crate::announce::delivery::secret::Secret;
 use crate::announce::engine::Engine;
 use crate::announce::observation::{DocumentPath, Stat};
 use crate::announce::plan::Plan;
-use crate::announce::state::{Save, State};
 use crate::announce::subscription::callback::CallbackPolicy;
 use crate::config::address::Address;
 use crate::config::embedded_hub::EmbeddedHub;
@@ -16,7 +15,7 @@ use crate::config::http;
 use crate::config::source::Watch;
 use crate::config::{self, Config};
 use crate::resourcesync::uri::Uri;
-use crate::tree::{self, Candidates, Known, WatchMode};
+use crate::tree::{self, Known, WatchMode};
 use crate::websub::hub;
 use crate::websub::publish::{Credentials, HubSettings, PublisherError};
 
@@ -74,11 +73,9 @@ pub fn embedded_hub(embedded: &EmbeddedHub, public_url: &Uri) -> hub::Settings {
 /// How a source's mounts are watched, under the numbers that the plan gave them.
 pub fn tree(config: &Config, source: usize, plan: &Plan) -> tree::Settings {
     let settings = &config.sources[source].tree;
-    let globs = |globs: &[globset::Glob]| globs.iter().map(|glob| glob.glob().to_owned()).collect();
     tree::Settings {
         mounts: plan.sources[source].mounts.clone(),
-        include: globs(&settings.include),
-        exclude: globs(&settings.exclude),
+        candidates: plan.sources[source].candidates.clone(),
         watch: match settings.watch {
             Watch::Auto => WatchMode::Auto,
             Watch::Inotify => WatchMode::Inotify,
@@ -89,31 +86,6 @@ pub fn tree(config: &Config, source: usize, plan: &Plan) -> tree::Settings {
         poll_interval: settings.poll_interval,
         settle: settings.settle,
     }
-}
-
-/// Takes out of a state what the globs no longer cover, and returns the rows to delete (R13).
-pub fn forget_excluded(config: &Config, plan: &Plan, state: &mut State) -> anyhow::Result<Save> {
-    let mut candidates = Vec::new();
-    for source in 0..config.sources.len() {
-        let settings = tree(config, source, plan);
-        candidates.push(Candidates::new(&settings.include, &settings.exclude)?);
-    }
-    let is_covered = |path: &DocumentPath| {
-        let source = plan.source_of(path.mount);
-        source.is_none_or(|(source, _)| candidates[source].accepts(&path.below))
-    };
-    let mut save = Save::default();
-    let documents = state
-        .documents
-        .extract_if(.., |_, record| !is_covered(&record.path));
-    save.documents.extend(documents.map(|(uri, _)| (uri, None)));
-    let others = state.others.extract_if(.., |path, _| !is_covered(path));
-    save.others.extend(others.map(|(path, _)| (path, None)));
-    let troubles = state
-        .troubles
-        .extract_if(.., |_, trouble| !is_covered(&trouble.path));
-    save.troubles.extend(troubles.map(|(uri, _)| (uri, None)));
-    Ok(save)
 }
 
 /// The files of a source that earlier runs saw, with the stat data that spares reading them again.

@@ -146,9 +146,7 @@ impl Turns {
     }
 
     /// Performs what taking up the state asked for, so that topics are served before any tree is looked at.
-    /// `forgotten` are rows that it was not taken up with.
-    pub fn perform_first(&mut self, forgotten: Save, effects: Vec<Effect>) {
-        self.unsaved.save.merge(forgotten);
+    pub fn perform_first(&mut self, effects: Vec<Effect>) {
         self.take(effects);
         self.commit(false);
     }

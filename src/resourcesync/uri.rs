@@ -4,8 +4,10 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::fmt;
-use std::hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
+
+use foldhash::fast::FixedState;
 
 /// The URI of a document, normalised as RFC 3986 section 6.2 says, so that equal URIs are equal strings.
 #[derive(Debug, Clone)]
@@ -44,7 +46,7 @@ impl Hash for Uri {
 
 /// A map that is asked by URI far more often than it is gone through. Its hasher has no random keys, so that
 /// the same history gives the same order.
-pub type UriMap<V> = HashMap<Uri, V, BuildHasherDefault<DefaultHasher>>;
+pub type UriMap<V> = HashMap<Uri, V, FixedState>;
 
 /// A text that is not an absolute URI with an authority.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

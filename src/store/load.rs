@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use rusqlite::Row;
 use rusqlite::types::{FromSql, FromSqlError};
 
+use crate::announce::candidates::Candidates;
 use crate::announce::delivery::ChannelId;
 use crate::announce::observation::{DocumentPath, Identity, MountId, Stat};
 use crate::announce::state::{
@@ -169,8 +170,15 @@ fn mount(row: &Row<'_>) -> rusqlite::Result<(MountId, MountRow)> {
         baselined: fields.take()?,
         held_document: fields.take()?,
         swept: fields.optional()?,
+        candidates: candidates(fields.take()?, fields.take()?),
     };
     Ok((id, mount))
+}
+
+/// Nothing of a row that was written before globs were, or of one that somebody edited.
+fn candidates(include: Option<String>, exclude: Option<String>) -> Option<Candidates> {
+    let globs = |column: Option<String>| serde_json::from_str(&column?).ok();
+    Candidates::new(globs(include)?, globs(exclude)?).ok()
 }
 
 fn document(row: &Row<'_>) -> rusqlite::Result<(Uri, Record)> {

@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use jiff::Timestamp;
 use rusqlite::{Transaction, params};
 
+use crate::announce::candidates::Candidates;
 use crate::announce::delivery::ChannelId;
 use crate::announce::observation::{DocumentPath, Stat};
 use crate::announce::state::{
@@ -93,18 +94,26 @@ fn write_mount(on: &Transaction<'_>, id: u32, row: Option<&MountRow>) -> rusqlit
         on.execute("DELETE FROM mounts WHERE id = ?1", [id])?;
         return Ok(());
     };
-    on.prepare_cached("INSERT OR REPLACE INTO mounts VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)")?
-        .execute(params![
-            id,
-            row.source,
-            row.directory.as_os_str().as_bytes(),
-            row.prefix.as_str(),
-            row.identity.map(|identity| identity.device.cast_signed()),
-            row.identity.map(|identity| identity.inode.cast_signed()),
-            row.baselined,
-            row.held_document,
-            row.swept.map(Column),
-        ])?;
+    let globs = |of: fn(&Candidates) -> &[String]| {
+        let candidates = row.candidates.as_ref();
+        candidates.map(|candidates| serde_json::json!(of(candidates)).to_string())
+    };
+    on.prepare_cached(
+        "INSERT OR REPLACE INTO mounts VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+    )?
+    .execute(params![
+        id,
+        row.source,
+        row.directory.as_os_str().as_bytes(),
+        row.prefix.as_str(),
+        row.identity.map(|identity| identity.device.cast_signed()),
+        row.identity.map(|identity| identity.inode.cast_signed()),
+        row.baselined,
+        row.held_document,
+        row.swept.map(Column),
+        globs(Candidates::include),
+        globs(Candidates::exclude),
+    ])?;
     Ok(())
 }
 

@@ -3,7 +3,8 @@
 use rusqlite::Connection;
 
 /// Migrations in order; `user_version` counts those that ran. Never edit one that was released.
-const MIGRATIONS: [&str; 1] = ["
+const MIGRATIONS: [&str; 2] = [
+    "
 CREATE TABLE mounts (
     id INTEGER PRIMARY KEY,
     source TEXT NOT NULL,
@@ -137,7 +138,12 @@ CREATE TABLE deliveries (
 ) STRICT;
 
 CREATE INDEX deliveries_by_digest ON deliveries (digest);
-"];
+",
+    "
+ALTER TABLE mounts ADD COLUMN include TEXT;
+ALTER TABLE mounts ADD COLUMN exclude TEXT;
+",
+];
 
 /// The version of this program's schema.
 pub const VERSION: usize = MIGRATIONS.len();

@@ -5,8 +5,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use crate::announce::candidates::{Candidates, is_hidden};
 use crate::announce::observation::DocumentPath;
-use crate::tree::names::{Candidates, is_hidden};
 use crate::tree::watches::Key;
 
 /// More names than this in one directory are no longer told apart: it is listed.
@@ -275,8 +275,8 @@ impl Merging<'_> {
 #[cfg(test)]
 mod tests {
     use super::{Happened, Hint, Hints};
+    use crate::announce::candidates::Candidates;
     use crate::announce::plan::DEFAULT_INCLUDE;
-    use crate::tree::names::Candidates;
     use crate::tree::watches::Key;
 
     #[test]
@@ -300,8 +300,11 @@ mod tests {
 
     #[test]
     fn names_that_cannot_matter_leave_no_trace() {
-        let include = DEFAULT_INCLUDE.map(str::to_owned);
-        let (hints, names) = (Hints::default(), Candidates::new(&include, &[]).unwrap());
+        let include = DEFAULT_INCLUDE.map(str::to_owned).into();
+        let (hints, names) = (
+            Hints::default(),
+            Candidates::new(include, Vec::new()).unwrap(),
+        );
         hints.merge(|merging| {
             for happened in [Happened::Written, Happened::Closed, Happened::Touched] {
                 merging.name(&names, Key(1), b"access.log", happened, false);

@@ -12,8 +12,8 @@ use std::thread::JoinHandle;
 use inotify::{EventMask, WatchDescriptor, WatchMask};
 use rustix::event::{EventfdFlags, PollFd, PollFlags};
 
+use crate::announce::candidates::Candidates;
 use crate::tree::hints::{Happened, Hints, Merging};
-use crate::tree::names::Candidates;
 use crate::tree::watches::Key;
 
 /// Room for some ten thousand events.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::announce::observation::{Incomplete, Look, Stat};
 use crate::resourcesync::document::Content;
@@ -25,6 +25,8 @@ const WRITING_RETRY: Duration = Duration::from_secs(30);
 const WRITING_STALE: Duration = Duration::from_secs(600);
 /// R4: stat data this close to the read may not tell the next version apart.
 const RACY: Duration = Duration::from_secs(2);
+/// A page that is mapped and written changes a file's times once, and not again until the kernel has saved it.
+const MAPPED: SignedDuration = SignedDuration::from_secs(60);
 const FIRST_RETRY: Duration = Duration::from_millis(50);
 const LAST_RETRY: Duration = Duration::from_secs(30);
 
@@ -164,7 +166,9 @@ impl Looker<'_> {
         };
         let was_read = match &file.told {
             Told::Whole => true,
-            Told::Incomplete(reason) => matches!(**reason, Incomplete::Malformed(_)),
+            Told::Incomplete(reason) => {
+                matches!(**reason, Incomplete::Malformed(_)) && !may_be_mapped(stat, file.read_at)
+            }
             Told::Nothing => false,
         };
         let is_known = !file.must_read
@@ -325,4 +329,14 @@ fn is_racy(stat: &Stat, read_at: Timestamp) -> bool {
     [stat.modified, stat.changed]
         .into_iter()
         .any(|changed| read_at.duration_since(changed).unsigned_abs() < RACY)
+}
+
+/// Whether a file that was broken when it was read may have been mended through a map since, without its stat
+/// data showing it. It is read again ever less often.
+fn may_be_mapped(stat: &Stat, read_at: Timestamp) -> bool {
+    let age_then = read_at
+        .duration_since(stat.changed)
+        .max(SignedDuration::ZERO);
+    let age_now = Timestamp::now().duration_since(stat.changed);
+    age_then < MAPPED && age_now >= age_then * 2
 }

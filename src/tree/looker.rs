@@ -8,11 +8,11 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::announce::candidates::Candidates;
 use crate::announce::observation::{DocumentPath, Look, Observation};
 use crate::tree::hints::{Hint, Hints, Place, Taken};
 use crate::tree::model::{DirectoryId, FileId, Model, Queued};
 use crate::tree::mount::{Ghost, Mount, Sweep};
-use crate::tree::names::Candidates;
 use crate::tree::stat;
 use crate::tree::watches::{Key, Named, Watches};
 use crate::tree::{Known, Notice, Report, Settings};

@@ -22,7 +22,6 @@ mod look;
 mod looker;
 mod model;
 mod mount;
-mod names;
 mod notify;
 mod read;
 mod stat;
@@ -40,22 +39,18 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
+use crate::announce::candidates::Candidates;
 use crate::announce::observation::{DocumentPath, Identity, MountId, Observation, Stat};
 use crate::announce::plan::MountPlan;
 use crate::tree::hints::Hints;
 use crate::tree::looker::Looker;
 use crate::tree::watches::Watches;
 
-pub use crate::tree::names::Candidates;
-
 /// The tree of one source, and how it is watched.
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub mounts: Vec<MountPlan>,
-    /// Globs for paths below a mount; what matches none is not looked at.
-    pub include: Vec<String>,
-    /// Globs for paths below a mount; a directory that matches is not entered.
-    pub exclude: Vec<String>,
+    pub candidates: Candidates,
     pub watch: WatchMode,
     pub rescan_interval: Duration,
     pub poll_interval: Duration,
@@ -161,11 +156,6 @@ impl Notice {
 /// Why a tree cannot be watched at all.
 #[derive(Debug, thiserror::Error)]
 pub enum TreeError {
-    #[error("\"{glob}\" is not a glob")]
-    Glob {
-        glob: String,
-        source: globset::Error,
-    },
     #[error("cannot start {backend}")]
     Backend {
         backend: &'static str,
@@ -193,7 +183,7 @@ impl Tree {
         known: Vec<Known>,
         report: impl FnMut(Report) -> ControlFlow<()> + Send + 'static,
     ) -> Result<Tree, TreeError> {
-        let names = Arc::new(Candidates::new(&settings.include, &settings.exclude)?);
+        let names = Arc::new(settings.candidates.clone());
         let hints = Arc::new(Hints::default());
         let (watches, notices) = Watches::start(&settings, &hints, &names)?;
         let looker = {
@@ -260,7 +250,7 @@ pub fn survey(
     settings: Settings,
     report: impl FnMut(Report) -> ControlFlow<()>,
 ) -> Result<(), TreeError> {
-    let names = Arc::new(Candidates::new(&settings.include, &settings.exclude)?);
+    let names = Arc::new(settings.candidates.clone());
     let hints = Arc::new(Hints::default());
     let mut looker = Looker::new(settings, names, Vec::new(), hints, Watches::none(), report);
     looker.survey();

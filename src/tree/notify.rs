@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use notify::event::{AccessKind, AccessMode, ModifyKind, RenameMode};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
+use crate::announce::candidates::Candidates;
 use crate::tree::hints::{Happened, Hints};
-use crate::tree::names::Candidates;
 use crate::tree::watches::{Key, Unwatched, WATCHES};
 
 /// Whether the system says when a file that was written is closed.

@@ -5,11 +5,11 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::announce::candidates::Candidates;
 use crate::tree::hints::Hints;
 #[cfg(target_os = "linux")]
 use crate::tree::inotify::Inotify;
 use crate::tree::model::{DirectoryId, FileId};
-use crate::tree::names::Candidates;
 use crate::tree::notify::Notify;
 use crate::tree::{Notice, Settings, TreeError, WatchMode};
 

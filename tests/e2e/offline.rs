@@ -126,7 +126,7 @@ fn a_tree_that_vanishes_is_no_deletion() {
 }
 
 #[test]
-fn a_document_that_is_excluded_is_forgotten_without_a_word() {
+fn a_document_that_is_excluded_is_forgotten_and_included_again_without_a_word() {
     let site = Site::new();
     site.add_set("b");
     let hub = FakeHub::start();
@@ -135,12 +135,25 @@ fn a_document_that_is_excluded_is_forgotten_without_a_word() {
     let grace = "deletion_grace = \"0s\"";
     let excluded = format!("{grace}\nexclude = [\"b/**\"]");
     setup.config = setup.config.replace(grace, &excluded);
-    let _daemon = setup.start();
+    let daemon = setup.start();
     assert_eq!(setup.state_of("b/capabilitylist.xml"), "absent");
     site.write("a/changelist.xml", &list("a", "changelist", "2"));
     assert_eq!(
         hub.notification().changes(),
         ["updated changelist a/changelist.xml"]
+    );
+    assert!(daemon.stop().success());
+    setup.config = setup.config.replace(&excluded, grace);
+    site.write("a/changelist.xml", &list("a", "changelist", "3"));
+    let _daemon = setup.start();
+    assert_eq!(
+        hub.notification().changes(),
+        ["updated changelist a/changelist.xml"]
+    );
+    site.write("b/changelist.xml", &list("b", "changelist", "2"));
+    assert_eq!(
+        hub.notification().changes(),
+        ["updated changelist b/changelist.xml"]
     );
 }
 

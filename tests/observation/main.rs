@@ -26,6 +26,7 @@ mod oddities;
 mod roots;
 mod silence;
 mod story;
+mod tools;
 mod writing;
 
 /// How long an event is awaited before a test fails. Generous: the machine may be busy.

@@ -1,6 +1,14 @@
 //! Every way of writing a document: one announcement, after the last byte.
 
-use std::time::Instant;
+mod moved;
+mod open;
+mod times;
+mod tools;
+mod torn;
+
+use std::fs::File;
+use std::io::Write;
+use std::time::{Duration, Instant};
 
 use rstest::rstest;
 
@@ -9,13 +17,96 @@ use crate::story::Story;
 use crate::story::Watch::{self, Inotify, Notify, Poll};
 
 const UPDATED: &str = "updated changelist a/changelist.xml";
+const PATH: &str = "a/changelist.xml";
+
+/// A Change List with enough entries to be cut in many places.
+fn long_list(content: &str) -> String {
+    let loc = "<loc>https://source.example/a/more</loc>\n<lastmod>2026-11-20T12:00:00Z</lastmod>";
+    let more = format!("<url>{loc}</url>\n").repeat(100);
+    list("a", "changelist", content).replace("</urlset>", &format!("{more}</urlset>"))
+}
+
+/// Writes the first bytes, is silent for longer than any settle time, and writes the rest.
+fn write_with_a_stall(story: &mut Story, mut file: File, text: &str, at: usize) {
+    file.write_all(&text.as_bytes()[..at]).unwrap();
+    story.stays_silent();
+    let moment = Instant::now();
+    file.write_all(&text.as_bytes()[at..]).unwrap();
+    drop(file);
+    story.hears_after(moment, &[UPDATED]);
+}
 
 #[rstest]
 fn in_place(#[values(Inotify, Notify, Poll)] watch: Watch) {
     let mut story = Story::start(watch);
     let text = list("a", "changelist", "2");
     let moment = Instant::now();
-    story.site.write_in_place("a/changelist.xml", &text);
+    story.site.write_in_place(PATH, &text);
     story.hears_after(moment, &[UPDATED]);
     story.ends();
+}
+
+#[rstest]
+fn in_chunks(#[values(Inotify, Notify, Poll)] watch: Watch) {
+    let mut story = Story::start(watch);
+    let text = long_list("2");
+    let mut file = File::create(story.site.path(PATH)).unwrap();
+    let chunks: Vec<&[u8]> = text.as_bytes().chunks(text.len() / 20).collect();
+    let (last, first) = chunks.split_last().unwrap();
+    for chunk in first {
+        file.write_all(chunk).unwrap();
+        std::thread::sleep(Duration::from_millis(50)); // a generator that stalls after each chunk
+    }
+    let moment = Instant::now();
+    file.write_all(last).unwrap();
+    drop(file);
+    story.hears_after(moment, &[UPDATED]);
+    story.ends();
+}
+
+#[rstest]
+fn with_a_stall_anywhere(
+    #[values(Inotify, Notify, Poll)] watch: Watch,
+    #[values("", "<urlset", "</loc>", "</url>", "</urlset")] after: &str,
+) {
+    let mut story = Story::start(watch);
+    let text = long_list("2");
+    let at = text.find(after).unwrap() + after.len();
+    let file = File::create(story.site.path(PATH)).unwrap();
+    write_with_a_stall(&mut story, file, &text, at);
+    story.ends();
+}
+
+#[rstest]
+fn with_a_stall_of_seconds(#[values(Inotify, Poll)] watch: Watch) {
+    let mut story = Story::start(watch);
+    let text = long_list("2");
+    let mut file = File::create(story.site.path(PATH)).unwrap();
+    file.write_all(&text.as_bytes()[..2000]).unwrap();
+    std::thread::sleep(Duration::from_millis(2500)); // a stall that outlasts what is called racy
+    write_with_a_stall(&mut story, file, &text[2000..], 500);
+    story.ends();
+}
+
+#[rstest]
+fn a_chunk_at_a_time_by_a_writer_that_opens_it_anew_for_each(
+    #[values(Inotify, Poll)] watch: Watch,
+) {
+    let mut story = Story::start(watch);
+    let text = long_list("2");
+    let (first, last) = text.as_bytes().split_at(text.len() - 30);
+    story.site.write_in_place(PATH, "");
+    for chunk in first.chunks(500) {
+        append(&story, chunk);
+    }
+    story.stays_silent();
+    let moment = Instant::now();
+    append(&story, last);
+    story.hears_after(moment, &[UPDATED]);
+    story.ends();
+}
+
+fn append(story: &Story, chunk: &[u8]) {
+    let file = File::options().append(true).open(story.site.path(PATH));
+    file.unwrap().write_all(chunk).unwrap();
 }

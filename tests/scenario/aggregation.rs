@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use rsnotify::announce::plan::Plan;
 
-use crate::world::{HUB, World, capability_list, index, list, plan};
+use crate::world::{HUB, Reply, World, capability_list, index, list, plan};
 
 const NOTHING: [&str; 0] = [];
 
@@ -291,4 +291,42 @@ fn a_notification_is_no_larger_than_it_may_be() {
     assert!(heard.len() > 2);
     let changes: usize = heard.iter().map(|heard| heard.changes().len()).sum();
     assert_eq!(changes, 20);
+}
+
+#[test]
+fn what_changes_again_while_much_is_told_is_told_once_and_as_it_is() {
+    let mut own = plan();
+    own.window.quiet = Duration::ZERO;
+    own.window.max_entries = 1;
+    let mut world = World::new(own);
+    let names: Vec<String> = (10..50).map(|n| format!("/a/list{n}.xml")).collect();
+    let listed: Vec<&str> = names.iter().map(String::as_str).collect();
+    world.write(
+        "/a/capabilitylist.xml",
+        list("capabilitylist").lists(&listed),
+    );
+    for name in &names {
+        world.write(name, list("changelist").up("/a/capabilitylist.xml"));
+    }
+    world.wait(10);
+    world.start();
+    world.script(HUB, Reply::Slow(3));
+    for name in &names {
+        world.update(name);
+    }
+    world.wait(30);
+    let first = world.news();
+    assert!(first.len() < 12, "{first:?}");
+    world.update("/a/list22.xml");
+    world.unseen(|world| world.delete("/a/list23.xml"));
+    world.see("/a/list23.xml");
+    world.wait(1_000);
+    let mut all = first;
+    all.extend(world.news());
+    all.sort();
+    let wanted = names.iter().filter(|name| !name.ends_with("23.xml"));
+    let wanted: Vec<String> = wanted
+        .map(|name| format!("updated changelist {name}"))
+        .collect();
+    assert_eq!(all, wanted);
 }

@@ -4,7 +4,9 @@ use rsnotify::announce::event::Fact;
 use rsnotify::announce::plan::Mode;
 
 use crate::channels::configured;
-use crate::world::{HUB, OTHER_HUB, Reply, World, list, mount, plan, set_hubs, two_hubs};
+use crate::world::{
+    HUB, OTHER_HUB, Reply, World, excluding, list, mount, plan, set_hubs, two_hubs,
+};
 
 const NOTHING: [&str; 0] = [];
 
@@ -186,4 +188,105 @@ fn a_hub_may_change_its_mode() {
         world.served("/a/framework/"),
         ["updated changelist /a/changelist.xml"]
     );
+}
+
+/// A daemon that never looked at the set `/b`, until it does.
+fn world_that_includes_more() -> World {
+    let mut narrow = plan();
+    narrow.sources[0].candidates = excluding(&["b/**"]);
+    let mut world = World::with_two_sets(narrow);
+    world.crash();
+    world.plan = plan();
+    world
+}
+
+#[test]
+fn what_is_newly_included_counts_as_known() {
+    let mut world = world_that_includes_more();
+    world.start();
+    world.wait(100);
+    assert_eq!(world.news(), NOTHING);
+    world.update("/b/changelist.xml");
+    world.wait(10);
+    assert_eq!(world.news(), ["updated changelist /b/changelist.xml"]);
+    world.write(
+        "/b/resourcedump.xml",
+        list("resourcedump").up("/b/capabilitylist.xml"),
+    );
+    world.update("/b/capabilitylist.xml");
+    world.wait(100);
+    assert_eq!(
+        world.news(),
+        [
+            "updated capabilitylist /b/capabilitylist.xml",
+            "created resourcedump /b/resourcedump.xml"
+        ]
+    );
+}
+
+#[test]
+fn what_changed_beside_the_newly_included_is_announced() {
+    let mut world = world_that_includes_more();
+    world.update("/a/changelist.xml");
+    world.write(
+        "/a/changedump.xml",
+        list("changedump").up("/a/capabilitylist.xml"),
+    );
+    world.start();
+    world.wait(100);
+    assert_eq!(
+        world.news(),
+        [
+            "updated changelist /a/changelist.xml",
+            "created changedump /a/changedump.xml"
+        ]
+    );
+}
+
+#[test]
+fn what_is_newly_included_counts_as_known_though_the_first_look_is_cut_off() {
+    let mut world = world_that_includes_more();
+    world.launch();
+    world.find_mount(0);
+    world.see("/b/changelist.xml");
+    world.see("/b/capabilitylist.xml");
+    world.crash_and_start();
+    world.wait(100);
+    assert_eq!(world.news(), NOTHING);
+    world.update("/b/changelist.xml");
+    world.wait(10);
+    assert_eq!(world.news(), ["updated changelist /b/changelist.xml"]);
+}
+
+#[test]
+fn what_is_newly_included_and_broken_is_updated_once_it_can_be_read() {
+    let mut world = world_that_includes_more();
+    world.break_off("/b/changelist.xml");
+    world.start();
+    world.wait(100);
+    assert_eq!(world.news(), NOTHING);
+    world.write(
+        "/b/changelist.xml",
+        list("changelist").up("/b/capabilitylist.xml"),
+    );
+    world.wait(10);
+    assert_eq!(world.news(), ["updated changelist /b/changelist.xml"]);
+}
+
+#[test]
+fn what_is_excluded_and_included_again_counts_as_known() {
+    let mut world = World::with_two_sets(plan());
+    world.crash();
+    world.plan.sources[0].candidates = excluding(&["b/**"]);
+    world.start();
+    world.wait(100);
+    world.crash();
+    world.update("/a/changelist.xml");
+    world.plan = plan();
+    world.start();
+    world.wait(100);
+    assert_eq!(world.news(), ["updated changelist /a/changelist.xml"]);
+    world.update("/b/changelist.xml");
+    world.wait(10);
+    assert_eq!(world.news(), ["updated changelist /b/changelist.xml"]);
 }

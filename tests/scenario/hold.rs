@@ -57,6 +57,23 @@ fn a_hold_expires_once_with_a_warning() {
 }
 
 #[test]
+fn a_document_that_is_gone_is_not_said_to_be_announced_all_the_same() {
+    let mut world = World::with_two_sets(plan());
+    world.write(NEW, new_list());
+    world.wait(10);
+    world.delete(NEW);
+    world.wait(200);
+    assert_eq!(holds_expired(&mut world), 0);
+    world.write(NEW, new_list());
+    world.wait(65);
+    assert_eq!(world.news(), [format!("created changelist {NEW}")]);
+    assert_eq!(holds_expired(&mut world), 1);
+    world.delete(NEW);
+    world.wait(400);
+    assert_eq!(world.news(), NOTHING);
+}
+
+#[test]
 fn a_hold_outlives_a_crash_and_keeps_its_time() {
     let mut world = World::with_two_sets(plan());
     world.write(NEW, new_list());

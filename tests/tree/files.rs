@@ -9,7 +9,7 @@ use rsnotify::announce::observation::{Incomplete, Look};
 use rsnotify::tree::WatchMode::{self, Inotify, Notify, Poll};
 use rstest::rstest;
 
-use crate::harness::{Watched, document, path, was_run_again};
+use crate::harness::{Watched, document, excluding, path, was_run_again};
 
 #[rstest]
 fn a_file_created_rewritten_renamed_and_deleted_is_seen_each_time(
@@ -180,7 +180,7 @@ fn hidden_temporary_and_excluded_names_are_never_looked_at(
     fs::create_dir_all(root.join(".git")).unwrap();
     fs::create_dir_all(root.join(".well-known")).unwrap();
     let mut settings = crate::harness::settings(&root, watch);
-    settings.exclude = vec!["private/**".into()];
+    settings.candidates = excluding(&["private/**"]);
     let mut it = Watched::start_with(place, settings, Vec::new());
     it.wait("the first sweep", |it| it.sweeps > 0);
     for name in [

@@ -8,6 +8,7 @@ use std::process::Command;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
+use rsnotify::announce::candidates::Candidates;
 use rsnotify::announce::observation::{DocumentPath, Identity, Look, MountId};
 use rsnotify::announce::plan::{DEFAULT_INCLUDE, MountPlan};
 use rsnotify::resourcesync::uri::Uri;
@@ -40,13 +41,18 @@ pub fn settings(root: &Path, watch: WatchMode) -> Settings {
             prefix: Uri::parse("https://example.org/").unwrap(),
             aliases: Vec::new(),
         }],
-        include: DEFAULT_INCLUDE.map(str::to_owned).into(),
-        exclude: Vec::new(),
+        candidates: excluding(&[]),
         watch,
         rescan_interval: Duration::from_secs(3600),
         poll_interval: Duration::from_millis(100),
         settle: SETTLE,
     }
+}
+
+/// The usual candidates but for these.
+pub fn excluding(exclude: &[&str]) -> Candidates {
+    let exclude = exclude.iter().map(|glob| (*glob).to_owned()).collect();
+    Candidates::new(DEFAULT_INCLUDE.map(str::to_owned).into(), exclude).unwrap()
 }
 
 /// A Change List; another `version` is another fingerprint.

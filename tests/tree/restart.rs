@@ -12,7 +12,7 @@ use rsnotify::tree::WatchMode::{self, Inotify, Notify, Poll};
 use rsnotify::tree::{Known, Report, survey};
 use rstest::rstest;
 
-use crate::harness::{Watched, document, path, settings, version_of, was_run_again};
+use crate::harness::{Watched, document, excluding, path, settings, version_of, was_run_again};
 
 #[rstest]
 fn known_files_are_read_only_if_they_changed(#[values(Inotify, Notify, Poll)] watch: WatchMode) {
@@ -66,7 +66,7 @@ fn what_is_excluded_is_not_missing(#[values(Inotify, Notify, Poll)] watch: Watch
     });
     let root = it.root.clone();
     let mut settings = settings(&root, watch);
-    settings.exclude = vec!["a.xml".into(), "d/**".into()];
+    settings.candidates = excluding(&["a.xml", "d/**"]);
     let mut it = Watched::start_with(it.stop(), settings, known.into());
     it.wait("the first sweep", |it| it.sweeps > 0);
     it.tree().look(names.map(path).into());

@@ -9,13 +9,16 @@ use crate::announce::channel::{Channel, earlier, later};
 use crate::announce::delivery::ChannelId;
 use crate::announce::engine::Engine;
 use crate::announce::event::Fact;
-use crate::announce::notification::{Cut, Limits, cut, overhead, up};
+use crate::announce::ledger::Prepared;
+use crate::announce::notification::{Cut, Limits, cut, overhead, spoken, up};
 use crate::announce::plan::WindowPlan;
 use crate::announce::standing::{Standing, standing};
 use crate::announce::state::{Flight, Said};
 use crate::resourcesync::payload::{Entry, Payload, entry_len};
 use crate::resourcesync::uri::Hub;
 
+/// So many full notifications are prepared at once, which bounds the memory that it takes.
+const PREPARED: usize = 16;
 const MILLISECOND: Duration = Duration::from_millis(1);
 
 impl Engine {
@@ -39,14 +42,15 @@ impl Engine {
             self.sources[source].parked.insert(id);
             return;
         }
+        let hubs: Vec<Hub> = channel.ledgers.keys().cloned().collect();
         let mut cuts: Vec<(Cut, Vec<Hub>)> = Vec::new();
-        for hub in channel.ledgers.keys() {
-            let Some(next) = self.next_cut(id, hub, now) else {
+        for hub in hubs {
+            let Some(next) = self.next_cut(id, &hub, now) else {
                 continue;
             };
             match cuts.iter_mut().find(|(cut, _)| *cut == next) {
-                Some((_, hubs)) => hubs.push(hub.clone()),
-                None => cuts.push((next, vec![hub.clone()])),
+                Some((_, hubs)) => hubs.push(hub),
+                None => cuts.push((next, vec![hub])),
             }
         }
         for (cut, hubs) in cuts {
@@ -54,30 +58,44 @@ impl Engine {
         }
     }
 
-    fn next_cut(&self, id: ChannelId, hub: &Hub, now: Timestamp) -> Option<Cut> {
+    fn next_cut(&mut self, id: ChannelId, hub: &Hub, now: Timestamp) -> Option<Cut> {
         let channel = self.channels.get(&id)?;
         let ledger = channel.ledgers.get(hub)?;
         if ledger.due.is_empty() || ledger.free_from()? > now {
             return None;
         }
         let plan = &self.plan.sources[channel.source];
-        let catalog = &self.sources[channel.source].catalog;
-        let due = ledger
-            .due
-            .iter()
-            .filter_map(|uri| match standing(plan, catalog, channel, hub, uri) {
-                Standing::Due(due) => Some(due),
-                _ => None,
-            })
-            .collect();
+        let source = &self.sources[channel.source];
         let window = &self.plan.window;
         let limits = Limits {
             entries: ledger.row.limit.unwrap_or(window.max_entries),
             bytes: window.max_bytes,
             all_components: plan.announce_all_components,
         };
-        let overhead = overhead(&channel.row.set, catalog);
-        let next = cut(due, catalog, limits, overhead);
+        let overhead = overhead(&channel.row.set, &source.catalog);
+        let is_prepared =
+            ledger.prepared.settled == source.settled && !ledger.prepared.spoken.is_empty();
+        let prepared = (!is_prepared).then(|| {
+            let standings = ledger.due.iter().map(|uri| {
+                let standing = standing(plan, &source.catalog, channel, hub, uri);
+                match standing {
+                    Standing::Due(due) => Some(due),
+                    _ => None,
+                }
+            });
+            let due = standings.flatten().collect();
+            let mut spoken = spoken(due, &source.catalog, limits);
+            spoken.truncate(limits.entries.saturating_mul(PREPARED));
+            Prepared {
+                settled: source.settled,
+                spoken: spoken.into(),
+            }
+        });
+        let ledger = self.channels.get_mut(&id)?.ledgers.get_mut(hub)?;
+        if let Some(prepared) = prepared {
+            ledger.prepared = prepared;
+        }
+        let next = cut(&mut ledger.prepared.spoken, limits, overhead);
         (!next.entries.is_empty()).then_some(next)
     }
 

@@ -10,7 +10,7 @@ use crate::announce::delivery::verdict::{Verdict, verdict};
 use crate::announce::delivery::{Answer, ChannelId, Submission};
 use crate::announce::engine::{Engine, Timer};
 use crate::announce::event::Fact;
-use crate::announce::ledger::{PING_APART, PING_FETCHED_WITHIN};
+use crate::announce::ledger::{PING_APART, PING_FETCHED_WITHIN, Prepared};
 use crate::announce::plan::Mode;
 use crate::announce::state::{Ping, Told};
 use crate::resourcesync::uri::{Hub, Uri};
@@ -98,6 +98,7 @@ impl Engine {
             Verdict::TooLarge if entries > 1 && entries / 2 < limit_in_force => {
                 let limit = entries / 2;
                 ledger.row.flight = None;
+                ledger.prepared = Prepared::default();
                 ledger.row.limit = Some(limit);
                 self.turn.ripe.insert(id);
                 self.tell(Fact::Halved {

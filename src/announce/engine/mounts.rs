@@ -46,6 +46,8 @@ impl Engine {
         };
         mount.status = MountStatus::Ready;
         mount.row.swept = Some(mount.started);
+        mount.row.candidates = Some(self.plan.sources[source].candidates.clone());
+        mount.looked_at = None;
         // No later sweep begins earlier than this, and not every one says when.
         mount.started = now;
         if !mount.row.baselined {

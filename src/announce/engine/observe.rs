@@ -60,7 +60,7 @@ impl Engine {
             let (path, uri) = (path.clone(), uri.clone());
             self.tell(Fact::Mended { path, uri });
         }
-        self.remember_baseline(source, &uri, path.mount, &parsed, stat, trouble.as_ref());
+        self.remember_baseline(source, &uri, &path, &parsed, stat, trouble.as_ref());
         let state = &mut self.sources[source];
         let version = Version {
             capability: parsed.document.capability,

@@ -12,6 +12,7 @@ use crate::announce::engine::source::{Mount, MountStatus, Source, Stale};
 use crate::announce::engine::{Engine, Timer};
 use crate::announce::event::Fact;
 use crate::announce::ledger::{Ledger, PING_APART, PING_FETCHED_WITHIN};
+use crate::announce::observation::DocumentPath;
 use crate::announce::plan::Mode;
 use crate::announce::state::{
     ChannelRow, Hold, LedgerRow, MountRow, Presence, Record, State, Told,
@@ -27,7 +28,7 @@ impl Engine {
         let State {
             mut mounts,
             documents,
-            others: _,
+            others,
             troubles,
             channels,
             ledgers,
@@ -51,16 +52,16 @@ impl Engine {
                     baselined: false,
                     held_document: false,
                     swept: None,
+                    candidates: None,
                 });
-                let status = MountStatus::Unknown;
-                (
-                    mount.id,
-                    Mount {
-                        row,
-                        status,
-                        started: now,
-                    },
-                )
+                let looked_at = row.candidates.clone();
+                let mounted = Mount {
+                    status: MountStatus::Unknown,
+                    looked_at: looked_at.filter(|before| *before != source.candidates),
+                    started: now,
+                    row,
+                };
+                (mount.id, mounted)
             });
             self.sources.push(Source {
                 catalog: Catalog::new(configured),
@@ -71,11 +72,14 @@ impl Engine {
                 told_findings: BTreeSet::new(),
                 suspended: false,
                 findings: BTreeMap::new(),
-                settled_once: false,
+                settled: 0,
             });
         }
         let rows = mounts.into_keys().map(|id| (id, None));
         self.turn.save.mounts.extend(rows);
+        let excluded = others.into_keys().filter(|path| !self.is_candidate(path));
+        let rows: Vec<_> = excluded.map(|path| (path, None)).collect();
+        self.turn.save.others.extend(rows);
         for (uri, record) in documents {
             // A baseline that was not finished is taken again.
             match self.baselined_source(&uri, &record) {
@@ -96,7 +100,8 @@ impl Engine {
             }
         }
         for (uri, trouble) in troubles {
-            match self.source_of(trouble.path.mount) {
+            let source = self.source_of(trouble.path.mount);
+            match source.filter(|_| self.is_candidate(&trouble.path)) {
                 Some(source) => {
                     let broken_after = self.plan.sources[source].broken_after;
                     // It may have been mended meanwhile: the first look tells.
@@ -125,7 +130,14 @@ impl Engine {
         let source = self.source_of(record.path.mount)?;
         let mount = self.sources[source].mounts.get(&record.path.mount)?;
         let is_ours = self.plan.uri_of(&record.path).as_ref() == Some(uri);
-        (mount.row.baselined && is_ours).then_some(source)
+        let is_baselined = !mount.is_new_ground(&record.path.below);
+        (is_baselined && is_ours && self.is_candidate(&record.path)).then_some(source)
+    }
+
+    /// Whether the plan still wants this path looked at.
+    fn is_candidate(&self, path: &DocumentPath) -> bool {
+        let source = self.plan.source_of(path.mount);
+        source.is_some_and(|(_, source)| source.candidates.accepts(&path.below))
     }
 
     fn restore_channel(

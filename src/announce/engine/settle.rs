@@ -1,6 +1,7 @@
 //! What follows from what changed: relations, what each hub is due, windows.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use jiff::Timestamp;
 
@@ -33,11 +34,11 @@ impl Engine {
         let state = &mut self.sources[source];
         let parked = std::mem::take(&mut state.parked);
         self.turn.ripe.extend(parked);
-        let is_first = !state.settled_once;
+        let is_first = state.settled == 0;
         if !is_first && state.stale.is_empty() {
             return;
         }
-        state.settled_once = true;
+        state.settled += 1;
         let Stale {
             mut relations,
             changed,
@@ -223,6 +224,12 @@ impl Engine {
             return;
         };
         if later(since, hold) > now {
+            return;
+        }
+        if record.is_missing() {
+            // What is gone is not announced; if it comes back, it may be listed by then.
+            let again = later(now, hold.max(Duration::from_secs(1)));
+            self.wake_at(again, Timer::Hold(source, uri.clone()));
             return;
         }
         record.hold = Hold::Expired;

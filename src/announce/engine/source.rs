@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
+use crate::announce::candidates::Candidates;
 use crate::announce::catalog::Catalog;
 use crate::announce::delivery::ChannelId;
 use crate::announce::event::Suspension;
@@ -27,14 +28,17 @@ pub struct Source {
     pub told_findings: BTreeSet<Finding>,
     /// Channels that would have spoken while the source was not settled.
     pub parked: BTreeSet<ChannelId>,
-    /// Whether the relations were resolved at all since the start.
-    pub settled_once: bool,
+    /// How often anything was settled since the start.
+    pub settled: u64,
 }
 
 #[derive(Debug)]
 pub struct Mount {
     pub row: MountRow,
     pub status: MountStatus,
+    /// What an earlier configuration looked at, if it is not what this one does. Until the mount was swept,
+    /// what else there is counts as known (R13).
+    pub looked_at: Option<Candidates>,
     /// The sweep under way, or the next one, did not begin earlier. By the file system's clock if the mount
     /// was just found.
     pub started: Timestamp,
@@ -71,6 +75,15 @@ impl Stale {
             && self.changed.is_empty()
             && self.sets.is_empty()
             && self.baseline.is_empty()
+    }
+}
+
+impl Mount {
+    /// Whether nobody has looked at `below` yet: what lies there was there before, as far as anybody knows
+    /// (R13).
+    pub fn is_new_ground(&self, below: &[u8]) -> bool {
+        let looked_at = self.looked_at.as_ref();
+        !self.row.baselined || looked_at.is_some_and(|looked_at| !looked_at.accepts(below))
     }
 }
 

@@ -5,28 +5,30 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::announce::channel::Channel;
 use crate::announce::delivery::ChannelId;
 use crate::announce::engine::Engine;
-use crate::announce::observation::{MountId, Stat};
+use crate::announce::observation::{DocumentPath, Stat};
 use crate::announce::state::{Hold, Told, Trouble, Version};
 use crate::resourcesync::document::Parsed;
 use crate::resourcesync::uri::Uri;
 
 impl Engine {
-    /// R13: what a mount without a baseline holds counts as told, unless it changed while it was swept.
+    /// R13: what a mount holds that nobody looked at before counts as told, unless it changed while it was
+    /// swept.
     pub(super) fn remember_baseline(
         &mut self,
         source: usize,
         uri: &Uri,
-        mount: MountId,
+        path: &DocumentPath,
         parsed: &Parsed,
         stat: Stat,
         trouble: Option<&Trouble>,
     ) {
         let state = &mut self.sources[source];
-        let Some(mount) = state.mounts.get(&mount) else {
+        let Some(mount) = state.mounts.get(&path.mount) else {
             return;
         };
         let predates = trouble.is_some_and(|trouble| trouble.predates);
-        let is_baseline = !mount.row.baselined && !self.plan.sources[source].announce_existing;
+        let is_new_ground = mount.is_new_ground(&path.below);
+        let is_baseline = is_new_ground && !self.plan.sources[source].announce_existing;
         if state.catalog.get(uri).is_some() || !(is_baseline || predates) {
             return;
         }

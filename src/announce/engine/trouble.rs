@@ -32,7 +32,7 @@ impl Engine {
         let is_baseline = state
             .mounts
             .get(&path.mount)
-            .is_some_and(|mount| !mount.row.baselined);
+            .is_some_and(|mount| mount.is_new_ground(&path.below));
         let predates = is_baseline && state.catalog.get(&uri).is_none();
         if let Some(trouble) = state.troubles.get_mut(&uri) {
             trouble.reason = reason.to_string();

@@ -20,7 +20,7 @@ use rsnotify::resourcesync::uri::{Hub, Topic};
 
 pub use doc::{Doc, capability_list, index, list};
 pub use hub::{Heard, Reply};
-pub use plan::{HUB, OTHER_HUB, mount, ping_hub, plan, set_hubs, two_hubs};
+pub use plan::{HUB, OTHER_HUB, excluding, mount, ping_hub, plan, set_hubs, two_hubs};
 
 use hub::FakeHub;
 use tree::FakeTree;

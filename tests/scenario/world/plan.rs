@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use rsnotify::announce::candidates::Candidates;
 use rsnotify::announce::observation::MountId;
 use rsnotify::announce::plan::{
-    HubPlan, MassDeletion, Mode, MountPlan, Plan, SourcePlan, WindowPlan,
+    DEFAULT_INCLUDE, HubPlan, MassDeletion, Mode, MountPlan, Plan, SourcePlan, WindowPlan,
 };
 use rsnotify::resourcesync::uri::{Hub, Uri};
 
@@ -18,6 +19,7 @@ pub fn plan() -> Plan {
         sources: vec![SourcePlan {
             name: "main".to_owned(),
             mounts: vec![mount("/srv/www", "https://example.org/")],
+            candidates: excluding(&[]),
             broken_after: Duration::from_secs(10),
             deletion_grace: Duration::from_secs(300),
             mass_deletion: MassDeletion::Percent(50),
@@ -55,6 +57,12 @@ pub fn ping_hub() -> Plan {
 
 pub fn set_hubs(plan: &mut Plan, hubs: &[(&str, Mode)]) {
     plan.hubs = hubs.iter().map(|(url, mode)| hub(url, *mode)).collect();
+}
+
+/// The usual candidates but for these.
+pub fn excluding(exclude: &[&str]) -> Candidates {
+    let exclude = exclude.iter().map(|glob| (*glob).to_owned()).collect();
+    Candidates::new(DEFAULT_INCLUDE.map(str::to_owned).into(), exclude).unwrap()
 }
 
 pub fn mount(directory: &str, prefix: &str) -> MountPlan {

@@ -37,11 +37,17 @@ pub fn absolute(name: &str) -> String {
     }
 }
 
-/// Where a name lies under a plan, and in the directory of which mount.
+/// Where a candidate lies under a plan, and in the directory of which mount.
 pub fn path_of(plan: &Plan, name: &str) -> Option<(DocumentPath, PathBuf)> {
     let uri = Uri::parse(&absolute(name)).unwrap();
-    let mount = plan.sources.iter().find_map(|own| own.mount_of(&uri))?;
+    let sources = plan.sources.iter();
+    let (source, mount) = sources
+        .filter_map(|own| Some((own, own.mount_of(&uri)?)))
+        .next()?;
     let below = uri.as_str().strip_prefix(mount.prefix.as_str()).unwrap();
+    if !source.candidates.accepts(below.as_bytes()) {
+        return None;
+    }
     let path = DocumentPath {
         mount: mount.id,
         below: below.as_bytes().into(),

@@ -1,17 +1,15 @@
 //! Which names may be documents (R1): decided before anything is asked of the file system, because a tree
 //! may hold a million other files.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::fmt;
 
-use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use globset::{Candidate, GlobBuilder, GlobSet, GlobSetBuilder};
 
-use crate::tree::TreeError;
-
-/// The include and exclude globs of a source.
-#[derive(Debug)]
+/// The include and exclude globs of a source, for paths below its mounts. Two are equal if their globs are.
+#[derive(Clone)]
 pub struct Candidates {
+    /// The globs as written, which the rest is made of.
+    globs: Globs,
     /// What the last component of a candidate looks like, one per include glob.
     tails: Vec<Tail>,
     include: GlobSet,
@@ -20,14 +18,21 @@ pub struct Candidates {
     prune: GlobSet,
 }
 
-#[derive(Debug)]
+/// As an operator writes them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Globs {
+    include: Vec<String>,
+    exclude: Vec<String>,
+}
+
+#[derive(Debug, Clone)]
 struct Tail {
     shape: Shape,
     /// Whether the name alone decides (`**/*.xml`).
     anywhere: bool,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum Shape {
     Suffix(Box<[u8]>),
     Exact(Box<[u8]>),
@@ -35,7 +40,9 @@ enum Shape {
 }
 
 impl Candidates {
-    pub fn new(include: &[String], exclude: &[String]) -> Result<Candidates, TreeError> {
+    /// A path is a candidate if it matches one of `include` and none of `exclude`; a directory that matches
+    /// one of `exclude` is not entered.
+    pub fn new(include: Vec<String>, exclude: Vec<String>) -> Result<Candidates, globset::Error> {
         let pruned: Vec<&str> = exclude
             .iter()
             .map(|glob| glob.strip_suffix("/**").unwrap_or(glob))
@@ -45,7 +52,32 @@ impl Candidates {
             include: globs(include.iter().map(String::as_str))?,
             exclude: globs(exclude.iter().map(String::as_str))?,
             prune: globs(pruned.into_iter())?,
+            globs: Globs { include, exclude },
         })
+    }
+
+    /// Those of no tree at all.
+    pub fn none() -> Candidates {
+        Candidates {
+            globs: Globs {
+                include: Vec::new(),
+                exclude: Vec::new(),
+            },
+            tails: Vec::new(),
+            include: GlobSet::empty(),
+            exclude: GlobSet::empty(),
+            prune: GlobSet::empty(),
+        }
+    }
+
+    /// The globs that a path must match one of.
+    pub fn include(&self) -> &[String] {
+        &self.globs.include
+    }
+
+    /// The globs that a path may match none of.
+    pub fn exclude(&self) -> &[String] {
+        &self.globs.exclude
     }
 
     /// Whether the file at this path below its mount is a candidate: each directory above it may be entered.
@@ -64,32 +96,49 @@ impl Candidates {
     }
 
     /// Whether a file of this name, in some directory, can be a candidate.
-    pub(super) fn may_be(&self, name: &[u8]) -> bool {
+    pub fn may_be(&self, name: &[u8]) -> bool {
         !is_hidden(name) && !is_temporary(name) && self.tails.iter().any(|tail| tail.matches(name))
     }
 
     /// Whether the file at this path below its mount is a candidate, given that its name
     /// [may be](Candidates::may_be) one.
-    pub(super) fn is_candidate(&self, below: &[u8]) -> bool {
+    pub fn is_candidate(&self, below: &[u8]) -> bool {
         let name = below.rsplit(|&byte| byte == b'/').next().unwrap_or(below);
-        let path = Path::new(OsStr::from_bytes(below));
+        let path = Candidate::from_bytes(below);
         (self
             .tails
             .iter()
             .any(|tail| tail.anywhere && tail.matches(name))
-            || self.include.is_match(path))
-            && (self.exclude.is_empty() || !self.exclude.is_match(path))
+            || self.include.is_match_candidate(&path))
+            && (self.exclude.is_empty() || !self.exclude.is_match_candidate(&path))
     }
 
     /// Whether candidates may lie beneath this directory. `below` is its path, `name` the last part of it.
-    pub(super) fn may_enter(&self, name: &[u8], below: impl FnOnce() -> Vec<u8>) -> bool {
+    pub fn may_enter(&self, name: &[u8], below: impl FnOnce() -> Vec<u8>) -> bool {
         !is_hidden(name)
-            && (self.prune.is_empty() || !self.prune.is_match(OsStr::from_bytes(&below())))
+            && (self.prune.is_empty()
+                || !self
+                    .prune
+                    .is_match_candidate(&Candidate::from_bytes(&below())))
+    }
+}
+
+impl PartialEq for Candidates {
+    fn eq(&self, other: &Candidates) -> bool {
+        self.globs == other.globs
+    }
+}
+
+impl Eq for Candidates {}
+
+impl fmt::Debug for Candidates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.globs.fmt(f)
     }
 }
 
 /// R1: neither files nor directories of such a name are looked at; rsync's `.name.XXXXXX` is one.
-pub(super) fn is_hidden(name: &[u8]) -> bool {
+pub fn is_hidden(name: &[u8]) -> bool {
     name.first() == Some(&b'.') && name != b".well-known"
 }
 
@@ -126,20 +175,12 @@ impl Tail {
     }
 }
 
-fn globs<'a>(globs: impl Iterator<Item = &'a str>) -> Result<GlobSet, TreeError> {
-    let failed = |glob: &str| {
-        let glob = glob.to_owned();
-        |source| TreeError::Glob { glob, source }
-    };
+fn globs<'a>(globs: impl Iterator<Item = &'a str>) -> Result<GlobSet, globset::Error> {
     let mut set = GlobSetBuilder::new();
     for glob in globs {
-        let glob = GlobBuilder::new(glob)
-            .literal_separator(true)
-            .build()
-            .map_err(failed(glob))?;
-        set.add(glob);
+        set.add(GlobBuilder::new(glob).literal_separator(true).build()?);
     }
-    set.build().map_err(failed("include and exclude together"))
+    set.build()
 }
 
 #[cfg(test)]
@@ -149,9 +190,9 @@ mod tests {
 
     #[test]
     fn names_are_candidates_as_r1_says() {
-        let include = DEFAULT_INCLUDE.map(str::to_owned);
+        let exclude = ["private/**", "**/old-*.xml"].map(str::to_owned);
         let names =
-            Candidates::new(&include, &["private/**".into(), "**/old-*.xml".into()]).unwrap();
+            Candidates::new(DEFAULT_INCLUDE.map(str::to_owned).into(), exclude.into()).unwrap();
         for yes in [
             &b"a.xml"[..],
             b"a/b.xml",
@@ -189,7 +230,7 @@ mod tests {
 
     #[test]
     fn nothing_included_is_nothing_accepted() {
-        let names = Candidates::new(&[], &[]).unwrap();
+        let names = Candidates::none();
         assert!(!names.accepts(b"a.xml"));
     }
 }

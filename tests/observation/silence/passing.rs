@@ -1,0 +1,149 @@
+//! What was otherwise for a while, and is as it was before anything was said.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use rstest::rstest;
+use serde_json::Value;
+
+use crate::DEADLINE;
+use crate::documents::{Site, list};
+use crate::silence::PATH;
+use crate::story::Story;
+use crate::story::Watch::{self, Inotify, Notify, Poll};
+
+/// A story whose deletions are not believed while it lasts.
+fn patient(watch: Watch) -> Story {
+    let mut story = Story::over(watch, Site::new(), "deletion_grace = \"60s\"");
+    story.resume();
+    story
+}
+
+/// Waits until the status of the daemon is such.
+#[track_caller]
+fn await_status(story: &Story, is_such: impl Fn(&Value) -> bool) {
+    let deadline = Instant::now() + DEADLINE;
+    loop {
+        let (_, body) = story.daemon().get_admin("/status.json");
+        let status: Value = serde_json::from_str(&body).unwrap();
+        if is_such(&status) {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{status:#}");
+        std::thread::sleep(Duration::from_millis(10)); // poll: no log line says this
+    }
+}
+
+/// How many changes a hub is due.
+fn due(status: &Value) -> u64 {
+    let channels = status["channels"].as_array().unwrap();
+    let hubs = channels
+        .iter()
+        .flat_map(|it| it["hubs"].as_array().unwrap());
+    hubs.map(|hub| hub["due"].as_u64().unwrap()).sum()
+}
+
+#[rstest]
+fn another_version_and_the_first_again(
+    #[values(Inotify, Notify, Poll)] watch: Watch,
+    #[values(true, false)] in_place: bool,
+) {
+    let mut story = Story::over(watch, Site::new(), "");
+    // The window closes when the other version has been seen and has gone, however long that takes.
+    let short = story.setup.config.clone();
+    let windows = "quiet = \"1h\"\nmax_wait = \"2h\"";
+    story.setup.config = short.replace("quiet = \"20ms\"", windows);
+    story.resume();
+    let first = fs::read_to_string(story.site.path(PATH)).unwrap();
+    let write = |story: &Story, text: &str| match in_place {
+        true => story.site.write_in_place(PATH, text),
+        false => story.site.write(PATH, text),
+    };
+    write(&story, &list("a", "changelist", "2"));
+    await_status(&story, |status| due(status) == 1);
+    write(&story, &first);
+    await_status(&story, |status| due(status) == 0);
+    story.setup.config = short;
+    story.ends();
+}
+
+#[rstest]
+fn another_version_and_the_first_again_within_a_window(#[values(Inotify, Poll)] watch: Watch) {
+    let mut story = Story::over(watch, Site::new(), "");
+    let short = story.setup.config.clone();
+    story.setup.config = short.replace("quiet = \"20ms\"", "quiet = \"1s\"");
+    story.resume();
+    let first = fs::read_to_string(story.site.path(PATH)).unwrap();
+    story.site.write(PATH, &list("a", "changelist", "2"));
+    story.site.write(PATH, &first);
+    story.stays_silent();
+    story.setup.config = short;
+    story.ends();
+}
+
+/// The other version was never complete.
+#[rstest]
+fn a_version_that_its_writer_took_back(#[values(Inotify, Poll)] watch: Watch) {
+    let mut story = Story::start(watch);
+    let first = fs::read_to_string(story.site.path(PATH)).unwrap();
+    let other = list("a", "changelist", "2");
+    story.site.write_in_place(PATH, &other[..other.len() - 10]);
+    story.stays_silent();
+    story.site.write_in_place(PATH, &first);
+    story.stays_silent();
+    story.ends();
+}
+
+#[rstest]
+fn deleted_and_created_again(#[values(Inotify, Notify, Poll)] watch: Watch) {
+    let mut story = patient(watch);
+    for path in [PATH, "a/capabilitylist.xml", ".well-known/resourcesync"] {
+        let text = fs::read_to_string(story.site.path(path)).unwrap();
+        story.site.remove(path);
+        await_status(&story, |status| status["sources"][0]["missing"] == 1);
+        story.stays_silent();
+        story.site.write_in_place(path, &text);
+        await_status(&story, |status| status["sources"][0]["missing"] == 0);
+        story.stays_silent();
+    }
+    story.ends();
+}
+
+#[rstest]
+fn deleted_and_created_again_in_one_breath(#[values(Inotify, Poll)] watch: Watch) {
+    let mut story = patient(watch);
+    let text = fs::read_to_string(story.site.path(PATH)).unwrap();
+    for _ in 0..50 {
+        story.site.remove(PATH);
+        story.site.write_in_place(PATH, &text);
+    }
+    story.stays_silent();
+    story.ends();
+}
+
+/// Under the other name it is a document that is listed nowhere, and would wait to be (R17).
+#[rstest]
+fn renamed_away_and_back(
+    #[values(Inotify, Poll)] watch: Watch,
+    #[values("a/changelist.bak", "a/changelist-old.xml", ".hidden.xml")] away: &str,
+) {
+    let mut story = patient(watch);
+    let (place, away) = (story.site.path(PATH), story.site.path(away));
+    fs::rename(&place, &away).unwrap();
+    await_status(&story, |status| status["sources"][0]["missing"] == 1);
+    story.stays_silent();
+    fs::rename(&away, &place).unwrap();
+    story.stays_silent();
+    story.ends();
+}
+
+#[rstest]
+fn a_directory_renamed_away_and_back(#[values(Inotify, Poll)] watch: Watch) {
+    let mut story = patient(watch);
+    let (place, away) = (story.site.path("a"), story.site.path(".away"));
+    fs::rename(&place, &away).unwrap();
+    await_status(&story, |status| status["sources"][0]["missing"] == 3);
+    fs::rename(&away, &place).unwrap();
+    story.stays_silent();
+    story.ends();
+}

@@ -1,0 +1,86 @@
+//! The same content again, byte for byte or said in another way.
+
+use std::fs;
+
+use rstest::rstest;
+
+use crate::documents::Site;
+use crate::silence::PATH;
+use crate::story::Story;
+use crate::story::Watch::{self, Inotify, Notify, Poll};
+use crate::tools::run;
+
+/// Rewrites the Change List as `change` has it, in place and by renaming, and is silent each time.
+fn rewrite(watch: Watch, change: impl Fn(&str) -> String) {
+    let mut story = Story::start(watch);
+    let text = fs::read_to_string(story.site.path(PATH)).unwrap();
+    let text = change(&text);
+    story.site.write_in_place(PATH, &text);
+    story.stays_silent();
+    story.site.write(PATH, &text);
+    story.stays_silent();
+    story.ends();
+}
+
+#[rstest]
+fn byte_for_byte(#[values(Inotify, Notify, Poll)] watch: Watch) {
+    rewrite(watch, str::to_owned);
+}
+
+#[rstest]
+fn indented(#[values(Inotify, Notify, Poll)] watch: Watch) {
+    rewrite(watch, |text| {
+        let text = text
+            .replace('\n', "\n\t  ")
+            .replace("<loc>", "\n\n<loc>\n  ");
+        text.replace("</loc>", "\n</loc>")
+            .replace("\"/>", "\"\n  />")
+    });
+}
+
+#[rstest]
+#[case::ends_of_lines(&[("\n", "\r\n")])]
+#[case::on_one_line(&[("\n", "")])]
+#[case::quotes(&[("\"", "'")])]
+#[case::prefix(&[("<rs:", "<sync:"), ("xmlns:rs", "xmlns:sync")])]
+#[case::prefix_for_the_default(&[
+    ("xmlns=", "xmlns:sm="), ("<url", "<sm:url"), ("</url", "</sm:url"), ("<loc", "<sm:loc"), ("</loc", "</sm:loc"),
+])]
+#[case::order_of_attributes(&[(
+    "rel=\"up\" href=\"https://source.example/a/capabilitylist.xml\"",
+    "href=\"https://source.example/a/capabilitylist.xml\" rel=\"up\"",
+)])]
+#[case::comments(&[("<url>", "<!-- <url>an entry</url> --><url>"), ("</urlset>", "</urlset><!-- the end -->")])]
+#[case::instructions(&[("<urlset", "<?xml-stylesheet href=\"sitemap.xsl\"?><urlset")])]
+#[case::declaration(&[("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n", "")])]
+#[case::byte_order_mark(&[("<?xml", "\u{feff}<?xml")])]
+#[case::references(&[("resource-1", "resource&#45;&#x31;")])]
+#[case::character_data(&[("<loc>", "<loc><![CDATA["), ("</loc>", "]]></loc>")])]
+#[case::empty_elements(&[("\"/>", "\"></rs:md>"), ("xml\"></rs:md>", "xml\"></rs:ln>")])]
+fn said_otherwise(#[values(Inotify, Poll)] watch: Watch, #[case] changes: &[(&str, &str)]) {
+    rewrite(watch, |text| {
+        changes.iter().fold(text.to_owned(), |text, (from, to)| {
+            assert!(text.contains(from), "{from} in {text}");
+            text.replace(from, to)
+        })
+    });
+}
+
+/// As generators do on every run.
+#[rstest]
+fn a_whole_site_as_it_was(#[values(Inotify, Poll)] watch: Watch) {
+    let mut story = Story::start(watch);
+    let again = Site::new();
+    for line in [
+        "rsync -a ./ $2/",
+        "rsync -a ./ $2/",
+        "rsync -a --ignore-times ./ $2/",
+        "rsync -a --ignore-times --inplace ./ $2/",
+        "cp -a . $2",
+        "tar -c . | tar -x --overwrite -C $2",
+    ] {
+        run(line, &[again.root.path(), story.site.root.path()]);
+        story.stays_silent();
+    }
+    story.ends();
+}

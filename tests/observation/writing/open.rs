@@ -1,0 +1,71 @@
+//! Writers that keep the file open for longer than they write it, or have it open beside one another.
+
+use std::fs::File;
+use std::io::Write;
+use std::time::Instant;
+
+use rstest::rstest;
+
+use crate::documents::list;
+use crate::story::Story;
+use crate::story::Watch::{self, Inotify, Notify, Poll};
+use crate::writing::{PATH, UPDATED, long_list};
+
+/// By polling a file that is whole and left alone counts as done, whoever has it open.
+#[rstest]
+fn whole_but_still_open_it_is_waited_for(#[values(Inotify, Notify)] watch: Watch) {
+    let mut story = Story::start(watch);
+    let mut file = File::create(story.site.path(PATH)).unwrap();
+    file.write_all(long_list("2").as_bytes()).unwrap();
+    story.stays_silent();
+    let moment = Instant::now();
+    drop(file);
+    story.hears_after(moment, &[UPDATED]);
+    story.ends();
+}
+
+#[rstest]
+fn polling_tells_of_a_whole_file_that_is_open_and_nothing_when_it_is_closed() {
+    let mut story = Story::start(Poll);
+    let mut file = File::create(story.site.path(PATH)).unwrap();
+    let moment = Instant::now();
+    file.write_all(long_list("2").as_bytes()).unwrap();
+    story.hears_after(moment, &[UPDATED]);
+    drop(file);
+    story.stays_silent();
+    story.ends();
+}
+
+#[rstest]
+fn one_who_has_it_open_and_writes_nothing_keeps_nobody_waiting(
+    #[values(Inotify, Poll)] watch: Watch,
+) {
+    let mut story = Story::start(watch);
+    let path = story.site.path(PATH);
+    let idle = File::options().append(true).open(path).unwrap();
+    let moment = Instant::now();
+    story
+        .site
+        .write_in_place(PATH, &list("a", "changelist", "2"));
+    story.hears_after(moment, &[UPDATED]);
+    drop(idle);
+    story.stays_silent();
+    story.ends();
+}
+
+#[rstest]
+fn one_who_writes_a_file_that_was_replaced_says_nothing_of_the_new_one(
+    #[values(Inotify, Poll)] watch: Watch,
+) {
+    let mut story = Story::start(watch);
+    let path = story.site.path(PATH);
+    let mut late = File::options().append(true).open(path).unwrap();
+    late.write_all(b"<!-- not done").unwrap();
+    let moment = Instant::now();
+    story.site.write(PATH, &list("a", "changelist", "2"));
+    story.hears_after(moment, &[UPDATED]);
+    late.write_all(b" yet -->").unwrap();
+    drop(late);
+    story.stays_silent();
+    story.ends();
+}

@@ -1,0 +1,95 @@
+//! What a file's times and size say is not asked: its content is.
+
+use std::fs::File;
+use std::io::Write;
+use std::time::{Duration, Instant, SystemTime};
+
+use rstest::rstest;
+
+use crate::documents::{Site, list};
+use crate::story::Story;
+use crate::story::Watch::{self, Inotify, Notify, Poll};
+use crate::writing::{PATH, UPDATED, long_list};
+
+const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+
+fn modified(story: &Story) -> SystemTime {
+    let metadata = story.site.path(PATH).metadata().unwrap();
+    metadata.modified().unwrap()
+}
+
+/// Writes a version of the same size, and sets the time that says when.
+fn rewrite(story: &Story, content: &str, modified: SystemTime) {
+    let mut file = File::create(story.site.path(PATH)).unwrap();
+    file.write_all(list("a", "changelist", content).as_bytes())
+        .unwrap();
+    file.set_modified(modified).unwrap();
+}
+
+#[rstest]
+fn of_the_same_size_and_time(#[values(Inotify, Notify, Poll)] watch: Watch) {
+    let mut story = Story::start(watch);
+    let before = modified(&story);
+    let size = story.site.path(PATH).metadata().unwrap().len();
+    for content in ["2", "3"] {
+        let moment = Instant::now();
+        rewrite(&story, content, before);
+        story.hears_after(moment, &[UPDATED]);
+    }
+    assert_eq!(modified(&story), before);
+    assert_eq!(story.site.path(PATH).metadata().unwrap().len(), size);
+    story.ends();
+}
+
+#[rstest]
+fn of_the_same_size_and_time_and_renamed_into_place(#[values(Inotify, Poll)] watch: Watch) {
+    let mut story = Story::start(watch);
+    let before = modified(&story);
+    let beside = story.site.path("a/changelist.tmp");
+    let mut file = File::create(&beside).unwrap();
+    file.write_all(list("a", "changelist", "2").as_bytes())
+        .unwrap();
+    file.set_modified(before).unwrap();
+    drop(file);
+    std::fs::rename(beside, story.site.path(PATH)).unwrap();
+    story.hears(&[UPDATED]);
+    story.ends();
+}
+
+#[rstest]
+fn with_a_time_that_goes_back_and_forth(#[values(Inotify, Poll)] watch: Watch) {
+    let mut story = Story::start(watch);
+    let now = SystemTime::now();
+    let times = [
+        now - Duration::from_secs(60),
+        SystemTime::UNIX_EPOCH + 20 * YEAR,
+        now + 20 * YEAR,
+        now + Duration::from_secs(3600),
+        SystemTime::UNIX_EPOCH,
+    ];
+    for (content, time) in (2..).zip(times) {
+        let moment = Instant::now();
+        rewrite(&story, &content.to_string(), time);
+        story.hears_after(moment, &[UPDATED]);
+    }
+    story.ends();
+}
+
+/// As py-resourcesync writes a component: twice, the second time with more links. What lies between may be
+/// announced, if the window is too short for it; here it is not.
+#[rstest]
+fn rewritten_twice_within_one_window(#[values(Inotify, Poll)] watch: Watch) {
+    let mut story = Story::over(watch, Site::new(), "");
+    let short = story.setup.config.clone();
+    story.setup.config = short.replace("quiet = \"20ms\"", "quiet = \"1s\"");
+    story.resume();
+    let text = long_list("2");
+    story
+        .site
+        .write_in_place(PATH, &list("a", "changelist", "2"));
+    let moment = Instant::now();
+    story.site.write_in_place(PATH, &text);
+    story.hears_after(moment, &[UPDATED]);
+    story.setup.config = short;
+    story.ends();
+}

@@ -1,0 +1,141 @@
+//! Programs that people publish with, as they are.
+
+use rstest::rstest;
+
+use crate::documents::{Site, list};
+use crate::story::Story;
+use crate::story::Watch::{self, Inotify, Notify, Poll};
+use crate::tools::run;
+use crate::writing::{PATH, UPDATED, long_list};
+
+const BOTH: [&str; 2] = [
+    "updated changelist a/changelist.xml",
+    "updated resourcelist a/resourcelist.xml",
+];
+
+/// Some tools delete what they are about to write.
+fn patient(watch: Watch, site: Site) -> Story {
+    let mut story = Story::over(watch, site, "deletion_grace = \"60s\"");
+    story.resume();
+    story
+}
+
+/// Another version of the site, with its Change List and Resource List changed.
+fn next() -> Site {
+    let site = Site::new();
+    site.write(PATH, &long_list("2"));
+    site.write("a/resourcelist.xml", &list("a", "resourcelist", "2"));
+    site
+}
+
+/// Runs a line of shell that knows the next version as `$1` and the published tree as `$2`.
+#[track_caller]
+fn publish(line: &str, next: &Site, story: &Story) {
+    run(line, &[next.root.path(), story.site.root.path()]);
+}
+
+#[rstest]
+fn sed(#[values(Inotify, Notify, Poll)] watch: Watch) {
+    let mut story = Story::start(watch);
+    run(
+        "sed -i s/resource-1/resource-2/ *.xml",
+        &[&story.site.path("a")],
+    );
+    story.hears(&BOTH);
+    story.ends();
+}
+
+#[rstest]
+#[case::archive("rsync -a ./ $2/")]
+#[case::in_place("rsync -a --inplace ./ $2/")]
+#[case::in_place_by_blocks("rsync -a --inplace --no-whole-file ./ $2/")]
+#[case::whole("rsync -r --whole-file ./ $2/")]
+#[case::by_checksum("rsync -rc ./ $2/")]
+#[case::with_backups("rsync -a --backup ./ $2/")]
+#[case::deleting("rsync -a --delete-before ./ $2/")]
+#[case::delayed("rsync -a --delay-updates ./ $2/")]
+#[case::delayed_elsewhere("rsync -a --partial-dir=.partial --delay-updates ./ $2/")]
+fn rsync(#[values(Inotify, Poll)] watch: Watch, #[case] line: &str) {
+    rsync_over(watch, line);
+}
+
+#[test]
+fn rsync_under_notify() {
+    rsync_over(Notify, "rsync -a ./ $2/");
+}
+
+fn rsync_over(watch: Watch, line: &str) {
+    let mut story = patient(watch, Site::new());
+    publish(&format!("{line} --ignore-times"), &next(), &story);
+    story.hears(&BOTH);
+    story.ends();
+}
+
+/// A transfer that was cut off is taken up where it ended.
+#[rstest]
+fn rsync_that_appends(
+    #[values(Inotify, Poll)] watch: Watch,
+    #[values("--append", "--append-verify")] how: &str,
+) {
+    let mut story = Story::start(watch);
+    story.site.write_in_place(PATH, &long_list("2")[..3000]);
+    story.stays_silent();
+    publish(&format!("rsync {how} {PATH} $2/{PATH}"), &next(), &story);
+    story.hears(&[UPDATED]);
+    story.ends();
+}
+
+#[rstest]
+fn copies(
+    #[values(Inotify, Poll)] watch: Watch,
+    #[values(
+        "cp a/*list.xml $2/a",
+        "cp -p a/*list.xml $2/a",
+        "cp --reflink=auto a/*list.xml $2/a",
+        "cp -a . $2",
+        "cp --remove-destination a/*list.xml $2/a",
+        "install -m 644 a/*list.xml $2/a",
+        "dd status=none bs=100 if=a/changelist.xml of=$2/a/changelist.xml; \
+         cat a/resourcelist.xml > $2/a/resourcelist.xml",
+        "for f in a/*list.xml; do mv $f $2/a; done"
+    )]
+    line: &str,
+) {
+    let mut story = patient(watch, Site::new());
+    publish(line, &next(), &story);
+    story.hears(&BOTH);
+    story.ends();
+}
+
+#[rstest]
+fn tar(
+    #[values(Inotify, Poll)] watch: Watch,
+    #[values("", "--overwrite", "--unlink-first", "--touch")] how: &str,
+) {
+    let mut story = patient(watch, Site::new());
+    let line = format!("tar -c a/*.xml .well-known/resourcesync | tar -x {how} -C $2");
+    publish(&line, &next(), &story);
+    story.hears(&BOTH);
+    story.ends();
+}
+
+#[rstest]
+fn git(#[values(Inotify, Poll)] watch: Watch) {
+    let site = Site::new();
+    let branches = "git init -q -b one; git add -A; git commit -q -m one; git checkout -q -b two; \
+                    sed -i s/resource-1/resource-2/ a/changelist.xml a/resourcelist.xml; \
+                    git commit -q -a -m two; git checkout -q one";
+    run(branches, &[site.root.path()]);
+    let mut story = patient(watch, site);
+    for line in [
+        "git checkout -q two",
+        "git checkout -q one",
+        "git merge -q two",
+    ] {
+        run(line, &[story.site.root.path()]);
+        story.hears(&BOTH);
+    }
+    run("git gc -q; git reset -q --hard", &[story.site.root.path()]);
+    story.stays_silent();
+    story.ends();
+}

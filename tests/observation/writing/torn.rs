@@ -1,0 +1,195 @@
+//! A file that holds, for a while, what no version ever said.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::FileExt;
+use std::process::{ChildStdout, Command, Stdio};
+use std::time::Instant;
+
+use rstest::rstest;
+
+use crate::documents::{Site, archive, list};
+use crate::story::Story;
+use crate::story::Watch::{self, Inotify, Notify, Poll};
+use crate::writing::{PATH, UPDATED, long_list};
+
+/// `text` with white space behind it, which says nothing.
+fn padded(text: &str, length: usize) -> String {
+    text.to_owned() + &" ".repeat(length - text.len())
+}
+
+/// Opens what is there without truncating it.
+fn opened(story: &Story) -> File {
+    let file = File::options().write(true).open(story.site.path(PATH));
+    file.unwrap()
+}
+
+#[rstest]
+fn preallocated_with_a_hole(#[values(Inotify, Poll)] watch: Watch) {
+    let mut story = Story::start(watch);
+    let text = long_list("2");
+    let (head, rest) = text.as_bytes().split_at(500);
+    let (middle, tail) = rest.split_at(5000);
+    let file = File::create(story.site.path(PATH)).unwrap();
+    file.set_len(text.len() as u64).unwrap();
+    file.write_all_at(head, 0).unwrap();
+    file.write_all_at(tail, 5500).unwrap();
+    story.stays_silent();
+    let moment = Instant::now();
+    file.write_all_at(middle, 500).unwrap();
+    drop(file);
+    story.hears_after(moment, &[UPDATED]);
+    story.ends();
+}
+
+#[rstest]
+fn preallocated_generously_and_cut_at_the_end(#[values(Inotify, Poll)] watch: Watch) {
+    use rustix::fs::{FallocateFlags, fallocate};
+    let mut story = Story::start(watch);
+    let text = long_list("2");
+    let mut file = File::create(story.site.path(PATH)).unwrap();
+    fallocate(&file, FallocateFlags::empty(), 0, 65_536).unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+    story.stays_silent();
+    let moment = Instant::now();
+    file.set_len(text.len() as u64).unwrap();
+    drop(file);
+    story.hears_after(moment, &[UPDATED]);
+    story.ends();
+}
+
+#[rstest]
+fn a_new_head_over_an_old_tail(#[values(Inotify, Notify, Poll)] watch: Watch) {
+    let site = Site::new();
+    let old = list("a", "changelist", &"old".repeat(100));
+    let new = padded(&list("a", "changelist", "2"), old.len());
+    site.write(PATH, &old);
+    let mut story = Story::over(watch, site, "");
+    story.resume();
+    // What the old version says behind this place is no markup.
+    let (head, tail) = new.as_bytes().split_at(new.rfind("url>").unwrap());
+    let mut file = opened(&story);
+    file.write_all(head).unwrap();
+    story.stays_silent();
+    let moment = Instant::now();
+    file.write_all(tail).unwrap();
+    drop(file);
+    story.hears_after(moment, &[UPDATED]);
+    story.ends();
+}
+
+/// By polling it cannot be told that this file is not done: it is well-formed and was left alone.
+#[rstest]
+fn a_mixture_of_two_versions_that_is_well_formed(#[values(Inotify, Notify)] watch: Watch) {
+    let entries = |first: &str, second: &str| {
+        archive("a", "changelist", &[first.to_owned(), second.to_owned()])
+    };
+    let site = Site::new();
+    site.write(PATH, &entries("a/old-1", "a/old-2"));
+    let mut story = Story::over(watch, site, "");
+    story.resume();
+    let new = entries("a/new-1", "a/new-2");
+    let (head, tail) = new.as_bytes().split_at(new.rfind("<url>").unwrap());
+    let mut file = opened(&story);
+    file.write_all(head).unwrap();
+    story.stays_silent();
+    let moment = Instant::now();
+    file.write_all(tail).unwrap();
+    drop(file);
+    story.hears_after(moment, &[UPDATED]);
+    story.ends();
+}
+
+#[rstest]
+fn a_document_that_shrinks(#[values(Inotify, Poll)] watch: Watch) {
+    let site = Site::new();
+    site.write(PATH, &long_list("1"));
+    let mut story = Story::over(watch, site, "");
+    story.resume();
+    let text = list("a", "changelist", "2");
+    let mut file = opened(&story);
+    file.write_all(text.as_bytes()).unwrap();
+    story.stays_silent();
+    let moment = Instant::now();
+    file.set_len(text.len() as u64).unwrap();
+    drop(file);
+    story.hears_after(moment, &[UPDATED]);
+    story.ends();
+}
+
+/// Maps the file named first at the size of the one named second, and copies that one into it: half of it,
+/// and the rest when told to.
+const THROUGH_A_MAP: &str = "\
+import mmap, sys
+text = open(sys.argv[2], 'rb').read()
+with open(sys.argv[1], 'r+b') as file:
+    file.truncate(len(text))
+    with mmap.mmap(file.fileno(), len(text)) as map:
+        half = len(text) // 2
+        map[:half] = text[:half]
+        print('half', flush=True)
+        sys.stdin.readline()
+        map[half:] = text[half:]
+";
+
+/// The kernel changes the file's times with the first byte that is written to a page, and may not with the
+/// next. By polling, a writer that stalls while its file is broken is waited for; one that stalls while it is
+/// well-formed looks done, and what it adds to the same page gives no sign at all.
+#[rstest]
+#[case::in_one_page(list("a", "changelist", "another version"))]
+#[case::in_several(long_list("2"))]
+fn through_a_map(#[values(Inotify, Poll)] watch: Watch, #[case] text: String) {
+    let mut story = Story::start(watch);
+    let source = tempfile::NamedTempFile::new().unwrap();
+    fs::write(source.path(), &text).unwrap();
+    let mut python = Command::new("python3");
+    python
+        .args(["-c", THROUGH_A_MAP])
+        .arg(story.site.path(PATH))
+        .arg(source.path());
+    let mut python = python
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut half = String::new();
+    let mut said: BufReader<ChildStdout> = BufReader::new(python.stdout.take().unwrap());
+    said.read_line(&mut half).unwrap();
+    assert_eq!(half, "half\n");
+    story.stays_silent();
+    let moment = Instant::now();
+    python.stdin.take().unwrap().write_all(b"go on\n").unwrap();
+    assert!(python.wait().unwrap().success());
+    story.hears_after(moment, &[UPDATED]);
+    story.ends();
+}
+
+#[rstest]
+fn a_writer_that_crashes_midway_and_is_run_again(#[values(Inotify, Notify, Poll)] watch: Watch) {
+    let mut story = Story::over(watch, Site::new(), "broken_after = \"200ms\"");
+    story.resume();
+    let text = long_list("2");
+    story.site.write_in_place(PATH, &text[..text.len() / 2]);
+    let entry = story.daemon().await_log("cannot read a/changelist.xml");
+    assert_eq!(entry["level"], "WARN", "{entry}");
+    story.stays_silent();
+    let moment = Instant::now();
+    story.site.write_in_place(PATH, &text);
+    story.hears_after(moment, &[UPDATED]);
+    story.ends();
+}
+
+#[rstest]
+fn what_a_crashed_writer_left_is_told_by_no_restart_either(#[values(Inotify, Poll)] watch: Watch) {
+    let mut story = Story::start(watch);
+    let text = long_list("2");
+    story.site.write_in_place(PATH, &text[..text.len() / 2]);
+    story.stays_silent();
+    story.kill();
+    story.resume();
+    story.stays_silent();
+    let moment = Instant::now();
+    story.site.write_in_place(PATH, &text);
+    story.hears_after(moment, &[UPDATED]);
+    story.ends();
+}
