@@ -13,12 +13,13 @@ use anyhow::Context;
 use jiff::Timestamp;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::admin::{Admin, Health};
 use crate::announce::engine::Engine;
 use crate::announce::event::Event;
 use crate::config::Config;
+use crate::control;
 use crate::daemon::turns::{Input, Turns};
 use crate::store::Store;
 use crate::tree::Tree;
@@ -27,6 +28,8 @@ use crate::websub::public::serve_public;
 use crate::websub::publish::Publisher;
 use crate::websub::server::Limits;
 use crate::websub::topics::Topics;
+
+pub use crate::daemon::turns::orders::accepted;
 
 /// Runs until SIGTERM or SIGINT. Everything that can fail for want of permission or a free address does so
 /// before the first file is looked at.
@@ -110,7 +113,7 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
             let _ = inputs.send(Input::Ask(answer));
         }
     });
-    let served = [
+    let mut served = vec![
         runtime.spawn(serve_public(
             public,
             topics,
@@ -121,9 +124,25 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
         runtime.spawn(listen::serve_admin(
             admin,
             admin_service,
-            until_stopped(stopped),
+            until_stopped(stopped.clone()),
         )),
     ];
+    let socket = match control::Server::bind(&config.state_dir) {
+        Ok((server, socket)) => {
+            let inputs = inputs.clone();
+            let order = move |request, reply| {
+                // A loop that has stopped answers by dropping the reply.
+                let _ = inputs.send(Input::Order(request, reply));
+            };
+            served.push(runtime.spawn(server.serve(order, until_stopped(stopped))));
+            Some(socket)
+        }
+        Err(error) => {
+            let directory = config.state_dir.display();
+            warn!(%error, "cannot listen in {directory} to commands such as `rsnotify accept`: {error}");
+            None
+        }
+    };
     for source in 0..config.sources.len() {
         let tree = settings::tree(config, source, turns.engine().plan());
         let known = settings::known(turns.engine(), source, &known_others);
@@ -151,6 +170,7 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
         };
         let _ = tokio::time::timeout(config.server.shutdown_grace, all).await;
     });
+    drop(socket);
     listen::remove_socket(&config.server.listen);
     listen::remove_socket(&config.server.admin_listen);
     let finished = turns.finish(&received);

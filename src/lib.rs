@@ -10,18 +10,20 @@
 //! | [`store`] | one SQLite file: what was seen, told, and is in flight |
 //! | [`websub`] | HTTP: submitting to hubs, serving topics, the embedded hub, a subscriber |
 //! | [`admin`] | health, metrics, status |
+//! | [`control`] | what commands ask of a running daemon |
 //! | [`config`] | the file as written, then as checked |
 //! | [`daemon`] | the only loop: takes an event, steps the engine, saves, then sends |
 //! | [`cli`] | one file per subcommand |
 //!
 //! Invariants, held by `tests/tidy.rs` where a machine can: the two pure folders know no clock, disk,
-//! network, randomness or logging; adaptors (`tree`, `store`, `websub`, `admin`) never use each other;
+//! network, randomness or logging; adaptors (`tree`, `store`, `websub`, `admin`, `control`) never use each other;
 //! nothing is sent before it is saved; what to announce is always the difference *seen − told*.
 
 pub mod admin;
 pub mod announce;
 pub mod cli;
 pub mod config;
+pub mod control;
 pub mod daemon;
 pub mod resourcesync;
 pub mod store;

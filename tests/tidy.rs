@@ -12,13 +12,14 @@ use std::fs;
 use source::{repository, source_files};
 
 /// The folders of `src/` that may use only some of the others.
-const MAY_USE: [(&str, &[&str]); 7] = [
+const MAY_USE: [(&str, &[&str]); 8] = [
     ("resourcesync", &[]),
     ("announce", &["resourcesync"]),
     ("tree", &["resourcesync", "announce"]),
     ("store", &["resourcesync", "announce"]),
     ("websub", &["resourcesync", "announce"]),
     ("admin", &["resourcesync", "announce"]),
+    ("control", &["resourcesync", "announce"]),
     ("config", &["resourcesync", "announce"]),
 ];
 

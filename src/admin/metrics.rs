@@ -36,7 +36,7 @@ pub fn expose(status: &Status) -> String {
         broken.get_or_create(&label).set(count(source.broken));
         suspended
             .get_or_create(&label)
-            .set(i64::from(source.suspended));
+            .set(i64::from(source.suspension.is_some()));
     }
     for hub in status.channels.iter().flat_map(|channel| &channel.hubs) {
         let label = OfHub {
@@ -64,7 +64,7 @@ pub fn expose(status: &Status) -> String {
     );
     registry.register(
         "suspended",
-        "1 while deletions of a source are not believed",
+        "1 while too much is missing for deletions to be believed; `rsnotify accept SOURCE` believes them",
         suspended,
     );
     registry.register(

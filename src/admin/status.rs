@@ -40,7 +40,8 @@ fn source(source: &SourceView) -> Value {
     json!({
         "name": source.name,
         "settled": source.settled,
-        "suspended": source.suspended,
+        "suspended": source.suspension.is_some(),
+        "suspension": source.suspension.as_ref().map(ToString::to_string),
         "documents": source.documents,
         "missing": source.missing,
         "broken": source.broken,

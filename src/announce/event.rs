@@ -1,5 +1,6 @@
 //! What goes into the engine, and what comes out.
 
+use std::fmt;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -35,7 +36,7 @@ pub enum Event {
     },
     /// Somebody fetched a topic that asked for it to be reported.
     Fetched(Topic),
-    /// The operator believes the deletions of a source (R15).
+    /// The operator believes the deletions of a source (R15): of what is missing now, not of what will be.
     Accept { source: String },
     /// Time has passed: [`crate::announce::engine::Engine::wake`] said when.
     Tick,
@@ -142,13 +143,38 @@ pub enum Fact {
         uri: Uri,
         set: Option<Uri>,
     },
-    Suspended {
-        source: String,
-        missing: usize,
-        of: usize,
-    },
+    Suspended(Suspension),
     Resumed {
         source: String,
     },
+    /// The operator believes that these are deleted, and it is on its way to the store.
+    Accepted {
+        source: String,
+        documents: usize,
+    },
     Found(Finding),
+}
+
+/// Deletions of a source are not believed for now (R15). The log and every command say so in these words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Suspension {
+    pub source: String,
+    /// Documents that are missing and not accepted as deleted.
+    pub missing: usize,
+    pub of: usize,
+}
+
+impl fmt::Display for Suspension {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Suspension {
+            source,
+            missing,
+            of,
+        } = self;
+        write!(
+            f,
+            "{missing} of {of} documents of {source} are missing: their deletions are suspended until enough \
+             are back, or until you run `rsnotify accept {source}`"
+        )
+    }
 }

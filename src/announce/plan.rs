@@ -109,6 +109,15 @@ pub struct ChannelPlan {
     pub hubs: Vec<Hub>,
 }
 
+/// No source has this name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("no source is named \"{name}\"; there is {known}")]
+pub struct UnknownSource {
+    pub name: String,
+    /// The names that there are, for people.
+    pub known: String,
+}
+
 impl Plan {
     /// Gives each mount the number under which the state knows it, and new numbers to the others, so that
     /// stored paths stay right when mounts come, go or change places.
@@ -138,6 +147,18 @@ impl Plan {
             .iter()
             .enumerate()
             .find(|(_, source)| source.mounts.iter().any(|own| own.id == mount))
+    }
+
+    /// The position of the source that an operator calls `name`.
+    pub fn source_named(&self, name: &str) -> Result<usize, UnknownSource> {
+        let position = self.sources.iter().position(|own| own.name == name);
+        position.ok_or_else(|| {
+            let names: Vec<&str> = self.sources.iter().map(|own| own.name.as_str()).collect();
+            UnknownSource {
+                name: name.to_owned(),
+                known: names.join(", "),
+            }
+        })
     }
 
     /// Whether a set may be one of `source`: its Capability List lies below a mount, or below none at all,

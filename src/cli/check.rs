@@ -20,7 +20,7 @@ pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit
     let mut documents = 0;
     if !options.no_environment {
         let survey = survey(&config)?;
-        findings.extend(survey.notices);
+        findings.extend(survey.notices.iter().cloned());
         for document in survey.engine.documents() {
             documents += 1;
             if document.state == DocumentState::Broken {
@@ -29,17 +29,7 @@ pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit
             }
         }
         findings.extend(survey.engine.findings().iter().map(ToString::to_string));
-        for source in survey
-            .engine
-            .sources()
-            .iter()
-            .filter(|source| source.suspended)
-        {
-            findings.push(format!(
-                "{} of {} documents of {} are missing: deletions are suspended",
-                source.missing, source.documents, source.name
-            ));
-        }
+        findings.extend(survey.suspensions());
     }
     print(|out| {
         if options.json {

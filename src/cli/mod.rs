@@ -1,5 +1,6 @@
 //! The command line: one file per subcommand.
 
+mod accept;
 mod check;
 mod listen;
 mod logging;
@@ -24,6 +25,7 @@ pub fn main() -> Exit {
         Command::Run(run) => run::run(options.config.as_deref(), run),
         Command::Check(check) => check::check(options.config.as_deref(), check),
         Command::Scan(scan) => scan::scan(options.config.as_deref(), scan),
+        Command::Accept(accept) => accept::accept(options.config.as_deref(), accept),
         Command::Listen(listen) => listen::listen(listen),
     };
     match outcome {

@@ -31,6 +31,8 @@ pub enum Command {
     Check(CheckOptions),
     /// Print every document in the tree, and what it means for notifications
     Scan(ScanOptions),
+    /// Believe that the documents of a source that are missing now are deleted
+    Accept(AcceptOptions),
     /// Subscribe to a topic and print its notifications as they arrive
     Listen(ListenOptions),
 }
@@ -132,6 +134,20 @@ pub struct CheckOptions {
 
 #[derive(Debug, Clone, Args)]
 pub struct ScanOptions {
+    #[command(flatten)]
+    pub tree: TreeOptions,
+
+    /// Print JSON
+    #[arg(long, env = "RSNOTIFY_JSON", value_parser = FalseyValueParser::new())]
+    pub json: bool,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct AcceptOptions {
+    /// The source's name, as configured
+    #[arg(value_name = "SOURCE")]
+    pub source: String,
+
     #[command(flatten)]
     pub tree: TreeOptions,
 
@@ -280,6 +296,7 @@ mod tests {
             "rsnotify check --no-environment --json --config c",
             "rsnotify --config c check --root a --url u --state-dir s",
             "rsnotify scan --json --root a --url u --state-dir s",
+            "rsnotify accept main --json --root a --url u --state-dir s --config c",
             "rsnotify listen http://e.org/t --callback http://c.example/ --callback-listen 127.0.0.1:0 --hub h --xml --lease 60",
         ] {
             assert!(
@@ -290,6 +307,8 @@ mod tests {
         for line in [
             "rsnotify",
             "rsnotify watch",
+            "rsnotify accept",
+            "rsnotify accept one two",
             "rsnotify listen",
             "rsnotify listen t --lease 0",
         ] {

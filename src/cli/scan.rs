@@ -27,7 +27,7 @@ pub fn scan(file: Option<&Path>, options: &ScanOptions) -> anyhow::Result<Exit> 
             }
         }
     }
-    for notice in &survey.notices {
+    for notice in survey.notices.iter().chain(&survey.suspensions()) {
         eprintln!("rsnotify: {notice}");
     }
     print(|out| {

@@ -24,17 +24,31 @@ pub struct Survey {
     pub notices: Vec<String>,
 }
 
+impl Survey {
+    /// The sources of which too much is missing to be believed, and what to do about it (R15).
+    pub fn suspensions(&self) -> Vec<String> {
+        let sources = self.engine.sources().into_iter();
+        let suspensions = sources.filter_map(|source| source.suspension);
+        suspensions
+            .map(|suspension| suspension.to_string())
+            .collect()
+    }
+}
+
+/// The engine as the state leaves it. What it would have done about that is left to the daemon.
+pub fn take_up(config: &Config, store: Option<&Store>) -> anyhow::Result<Engine> {
+    let state = store.map(Store::load).transpose()?.unwrap_or_default();
+    let mut plan = config.plan(&public_url(config)?);
+    plan.adopt(&state.mounts);
+    let (engine, _) = Engine::new(plan, state, Timestamp::now());
+    Ok(engine)
+}
+
 /// Sweeps every mount once.
 pub fn survey(config: &Config) -> anyhow::Result<Survey> {
     let store = Store::open_to_read(&config.state_dir)?;
     let has_state = store.is_some();
-    let state = store
-        .map(|store| store.load())
-        .transpose()?
-        .unwrap_or_default();
-    let mut plan = config.plan(&public_url(config)?);
-    plan.adopt(&state.mounts);
-    let (mut engine, _) = Engine::new(plan, state, Timestamp::now());
+    let mut engine = take_up(config, store.as_ref())?;
     let mut notices = Vec::new();
     for source in 0..config.sources.len() {
         let tree = settings::tree(config, source, engine.plan());

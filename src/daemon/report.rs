@@ -150,18 +150,15 @@ pub fn fact(fact: &Fact) {
             let set = set.as_ref().map(ToString::to_string).unwrap_or_default();
             warn!(%uri, set, "{uri} is still listed nowhere; announcing it all the same");
         }
-        Fact::Suspended {
-            source,
-            missing,
-            of,
-        } => error!(
-            source,
-            missing,
-            of,
-            "{missing} of {of} documents of {source} are missing: deletions are suspended until they are \
-             back, or until a restart with mass_deletion = \"never\""
-        ),
+        Fact::Suspended(suspension) => {
+            let (source, missing, of) = (&suspension.source, suspension.missing, suspension.of);
+            error!(source, missing, of, "{suspension}");
+        }
         Fact::Resumed { source } => info!(source, "deletions of {source} are believed again"),
+        Fact::Accepted { source, documents } => info!(
+            source,
+            documents, "{documents} missing documents of {source} were accepted as deleted"
+        ),
         Fact::Found(finding) => warn!("{finding}"),
     }
 }

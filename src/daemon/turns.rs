@@ -3,6 +3,8 @@
 //! One turn takes everything that is at hand, so that a burst costs one commit. If the state cannot be
 //! saved, nothing is sent: what was to be done waits, and saving is tried again.
 
+pub mod orders;
+
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
@@ -20,7 +22,9 @@ use crate::announce::event::{Effect, Event};
 use crate::announce::plan::Mode;
 use crate::announce::state::Save;
 use crate::announce::subscription::{Delivery, HubRecord};
+use crate::control::{self, Request};
 use crate::daemon::report;
+use crate::daemon::turns::orders::Order;
 use crate::store::Store;
 use crate::tree::{Report, Tree};
 use crate::websub::hub::EmbeddedHub;
@@ -35,6 +39,8 @@ pub enum Input {
     HubRecord(HubRecord),
     /// Somebody wants to know how things stand.
     Ask(oneshot::Sender<Status>),
+    /// A command wants something done.
+    Order(Request, oneshot::Sender<control::Answer>),
     Stop,
 }
 
@@ -64,6 +70,8 @@ pub struct Turns {
     runtime: Handle,
     health: Health,
     unsaved: Unsaved,
+    /// What commands asked in this turn.
+    orders: Vec<Order>,
     /// Why the state could not be saved, and when that is tried again.
     trouble: Option<(String, Instant)>,
     /// The embedded hub's acceptances, for the next turn.
@@ -109,6 +117,7 @@ impl Turns {
             runtime,
             health,
             unsaved: Unsaved::default(),
+            orders: Vec::new(),
             trouble: None,
             accepted: Vec::new(),
             outstanding: 0,
@@ -167,6 +176,7 @@ impl Turns {
             }
             self.step(Event::Tick);
             let is_saved = self.commit(is_idle);
+            self.answer();
             self.tell_health(is_saved);
             if let Some(deadline) = stop_by
                 && ((self.outstanding == 0 && self.accepted.is_empty())
@@ -184,6 +194,7 @@ impl Turns {
         }
         self.trouble = None;
         self.commit(false);
+        self.answer();
         match &self.trouble {
             None => Ok(()),
             Some((trouble, _)) => Err(trouble.clone()),
@@ -236,6 +247,7 @@ impl Turns {
                 // Whoever asked may have gone.
                 let _ = answer.send(report::status(&self.engine));
             }
+            Input::Order(request, reply) => self.obey(request, reply),
             Input::Stop => return true,
         }
         false

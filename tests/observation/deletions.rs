@@ -1,1 +1,392 @@
 //! Mass deletion: an emptied tree is suspected until somebody says so.
+
+use std::fs;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use rstest::rstest;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::daemon::{get, output};
+use crate::documents::{Site, URL, capability_list, list, replace};
+use crate::hub::Manner;
+use crate::story::Story;
+use crate::story::Watch::{self, Inotify, Notify, Poll};
+
+/// Short, but longer than it takes to remove a tree.
+const GRACE: Duration = Duration::from_secs(1);
+const KEYS: &str = "deletion_grace = \"1s\"";
+/// What a hub hears when everything below the site is gone.
+const DELETED: [&str; 3] = [
+    "deleted capabilitylist a/capabilitylist.xml",
+    "deleted description .well-known/resourcesync",
+    "deleted description .well-known/resourcesync",
+];
+
+/// A set of 23 documents, a Source Description, and beside them the marker's two.
+fn large() -> Site {
+    let site = Site::new();
+    for number in 0..20 {
+        let path = format!("a/{number:02}.xml");
+        site.write(&path, &list("a", "changelist", "1"));
+    }
+    site
+}
+
+/// Takes the whole content of the site elsewhere.
+fn take_away(site: &Site) -> TempDir {
+    let away = TempDir::new().unwrap();
+    for name in ["a", ".well-known"] {
+        fs::rename(site.path(name), away.path().join(name)).unwrap();
+    }
+    away
+}
+
+fn bring_back(site: &Site, away: &TempDir) {
+    for name in ["a", ".well-known"] {
+        fs::rename(away.path().join(name), site.path(name)).unwrap();
+    }
+}
+
+/// A running daemon over a site that was emptied, which it has noticed.
+fn emptied(watch: Watch) -> (Story, TempDir) {
+    let mut story = Story::over(watch, large(), KEYS);
+    story.resume();
+    let away = take_away(&story.site);
+    story.daemon().await_log("deletions are suspended");
+    (story, away)
+}
+
+fn is_suspended(story: &Story) -> bool {
+    status(story)["sources"][0]["suspended"] == true
+}
+
+fn status(story: &Story) -> Value {
+    let (_, body) = get(story.daemon().admin, "/status.json");
+    serde_json::from_str(&body).unwrap()
+}
+
+/// Nothing tells that a grace is over in which nothing may happen.
+fn outlast_the_grace() {
+    std::thread::sleep(GRACE + Duration::from_millis(200)); // the grace's deadline, with what is slow
+}
+
+fn accept(story: &Story, source: &str) -> (Option<i32>, String, String) {
+    output(story.setup.command("accept").arg(source))
+}
+
+#[track_caller]
+fn accepts(story: &Story, said: &str) {
+    let (code, out, err) = accept(story, "main");
+    assert_eq!((code, out.trim_end()), (Some(0), said), "{err}");
+}
+
+#[rstest]
+fn an_emptied_tree_is_suspended_until_it_is_accepted(
+    #[values(Inotify, Notify, Poll)] watch: Watch,
+) {
+    let mut story = Story::over(watch, large(), KEYS);
+    story.resume();
+    for name in ["a", ".well-known"] {
+        fs::remove_dir_all(story.site.path(name)).unwrap();
+    }
+    let entry = story.daemon().await_log("deletions are suspended");
+    assert_eq!(entry["level"], "ERROR");
+    assert!(
+        entry.to_string().contains("run `rsnotify accept main`"),
+        "{entry}"
+    );
+    outlast_the_grace();
+    everyone_says_so(&story);
+
+    story.site.add_set("b");
+    story.site.write("a/00.xml", &list("a", "changelist", "2"));
+    story.hears(&[
+        "created capabilitylist b/capabilitylist.xml",
+        "created changelist b/changelist.xml",
+        "created resourcelist b/resourcelist.xml",
+        "updated changelist a/00.xml",
+    ]);
+
+    accepts(&story, "accepted 23 missing documents of main as deleted");
+    // A Source Description's deletion is heard on the new channel too.
+    story.hears(&[&DELETED[..], &DELETED[2..]].concat());
+    accepts(&story, "no document of main is missing");
+    story.ends();
+}
+
+/// `scan`, `check`, the status and the metrics.
+fn everyone_says_so(story: &Story) {
+    let remedy = "24 of 26 documents of main are missing: their deletions are suspended until enough are back, \
+                  or until you run `rsnotify accept main`";
+    let (code, out, _) = output(&mut story.setup.command("check"));
+    assert_eq!(code, Some(1));
+    assert!(out.contains(remedy), "{out}");
+    let (_, out, err) = output(&mut story.setup.command("scan"));
+    assert!(err.contains(remedy), "{err}");
+    assert_eq!(
+        out.lines()
+            .filter(|line| line.starts_with("missing "))
+            .count(),
+        24
+    );
+    let documents = story.setup.scan();
+    let missing = documents.iter().filter(|document| {
+        let reason = document["reason"].as_str().unwrap_or_default();
+        document["state"] == "missing" && reason.contains("`rsnotify accept main`")
+    });
+    assert_eq!(missing.count(), 24);
+    assert!(is_suspended(story));
+    assert_eq!(status(story)["sources"][0]["suspension"], remedy);
+    let (_, metrics) = get(story.daemon().admin, "/metrics");
+    assert!(metrics.contains("rsnotify_suspended{source=\"main\"} 1\n"));
+}
+
+#[rstest]
+fn documents_that_return_unchanged_return_in_silence(#[values(Inotify, Poll)] watch: Watch) {
+    let (mut story, away) = emptied(watch);
+    outlast_the_grace();
+    bring_back(&story.site, &away);
+    story.daemon().await_log("are believed again");
+    story.stays_silent();
+    accepts(&story, "no document of main is missing");
+    story.ends();
+}
+
+#[rstest]
+fn documents_that_return_changed_are_updated(#[values(Inotify, Poll)] watch: Watch) {
+    let (mut story, away) = emptied(watch);
+    outlast_the_grace();
+    replace(
+        &away.path().join("a/changelist.xml"),
+        &list("a", "changelist", "2"),
+    );
+    replace(
+        &away.path().join("a/capabilitylist.xml"),
+        &capability_list("a", &["changelist"]),
+    );
+    bring_back(&story.site, &away);
+    story.hears(&[
+        "updated capabilitylist a/capabilitylist.xml",
+        "updated changelist a/changelist.xml",
+    ]);
+    story.ends();
+}
+
+#[rstest]
+fn a_suspension_outlives_a_restart(#[values(Inotify, Poll)] watch: Watch) {
+    let (mut story, _away) = emptied(watch);
+    story.kill();
+    story.resume();
+    assert!(is_suspended(&story));
+    outlast_the_grace();
+    story.stays_silent();
+    accepts(&story, "accepted 24 missing documents of main as deleted");
+    story.hears(&DELETED);
+    story.ends();
+}
+
+#[rstest]
+fn a_tree_emptied_while_nobody_looked_is_suspended(#[values(Inotify, Poll)] watch: Watch) {
+    let mut story = Story::over(watch, large(), KEYS);
+    story.resume();
+    story.stop();
+    let away = take_away(&story.site);
+    accepts(
+        &story,
+        "no document of main was missing when rsnotify last looked, and it is not running",
+    );
+    story.resume();
+    assert!(is_suspended(&story));
+    outlast_the_grace();
+    story.stays_silent();
+    bring_back(&story.site, &away);
+    story.daemon().await_log("are believed again");
+    story.ends();
+}
+
+#[rstest]
+fn deletions_accepted_while_no_daemon_runs_are_sent_by_the_next(
+    #[values(Inotify, Poll)] watch: Watch,
+) {
+    let (mut story, _away) = emptied(watch);
+    story.stop();
+    accepts(
+        &story,
+        "accepted 24 missing documents of main as deleted; rsnotify is not running, and announces it when it \
+         is started",
+    );
+    story.resume();
+    story.hears(&DELETED);
+    story.ends();
+}
+
+#[rstest]
+fn a_crash_after_an_acceptance_undoes_nothing(#[values(Inotify, Poll)] watch: Watch) {
+    let (mut story, _away) = emptied(watch);
+    story.hub.behave(Manner::Refuse(503));
+    accepts(&story, "accepted 24 missing documents of main as deleted");
+    story.kill();
+    story.resume();
+    story.hub.behave(Manner::Accept);
+    let mut heard = story.hub.changes_until(&DELETED);
+    heard.sort();
+    assert_eq!(heard, DELETED);
+    story.stays_silent();
+    story.ends();
+}
+
+#[rstest]
+fn a_tree_that_is_unmounted_is_suspended_and_back_in_silence(
+    #[values(Inotify, Poll)] watch: Watch,
+) {
+    if was_run_again("unshare --map-root-user --mount") {
+        return;
+    }
+    let run = |command: &mut Command| assert!(command.status().unwrap().success());
+    let volume = large();
+    let mut story = Story::over(watch, Site::empty(), KEYS);
+    let place = story.site.root.path().to_owned();
+    let mount = || {
+        let mut mount = Command::new("mount");
+        mount.arg("--bind").arg(volume.root.path()).arg(&place);
+        mount
+    };
+    run(&mut mount());
+    story.resume();
+    for _ in 0..2 {
+        // What is open in it for a moment does not hold it.
+        run(Command::new("umount").arg("--lazy").arg(&place));
+        story.daemon().await_log("deletions are suspended");
+        outlast_the_grace();
+        story.stays_silent();
+        run(&mut mount());
+        story.daemon().await_log("are believed again");
+        story.stays_silent();
+    }
+    story.site.write("a/00.xml", &list("a", "changelist", "2"));
+    story.hears(&["updated changelist a/00.xml"]);
+    story.ends();
+}
+
+#[rstest]
+fn once_enough_documents_are_back_the_rest_is_believed(#[values(Inotify, Poll)] watch: Watch) {
+    let (mut story, away) = emptied(watch);
+    outlast_the_grace();
+    fs::remove_file(away.path().join("a/capabilitylist.xml")).unwrap();
+    bring_back(&story.site, &away);
+    story.daemon().await_log("are believed again");
+    story.hears(&DELETED[..1]);
+    story.ends();
+}
+
+#[rstest]
+fn fewer_deletions_are_sent_after_their_grace(#[values(Inotify, Poll)] watch: Watch) {
+    let site = large();
+    site.add_set("b");
+    let mut story = Story::over(watch, site, KEYS);
+    story.resume();
+    let moment = Instant::now();
+    fs::remove_dir_all(story.site.path("b")).unwrap();
+    story.hears_after(
+        moment + GRACE,
+        &["deleted capabilitylist b/capabilitylist.xml"],
+    );
+    story.ends();
+}
+
+#[rstest]
+fn the_loss_of_all_capability_lists_is_suspended(#[values(Inotify, Poll)] watch: Watch) {
+    let mut story = Story::over(watch, large(), KEYS);
+    story.resume();
+    let marker = story.marker().join("capabilitylist.xml");
+    let before = fs::read_to_string(&marker).unwrap();
+    story.site.remove("a/capabilitylist.xml");
+    fs::remove_file(&marker).unwrap();
+    let entry = story.daemon().await_log("deletions are suspended");
+    assert_eq!((&entry["missing"], &entry["of"]), (&2.into(), &26.into()));
+    outlast_the_grace();
+    story.stays_silent();
+    replace(&marker, &before);
+    story.hears(&DELETED[..1]);
+    story.ends();
+}
+
+#[rstest]
+fn nothing_is_suspended_where_mass_deletion_is_never(#[values(Inotify, Poll)] watch: Watch) {
+    let keys = format!("{KEYS}\nmass_deletion = \"never\"");
+    let mut story = Story::over(watch, large(), &keys);
+    story.resume();
+    take_away(&story.site);
+    story.hears(&DELETED);
+    story.ends();
+}
+
+#[rstest]
+fn one_source_is_suspended_and_the_other_goes_on(#[values(Inotify, Poll)] watch: Watch) {
+    const OTHER: &str = "https://other.example/";
+    let other = Site::empty();
+    let write = |path: &str, content: &str| other.write(path, &content.replace(URL, OTHER));
+    for set in ["b", "c"] {
+        let path = format!("{set}/capabilitylist.xml");
+        write(&path, &capability_list(set, &["changelist"]));
+    }
+    write("b/changelist.xml", &list("b", "changelist", "1"));
+    let mut story = Story::over(watch, large(), KEYS);
+    let (_, keys) = story.setup.config.split_once("settle").unwrap();
+    let source = format!(
+        "[[source]]\nname = \"other\"\nmount = [{{ path = \"{}\", url = \"{OTHER}\" }}]\nsettle{keys}",
+        other.root.path().display()
+    );
+    story.setup.config.push_str(&source);
+    story.resume();
+    let _away = take_away(&story.site);
+    story.daemon().await_log("deletions are suspended");
+    write("b/changelist.xml", &list("b", "changelist", "2"));
+    other.remove("c/capabilitylist.xml");
+    story.hears(&[
+        "updated changelist https://other.example/b/changelist.xml",
+        "deleted capabilitylist https://other.example/c/capabilitylist.xml",
+    ]);
+    let (code, out, _) = accept(&story, "other");
+    assert_eq!(
+        (code, out.as_str()),
+        (Some(0), "no document of other is missing\n")
+    );
+    outlast_the_grace();
+    story.stays_silent();
+    let (code, _, err) = accept(&story, "another");
+    assert_eq!(code, Some(1));
+    assert!(
+        err.contains("no source is named \"another\"; there is main, other"),
+        "{err}"
+    );
+    accepts(&story, "accepted 24 missing documents of main as deleted");
+    story.hears(&DELETED);
+    story.ends();
+}
+
+/// Runs the calling test once more in a shell that first does `before`, and says whether that has been done;
+/// if not, this is that run. Where the system does not allow it, the test is skipped, visibly.
+fn was_run_again(before: &str) -> bool {
+    const AGAIN: &str = "STORY_AGAIN";
+    if std::env::var_os(AGAIN).is_some() {
+        return false;
+    }
+    let shell = |command: String| {
+        let mut shell = Command::new("sh");
+        shell.arg("-c").arg(command);
+        shell.arg(std::env::current_exe().unwrap());
+        shell.env(AGAIN, "1").status().unwrap().success()
+    };
+    if !shell(format!("{before} true")) {
+        eprintln!("skipped: this system does not allow `{before}`");
+        return true;
+    }
+    let thread = std::thread::current();
+    let test = thread.name().unwrap();
+    let run = format!("{before} \"$0\" --exact {test} --nocapture --test-threads 1");
+    assert!(shell(run), "the test failed under `{before}`");
+    true
+}

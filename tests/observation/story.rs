@@ -1,5 +1,6 @@
 //! A published tree, a daemon over it, and a hub that keeps what it heard.
 
+use std::path::Path;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Instant;
 
@@ -182,6 +183,11 @@ impl Story {
         self.resume();
         self.stays_silent();
         self.stop();
+    }
+
+    /// Where the marker lies, with a Capability List beside it.
+    pub fn marker(&self) -> &Path {
+        self.marker.path()
     }
 
     /// Changes the marker, and waits until the hub hears it.

@@ -1,7 +1,7 @@
 //! When a deletion is believed (R15).
 
 use rsnotify::announce::engine::DocumentState;
-use rsnotify::announce::event::Fact;
+use rsnotify::announce::event::{Fact, Suspension};
 
 use crate::world::{World, capability_list, list, plan};
 
@@ -142,11 +142,11 @@ fn is_suspended(world: &mut World) -> bool {
     let suspended = |fact: &Fact| {
         matches!(
             fact,
-            Fact::Suspended {
+            Fact::Suspended(Suspension {
                 missing: 12,
                 of: 22,
                 ..
-            }
+            })
         )
     };
     facts.iter().filter(|fact| suspended(fact)).count() == 1

@@ -4,6 +4,7 @@
 
 mod world;
 
+mod acceptance;
 mod aggregation;
 mod baseline;
 mod channels;

@@ -100,17 +100,11 @@ impl Engine {
         let name = self.plan.sources[source].name.clone();
         let limit = self.plan.sources[source].mass_deletion;
         let state = &mut self.sources[source];
-        match (state.mass_deletion(limit), state.suspended) {
-            (Some((missing, of)), false) => {
-                state.suspended = true;
-                self.tell(Fact::Suspended {
-                    source: name,
-                    missing,
-                    of,
-                });
-            }
-            (None, true) => {
-                state.suspended = false;
+        let was_suspended = state.suspended;
+        state.suspended = state.is_mass_deletion(limit);
+        match (was_suspended, state.suspension(&name)) {
+            (false, Some(suspension)) => self.tell(Fact::Suspended(suspension)),
+            (true, None) => {
                 self.tell(Fact::Resumed { source: name });
                 self.look_at_missing(source, now);
             }
@@ -133,12 +127,20 @@ impl Engine {
             .collect()
     }
 
-    /// The operator believes what is missing now.
+    /// The operator believes what is missing now, except below a mount that is away: nobody can see what is
+    /// missing there. What goes missing later, or returns and goes missing again, is not accepted.
     pub(super) fn accept(&mut self, name: &str, now: Timestamp) {
-        let Some(source) = self.plan.sources.iter().position(|own| own.name == name) else {
+        let Ok(source) = self.plan.source_named(name) else {
             return;
         };
-        for uri in self.missing(source) {
+        let mut documents = 0;
+        let state = &self.sources[source];
+        let missing = state
+            .catalog
+            .iter()
+            .filter(|(_, record)| record.is_missing() && !state.is_absent(record.path.mount));
+        let missing: Vec<Uri> = missing.map(|(uri, _)| uri.clone()).collect();
+        for uri in missing {
             if let Some(record) = self.sources[source].catalog.get_mut(&uri)
                 && let Presence::Missing { since, .. } = record.presence
             {
@@ -146,8 +148,15 @@ impl Engine {
                     since,
                     approved: true,
                 };
+                documents += 1;
                 self.turn.documents.insert((source, uri));
             }
+        }
+        if documents > 0 {
+            self.tell(Fact::Accepted {
+                source: name.to_owned(),
+                documents,
+            });
         }
         self.look_at_missing(source, now);
     }

@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 
 use crate::announce::engine::Engine;
-use crate::announce::engine::source::MountStatus;
+use crate::announce::engine::source::{MountStatus, Source};
+use crate::announce::event::Suspension;
 use crate::announce::finding::Finding;
 use crate::announce::observation::DocumentPath;
-use crate::announce::plan::Mode;
+use crate::announce::plan::{Mode, SourcePlan};
 use crate::announce::state::{Hold, Presence, Record};
 use crate::resourcesync::capability::Capability;
 use crate::resourcesync::document::Form;
@@ -92,7 +93,8 @@ pub struct SourceView {
     pub name: String,
     /// Whether every present mount was swept.
     pub settled: bool,
-    pub suspended: bool,
+    /// Why deletions are not believed, while they are not (R15).
+    pub suspension: Option<Suspension>,
     pub documents: usize,
     pub missing: usize,
     pub broken: usize,
@@ -116,6 +118,9 @@ impl Engine {
                 let trouble = source.troubles.get(uri);
                 let (state, reason) = match trouble {
                     Some(trouble) => (DocumentState::Broken, Some(trouble.reason.clone())),
+                    None if record.is_missing() => {
+                        (DocumentState::Missing, Some(absence(source, plan, record)))
+                    }
                     None => self.state_of(uri, record),
                 };
                 documents.push(DocumentView {
@@ -162,12 +167,6 @@ impl Engine {
     }
 
     fn state_of(&self, uri: &Uri, record: &Record) -> (DocumentState, Option<String>) {
-        if let Presence::Missing { since, .. } = record.presence {
-            return (
-                DocumentState::Missing,
-                Some(format!("not found since {since:.0}")),
-            );
-        }
         let due: Vec<&str> = self
             .heard
             .get(uri)
@@ -279,7 +278,7 @@ impl Engine {
                 SourceView {
                     name: plan.name.clone(),
                     settled: source.is_settled(),
-                    suspended: source.suspended,
+                    suspension: source.suspension(&plan.name),
                     documents: records().count(),
                     missing: records().filter(|(_, record)| record.is_missing()).count(),
                     broken: source.troubles.len(),
@@ -302,4 +301,17 @@ impl Engine {
             .cloned()
             .collect()
     }
+}
+
+/// Since when a missing document is not there, and whether that is believed (R15).
+fn absence(source: &Source, plan: &SourcePlan, record: &Record) -> String {
+    let Presence::Missing { since, approved } = record.presence else {
+        return String::new();
+    };
+    let belief = match (approved, source.suspended) {
+        (true, _) => ", accepted as deleted".to_owned(),
+        (false, true) => format!(", suspended until `rsnotify accept {}`", plan.name),
+        (false, false) => String::new(),
+    };
+    format!("not found since {since:.0}{belief}")
 }

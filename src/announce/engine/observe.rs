@@ -7,7 +7,6 @@ use jiff::Timestamp;
 use crate::announce::catalog::Structure;
 use crate::announce::channel::later;
 use crate::announce::engine::Engine;
-use crate::announce::engine::source::MountStatus;
 use crate::announce::event::Fact;
 use crate::announce::observation::{DocumentPath, Look, MountId, Observation, Stat};
 use crate::announce::plan::SourcePlan;
@@ -28,8 +27,7 @@ impl Engine {
         let Some(source) = self.source_of(path.mount) else {
             return;
         };
-        let mount = self.sources[source].mounts.get(&path.mount);
-        let is_absent = mount.is_none_or(|mount| mount.status == MountStatus::Absent);
+        let is_absent = self.sources[source].is_absent(path.mount);
         match look {
             Look::Document { parsed, stat } => self.seen(source, uri, path, *parsed, stat, at),
             Look::Other { stat, .. } => {

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use crate::announce::candidates::Candidates;
 use crate::announce::catalog::Catalog;
 use crate::announce::delivery::ChannelId;
+use crate::announce::event::Suspension;
 use crate::announce::finding::Finding;
 use crate::announce::observation::MountId;
 use crate::announce::plan::MassDeletion;
@@ -112,15 +113,32 @@ impl Source {
         (all, lists)
     }
 
-    /// R15: the documents missing, and of how many, if they are too many to be believed.
-    pub fn mass_deletion(&self, limit: MassDeletion) -> Option<(usize, usize)> {
+    /// R15: whether more documents are missing than can be believed.
+    pub fn is_mass_deletion(&self, limit: MassDeletion) -> bool {
         let MassDeletion::Percent(percent) = limit else {
-            return None;
+            return false;
         };
         let (all, lists) = self.missing();
         let too_many = all.missing >= 10 && all.missing * 100 > all.of * usize::from(percent);
         let all_lists = lists.of > 1 && lists.missing == lists.of;
-        (too_many || all_lists).then_some((all.missing, all.of))
+        too_many || all_lists
+    }
+
+    /// How much is missing, if that suspends deletions. `name` is the source's.
+    pub fn suspension(&self, name: &str) -> Option<Suspension> {
+        self.suspended.then(|| {
+            let (Tally { missing, of }, _) = self.missing();
+            Suspension {
+                source: name.to_owned(),
+                missing,
+                of,
+            }
+        })
+    }
+
+    pub fn is_absent(&self, mount: MountId) -> bool {
+        let mount = self.mounts.get(&mount);
+        mount.is_none_or(|mount| mount.status == MountStatus::Absent)
     }
 }
 

@@ -1,0 +1,216 @@
+//! The socket that commands reach a running daemon by: nobody else reaches it, and nobody holds it up.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::DEADLINE;
+use crate::daemon::{Daemon, Setup, output};
+use crate::documents::{Site, list};
+use crate::hub::FakeHub;
+
+/// A running daemon whose source is suspended, and would be for half an hour without that.
+fn suspended() -> (Site, Setup, Daemon) {
+    let site = Site::new();
+    for number in 0..20 {
+        let path = format!("a/{number:02}.xml");
+        site.write(&path, &list("a", "changelist", "1"));
+    }
+    let hub = FakeHub::start();
+    let setup = Setup::with_source(
+        &site,
+        "deletion_grace = \"30m\"",
+        &format!("[[hub]]\nurl = \"{}\"\n", hub.url()),
+    );
+    let daemon = setup.start();
+    fs::rename(site.path("a"), site.path(".a")).unwrap();
+    daemon.await_log("deletions are suspended");
+    (site, setup, daemon)
+}
+
+fn socket(setup: &Setup) -> PathBuf {
+    setup.state.path().join("state/control.sock")
+}
+
+/// What is answered to these bytes.
+fn answer(setup: &Setup, bytes: &[u8]) -> Value {
+    let mut stream = UnixStream::connect(socket(setup)).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    // It may be answered, and closed, before all of it was taken.
+    let _ = stream.write_all(bytes);
+    let mut line = Vec::new();
+    let _ = stream.read_to_end(&mut line);
+    assert_eq!(line.last(), Some(&b'\n'), "{line:?}");
+    serde_json::from_slice(&line).unwrap()
+}
+
+fn accept(setup: &Setup) -> Command {
+    let mut command = setup.command("accept");
+    command.arg("main");
+    command
+}
+
+#[test]
+fn a_request_is_a_line_and_so_is_its_answer() {
+    let (_site, setup, daemon) = suspended();
+    let request = b"{\"version\":1,\"command\":\"accept\",\"source\":\"main\"}\n";
+    let accepted = json!({ "version": 1, "accepted": { "source": "main", "documents": 23 } });
+    assert_eq!(answer(&setup, request), accepted);
+    daemon.await_log("were accepted as deleted");
+    let unknown = b"{\"version\":1,\"command\":\"accept\",\"source\":\"x\"}\n";
+    let error = "no source is named \"x\"; there is main";
+    assert_eq!(
+        answer(&setup, unknown),
+        json!({ "version": 1, "error": error })
+    );
+    let (code, out, _) = output(accept(&setup).arg("--json"));
+    let said: Value = serde_json::from_str(&out).unwrap();
+    // They are missing until the grace is over.
+    let wanted = json!({ "version": 1, "source": "main", "accepted": 23, "running": true });
+    assert_eq!((code, said), (Some(0), wanted));
+}
+
+#[test]
+fn only_its_owner_may_connect_and_it_goes_with_its_daemon() {
+    let (_site, setup, daemon) = suspended();
+    let mode = fs::metadata(socket(&setup)).unwrap().permissions().mode();
+    assert_eq!(mode & 0o7777, 0o600);
+    assert!(daemon.stop().success());
+    let left: Vec<_> = fs::read_dir(setup.state.path().join("state"))
+        .unwrap()
+        .collect();
+    assert!(
+        !left.iter().any(|entry| {
+            let name = entry.as_ref().unwrap().file_name();
+            name.to_string_lossy().contains("control")
+        }),
+        "{left:?}"
+    );
+}
+
+#[test]
+fn what_a_killed_daemon_left_is_replaced() {
+    let (_site, setup, daemon) = suspended();
+    daemon.kill();
+    assert!(socket(&setup).exists());
+    fs::create_dir_all(setup.state.path().join("state/.control")).unwrap();
+    fs::write(setup.state.path().join("state/.control/control.sock"), "").unwrap();
+    let _daemon = setup.start();
+    let (code, out, err) = output(&mut accept(&setup));
+    assert_eq!(code, Some(0), "{err}");
+    assert_eq!(out, "accepted 23 missing documents of main as deleted\n");
+}
+
+#[test]
+fn a_second_daemon_does_not_take_it() {
+    let (_site, setup, _daemon) = suspended();
+    let (code, _, _) = output(&mut setup.command("run"));
+    assert_eq!(code, Some(1));
+    assert_eq!(output(&mut accept(&setup)).0, Some(0));
+}
+
+#[test]
+fn what_is_no_request_is_answered_with_an_error() {
+    let (_site, setup, daemon) = suspended();
+    let endless = vec![b'x'; 1 << 20];
+    for (bytes, error) in [
+        (&b"accept main\n"[..], "this is not understood"),
+        (b"\xff\xfe\0\n", "this is not understood"),
+        (
+            b"{\"version\":2,\"command\":\"accept\",\"source\":\"main\"}\n",
+            "version 2",
+        ),
+        (
+            b"{\"version\":1,\"command\":\"forget\"}\n",
+            "this is not understood",
+        ),
+        (&endless, "the request is too long"),
+        // The line does not end.
+        (b"{\"version\":1", "no request came within"),
+    ] {
+        let answer = answer(&setup, bytes);
+        let said = answer["error"].as_str().unwrap();
+        assert!(said.contains(error), "{said}");
+    }
+    assert!(daemon.stop().success());
+}
+
+#[test]
+fn clients_that_neither_write_nor_read_stop_nobody() {
+    let (_site, setup, daemon) = suspended();
+    let connect = || UnixStream::connect(socket(&setup)).unwrap();
+    let silent: Vec<UnixStream> = (0..50).map(|_| connect()).collect();
+    let mut deaf: Vec<UnixStream> = (0..50).map(|_| connect()).collect();
+    for stream in &mut deaf {
+        let request = b"{\"version\":1,\"command\":\"accept\",\"source\":\"other\"}\n";
+        stream.write_all(request).unwrap();
+    }
+    let (code, out, err) = output(&mut accept(&setup));
+    assert_eq!(code, Some(0), "{err}");
+    assert_eq!(out, "accepted 23 missing documents of main as deleted\n");
+    assert!(daemon.stop().success());
+    drop((silent, deaf));
+}
+
+#[test]
+fn an_acceptance_before_the_first_start_leaves_nothing_behind() {
+    let setup = Setup::new(&Site::new(), &["http://h.example/".to_owned()], "");
+    let (code, out, _) = output(&mut accept(&setup));
+    assert_eq!(code, Some(0));
+    assert!(out.contains("it is not running"), "{out}");
+    let (code, _, err) = output(setup.command("accept").arg("other"));
+    assert_eq!(code, Some(1));
+    assert!(err.contains("there is main"), "{err}");
+    assert!(!setup.state.path().join("state").exists());
+}
+
+#[test]
+fn a_lock_without_a_socket_says_to_try_again() {
+    let (_site, setup, _daemon) = suspended();
+    fs::remove_file(socket(&setup)).unwrap();
+    let (code, _, err) = output(&mut accept(&setup));
+    assert_eq!(code, Some(1));
+    assert!(err.contains("try again in a moment"), "{err}");
+}
+
+#[test]
+fn a_state_directory_with_a_long_path_has_one_too() {
+    let (_site, setup, daemon) = suspended();
+    assert!(daemon.stop().success());
+    let long = setup.state.path().join("d".repeat(120));
+    fs::rename(setup.state.path().join("state"), &long).unwrap();
+    let with = |command: &str| {
+        let mut command = setup.command(command);
+        command.arg("--state-dir").arg(&long);
+        command
+    };
+    let mut run = with("run");
+    run.args(["--log-format", "json", "--log-level", "debug"]);
+    let daemon = Daemon::spawn(run);
+    daemon.await_log("ready");
+    let (code, out, err) = output(with("accept").arg("main"));
+    assert_eq!(code, Some(0), "{err}");
+    assert_eq!(out, "accepted 23 missing documents of main as deleted\n");
+}
+
+#[test]
+fn what_cannot_be_saved_is_not_said_to_be_accepted() {
+    let (_site, setup, daemon) = suspended();
+    let state = setup.state.path().join("state/state.sqlite");
+    let database = rusqlite::Connection::open(&state).unwrap();
+    database.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let (code, _, err) = output(&mut accept(&setup));
+    assert_eq!(code, Some(1));
+    assert!(
+        err.contains("takes effect once the state can be saved"),
+        "{err}"
+    );
+    database.execute_batch("ROLLBACK").unwrap();
+    daemon.await_log("the state can be saved again");
+    assert_eq!(output(&mut accept(&setup)).0, Some(0));
+}

@@ -1,0 +1,205 @@
+//! The operator believes the deletions of a source: of what is missing then, and of nothing else (R15).
+
+use rsnotify::announce::engine::DocumentState;
+use rsnotify::announce::event::Fact;
+
+use crate::world::{World, capability_list, list, mount, plan};
+
+const NOTHING: [&str; 0] = [];
+const DELETED: &str = "deleted capabilitylist /a/capabilitylist.xml";
+
+/// One set with 42 documents.
+fn large() -> World {
+    let mut world = World::new(plan());
+    world.write_set("/a", &["resourcelist"]);
+    write_again(&mut world, 0..40);
+    world.wait(10);
+    world.start();
+    world.wait(100);
+    world.facts();
+    world
+}
+
+fn write_again(world: &mut World, numbers: std::ops::Range<u32>) {
+    for number in numbers {
+        let name = format!("/a/{number:02}.xml");
+        world.write(&name, list("changelist").up("/a/capabilitylist.xml"));
+    }
+}
+
+fn delete(world: &mut World, numbers: std::ops::Range<u32>) {
+    for number in numbers {
+        world.delete(&format!("/a/{number:02}.xml"));
+    }
+}
+
+/// The Capability List and 22 others are missing: the source is suspended.
+fn delete_most(world: &mut World) {
+    world.delete("/a/capabilitylist.xml");
+    delete(world, 0..22);
+}
+
+fn accepted(world: &mut World) -> Vec<usize> {
+    let facts = world.facts().into_iter();
+    let accepted = facts.filter_map(|fact| match fact {
+        Fact::Accepted { documents, .. } => Some(documents),
+        _ => None,
+    });
+    accepted.collect()
+}
+
+#[test]
+fn what_goes_missing_after_an_acceptance_is_not_accepted() {
+    let mut world = large();
+    delete_most(&mut world);
+    world.wait(10);
+    world.accept_deletions();
+    assert_eq!(accepted(&mut world), [23]);
+    delete(&mut world, 22..35);
+    world.wait(10_000);
+    assert_eq!(world.news(), [DELETED]);
+    assert!(!world.remembers("/a/00.xml"));
+    let suspension = world.engine().sources()[0].suspension.clone().unwrap();
+    assert_eq!((suspension.missing, suspension.of), (13, 19));
+    let state = world.state_of("/a/22.xml");
+    assert_eq!(state, Some(DocumentState::Missing));
+}
+
+#[test]
+fn a_deletion_is_accepted_before_its_grace_ends_and_believed_after() {
+    let mut world = large();
+    delete_most(&mut world);
+    world.wait(10);
+    world.accept_deletions();
+    let is_suspended = world.engine().sources()[0].suspension.is_some();
+    assert!(!is_suspended);
+    world.wait(289);
+    assert_eq!(world.news(), NOTHING);
+    world.crash_and_start();
+    world.wait(10);
+    assert_eq!(world.news(), [DELETED]);
+}
+
+#[test]
+fn an_accepted_document_that_returns_was_never_away() {
+    let mut world = large();
+    delete_most(&mut world);
+    world.wait(10);
+    world.accept_deletions();
+    world.write(
+        "/a/capabilitylist.xml",
+        capability_list("/a", &["resourcelist"]),
+    );
+    write_again(&mut world, 0..22);
+    world.wait(1_000);
+    assert_eq!(world.news(), NOTHING);
+    delete_most(&mut world);
+    world.wait(10_000);
+    assert_eq!(world.news(), NOTHING, "it was accepted once, not for ever");
+}
+
+#[test]
+fn nothing_is_accepted_below_a_mount_that_is_away() {
+    let mut world = large();
+    delete_most(&mut world);
+    world.wait(10_000);
+    world.unmount(0);
+    world.accept_deletions();
+    assert_eq!(accepted(&mut world), Vec::<usize>::new());
+    world.remount(0, 2);
+    world.wait(10_000);
+    assert_eq!(world.news(), NOTHING);
+    world.accept_deletions();
+    assert_eq!(accepted(&mut world), [23]);
+    world.wait(10);
+    assert_eq!(world.news(), [DELETED]);
+}
+
+#[test]
+fn what_was_accepted_is_not_believed_while_its_mount_is_away() {
+    let mut world = large();
+    delete_most(&mut world);
+    world.wait(10);
+    world.accept_deletions();
+    world.unmount(0);
+    world.wait(10_000);
+    assert_eq!(world.news(), NOTHING);
+    world.unseen(|world| {
+        world.write(
+            "/a/capabilitylist.xml",
+            capability_list("/a", &["resourcelist"]),
+        );
+    });
+    world.remount(0, 2);
+    world.wait(10_000);
+    assert_eq!(world.news(), NOTHING);
+}
+
+#[test]
+fn an_acceptance_when_nothing_is_missing_does_nothing() {
+    let mut world = large();
+    world.accept_deletions();
+    assert_eq!(accepted(&mut world), Vec::<usize>::new());
+    delete_most(&mut world);
+    world.wait(10_000);
+    assert_eq!(world.news(), NOTHING);
+}
+
+#[test]
+fn an_acceptance_is_about_one_source() {
+    let mut plan = plan();
+    let mut other = plan.sources[0].clone();
+    other.name = "other".to_owned();
+    other.mounts = vec![mount("/srv/other", "https://other.org/")];
+    plan.sources.push(other);
+    let mut world = World::new(plan);
+    let sets = ["https://example.org", "https://other.org"];
+    for set in sets {
+        for part in ["a", "b"] {
+            let name = format!("{set}/{part}/capabilitylist.xml");
+            world.write(&name, list("capabilitylist"));
+        }
+    }
+    world.wait(10);
+    world.start();
+    for set in sets {
+        for part in ["a", "b"] {
+            world.delete(&format!("{set}/{part}/capabilitylist.xml"));
+        }
+    }
+    world.wait(10_000);
+    assert_eq!(world.news(), NOTHING);
+    world.accept_deletions();
+    world.wait(10);
+    assert_eq!(
+        world.news(),
+        [DELETED, "deleted capabilitylist /b/capabilitylist.xml"]
+    );
+    let sources = world.engine().sources();
+    let suspended: Vec<bool> = sources
+        .iter()
+        .map(|source| source.suspension.is_some())
+        .collect();
+    assert_eq!(suspended, [false, true]);
+}
+
+#[test]
+fn each_channel_hears_of_its_own_end_when_all_capability_lists_are_accepted() {
+    let mut world = World::with_two_sets(plan());
+    world.delete("/a/capabilitylist.xml");
+    world.delete("/b/capabilitylist.xml");
+    world.wait(10_000);
+    assert_eq!(world.news(), NOTHING);
+    world.accept_deletions();
+    world.wait(10);
+    let news = world.news_by_topic().into_iter();
+    assert_eq!(
+        news.collect::<Vec<_>>(),
+        ["a", "b"].map(|set| (
+            format!("/{set}/framework/"),
+            vec![format!("deleted capabilitylist /{set}/capabilitylist.xml")]
+        ))
+    );
+    let channels = world.engine().channels();
+    assert!(channels.iter().all(|channel| channel.retired.is_some()));
+}
