@@ -14,6 +14,8 @@ mod documents;
 #[expect(dead_code, reason = "the end-to-end stories use the rest")]
 #[path = "../e2e/hub.rs"]
 mod hub;
+#[path = "../e2e/python.rs"]
+mod python;
 
 mod deletions;
 mod directories;

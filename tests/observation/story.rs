@@ -181,7 +181,7 @@ impl Story {
 
     /// Changes the marker, and waits until the hub hears it.
     #[track_caller]
-    fn mark(&mut self, requests: &mut Vec<Request>) {
+    pub fn mark(&mut self, requests: &mut Vec<Request>) {
         self.markers += 1;
         let marker = list("marker", "changelist", &self.markers.to_string());
         replace(&self.marker.path().join("changelist.xml"), &marker);
