@@ -244,17 +244,16 @@ impl Model {
     fn describe(&mut self, before: Option<Content>) {
         let now = self.world.now;
         let age = |changed: Timestamp| now.duration_since(changed).unsigned_abs();
-        let max_wait = Duration::from_secs(30);
-        self.described.take_if(|(_, at)| age(*at) > max_wait);
+        self.described.take_if(|(_, at)| age(*at) > self.quiet);
         if self.read.get(DESCRIPTION) == before.as_ref() {
             return;
         }
-        let unsaid = self.described.take_if(|(_, at)| age(*at) <= self.quiet);
+        let unsaid = self.described.take();
         let before = unsaid.map_or(before, |(before, _)| before);
         self.described = Some((before, now));
     }
 
-    /// A new channel starts from the Source Description that was seen before the window.
+    /// A new channel starts from the Source Description as it was before a change that is not said yet.
     fn open(&mut self, set: &'static str) {
         let is_there = self.read.contains_key(&*capability_list_of(set));
         if !is_there || !self.opened.insert(set) {

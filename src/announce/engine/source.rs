@@ -26,8 +26,7 @@ pub struct Source {
     pub told_findings: BTreeSet<Finding>,
     /// Channels that would have spoken while the source was not settled.
     pub parked: BTreeSet<ChannelId>,
-    /// What a Source Description was before it changed, and when it last did, for as long as a window may
-    /// last.
+    /// What a Source Description was before it changed, and when it last did, until that is said.
     pub described: BTreeMap<Uri, (Option<Version>, Timestamp)>,
     /// Whether the relations were resolved at all since the start.
     pub settled_once: bool,

@@ -42,8 +42,7 @@ impl Engine {
     }
 
     /// R10: a set that is published together with a Source Description hears of it, whichever of the two is
-    /// seen first. So what the description was is remembered for as long as a window may wait (R16), unless it
-    /// changes again when that was said.
+    /// seen first. So what the description was is remembered until its change would be said (R16).
     pub(super) fn remember_descriptions(
         &mut self,
         source: usize,
@@ -51,17 +50,16 @@ impl Engine {
         baseline: &BTreeMap<Uri, Told>,
         now: Timestamp,
     ) {
-        let window = &self.plan.window;
+        let quiet = self.plan.window.quiet;
         let state = &mut self.sources[source];
         state
             .described
-            .retain(|_, (_, changed)| now <= later(*changed, window.max_wait));
+            .retain(|_, (_, changed)| now <= later(*changed, quiet));
         for (uri, before) in previous {
             let record = state.catalog.get(uri);
             let is_description = record.is_some_and(Record::is_source_description);
             if is_description && !baseline.contains_key(uri) {
-                let known = state.described.get(uri);
-                let unsaid = known.filter(|(_, changed)| now <= later(*changed, window.quiet));
+                let unsaid = state.described.get(uri);
                 let before = unsaid.map_or(*before, |(before, _)| *before);
                 state.described.insert(uri.clone(), (before, now));
             }
