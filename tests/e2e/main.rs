@@ -12,6 +12,7 @@ mod hub;
 mod looking;
 mod offline;
 mod publishing;
+mod python;
 mod resync;
 
 /// How long an event is awaited before a test fails. Generous: the machine may be busy.

@@ -1,14 +1,13 @@
 //! Trees written by the reference library, which nobody here wrote, and our payloads read by it.
 
 use std::fs;
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
-use std::sync::OnceLock;
 
 use crate::daemon::Setup;
 use crate::documents::{Site, URL};
 use crate::hub::FakeHub;
+use crate::python::{finish, python};
 
 /// Reads a payload as a Destination would, and prints what it found.
 const READER: &str = "
@@ -21,64 +20,6 @@ for resource in container.resources:
     print(resource.change, resource.capability, resource.uri, resource.ts_datetime is not None)
 ";
 
-/// A virtual environment with the library, made once; nothing where there is no Python with pip.
-fn python() -> Option<&'static Path> {
-    static PYTHON: OnceLock<Option<PathBuf>> = OnceLock::new();
-    PYTHON.get_or_init(make_environment).as_deref()
-}
-
-fn make_environment() -> Option<PathBuf> {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent()?;
-    let environment = target.join("python");
-    let python = environment.join("bin/python");
-    let has_library = |python: &Path| {
-        Command::new(python)
-            .args(["-c", "import resync"])
-            .output()
-            .is_ok_and(|output| output.status.success())
-    };
-    if !has_library(&python) {
-        let has_pip = Command::new("python3")
-            .args(["-c", "import ensurepip, venv"])
-            .output()
-            .is_ok_and(|output| output.status.success());
-        if !has_pip && std::env::var_os("CI").is_none() {
-            // Not `eprintln!`, which the test runner keeps to itself.
-            let _ = writeln!(
-                std::io::stderr(),
-                "SKIPPED: there is no Python with pip, so the reference library was not run"
-            );
-            return None;
-        }
-        let steps: [(&Path, &[&str]); 2] = [
-            (
-                Path::new("python3"),
-                &["-m", "venv", "--clear", environment.to_str()?],
-            ),
-            (
-                &python,
-                &[
-                    "-m",
-                    "pip",
-                    "install",
-                    "--quiet",
-                    "--disable-pip-version-check",
-                    "resync==2.0.1",
-                ],
-            ),
-        ];
-        for (program, arguments) in steps {
-            let output = Command::new(program).args(arguments).output().unwrap();
-            assert!(
-                output.status.success(),
-                "{}",
-                String::from_utf8_lossy(&output.stderr)
-            );
-        }
-    }
-    Some(python)
-}
-
 /// A Source that publishes with the library's own command.
 struct Generator<'a> {
     python: &'a Path,
@@ -88,17 +29,9 @@ struct Generator<'a> {
 impl Generator<'_> {
     fn build(&self, arguments: &[&str]) {
         let script = self.python.with_file_name("resync-build");
-        let output = Command::new(self.python)
-            .arg(script)
-            .args(arguments)
-            .current_dir(self.site.root.path())
-            .output()
-            .unwrap();
-        assert!(
-            output.status.success(),
-            "{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
+        let mut build = Command::new(self.python);
+        build.arg(script).args(arguments);
+        finish(build.current_dir(self.site.root.path()));
     }
 
     fn resource(&self, name: &str, content: &str) {
@@ -245,16 +178,8 @@ fn publishing_runs_of_the_reference_library_are_announced_as_a_careful_reader_wo
 
         let payload = site.path("payload.txt");
         fs::write(&payload, &request.body).unwrap();
-        let read = Command::new(python)
-            .args(["-c", READER])
-            .arg(&payload)
-            .output()
-            .unwrap();
-        assert!(
-            read.status.success(),
-            "{}",
-            String::from_utf8_lossy(&read.stderr)
-        );
+        let mut reader = Command::new(python);
+        let read = finish(reader.args(["-c", READER]).arg(&payload));
         let mut lines: Vec<String> = String::from_utf8(read.stdout)
             .unwrap()
             .lines()

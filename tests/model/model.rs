@@ -55,6 +55,7 @@ type Said = (String, String, Option<Told>);
 pub struct Model {
     world: World,
     all_components: bool,
+    quiet: Duration,
     files: BTreeMap<&'static str, File>,
     /// The last good reading of each document by a daemon that could save it.
     read: BTreeMap<&'static str, Content>,
@@ -68,6 +69,8 @@ pub struct Model {
     left: BTreeMap<&'static str, Timestamp>,
     /// Whether a hub never answered, as far as this daemon knows.
     has_hung: bool,
+    /// What the Source Description was before it changed, and when this daemon saw it change.
+    described: Option<(Option<Content>, Timestamp)>,
     /// Topics that were opened, by their sets.
     opened: BTreeSet<&'static str>,
     told: BTreeMap<(&'static str, String, String), Told>,
@@ -91,6 +94,7 @@ impl Model {
         let mut model = Model {
             world: World::new(plan),
             all_components: settings.all_components,
+            quiet: settings.quiet,
             files: BTreeMap::new(),
             read: BTreeMap::new(),
             is_running: false,
@@ -99,6 +103,7 @@ impl Model {
             disturbed: BTreeMap::new(),
             left: BTreeMap::new(),
             has_hung: false,
+            described: None,
             opened: BTreeSet::new(),
             told: BTreeMap::new(),
             cut: BTreeMap::new(),
@@ -119,6 +124,9 @@ impl Model {
             model.remember_baseline();
         }
         model.start();
+        if !settings.announce_existing {
+            model.described = None;
+        }
         model.listen();
         model
     }
@@ -224,20 +232,37 @@ impl Model {
                 self.read.insert(name, content.clone());
             }
         }
+        self.described = None;
+        self.describe(before);
         for set in SETS {
-            self.open(set, before.as_ref());
+            self.open(set);
         }
         self.world.start();
     }
 
-    /// A new channel starts from the Source Description that was seen before it.
-    fn open(&mut self, set: &'static str, description: Option<&Content>) {
+    /// Takes note of what the Source Description was, if it is that no more.
+    fn describe(&mut self, before: Option<Content>) {
+        let now = self.world.now;
+        let age = |changed: Timestamp| now.duration_since(changed).unsigned_abs();
+        self.described.take_if(|(_, at)| age(*at) > self.quiet);
+        if self.read.get(DESCRIPTION) == before.as_ref() {
+            return;
+        }
+        let unsaid = self.described.take();
+        let before = unsaid.map_or(before, |(before, _)| before);
+        self.described = Some((before, now));
+    }
+
+    /// A new channel starts from the Source Description as it was before a change that is not said yet.
+    fn open(&mut self, set: &'static str) {
         let is_there = self.read.contains_key(&*capability_list_of(set));
-        if is_there
-            && self.opened.insert(set)
-            && let Some(description) = description
-        {
-            self.tell_all(set, DESCRIPTION, description);
+        if !is_there || !self.opened.insert(set) {
+            return;
+        }
+        let described = self.described.as_ref().map(|(before, _)| before.clone());
+        let known = described.unwrap_or_else(|| self.read.get(DESCRIPTION).cloned());
+        if let Some(description) = known {
+            self.tell_all(set, DESCRIPTION, &description);
         }
     }
 
@@ -250,8 +275,9 @@ impl Model {
         if self.is_running {
             let before = self.read.get(DESCRIPTION).cloned();
             self.read.insert(name, content.clone());
+            self.describe(before);
             if let Some(set) = set_of(name).filter(|_| is_capability_list(name)) {
-                self.open(set, before.as_ref());
+                self.open(set);
             }
         }
         self.world.write(name, doc(name, &content));

@@ -11,6 +11,7 @@ use tempfile::TempDir;
 use crate::daemon::{get, output};
 use crate::documents::{Site, URL, capability_list, list, replace};
 use crate::hub::Manner;
+use crate::namespace::was_run_again;
 use crate::story::Story;
 use crate::story::Watch::{self, Inotify, Notify, Poll};
 
@@ -365,28 +366,4 @@ fn one_source_is_suspended_and_the_other_goes_on(#[values(Inotify, Poll)] watch:
     accepts(&story, "accepted 24 missing documents of main as deleted");
     story.hears(&DELETED);
     story.ends();
-}
-
-/// Runs the calling test once more in a shell that first does `before`, and says whether that has been done;
-/// if not, this is that run. Where the system does not allow it, the test is skipped, visibly.
-fn was_run_again(before: &str) -> bool {
-    const AGAIN: &str = "STORY_AGAIN";
-    if std::env::var_os(AGAIN).is_some() {
-        return false;
-    }
-    let shell = |command: String| {
-        let mut shell = Command::new("sh");
-        shell.arg("-c").arg(command);
-        shell.arg(std::env::current_exe().unwrap());
-        shell.env(AGAIN, "1").status().unwrap().success()
-    };
-    if !shell(format!("{before} true")) {
-        eprintln!("skipped: this system does not allow `{before}`");
-        return true;
-    }
-    let thread = std::thread::current();
-    let test = thread.name().unwrap();
-    let run = format!("{before} \"$0\" --exact {test} --nocapture --test-threads 1");
-    assert!(shell(run), "the test failed under `{before}`");
-    true
 }

@@ -1,1 +1,270 @@
 //! What real generators write, run after run.
+//!
+//! Each generator is a Python script in `generators/`, which publishes a run whenever it is told its name. For
+//! each run there is a list of what a careful reader of the trees before and after it would write down: a line
+//! for each topic and change, below a comment that says why. `(R18)` marks what is told only where each
+//! component is.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Instant;
+
+use rstest::rstest;
+use tempfile::TempDir;
+
+use crate::DEADLINE;
+use crate::daemon::TOPICS;
+use crate::documents::{Site, URL};
+use crate::hub::Request;
+use crate::python::python;
+use crate::story::Story;
+use crate::story::Watch::{self, Inotify, Poll};
+
+/// Whether a daemon runs while a run is published.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Daemon {
+    /// It sees every step, and tells of each component.
+    Running,
+    /// It finds the difference when it starts.
+    Stopped,
+}
+
+use Daemon::{Running, Stopped};
+
+/// Where a source lies: a directory below the site, and its prefix below the site's.
+type Mounts = &'static [(&'static str, &'static str)];
+
+/// Everything lies where it is published.
+const ONE: Mounts = &[("", "")];
+
+#[rstest]
+#[case::resync_build("resync_build", ONE)]
+#[case::resync_library("resync_library", ONE)]
+#[case::simulator("simulator", ONE)]
+#[case::pysync("pysync", ONE)]
+#[case::dspace("dspace", ONE)]
+#[case::rspub("rspub", &[("host", ""), ("metadata", "metadata/")])]
+#[case::crashing("crashing", ONE)]
+fn is_told_as_a_careful_reader_would(
+    #[case] generator: &str,
+    #[case] mounts: Mounts,
+    #[values(Inotify, Poll)] watch: Watch,
+    #[values(Running, Stopped)] daemon: Daemon,
+) {
+    let Some(python) = python() else { return };
+    let site = Site::empty();
+    let mut generator = Generator::start(python, generator, site.root.path());
+    let mut story = begin(watch, daemon, site, mounts);
+    for run in generator.runs.clone() {
+        let expected = Expected::read(&generator.name, &run, daemon);
+        match daemon {
+            Running => generator.publish(&run),
+            Stopped => {
+                story.stop();
+                generator.publish(&run);
+                story.resume();
+            }
+        }
+        let heard = listen(&mut story, daemon, &expected);
+        expected.compare(heard);
+    }
+    story.ends();
+}
+
+/// A daemon over a tree without documents.
+fn begin(watch: Watch, daemon: Daemon, site: Site, mounts: Mounts) -> Story {
+    let mut keys = "announce_all_deletions = false".to_owned();
+    if daemon == Running {
+        // What is deleted to be written anew is not believed to be gone, nor is each step told of.
+        keys = "deletion_grace = \"3s\"\nannounce_all_components = true".to_owned();
+    }
+    let root = site.root.path().to_owned();
+    let mut story = Story::over(watch, site, &keys);
+    let place = |path: &Path, prefix: &str| {
+        let path = path.display();
+        format!("{{ path = \"{path}\", url = \"{URL}{prefix}\" }}")
+    };
+    let whole = place(&root, "");
+    let mut places = Vec::new();
+    for (below, prefix) in mounts {
+        fs::create_dir_all(root.join(below)).unwrap();
+        places.push(place(&root.join(below), prefix));
+    }
+    let mut replace = |from: &str, to: &str| {
+        assert!(story.setup.config.contains(from), "{from}");
+        story.setup.config = story.setup.config.replacen(from, to, 1);
+    };
+    replace(&whole, &places.join(", "));
+    // What no list names yet stays untold, however slow the machine is.
+    let quiet = if daemon == Running { "1s" } else { "20ms" };
+    replace(
+        "quiet = \"20ms\"",
+        &format!("quiet = \"{quiet}\"\nmax_wait = \"60s\"\nhold = \"10m\""),
+    );
+    story.resume();
+    story
+}
+
+/// What the hub hears until everything done was seen, and everything expected was heard.
+fn listen(story: &mut Story, daemon: Daemon, expected: &Expected) -> Vec<String> {
+    let deadline = Instant::now() + DEADLINE;
+    let mut requests = Vec::new();
+    story.mark(&mut requests);
+    loop {
+        story.mark(&mut requests);
+        let heard = lines(&requests, daemon);
+        let is_all = expected.lines.iter().all(|line| heard.contains(line));
+        if is_all || Instant::now() > deadline {
+            return heard;
+        }
+    }
+}
+
+/// A line for each change and topic. A run that took so long that two windows shared it is told in steps: its
+/// documents may be updated after they were created or updated.
+fn lines(requests: &[Request], daemon: Daemon) -> Vec<String> {
+    let mut heard: Vec<String> = Vec::new();
+    for request in requests {
+        let topic = request.topic();
+        let topic = topic
+            .strip_prefix(TOPICS)
+            .unwrap()
+            .strip_prefix("topics/main/")
+            .unwrap();
+        let set = match topic.strip_suffix("capabilitylist/").unwrap() {
+            "" => "marker",
+            set => set.trim_end_matches('/'),
+        };
+        for change in request.changes() {
+            let line = format!("{set}: {change}");
+            if line == "marker: updated changelist marker/changelist.xml" {
+                continue;
+            }
+            let created = line.replacen(": updated ", ": created ", 1);
+            let is_step = line != created && (heard.contains(&line) || heard.contains(&created));
+            if !(daemon == Running && is_step) {
+                heard.push(line);
+            }
+        }
+    }
+    heard.sort();
+    heard
+}
+
+/// What a careful reader wrote down about a run.
+struct Expected {
+    file: PathBuf,
+    why: String,
+    lines: Vec<String>,
+}
+
+impl Expected {
+    fn read(generator: &str, run: &str, daemon: Daemon) -> Expected {
+        let file = folder().join(generator).join(format!("{run}.txt"));
+        let text = fs::read_to_string(&file).unwrap();
+        let (why, lines): (Vec<&str>, Vec<&str>) =
+            text.lines().partition(|line| line.starts_with('#'));
+        assert!(text.starts_with("# "), "{} says why", file.display());
+        assert!(lines.is_sorted(), "{} is sorted", file.display());
+        let mut lines: Vec<String> = lines
+            .iter()
+            .filter(|line| daemon == Running || !line.ends_with(" (R18)"))
+            .map(|line| line.trim_end_matches(" (R18)").to_owned())
+            .collect();
+        lines.sort();
+        Expected {
+            file,
+            why: why.join("\n"),
+            lines,
+        }
+    }
+
+    #[track_caller]
+    fn compare(&self, heard: Vec<String>) {
+        if heard == self.lines {
+            return;
+        }
+        let count = |lines: &[String], line: &String| lines.iter().filter(|at| *at == line).count();
+        let all: BTreeSet<&String> = heard.iter().chain(&self.lines).collect();
+        let difference: String = all
+            .into_iter()
+            .map(|line| (line, count(&self.lines, line), count(&heard, line)))
+            .filter(|(_, wanted, heard)| wanted != heard)
+            .map(|(line, wanted, heard)| format!("  {line}: expected {wanted}, heard {heard}\n"))
+            .collect();
+        panic!("{}\n{}\n{difference}", self.file.display(), self.why);
+    }
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/observation/generators")
+}
+
+/// A generator that waits to be told what to publish.
+struct Generator {
+    name: String,
+    runs: Vec<String>,
+    process: Child,
+    orders: Option<ChildStdin>,
+    answers: Lines<BufReader<ChildStdout>>,
+    _work: TempDir,
+}
+
+impl Generator {
+    fn start(python: &Path, name: &str, root: &Path) -> Generator {
+        let work = TempDir::new().unwrap();
+        let mut process = Command::new(python)
+            .env("PYTHONDONTWRITEBYTECODE", "1")
+            .arg(folder().join(format!("{name}.py")))
+            .args([root, work.path()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut answers = BufReader::new(process.stdout.take().unwrap()).lines();
+        let runs = answers.next().unwrap().unwrap();
+        let runs: Vec<String> = runs.split(' ').map(str::to_owned).collect();
+        let lists: BTreeSet<String> = fs::read_dir(folder().join(name))
+            .unwrap()
+            .map(|entry| {
+                entry
+                    .unwrap()
+                    .path()
+                    .file_stem()
+                    .unwrap()
+                    .to_str()
+                    .unwrap()
+                    .to_owned()
+            })
+            .collect();
+        assert!(
+            lists.iter().eq(&runs),
+            "{name} runs {runs:?} and has {lists:?}"
+        );
+        Generator {
+            name: name.to_owned(),
+            runs,
+            orders: process.stdin.take(),
+            process,
+            answers,
+            _work: work,
+        }
+    }
+
+    fn publish(&mut self, run: &str) {
+        writeln!(self.orders.as_ref().unwrap(), "{run}").unwrap();
+        let answer = self.answers.next().and_then(Result::ok);
+        assert_eq!(answer.as_deref(), Some("done"), "{} {run}", self.name);
+    }
+}
+
+impl Drop for Generator {
+    fn drop(&mut self) {
+        // Without orders it ends, and what it started with it.
+        self.orders = None;
+        let _ = self.process.wait();
+    }
+}

@@ -8,7 +8,6 @@
 #[expect(dead_code, reason = "the end-to-end stories use the rest")]
 #[path = "../e2e/daemon.rs"]
 mod daemon;
-#[expect(dead_code, reason = "the end-to-end stories use the rest")]
 #[path = "../e2e/documents.rs"]
 mod documents;
 #[expect(dead_code, reason = "the end-to-end stories use the rest")]
@@ -16,6 +15,8 @@ mod documents;
 mod hub;
 #[path = "../tree/namespace.rs"]
 mod namespace;
+#[path = "../e2e/python.rs"]
+mod python;
 
 mod deletions;
 mod directories;

@@ -118,7 +118,7 @@ impl Story {
         self.daemon = Some(self.setup.start());
     }
 
-    /// Starts the daemon, and leaves its log to be read from where it listens.
+    /// Starts the daemon, and waits only until it listens.
     pub fn launch(&mut self) {
         self.daemon = Some(self.setup.launch());
     }
@@ -192,7 +192,7 @@ impl Story {
 
     /// Changes the marker, and waits until the hub hears it.
     #[track_caller]
-    fn mark(&mut self, requests: &mut Vec<Request>) {
+    pub fn mark(&mut self, requests: &mut Vec<Request>) {
         self.markers += 1;
         let marker = list("marker", "changelist", &self.markers.to_string());
         replace(&self.marker.path().join("changelist.xml"), &marker);
@@ -204,10 +204,5 @@ impl Story {
                 return;
             }
         }
-    }
-
-    /// Starts the daemon, and waits only until it listens.
-    pub fn launch(&mut self) {
-        self.daemon = Some(self.setup.launch());
     }
 }

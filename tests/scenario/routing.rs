@@ -74,6 +74,25 @@ fn a_source_description_is_announced_on_every_channel_of_its_source() {
 }
 
 #[test]
+fn a_new_set_hears_of_a_source_description_that_is_seen_before_it() {
+    let mut world = World::with_two_sets(plan());
+    world.update("/.well-known/resourcesync");
+    world.wait(1);
+    world.write_set("/c", &["resourcelist"]);
+    world.wait(100);
+    let news = world.news_by_topic();
+    let updated = "updated description /.well-known/resourcesync";
+    assert_eq!(news["/a/framework/"], [updated]);
+    assert!(news["/c/framework/"].contains(&updated.to_owned()));
+    // What was said long before a set began is not said to it.
+    world.write_set("/d", &["resourcelist"]);
+    world.wait(100);
+    let news = world.news_by_topic();
+    assert!(!news["/d/framework/"].contains(&updated.to_owned()));
+    assert_eq!(news.len(), 1);
+}
+
+#[test]
 fn a_document_belongs_to_the_set_that_lists_it_and_to_the_one_it_names() {
     let mut world = World::with_two_sets(plan());
     world.write(

@@ -69,6 +69,7 @@ impl Engine {
                 troubles: BTreeMap::new(),
                 stale: Stale::default(),
                 parked: BTreeSet::new(),
+                described: BTreeMap::new(),
                 told_findings: BTreeSet::new(),
                 suspended: false,
                 findings: BTreeMap::new(),

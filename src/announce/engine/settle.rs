@@ -67,6 +67,7 @@ impl Engine {
         for uri in &affected {
             self.refresh(source, uri, changed.contains(uri), now);
         }
+        self.remember_descriptions(source, &previous, &baseline, now);
         let mut affected_sets = sets.clone();
         let mut again = self.reconcile(source, sets, &previous, is_first, now);
         again.append(&mut self.fill_baseline(source, &baseline));

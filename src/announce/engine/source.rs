@@ -28,6 +28,8 @@ pub struct Source {
     pub told_findings: BTreeSet<Finding>,
     /// Channels that would have spoken while the source was not settled.
     pub parked: BTreeSet<ChannelId>,
+    /// What a Source Description was before it changed, and when it last did, until that is said.
+    pub described: BTreeMap<Uri, (Option<Version>, Timestamp)>,
     /// How often anything was settled since the start.
     pub settled: u64,
 }

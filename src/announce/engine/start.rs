@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::announce::channel::Channel;
+use jiff::Timestamp;
+
+use crate::announce::channel::{Channel, later};
 use crate::announce::delivery::ChannelId;
 use crate::announce::engine::Engine;
 use crate::announce::observation::{DocumentPath, Stat};
-use crate::announce::state::{Hold, Told, Trouble, Version};
+use crate::announce::state::{Hold, Record, Told, Trouble, Version};
 use crate::resourcesync::document::Parsed;
 use crate::resourcesync::uri::Uri;
 
@@ -41,7 +43,33 @@ impl Engine {
         state.stale.baseline.entry(uri.clone()).or_insert(told);
     }
 
-    /// What a new account takes as told of a document: the version before the one that this turn saw.
+    /// R10: a set that is published together with a Source Description hears of it, whichever of the two is
+    /// seen first. So what the description was is remembered until its change would be said (R16).
+    pub(super) fn remember_descriptions(
+        &mut self,
+        source: usize,
+        previous: &BTreeMap<Uri, Option<Version>>,
+        baseline: &BTreeMap<Uri, Told>,
+        now: Timestamp,
+    ) {
+        let quiet = self.plan.window.quiet;
+        let state = &mut self.sources[source];
+        state
+            .described
+            .retain(|_, (_, changed)| now <= later(*changed, quiet));
+        for (uri, before) in previous {
+            let record = state.catalog.get(uri);
+            let is_description = record.is_some_and(Record::is_source_description);
+            if is_description && !baseline.contains_key(uri) {
+                let unsaid = state.described.get(uri);
+                let before = unsaid.map_or(*before, |(before, _)| *before);
+                state.described.insert(uri.clone(), (before, now));
+            }
+        }
+    }
+
+    /// What a new account takes as told of a document: the version before the one that this turn saw, or, of
+    /// a Source Description, the one before the window's.
     pub(super) fn starting_point(
         &self,
         source: usize,
@@ -54,7 +82,9 @@ impl Engine {
         if !(is_known || record.is_source_description()) || is_waiting {
             return None;
         }
-        match previous.get(uri) {
+        let described = self.sources[source].described.get(uri);
+        let before = described.map(|(before, _)| before);
+        match before.or(previous.get(uri)) {
             Some(before) => before.map(Told::from),
             None if record.is_gone() => None,
             None => Some(record.version.into()),
