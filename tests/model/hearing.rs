@@ -132,7 +132,14 @@ impl Model {
                     && let Some(seen) = self.read.get(other)
                 {
                     let key = (hub, topic.to_owned(), other.to_owned());
-                    self.told.insert(key, (seen.clone(), at));
+                    // Of those that were changed in the same way; what changed sets may be either.
+                    let speaks_for = self.told.get(&key).is_none_or(|(_, told)| {
+                        let disturbed = self.disturbed.get(other);
+                        change == "updated" || disturbed.is_some_and(|at| at >= told)
+                    });
+                    if speaks_for {
+                        self.told.insert(key, (seen.clone(), at));
+                    }
                 }
             }
         }

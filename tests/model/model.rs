@@ -281,10 +281,10 @@ impl Model {
                     && is_heard(name, set, |name| self.read.get(name))
                 {
                     let key = (OTHER_HUB, topic(set), name.to_owned());
-                    self.told.insert(key.clone(), (content.clone(), self.ops));
+                    self.told.insert(key, (content.clone(), self.ops));
                     // R17: what waits is still to be said to everybody.
                     if name.ends_with("/resourcelist.xml") || is_component(name) {
-                        self.unanswered.insert(key);
+                        self.disturbed.insert(name, self.ops);
                     }
                 }
                 if !self.files.contains_key(name) {
@@ -460,6 +460,10 @@ impl Model {
                 }
                 for name in DOCUMENTS {
                     let key = (*hub, topic(set), name.to_owned());
+                    if self.unanswered.contains(&key) {
+                        // It accepted what it then refused when that was repeated after a crash.
+                        continue;
+                    }
                     let told = self.told.get(&key).map(|(content, _)| content);
                     match self.files.get(name) {
                         Some(File::Good(content)) if self.is_heard_on(name, set) => {
