@@ -147,6 +147,10 @@ impl<R: Read> Window<R> {
 
     /// Reads on. Whether there is more text than before.
     pub(crate) fn grow(&mut self) -> io::Result<bool> {
+        if self.is_at_end {
+            // Most documents are small: the room to read on would be their greatest cost.
+            return Ok(false);
+        }
         self.make_room();
         let before = self.valid;
         while self.valid == before && self.fault.is_none() && !self.is_at_end && self.budget > 0 {

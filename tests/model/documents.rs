@@ -7,7 +7,7 @@ pub const DESCRIPTION: &str = "/.well-known/resourcesync";
 pub const SHARED: &str = "/shared.xml";
 pub const SETS: [&str; 2] = ["/a", "/b"];
 
-pub const DOCUMENTS: [&str; 14] = [
+pub const DOCUMENTS: [&str; 16] = [
     "/a/capabilitylist.xml",
     "/b/capabilitylist.xml",
     "/a/resourcelist.xml",
@@ -18,6 +18,8 @@ pub const DOCUMENTS: [&str; 14] = [
     "/b/index.xml",
     "/a/linked.xml",
     "/b/linked.xml",
+    "/a/more.xml",
+    "/b/more.xml",
     "/a/listed.xml",
     "/b/listed.xml",
     SHARED,
@@ -44,7 +46,12 @@ pub fn is_index(name: &str) -> bool {
 
 /// Whether it is a component of its set's index.
 pub fn is_component(name: &str) -> bool {
-    name.ends_with("/linked.xml") || name.ends_with("/listed.xml")
+    is_linked(name) || name.ends_with("/listed.xml")
+}
+
+/// Whether it is a component that links to its set's index, and that the index always lists.
+pub fn is_linked(name: &str) -> bool {
+    name.ends_with("/linked.xml") || name.ends_with("/more.xml")
 }
 
 /// A document in one of its shapes.
@@ -55,6 +62,8 @@ pub struct Content {
     /// Whether it names the one document that it may name or not: the shared one in a Capability List, the
     /// component without a link in an index.
     pub names_it: bool,
+    /// Whether it is a Capability List that does not name its set's Resource List.
+    pub forgets: bool,
 }
 
 pub fn content(name: &str, version: u32, shape: u8) -> Content {
@@ -71,6 +80,7 @@ pub fn content(name: &str, version: u32, shape: u8) -> Content {
         version,
         capability,
         names_it: is_odd && (is_capability_list(name) || is_index(name)),
+        forgets: shape & 2 == 2 && is_capability_list(name),
     }
 }
 
@@ -80,20 +90,23 @@ pub fn doc(name: &str, content: &Content) -> Doc {
     };
     let up = capability_list_of(set);
     let (linked, listed) = (format!("{set}/linked.xml"), format!("{set}/listed.xml"));
+    let more = format!("{set}/more.xml");
     let index_name = format!("{set}/index.xml");
     let doc = if is_capability_list(name) {
-        let doc = capability_list(set, &["resourcelist", "changelist"]).lists(&[&index_name]);
+        let names = ["changelist", "resourcelist"];
+        let named = if content.forgets { 1 } else { 2 };
+        let doc = capability_list(set, &names[..named]).lists(&[&index_name]);
         match content.names_it {
             true => doc.lists(&[SHARED]),
             false => doc,
         }
     } else if is_index(name) {
-        let doc = index("changelist").up(&up).lists(&[&linked]);
+        let doc = index("changelist").up(&up).lists(&[&linked, &more]);
         match content.names_it {
             true => doc.lists(&[&listed]),
             false => doc,
         }
-    } else if name == linked {
+    } else if is_linked(name) {
         list("changelist").index(&index_name)
     } else if name == listed {
         list("changelist")

@@ -3,11 +3,12 @@
 //! The model knows no channels' accounts, windows or holds. It keeps what the tree holds, as far as it could
 //! be read, and what every hub heard; and it knows what may be said of the two. `RSNOTIFY_MODEL_CASES` sets
 //! how many cases are tried; a failure prints its operations, reduced, and the `RSNOTIFY_MODEL_SEED` to try
-//! it again.
+//! it again: give that to the test that failed, with at least as many cases.
 
 #![expect(clippy::unwrap_used, reason = "a test may fail, its helpers too")]
 
 mod documents;
+mod hearing;
 mod model;
 #[expect(dead_code, unused_imports, reason = "the scenarios use the rest")]
 #[path = "../scenario/world/mod.rs"]
@@ -15,16 +16,21 @@ mod world;
 
 use std::time::Duration;
 
-use proptest::prelude::{Just, Strategy, any, prop_oneof, proptest};
-use proptest::test_runner::{Config, RngSeed};
+use proptest::prelude::{Just, Strategy, any, prop_oneof};
+use proptest::test_runner::{Config, RngSeed, TestRunner};
+use rstest::rstest;
 use world::Reply;
 
 use documents::DOCUMENTS;
 use model::{Model, Op, Settings};
 
+/// How many tests share the cases, so that they run beside each other.
+const TESTS: u32 = 4;
+
 fn cases() -> u32 {
     let cases = std::env::var("RSNOTIFY_MODEL_CASES");
-    cases.map_or(256, |cases| cases.parse().unwrap())
+    let cases: u32 = cases.map_or(10_000, |cases| cases.parse().unwrap());
+    cases.div_ceil(TESTS)
 }
 
 /// Printed, so that it is read when a case fails.
@@ -63,13 +69,18 @@ fn op() -> impl Strategy<Value = Op> {
         2 => Just(Op::Start),
         2 => (any::<bool>(), reply()).prop_map(|(other, reply)| Op::Script { other, reply }),
         1 => Just(Op::Accept),
+        1 => Just(Op::Unmount),
+        2 => Just(Op::Remount),
+        1 => any::<bool>().prop_map(|has_other| Op::Configure { has_other }),
     ]
 }
 
 fn settings() -> impl Strategy<Value = Settings> {
-    (any::<bool>(), 0..4_u64, 1..5_usize, any::<bool>()).prop_map(
-        |(all_components, quiet, max_entries, announce_existing)| Settings {
+    let switches = (any::<bool>(), any::<bool>(), any::<bool>());
+    (switches, 0..4_u64, 1..5_usize).prop_map(
+        |((all_components, all_deletions, announce_existing), quiet, max_entries)| Settings {
             all_components,
+            all_deletions,
             quiet: Duration::from_secs(quiet),
             max_entries,
             announce_existing,
@@ -77,26 +88,28 @@ fn settings() -> impl Strategy<Value = Settings> {
     )
 }
 
-proptest! {
-    #![proptest_config(Config {
+#[rstest]
+fn every_hub_hears_the_difference_and_nothing_else(#[values(1, 2, 3, TESTS)] _part: u32) {
+    let mut runner = TestRunner::new(Config {
         cases: cases(),
         rng_seed: seed(),
         failure_persistence: None,
         max_shrink_iters: 20_000,
         ..Config::default()
-    })]
-
-    #[test]
-    fn every_hub_hears_the_difference_and_nothing_else(
-        settings in settings(),
-        tree in proptest::collection::vec(proptest::option::of((0..4_u32, any::<u8>())), DOCUMENTS.len()),
-        ops in proptest::collection::vec(op(), 0..60),
-    ) {
+    });
+    let document = proptest::option::of((0..4_u32, any::<u8>()));
+    let tree = proptest::collection::vec(document, DOCUMENTS.len());
+    let ops = proptest::collection::vec(op(), 0..60);
+    let outcome = runner.run(&(settings(), tree, ops), |(settings, tree, ops)| {
         let mut model = Model::new(&settings, &tree);
         for op in &ops {
             model.perform(op);
         }
         model.rest();
         model.check_the_end();
+        Ok(())
+    });
+    if let Err(failure) = outcome {
+        panic!("{failure}");
     }
 }

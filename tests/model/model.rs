@@ -4,16 +4,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use rsnotify::announce::plan::Mode;
 
 use crate::documents::{
     Content, DESCRIPTION, DOCUMENTS, SETS, SHARED, capability_list_of, content, doc,
-    is_capability_list, is_component, is_index, set_of,
+    is_capability_list, is_component, is_index, is_linked, set_of,
 };
-use crate::world::{HUB, OTHER_HUB, Reply, World, two_hubs};
+use crate::world::{HUB, OTHER_HUB, Reply, World, set_hubs, two_hubs};
 
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub all_components: bool,
+    pub all_deletions: bool,
     pub quiet: Duration,
     pub max_entries: usize,
     pub announce_existing: bool,
@@ -38,49 +40,64 @@ pub enum Op {
         reply: Reply,
     },
     Accept,
+    Unmount,
+    Remount,
+    /// A restart with the other hub, or without it.
+    Configure {
+        has_other: bool,
+    },
 }
 
 /// What lies at a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum File {
+pub enum File {
     Good(Content),
     Broken,
 }
 
 /// What a hub heard last of a document, and after how many operations that was cut.
-type Told = (Content, usize);
+pub type Told = (Content, usize);
 /// The change, the document, and what the hub knows once it has heard it.
-type Said = (String, String, Option<Told>);
+pub type Said = (String, String, Option<Told>);
 
 pub struct Model {
-    world: World,
-    all_components: bool,
-    quiet: Duration,
-    files: BTreeMap<&'static str, File>,
+    pub world: World,
+    pub settings: Settings,
+    pub files: BTreeMap<&'static str, File>,
     /// The last good reading of each document by a daemon that could save it.
-    read: BTreeMap<&'static str, Content>,
-    is_running: bool,
+    pub read: BTreeMap<&'static str, Content>,
+    pub is_running: bool,
+    pub is_mounted: bool,
+    pub has_other: bool,
     /// Counts operations.
-    ops: usize,
-    last_crash: usize,
+    pub ops: usize,
+    pub last_crash: usize,
     /// When a document last came, went, or may have changed its set.
-    disturbed: BTreeMap<&'static str, usize>,
+    pub disturbed: BTreeMap<&'static str, usize>,
+    /// When a document came, and since when a set's list does not name its Resource List: of those that were
+    /// seen to, since the last restart.
+    pub came: BTreeMap<&'static str, Timestamp>,
+    pub unnamed: BTreeMap<&'static str, Timestamp>,
+    /// The sets whose state the other hub may or may not have been told of when it was added.
+    pub unsure: BTreeSet<&'static str>,
+    /// After how many operations it was last certain that all was seen.
+    pub blind_since: Option<usize>,
     /// When a document was last deleted.
-    left: BTreeMap<&'static str, Timestamp>,
+    pub left: BTreeMap<&'static str, Timestamp>,
     /// Whether a hub never answered, as far as this daemon knows.
-    has_hung: bool,
+    pub has_hung: bool,
     /// What the Source Description was before it changed, and when this daemon saw it change.
     described: Option<(Option<Content>, Timestamp)>,
     /// Topics that were opened, by their sets.
-    opened: BTreeSet<&'static str>,
-    told: BTreeMap<(&'static str, String, String), Told>,
+    pub opened: BTreeSet<&'static str>,
+    pub told: BTreeMap<(&'static str, String, String), Told>,
     /// What each notification said, by topic and number.
-    cut: BTreeMap<(String, u64), Vec<Said>>,
+    pub cut: BTreeMap<(String, u64), Vec<Said>>,
     /// Who accepted which notification, and when last.
-    accepted: BTreeMap<(&'static str, String, u64), usize>,
+    pub accepted: BTreeMap<(&'static str, String, u64), usize>,
     /// What a hub accepted without the daemon's hearing of it before it crashed: it may be said again.
-    unanswered: BTreeSet<(&'static str, String, String)>,
-    untils: BTreeMap<String, (u64, Timestamp)>,
+    pub unanswered: BTreeSet<(&'static str, String, String)>,
+    pub untils: BTreeMap<String, (u64, Timestamp)>,
 }
 
 impl Model {
@@ -88,16 +105,22 @@ impl Model {
     pub fn new(settings: &Settings, tree: &[Option<(u32, u8)>]) -> Model {
         let mut plan = two_hubs();
         plan.sources[0].announce_all_components = settings.all_components;
+        plan.sources[0].announce_all_deletions = settings.all_deletions;
         plan.sources[0].announce_existing = settings.announce_existing;
         plan.window.quiet = settings.quiet;
         plan.window.max_entries = settings.max_entries;
         let mut model = Model {
             world: World::new(plan),
-            all_components: settings.all_components,
-            quiet: settings.quiet,
+            settings: settings.clone(),
             files: BTreeMap::new(),
             read: BTreeMap::new(),
             is_running: false,
+            is_mounted: true,
+            has_other: true,
+            came: BTreeMap::new(),
+            unnamed: BTreeMap::new(),
+            unsure: BTreeSet::new(),
+            blind_since: None,
             ops: 0,
             last_crash: 0,
             disturbed: BTreeMap::new(),
@@ -176,6 +199,7 @@ impl Model {
             Op::Wait(duration) => self.world.pass(duration),
             Op::Crash => self.crash(),
             Op::Freeze => {
+                self.lose_sight();
                 self.world.freeze();
                 self.is_running = false;
             }
@@ -193,12 +217,93 @@ impl Model {
                     self.world.accept_deletions();
                 }
             }
+            Op::Unmount => {
+                if self.is_mounted {
+                    self.lose_sight();
+                    self.is_mounted = false;
+                    self.world.unmount(0);
+                }
+            }
+            Op::Remount => self.remount(),
+            Op::Configure { has_other } => {
+                self.crash();
+                self.configure(has_other);
+                self.start();
+            }
         }
         self.listen();
     }
 
+    fn is_seeing(&self) -> bool {
+        self.is_running && self.is_mounted
+    }
+
+    fn lose_sight(&mut self) {
+        self.blind_since.get_or_insert(self.ops);
+        self.came.clear();
+        self.unnamed.clear();
+    }
+
+    fn remount(&mut self) {
+        if self.is_mounted {
+            return;
+        }
+        self.is_mounted = true;
+        if self.is_running {
+            self.see_all();
+        }
+        self.world.remount(0, 2);
+    }
+
+    /// R13: a new hub starts from what was seen last, and an old one is forgotten.
+    fn configure(&mut self, has_other: bool) {
+        let hubs = [(HUB, Mode::Content), (OTHER_HUB, Mode::Content)];
+        let configured = if has_other { 2 } else { 1 };
+        set_hubs(&mut self.world.plan, &hubs[..configured]);
+        if has_other == self.has_other {
+            return;
+        }
+        self.has_other = has_other;
+        self.told.retain(|(hub, _, _), _| *hub != OTHER_HUB);
+        self.unanswered.retain(|(hub, _, _)| *hub != OTHER_HUB);
+        self.unsure.clear();
+        if !has_other {
+            return;
+        }
+        for set in self.opened.clone() {
+            let structure = [capability_list_of(set), format!("{set}/index.xml")];
+            let is_as_read = |name: &String| match (self.files.get(&**name), self.read.get(&**name))
+            {
+                (Some(File::Good(file)), Some(read)) => file == read,
+                (file, read) => file.is_none() && read.is_none(),
+            };
+            if !structure.iter().all(is_as_read) || !self.is_mounted {
+                // Its channel takes no new hub before its list is read again, if ever; and what joins the
+                // set at that moment may count as told.
+                self.unsure.insert(set);
+            }
+            for name in DOCUMENTS {
+                if let Some(content) = self.read.get(name)
+                    && is_heard(name, set, |name| self.read.get(name))
+                {
+                    let key = (OTHER_HUB, topic(set), name.to_owned());
+                    self.told.insert(key, (content.clone(), self.ops));
+                    // R17: what waits is still to be said to everybody.
+                    if name.ends_with("/resourcelist.xml") || is_component(name) {
+                        self.disturbed.insert(name, self.ops);
+                    }
+                }
+                if !self.files.contains_key(name) {
+                    // Whether it was believed to be gone by then, the model does not know.
+                    self.disturbed.insert(name, self.ops);
+                }
+            }
+        }
+    }
+
     fn crash(&mut self) {
         self.listen();
+        self.lose_sight();
         self.world.crash();
         for ((channel, hub), ledger) in &self.world.disk.ledgers {
             let Some(flight) = &ledger.flight else {
@@ -226,25 +331,39 @@ impl Model {
 
     fn start(&mut self) {
         self.is_running = true;
+        self.described = None;
+        if self.is_mounted {
+            self.see_all();
+        }
+        self.world.start();
+    }
+
+    /// The daemon sees the tree as it is, after it saw nothing for a while.
+    fn see_all(&mut self) {
         let before = self.read.get(DESCRIPTION).cloned();
         for name in DOCUMENTS {
             if let Some(File::Good(content)) = self.files.get(name) {
                 self.read.insert(name, content.clone());
             }
         }
-        self.described = None;
         self.describe(before);
         for set in SETS {
             self.open(set);
         }
-        self.world.start();
+        // What came, went or changed sets meanwhile does so now.
+        if let Some(since) = self.blind_since.take() {
+            for disturbed in self.disturbed.values_mut().filter(|at| **at >= since) {
+                *disturbed = self.ops;
+            }
+        }
     }
 
     /// Takes note of what the Source Description was, if it is that no more.
     fn describe(&mut self, before: Option<Content>) {
         let now = self.world.now;
         let age = |changed: Timestamp| now.duration_since(changed).unsigned_abs();
-        self.described.take_if(|(_, at)| age(*at) > self.quiet);
+        self.described
+            .take_if(|(_, at)| age(*at) > self.settings.quiet);
         if self.read.get(DESCRIPTION) == before.as_ref() {
             return;
         }
@@ -272,7 +391,18 @@ impl Model {
             self.disturb(name);
         }
         self.files.insert(name, File::Good(content.clone()));
-        if self.is_running {
+        if self.is_seeing() {
+            let now = self.world.now;
+            if is_new {
+                self.came.insert(name, now);
+            }
+            if let Some(set) = set_of(name).filter(|_| is_capability_list(name)) {
+                if content.forgets {
+                    self.unnamed.entry(set).or_insert(now);
+                } else {
+                    self.unnamed.remove(set);
+                }
+            }
             let before = self.read.get(DESCRIPTION).cloned();
             self.read.insert(name, content.clone());
             self.describe(before);
@@ -287,8 +417,12 @@ impl Model {
         // A deleted Source Description has a scenario of its own.
         if name != DESCRIPTION && self.files.remove(name).is_some() {
             self.disturb(name);
+            self.came.remove(name);
+            if let Some(set) = set_of(name).filter(|_| is_capability_list(name)) {
+                self.unnamed.remove(set);
+            }
             // Nobody can know of a document that came and went while nothing ran.
-            if self.is_running || !self.left.contains_key(name) {
+            if self.is_seeing() || !self.left.contains_key(name) {
                 self.left.insert(name, self.world.now);
             }
             self.world.delete(name);
@@ -311,6 +445,8 @@ impl Model {
     /// Everything becomes readable, every hub accepts, and time passes.
     pub fn rest(&mut self) {
         self.ops += 1;
+        self.remount();
+        self.listen();
         for name in DOCUMENTS {
             if self.files.get(name) == Some(&File::Broken) {
                 self.write(name, content(name, 9, 0));
@@ -332,156 +468,33 @@ impl Model {
         self.listen();
     }
 
-    /// Takes in what the hubs got.
-    fn listen(&mut self) {
-        for hub in [HUB, OTHER_HUB] {
-            for heard in self.world.attempts_at(hub) {
-                let key = (heard.topic.clone(), heard.seq);
-                if self.cut.contains_key(&key) {
-                    continue;
-                }
-                let until = heard.payload.until.unwrap();
-                let last = self.untils.insert(heard.topic.clone(), (heard.seq, until));
-                let is_in_order = last.is_none_or(|last| last < (heard.seq, until));
-                // Two hubs' notifications of one moment are listened to one after the other.
-                assert!(is_in_order || last.unwrap().0 > heard.seq, "{heard:?}");
-                assert!(
-                    heard
-                        .payload
-                        .entries
-                        .is_sorted_by_key(|entry| entry.datetime)
-                );
-                let changes = heard.changes();
-                let said = changes
-                    .iter()
-                    .map(|change| self.cut(&heard.topic, change, until));
-                let said = said.collect();
-                self.cut.insert(key, said);
-            }
-        }
-        for hub in [HUB, OTHER_HUB] {
-            for heard in self.world.heard_by(hub) {
-                let key = (hub, heard.topic.clone(), heard.seq);
-                if let Some(last) = self.accepted.insert(key, self.ops) {
-                    assert!(last <= self.last_crash, "accepted twice: {heard:?}");
-                    continue;
-                }
-                let said = self.cut[&(heard.topic.clone(), heard.seq)].clone();
-                for (change, name, told) in said {
-                    self.hear(hub, &heard.topic, &change, &name, told);
-                }
-            }
-        }
-    }
-
-    /// No notification contradicts the tree at the time it is cut.
-    fn cut(&self, topic: &str, change: &str, until: Timestamp) -> Said {
-        let [change, capability, name] = change.splitn(3, ' ').collect::<Vec<_>>()[..] else {
-            panic!("{change}")
-        };
-        let said = (change.to_owned(), name.to_owned());
-        let set = set_of(name);
-        assert!(
-            set.is_none_or(|set| self::topic(set) == topic),
-            "{topic}: {said:?}"
-        );
-        assert!(!is_index(name), "{said:?}");
-        if change == "deleted" {
-            assert!(is_capability_list(name), "{said:?}");
-            let is_there = matches!(self.files.get(name), Some(File::Good(_)));
-            assert!(!is_there, "it is there: {said:?}");
-            let away = until.duration_since(self.left[name]);
-            assert!(away.as_secs() >= 300, "it went {away} ago: {said:?}");
-            return (said.0, said.1, None);
-        }
-        let seen = self.read.get(name);
-        let seen = seen.unwrap_or_else(|| panic!("it was never read: {said:?}"));
-        assert_eq!(seen.capability, capability, "{said:?}");
-        (said.0, said.1, Some((seen.clone(), self.ops)))
-    }
-
-    /// Nothing is said that the hub knows, and in the right words.
-    fn hear(
-        &mut self,
-        hub: &'static str,
-        topic: &str,
-        change: &str,
-        name: &str,
-        told: Option<Told>,
-    ) {
-        let key = (hub, topic.to_owned(), name.to_owned());
-        let before = self.told.get(&key);
-        let disturbed = self.disturbed.get(name).copied();
-        let is_open = self.unanswered.remove(&key)
-            || (!self.all_components && is_component(name))
-            || before.is_some_and(|(_, at)| disturbed.is_some_and(|disturbed| disturbed >= *at));
-        let is_right = match (&before, &told) {
-            (None, Some(_)) => change == "created",
-            (None, None) => false,
-            (Some(_), None) => true,
-            (Some((before, _)), Some((seen, _))) if before.capability == seen.capability => {
-                let is_dump = seen.capability == "resourcedump";
-                before != seen && (change == "created") == is_dump
-            }
-            (Some(_), Some(_)) => change == "created",
-        };
-        assert!(
-            is_right || is_open,
-            "{hub} {topic}: {change} {name} {told:?}, after {before:?}"
-        );
-        // R18: one component speaks for the others.
-        if let Some((_, at)) = told
-            && !self.all_components
-            && is_component(name)
-        {
-            for other in DOCUMENTS {
-                if is_component(other)
-                    && set_of(other) == set_of(name)
-                    && let Some(seen) = self.read.get(other)
-                {
-                    let key = (hub, topic.to_owned(), other.to_owned());
-                    self.told.insert(key, (seen.clone(), at));
-                }
-            }
-        }
-        match told {
-            Some(told) => self.told.insert(key, told),
-            None => self.told.remove(&key),
-        };
-    }
-
-    /// Whether a document's changes are heard on a set's channel, by the files as they are.
     fn is_heard_on(&self, name: &str, set: &str) -> bool {
-        let good = |name: &str| match self.files.get(name) {
+        is_heard(name, set, |name| match self.files.get(name) {
             Some(File::Good(content)) => Some(content),
             _ => None,
-        };
-        let Some(list) = good(&capability_list_of(set)) else {
-            return false;
-        };
-        let index = good(&format!("{set}/index.xml"));
-        match name {
-            DESCRIPTION => true,
-            SHARED => list.names_it,
-            name if set_of(name) != Some(set) || is_index(name) => false,
-            name if name.ends_with("/linked.xml") => index.is_some(),
-            name if name.ends_with("/listed.xml") => index.is_some_and(|index| index.names_it),
-            _ => true,
-        }
+        })
     }
 
     /// Every hub was told exactly how the tree is.
     pub fn check_the_end(&self) {
-        for hub in [HUB, OTHER_HUB] {
+        let configured = if self.has_other { 2 } else { 1 };
+        for hub in &[HUB, OTHER_HUB][..configured] {
             for set in SETS {
+                if *hub == OTHER_HUB && self.unsure.contains(set) {
+                    continue;
+                }
                 for name in DOCUMENTS {
-                    let key = (hub, topic(set), name.to_owned());
+                    let key = (*hub, topic(set), name.to_owned());
+                    if self.unanswered.contains(&key) {
+                        // It accepted what it then refused when that was repeated after a crash.
+                        continue;
+                    }
                     let told = self.told.get(&key).map(|(content, _)| content);
                     match self.files.get(name) {
                         Some(File::Good(content)) if self.is_heard_on(name, set) => {
                             assert_eq!(told, Some(content), "{hub} {set}: {name}");
                         }
-                        None if is_capability_list(name) => {
+                        None if is_capability_list(name) && set_of(name) == Some(set) => {
                             assert_eq!(told, None, "{hub} {set}: {name}");
                         }
                         _ => {}
@@ -492,6 +505,22 @@ impl Model {
     }
 }
 
-fn topic(set: &str) -> String {
+pub fn topic(set: &str) -> String {
     format!("{set}/framework/")
+}
+
+/// Whether a document's changes are heard on a set's channel, by the documents that are there.
+fn is_heard<'a>(name: &str, set: &str, good: impl Fn(&str) -> Option<&'a Content>) -> bool {
+    let Some(list) = good(&capability_list_of(set)) else {
+        return false;
+    };
+    let index = good(&format!("{set}/index.xml"));
+    match name {
+        DESCRIPTION => true,
+        SHARED => list.names_it,
+        name if set_of(name) != Some(set) || is_index(name) => false,
+        name if is_linked(name) => index.is_some(),
+        name if is_component(name) => index.is_some_and(|index| index.names_it),
+        _ => true,
+    }
 }

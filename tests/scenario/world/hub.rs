@@ -66,7 +66,8 @@ pub struct FakeHub {
     pub reply: Reply,
     pub accepted: Vec<Heard>,
     pub attempts: Vec<Heard>,
-    bodies: BTreeMap<(ChannelId, u64), Arc<[u8]>>,
+    /// Each notification as it first came.
+    first: BTreeMap<(ChannelId, u64), Heard>,
 }
 
 impl Default for FakeHub {
@@ -75,7 +76,7 @@ impl Default for FakeHub {
             reply: Reply::Accept,
             accepted: Vec::new(),
             attempts: Vec::new(),
-            bodies: BTreeMap::new(),
+            first: BTreeMap::new(),
         }
     }
 }
@@ -83,17 +84,18 @@ impl Default for FakeHub {
 impl FakeHub {
     /// Takes a notification; says what it answers, and after how long.
     pub fn take(&mut self, submission: &Submission) -> Option<(Duration, Answer)> {
-        let heard = Heard {
+        let key = (submission.channel, submission.seq);
+        let first = self.first.entry(key).or_insert_with(|| Heard {
             topic: short(submission.topic.as_str()),
             seq: submission.seq,
             body: Arc::clone(&submission.body),
             payload: Payload::parse(&submission.body).unwrap(),
-        };
-        let first = self
-            .bodies
-            .entry((submission.channel, submission.seq))
-            .or_insert_with(|| Arc::clone(&submission.body));
-        assert_eq!(*first, submission.body, "a retry is byte for byte the same");
+        });
+        assert_eq!(
+            first.body, submission.body,
+            "a retry is byte for byte the same"
+        );
+        let heard = first.clone();
         self.attempts.push(heard.clone());
         let entries = heard.payload.entries.len();
         let (seconds, status, excerpt) = match self.reply {

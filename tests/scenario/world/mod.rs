@@ -249,7 +249,9 @@ impl World {
     pub fn sweep(&mut self, position: usize) {
         let mount = self.mount_at(position);
         let mut names = self.tree.names();
-        let engine = self.engine.as_ref().unwrap();
+        let Some(engine) = &self.engine else {
+            return;
+        };
         let mut unchanged = Vec::new();
         for (path, stat, _) in engine.known() {
             let name = self.plan.uri_of(path).unwrap().to_string();

@@ -1,12 +1,13 @@
 //! A tree of files that exist only here, by the URIs they are published as.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use rsnotify::announce::observation::{DocumentPath, Identity, Incomplete, Look, Stat};
 use rsnotify::announce::plan::Plan;
-use rsnotify::resourcesync::document::Content;
+use rsnotify::resourcesync::document::{Content, Malformed};
 use rsnotify::resourcesync::parse::{ReadError, parse};
 use rsnotify::resourcesync::uri::Uri;
 
@@ -27,6 +28,8 @@ struct File {
     /// Nothing if it cannot be read.
     text: Option<Vec<u8>>,
     stat: Stat,
+    /// What `text` is read as, once it was read.
+    content: OnceCell<Result<Content, Malformed>>,
 }
 
 /// The URI of a name that may begin with `/`.
@@ -69,8 +72,12 @@ impl FakeTree {
             changed: now,
             inode: self.last_inode,
         };
-        let text = text.map(<[u8]>::to_vec);
-        self.files.insert(absolute(name), File { text, stat });
+        let file = File {
+            text: text.map(<[u8]>::to_vec),
+            stat,
+            content: OnceCell::new(),
+        };
+        self.files.insert(absolute(name), file);
     }
 
     pub fn delete(&mut self, name: &str) {
@@ -107,20 +114,17 @@ impl FakeTree {
     }
 
     pub fn look(&self, name: &str) -> Look {
-        let Some(File { text, stat }) = self.files.get(&absolute(name)) else {
+        let Some(file) = self.files.get(&absolute(name)) else {
             return Look::Missing;
         };
-        let stat = *stat;
-        let Some(text) = text else {
+        let stat = file.stat;
+        let Some(text) = &file.text else {
             return Look::Incomplete(Incomplete::Denied("permission denied".to_owned()));
         };
-        match parse(&text[..]) {
+        match file.content.get_or_init(|| read(text)).clone() {
             Ok(Content::Document(parsed)) => Look::Document { parsed, stat },
             Ok(Content::Other(reason)) => Look::Other { reason, stat },
-            Err(ReadError::Malformed(malformed)) => {
-                Look::Incomplete(Incomplete::Malformed(malformed))
-            }
-            Err(ReadError::Io(error)) => panic!("{error}"),
+            Err(malformed) => Look::Incomplete(Incomplete::Malformed(malformed)),
         }
     }
 
@@ -142,5 +146,13 @@ impl FakeTree {
             device: 1,
             inode: self.inodes.get(directory).copied().unwrap_or(2),
         }
+    }
+}
+
+fn read(text: &[u8]) -> Result<Content, Malformed> {
+    match parse(text) {
+        Ok(content) => Ok(content),
+        Err(ReadError::Malformed(malformed)) => Err(malformed),
+        Err(ReadError::Io(error)) => panic!("{error}"),
     }
 }

@@ -1,0 +1,151 @@
+//! What must hold of any input: tried on arbitrary ones by the fuzz targets, and on those in `corpus/` by
+//! `tests/corpus.rs`. A check panics where it does not hold.
+
+use std::io::Read;
+
+use rsnotify::announce::subscription::callback::CallbackPolicy;
+use rsnotify::announce::subscription::request::{self, Action, Request};
+use rsnotify::config::Config;
+use rsnotify::config::error::{ConfigError, Place};
+use rsnotify::config::overrides::Overrides;
+use rsnotify::resourcesync::document::{Content, Malformed};
+use rsnotify::resourcesync::parse::{self, ReadError};
+use rsnotify::resourcesync::payload::Payload;
+use rsnotify::resourcesync::uri::Uri;
+use url::form_urlencoded;
+
+/// R2, R3: how bytes arrive does not matter, what follows the root's end in comments and white space does
+/// not either, and a document that lacks its last byte is none. The first byte says how they arrive.
+pub fn parse(input: &[u8]) {
+    let Some((&chunk, bytes)) = input.split_first() else {
+        return;
+    };
+    let whole = content(bytes);
+    let pieces = Pieces {
+        rest: bytes,
+        chunk: usize::from(chunk).max(1),
+    };
+    assert_eq!(whole, content(pieces), "the same in pieces of {chunk}");
+    // Where one byte is one character, or a part of one.
+    let is_plain = std::str::from_utf8(bytes).is_ok() && !bytes.contains(&0);
+    let is_declared = bytes.windows(8).any(|part| part == b"encoding");
+    if !matches!(whole, Ok(Content::Document(_))) || !is_plain || is_declared {
+        return;
+    }
+    let with_comment = [bytes, b"\n<!-- \xc3\xa9 --> <?end?>\n"].concat();
+    assert_eq!(whole, content(&with_comment[..]), "a comment says nothing");
+    let trimmed = bytes.trim_ascii_end();
+    let cut = content(&trimmed[..trimmed.len() - 1]);
+    assert!(cut.is_err(), "a document without its end: {cut:?}");
+}
+
+/// Bytes as a slow file system hands them out.
+struct Pieces<'a> {
+    rest: &'a [u8],
+    chunk: usize,
+}
+
+impl Read for Pieces<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let most = buffer.len().min(self.chunk);
+        self.rest.read(&mut buffer[..most])
+    }
+}
+
+fn content(reader: impl Read) -> Result<Content, Malformed> {
+    match parse::parse(reader) {
+        Ok(content) => Ok(content),
+        Err(ReadError::Malformed(malformed)) => Err(malformed),
+        Err(ReadError::Io(error)) => panic!("memory is always readable: {error}"),
+    }
+}
+
+/// What is read of a notification can be sent on, and is read the same again.
+pub fn payload(bytes: &[u8]) {
+    let Ok(read) = Payload::parse(bytes) else {
+        return;
+    };
+    // Times are written with milliseconds, whatever they were read as.
+    let once = Payload::parse(&read.render()).expect("what was rendered is read");
+    assert_eq!(read.entries.len(), once.entries.len());
+    let again = Payload::parse(&once.render()).expect("what was rendered is read");
+    assert_eq!(once, again);
+}
+
+/// A normalised URI is normal.
+pub fn uri(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    if let Ok(uri) = Uri::parse(text) {
+        let again = Uri::parse(uri.as_str());
+        assert_eq!(again.ok().as_ref(), Some(&uri), "{uri}");
+        assert!(uri.is_below(&uri));
+    }
+    let root = Uri::parse("https://example.org/").expect("a prefix");
+    let below = Uri::below(&root, bytes);
+    // No file has such a path.
+    let is_path = bytes
+        .split(|&byte| byte == b'/')
+        .all(|name| !matches!(name, b"." | b".."));
+    if is_path {
+        assert_eq!(Uri::parse(below.as_str()).ok().as_ref(), Some(&below));
+    }
+}
+
+/// Any text is a configuration, or it says of each mistake where it is.
+pub fn config(bytes: &[u8]) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("config.toml");
+    std::fs::write(&path, bytes).expect("a file");
+    let overrides = Overrides {
+        state_dir: Some(directory.path().to_owned()),
+        ..Overrides::default()
+    };
+    match Config::load(Some(&path), &overrides) {
+        Ok(config) => assert!(!config.sources.is_empty()),
+        Err(ConfigError::Invalid { problems }) => {
+            assert!(!problems.is_empty());
+            // A last line that is empty has a number too.
+            let lines = bytes.split(|&byte| byte == b'\n').count();
+            for problem in problems {
+                assert!(!problem.message.is_empty());
+                match problem.place {
+                    Place::File { line, column, .. } => {
+                        assert!((1..=lines).contains(&line) && column >= 1, "{problem}");
+                    }
+                    Place::Flag(_) => {}
+                    Place::Nowhere => assert!(!problem.key.is_empty(), "{problem}"),
+                }
+            }
+        }
+        Err(ConfigError::Read { .. }) => assert!(std::str::from_utf8(bytes).is_err()),
+        Err(error @ ConfigError::Nothing { .. }) => panic!("there is a file: {error}"),
+    }
+}
+
+/// A subscription that is accepted says the same when it is written anew.
+pub fn subscription(form: &[u8]) {
+    let policy = CallbackPolicy::Loopback;
+    match request::read(form, &policy) {
+        Ok(request) => {
+            let again = request::read(written(&request).as_bytes(), &policy);
+            assert_eq!(again, Ok(request));
+        }
+        Err(refusal) => assert!((400..500).contains(&refusal.status())),
+    }
+}
+
+fn written(request: &Request) -> String {
+    let mut form = form_urlencoded::Serializer::new(String::new());
+    form.append_pair("hub.mode", request.action.mode());
+    form.append_pair("hub.topic", &request.topic);
+    form.append_pair("hub.callback", request.callback.as_str());
+    if let Action::Subscribe { lease, secret } = &request.action {
+        form.append_pair("hub.lease_seconds", &lease.as_secs().to_string());
+        if let Some(secret) = secret {
+            form.append_pair("hub.secret", secret.reveal());
+        }
+    }
+    form.finish()
+}

@@ -1,0 +1,171 @@
+//! What the hubs hear, and whether it may be said.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::documents::{
+    DOCUMENTS, capability_list_of, is_capability_list, is_component, is_index, set_of,
+};
+use crate::model::{self, File, Model, Said, Told};
+use crate::world::{HUB, OTHER_HUB};
+
+/// R17, as the made-up operator has it.
+const HOLD: Duration = Duration::from_secs(60);
+
+impl Model {
+    /// Takes in what the hubs got.
+    pub fn listen(&mut self) {
+        for hub in [HUB, OTHER_HUB] {
+            for heard in self.world.attempts_at(hub) {
+                let key = (heard.topic.clone(), heard.seq);
+                if self.cut.contains_key(&key) {
+                    continue;
+                }
+                let until = heard.payload.until.unwrap();
+                let last = self.untils.insert(heard.topic.clone(), (heard.seq, until));
+                let is_in_order = last.is_none_or(|last| last < (heard.seq, until));
+                // Two hubs' notifications of one moment are listened to one after the other.
+                assert!(is_in_order || last.unwrap().0 > heard.seq, "{heard:?}");
+                assert!(
+                    heard
+                        .payload
+                        .entries
+                        .is_sorted_by_key(|entry| entry.datetime)
+                );
+                let changes = heard.changes();
+                let said = changes
+                    .iter()
+                    .map(|change| self.cut(&heard.topic, change, until));
+                let said = said.collect();
+                self.cut.insert(key, said);
+            }
+        }
+        for hub in [HUB, OTHER_HUB] {
+            for heard in self.world.heard_by(hub) {
+                let key = (hub, heard.topic.clone(), heard.seq);
+                if let Some(last) = self.accepted.insert(key, self.ops) {
+                    assert!(last <= self.last_crash, "accepted twice: {heard:?}");
+                    continue;
+                }
+                let said = self.cut[&(heard.topic.clone(), heard.seq)].clone();
+                for (change, name, told) in said {
+                    self.hear(hub, &heard.topic, &change, &name, told);
+                }
+            }
+        }
+    }
+
+    /// No notification contradicts the tree at the time it is cut.
+    fn cut(&self, topic: &str, change: &str, until: Timestamp) -> Said {
+        let [change, capability, name] = change.splitn(3, ' ').collect::<Vec<_>>()[..] else {
+            panic!("{change}")
+        };
+        let said = (change.to_owned(), name.to_owned());
+        let set = set_of(name);
+        assert!(
+            set.is_none_or(|set| model::topic(set) == topic),
+            "{topic}: {said:?}"
+        );
+        assert!(!is_index(name), "{said:?}");
+        if change == "deleted" {
+            let may_go = self.settings.all_deletions || is_capability_list(name);
+            assert!(may_go, "{said:?}");
+            // R14: what changed its capability was an old document that ended.
+            let seen = self.read.get(name);
+            if seen.is_none_or(|seen| seen.capability == capability) {
+                let is_there = matches!(self.files.get(name), Some(File::Good(_)));
+                assert!(!is_there, "it is there: {said:?}");
+                let away = until.duration_since(self.left[name]);
+                assert!(away.as_secs() >= 300, "it went {away} ago: {said:?}");
+            }
+            return (said.0, said.1, None);
+        }
+        let seen = self.read.get(name);
+        let seen = seen.unwrap_or_else(|| panic!("it was never read: {said:?}"));
+        assert_eq!(seen.capability, capability, "{said:?}");
+        if change == "created" && capability == "resourcelist" {
+            self.check_hold(topic, name, until);
+        }
+        (said.0, said.1, Some((seen.clone(), self.ops)))
+    }
+
+    /// Nothing is said that the hub knows, and in the right words.
+    fn hear(
+        &mut self,
+        hub: &'static str,
+        topic: &str,
+        change: &str,
+        name: &str,
+        told: Option<Told>,
+    ) {
+        let key = (hub, topic.to_owned(), name.to_owned());
+        let before = self.told.get(&key);
+        let disturbed = self.disturbed.get(name).copied();
+        let is_unsure = |set: &&str| model::topic(set) == topic;
+        let is_open = self.unanswered.remove(&key)
+            || (hub == OTHER_HUB && self.unsure.iter().any(is_unsure))
+            || (!self.settings.all_components && is_component(name))
+            || before.is_some_and(|(_, at)| disturbed.is_some_and(|disturbed| disturbed >= *at));
+        let is_right = match (&before, &told) {
+            (None, Some(_)) => change == "created",
+            (None, None) => false,
+            (Some(_), None) => true,
+            (Some((before, _)), Some((seen, _))) if before.capability == seen.capability => {
+                let is_dump = seen.capability == "resourcedump";
+                before != seen && (change == "created") == is_dump
+            }
+            (Some(_), Some(_)) => change == "created",
+        };
+        assert!(
+            is_right || is_open,
+            "{hub} {topic}: {change} {name} {told:?}, after {before:?}"
+        );
+        // R18: one component speaks for the others.
+        if let Some((_, at)) = told
+            && !self.settings.all_components
+            && is_component(name)
+        {
+            for other in DOCUMENTS {
+                if is_component(other)
+                    && set_of(other) == set_of(name)
+                    && let Some(seen) = self.read.get(other)
+                {
+                    let key = (hub, topic.to_owned(), other.to_owned());
+                    // Of those that were changed in the same way; what changed sets may be either.
+                    let speaks_for = self.told.get(&key).is_none_or(|(_, told)| {
+                        let disturbed = self.disturbed.get(other);
+                        change == "updated" || disturbed.is_some_and(|at| at >= told)
+                    });
+                    if speaks_for {
+                        self.told.insert(key, (seen.clone(), at));
+                    }
+                }
+            }
+        }
+        match told {
+            Some(told) => self.told.insert(key, told),
+            None => self.told.remove(&key),
+        };
+    }
+
+    /// R17: a document that the Capability List did not name since it came waits.
+    fn check_hold(&self, topic: &str, name: &str, until: Timestamp) {
+        let Some(set) = set_of(name).filter(|_| name.ends_with("/resourcelist.xml")) else {
+            return;
+        };
+        let is_known = [HUB, OTHER_HUB].iter().any(|hub| {
+            let key = (*hub, topic.to_owned(), name.to_owned());
+            self.told.contains_key(&key) || self.unanswered.contains(&key)
+        });
+        let (Some(came), Some(unnamed)) = (self.came.get(name), self.unnamed.get(set)) else {
+            return;
+        };
+        let list = self.read.get(&*capability_list_of(set));
+        if !is_known && unnamed <= came && list.is_some_and(|list| list.forgets) {
+            let waited = until.duration_since(*came);
+            let hold = waited.as_secs() >= HOLD.as_secs() as i64;
+            assert!(hold, "{name} waited for {waited} only");
+        }
+    }
+}
