@@ -134,6 +134,8 @@ pub enum Fact {
         path: DocumentPath,
         uri: Uri,
         reason: String,
+        /// Whether it could be read before.
+        is_known: bool,
     },
     Mended {
         path: DocumentPath,

@@ -142,9 +142,18 @@ pub fn fact(fact: &Fact) {
             %topic, %hub, seconds = after.as_secs(),
             "{hub} accepted a ping and has not fetched {topic}: does it see the topic's URI?"
         ),
-        Fact::Broken { path, uri, reason } => warn!(
-            %path, %uri, reason, "cannot read {path}: {reason}; its last good version stands"
-        ),
+        Fact::Broken {
+            path,
+            uri,
+            reason,
+            is_known,
+        } => {
+            let meanwhile = match is_known {
+                true => "its last good version stands",
+                false => "nothing is announced of it until it can be",
+            };
+            warn!(%path, %uri, reason, "cannot read {path}: {reason}; {meanwhile}");
+        }
         Fact::Mended { path, uri } => info!(%path, %uri, "{path} can be read again"),
         Fact::HoldExpired { uri, set } => {
             let set = set.as_ref().map(ToString::to_string).unwrap_or_default();

@@ -66,6 +66,7 @@ impl Engine {
             path: trouble.path.clone(),
             uri: uri.clone(),
             reason: trouble.reason.clone(),
+            is_known: self.sources[source].catalog.is_there(uri),
         };
         self.tell(fact);
     }
