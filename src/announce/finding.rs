@@ -28,10 +28,22 @@ pub enum Finding {
     NoFile { set: Uri, uri: Uri },
     /// A URI with characters that no URI may have; it is left out of headers.
     Unclean { uri: String },
+    /// A file is like a capability document, but for a capability that is never announced (R2).
+    ForeignCapability { uri: Uri, capability: String },
 }
 
 impl Finding {
-    /// Whether it is about a set's channel, and not about a document.
+    /// Whether it is about a file that is no document.
+    pub fn is_about_file(&self) -> bool {
+        matches!(self, Finding::ForeignCapability { .. })
+    }
+
+    /// Whether it is about a document, and neither about a set's channel nor about another file.
+    pub fn is_about_document(&self) -> bool {
+        !self.is_about_channel() && !self.is_about_file()
+    }
+
+    /// Whether it is about a set's channel.
     pub fn is_about_channel(&self) -> bool {
         matches!(
             self,
@@ -91,6 +103,10 @@ impl fmt::Display for Finding {
             Finding::Unclean { uri } => write!(
                 f,
                 "the URI {uri:?} has characters that no URI may have; percent-encode them"
+            ),
+            Finding::ForeignCapability { uri, capability } => write!(
+                f,
+                "{uri} has the capability {capability:?}, which is none that is announced"
             ),
         }
     }

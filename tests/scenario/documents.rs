@@ -1,6 +1,7 @@
 //! Which changes of a document are announced, and as what (R2, R4, R12, R14).
 
 use rsnotify::announce::event::Fact;
+use rsnotify::announce::finding::Finding;
 use rstest::rstest;
 
 use crate::world::{Doc, World, index, list, plan};
@@ -241,4 +242,28 @@ fn a_broken_file_that_was_mended_while_it_was_down_is_not_reported() {
     world.wait(100);
     let is_broken = |fact: &Fact| matches!(fact, Fact::Broken { .. });
     assert!(!world.facts().iter().any(is_broken));
+}
+
+#[test]
+fn a_capability_that_is_never_announced_is_reported_once() {
+    let mut world = World::with_two_sets(plan());
+    for version in 0..3 {
+        let foreign = list("framework-notification").version(version);
+        world.write("/a/notification.xml", foreign);
+        world.wait(100);
+    }
+    assert_eq!(world.news(), NOTHING);
+    let facts = world.facts();
+    let [Fact::Found(finding @ Finding::ForeignCapability { .. })] = &facts[..] else {
+        panic!("{facts:?}");
+    };
+    assert_eq!(
+        finding.to_string(),
+        "https://example.org/a/notification.xml has the capability \"framework-notification\", which is none \
+         that is announced"
+    );
+    assert!(world.engine().findings().contains(finding));
+    world.delete("/a/notification.xml");
+    world.wait(100);
+    assert_eq!(world.engine().findings().len(), 0);
 }

@@ -9,10 +9,11 @@ use crate::announce::channel::later;
 use crate::announce::engine::{Engine, Timer};
 use crate::announce::event::Fact;
 use crate::announce::finding::Finding;
+use crate::announce::observation::Look;
 use crate::announce::plan::SourcePlan;
 use crate::announce::state::Record;
 use crate::resourcesync::capability::Capability;
-use crate::resourcesync::document::Form;
+use crate::resourcesync::document::{Form, Other};
 use crate::resourcesync::uri::Uri;
 
 impl Engine {
@@ -26,13 +27,27 @@ impl Engine {
                 }
                 _ => Vec::new(),
             };
-            self.found(
-                source,
-                uri,
-                findings,
-                |finding| !finding.is_about_channel(),
-                now,
-            );
+            self.found(source, uri, findings, Finding::is_about_document, now);
+        }
+    }
+
+    /// Notes what is wrong with a file that was looked at, if it is like a document and none that is
+    /// announced (R2).
+    pub(super) fn find_foreign(&mut self, source: usize, uri: &Uri, look: &Look, at: Timestamp) {
+        let finding = match look {
+            Look::Other {
+                reason: Other::Capability(capability),
+                ..
+            } => Some(Finding::ForeignCapability {
+                uri: uri.clone(),
+                capability: capability.clone(),
+            }),
+            Look::Incomplete(_) => return,
+            _ => None,
+        };
+        if finding.is_some() || self.sources[source].findings.contains_key(uri) {
+            let findings = finding.into_iter().collect();
+            self.found(source, uri, findings, Finding::is_about_file, at);
         }
     }
 

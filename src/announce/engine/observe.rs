@@ -28,6 +28,7 @@ impl Engine {
             return;
         };
         let is_absent = self.sources[source].is_absent(path.mount);
+        self.find_foreign(source, &uri, &look, at);
         match look {
             Look::Document { parsed, stat } => self.seen(source, uri, path, *parsed, stat, at),
             Look::Other { stat, .. } => {
