@@ -12,7 +12,8 @@ pub fn start(options: &Options) {
         Command::Run(run) => (run.log_level.as_str(), run.log_format),
         _ => ("warn", LogFormat::Human),
     };
-    let filter = EnvFilter::new(format!("warn,rsnotify={level}"));
+    // The `notify` crate warns of each directory that goes, because it forgets a watch twice.
+    let filter = EnvFilter::new(format!("warn,notify=error,rsnotify={level}"));
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)

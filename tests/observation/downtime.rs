@@ -1,13 +1,16 @@
-//! What happens while no daemon runs, or while one is killed.
+//! What happens while no daemon runs.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod killed;
+mod starting;
+
 use std::fs;
+use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use rstest::rstest;
 
 use crate::documents::{Site, capability_list, list};
-use crate::hub::Manner;
+use crate::hub::{FakeHub, Manner};
 use crate::story::Story;
 use crate::story::Watch::{self, Inotify, Notify, Poll};
 
@@ -26,6 +29,24 @@ fn changes_while_it_is_down(#[values(Inotify, Notify, Poll)] watch: Watch) {
     site.remove("a/resourcelist.xml");
     story.resume();
     story.hears(&[UPDATED, LISTED, "created changedump a/changedump.xml"]);
+    story.ends();
+}
+
+#[rstest]
+fn renamed_while_it_is_down(#[values(Inotify, Poll)] watch: Watch) {
+    let mut story = Story::start(watch);
+    story.stop();
+    let site = &story.site;
+    fs::rename(site.path("a/changelist.xml"), site.path("a/moved.xml")).unwrap();
+    let text = capability_list("a", &["resourcelist", "changelist"]);
+    let text = text.replace("a/changelist.xml", "a/moved.xml");
+    site.write("a/capabilitylist.xml", &text);
+    story.resume();
+    story.hears(&[LISTED, "created changelist a/moved.xml"]);
+    story
+        .site
+        .write("a/moved.xml", &list("a", "changelist", "2"));
+    story.hears(&["updated changelist a/moved.xml"]);
     story.ends();
 }
 
@@ -78,51 +99,6 @@ fn a_missing_or_empty_state_file_is_a_baseline(
     story.ends();
 }
 
-/// A notification that was accepted and not recorded is heard again, byte for byte (R22).
-#[rstest]
-fn killed_after_any_notification_of_a_burst(
-    #[values(Inotify, Notify, Poll)] watch: Watch,
-    #[values(1, 2, 4)] heard_before: usize,
-) {
-    let site = Site::new();
-    let sets: Vec<String> = (0..8).map(|n| format!("s{n}")).collect();
-    for set in &sets {
-        site.add_set(set);
-    }
-    let mut story = Story::over(watch, site, "");
-    story.resume();
-    for set in &sets {
-        let text = list(set, "changelist", "2");
-        story.site.write(&format!("{set}/changelist.xml"), &text);
-    }
-    let mut requests: Vec<_> = (0..heard_before).map(|_| story.hub.request()).collect();
-    story.kill();
-    story.resume();
-    let told = |set: &String| format!("updated changelist {set}/changelist.xml");
-    let wanted: BTreeSet<String> = sets.iter().map(told).collect();
-    let mut heard: BTreeMap<String, Vec<u8>> = BTreeMap::new();
-    loop {
-        for request in requests.drain(..) {
-            for change in request.changes() {
-                assert!(wanted.contains(&change), "{change} was invented");
-                let before = heard.entry(change).or_insert(request.body.clone());
-                assert_eq!(*before, request.body, "repeated, but not unchanged");
-            }
-        }
-        if heard.len() == wanted.len() {
-            break;
-        }
-        requests.push(story.hub.request());
-    }
-    story.stop();
-    for request in story.hub.heard() {
-        let is_known = |change: &String| heard.get(change) == Some(&request.body);
-        assert!(request.changes().iter().all(is_known));
-    }
-    story.resume();
-    story.ends();
-}
-
 #[rstest]
 fn started_while_the_hub_is_out_of_order(#[values(Inotify, Poll)] watch: Watch) {
     let mut story = Story::start(watch);
@@ -154,20 +130,81 @@ fn excluded_between_two_runs(#[values(Inotify, Poll)] watch: Watch) {
     story.ends();
 }
 
-/// R13: what changed since the process began is a change, although nothing was known yet.
+/// R13: what is included from now on was there before.
 #[rstest]
-fn changed_during_the_first_sweep(#[values(Inotify, Poll)] watch: Watch) {
+fn included_between_two_runs(
+    #[values(Inotify, Poll)] watch: Watch,
+    #[values(true, false)] is_excluded_first: bool,
+) {
+    let (before, after) = match is_excluded_first {
+        true => ("exclude = [\"a/changelist.xml\"]", ""),
+        false => (
+            "",
+            "include = [\"**/*.xml\", \"**/*.list\", \"**/.well-known/resourcesync\"]",
+        ),
+    };
+    let path = match is_excluded_first {
+        true => "a/changelist.xml",
+        false => "a/changedump.list",
+    };
     let site = Site::new();
-    for n in 0..2_000 {
-        let below = site.path(&format!("b/{}/{n}", n % 20));
-        fs::create_dir_all(&below).unwrap();
-        fs::write(below.join("other.xml"), "<other/>").unwrap();
-    }
-    let mut story = Story::over(watch, site, "");
-    story.launch();
+    let all = ["resourcelist", "changelist", "changedump"];
+    let listed = capability_list("a", &all).replace("changedump.xml", "changedump.list");
+    site.write("a/capabilitylist.xml", &listed);
+    site.write("a/changedump.list", &list("a", "changedump", "1"));
+    let mut story = Story::over(watch, site, &format!("# keys\n{before}"));
+    story.resume();
+    story.stays_silent();
+    story.stop();
+    let (of_before, of_after) = (format!("# keys\n{before}"), format!("# keys\n{after}"));
+    story.setup.config = story.setup.config.replace(&of_before, &of_after);
+    story.resume();
+    story.stays_silent();
+    let capability = path[2..].split('.').next().unwrap();
+    story.site.write(path, &list("a", capability, "2"));
+    story.hears(&[&format!("updated {capability} {path}")]);
+    story.ends();
+}
+
+#[rstest]
+fn started_while_nobody_listens_where_the_hub_was(#[values(Inotify, Poll)] watch: Watch) {
+    let mut story = Story::over(watch, Site::new(), "");
+    // An address of its own, that no connection of another story takes meanwhile.
+    let closed = TcpListener::bind("127.0.0.2:0").unwrap();
+    let address = closed.local_addr().unwrap();
+    drop(closed);
+    let url = format!("http://{address}/publish");
+    story.setup.config = story.setup.config.replace(&story.hub.url(), &url);
+    story.resume();
     let changed = list("a", "changelist", "2");
     story.site.write("a/changelist.xml", &changed);
-    story.daemon().await_log("ready");
+    story.daemon().await_log("Connection refused");
+    story.stop();
+    story.resume();
+    story.daemon().await_log("Connection refused");
+    story.hub = FakeHub::start_at(address);
+    story.hears(&[UPDATED]);
+    story.ends();
+}
+
+/// What the hub had not accepted is forgotten with the state: a baseline, and nothing of before.
+#[rstest]
+fn the_state_file_is_lost_while_a_notification_is_in_flight(#[values(Inotify, Poll)] watch: Watch) {
+    let mut story = Story::start(watch);
+    story.hub.behave(Manner::Refuse(503));
+    story
+        .site
+        .write("a/changelist.xml", &list("a", "changelist", "2"));
+    assert_eq!(story.hub.request().changes(), [UPDATED]);
+    story.stop();
+    let _ = story.hub.heard();
+    fs::remove_file(story.setup.state.path().join("state/state.sqlite")).unwrap();
+    story.hub.behave(Manner::Accept);
+    story.resume();
+    story.stays_silent();
+    story
+        .site
+        .write("a/changelist.xml", &list("a", "changelist", "3"));
     story.hears(&[UPDATED]);
     story.ends();
 }

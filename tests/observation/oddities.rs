@@ -1,7 +1,7 @@
 //! Files that cannot be read, or should not be, and names of every kind.
 
 mod names;
-mod permissions;
+pub mod permissions;
 
 use std::fs;
 use std::os::unix::net::UnixListener;

@@ -1,6 +1,11 @@
 //! A state file that cannot be used: an error that names it and the remedy, and nothing is announced.
 
-use std::fs;
+mod full_disk;
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
 use std::sync::mpsc::channel;
 
 use rstest::rstest;
@@ -9,6 +14,8 @@ use rusqlite::Connection;
 use crate::DEADLINE;
 use crate::daemon::output;
 use crate::documents::{Site, list};
+use crate::namespace::was_run_again;
+use crate::oddities::permissions::was_run_without_power;
 use crate::story::Story;
 use crate::story::Watch::Inotify;
 
@@ -66,6 +73,63 @@ fn a_state_directory_that_cannot_be_written_is_refused_with_its_name() {
         "{error}"
     );
     assert!(story.hub.heard().is_empty());
+}
+
+/// Without root's power, as the daemon should run.
+#[rstest]
+fn a_state_directory_without_permission_is_refused_with_its_name(
+    #[values(true, false)] is_new: bool,
+) {
+    if was_run_without_power() {
+        return;
+    }
+    let mut story = Story::over(Inotify, Site::new(), "");
+    let directory = story.setup.state.path().join("state");
+    match is_new {
+        true => fs::create_dir(&directory).unwrap(),
+        false => {
+            story.resume();
+            story.stop();
+        }
+    }
+    let changed = list("a", "changelist", "2");
+    story.site.write("a/changelist.xml", &changed);
+    fs::set_permissions(&directory, Permissions::from_mode(0o500)).unwrap();
+    let (code, error) = ends(&story);
+    fs::set_permissions(&directory, Permissions::from_mode(0o700)).unwrap();
+    assert_eq!(code, Some(1), "{error}");
+    assert!(error.contains(directory.to_str().unwrap()), "{error}");
+    assert!(!error.contains("panicked"), "{error}");
+    assert!(story.hub.heard().is_empty());
+}
+
+#[test]
+fn a_read_only_file_system_is_refused_with_its_name() {
+    if was_run_again("unshare --map-root-user --mount") {
+        return;
+    }
+    let mut story = Story::over(Inotify, Site::new(), "");
+    let directory = story.setup.state.path().join("state");
+    fs::create_dir(&directory).unwrap();
+    mount(&["-t", "tmpfs", "none"], &directory);
+    story.resume();
+    story.stop();
+    let changed = list("a", "changelist", "2");
+    story.site.write("a/changelist.xml", &changed);
+    mount(&["-o", "remount,ro"], &directory);
+    let (code, error) = ends(&story);
+    assert_eq!(code, Some(1), "{error}");
+    assert!(error.contains(directory.to_str().unwrap()), "{error}");
+    assert!(story.hub.heard().is_empty());
+    mount(&["-o", "remount,rw"], &directory);
+    story.resume();
+    story.hears(&["updated changelist a/changelist.xml"]);
+    story.ends();
+}
+
+fn mount(what: &[&str], directory: &Path) {
+    let status = Command::new("mount").args(what).arg(directory).status();
+    assert!(status.unwrap().success());
 }
 
 /// The exit code and standard error of a daemon that refuses to run.

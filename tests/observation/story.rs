@@ -129,7 +129,8 @@ impl Story {
 
     /// Stops the daemon as a service manager does.
     pub fn stop(&mut self) {
-        assert!(self.daemon.take().unwrap().stop().success());
+        let status = self.daemon.take().unwrap().stop();
+        assert!(status.success(), "{status}");
     }
 
     /// Stops the daemon as `kill -9` does.

@@ -14,7 +14,7 @@ use crate::story::Watch::{self, Inotify, Notify, Poll};
 use super::{PATH, SIBLING, UPDATED};
 
 /// Root reads everything: runs the test again without that power, daemon and all, and says whether it did.
-fn was_run_without_power() -> bool {
+pub fn was_run_without_power() -> bool {
     const AGAIN: &str = "OBSERVATION_TEST_AGAIN";
     const LESS: [&str; 2] = ["--bounding-set", "-dac_override,-dac_read_search"];
     if !rustix::process::geteuid().is_root() || std::env::var_os(AGAIN).is_some() {

@@ -1,0 +1,105 @@
+//! What happens while the daemon starts: R13: what changed since the process began is a change.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rstest::rstest;
+use rusqlite::Connection;
+
+use crate::DEADLINE;
+use crate::documents::{Site, list, replace};
+use crate::story::Story;
+use crate::story::Watch::{self, Inotify, Poll};
+
+const UPDATED: &str = "updated changelist a/changelist.xml";
+const SETS: usize = 40;
+
+/// A site of many sets and 20,000 other files, which take a while to sweep.
+fn large_site() -> Site {
+    let site = Site::new();
+    for set in 0..SETS {
+        site.add_set(&format!("s{set}"));
+    }
+    for n in 0..20_000 {
+        let below = site.path(&format!("b/{}", n % 200));
+        fs::create_dir_all(&below).unwrap();
+        fs::write(below.join(format!("{n}.xml")), "<other/>").unwrap();
+    }
+    site
+}
+
+/// Changes one document after the other.
+fn change_all(root: &Path) {
+    for set in (0..SETS).map(|n| format!("s{n}")) {
+        let path = root.join(&set).join("changelist.xml");
+        replace(&path, &list(&set, "changelist", "2"));
+        std::thread::sleep(Duration::from_millis(20)); // stall: the changes are spread over the sweep
+    }
+}
+
+fn hears_all(story: &mut Story) {
+    let told = |n| format!("updated changelist s{n}/changelist.xml");
+    let wanted: Vec<String> = (0..SETS).map(told).collect();
+    let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
+    story.hears(&wanted);
+}
+
+#[rstest]
+fn changed_during_the_first_sweep(#[values(Inotify, Poll)] watch: Watch) {
+    let mut story = Story::over(watch, large_site(), "");
+    story.launch();
+    change_all(story.site.root.path());
+    hears_all(&mut story);
+    story.ends();
+}
+
+#[rstest]
+fn changed_during_the_sweep_after_a_restart(#[values(Inotify, Poll)] watch: Watch) {
+    let mut story = Story::over(watch, large_site(), "");
+    story.resume();
+    story.kill();
+    story.launch();
+    change_all(story.site.root.path());
+    hears_all(&mut story);
+    story.ends();
+}
+
+/// The daemon has begun, and waits for its state file, which somebody has locked.
+#[rstest]
+fn changed_before_any_tree_is_watched(#[values(Inotify, Poll)] watch: Watch) {
+    let mut story = Story::over(watch, Site::new(), "");
+    let state = story.setup.state.path().join("state");
+    fs::create_dir(&state).unwrap();
+    let locked = Connection::open(state.join("state.sqlite")).unwrap();
+    locked.execute_batch("BEGIN EXCLUSIVE").unwrap();
+    let document = story.site.path("a/changelist.xml");
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let deadline = Instant::now() + DEADLINE;
+            while !state.join("lock").exists() {
+                assert!(Instant::now() < deadline, "it did not begin");
+                std::thread::sleep(Duration::from_millis(1)); // polls for the lock file, until the deadline
+            }
+            std::thread::sleep(Duration::from_millis(20)); // stall: the clock of files goes in ticks
+            replace(&document, &list("a", "changelist", "2"));
+            locked.execute_batch("ROLLBACK").unwrap();
+        });
+        story.resume();
+    });
+    story.hears(&[UPDATED]);
+    story.ends();
+}
+
+/// A service manager may stop it before it is ready.
+#[rstest]
+fn stopped_as_soon_as_it_listens(#[values(Inotify, Poll)] watch: Watch) {
+    let mut story = Story::over(watch, Site::new(), "");
+    for _ in 0..10 {
+        story.launch();
+        story.stop();
+    }
+    story.resume();
+    story.stays_silent();
+    story.ends();
+}

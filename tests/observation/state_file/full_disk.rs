@@ -1,0 +1,122 @@
+//! A state directory on a disk that is full: nothing is sent that is not saved, and nothing is lost.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::documents::{Site, list};
+use crate::namespace::was_run_again;
+use crate::state_file::{ends, mount};
+use crate::story::Story;
+use crate::story::Watch::Inotify;
+
+const UPDATED: [&str; 2] = [
+    "updated changelist a/changelist.xml",
+    "updated resourcelist a/resourcelist.xml",
+];
+const NAMESPACE: &str = "unshare --map-root-user --mount";
+
+/// A story whose state lies on a small disk of its own.
+fn small_disk() -> (Story, PathBuf) {
+    let story = Story::over(Inotify, Site::new(), "");
+    let directory = story.setup.state.path().join("state");
+    fs::create_dir(&directory).unwrap();
+    mount(&["-t", "tmpfs", "-o", "size=4m", "none"], &directory);
+    (story, directory.join("filler"))
+}
+
+/// Writes until nothing more fits.
+fn fill(filler: &Path) {
+    let mut file = File::create(filler).unwrap();
+    for size in [1 << 16, 1] {
+        while file.write_all(&vec![b'x'; size]).is_ok() {}
+    }
+}
+
+fn change(story: &Story) {
+    for capability in ["changelist", "resourcelist"] {
+        let path = format!("a/{capability}.xml");
+        story.site.write(&path, &list("a", capability, "2"));
+    }
+}
+
+fn stays_unsent(story: &Story) {
+    let (head, body) = story.daemon().get_admin("/readyz");
+    assert!(head.starts_with("HTTP/1.1 503"), "{head}\n{body}");
+    std::thread::sleep(Duration::from_millis(1_500)); // stall: saving is tried again after a second
+    assert!(story.hub.heard().is_empty());
+}
+
+#[test]
+fn what_changed_while_the_disk_was_full_is_announced_once_it_is_not() {
+    if was_run_again(NAMESPACE) {
+        return;
+    }
+    let (mut story, filler) = small_disk();
+    story.resume();
+    story.stays_silent();
+    fill(&filler);
+    change(&story);
+    story
+        .daemon()
+        .await_log("cannot save; nothing is sent until it can");
+    stays_unsent(&story);
+    fs::remove_file(&filler).unwrap();
+    story.daemon().await_log("the state can be saved again");
+    story.hears(&UPDATED);
+    let (head, body) = story.daemon().get_admin("/readyz");
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}\n{body}");
+    story.ends();
+}
+
+#[test]
+fn killed_while_the_disk_was_full_it_loses_nothing() {
+    if was_run_again(NAMESPACE) {
+        return;
+    }
+    let (mut story, filler) = small_disk();
+    story.resume();
+    story.stays_silent();
+    fill(&filler);
+    change(&story);
+    story
+        .daemon()
+        .await_log("cannot save; nothing is sent until it can");
+    stays_unsent(&story);
+    story.kill();
+    fs::remove_file(&filler).unwrap();
+    story.resume();
+    story.hears(&UPDATED);
+    story.ends();
+}
+
+#[test]
+fn a_disk_that_is_full_at_the_start_is_an_error_that_names_the_state() {
+    if was_run_again(NAMESPACE) {
+        return;
+    }
+    let (mut story, filler) = small_disk();
+    fill(&filler);
+    refuses(&story, &filler);
+    fs::remove_file(&filler).unwrap();
+    story.resume();
+    story.stays_silent();
+    story.stop();
+    fill(&filler);
+    change(&story);
+    refuses(&story, &filler);
+    fs::remove_file(&filler).unwrap();
+    story.resume();
+    story.hears(&UPDATED);
+    story.ends();
+}
+
+fn refuses(story: &Story, filler: &Path) {
+    let (code, error) = ends(story);
+    assert_eq!(code, Some(1), "{error}");
+    let directory = filler.parent().unwrap().to_str().unwrap();
+    assert!(error.contains(directory), "{error}");
+    assert!(!error.contains("panicked"), "{error}");
+    assert!(story.hub.heard().is_empty());
+}
