@@ -1,5 +1,7 @@
 //! Indexes, in whatever order they and their components are written.
 
+mod odd;
+
 use rstest::rstest;
 
 use crate::documents::{Site, component, index, list};

@@ -1,5 +1,8 @@
 //! Files that cannot be read, or should not be, and names of every kind.
 
+mod becoming;
+mod findings;
+mod large;
 mod names;
 pub mod permissions;
 

@@ -1,0 +1,122 @@
+//! Documents that become something else, and files that are almost documents.
+
+use std::fs;
+use std::process::Command;
+
+use rstest::rstest;
+
+use crate::documents::{Site, component, description, index, list};
+use crate::oddities::{PATH, SIBLING, UPDATED};
+use crate::story::Story;
+use crate::story::Watch::{self, Inotify, Poll};
+
+const PLAIN: &str = "<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\"/>";
+
+#[rstest]
+fn a_document_that_becomes_a_plain_sitemap_has_ended(#[values(Inotify, Poll)] watch: Watch) {
+    let mut story = Story::start(watch);
+    story.site.write(PATH, PLAIN);
+    story.stays_silent();
+    story.site.write(PATH, &list("a", "changelist", "1"));
+    story.hears(&["created changelist a/changelist.xml"]);
+    story.ends();
+}
+
+#[rstest]
+fn a_document_that_is_a_plain_sitemap_for_a_while_has_not_ended(
+    #[values(Inotify, Poll)] watch: Watch,
+) {
+    let mut story = Story::over(watch, Site::new(), "deletion_grace = \"10m\"");
+    story.resume();
+    story.site.write(PATH, PLAIN);
+    story.stays_silent();
+    story.site.write(PATH, &list("a", "changelist", "1"));
+    story.stays_silent();
+    story.site.write(PATH, PLAIN);
+    story.stays_silent();
+    story.site.write(PATH, &list("a", "changelist", "2"));
+    story.hears(&[UPDATED]);
+    story.ends();
+}
+
+#[rstest]
+fn a_directory_in_a_documents_place_is_gone_again_without_a_trace(
+    #[values(Inotify, Poll)] watch: Watch,
+) {
+    let mut story = Story::over(watch, Site::new(), "deletion_grace = \"10m\"");
+    story.resume();
+    for (version, heard) in [("1", &[][..]), ("2", &[UPDATED])] {
+        story.site.remove(PATH);
+        fs::create_dir(story.site.path(PATH)).unwrap();
+        fs::write(story.site.path(PATH).join("within.xml"), "<other/>").unwrap();
+        story.stays_silent();
+        fs::remove_dir_all(story.site.path(PATH)).unwrap();
+        story.site.write(PATH, &list("a", "changelist", version));
+        story.hears(heard);
+    }
+    story.ends();
+}
+
+#[rstest]
+fn a_capability_changes_the_document(#[values(Inotify, Poll)] watch: Watch) {
+    let mut story = Story::start(watch);
+    story.site.write(PATH, &list("a", "changedump", "1"));
+    story.hears(&["created changedump a/changelist.xml"]);
+    story.site.write(PATH, &list("a", "changelist", "1"));
+    story.hears(&["created changelist a/changelist.xml"]);
+    story.ends();
+}
+
+/// As DSpace writes an index of Change Lists.
+#[rstest]
+fn a_changelistindex_is_an_index(#[values(Inotify, Poll)] watch: Watch) {
+    let mut story = Story::start(watch);
+    story.site.write(
+        "a/part.xml",
+        &component("a", "changelist", "a/index.xml", "1"),
+    );
+    story.stays_silent();
+    let text = index("a", "changelistindex", &["a/part.xml".to_owned()]);
+    story.site.write("a/index.xml", &text);
+    story.hears(&["created changelist a/part.xml"]);
+    story.ends();
+}
+
+#[rstest]
+fn a_directory_where_the_source_description_should_be_is_none(
+    #[values(Inotify, Poll)] watch: Watch,
+) {
+    let site = Site::empty();
+    site.add_set("a");
+    let well_known = site.path(".well-known/resourcesync");
+    fs::create_dir_all(&well_known).unwrap();
+    fs::write(well_known.join("index.html"), "<html/>").unwrap();
+    let mut story = Story::over(watch, site, "");
+    story.resume();
+    story.site.write(PATH, &list("a", "changelist", "2"));
+    story.hears(&[UPDATED]);
+    fs::remove_dir_all(&well_known).unwrap();
+    story
+        .site
+        .write(".well-known/resourcesync", &description(&["a"]));
+    const CREATED: &str = "created description .well-known/resourcesync";
+    story.hears(&[CREATED, CREATED]);
+    story.ends();
+}
+
+#[rstest]
+fn a_device_is_left_alone(#[values(Inotify, Poll)] watch: Watch) {
+    let mut story = Story::start(watch);
+    let made = Command::new("mknod")
+        .arg(story.site.path("a/zero.xml"))
+        .args(["c", "1", "5"])
+        .status();
+    if !made.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: devices cannot be made here");
+        return;
+    }
+    let sibling = list("a", "resourcelist", "2");
+    story.site.write("a/resourcelist.xml", &sibling);
+    story.hears(&[SIBLING]);
+    story.ends();
+}

@@ -1,0 +1,55 @@
+//! What is wrong with a tree is said once, and found by whoever asks.
+
+use rstest::rstest;
+
+use crate::daemon::output;
+use crate::documents::{Site, component, list};
+use crate::story::Story;
+use crate::story::Watch::{self, Inotify, Poll};
+
+/// Three files that nobody can be told of rightly, and words of what is said of each.
+fn write_oddities(site: &Site, content: &str) {
+    let orphan = list("a", "changelist", content).replace("rel=\"up\"", "rel=\"related\"");
+    site.write("orphan.xml", &orphan);
+    let misled = component("a", "changelist", "a/resourcelist.xml", content);
+    site.write("a/misled.xml", &misled);
+    let foreign = list("a", "change-notification", content);
+    site.write("a/foreign.xml", &foreign);
+}
+
+const SAID: [&str; 3] = [
+    "orphan.xml (changelist) belongs to no set of resources",
+    "a/misled.xml names https://source.example/a/resourcelist.xml as its index, which is not an index",
+    "a/foreign.xml has the capability \\\"change-notification\\\", which is none that is announced",
+];
+
+#[rstest]
+fn what_is_wrong_is_said_once(#[values(Inotify, Poll)] watch: Watch) {
+    let mut story = Story::over(watch, Site::new(), "broken_after = \"100ms\"");
+    let window = "[window]\nhold = \"0s\"\n";
+    story.setup.config = story.setup.config.replace("[window]\n", window);
+    story.launch();
+    story.daemon().await_log("ready");
+    write_oddities(&story.site, "1");
+    story.hears(&["created changelist a/misled.xml"]);
+    let mut left = SAID.to_vec();
+    while !left.is_empty() {
+        let entry = story.daemon().await_log(".xml").to_string();
+        left.retain(|said| !entry.contains(said));
+    }
+    write_oddities(&story.site, "2");
+    story.hears(&["updated changelist a/misled.xml"]);
+    for said in [
+        "belongs to no set",
+        "is not an index",
+        "none that is announced",
+    ] {
+        assert_eq!(story.daemon().logged(said), 0, "{said} again");
+    }
+    let (code, out, _) = output(&mut story.setup.command("check"));
+    assert_eq!(code, Some(1));
+    for said in SAID {
+        assert!(out.contains(&said.replace('\\', "")), "{said}: {out}");
+    }
+    story.ends();
+}

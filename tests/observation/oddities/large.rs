@@ -1,0 +1,39 @@
+//! A document of fifty megabytes is one like others.
+
+use std::fmt::Write;
+use std::time::Instant;
+
+use rstest::rstest;
+
+use crate::documents::{Site, list};
+use crate::oddities::SIBLING;
+use crate::story::Story;
+use crate::story::Watch::{self, Inotify, Poll};
+
+fn large(content: &str) -> String {
+    let mut entries = String::with_capacity(51 << 20);
+    let mut number = 0;
+    while entries.len() < 50 << 20 {
+        number += 1;
+        let name = format!("{content}-{number}").repeat(8);
+        write!(
+            entries,
+            "<url><loc>https://source.example/a/{name}</loc></url>\n"
+        )
+        .unwrap();
+    }
+    list("a", "resourcelist", content).replace("</urlset>", &format!("{entries}</urlset>"))
+}
+
+#[rstest]
+fn fifty_megabytes_are_announced_once(#[values(Inotify, Poll)] watch: Watch) {
+    let mut story = Story::alone(watch, Site::new(), "");
+    story.resume();
+    story.site.write("a/resourcelist.xml", &large("2"));
+    story.hears(&[SIBLING]);
+    let text = large("3");
+    let moment = Instant::now();
+    story.site.write_in_place("a/resourcelist.xml", &text);
+    story.hears_after(moment, &[SIBLING]);
+    story.ends();
+}
