@@ -132,6 +132,13 @@ impl Story {
         assert!(self.daemon.take().unwrap().stop().success());
     }
 
+    /// Stops the daemon as a service manager does, and tells how many lines of its whole log contain `words`.
+    pub fn stop_and_count(&mut self, words: &str) -> usize {
+        let (status, log) = self.daemon.take().unwrap().stop_and_tell();
+        assert!(status.success());
+        log.iter().filter(|line| line.contains(words)).count()
+    }
+
     /// Stops the daemon as `kill -9` does.
     pub fn kill(&mut self) {
         self.daemon.take().unwrap().kill();
