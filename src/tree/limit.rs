@@ -33,16 +33,13 @@ impl Limit {
 
 impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Limit { sysctl, allowed } = self;
-        match allowed {
-            Some(allowed) => write!(f, "the sysctl {sysctl} is {allowed}")?,
-            None => write!(f, "the sysctl {sysctl} is used up")?,
-        }
-        write!(
-            f,
-            "; raise it, as by `sysctl -w {sysctl}={}`",
-            self.enough()
-        )
+        let sysctl = self.sysctl;
+        let allowed = self.allowed.map(|allowed| allowed.to_string());
+        let allowed = allowed.as_deref().unwrap_or("used up");
+        let enough = self.enough();
+        f.write_fmt(format_args!(
+            "the sysctl {sysctl} is {allowed}; raise it, as by `sysctl -w {sysctl}={enough}`"
+        ))
     }
 }
 
