@@ -11,7 +11,7 @@ use std::sync::mpsc;
 
 use anyhow::Context;
 use jiff::Timestamp;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
@@ -41,6 +41,10 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
         .enable_all()
         .build()
         .context("cannot start the network threads")?;
+    let _guard = runtime.enter();
+    // Before anything is said: whoever hears of us may stop us.
+    let terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
+    let interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
     let (inputs, received) = mpsc::channel();
     let (stop, stopped) = watch::channel(false);
     let public = runtime.block_on(listen::bind(&config.server.listen, "public"))?;
@@ -73,7 +77,6 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
     });
     let publisher = Arc::new(Publisher::new(hubs)?);
     let health = Health::new();
-    let _guard = runtime.enter();
     let mut turns = Turns::new(
         engine,
         store,
@@ -156,7 +159,7 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
         turns.add_tree(tree);
     }
     drop(known_others);
-    runtime.spawn(stop_on_signal(inputs));
+    runtime.spawn(stop_on_signal(terminate, interrupt, inputs));
 
     turns.run(&received, config.server.shutdown_grace);
 
@@ -183,13 +186,7 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn stop_on_signal(inputs: mpsc::Sender<Input>) {
-    let (Ok(mut terminate), Ok(mut interrupt)) = (
-        signal(SignalKind::terminate()),
-        signal(SignalKind::interrupt()),
-    ) else {
-        return;
-    };
+async fn stop_on_signal(mut terminate: Signal, mut interrupt: Signal, inputs: mpsc::Sender<Input>) {
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
