@@ -42,9 +42,9 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
         .build()
         .context("cannot start the network threads")?;
     let _guard = runtime.enter();
-    // Before anybody can see that the process is there, so that nobody stops it too early to be heard.
-    let terminate = signal(SignalKind::terminate()).context("cannot await SIGTERM")?;
-    let interrupt = signal(SignalKind::interrupt()).context("cannot await SIGINT")?;
+    // Before anything is said: whoever hears of us may stop us.
+    let terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
+    let interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
     let (inputs, received) = mpsc::channel();
     let (stop, stopped) = watch::channel(false);
     let public = runtime.block_on(listen::bind(&config.server.listen, "public"))?;

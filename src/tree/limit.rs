@@ -33,15 +33,13 @@ impl Limit {
 
 impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Limit { sysctl, allowed } = self;
-        match allowed {
-            Some(allowed) => write!(f, "the sysctl {sysctl} is {allowed}")?,
-            None => write!(f, "the sysctl {sysctl} is used up")?,
-        }
+        let sysctl = self.sysctl;
+        let allowed = self.allowed.map(|allowed| allowed.to_string());
+        let allowed = allowed.as_deref().unwrap_or("used up");
+        let enough = self.enough();
         write!(
             f,
-            "; raise it, as by `sysctl -w {sysctl}={}`",
-            self.enough()
+            "the sysctl {sysctl} is {allowed}; raise it, as by `sysctl -w {sysctl}={enough}`"
         )
     }
 }

@@ -210,6 +210,9 @@ fn what_cannot_be_saved_is_not_said_to_be_accepted() {
         err.contains("takes effect once the state can be saved"),
         "{err}"
     );
+    // What was refused does not wait to be saved.
+    let (_, _, err) = output(setup.command("accept").arg("other"));
+    assert!(err.contains("no source is named \"other\""), "{err}");
     database.execute_batch("ROLLBACK").unwrap();
     daemon.await_log("the state can be saved again");
     assert_eq!(output(&mut accept(&setup)).0, Some(0));

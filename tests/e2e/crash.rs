@@ -111,3 +111,11 @@ fn every_change_is_delivered_at_least_once_across_kills_and_none_is_invented() {
 
 /// How far a file's times may lie behind the clock.
 const TICK: Duration = Duration::from_millis(10);
+
+#[test]
+fn a_daemon_that_has_just_begun_can_be_stopped() {
+    let setup = Setup::new(&Site::new(), &["http://h.example/".to_owned()], "");
+    for _ in 0..5 {
+        assert!(setup.launch().stop().success());
+    }
+}

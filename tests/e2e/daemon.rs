@@ -1,5 +1,6 @@
 //! The real binary, started and watched.
 
+use std::cell::RefCell;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -106,6 +107,8 @@ impl Setup {
 pub struct Daemon {
     child: Child,
     log: Receiver<Value>,
+    /// What was read of the log.
+    read: RefCell<Vec<Value>>,
     pub public: SocketAddr,
     pub admin: SocketAddr,
 }
@@ -132,6 +135,7 @@ impl Daemon {
         let mut daemon = Daemon {
             child,
             log,
+            read: RefCell::default(),
             public: nowhere,
             admin: nowhere,
         };
@@ -149,26 +153,24 @@ impl Daemon {
     /// The next log line whose message contains `words`.
     pub fn await_log(&self, words: &str) -> Value {
         let deadline = Instant::now() + DEADLINE;
-        let mut seen = Vec::new();
+        let from = self.read.borrow().len();
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
+            let mut read = self.read.borrow_mut();
             match self.log.recv_timeout(left) {
                 Ok(entry) => {
+                    read.push(entry.clone());
                     let message = entry["message"].as_str().unwrap_or_default();
                     if message.contains(words) {
                         return entry;
                     }
-                    seen.push(entry);
                 }
-                Err(error) => panic!("no log line \"{words}\": {error}; the log says {seen:#?}"),
+                Err(error) => {
+                    let seen = &read[from..];
+                    panic!("no log line \"{words}\": {error}; the log says {seen:#?}")
+                }
             }
         }
-    }
-
-    /// How many of the log lines that are not read yet contain `words`.
-    pub fn logged(&self, words: &str) -> usize {
-        let contains = |entry: &Value| entry.to_string().contains(words);
-        self.log.try_iter().filter(contains).count()
     }
 
     /// As `kill -9` does.
@@ -178,11 +180,22 @@ impl Daemon {
     }
 
     /// As a service manager stops it.
-    pub fn stop(mut self) -> ExitStatus {
+    pub fn stop(self) -> ExitStatus {
+        self.stop_and_tell().0
+    }
+
+    /// As a service manager stops it; with every line of its log, from the first to the last.
+    pub fn stop_and_tell(mut self) -> (ExitStatus, Vec<String>) {
         self.signal(Signal::TERM);
         let status = self.child.wait().unwrap();
-        assert_eq!(self.logged("panicked"), 0);
-        status
+        // The log ends with the process.
+        let log = self.read.take().into_iter().chain(self.log.iter());
+        let log: Vec<String> = log.map(|entry| entry.to_string()).collect();
+        assert!(
+            !log.iter().any(|line| line.contains("panicked")),
+            "{log:#?}"
+        );
+        (status, log)
     }
 
     /// The status line, headers and body of a GET of the public listener.

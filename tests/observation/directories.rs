@@ -2,12 +2,14 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
+use std::process::Command;
 use std::time::Instant;
 
 use rstest::rstest;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use crate::documents::{Site, capability_list, component, index, list};
+use crate::namespace::was_run_again;
 use crate::story::Story;
 use crate::story::Watch::{self, Inotify, Notify, Poll};
 
@@ -147,6 +149,29 @@ fn swapped(#[values(Inotify, Notify, Poll)] watch: Watch) {
     story.site.write("i/x/part.xml", &part("new"));
     story.hears(&["updated changelist i/x/part.xml"]);
     ends_with_a_change_of(story, "i/y/part.xml", &part("newer"));
+}
+
+#[rstest]
+fn unmounted_below_the_root(#[values(Inotify, Poll)] watch: Watch) {
+    if was_run_again("unshare --map-root-user --mount") {
+        return;
+    }
+    let site = Site::new();
+    let part_of = |content| site.write("i/x/part.xml", &part(content));
+    indexed(&site, &["x/part.xml"]);
+    part_of("beneath");
+    let place = site.path("i/x");
+    let run = |command: &mut Command| assert!(command.status().unwrap().success());
+    run(Command::new("mount")
+        .args(["-t", "tmpfs", "none"])
+        .arg(&place));
+    part_of("above");
+    let mut story = Story::over(watch, site, "");
+    story.resume();
+    // No event tells the parent. What is open in it for a moment does not hold it.
+    run(Command::new("umount").arg("--lazy").arg(&place));
+    story.hears(&["updated changelist i/x/part.xml"]);
+    ends_with_a_change_of(story, "i/x/part.xml", &part("new"));
 }
 
 #[rstest]

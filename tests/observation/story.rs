@@ -133,6 +133,19 @@ impl Story {
         assert!(status.success(), "{status}");
     }
 
+    /// Stops the daemon as a service manager does, and tells how many lines of its whole log contain `words`.
+    pub fn stop_and_count(&mut self, words: &str) -> usize {
+        let log = self.stop_and_tell();
+        log.iter().filter(|line| line.contains(words)).count()
+    }
+
+    /// As `stop`; all lines of the daemon's log.
+    pub fn stop_and_tell(&mut self) -> Vec<String> {
+        let (status, log) = self.daemon.take().unwrap().stop_and_tell();
+        assert!(status.success());
+        log
+    }
+
     /// Stops the daemon as `kill -9` does.
     pub fn kill(&mut self) {
         self.daemon.take().unwrap().kill();

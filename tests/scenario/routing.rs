@@ -93,6 +93,20 @@ fn a_new_set_hears_of_a_source_description_that_is_seen_before_it() {
 }
 
 #[test]
+fn a_clock_that_steps_back_makes_no_source_description_new_to_a_set() {
+    let mut world = World::with_two_sets(plan());
+    world.update("/.well-known/resourcesync");
+    world.wait(100);
+    world.see("/a/changelist.xml");
+    world.now = "2020-01-01T00:00:00Z".parse().unwrap();
+    world.write_set("/c", &["resourcelist"]);
+    world.wait(100);
+    let news = world.news_by_topic();
+    let updated = "updated description /.well-known/resourcesync";
+    assert!(!news["/c/framework/"].contains(&updated.to_owned()));
+}
+
+#[test]
 fn a_document_belongs_to_the_set_that_lists_it_and_to_the_one_it_names() {
     let mut world = World::with_two_sets(plan());
     world.write(

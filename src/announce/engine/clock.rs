@@ -47,6 +47,9 @@ impl Engine {
             for trouble in source.troubles.values_mut() {
                 trouble.since = moved(trouble.since);
             }
+            for (_, changed) in source.described.values_mut() {
+                *changed = moved(*changed);
+            }
             let waiting: Vec<Uri> = source
                 .catalog
                 .iter()

@@ -38,9 +38,9 @@ impl Turns {
     pub(super) fn answer(&mut self) {
         let trouble = self.trouble.as_ref().map(|(trouble, _)| trouble);
         for order in self.orders.drain(..) {
-            let answer = match trouble {
-                None => order.answer,
-                Some(trouble) => Answer::Error(format!(
+            let answer = match (trouble, order.answer) {
+                (None, answer) | (_, answer @ Answer::Error(_)) => answer,
+                (Some(trouble), Answer::Accepted { .. }) => Answer::Error(format!(
                     "{trouble}; this takes effect once the state can be saved, and is lost if rsnotify stops \
                      before"
                 )),

@@ -5,10 +5,12 @@ UP = "c/capabilitylist.xml"
 DESCRIPTION = ".well-known/resourcesync"
 
 
+def snapshot(at, index=None):
+    return document("resourcelist", resources("one", "two"), up=UP, md=f'at="{at}"', index=index)
+
+
 def resource_list(at, name="resourcelist.xml", index=None):
-    text = document("resourcelist", resources("one", "two"), up=UP, md=f'at="{at}"', index=index)
-    write(f"c/{name}", text)
-    return text
+    write(f"c/{name}", snapshot(at, index))
 
 
 def change_list(*names):
@@ -29,7 +31,7 @@ def first():
 
 def crashes_within_a_list():
     change_list("one", "two")
-    text = resource_list("2026-11-02")
+    text = snapshot("2026-11-02")
     write("c/resourcelist.xml", text[:text.index("</url>") + len("</url>")])
 
 

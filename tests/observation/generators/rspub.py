@@ -64,8 +64,8 @@ def set_added():
     description("rs", "rt")
 
 
-def described():
-    description("rs", "rt", extra='<rs:ln rel="describedby" href="https://source.example/about"/>\n')
+def described(*sets):
+    description(*sets, extra='<rs:ln rel="describedby" href="https://source.example/about"/>\n')
 
 
 def set_dropped():
@@ -83,7 +83,8 @@ serve({
         (1, 'from="2026-11-03"', "two"),
     ),
     "05-set-added": set_added,
-    "06-description-alone": described,
+    "06-description-alone": lambda: described("rs", "rt"),
     "07-set-dropped": set_dropped,
-    "08-set-returns": set_added,
+    "08-description-alone-again": lambda: described("rs"),
+    "09-set-returns": set_added,
 })

@@ -16,11 +16,8 @@ fn large(content: &str) -> String {
     while entries.len() < 50 << 20 {
         number += 1;
         let name = format!("{content}-{number}").repeat(8);
-        write!(
-            entries,
-            "<url><loc>https://source.example/a/{name}</loc></url>\n"
-        )
-        .unwrap();
+        let entry = "<url><loc>https://source.example/a/";
+        writeln!(entries, "{entry}{name}</loc></url>").unwrap();
     }
     list("a", "resourcelist", content).replace("</urlset>", &format!("{entries}</urlset>"))
 }
