@@ -57,8 +57,17 @@ pub enum File {
 
 /// What a hub heard last of a document, and after how many operations that was cut.
 pub type Told = (Content, usize);
-/// The change, the document, and what the hub knows once it has heard it.
-pub type Said = (String, String, Option<Told>);
+
+/// One entry of a notification, as it was when that was cut.
+#[derive(Debug, Clone)]
+pub struct Said {
+    pub change: String,
+    pub name: String,
+    /// What the hub knows once it has heard it.
+    pub told: Option<Told>,
+    /// The other components of its index, for which it may speak (R18).
+    pub others: Vec<(&'static str, Told)>,
+}
 
 pub struct Model {
     pub world: World,
@@ -74,14 +83,16 @@ pub struct Model {
     pub last_crash: usize,
     /// When a document last came, went, or may have changed its set.
     pub disturbed: BTreeMap<&'static str, usize>,
-    /// When a document came, and since when a set's list does not name its Resource List: of those that were
-    /// seen to, since the last restart.
+    /// When a document first came, and since when a set's list does not name its Resource List: of those that
+    /// were seen to, since the last restart.
     pub came: BTreeMap<&'static str, Timestamp>,
     pub unnamed: BTreeMap<&'static str, Timestamp>,
     /// The sets whose state the other hub may or may not have been told of when it was added.
     pub unsure: BTreeSet<&'static str>,
     /// After how many operations it was last certain that all was seen.
     pub blind_since: Option<usize>,
+    /// What was good when a daemon read it, and not missing when one last looked.
+    pub there: BTreeSet<&'static str>,
     /// When a document was last deleted.
     pub left: BTreeMap<&'static str, Timestamp>,
     /// Whether a hub never answered, as far as this daemon knows.
@@ -95,8 +106,11 @@ pub struct Model {
     pub cut: BTreeMap<(String, u64), Vec<Said>>,
     /// Who accepted which notification, and when last.
     pub accepted: BTreeMap<(&'static str, String, u64), usize>,
-    /// What a hub accepted without the daemon's hearing of it before it crashed: it may be said again.
-    pub unanswered: BTreeSet<(&'static str, String, String)>,
+    /// What was on its way to a hub when the daemon crashed, and whether the hub had accepted it: either way it
+    /// may be said again, because the daemon cannot know.
+    pub unanswered: BTreeMap<(&'static str, String, String), bool>,
+    /// What another component may have spoken for, or not.
+    pub uncertain: BTreeSet<(&'static str, String, String)>,
     pub untils: BTreeMap<String, (u64, Timestamp)>,
 }
 
@@ -124,6 +138,7 @@ impl Model {
             ops: 0,
             last_crash: 0,
             disturbed: BTreeMap::new(),
+            there: BTreeSet::new(),
             left: BTreeMap::new(),
             has_hung: false,
             described: None,
@@ -131,7 +146,8 @@ impl Model {
             told: BTreeMap::new(),
             cut: BTreeMap::new(),
             accepted: BTreeMap::new(),
-            unanswered: BTreeSet::new(),
+            unanswered: BTreeMap::new(),
+            uncertain: BTreeSet::new(),
             untils: BTreeMap::new(),
         };
         for (document, shape) in tree.iter().enumerate() {
@@ -265,7 +281,8 @@ impl Model {
         }
         self.has_other = has_other;
         self.told.retain(|(hub, _, _), _| *hub != OTHER_HUB);
-        self.unanswered.retain(|(hub, _, _)| *hub != OTHER_HUB);
+        self.unanswered.retain(|(hub, _, _), _| *hub != OTHER_HUB);
+        self.uncertain.retain(|(hub, _, _)| *hub != OTHER_HUB);
         self.unsure.clear();
         if !has_other {
             return;
@@ -293,7 +310,7 @@ impl Model {
                         self.disturbed.insert(name, self.ops);
                     }
                 }
-                if !self.files.contains_key(name) {
+                if !self.there.contains(name) {
                     // Whether it was believed to be gone by then, the model does not know.
                     self.disturbed.insert(name, self.ops);
                 }
@@ -315,13 +332,18 @@ impl Model {
                 .strip_prefix("https://example.org")
                 .unwrap()
                 .to_owned();
-            if self
-                .accepted
-                .contains_key(&(hub, topic.clone(), flight.seq))
+            let heard = (hub, topic.clone(), flight.seq);
+            let is_accepted = self.accepted.contains_key(&heard);
+            for said in self
+                .cut
+                .get(&(topic.clone(), flight.seq))
+                .into_iter()
+                .flatten()
             {
-                for (_, name, _) in &self.cut[&(topic.clone(), flight.seq)] {
-                    let key = (hub, topic.clone(), name.clone());
-                    self.unanswered.insert(key);
+                let others = said.others.iter().map(|(name, _)| *name);
+                for name in others.chain([&*said.name]) {
+                    let key = (hub, topic.clone(), name.to_owned());
+                    *self.unanswered.entry(key).or_default() |= is_accepted;
                 }
             }
         }
@@ -344,8 +366,11 @@ impl Model {
         for name in DOCUMENTS {
             if let Some(File::Good(content)) = self.files.get(name) {
                 self.read.insert(name, content.clone());
+                self.there.insert(name);
             }
         }
+        let files = &self.files;
+        self.there.retain(|name| files.contains_key(name));
         self.describe(before);
         for set in SETS {
             self.open(set);
@@ -393,9 +418,10 @@ impl Model {
         self.files.insert(name, File::Good(content.clone()));
         if self.is_seeing() {
             let now = self.world.now;
-            if is_new {
+            if !self.read.contains_key(name) {
                 self.came.insert(name, now);
             }
+            self.there.insert(name);
             if let Some(set) = set_of(name).filter(|_| is_capability_list(name)) {
                 if content.forgets {
                     self.unnamed.entry(set).or_insert(now);
@@ -417,13 +443,15 @@ impl Model {
         // A deleted Source Description has a scenario of its own.
         if name != DESCRIPTION && self.files.remove(name).is_some() {
             self.disturb(name);
-            self.came.remove(name);
             if let Some(set) = set_of(name).filter(|_| is_capability_list(name)) {
                 self.unnamed.remove(set);
             }
             // Nobody can know of a document that came and went while nothing ran.
             if self.is_seeing() || !self.left.contains_key(name) {
                 self.left.insert(name, self.world.now);
+            }
+            if self.is_seeing() {
+                self.there.remove(name);
             }
             self.world.delete(name);
         }
@@ -485,8 +513,7 @@ impl Model {
                 }
                 for name in DOCUMENTS {
                     let key = (*hub, topic(set), name.to_owned());
-                    if self.unanswered.contains(&key) {
-                        // It accepted what it then refused when that was repeated after a crash.
+                    if self.uncertain.contains(&key) {
                         continue;
                     }
                     let told = self.told.get(&key).map(|(content, _)| content);
@@ -494,6 +521,9 @@ impl Model {
                         Some(File::Good(content)) if self.is_heard_on(name, set) => {
                             assert_eq!(told, Some(content), "{hub} {set}: {name}");
                         }
+                        // It was told of a list, and refused to hear of it again when that was repeated after a
+                        // crash: the daemon believes that it never was.
+                        None if self.unanswered.get(&key) == Some(&true) => {}
                         None if is_capability_list(name) && set_of(name) == Some(set) => {
                             assert_eq!(told, None, "{hub} {set}: {name}");
                         }
