@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::documents::{
-    DOCUMENTS, capability_list_of, is_capability_list, is_component, is_index, set_of,
+    DOCUMENTS, SETS, capability_list_of, is_capability_list, is_component, is_index, set_of,
 };
 use crate::model::{self, Model, Said};
 use crate::world::{HUB, OTHER_HUB};
@@ -95,7 +95,10 @@ impl Model {
         // R18: one component speaks for the others.
         if !self.settings.all_components && is_component(name) {
             let others = DOCUMENTS.into_iter().filter(|other| {
-                *other != name && is_component(other) && set_of(other) == set_of(name)
+                *other != name
+                    && self.there.contains(other)
+                    && is_component(other)
+                    && set_of(other) == set_of(name)
             });
             let seen = others.filter_map(|other| Some((other, self.read.get(other)?.clone())));
             said.others = seen
@@ -116,12 +119,18 @@ impl Model {
         let (change, name) = (&*change, &*name);
         let key = (hub, topic.to_owned(), name.to_owned());
         let before = self.told.get(&key);
+        let is_of_topic = |set: &str| model::topic(set) == topic;
+        // R11: which hub heard a retired channel's last words is not kept, so it may after a restart hear them
+        // again.
+        let mut ended = SETS.into_iter().filter(|set| is_of_topic(set));
+        let is_last_word = ended.any(|set| !self.there.contains(&*capability_list_of(set)))
+            && before.is_some_and(|(_, at)| *at <= self.last_crash);
         let disturbed = self.disturbed.get(name).copied();
-        let is_unsure = |set: &&str| model::topic(set) == topic;
         let is_unanswered = self.unanswered.remove(&key).is_some();
         let is_open = self.uncertain.remove(&key)
             || is_unanswered
-            || (hub == OTHER_HUB && self.unsure.iter().any(is_unsure))
+            || (hub == OTHER_HUB && self.unsure.iter().any(|set| is_of_topic(set)))
+            || is_last_word
             || (!self.settings.all_components && is_component(name))
             || before.is_some_and(|(_, at)| disturbed.is_some_and(|disturbed| disturbed >= *at));
         let is_right = match (&before, &told) {
@@ -141,13 +150,15 @@ impl Model {
         for (other, seen) in others {
             let key = (hub, topic.to_owned(), other.to_owned());
             let known = self.told.get(&key);
-            // Those that were changed in the same way; of what changed sets, nobody knows in which.
             let disturbed = self.disturbed.get(other).copied();
-            if known.is_some_and(|(_, at)| disturbed.is_some_and(|disturbed| disturbed >= *at)) {
-                self.uncertain.insert(key);
-            } else if known.is_some() == (change == "updated") {
+            let is_disturbed = |at: usize| disturbed.is_some_and(|disturbed| disturbed >= at);
+            // It speaks for those that changed in the same way; what changed sets may have or not.
+            let is_alike = known.is_some() == (change == "updated");
+            if is_alike && !known.is_some_and(|(_, at)| is_disturbed(*at)) {
                 self.uncertain.remove(&key);
                 self.told.insert(key, seen);
+            } else if known.is_none_or(|(known, _)| *known != seen.0) {
+                self.uncertain.insert(key);
             }
         }
         match told {

@@ -447,7 +447,7 @@ impl Model {
                 self.unnamed.remove(set);
             }
             // Nobody can know of a document that came and went while nothing ran.
-            if self.is_seeing() || !self.left.contains_key(name) {
+            if self.there.contains(name) {
                 self.left.insert(name, self.world.now);
             }
             if self.is_seeing() {
