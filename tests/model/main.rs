@@ -13,6 +13,8 @@
 mod documents;
 mod hearing;
 mod model;
+mod running;
+mod seeing;
 #[expect(dead_code, unused_imports, reason = "the scenarios use the rest")]
 #[path = "../scenario/world/mod.rs"]
 mod world;

@@ -4,13 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use rsnotify::announce::plan::Mode;
 
 use crate::documents::{
-    Content, DESCRIPTION, DOCUMENTS, SETS, SHARED, capability_list_of, content, doc,
-    is_capability_list, is_component, is_index, is_linked, set_of,
+    Content, DESCRIPTION, DOCUMENTS, SETS, SHARED, capability_list_of, content, is_capability_list,
+    is_component, is_index, is_linked, set_of,
 };
-use crate::world::{HUB, OTHER_HUB, Reply, World, set_hubs, two_hubs};
+use crate::world::{HUB, OTHER_HUB, Reply, World, two_hubs};
 
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -98,7 +97,7 @@ pub struct Model {
     /// Whether a hub never answered, as far as this daemon knows.
     pub has_hung: bool,
     /// What the Source Description was before it changed, and when this daemon saw it change.
-    described: Option<(Option<Content>, Timestamp)>,
+    pub described: Option<(Option<Content>, Timestamp)>,
     /// Topics that were opened, by their sets.
     pub opened: BTreeSet<&'static str>,
     pub told: BTreeMap<(&'static str, String, String), Told>,
@@ -184,7 +183,7 @@ impl Model {
         }
     }
 
-    fn tell_all(&mut self, set: &str, name: &str, content: &Content) {
+    pub fn tell_all(&mut self, set: &str, name: &str, content: &Content) {
         for hub in [HUB, OTHER_HUB] {
             let key = (hub, topic(set), name.to_owned());
             self.told.insert(key, (content.clone(), self.ops));
@@ -248,226 +247,6 @@ impl Model {
             }
         }
         self.listen();
-    }
-
-    fn is_seeing(&self) -> bool {
-        self.is_running && self.is_mounted
-    }
-
-    fn lose_sight(&mut self) {
-        self.blind_since.get_or_insert(self.ops);
-        self.came.clear();
-        self.unnamed.clear();
-    }
-
-    fn remount(&mut self) {
-        if self.is_mounted {
-            return;
-        }
-        self.is_mounted = true;
-        if self.is_running {
-            self.see_all();
-        }
-        self.world.remount(0, 2);
-    }
-
-    /// R13: a new hub starts from what was seen last, and an old one is forgotten.
-    fn configure(&mut self, has_other: bool) {
-        let hubs = [(HUB, Mode::Content), (OTHER_HUB, Mode::Content)];
-        let configured = if has_other { 2 } else { 1 };
-        set_hubs(&mut self.world.plan, &hubs[..configured]);
-        if has_other == self.has_other {
-            return;
-        }
-        self.has_other = has_other;
-        self.told.retain(|(hub, _, _), _| *hub != OTHER_HUB);
-        self.unanswered.retain(|(hub, _, _), _| *hub != OTHER_HUB);
-        self.uncertain.retain(|(hub, _, _)| *hub != OTHER_HUB);
-        self.unsure.clear();
-        if !has_other {
-            return;
-        }
-        for set in self.opened.clone() {
-            let structure = [capability_list_of(set), format!("{set}/index.xml")];
-            let is_as_read = |name: &String| match (self.files.get(&**name), self.read.get(&**name))
-            {
-                (Some(File::Good(file)), Some(read)) => file == read,
-                (file, read) => file.is_none() && read.is_none(),
-            };
-            if !structure.iter().all(is_as_read) || !self.is_mounted {
-                // Its channel takes no new hub before its list is read again, if ever; and what joins the
-                // set at that moment may count as told.
-                self.unsure.insert(set);
-            }
-            for name in DOCUMENTS {
-                if let Some(content) = self.read.get(name)
-                    && is_heard(name, set, |name| self.read.get(name))
-                {
-                    let key = (OTHER_HUB, topic(set), name.to_owned());
-                    self.told.insert(key, (content.clone(), self.ops));
-                    // R17: what waits is still to be said to everybody.
-                    if name.ends_with("/resourcelist.xml") || is_component(name) {
-                        self.disturbed.insert(name, self.ops);
-                    }
-                }
-                if !self.there.contains(name) {
-                    // Whether it was believed to be gone by then, the model does not know.
-                    self.disturbed.insert(name, self.ops);
-                }
-            }
-        }
-    }
-
-    fn crash(&mut self) {
-        self.listen();
-        self.lose_sight();
-        self.world.crash();
-        for ((channel, hub), ledger) in &self.world.disk.ledgers {
-            let Some(flight) = &ledger.flight else {
-                continue;
-            };
-            let hub = if hub.as_str() == HUB { HUB } else { OTHER_HUB };
-            let topic = self.world.disk.channels[channel].topic.as_str();
-            let topic = topic
-                .strip_prefix("https://example.org")
-                .unwrap()
-                .to_owned();
-            let heard = (hub, topic.clone(), flight.seq);
-            let is_accepted = self.accepted.contains_key(&heard);
-            for said in self
-                .cut
-                .get(&(topic.clone(), flight.seq))
-                .into_iter()
-                .flatten()
-            {
-                let others = said.others.iter().map(|(name, _)| *name);
-                for name in others.chain([&*said.name]) {
-                    let key = (hub, topic.clone(), name.to_owned());
-                    *self.unanswered.entry(key).or_default() |= is_accepted;
-                }
-            }
-        }
-        self.is_running = false;
-        self.last_crash = self.ops;
-    }
-
-    fn start(&mut self) {
-        self.is_running = true;
-        self.described = None;
-        if self.is_mounted {
-            self.see_all();
-        }
-        self.world.start();
-    }
-
-    /// The daemon sees the tree as it is, after it saw nothing for a while.
-    fn see_all(&mut self) {
-        let before = self.read.get(DESCRIPTION).cloned();
-        for name in DOCUMENTS {
-            if let Some(File::Good(content)) = self.files.get(name) {
-                self.read.insert(name, content.clone());
-                self.there.insert(name);
-            }
-        }
-        let files = &self.files;
-        self.there.retain(|name| files.contains_key(name));
-        self.describe(before);
-        for set in SETS {
-            self.open(set);
-        }
-        // What came, went or changed sets meanwhile does so now.
-        if let Some(since) = self.blind_since.take() {
-            for disturbed in self.disturbed.values_mut().filter(|at| **at >= since) {
-                *disturbed = self.ops;
-            }
-        }
-    }
-
-    /// Takes note of what the Source Description was, if it is that no more.
-    fn describe(&mut self, before: Option<Content>) {
-        let now = self.world.now;
-        let age = |changed: Timestamp| now.duration_since(changed).unsigned_abs();
-        self.described
-            .take_if(|(_, at)| age(*at) > self.settings.quiet);
-        if self.read.get(DESCRIPTION) == before.as_ref() {
-            return;
-        }
-        let unsaid = self.described.take();
-        let before = unsaid.map_or(before, |(before, _)| before);
-        self.described = Some((before, now));
-    }
-
-    /// A new channel starts from the Source Description as it was before a change that is not said yet.
-    fn open(&mut self, set: &'static str) {
-        let is_there = self.read.contains_key(&*capability_list_of(set));
-        if !is_there || !self.opened.insert(set) {
-            return;
-        }
-        let described = self.described.as_ref().map(|(before, _)| before.clone());
-        let known = described.unwrap_or_else(|| self.read.get(DESCRIPTION).cloned());
-        if let Some(description) = known {
-            self.tell_all(set, DESCRIPTION, &description);
-        }
-    }
-
-    fn write(&mut self, name: &'static str, content: Content) {
-        let is_new = !self.files.contains_key(name);
-        if is_new || is_capability_list(name) || is_index(name) {
-            self.disturb(name);
-        }
-        self.files.insert(name, File::Good(content.clone()));
-        if self.is_seeing() {
-            let now = self.world.now;
-            if !self.read.contains_key(name) {
-                self.came.insert(name, now);
-            }
-            self.there.insert(name);
-            if let Some(set) = set_of(name).filter(|_| is_capability_list(name)) {
-                if content.forgets {
-                    self.unnamed.entry(set).or_insert(now);
-                } else {
-                    self.unnamed.remove(set);
-                }
-            }
-            let before = self.read.get(DESCRIPTION).cloned();
-            self.read.insert(name, content.clone());
-            self.describe(before);
-            if let Some(set) = set_of(name).filter(|_| is_capability_list(name)) {
-                self.open(set);
-            }
-        }
-        self.world.write(name, doc(name, &content));
-    }
-
-    fn delete(&mut self, name: &'static str) {
-        // A deleted Source Description has a scenario of its own.
-        if name != DESCRIPTION && self.files.remove(name).is_some() {
-            self.disturb(name);
-            if let Some(set) = set_of(name).filter(|_| is_capability_list(name)) {
-                self.unnamed.remove(set);
-            }
-            // Nobody can know of a document that came and went while nothing ran.
-            if self.there.contains(name) {
-                self.left.insert(name, self.world.now);
-            }
-            if self.is_seeing() {
-                self.there.remove(name);
-            }
-            self.world.delete(name);
-        }
-    }
-
-    /// A document came or went, or changed what it lists: it and those that depend on it may change sets.
-    fn disturb(&mut self, name: &'static str) {
-        let is_structural = is_capability_list(name) || is_index(name);
-        for other in DOCUMENTS {
-            let depends = is_structural && (set_of(other) == set_of(name) || other == SHARED);
-            let is_told_itself =
-                other != name && (is_capability_list(other) || other == DESCRIPTION);
-            if other == name || (depends && !is_told_itself) {
-                self.disturbed.insert(other, self.ops);
-            }
-        }
     }
 
     /// Everything becomes readable, every hub accepts, and time passes.
@@ -540,7 +319,7 @@ pub fn topic(set: &str) -> String {
 }
 
 /// Whether a document's changes are heard on a set's channel, by the documents that are there.
-fn is_heard<'a>(name: &str, set: &str, good: impl Fn(&str) -> Option<&'a Content>) -> bool {
+pub fn is_heard<'a>(name: &str, set: &str, good: impl Fn(&str) -> Option<&'a Content>) -> bool {
     let Some(list) = good(&capability_list_of(set)) else {
         return false;
     };
