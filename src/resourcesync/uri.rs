@@ -209,8 +209,8 @@ fn normal_authority(scheme: &str, authority: &str) -> Option<String> {
     })
 }
 
-/// RFC 3986 section 6.2.2.2, and its counterpart for what should have been escaped: non-ASCII characters,
-/// which file names yield and some generators write raw.
+/// RFC 3986 section 6.2.2.2, and its counterpart for what should have been escaped: non-ASCII characters
+/// and signs of percent, which file names yield and some generators write raw.
 fn normal_escapes(text: &str) -> Cow<'_, str> {
     if text.bytes().all(|byte| byte.is_ascii() && byte != b'%') {
         return Cow::Borrowed(text);
@@ -228,7 +228,7 @@ fn normal_escapes(text: &str) -> Cow<'_, str> {
         match escaped {
             Some(value) if is_unreserved(value) => normal.push(char::from(value)),
             Some(value) => push_escaped(&mut normal, value),
-            None if byte.is_ascii() => normal.push(char::from(byte)),
+            None if byte.is_ascii() && byte != b'%' => normal.push(char::from(byte)),
             None => push_escaped(&mut normal, byte),
         }
         at += if escaped.is_some() { 3 } else { 1 };
@@ -283,14 +283,14 @@ mod tests {
                 "http://e.org/../.well-known/x",
                 "http://e.org/.well-known/x",
             ),
-            ("http://e.org/100%", "http://e.org/100%"),
+            ("http://e.org/100%", "http://e.org/100%25"),
             ("http://e.org?q=%41", "http://e.org/?q=A"),
             ("http://e.org/a#b", "http://e.org/a"),
             ("http://e.org/a #b", "http://e.org/a"),
             ("http://[2001:DB8::1]:80/", "http://[2001:db8::1]/"),
             ("http://[::1]:8080", "http://[::1]:8080/"),
             ("http://me:80@e.org:/", "http://me:80@e.org/"),
-            ("http://e.org/%4g%4", "http://e.org/%4g%4"),
+            ("http://e.org/%4g%4%41", "http://e.org/%254g%254A"),
             ("http://e.org/a%20b", "http://e.org/a%20b"),
         ] {
             assert_eq!(
