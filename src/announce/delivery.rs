@@ -47,6 +47,16 @@ pub enum Answer {
     Failed(String),
 }
 
+impl Answer {
+    /// Whether the hub may have taken the notification all the same: a gateway before it may have answered.
+    pub fn leaves_doubt(&self) -> bool {
+        match self {
+            Answer::Status { status, .. } => matches!(status, 500 | 502 | 504),
+            Answer::Failed(_) => true,
+        }
+    }
+}
+
 /// What a topic URI answers (R25 and the contract).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopicPage {

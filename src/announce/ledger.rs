@@ -26,6 +26,8 @@ pub struct Ledger {
     pub due: BTreeSet<Uri>,
     /// Whether a submission is under way, and its answer to come.
     pub sending: bool,
+    /// Whether the hub may have taken what is in flight, and nobody heard of it.
+    pub in_doubt: bool,
     pub prepared: Prepared,
 }
 
@@ -47,6 +49,7 @@ impl Ledger {
             told: BTreeMap::new(),
             due: BTreeSet::new(),
             sending: false,
+            in_doubt: false,
             prepared: Prepared::default(),
         }
     }
@@ -55,6 +58,21 @@ impl Ledger {
     pub fn owes(&self, uri: &Uri) -> bool {
         let covers = self.row.flight.iter().flat_map(|flight| &flight.covers);
         self.due.contains(uri) || covers.map(|(covered, _)| covered).any(|own| own == uri)
+    }
+
+    /// Takes back what is in flight. Where the hub may have taken it, it is not known any more what the hub
+    /// knows of the documents; they are returned.
+    pub fn withdraw(&mut self) -> Vec<Uri> {
+        let flight = self.row.flight.take();
+        let covers = flight.into_iter().flat_map(|flight| flight.covers);
+        let mut doubtful = Vec::new();
+        for (uri, _) in covers.filter(|_| self.in_doubt) {
+            if let Some(told) = self.told.get_mut(&uri) {
+                told.fingerprint = None;
+                doubtful.push(uri);
+            }
+        }
+        doubtful
     }
 
     /// The earliest time at which the next notification may be cut; nothing while one is in flight (R22,

@@ -7,6 +7,10 @@ use crate::announce::delivery::secret::Secret;
 use crate::config::raw;
 use crate::config::reading::{Given, Origin, Reading, in_file};
 
+const MAX_SECRET: u64 = 64 << 10;
+/// A bundle of all the authorities that a system trusts has a few hundred.
+const MAX_PEM: u64 = 4 << 20;
+
 /// How requests to a hub are made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpSettings {
@@ -202,7 +206,7 @@ fn headers(
 
 /// The one line of text in a file; nothing of it may appear in a message.
 fn secret(reading: &mut Reading<'_>, key: &str, file: &Given<String>) -> Option<Secret> {
-    let content = reading.content(key, file)?;
+    let content = reading.content(key, file, MAX_SECRET)?;
     let line = content.trim_end_matches(['\r', '\n']);
     if line.is_empty() {
         reading.report(file.origin, key, format!("{} is empty", file.value));
@@ -220,7 +224,7 @@ fn secret(reading: &mut Reading<'_>, key: &str, file: &Given<String>) -> Option<
 }
 
 fn pem(reading: &mut Reading<'_>, key: &str, file: &Given<String>, kind: &str) -> Option<String> {
-    let content = reading.content(key, file)?;
+    let content = reading.content(key, file, MAX_PEM)?;
     let begins = |line: &str| line.starts_with("-----BEGIN ") && line.trim_end().ends_with(kind);
     if !content.lines().any(begins) {
         let message = format!("{} has no -----BEGIN … {kind} line", file.value);

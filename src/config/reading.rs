@@ -4,6 +4,8 @@
 //! A value that is wrong is reported and replaced by its default; [`Reading::finish`] then refuses the whole.
 
 use std::fmt::Display;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
@@ -201,15 +203,19 @@ impl<'a> Reading<'a> {
         Some(without_dots(&base.join(path)))
     }
 
-    /// The content of a file that the configuration names.
-    pub fn content(&mut self, key: &str, given: &Given<String>) -> Option<String> {
+    /// The content of a file that the configuration names, if it has at most so many bytes.
+    pub fn content(&mut self, key: &str, given: &Given<String>, most: u64) -> Option<String> {
         let path = self.path(key, given.origin, Path::new(&given.value))?;
-        std::fs::read_to_string(&path)
-            .map_err(|error| {
-                let message = format!("cannot read {}: {error}", path.display());
-                self.report(given.origin, key, message);
-            })
-            .ok()
+        let mut content = String::new();
+        let read =
+            File::open(&path).and_then(|file| file.take(most + 1).read_to_string(&mut content));
+        let message = match read {
+            Ok(length) if length as u64 <= most => return Some(content),
+            Ok(_) => format!("{} is larger than {} KiB", path.display(), most >> 10),
+            Err(error) => format!("cannot read {}: {error}", path.display()),
+        };
+        self.report(given.origin, key, message);
+        None
     }
 
     pub fn finish<T>(&mut self, config: T) -> Result<T, ConfigError> {

@@ -279,6 +279,10 @@ fn secrets_are_read_from_files_and_never_printed() {
             "7:21: hub.bearer_token_file: lines has more than one line, or control characters",
         ),
         (
+            "bearer_token_file = \"/dev/zero\"",
+            "7:21: hub.bearer_token_file: /dev/zero is larger than 64 KiB",
+        ),
+        (
             "headers = { A = { file = \"lines\" } }",
             "7:17: hub.headers.A: lines has more than one line, or control characters",
         ),

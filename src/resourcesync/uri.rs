@@ -57,17 +57,16 @@ impl Uri {
     /// Reads an absolute hierarchical URI. White space around it is dropped; what a URI may not contain is
     /// kept as it is ([`Uri::is_clean`] tells), because documents in the wild contain it.
     pub fn parse(text: &str) -> Result<Uri, NotAUri> {
-        let text = text.trim();
+        let text = text.split('#').next().unwrap_or(text).trim();
         let not_a_uri = || NotAUri(text.chars().take(200).collect());
         let (scheme, rest) = text.split_once("://").ok_or_else(not_a_uri)?;
         let is_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
             && scheme
                 .chars()
                 .all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
-        let rest = rest.split('#').next().unwrap_or(rest);
         let end = rest.find(['/', '?']).unwrap_or(rest.len());
         let (authority, path_and_query) = rest.split_at(end);
-        if !is_scheme || authority.is_empty() {
+        if !is_scheme {
             return Err(not_a_uri());
         }
         let (path, query) = match path_and_query.split_once('?') {
@@ -78,7 +77,7 @@ impl Uri {
         let mut uri = String::with_capacity(text.len() + 1);
         uri.push_str(&scheme);
         uri.push_str("://");
-        uri.push_str(&normal_authority(&scheme, authority));
+        uri.push_str(&normal_authority(&scheme, authority).ok_or_else(not_a_uri)?);
         uri.push_str(&without_dot_segments(&normal_escapes(path)));
         if let Some(query) = query {
             uri.push('?');
@@ -178,30 +177,40 @@ fn push_escaped(text: &mut String, byte: u8) {
     text.push(char::from(DIGITS[usize::from(byte & 15)]));
 }
 
-/// RFC 3986 section 6.2.2.1 and 6.2.3: host in lower case, no default port, no empty port.
-fn normal_authority(scheme: &str, authority: &str) -> String {
+/// RFC 3986 section 6.2.2.1 and 6.2.3: host in lower case, no default port, no empty port. Nothing if it is no
+/// authority: without a host, or with a colon in it that is not within brackets.
+fn normal_authority(scheme: &str, authority: &str) -> Option<String> {
     let (user, host) = match authority.rsplit_once('@') {
         Some((user, host)) => (Some(user), host),
         None => (None, authority),
     };
     let host = host.to_ascii_lowercase();
     let default_port = match scheme {
-        "http" => ":80",
-        "https" => ":443",
-        _ => ":",
+        "http" => "80",
+        "https" => "443",
+        _ => "",
     };
-    let host = host
-        .strip_suffix(default_port)
-        .or_else(|| host.strip_suffix(':'))
-        .unwrap_or(&host);
-    match user {
+    let (name, port) = match host.rsplit_once(':') {
+        Some((name, port)) if !port.ends_with(']') => (name, port),
+        _ => (&*host, ""),
+    };
+    let is_bracketed = name.starts_with('[') && name.ends_with(']');
+    if name.is_empty() || (name.contains([':', '[', ']']) && !is_bracketed) {
+        return None;
+    }
+    let host = match port {
+        "" => name,
+        port if port == default_port => name,
+        _ => &host,
+    };
+    Some(match user {
         Some(user) => format!("{user}@{host}"),
         None => host.to_owned(),
-    }
+    })
 }
 
-/// RFC 3986 section 6.2.2.2, and its counterpart for what should have been escaped: non-ASCII characters,
-/// which file names yield and some generators write raw.
+/// RFC 3986 section 6.2.2.2, and its counterpart for what should have been escaped: non-ASCII characters
+/// and signs of percent, which file names yield and some generators write raw.
 fn normal_escapes(text: &str) -> Cow<'_, str> {
     if text.bytes().all(|byte| byte.is_ascii() && byte != b'%') {
         return Cow::Borrowed(text);
@@ -219,7 +228,7 @@ fn normal_escapes(text: &str) -> Cow<'_, str> {
         match escaped {
             Some(value) if is_unreserved(value) => normal.push(char::from(value)),
             Some(value) => push_escaped(&mut normal, value),
-            None if byte.is_ascii() => normal.push(char::from(byte)),
+            None if byte.is_ascii() && byte != b'%' => normal.push(char::from(byte)),
             None => push_escaped(&mut normal, byte),
         }
         at += if escaped.is_some() { 3 } else { 1 };
@@ -274,9 +283,16 @@ mod tests {
                 "http://e.org/../.well-known/x",
                 "http://e.org/.well-known/x",
             ),
-            ("http://e.org/100%", "http://e.org/100%"),
+            ("http://e.org/100%", "http://e.org/100%25"),
+            ("http://e.org?%", "http://e.org/?%25"),
             ("http://e.org?q=%41", "http://e.org/?q=A"),
             ("http://e.org/a#b", "http://e.org/a"),
+            ("http://e.org/a #b", "http://e.org/a"),
+            ("http://[2001:DB8::1]:80/", "http://[2001:db8::1]/"),
+            ("http://[::1]:8080", "http://[::1]:8080/"),
+            ("http://me:80@e.org:/", "http://me:80@e.org/"),
+            ("http://e.org/%4g%4%41", "http://e.org/%254g%254A"),
+            ("http://e.org/a%20b", "http://e.org/a%20b"),
         ] {
             assert_eq!(
                 Uri::parse(written).map(|uri| uri.to_string()),
@@ -291,6 +307,13 @@ mod tests {
             "http://",
             "urn:x",
             "http:///a",
+            "http://[::#",
+            "http://a::/",
+            "http://a:80:/",
+            "http://:80/",
+            "http://me@/",
+            "http://a:b:c/",
+            "http://[::1/",
         ] {
             assert!(Uri::parse(bad).is_err(), "{bad}");
         }
@@ -302,5 +325,18 @@ mod tests {
         let uri = Uri::below(&prefix, b"a b/\xff%\"'\n~+.xml");
         assert_eq!(uri.as_str(), "https://e.org/x/a%20b/%FF%25%22'%0A~+.xml");
         assert_eq!(Uri::parse(uri.as_str()).as_ref(), Ok(&uri));
+    }
+
+    #[test]
+    fn a_uri_that_would_break_a_header_is_not_clean() {
+        for (text, is_clean) in [
+            ("http://e.org/a?b=c&d", true),
+            ("http://e.org/a b", false),
+            ("http://e.org/a\u{7}", false),
+            ("http://e.org/a>", false),
+            ("http://e.org/a?\"", false),
+        ] {
+            assert_eq!(Uri::parse(text).unwrap().is_clean(), is_clean, "{text}");
+        }
     }
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::documents::{
-    DOCUMENTS, capability_list_of, is_capability_list, is_component, is_index, set_of,
+    DOCUMENTS, SETS, capability_list_of, is_capability_list, is_component, is_index, set_of,
 };
-use crate::model::{self, File, Model, Said, Told};
+use crate::model::{self, Model, Said};
 use crate::world::{HUB, OTHER_HUB};
 
 /// R17, as the made-up operator has it.
@@ -49,8 +49,8 @@ impl Model {
                     continue;
                 }
                 let said = self.cut[&(heard.topic.clone(), heard.seq)].clone();
-                for (change, name, told) in said {
-                    self.hear(hub, &heard.topic, &change, &name, told);
+                for said in said {
+                    self.hear(hub, &heard.topic, said);
                 }
             }
         }
@@ -61,7 +61,12 @@ impl Model {
         let [change, capability, name] = change.splitn(3, ' ').collect::<Vec<_>>()[..] else {
             panic!("{change}")
         };
-        let said = (change.to_owned(), name.to_owned());
+        let mut said = Said {
+            change: change.to_owned(),
+            name: name.to_owned(),
+            told: None,
+            others: Vec::new(),
+        };
         let set = set_of(name);
         assert!(
             set.is_none_or(|set| model::topic(set) == topic),
@@ -74,12 +79,11 @@ impl Model {
             // R14: what changed its capability was an old document that ended.
             let seen = self.read.get(name);
             if seen.is_none_or(|seen| seen.capability == capability) {
-                let is_there = matches!(self.files.get(name), Some(File::Good(_)));
-                assert!(!is_there, "it is there: {said:?}");
+                assert!(!self.there.contains(name), "it is there: {said:?}");
                 let away = until.duration_since(self.left[name]);
                 assert!(away.as_secs() >= 300, "it went {away} ago: {said:?}");
             }
-            return (said.0, said.1, None);
+            return said;
         }
         let seen = self.read.get(name);
         let seen = seen.unwrap_or_else(|| panic!("it was never read: {said:?}"));
@@ -87,24 +91,46 @@ impl Model {
         if change == "created" && capability == "resourcelist" {
             self.check_hold(topic, name, until);
         }
-        (said.0, said.1, Some((seen.clone(), self.ops)))
+        said.told = Some((seen.clone(), self.ops));
+        // R18: one component speaks for the others.
+        if !self.settings.all_components && is_component(name) {
+            let others = DOCUMENTS.into_iter().filter(|other| {
+                *other != name
+                    && self.there.contains(other)
+                    && is_component(other)
+                    && set_of(other) == set_of(name)
+            });
+            let seen = others.filter_map(|other| Some((other, self.read.get(other)?.clone())));
+            said.others = seen
+                .map(|(other, seen)| (other, (seen, self.ops)))
+                .collect();
+        }
+        said
     }
 
     /// Nothing is said that the hub knows, and in the right words.
-    fn hear(
-        &mut self,
-        hub: &'static str,
-        topic: &str,
-        change: &str,
-        name: &str,
-        told: Option<Told>,
-    ) {
+    fn hear(&mut self, hub: &'static str, topic: &str, said: Said) {
+        let Said {
+            change,
+            name,
+            told,
+            others,
+        } = said;
+        let (change, name) = (&*change, &*name);
         let key = (hub, topic.to_owned(), name.to_owned());
         let before = self.told.get(&key);
+        let is_of_topic = |set: &str| model::topic(set) == topic;
+        // R11: which hub heard a retired channel's last words is not kept, so it may after a restart hear them
+        // again.
+        let mut ended = SETS.into_iter().filter(|set| is_of_topic(set));
+        let is_last_word = ended.any(|set| !self.there.contains(&*capability_list_of(set)))
+            && before.is_some_and(|(_, at)| *at <= self.last_crash);
         let disturbed = self.disturbed.get(name).copied();
-        let is_unsure = |set: &&str| model::topic(set) == topic;
-        let is_open = self.unanswered.remove(&key)
-            || (hub == OTHER_HUB && self.unsure.iter().any(is_unsure))
+        let is_unanswered = self.unanswered.remove(&key).is_some();
+        let is_open = self.uncertain.remove(&key)
+            || is_unanswered
+            || (hub == OTHER_HUB && self.unsure.iter().any(|set| is_of_topic(set)))
+            || is_last_word
             || (!self.settings.all_components && is_component(name))
             || before.is_some_and(|(_, at)| disturbed.is_some_and(|disturbed| disturbed >= *at));
         let is_right = match (&before, &told) {
@@ -121,26 +147,18 @@ impl Model {
             is_right || is_open,
             "{hub} {topic}: {change} {name} {told:?}, after {before:?}"
         );
-        // R18: one component speaks for the others.
-        if let Some((_, at)) = told
-            && !self.settings.all_components
-            && is_component(name)
-        {
-            for other in DOCUMENTS {
-                if is_component(other)
-                    && set_of(other) == set_of(name)
-                    && let Some(seen) = self.read.get(other)
-                {
-                    let key = (hub, topic.to_owned(), other.to_owned());
-                    // Of those that were changed in the same way; what changed sets may be either.
-                    let speaks_for = self.told.get(&key).is_none_or(|(_, told)| {
-                        let disturbed = self.disturbed.get(other);
-                        change == "updated" || disturbed.is_some_and(|at| at >= told)
-                    });
-                    if speaks_for {
-                        self.told.insert(key, (seen.clone(), at));
-                    }
-                }
+        for (other, seen) in others {
+            let key = (hub, topic.to_owned(), other.to_owned());
+            let known = self.told.get(&key);
+            let disturbed = self.disturbed.get(other).copied();
+            let is_disturbed = |at: usize| disturbed.is_some_and(|disturbed| disturbed >= at);
+            // It speaks for those that changed in the same way; what changed sets may have or not.
+            let is_alike = known.is_some() == (change == "updated");
+            if is_alike && !known.is_some_and(|(_, at)| is_disturbed(*at)) {
+                self.uncertain.remove(&key);
+                self.told.insert(key, seen);
+            } else if known.is_none_or(|(known, _)| *known != seen.0) {
+                self.uncertain.insert(key);
             }
         }
         match told {
@@ -156,7 +174,7 @@ impl Model {
         };
         let is_known = [HUB, OTHER_HUB].iter().any(|hub| {
             let key = (*hub, topic.to_owned(), name.to_owned());
-            self.told.contains_key(&key) || self.unanswered.contains(&key)
+            self.told.contains_key(&key) || self.unanswered.contains_key(&key)
         });
         let (Some(came), Some(unnamed)) = (self.came.get(name), self.unnamed.get(set)) else {
             return;

@@ -1,15 +1,20 @@
 //! The engine against a plain model: random trees, operations, crashes and answers.
 //!
 //! The model knows no channels' accounts, windows or holds. It keeps what the tree holds, as far as it could
-//! be read, and what every hub heard; and it knows what may be said of the two. `RSNOTIFY_MODEL_CASES` sets
-//! how many cases are tried; a failure prints its operations, reduced, and the `RSNOTIFY_MODEL_SEED` to try
-//! it again: give that to the test that failed, with at least as many cases.
+//! be read, and what every hub heard; and it knows what may be said of the two.
+//!
+//! Every run tries the same 10,000 cases, divided among the tests. `RSNOTIFY_MODEL_CASES` sets how many, and
+//! `RSNOTIFY_MODEL_SEED` others: `random` takes a fresh seed for each test, a number that one. So, at night:
+//! `RSNOTIFY_MODEL_SEED=random RSNOTIFY_MODEL_CASES=100000 cargo test --test model`. A failure prints its
+//! operations, reduced, and its seed: give that to the test that failed, with at least as many cases.
 
 #![expect(clippy::unwrap_used, reason = "a test may fail, its helpers too")]
 
 mod documents;
 mod hearing;
 mod model;
+mod running;
+mod seeing;
 #[expect(dead_code, unused_imports, reason = "the scenarios use the rest")]
 #[path = "../scenario/world/mod.rs"]
 mod world;
@@ -25,18 +30,21 @@ use documents::DOCUMENTS;
 use model::{Model, Op, Settings};
 
 /// How many tests share the cases, so that they run beside each other.
-const TESTS: u32 = 4;
+const TESTS: u64 = 4;
 
 fn cases() -> u32 {
     let cases = std::env::var("RSNOTIFY_MODEL_CASES");
     let cases: u32 = cases.map_or(10_000, |cases| cases.parse().unwrap());
-    cases.div_ceil(TESTS)
+    cases.div_ceil(TESTS as u32)
 }
 
 /// Printed, so that it is read when a case fails.
-fn seed() -> RngSeed {
-    let seed = std::env::var("RSNOTIFY_MODEL_SEED");
-    let seed = seed.map_or_else(|_| fastrand::u64(..), |seed| seed.parse().unwrap());
+fn seed(part: u64) -> RngSeed {
+    let seed = match std::env::var("RSNOTIFY_MODEL_SEED").as_deref() {
+        Err(_) => part,
+        Ok("random") => fastrand::u64(..),
+        Ok(seed) => seed.parse().unwrap(),
+    };
     println!("RSNOTIFY_MODEL_SEED={seed}");
     RngSeed::Fixed(seed)
 }
@@ -89,10 +97,10 @@ fn settings() -> impl Strategy<Value = Settings> {
 }
 
 #[rstest]
-fn every_hub_hears_the_difference_and_nothing_else(#[values(1, 2, 3, TESTS)] _part: u32) {
+fn every_hub_hears_the_difference_and_nothing_else(#[values(1, 2, 3, TESTS)] part: u64) {
     let mut runner = TestRunner::new(Config {
         cases: cases(),
-        rng_seed: seed(),
+        rng_seed: seed(part),
         failure_persistence: None,
         max_shrink_iters: 20_000,
         ..Config::default()

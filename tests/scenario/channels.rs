@@ -332,6 +332,27 @@ fn of_two_sets_with_one_topic_the_configured_one_keeps_it() {
 }
 
 #[test]
+fn a_channel_that_is_configured_for_another_set_takes_no_topic() {
+    let mut own = plan();
+    own.channels.push(configured(
+        "https://example.org/c/capabilitylist.xml",
+        "https://example.org/other/",
+    ));
+    let mut world = World::new(own);
+    let advertising = || list("capabilitylist").channel("/shared/", &[]);
+    world.write("/b/capabilitylist.xml", advertising());
+    world.wait(10);
+    world.start();
+    world.write("/a/capabilitylist.xml", advertising());
+    world.update("/b/capabilitylist.xml");
+    world.wait(10);
+    assert_eq!(
+        world.news(),
+        ["updated capabilitylist /b/capabilitylist.xml"]
+    );
+}
+
+#[test]
 fn a_configured_channel_needs_no_list_in_the_tree() {
     let mut own = plan();
     own.channels.push(configured(

@@ -46,6 +46,32 @@ fn a_crash_before_the_answer_repeats_the_same_bytes() {
     );
 }
 
+/// R22: the hub took both changes, and its refusal to hear of them again is no proof that it did not.
+#[test]
+fn what_a_hub_may_have_taken_before_it_refused_it_is_said_again() {
+    let mut world = World::with_two_sets(plan());
+    world.script(HUB, Reply::Slow(5));
+    let before = list("changelist").up("/a/capabilitylist.xml");
+    world.write("/a/changelist.xml", before.clone().version(7));
+    world.update("/a/resourcelist.xml");
+    world.wait(3);
+    assert_eq!(world.news().len(), 2);
+    world.crash();
+    world.script(HUB, Reply::AtMost(1));
+    world.write("/a/changelist.xml", before);
+    world.start();
+    world.wait(10);
+    let mut news = world.news();
+    news.sort();
+    assert_eq!(
+        news,
+        [UPDATED[0], "updated resourcelist /a/resourcelist.xml"]
+    );
+    world.crash_and_start();
+    world.wait(10);
+    assert_eq!(world.news(), NOTHING);
+}
+
 #[test]
 fn a_crash_before_an_acceptance_is_saved_repeats_it() {
     let mut world = World::with_two_sets(plan());

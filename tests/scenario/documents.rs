@@ -267,3 +267,19 @@ fn a_capability_that_is_never_announced_is_reported_once() {
     world.wait(100);
     assert_eq!(world.engine().findings().len(), 0);
 }
+
+/// R14: the change list that it was ended, and the dump that it is began in another set.
+#[test]
+fn a_document_that_becomes_another_while_it_leaves_its_set_is_deleted_there() {
+    let mut plan = plan();
+    plan.sources[0].announce_all_deletions = true;
+    let mut world = World::with_two_sets(plan);
+    world.write("/a/x.xml", list("changelist").up("/a/capabilitylist.xml"));
+    world.wait(100);
+    world.news();
+    world.write("/a/x.xml", list("resourcedump").up("/b/capabilitylist.xml"));
+    world.wait(100);
+    let news = world.news_by_topic();
+    assert_eq!(news["/a/framework/"], ["deleted changelist /a/x.xml"]);
+    assert_eq!(news["/b/framework/"], ["created resourcedump /a/x.xml"]);
+}

@@ -3,7 +3,7 @@
 use rsnotify::announce::engine::DocumentState;
 use rsnotify::announce::event::Fact;
 
-use crate::world::{World, capability_list, index, list, plan};
+use crate::world::{HUB, Reply, World, capability_list, index, list, plan};
 
 const NOTHING: [&str; 0] = [];
 const NEW: &str = "/a/changelist-2.xml";
@@ -144,4 +144,34 @@ fn a_document_without_a_capability_list_in_the_tree_waits_for_nobody() {
     world.write("/g.xml", list("changelist").up("/generated/capabilitylist"));
     world.wait(3);
     assert_eq!(world.news(), ["created changelist /g.xml"]);
+}
+
+#[test]
+fn what_returns_before_its_deletion_is_accepted_is_held_from_then_on() {
+    let mut plan = plan();
+    plan.sources[0].announce_all_deletions = true;
+    let mut world = World::with_two_sets(plan);
+    world.write(
+        "/a/capabilitylist.xml",
+        capability_list("/a", &["changelist"]),
+    );
+    world.wait(10);
+    world.news();
+    world.script(HUB, Reply::Status(503));
+    world.delete("/a/resourcelist.xml");
+    world.wait(400);
+    world.write(
+        "/a/resourcelist.xml",
+        list("resourcelist").up("/a/capabilitylist.xml"),
+    );
+    world.wait(100);
+    world.script(HUB, Reply::Accept);
+    world.wait(2_000);
+    assert_eq!(
+        world.news(),
+        [
+            "deleted resourcelist /a/resourcelist.xml",
+            "created resourcelist /a/resourcelist.xml"
+        ]
+    );
 }

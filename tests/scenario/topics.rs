@@ -237,3 +237,14 @@ fn no_more_is_kept_of_what_was_said_than_a_topic_can_repeat() {
     assert_eq!(said.max(), Some(3));
     assert_eq!(world.served("/a/framework/").len(), 3);
 }
+
+#[test]
+fn a_retired_topic_is_served_after_a_restart() {
+    let mut world = World::with_two_sets(plan());
+    world.delete("/a/capabilitylist.xml");
+    world.wait(1_000);
+    let said = ["deleted capabilitylist /a/capabilitylist.xml"];
+    assert_eq!(world.served("/a/framework/"), said);
+    world.crash_and_start();
+    assert_eq!(world.served("/a/framework/"), said);
+}

@@ -141,6 +141,7 @@ impl Engine {
         for hub in &hubs {
             if let Some(ledger) = channel.ledgers.get_mut(hub) {
                 ledger.row.flight = Some(flight.clone());
+                ledger.in_doubt = false;
                 if let Some(ping) = &mut ledger.row.ping {
                     ping.fetched = false;
                 }

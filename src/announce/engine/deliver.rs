@@ -64,6 +64,7 @@ impl Engine {
             return;
         };
         let topic = channel.row.topic.clone();
+        let source = channel.source;
         let Some(ledger) = channel.ledgers.get_mut(hub) else {
             return;
         };
@@ -76,6 +77,7 @@ impl Engine {
             return;
         };
         ledger.sending = false;
+        ledger.in_doubt |= answer.leaves_doubt();
         flight.attempts += 1;
         let attempts = flight.attempts;
         let entries = flight.entries;
@@ -97,7 +99,7 @@ impl Engine {
             // One document may have two entries, which no limit parts.
             Verdict::TooLarge if entries > 1 && entries / 2 < limit_in_force => {
                 let limit = entries / 2;
-                ledger.row.flight = None;
+                let doubtful = ledger.withdraw();
                 ledger.prepared = Prepared::default();
                 ledger.row.limit = Some(limit);
                 self.turn.ripe.insert(id);
@@ -107,6 +109,10 @@ impl Engine {
                     seq,
                     limit,
                 });
+                for uri in doubtful {
+                    self.turn.told.insert((id, hub.clone(), uri.clone()));
+                    self.look_for_more(source, id, hub, &uri, now);
+                }
                 return;
             }
             Verdict::TooLarge => {
@@ -178,10 +184,25 @@ impl Engine {
             }
         }
         for uri in covers.keys() {
-            self.reassess(source, id, hub, uri, false, now);
+            self.look_for_more(source, id, hub, uri, now);
             self.forget_if_done(source, uri);
         }
         self.last_words_said(id, covers.keys());
         self.turn.ripe.insert(id);
+    }
+    /// What the hub knows of a document changed, and so may what there is to say of it; if that has to wait, it
+    /// does from now on (R17).
+    fn look_for_more(
+        &mut self,
+        source: usize,
+        id: ChannelId,
+        hub: &Hub,
+        uri: &Uri,
+        now: Timestamp,
+    ) {
+        let is_held = self.reassess(source, id, hub, uri, false, now);
+        if is_held {
+            self.refresh(source, uri, false, now);
+        }
     }
 }

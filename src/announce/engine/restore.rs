@@ -226,6 +226,7 @@ impl Engine {
                     self.timers.insert((at, Timer::Ping(id, hub.clone())));
                 }
             }
+            ledger.in_doubt = row.flight.is_some();
             ledger.row = row;
             channel.ledgers.insert(hub, ledger);
         }
