@@ -44,7 +44,7 @@ pub fn ask(state_dir: &Path, request: &Request) -> Result<Answer, ClientError> {
         }
     };
     let line = exchange(stream, request).map_err(|source| ClientError::Talk { path, source })?;
-    if line.is_empty() {
+    if !line.ends_with(b"\n") {
         return Err(ClientError::Ended);
     }
     from_line(&line).map_err(|malformed: Malformed| ClientError::Foreign(malformed.to_string()))
