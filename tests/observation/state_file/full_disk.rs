@@ -3,8 +3,9 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use crate::DEADLINE;
 use crate::documents::{Site, list};
 use crate::namespace::was_run_again;
 use crate::state_file::{ends, mount};
@@ -41,9 +42,21 @@ fn change(story: &Story) {
     }
 }
 
+/// The log speaks within a turn, readiness changes at its end.
+fn await_readiness(story: &Story, status: &str) {
+    let deadline = Instant::now() + DEADLINE;
+    loop {
+        let (head, body) = story.daemon().get_admin("/readyz");
+        if head.starts_with(&format!("HTTP/1.1 {status}")) {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{head}\n{body}");
+        std::thread::sleep(Duration::from_millis(5)); // polls until the deadline
+    }
+}
+
 fn stays_unsent(story: &Story) {
-    let (head, body) = story.daemon().get_admin("/readyz");
-    assert!(head.starts_with("HTTP/1.1 503"), "{head}\n{body}");
+    await_readiness(story, "503");
     std::thread::sleep(Duration::from_millis(1_500)); // stall: saving is tried again after a second
     assert!(story.hub.heard().is_empty());
 }
@@ -65,8 +78,7 @@ fn what_changed_while_the_disk_was_full_is_announced_once_it_is_not() {
     fs::remove_file(&filler).unwrap();
     story.daemon().await_log("the state can be saved again");
     story.hears(&UPDATED);
-    let (head, body) = story.daemon().get_admin("/readyz");
-    assert!(head.starts_with("HTTP/1.1 200"), "{head}\n{body}");
+    await_readiness(&story, "200");
     story.ends();
 }
 
