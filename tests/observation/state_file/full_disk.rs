@@ -61,11 +61,8 @@ fn stays_unsent(story: &Story) {
     assert!(story.hub.heard().is_empty());
 }
 
-#[test]
-fn what_changed_while_the_disk_was_full_is_announced_once_it_is_not() {
-    if was_run_again(NAMESPACE) {
-        return;
-    }
+/// A daemon whose disk is full, and two changes that it cannot save and does not send.
+fn changed_on_a_full_disk() -> (Story, PathBuf) {
     let (mut story, filler) = small_disk();
     story.resume();
     story.stays_silent();
@@ -75,6 +72,15 @@ fn what_changed_while_the_disk_was_full_is_announced_once_it_is_not() {
         .daemon()
         .await_log("cannot save; nothing is sent until it can");
     stays_unsent(&story);
+    (story, filler)
+}
+
+#[test]
+fn what_changed_while_the_disk_was_full_is_announced_once_it_is_not() {
+    if was_run_again(NAMESPACE) {
+        return;
+    }
+    let (mut story, filler) = changed_on_a_full_disk();
     fs::remove_file(&filler).unwrap();
     story.daemon().await_log("the state can be saved again");
     story.hears(&UPDATED);
@@ -87,15 +93,7 @@ fn killed_while_the_disk_was_full_it_loses_nothing() {
     if was_run_again(NAMESPACE) {
         return;
     }
-    let (mut story, filler) = small_disk();
-    story.resume();
-    story.stays_silent();
-    fill(&filler);
-    change(&story);
-    story
-        .daemon()
-        .await_log("cannot save; nothing is sent until it can");
-    stays_unsent(&story);
+    let (mut story, filler) = changed_on_a_full_disk();
     story.kill();
     fs::remove_file(&filler).unwrap();
     story.resume();
