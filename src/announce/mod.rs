@@ -4,7 +4,8 @@
 //! In reading order: a [`plan`] says what is wanted, [`observation`]s what the tree holds, [`event`]s go in
 //! and effects come out of the [`engine`]. Inside it the [`catalog`] knows the documents and their
 //! relations, [`channel`]s and [`ledger`]s keep who has been told what, [`difference`] names the change
-//! types, [`notification`] cuts and renders payloads, and [`delivery`] judges what a hub answered.
+//! types, [`notification`] cuts and renders payloads, and [`delivery`] judges what a hub answered. A
+//! [`rehearsal`] plays all of it forward.
 
 pub mod candidates;
 pub mod catalog;
@@ -18,6 +19,7 @@ pub mod ledger;
 pub mod notification;
 pub mod observation;
 pub mod plan;
+pub mod rehearsal;
 pub mod standing;
 pub mod state;
 pub mod subscription;

@@ -2,6 +2,7 @@
 
 mod accept;
 mod check;
+mod dry_run;
 mod listen;
 mod logging;
 pub mod options;

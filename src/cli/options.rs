@@ -85,6 +85,10 @@ pub struct RunOptions {
     #[arg(long, value_name = "URI", env = "RSNOTIFY_PUBLIC_URL")]
     pub public_url: Option<String>,
 
+    /// Print the requests that would be sent to hubs now; send nothing, save nothing
+    #[arg(long, env = "RSNOTIFY_DRY_RUN", value_parser = FalseyValueParser::new())]
+    pub dry_run: bool,
+
     /// How log lines are written
     #[arg(
         long,
@@ -271,7 +275,7 @@ mod tests {
     #[test]
     fn flags_become_overrides() {
         let line = "rsnotify run --root a --url http://e.org/ --hub http://h.example/ --state-dir s \
-                    --listen l --admin-listen al --public-url p --log-format json --config c --log-level debug";
+                    --listen l --admin-listen al --public-url p --log-format json --config c --log-level debug --dry-run";
         let options = Options::try_parse_from(line.split_whitespace()).unwrap();
         assert_eq!(options.config, Some("c".into()));
 
@@ -280,6 +284,7 @@ mod tests {
         };
         assert_eq!(run.log_format, LogFormat::Json);
         assert_eq!(run.log_level, LogLevel::Debug);
+        assert!(run.dry_run);
         let overrides = run.overrides();
         assert_eq!(overrides.root, Some("a".into()));
         assert_eq!(overrides.url.as_deref(), Some("http://e.org/"));

@@ -1,4 +1,4 @@
-//! One look at the trees with the state beside it, as `scan` and `check` need it: nothing is saved or sent.
+//! One look at the trees with the state beside it, as `scan`, `check` and a dry run need it: nothing is saved or sent.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use jiff::Timestamp;
 
 use crate::announce::engine::Engine;
-use crate::announce::event::Event;
+use crate::announce::event::{Effect, Event};
 use crate::announce::observation::{DocumentPath, Look, MountId, Observation};
 use crate::config::Config;
 use crate::config::address::Address;
@@ -22,6 +22,8 @@ pub struct Survey {
     pub has_state: bool,
     /// What should be told besides: unreadable directories, links in circles, mounts that are not there.
     pub notices: Vec<String>,
+    /// What a daemon would have submitted, or looked at again, by now.
+    pub begun: Vec<Effect>,
 }
 
 impl Survey {
@@ -50,24 +52,32 @@ pub fn survey(config: &Config) -> anyhow::Result<Survey> {
     let has_state = store.is_some();
     let mut engine = take_up(config, store.as_ref())?;
     let mut notices = Vec::new();
+    let mut begun = Vec::new();
+    let mut step = |engine: &mut Engine, event| {
+        let effects = engine.step(event, Timestamp::now()).into_iter();
+        begun
+            .extend(effects.filter(|effect| matches!(effect, Effect::Submit(_) | Effect::Look(_))));
+    };
     for source in 0..config.sources.len() {
         let tree = settings::tree(config, source, engine.plan());
         let mut sight = Sight::default();
         tree::survey(tree, |reported| {
             sight.note(&reported);
             if let Some(event) = report::event(reported) {
-                engine.step(event, Timestamp::now());
+                step(&mut engine, event);
             }
             ControlFlow::Continue(())
         })?;
-        engine.step(Event::Observed(sight.missing(&engine)), Timestamp::now());
+        let missing = sight.missing(&engine);
+        step(&mut engine, Event::Observed(missing));
         notices.extend(sight.notices);
     }
-    engine.step(Event::Tick, Timestamp::now());
+    step(&mut engine, Event::Tick);
     Ok(Survey {
         engine,
         has_state,
         notices,
+        begun,
     })
 }
 

@@ -11,6 +11,8 @@ use reqwest::{Client, ClientBuilder, Response};
 
 use crate::announce::delivery::{Answer, FORM_TYPE};
 
+/// Who we are.
+pub const USER_AGENT: &str = concat!("rsnotify/", env!("CARGO_PKG_VERSION"));
 /// How much of an answer is read.
 const BODY_BYTES: usize = 8 * 1024;
 /// How much of it is reported.
@@ -19,7 +21,7 @@ const EXCERPT_CHARS: usize = 500;
 /// A client of ours, before what one use adds to it.
 pub fn builder() -> ClientBuilder {
     Client::builder()
-        .user_agent(concat!("rsnotify/", env!("CARGO_PKG_VERSION")))
+        .user_agent(USER_AGENT)
         .redirect(Policy::none())
         .http1_title_case_headers()
 }

@@ -1,7 +1,7 @@
 //! HTTP as WebSub and Framework Notification 1.0.1 section 4 use it. An adaptor: what is said, and what an
 //! answer means, is decided in [`announce`](crate::announce).
 //!
-//! As a publisher: [`publish`] submits to hubs, [`topics`] answers at topic URIs, [`public`] is the listener
+//! As a publisher: [`publish`] submits to hubs, [`preview`] shows what it would submit, [`topics`] answers at topic URIs, [`public`] is the listener
 //! for those and for the embedded [`hub`]. As a Destination: [`discover`] reads [`link`]s, [`subscribe`]
 //! receives. [`client`] and [`server`] hold what they share.
 
@@ -9,6 +9,7 @@ pub mod client;
 pub mod discover;
 pub mod hub;
 pub mod link;
+pub mod preview;
 pub mod public;
 pub mod publish;
 pub mod server;

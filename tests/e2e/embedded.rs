@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 
 use crate::DEADLINE;
-use crate::daemon::Setup;
+use crate::daemon::{Setup, output};
 use crate::documents::{Site, list};
 
 struct Listener {
@@ -96,4 +96,25 @@ fn a_subscription_outlives_a_kill() {
         line.contains("https://source.example/a/changelist.xml"),
         "{line}"
     );
+}
+
+#[test]
+fn a_dry_run_shows_what_subscribers_would_be_sent() {
+    let site = Site::new();
+    let mut setup = Setup::new(&site, &[], "");
+    let daemon = setup.start();
+    let public = daemon.public;
+    let topic = format!("http://{public}/topics/main/a/capabilitylist/");
+    let listener = Listener::start(&topic);
+    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    listener.line();
+    daemon.stop();
+    setup.config = setup.config.replacen("127.0.0.1:0", &public.to_string(), 1);
+    site.write("a/changelist.xml", &list("a", "changelist", "3"));
+    let (_, printed, _) = output(setup.command("run").arg("--dry-run"));
+    let title = format!("notification 2 of {topic}, to the subscriber http://127.0.0.1:");
+    assert!(printed.contains(&title), "{printed}");
+    let links = format!("Link: <{topic}>; rel=\"self\", <http://{public}/hub>; rel=\"hub\"");
+    assert!(printed.contains(&links), "{printed}");
+    assert!(printed.contains("change=\"updated\""), "{printed}");
 }

@@ -7,6 +7,7 @@ mod crash;
 mod daemon;
 mod delivery;
 mod documents;
+mod dry_run;
 mod embedded;
 mod hub;
 mod looking;

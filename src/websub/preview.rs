@@ -1,0 +1,82 @@
+//! Requests to hubs as they would be sent, for people to read: what no one may see is masked.
+
+use std::fmt;
+use std::sync::Arc;
+
+use url::Url;
+
+use crate::announce::delivery::{Submission, request};
+use crate::websub::client::USER_AGENT;
+use crate::websub::publish::{Credentials, HubSettings};
+
+const MASKED: &str = "***";
+
+/// A `POST`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Preview {
+    pub url: String,
+    /// In no particular order: HTTP gives it no meaning.
+    pub headers: Vec<(String, String)>,
+    pub body: Arc<[u8]>,
+}
+
+impl Preview {
+    /// Our request to `url`, with the headers that every request of ours has.
+    pub fn new(url: &str, headers: Vec<(&'static str, String)>, body: &Arc<[u8]>) -> Preview {
+        let mut preview = Preview {
+            url: url.to_owned(),
+            headers: Vec::new(),
+            body: Arc::clone(body),
+        };
+        if let Ok(url) = Url::parse(url) {
+            let port = url
+                .port()
+                .map(|port| format!(":{port}"))
+                .unwrap_or_default();
+            let host = url.host_str().unwrap_or_default();
+            preview.add("Host", format!("{host}{port}"));
+            preview.url = url.into();
+        }
+        preview.add("User-Agent", USER_AGENT);
+        preview.add("Accept", "*/*");
+        for (name, value) in headers {
+            preview.add(name, value);
+        }
+        preview.add("Content-Length", body.len().to_string());
+        preview
+    }
+
+    /// What is sent to a hub for a submission.
+    pub fn of_submission(submission: &Submission, settings: &HubSettings) -> Preview {
+        let request = request(submission, settings.publish_url.as_str());
+        let mut preview = Preview::new(&request.url, request.headers, &request.body);
+        for (name, _) in &settings.headers {
+            preview.add(name.as_str(), MASKED);
+        }
+        match &settings.credentials {
+            Some(Credentials::Bearer(_)) => {
+                preview.add("Authorization", format!("Bearer {MASKED}"))
+            }
+            Some(Credentials::Basic { .. }) => {
+                preview.add("Authorization", format!("Basic {MASKED}"));
+            }
+            None => {}
+        }
+        preview
+    }
+
+    fn add(&mut self, name: &str, value: impl Into<String>) {
+        self.headers.push((name.to_owned(), value.into()));
+    }
+}
+
+impl fmt::Display for Preview {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "POST {}", self.url)?;
+        for (name, value) in &self.headers {
+            writeln!(f, "{name}: {value}")?;
+        }
+        writeln!(f)?;
+        writeln!(f, "{}", String::from_utf8_lossy(&self.body).trim_end())
+    }
+}

@@ -1,0 +1,152 @@
+//! `run --dry-run`: what would be sent, without sending it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use rstest::rstest;
+
+use crate::daemon::{Setup, output};
+use crate::documents::{Site, list};
+use crate::hub::{FakeHub, Request};
+
+/// A hub's entry that asks for credentials and a header of the operator's.
+fn guarded(hub: &FakeHub, mode: &str, directory: &Path) -> String {
+    let token = directory.join("token");
+    fs::write(&token, "open-sesame\n").unwrap();
+    format!(
+        "[[hub]]\nurl = \"{}\"\nmode = \"{mode}\"\nbearer_token_file = \"{}\"\nheaders = {{ X-Key = \"k-1\" }}\n",
+        hub.url(),
+        token.display()
+    )
+}
+
+fn dry_run(setup: &Setup) -> (String, String) {
+    let (code, stdout, stderr) = output(setup.command("run").arg("--dry-run"));
+    assert_eq!(code, Some(0), "{stderr}");
+    (stdout, stderr)
+}
+
+/// The requests in what was printed: target, headers, body.
+fn requests(printed: &str) -> Vec<(String, BTreeMap<String, String>, String)> {
+    let blocks = printed.split("# ").skip(1);
+    let requests = blocks.map(|block| {
+        let (_, request) = block.split_once('\n').unwrap();
+        let (head, body) = request.split_once("\n\n").unwrap();
+        let mut lines = head.lines();
+        let url = lines.next().unwrap().strip_prefix("POST ").unwrap();
+        let target = url.splitn(4, '/').nth(3).unwrap();
+        let headers = lines.map(|line| line.split_once(": ").unwrap());
+        let headers = headers.map(|(name, value)| (name.to_lowercase(), value.to_owned()));
+        (
+            format!("/{target}"),
+            headers.collect(),
+            body.trim_end().to_owned(),
+        )
+    });
+    requests.collect()
+}
+
+/// A body without the time of its making.
+fn without_until(body: &str) -> String {
+    match body.split_once(" until=\"") {
+        Some((before, after)) => format!("{before}{}", after.split_once('"').unwrap().1),
+        None => body.to_owned(),
+    }
+}
+
+/// Every file below a directory that matters, with its bytes.
+fn files(directory: &Path) -> BTreeMap<String, Vec<u8>> {
+    let entries = fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    // SQLite shares its index with readers in memory that is a file.
+    let entries = entries.filter(|path| !path.to_string_lossy().ends_with("-shm"));
+    let files = entries.filter(|path| path.is_file());
+    let files = files.map(|path| (path.display().to_string(), fs::read(&path).unwrap()));
+    files.filter(|(_, bytes)| !bytes.is_empty()).collect()
+}
+
+#[rstest]
+#[case("content")]
+#[case("content-query")]
+#[case("ping")]
+fn a_dry_run_prints_the_requests_that_a_run_then_sends(#[case] mode: &str) {
+    let site = Site::new();
+    let hub = FakeHub::start();
+    let secrets = tempfile::TempDir::new().unwrap();
+    let entry = guarded(&hub, mode, secrets.path());
+    let mut setup = Setup::new(&site, &[], &entry);
+    setup.config = setup
+        .config
+        .replace("[window]", "[window]\nmax_entries = 1");
+    setup.start().stop();
+    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    site.write("a/resourcelist.xml", &list("a", "resourcelist", "2"));
+    let state = files(&setup.state.path().join("state"));
+
+    let (printed, summary) = dry_run(&setup);
+    assert!(
+        summary.contains("2 requests would be sent; none was"),
+        "{summary}"
+    );
+    assert!(
+        !printed.contains("open-sesame") && !printed.contains("k-1"),
+        "{printed}"
+    );
+    assert_eq!(hub.heard().len(), 0);
+    assert_eq!(files(&setup.state.path().join("state")), state);
+
+    let daemon = setup.start();
+    let first: Request = hub.notification();
+    if mode == "ping" {
+        daemon.get("/topics/main/a/capabilitylist/");
+    }
+    let sent = [first, hub.notification()];
+    for ((target, mut headers, body), sent) in requests(&printed).into_iter().zip(sent) {
+        assert_eq!(target, sent.target);
+        let mut heard = sent.headers.clone();
+        assert_eq!(headers.remove("x-key").as_deref(), Some("***"));
+        assert_eq!(heard.remove("x-key").as_deref(), Some("k-1"));
+        assert_eq!(
+            headers.remove("authorization").as_deref(),
+            Some("Bearer ***")
+        );
+        assert_eq!(
+            heard.remove("authorization").as_deref(),
+            Some("Bearer open-sesame")
+        );
+        assert_eq!(headers, heard);
+        let sent = String::from_utf8(sent.body).unwrap();
+        assert_eq!(without_until(&body), without_until(sent.trim_end()));
+    }
+}
+
+#[test]
+fn a_deletion_is_among_the_requests_although_it_has_to_wait() {
+    let site = Site::new();
+    site.add_set("b");
+    let hub = FakeHub::start();
+    let entry = format!("[[hub]]\nurl = \"{}\"\n", hub.url());
+    let setup = Setup::with_source(&site, "", &entry);
+    setup.start().stop();
+    site.remove("b/capabilitylist.xml");
+    let (printed, _) = dry_run(&setup);
+    assert!(printed.contains("change=\"deleted\""), "{printed}");
+    assert!(printed.starts_with("# after 30"), "{printed}");
+}
+
+#[test]
+fn a_first_run_would_send_nothing_and_a_dry_one_leaves_no_trace() {
+    let site = Site::new();
+    let hub = FakeHub::start();
+    let setup = Setup::new(&site, &[hub.url()], "");
+    let (printed, summary) = dry_run(&setup);
+    assert_eq!(printed, "");
+    assert!(summary.contains("0 requests would be sent"), "{summary}");
+    assert!(
+        summary.contains("takes what is there as known"),
+        "{summary}"
+    );
+    assert!(!setup.state.path().join("state").exists());
+}
