@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, SystemTime};
 
 use tempfile::TempDir;
@@ -21,7 +22,8 @@ pub struct Stage {
 /// The daemon; killed when dropped.
 pub struct Daemon {
     child: Child,
-    log: Option<BufReader<std::process::ChildStderr>>,
+    /// Hears once that it is ready.
+    ready: Receiver<()>,
 }
 
 impl Stage {
@@ -147,8 +149,17 @@ impl Stage {
             .stderr(Stdio::piped())
             .spawn()
             .expect("the daemon");
-        let log = child.stderr.take().map(BufReader::new);
-        Daemon { child, log }
+        let log = BufReader::new(child.stderr.take().expect("a log"));
+        let (sender, ready) = channel();
+        // Whoever reads no log stops the daemon that writes it.
+        std::thread::spawn(move || {
+            for line in log.lines().map_while(Result::ok) {
+                if line.contains(" ready") {
+                    let _ = sender.send(());
+                }
+            }
+        });
+        Daemon { child, ready }
     }
 }
 
@@ -157,20 +168,9 @@ impl Daemon {
         self.child.id()
     }
 
-    /// Waits until it is ready, then lets it log to nowhere.
-    pub fn await_ready(mut self) -> Daemon {
-        if let Some(mut log) = self.log.take() {
-            let mut line = String::new();
-            while !line.contains(" ready") {
-                line.clear();
-                assert_ne!(
-                    log.read_line(&mut line).expect("a log"),
-                    0,
-                    "the daemon ended"
-                );
-            }
-            std::thread::spawn(move || for _ in log.lines() {});
-        }
+    /// Waits until it is ready.
+    pub fn await_ready(self) -> Daemon {
+        self.ready.recv().expect("the daemon lives");
         self
     }
 }
