@@ -2,6 +2,10 @@
 //!
 //! `cargo bench --bench process` runs all; `-- NAME` only those whose name contains it. Nothing is asserted.
 
+#[path = "process/callbacks.rs"]
+mod callbacks;
+#[path = "process/fan_out.rs"]
+mod fan_out;
 #[path = "process/hub.rs"]
 mod hub;
 #[path = "process/stage.rs"]
@@ -11,6 +15,7 @@ use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use crate::fan_out::fan_out;
 use crate::hub::Hub;
 use crate::stage::{Stage, cpu_seconds, peak_memory_mib, replace};
 
@@ -19,13 +24,16 @@ fn main() {
         .skip(1)
         .filter(|name| !name.starts_with('-'))
         .collect();
-    let benches: [(&str, fn()); 6] = [
+    let benches: [(&str, fn()); 9] = [
         ("latency", latency),
         ("burst", burst),
         ("cold_start", cold_start),
         ("restart", restart),
         ("large_list", large_list),
         ("slow_hub", slow_hub),
+        ("fan_out_1000", || fan_out(1_000)),
+        ("fan_out_10000", || fan_out(10_000)),
+        ("fan_out_100000", || fan_out(100_000)),
     ];
     for (name, bench) in benches {
         if wanted.is_empty() || wanted.iter().any(|wanted| name.contains(wanted.as_str())) {

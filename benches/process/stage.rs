@@ -2,11 +2,13 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, SystemTime};
 
+use rusqlite::Connection;
 use tempfile::TempDir;
 
 use crate::hub::Hub;
@@ -133,14 +135,46 @@ impl Stage {
 
     /// Starts the daemon.
     pub fn launch(&self, hub: &Hub) -> Daemon {
+        let hub = format!(
+            "[[hub]]\nurl = \"http://{}/\"\nmode = \"content\"",
+            hub.address
+        );
+        self.launch_with("127.0.0.1:0", &hub)
+    }
+
+    /// Starts the daemon with its own hub, and waits until it is ready.
+    pub fn start_with_embedded_hub(&self, address: SocketAddr) -> Daemon {
+        self.launch_with(&address.to_string(), "").await_ready()
+    }
+
+    /// An address that is free, to start at more than once.
+    pub fn reserve_address(&self) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        listener.local_addr().expect("an address")
+    }
+
+    /// Subscribes `count` callbacks to a set's channel, in the state of a daemon that does not run.
+    pub fn subscribe(&self, hub: SocketAddr, set: usize, callbacks: SocketAddr, count: usize) {
+        let state = self.directory.path().join("state/state.sqlite");
+        let mut state = Connection::open(state).expect("a state");
+        let saved = state.transaction().expect("a transaction");
+        for number in 0..count {
+            let topic = format!("http://{hub}/topics/main/s{set}/d0/");
+            let callback = format!("http://{callbacks}/{number}");
+            let insert = "INSERT INTO subscriptions (topic, callback, expires) VALUES (?1, ?2, '2999-01-01T00:00:00Z')";
+            saved.execute(insert, [topic, callback]).expect("a row");
+        }
+        saved.commit().expect("a commit");
+    }
+
+    fn launch_with(&self, listen: &str, hub: &str) -> Daemon {
         let config = self.directory.path().join("config.toml");
         let text = format!(
-            "state_dir = \"{}\"\n[server]\nlisten = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\n\
+            "state_dir = \"{}\"\n[server]\nlisten = \"{listen}\"\nadmin_listen = \"127.0.0.1:0\"\n\
              [window]\nquiet = \"0s\"\n[[source]]\nname = \"main\"\n\
-             mount = [{{ path = \"{}\", url = \"{URL}\" }}]\n[[hub]]\nurl = \"http://{}/\"\nmode = \"content\"\n",
+             mount = [{{ path = \"{}\", url = \"{URL}\" }}]\n{hub}\n",
             self.directory.path().join("state").display(),
             self.root().display(),
-            hub.address,
         );
         fs::write(&config, text).expect("a file");
         let mut child = Command::new(env!("CARGO_BIN_EXE_rsnotify"))
@@ -214,10 +248,18 @@ pub fn cpu_seconds(id: u32) -> f64 {
 }
 
 pub fn peak_memory_mib(id: u32) -> f64 {
+    status_mib(id, "VmHWM:")
+}
+
+pub fn memory_mib(id: u32) -> f64 {
+    status_mib(id, "VmRSS:")
+}
+
+fn status_mib(id: u32, field: &str) -> f64 {
     let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
     let line = status
         .lines()
-        .find(|line| line.starts_with("VmHWM:"))
+        .find(|line| line.starts_with(field))
         .unwrap_or_default();
     line.split_whitespace()
         .nth(1)

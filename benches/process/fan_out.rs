@@ -1,0 +1,84 @@
+//! The embedded hub: how fast a notification reaches its subscribers, and what it costs everything else.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use crate::callbacks::Callbacks;
+use crate::stage::{Stage, memory_mib, peak_memory_mib, replace};
+
+/// The set whose subscribers are counted, and one that has a single subscriber.
+const CROWDED: usize = 0;
+const QUIET: usize = 1;
+
+pub fn fan_out(subscribers: usize) {
+    let crowd = Callbacks::start();
+    let single = Callbacks::start();
+    let stage = Stage::new(2, 2);
+    let address = stage.reserve_address();
+    drop(stage.start_with_embedded_hub(address));
+    stage.subscribe(address, CROWDED, crowd.address, subscribers);
+    stage.subscribe(address, QUIET, single.address, 1);
+    let daemon = stage.start_with_embedded_hub(address);
+    let resting = memory_mib(daemon.id());
+
+    let alone = latency(&stage, &single, 50, "alone");
+
+    // Connections are made with the first notification, and kept for the second.
+    for (round, version) in ["first", "second"].into_iter().enumerate() {
+        let staged = stage.stage(CROWDED, 1, version);
+        let begin = Instant::now();
+        replace(&staged, &stage.document(CROWDED, 1));
+        let first = crowd.next(Duration::from_secs(60)).expect("a delivery");
+        let beside = match round {
+            0 => None,
+            _ => Some(latency(&stage, &single, 10, "beside")),
+        };
+        let mut last = first;
+        let mut heard = 1;
+        while heard < subscribers {
+            let Some(at) = crowd.next(Duration::from_secs(30)) else {
+                break;
+            };
+            last = last.max(at);
+            heard += 1;
+        }
+        let rate = heard as f64 / last.duration_since(begin).as_secs_f64();
+        println!(
+            "fan_out: {version} notification to {heard} of {subscribers} subscribers: first after {:.1} ms, last after \
+             {:.1} ms: {rate:.0}/s (target 3,000)",
+            first.duration_since(begin).as_secs_f64() * 1e3,
+            last.duration_since(begin).as_secs_f64() * 1e3,
+        );
+        if let Some(beside) = beside {
+            println!(
+                "fan_out: another channel, rename to POST: median {:.1} ms alone, {:.1} ms (worst {:.1} ms) during it",
+                middle(&alone),
+                middle(&beside),
+                beside.last().copied().unwrap_or_default(),
+            );
+        }
+    }
+    println!(
+        "fan_out: {subscribers} subscriptions: {resting:.0} MiB at rest, {:.0} MiB after, {:.0} MiB at most",
+        memory_mib(daemon.id()),
+        peak_memory_mib(daemon.id()),
+    );
+}
+
+/// Times from the rename of a document of the quiet set to its delivery, in milliseconds and in order.
+fn latency(stage: &Stage, single: &Callbacks, rounds: usize, name: &str) -> Vec<f64> {
+    let mut times = Vec::new();
+    for round in 0..rounds {
+        let staged = stage.stage(QUIET, 1, &format!("{name}-{round}"));
+        let begin = Instant::now();
+        fs::rename(&staged, stage.document(QUIET, 1)).expect("a rename");
+        let at = single.next(Duration::from_secs(60)).expect("a delivery");
+        times.push(at.duration_since(begin).as_secs_f64() * 1e3);
+    }
+    times.sort_by(f64::total_cmp);
+    times
+}
+
+fn middle(times: &[f64]) -> f64 {
+    times.get(times.len() / 2).copied().unwrap_or_default()
+}
