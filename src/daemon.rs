@@ -65,7 +65,7 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
         .iter()
         .map(|(path, (stat, at))| (path.clone(), *stat, *at))
         .collect();
-    let (subscriptions, deliveries) = store.load_hub()?;
+    let (subscriptions, relays) = store.load_hub()?;
     let (engine, effects) = Engine::new(plan, state, Timestamp::now());
 
     let topics = Topics::new({
@@ -95,7 +95,7 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
                 settings::embedded_hub(embedded, &public_url),
                 Restored {
                     subscriptions,
-                    deliveries,
+                    relays,
                 },
                 topics.clone(),
                 move |record| {

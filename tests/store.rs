@@ -14,7 +14,9 @@ use rsnotify::announce::state::{
     ChannelRow, Flight, Hold, LedgerRow, MountRow, Ping, Presence, Record, Relations, Retirement,
     Said, Save, Told, Trouble, Version,
 };
-use rsnotify::announce::subscription::{Callback, Delivery, DeliveryId, HubRecord, Subscription};
+use rsnotify::announce::subscription::{
+    Callback, HubRecord, Progress, Relay, RelayId, Subscription,
+};
 use rsnotify::resourcesync::capability::Capability;
 use rsnotify::resourcesync::document::Form;
 use rsnotify::resourcesync::fingerprint::Fingerprint;
@@ -243,45 +245,44 @@ fn the_embedded_hub_finds_its_subscriptions_and_what_it_owes() {
     let directory = tempfile::tempdir().unwrap();
     let mut store = Store::open(directory.path()).unwrap();
     let topic = Topic::new("https://e.org/t");
-    let callback = |number: u64| Callback::new(format!("http://127.0.0.1/{number}"));
     let subscription = Subscription {
         topic: topic.clone(),
-        callback: callback(1),
+        callback: Callback::new("http://127.0.0.1/1"),
         secret: Some(Secret::new("s")),
         expires: time(100),
     };
-    let delivery = |id: u64| Delivery {
-        id: DeliveryId(id),
+    let relay = |id: u64| Relay {
+        id: RelayId(id),
         topic: topic.clone(),
-        callback: callback(id),
-        seq: 1,
+        seq: id,
         body: Arc::from(&b"<urlset/>"[..]),
-        attempts: 0,
-        next_try: time(1),
     };
-    let records = [HubRecord::Subscribed(subscription.clone())];
+    let records = [HubRecord::Subscribed(subscription.clone(), RelayId(4))];
     store
-        .save(&Save::default(), &records, &[delivery(1), delivery(2)])
+        .save(&Save::default(), &records, &[relay(5), relay(6)])
         .unwrap();
-    let attempted = HubRecord::Attempted {
-        id: DeliveryId(2),
+    let tried = Progress {
+        heard: RelayId(5),
         attempts: 3,
-        next_try: time(2),
+        next_try: Some(time(2)),
     };
-    let delivered = HubRecord::Delivered { id: DeliveryId(1) };
-    store
-        .save(&Save::default(), &[delivered, attempted], &[])
-        .unwrap();
-    let (subscriptions, deliveries) = store.load_hub().unwrap();
-    assert_eq!(subscriptions, [subscription]);
-    assert_eq!(
-        deliveries,
-        [Delivery {
-            attempts: 3,
-            next_try: time(2),
-            ..delivery(2)
-        }]
-    );
+    let renewed = Subscription {
+        secret: None,
+        expires: time(200),
+        ..subscription
+    };
+    let records = [
+        HubRecord::Progressed(renewed.key(), tried),
+        HubRecord::Subscribed(renewed.clone(), RelayId(6)),
+        HubRecord::Ended(RelayId(5)),
+    ];
+    store.save(&Save::default(), &records, &[]).unwrap();
+    let (subscriptions, relays) = store.load_hub().unwrap();
+    assert_eq!(subscriptions, [(renewed.clone(), tried)]);
+    assert_eq!(relays, [relay(6)]);
+    let ended = HubRecord::Unsubscribed(renewed.key());
+    store.save(&Save::default(), &[ended], &[]).unwrap();
+    assert_eq!(store.load_hub().unwrap().0, []);
 }
 
 #[test]

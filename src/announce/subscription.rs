@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use crate::announce::delivery::secret::Secret;
 use crate::resourcesync::uri::Topic;
 
+pub mod audience;
 pub mod callback;
 pub mod relay;
 pub mod request;
@@ -76,52 +77,39 @@ impl Subscription {
     }
 }
 
-/// A delivery, as the state file numbers it. Later ones have higher numbers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct DeliveryId(pub u64);
+/// A notification that is owed to subscribers, as the state file numbers it. Later ones have higher numbers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RelayId(pub u64);
 
-/// A notification owed to a subscriber.
+/// A notification that is owed to each subscriber of a topic who has not heard it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Delivery {
-    pub id: DeliveryId,
+pub struct Relay {
+    pub id: RelayId,
     pub topic: Topic,
-    pub callback: Callback,
     /// The notification's number in its channel.
     pub seq: u64,
     pub body: Arc<[u8]>,
-    /// How often it was tried.
-    pub attempts: u32,
-    pub next_try: Timestamp,
 }
 
-impl Delivery {
-    pub fn key(&self) -> Key {
-        Key {
-            topic: self.topic.clone(),
-            callback: self.callback.clone(),
-        }
-    }
+/// How far a subscriber has come: it is owed every later notification of its topic, one after the other.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// The last notification that it took, or will never take.
+    pub heard: RelayId,
+    /// How often the next one was tried.
+    pub attempts: u32,
+    /// When it is tried again; nothing before the first time.
+    pub next_try: Option<Timestamp>,
 }
 
 /// What the hub wants remembered. Each replaces what was known under the same key or number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HubRecord {
-    Subscribed(Subscription),
+    /// A new subscription, or one whose secret and lease are new: its progress stays.
+    Subscribed(Subscription, RelayId),
     /// Asked for, gone (410), or its lease has ended.
-    Unsubscribed {
-        topic: Topic,
-        callback: Callback,
-    },
-    Attempted {
-        id: DeliveryId,
-        attempts: u32,
-        next_try: Timestamp,
-    },
-    Delivered {
-        id: DeliveryId,
-    },
-    /// Given up, or its subscription has ended.
-    Dropped {
-        id: DeliveryId,
-    },
+    Unsubscribed(Key),
+    Progressed(Key, Progress),
+    /// Nobody is owed it any more.
+    Ended(RelayId),
 }

@@ -13,7 +13,7 @@ use crate::announce::engine::Engine;
 use crate::announce::plan::Mode;
 use crate::announce::rehearsal::rehearse;
 use crate::announce::subscription::relay::headers;
-use crate::announce::subscription::{Delivery, DeliveryId, Subscription};
+use crate::announce::subscription::{Progress, Relay, RelayId, Subscription};
 use crate::cli::options::Exit;
 use crate::cli::output::print;
 use crate::cli::survey::survey;
@@ -35,7 +35,7 @@ struct Shown {
 
 pub fn dry_run(config: &Config) -> anyhow::Result<Exit> {
     let hubs = settings::publishers(config)?;
-    let (subscriptions, owed) = match Store::open_to_read(&config.state_dir)? {
+    let (subscriptions, relays) = match Store::open_to_read(&config.state_dir)? {
         Some(store) => store.load_hub()?,
         None => (Vec::new(), Vec::new()),
     };
@@ -44,17 +44,14 @@ pub fn dry_run(config: &Config) -> anyhow::Result<Exit> {
     let until = later(now, horizon(config));
     let rehearsed = rehearse(&mut survey.engine, survey.begun, now, until);
 
-    let relay = Relay::new(&survey.engine, &subscriptions);
-    let mut shown: Vec<Shown> = owed
-        .iter()
-        .filter_map(|delivery| relay.owed(delivery, now))
-        .collect();
+    let own_hub = OwnHub::new(&survey.engine, &subscriptions);
+    let mut shown = own_hub.owed(&relays, now);
     for submission in &rehearsed {
         let at = submission.at;
         let submission = &submission.submission;
         match hubs.iter().find(|hub| hub.hub == submission.hub) {
             Some(hub) => shown.push(submitted(submission, hub, at, now)),
-            None => shown.extend(relay.relayed(submission, at, now)),
+            None => shown.extend(own_hub.relayed(submission, at, now)),
         }
     }
     for notice in survey.notices {
@@ -100,77 +97,70 @@ fn submitted(submission: &Submission, hub: &HubSettings, at: Timestamp, now: Tim
 }
 
 /// What the embedded hub would send to its subscribers.
-struct Relay<'a> {
+struct OwnHub<'a> {
     hub: Option<Hub>,
     capability_lists: HashMap<Topic, Uri>,
-    subscriptions: &'a [Subscription],
+    subscriptions: &'a [(Subscription, Progress)],
 }
 
-impl<'a> Relay<'a> {
-    fn new(engine: &Engine, subscriptions: &'a [Subscription]) -> Relay<'a> {
+impl<'a> OwnHub<'a> {
+    fn new(engine: &Engine, subscriptions: &'a [(Subscription, Progress)]) -> OwnHub<'a> {
         let hubs = engine.plan().hubs.iter();
         let channels = engine.channels().into_iter();
         let lists = channels.map(|channel| (channel.topic, channel.set));
         let mut own = hubs.filter(|hub| hub.mode == Mode::Embedded);
-        Relay {
+        OwnHub {
             hub: own.next().map(|hub| hub.hub.clone()),
             capability_lists: lists.collect(),
             subscriptions,
         }
     }
 
-    /// What was promised to a subscriber before.
-    fn owed(&self, delivery: &Delivery, now: Timestamp) -> Option<Shown> {
-        let mut subscriptions = self.live(&delivery.topic, delivery.next_try.max(now));
-        let subscription = subscriptions.find(|own| own.callback == delivery.callback)?;
-        self.shown(delivery, subscription, now)
+    /// What subscribers have been owed since before.
+    fn owed(&self, relays: &[Relay], now: Timestamp) -> Vec<Shown> {
+        let mut shown = Vec::new();
+        for relay in relays {
+            for (subscription, progress) in self.subscriptions {
+                let at = progress.next_try.map_or(now, |at| at.max(now));
+                if progress.heard < relay.id {
+                    shown.extend(self.shown(relay, subscription, at, now));
+                }
+            }
+        }
+        shown
     }
 
-    fn relayed(&self, submission: &'a Submission, at: Timestamp, now: Timestamp) -> Vec<Shown> {
-        let subscriptions = self.live(&submission.topic, at);
-        let shown = subscriptions.filter_map(|subscription| {
-            let delivery = Delivery {
-                id: DeliveryId(0),
-                topic: submission.topic.clone(),
-                callback: subscription.callback.clone(),
-                seq: submission.seq,
-                body: submission.body.clone(),
-                attempts: 0,
-                next_try: at,
-            };
-            self.shown(&delivery, subscription, now)
-        });
-        shown.collect()
-    }
-
-    fn live<'b>(
-        &'b self,
-        topic: &'b Topic,
-        at: Timestamp,
-    ) -> impl Iterator<Item = &'b Subscription> {
-        let own = self.subscriptions.iter();
-        own.filter(move |own| own.topic == *topic && own.is_live(at))
+    fn relayed(&self, submission: &Submission, at: Timestamp, now: Timestamp) -> Vec<Shown> {
+        let relay = Relay {
+            id: RelayId(u64::MAX),
+            topic: submission.topic.clone(),
+            seq: submission.seq,
+            body: submission.body.clone(),
+        };
+        let subscriptions = self.subscriptions.iter();
+        subscriptions
+            .filter_map(|(subscription, _)| self.shown(&relay, subscription, at, now))
+            .collect()
     }
 
     fn shown(
         &self,
-        delivery: &Delivery,
+        relay: &Relay,
         subscription: &Subscription,
+        at: Timestamp,
         now: Timestamp,
     ) -> Option<Shown> {
-        let hub = self.hub.as_ref()?;
-        let list = self.capability_lists.get(&delivery.topic);
-        let headers = headers(delivery, hub, list, subscription.secret.as_ref());
-        let Delivery {
-            seq,
-            topic,
-            callback,
-            ..
-        } = delivery;
-        let wait = wait(delivery.next_try, now);
+        if subscription.topic != relay.topic || !subscription.is_live(at) {
+            return None;
+        }
+        let list = self.capability_lists.get(&relay.topic);
+        let secret = subscription.secret.as_ref();
+        let headers = headers(relay, self.hub.as_ref()?, list, secret);
+        let Relay { seq, topic, .. } = relay;
+        let (wait, callback) = (wait(at, now), &subscription.callback);
         Some(Shown {
             title: format!("{wait}: notification {seq} of {topic}, to the subscriber {callback}"),
-            request: Preview::new(callback.as_str(), headers, &delivery.body),
+            request: Preview::new(callback.as_str(), headers, &relay.body),
         })
     }
 }

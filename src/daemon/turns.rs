@@ -21,7 +21,7 @@ use crate::announce::engine::Engine;
 use crate::announce::event::{Effect, Event};
 use crate::announce::plan::Mode;
 use crate::announce::state::Save;
-use crate::announce::subscription::{Delivery, HubRecord};
+use crate::announce::subscription::{HubRecord, Relay};
 use crate::control::{self, Request};
 use crate::daemon::report;
 use crate::daemon::turns::orders::Order;
@@ -90,7 +90,7 @@ pub struct Turns {
 struct Unsaved {
     save: Save,
     records: Vec<HubRecord>,
-    owed: Vec<Delivery>,
+    owed: Vec<Relay>,
     /// What the embedded hub accepts by owing it to its subscribers.
     relayed: Vec<Submission>,
     then: Vec<Effect>,

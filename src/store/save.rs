@@ -11,21 +11,21 @@ use crate::announce::observation::{DocumentPath, Stat};
 use crate::announce::state::{
     ChannelRow, Flight, Hold, LedgerRow, MountRow, Presence, Record, Save, Told, Trouble,
 };
-use crate::announce::subscription::{Delivery, HubRecord};
+use crate::announce::subscription::{HubRecord, Relay};
 use crate::resourcesync::fingerprint;
 use crate::resourcesync::uri::{Hub, Uri};
-use crate::store::hub::{write_delivery, write_record};
+use crate::store::hub::{write_record, write_relay};
 use crate::store::row::{Column, covers_to_json, said_to_json, uris_to_json};
 use crate::store::{Store, StoreError};
 
 impl Store {
-    /// Commits `save`, what the embedded hub recorded and the deliveries it owes now; durable when it
+    /// Commits `save`, what the embedded hub recorded and the notifications it owes now; durable when it
     /// returns. After an error nothing of it is written.
     pub fn save(
         &mut self,
         save: &Save,
         records: &[HubRecord],
-        owed: &[Delivery],
+        owed: &[Relay],
     ) -> Result<(), StoreError> {
         self.write(save, records, owed)
             .map_err(|source| StoreError::Save {
@@ -48,7 +48,7 @@ impl Store {
         &mut self,
         save: &Save,
         records: &[HubRecord],
-        owed: &[Delivery],
+        owed: &[Relay],
     ) -> rusqlite::Result<()> {
         let transaction = self.connection.transaction()?;
         for (id, row) in &save.mounts {
@@ -78,11 +78,11 @@ impl Store {
                 write_told(&transaction, *id, hub, uri, told.as_ref())?;
             }
         }
+        for relay in owed {
+            write_relay(&transaction, relay)?;
+        }
         for record in records {
             write_record(&transaction, record)?;
-        }
-        for delivery in owed {
-            write_delivery(&transaction, delivery)?;
         }
         transaction.commit()
     }

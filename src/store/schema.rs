@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 
 /// Migrations in order; `user_version` counts those that ran. Never edit one that was released.
-const MIGRATIONS: [&str; 2] = [
+const MIGRATIONS: [&str; 3] = [
     "
 CREATE TABLE mounts (
     id INTEGER PRIMARY KEY,
@@ -142,6 +142,33 @@ CREATE INDEX deliveries_by_digest ON deliveries (digest);
     "
 ALTER TABLE mounts ADD COLUMN include TEXT;
 ALTER TABLE mounts ADD COLUMN exclude TEXT;
+",
+    "
+ALTER TABLE subscriptions ADD COLUMN heard INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE subscriptions ADD COLUMN attempts INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE subscriptions ADD COLUMN next_try TEXT;
+
+ALTER TABLE relays RENAME TO bodies;
+
+CREATE TABLE relays (
+    id INTEGER PRIMARY KEY,
+    topic TEXT NOT NULL,
+    seq INTEGER NOT NULL,
+    body BLOB NOT NULL
+) STRICT;
+
+INSERT INTO relays
+    SELECT min(id), topic, seq, body FROM deliveries JOIN bodies USING (digest) GROUP BY topic, seq;
+
+UPDATE subscriptions SET heard = coalesce(
+    (SELECT min(relays.id) - 1 FROM deliveries JOIN relays USING (topic, seq)
+        WHERE deliveries.topic = subscriptions.topic AND deliveries.callback = subscriptions.callback),
+    (SELECT max(id) FROM relays),
+    0
+);
+
+DROP TABLE deliveries;
+DROP TABLE bodies;
 ",
 ];
 

@@ -8,7 +8,9 @@ use rsnotify::announce::delivery::Submission;
 use rsnotify::announce::delivery::secret::Secret;
 use rsnotify::announce::plan::Mode;
 use rsnotify::announce::subscription::callback::CallbackPolicy;
-use rsnotify::announce::subscription::{Callback, Delivery, HubRecord, Subscription};
+use rsnotify::announce::subscription::{
+    Callback, HubRecord, Key, Progress, Relay, RelayId, Subscription,
+};
 use rsnotify::resourcesync::uri::{Hub, Topic};
 use rsnotify::websub::hub::{EmbeddedHub, Restored, Settings};
 use rsnotify::websub::subscribe::Subscriber;
@@ -74,7 +76,7 @@ impl Running {
             (202, String::new())
         );
         match self.record().await {
-            HubRecord::Subscribed(subscription) => subscription,
+            HubRecord::Subscribed(subscription, _) => subscription,
             other => panic!("{other:?}"),
         }
     }
@@ -83,10 +85,10 @@ impl Running {
         soon(self.records.recv()).await.expect("the hub lives")
     }
 
-    fn send(&self, submission: &Submission) -> Vec<Delivery> {
-        let deliveries = self.hub.relay(submission);
-        self.hub.dispatch(deliveries.clone());
-        deliveries
+    fn send(&self, submission: &Submission) -> Option<Relay> {
+        let relay = self.hub.relay(submission);
+        self.hub.dispatch(relay.iter().cloned().collect());
+        relay
     }
 
     fn notification(&self, seq: u64) -> Submission {
@@ -105,11 +107,24 @@ fn willing(seen: &Seen) -> Say {
     )
 }
 
-fn unsubscribed(callback: &str) -> HubRecord {
-    HubRecord::Unsubscribed {
+/// That a subscriber has come so far.
+fn heard(subscription: &Subscription, heard: RelayId) -> HubRecord {
+    let progress = Progress {
+        heard,
+        ..Progress::default()
+    };
+    HubRecord::Progressed(subscription.key(), progress)
+}
+
+fn key(callback: &str) -> Key {
+    Key {
         topic: Topic::new(TOPIC),
         callback: Callback::new(callback),
     }
+}
+
+fn unsubscribed(callback: &str) -> HubRecord {
+    HubRecord::Unsubscribed(key(callback))
 }
 
 #[tokio::test]
@@ -125,7 +140,7 @@ async fn a_subscriber_hears_what_is_relayed_until_it_unsubscribes() {
         .await
         .unwrap();
     assert_eq!(granted, lease);
-    let HubRecord::Subscribed(subscription) = running.record().await else {
+    let HubRecord::Subscribed(subscription, _) = running.record().await else {
         panic!()
     };
     assert_eq!(
@@ -139,8 +154,7 @@ async fn a_subscriber_hears_what_is_relayed_until_it_unsubscribes() {
     assert!((595..=600).contains(&left), "{left}");
 
     for seq in 1..=3 {
-        let deliveries = running.send(&running.notification(seq));
-        assert_eq!(deliveries.len(), 1);
+        let relay = running.send(&running.notification(seq)).unwrap();
         let notification = soon(received.recv()).await.unwrap();
         assert_eq!(notification.topic, topic);
         assert_eq!(notification.self_uri, Some(topic.clone()));
@@ -149,12 +163,8 @@ async fn a_subscriber_hears_what_is_relayed_until_it_unsubscribes() {
             Some("application/xml")
         );
         assert_eq!(notification.body, &*running.notification(seq).body);
-        assert_eq!(
-            running.record().await,
-            HubRecord::Delivered {
-                id: deliveries[0].id
-            }
-        );
+        assert_eq!(running.record().await, heard(&subscription, relay.id));
+        assert_eq!(running.record().await, HubRecord::Ended(relay.id));
     }
 
     soon(subscriber.unsubscribe(&running.url, &topic))
@@ -164,7 +174,7 @@ async fn a_subscriber_hears_what_is_relayed_until_it_unsubscribes() {
         running.record().await,
         unsubscribed(subscription.callback.as_str())
     );
-    assert!(running.hub.relay(&running.notification(4)).is_empty());
+    assert_eq!(running.hub.relay(&running.notification(4)), None);
 }
 
 #[tokio::test]
@@ -213,7 +223,7 @@ async fn a_topic_that_is_spelt_otherwise_is_found_and_echoed() {
     assert_eq!(post_form(running.address, "/hub", &form).await.0, 202);
     let asked = peer.next().await.parameter("hub.topic");
     assert_eq!(asked.as_deref(), Some("https://e.org/set1/%66ramework/"));
-    let HubRecord::Subscribed(subscription) = running.record().await else {
+    let HubRecord::Subscribed(subscription, _) = running.record().await else {
         panic!()
     };
     assert_eq!(subscription.topic, Topic::new(TOPIC));
@@ -253,7 +263,7 @@ async fn what_a_subscriber_has_stays_until_it_confirms_otherwise() {
             202
         );
     }
-    assert_eq!(running.hub.relay(&running.notification(1)).len(), 1);
+    assert!(running.hub.relay(&running.notification(1)).is_some());
     // In order behind the forged ones, so none of those was believed if this is the next record.
     let renewed = running.subscribe(&callback).await;
     assert_eq!(
@@ -261,11 +271,7 @@ async fn what_a_subscriber_has_stays_until_it_confirms_otherwise() {
         (&None, &first.callback)
     );
     assert!(renewed.expires > first.expires);
-    assert_eq!(
-        running.hub.relay(&running.notification(1)).len(),
-        1,
-        "it replaced the first"
-    );
+    assert_eq!(renewed.key(), first.key(), "it replaced the first");
 }
 
 #[tokio::test]

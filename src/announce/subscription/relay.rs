@@ -10,7 +10,7 @@ use sha2::{Sha256, Sha384, Sha512};
 use crate::announce::delivery::retry::next_try;
 use crate::announce::delivery::secret::Secret;
 use crate::announce::delivery::{Answer, PAYLOAD_TYPE, link_header};
-use crate::announce::subscription::Delivery;
+use crate::announce::subscription::Relay;
 use crate::resourcesync::uri::{Hub, Uri};
 
 /// A delivery is given up after so many tries, some eleven hours; the subscription stays until its lease
@@ -49,14 +49,14 @@ pub fn outcome(answer: &Answer, attempts: u32, now: Timestamp, jitter: f64) -> O
 
 /// The headers of a delivery, as Framework Notification 1.0.1 section 4.3 says.
 pub fn headers(
-    delivery: &Delivery,
+    relay: &Relay,
     hub: &Hub,
     capability_list: Option<&Uri>,
     secret: Option<&Secret>,
 ) -> Vec<(&'static str, String)> {
-    let links = link_header(&delivery.topic, std::slice::from_ref(hub), capability_list);
+    let links = link_header(&relay.topic, std::slice::from_ref(hub), capability_list);
     let mut headers = vec![("Content-Type", PAYLOAD_TYPE.to_owned()), ("Link", links)];
-    headers.extend(secret.map(|secret| ("X-Hub-Signature", signature(secret, &delivery.body))));
+    headers.extend(secret.map(|secret| ("X-Hub-Signature", signature(secret, &relay.body))));
     headers
 }
 

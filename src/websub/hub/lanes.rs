@@ -35,38 +35,8 @@ impl<T: Clone> Lanes<T> {
         }
     }
 
-    /// Takes away the oldest while the lane holds more than it may. The first stays, for the worker has it, and
-    /// so does the last, however large.
-    pub fn trim(
-        &self,
-        key: &Key,
-        most: usize,
-        most_bytes: usize,
-        bytes: fn(&T) -> usize,
-    ) -> Vec<T> {
-        let mut lanes = self.lock();
-        let Some(lane) = lanes.get_mut(key) else {
-            return Vec::new();
-        };
-        let mut held: usize = lane.iter().map(bytes).sum();
-        let mut trimmed = Vec::new();
-        while lane.len() > 2 && (lane.len() > most || held > most_bytes) {
-            let Some(oldest) = lane.remove(1) else { break };
-            held -= bytes(&oldest);
-            trimmed.push(oldest);
-        }
-        trimmed
-    }
-
     pub fn first(&self, key: &Key) -> Option<T> {
         self.lock().get(key)?.front().cloned()
-    }
-
-    /// Replaces the first.
-    pub fn amend(&self, key: &Key, item: T) {
-        if let Some(first) = self.lock().get_mut(key).and_then(VecDeque::front_mut) {
-            *first = item;
-        }
     }
 
     /// Takes the first away. False if that was all, and the worker must end.

@@ -3,11 +3,9 @@
 //! [`HubRecord`]s, and deliveries are saved by the caller between [`EmbeddedHub::relay`] and
 //! [`EmbeddedHub::dispatch`].
 
-use std::collections::HashMap;
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -17,9 +15,10 @@ use tokio::sync::Semaphore;
 use tracing::warn;
 
 use crate::announce::delivery::Submission;
+use crate::announce::subscription::audience::{Assignment, Audience, Delivery, Forgone};
 use crate::announce::subscription::callback::CallbackPolicy;
 use crate::announce::subscription::request::Request;
-use crate::announce::subscription::{Callback, Delivery, DeliveryId, HubRecord, Key, Subscription};
+use crate::announce::subscription::{HubRecord, Progress, Relay, Subscription};
 use crate::resourcesync::uri::{Hub, Topic};
 use crate::websub::client;
 use crate::websub::hub::lanes::Lanes;
@@ -40,8 +39,8 @@ pub struct Settings {
     pub timeout: Duration,
     /// Deliveries under way at a time.
     pub concurrent_deliveries: usize,
-    /// What may wait for one subscriber; the oldest is dropped for the newest.
-    pub waiting_deliveries: usize,
+    /// What may wait on one topic for subscribers who do not take it; the oldest is given up for the newest.
+    pub waiting_notifications: usize,
     pub waiting_bytes: usize,
     /// Verifications under way at a time, and waiting altogether.
     pub concurrent_verifications: usize,
@@ -57,7 +56,7 @@ impl Settings {
             policy,
             timeout: Duration::from_secs(10),
             concurrent_deliveries: 512,
-            waiting_deliveries: 1_000,
+            waiting_notifications: 1_000,
             waiting_bytes: 16 * 1024 * 1024,
             concurrent_verifications: 64,
             pending_verifications: 1_000,
@@ -69,8 +68,8 @@ impl Settings {
 /// What earlier runs saved.
 #[derive(Debug, Clone, Default)]
 pub struct Restored {
-    pub subscriptions: Vec<Subscription>,
-    pub deliveries: Vec<Delivery>,
+    pub subscriptions: Vec<(Subscription, Progress)>,
+    pub relays: Vec<Relay>,
 }
 
 /// Why the hub cannot start.
@@ -91,16 +90,14 @@ struct Shared {
     records: Box<dyn Fn(HubRecord) + Send + Sync>,
     client: Client,
     runtime: Handle,
-    subscriptions: RwLock<HashMap<Topic, HashMap<Callback, Subscription>>>,
+    audience: Mutex<Audience>,
     verifications: Lanes<Request>,
-    deliveries: Lanes<Delivery>,
     verifying: Semaphore,
-    delivering: Semaphore,
-    next_delivery: AtomicU64,
+    delivering: Arc<Semaphore>,
 }
 
 /// How often ended leases are forgotten. They are not delivered to in the meantime.
-const FORGET_EVERY: Duration = Duration::from_secs(60);
+const END_LEASES_EVERY: Duration = Duration::from_secs(60);
 
 impl EmbeddedHub {
     /// Takes up what earlier runs left; must be called within a tokio runtime. `records` hears, in order,
@@ -111,16 +108,9 @@ impl EmbeddedHub {
         topics: Topics,
         records: impl Fn(HubRecord) + Send + Sync + 'static,
     ) -> Result<EmbeddedHub, HubError> {
-        let highest = restored
-            .deliveries
-            .iter()
-            .map(|delivery| delivery.id.0)
-            .max();
-        let mut subscriptions: HashMap<_, HashMap<_, _>> = HashMap::new();
-        for subscription in restored.subscriptions {
-            let of_topic = subscriptions.entry(subscription.topic.clone()).or_default();
-            of_topic.insert(subscription.callback.clone(), subscription);
-        }
+        let (audience, obsolete) = Audience::restore(restored.subscriptions, restored.relays);
+        obsolete.into_iter().for_each(&records);
+        let topics_owed = audience.topics_owed();
         let timeout = settings.timeout;
         let shared = Arc::new(Shared {
             path: path(&settings.hub),
@@ -128,19 +118,15 @@ impl EmbeddedHub {
             records: Box::new(records),
             client: client::build_without_certificates(|| callback_client(timeout))?,
             runtime: Handle::current(),
-            subscriptions: RwLock::new(subscriptions),
+            audience: Mutex::new(audience),
             verifications: Lanes::default(),
-            deliveries: Lanes::default(),
             verifying: Semaphore::new(settings.concurrent_verifications),
-            delivering: Semaphore::new(settings.concurrent_deliveries),
-            next_delivery: AtomicU64::new(highest.unwrap_or(0) + 1),
+            delivering: Arc::new(Semaphore::new(settings.concurrent_deliveries)),
             settings,
         });
-        tokio::spawn(forget_ended_leases(Arc::downgrade(&shared)));
+        tokio::spawn(end_leases(Arc::downgrade(&shared)));
         let hub = EmbeddedHub { shared };
-        let mut deliveries = restored.deliveries;
-        deliveries.sort_by_key(|delivery| delivery.id);
-        hub.dispatch(deliveries);
+        topics_owed.iter().for_each(|topic| hub.deliver(topic));
         Ok(hub)
     }
 
@@ -149,41 +135,35 @@ impl EmbeddedHub {
         &self.shared.path
     }
 
-    /// What each live subscriber is owed of a notification. To be saved, then handed to
+    /// A notification for whoever subscribes to its topic, if anybody does. To be saved, then handed to
     /// [`EmbeddedHub::dispatch`].
-    pub fn relay(&self, submission: &Submission) -> Vec<Delivery> {
-        let now = Timestamp::now();
-        let subscriptions = self.shared.subscriptions();
-        let of_topic = subscriptions.get(&submission.topic);
-        of_topic
-            .into_iter()
-            .flat_map(HashMap::values)
-            .filter(|subscription| subscription.is_live(now))
-            .map(|subscription| Delivery {
-                id: DeliveryId(self.shared.next_delivery.fetch_add(1, Ordering::Relaxed)),
-                topic: submission.topic.clone(),
-                callback: subscription.callback.clone(),
-                seq: submission.seq,
-                body: Arc::clone(&submission.body),
-                attempts: 0,
-                next_try: now,
-            })
-            .collect()
+    pub fn relay(&self, submission: &Submission) -> Option<Relay> {
+        let Submission {
+            topic, seq, body, ..
+        } = submission;
+        self.shared
+            .audience()
+            .relay(topic, *seq, body, Timestamp::now())
     }
 
-    /// Sends deliveries, each after those given earlier to the same subscriber. What waits too long for one
-    /// that takes nothing is dropped.
-    pub fn dispatch(&self, deliveries: Vec<Delivery>) {
-        for delivery in deliveries {
-            let key = delivery.key();
-            if self.shared.deliveries.push(&key, delivery) {
-                let shared = Arc::clone(&self.shared);
-                self.shared
-                    .runtime
-                    .spawn(relay::deliver_all(shared, key.clone()));
-            }
-            self.shared.trim(&key);
+    /// Delivers notifications that are saved, to each subscriber after those given earlier. What waits too long for
+    /// those who take nothing is given up.
+    pub fn dispatch(&self, relays: Vec<Relay>) {
+        for relay in relays {
+            let topic = relay.topic.clone();
+            self.shared
+                .change(|audience| audience.owe(relay).into_iter().collect());
+            self.shared.trim(&topic);
+            self.deliver(&topic);
         }
+    }
+
+    fn deliver(&self, topic: &Topic) {
+        let assignments = self.shared.audience().assign(topic);
+        let shared = Arc::clone(&self.shared);
+        self.shared
+            .runtime
+            .spawn(relay::deliver_to_all(shared, assignments));
     }
 }
 
@@ -196,92 +176,47 @@ impl fmt::Debug for EmbeddedHub {
 }
 
 impl Shared {
-    fn subscription(&self, key: &Key) -> Option<Subscription> {
-        self.subscriptions()
-            .get(&key.topic)?
-            .get(&key.callback)
-            .filter(|subscription| subscription.is_live(Timestamp::now()))
-            .cloned()
+    fn next(&self, assignment: &Assignment) -> Option<Delivery> {
+        self.audience().next(assignment, Timestamp::now())
     }
 
-    fn trim(&self, key: &Key) {
+    fn trim(&self, topic: &Topic) {
         let (most, most_bytes) = (
-            self.settings.waiting_deliveries,
+            self.settings.waiting_notifications,
             self.settings.waiting_bytes,
         );
-        let trimmed = self
-            .deliveries
-            .trim(key, most, most_bytes, |delivery| delivery.body.len());
-        for Delivery { id, seq, .. } in trimmed {
-            let Key { topic, callback } = key;
-            warn!(%topic, %callback, seq, "dropped notification {seq} to {callback}: too many wait for it");
-            (self.records)(HubRecord::Dropped { id });
-        }
-    }
-
-    // Records of subscriptions are made while the lock is held, so that they leave in the order in which
-    // the subscriptions changed.
-    fn subscribe(&self, subscription: Subscription) {
-        let mut subscriptions = self.subscriptions_mut();
-        let of_topic = subscriptions.entry(subscription.topic.clone()).or_default();
-        of_topic.insert(subscription.callback.clone(), subscription.clone());
-        (self.records)(HubRecord::Subscribed(subscription));
-    }
-
-    fn unsubscribe(&self, key: &Key) {
-        let mut subscriptions = self.subscriptions_mut();
-        if let Some(of_topic) = subscriptions.get_mut(&key.topic)
-            && of_topic.remove(&key.callback).is_some()
-        {
-            (self.records)(unsubscribed(&key.topic, &key.callback));
-            if of_topic.is_empty() {
-                subscriptions.remove(&key.topic);
-            }
-        }
-    }
-
-    fn forget_ended_leases(&self, now: Timestamp) {
-        self.subscriptions_mut().retain(|topic, of_topic| {
-            of_topic.retain(|callback, subscription| {
-                let is_live = subscription.is_live(now);
-                if !is_live {
-                    (self.records)(unsubscribed(topic, callback));
-                }
-                is_live
-            });
-            !of_topic.is_empty()
+        self.change(|audience| {
+            let forgone = audience.trim(topic, most, most_bytes).into_iter();
+            forgone
+                .map(|Forgone { relay, subscribers }| {
+                    let seq = relay.seq;
+                    warn!(
+                        %topic, seq, subscribers,
+                        "gave up notification {seq} of {topic}, which {subscribers} subscribers did not take: \
+                         too many wait"
+                    );
+                    HubRecord::Ended(relay.id)
+                })
+                .collect()
         });
     }
 
-    fn subscriptions(
-        &self,
-    ) -> RwLockReadGuard<'_, HashMap<Topic, HashMap<Callback, Subscription>>> {
-        self.subscriptions
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
+    /// Records are made while the lock is held, so that they leave in the order in which things changed.
+    fn change(&self, change: impl FnOnce(&mut Audience) -> Vec<HubRecord>) {
+        let mut audience = self.audience();
+        change(&mut audience).into_iter().for_each(&self.records);
     }
 
-    fn subscriptions_mut(
-        &self,
-    ) -> RwLockWriteGuard<'_, HashMap<Topic, HashMap<Callback, Subscription>>> {
-        self.subscriptions
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
+    fn audience(&self) -> MutexGuard<'_, Audience> {
+        self.audience.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-async fn forget_ended_leases(hub: Weak<Shared>) {
+async fn end_leases(hub: Weak<Shared>) {
     loop {
-        tokio::time::sleep(FORGET_EVERY).await;
+        tokio::time::sleep(END_LEASES_EVERY).await;
         let Some(hub) = hub.upgrade() else { return };
-        hub.forget_ended_leases(Timestamp::now());
-    }
-}
-
-fn unsubscribed(topic: &Topic, callback: &Callback) -> HubRecord {
-    HubRecord::Unsubscribed {
-        topic: topic.clone(),
-        callback: callback.clone(),
+        hub.change(|audience| audience.end_leases(Timestamp::now()));
     }
 }
 

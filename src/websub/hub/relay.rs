@@ -1,75 +1,81 @@
-//! Brings notifications to one subscriber, in order.
+//! Brings notifications to subscribers: to each in order, to all at once as far as there is room.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
+use tokio::sync::OwnedSemaphorePermit;
+use tracing::warn;
 
-use crate::announce::delivery::secret::Secret;
+use crate::announce::subscription::audience::{Assignment, Delivery};
 use crate::announce::subscription::relay::{Outcome, headers, outcome};
-use crate::announce::subscription::{Delivery, HubRecord, Key};
 use crate::websub::client;
 use crate::websub::hub::Shared;
 
-/// Delivers what waits for one subscriber, until nothing does.
-pub async fn deliver_all(shared: Arc<Shared>, key: Key) {
-    while let Some(delivery) = shared.deliveries.first(&key) {
-        let wait = delivery.next_try.duration_since(Timestamp::now());
-        if let Ok(wait) = std::time::Duration::try_from(wait) {
+/// Begins to deliver to those who wait, as fast as others have been delivered to: whoever is told of another topic
+/// meanwhile waits for its next free place, not for all of these.
+pub async fn deliver_to_all(shared: Arc<Shared>, assignments: Vec<Assignment>) {
+    for assignment in assignments {
+        let Ok(place) = Arc::clone(&shared.delivering).acquire_owned().await else {
+            return;
+        };
+        tokio::spawn(deliver_all(Arc::clone(&shared), assignment, place));
+    }
+}
+
+/// Delivers what waits for one subscriber, until nothing does. `place` is for the first time.
+async fn deliver_all(shared: Arc<Shared>, assignment: Assignment, place: OwnedSemaphorePermit) {
+    let mut place = Some(place);
+    loop {
+        let at = shared
+            .next(&assignment)
+            .and_then(|next| next.progress.next_try);
+        let wait = at.and_then(|at| Duration::try_from(at.duration_since(Timestamp::now())).ok());
+        if let Some(wait) = wait {
+            // Others may go first.
+            place = None;
             tokio::time::sleep(wait).await;
         }
-        // Looked up after the wait: it may have ended, or have a new secret.
-        let is_over = match shared.subscription(&key) {
-            Some(subscription) => {
-                deliver(&shared, &key, delivery, subscription.secret.as_ref()).await
-            }
-            None => {
-                (shared.records)(HubRecord::Dropped { id: delivery.id });
-                true
-            }
+        let place = match place.take() {
+            Some(place) => place,
+            None => match Arc::clone(&shared.delivering).acquire_owned().await {
+                Ok(place) => place,
+                Err(_) => return,
+            },
         };
-        if is_over && !shared.deliveries.done(&key) {
+        let is_more = deliver(&shared, &assignment).await;
+        drop(place);
+        if !is_more {
             return;
         }
     }
 }
 
-/// Tries once. True if that was the last time.
-async fn deliver(shared: &Shared, key: &Key, delivery: Delivery, secret: Option<&Secret>) -> bool {
-    let id = delivery.id;
-    let attempts = delivery.attempts + 1;
-    let answer = {
-        let Ok(_permit) = shared.delivering.acquire().await else {
-            return false;
-        };
-        // Unknown once the topic is no longer served.
-        let list = shared.topics.capability_list(&key.topic);
-        let mut post = shared.client.post(key.callback.as_str());
-        for (name, value) in headers(&delivery, &shared.settings.hub, list.as_ref(), secret) {
-            post = post.header(name, value.as_bytes());
-        }
-        client::answer(post.body(client::body(&delivery.body)).send().await).await
+/// Tries what is next for a subscriber once. False if there is nothing.
+async fn deliver(shared: &Shared, assignment: &Assignment) -> bool {
+    // Looked up at the last moment: the subscription may have ended, or have a new secret.
+    let Some(Delivery {
+        relay,
+        secret,
+        progress,
+    }) = shared.next(assignment)
+    else {
+        return false;
     };
-    match outcome(&answer, attempts, Timestamp::now(), fastrand::f64()) {
-        Outcome::Delivered => (shared.records)(HubRecord::Delivered { id }),
-        Outcome::GivenUp => (shared.records)(HubRecord::Dropped { id }),
-        Outcome::Gone => {
-            shared.unsubscribe(key);
-            (shared.records)(HubRecord::Dropped { id });
-        }
-        Outcome::Retry { at: next_try } => {
-            (shared.records)(HubRecord::Attempted {
-                id,
-                attempts,
-                next_try,
-            });
-            let delivery = Delivery {
-                attempts,
-                next_try,
-                ..delivery
-            };
-            shared.deliveries.amend(key, delivery);
-            return false;
-        }
+    let key = &assignment.key;
+    // Unknown once the topic is no longer served.
+    let list = shared.topics.capability_list(&key.topic);
+    let mut post = shared.client.post(key.callback.as_str());
+    for (name, value) in headers(&relay, &shared.settings.hub, list.as_ref(), secret.as_ref()) {
+        post = post.header(name, value.as_bytes());
     }
+    let answer = client::answer(post.body(client::body(&relay.body)).send().await).await;
+    let attempts = progress.attempts + 1;
+    let outcome = outcome(&answer, attempts, Timestamp::now(), fastrand::f64());
+    if outcome == Outcome::GivenUp {
+        let (topic, callback, seq) = (&key.topic, &key.callback, relay.seq);
+        warn!(%topic, %callback, seq, attempts, "gave up notification {seq} to {callback}: it takes nothing");
+    }
+    shared.change(|audience| audience.answered(assignment, relay.id, outcome));
     true
 }

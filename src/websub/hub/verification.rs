@@ -17,13 +17,16 @@ pub async fn verify_all(shared: Arc<Shared>, key: Key) {
     while let Some(request) = shared.verifications.first(&key) {
         if let Some(asked_at) = confirmed(&shared, &request).await {
             match request.action {
-                Action::Subscribe { lease, secret } => shared.subscribe(Subscription {
-                    topic: key.topic.clone(),
-                    callback: key.callback.clone(),
-                    secret,
-                    expires: after(asked_at, lease),
-                }),
-                Action::Unsubscribe => shared.unsubscribe(&key),
+                Action::Subscribe { lease, secret } => {
+                    let subscription = Subscription {
+                        topic: key.topic.clone(),
+                        callback: key.callback.clone(),
+                        secret,
+                        expires: after(asked_at, lease),
+                    };
+                    shared.change(|audience| vec![audience.subscribe(subscription)]);
+                }
+                Action::Unsubscribe => shared.change(|audience| audience.unsubscribe(&key)),
             }
         }
         if !shared.verifications.done(&key) {

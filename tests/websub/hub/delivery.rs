@@ -8,11 +8,13 @@ use jiff::Timestamp;
 use rsnotify::announce::delivery::secret::Secret;
 use rsnotify::announce::plan::Mode;
 use rsnotify::announce::subscription::relay::signature;
-use rsnotify::announce::subscription::{Callback, Delivery, DeliveryId, HubRecord, Subscription};
+use rsnotify::announce::subscription::{
+    Callback, HubRecord, Progress, Relay, RelayId, Subscription,
+};
 use rsnotify::resourcesync::uri::Topic;
 use rsnotify::websub::hub::Restored;
 
-use crate::hub::{TOPIC, TOPIC_IN_FORM, start, start_with, unsubscribed, willing};
+use crate::hub::{TOPIC, TOPIC_IN_FORM, heard, start, start_with, unsubscribed, willing};
 use crate::support::{BODY, Peer, Say, say, submission};
 
 #[tokio::test]
@@ -68,7 +70,7 @@ async fn a_hanging_callback_delays_no_other() {
     quick.next().await;
     let begun = Instant::now();
     for seq in 1..=20 {
-        assert_eq!(running.send(&running.notification(seq)).len(), 21);
+        running.send(&running.notification(seq)).unwrap();
         assert_eq!(quick.next().await.body, &*running.notification(seq).body);
     }
     assert!(
@@ -90,35 +92,31 @@ async fn order_is_kept_across_failures() {
     })
     .await;
     let mut running = start(Restored::default()).await;
-    running.subscribe(&peer.url("/c")).await;
+    let subscription = running.subscribe(&peer.url("/c")).await;
     peer.next().await;
     let ids: Vec<_> = (1..=5)
         .flat_map(|seq| running.send(&running.notification(seq)))
-        .map(|sent| sent.id)
+        .map(|relay| relay.id)
         .collect();
     for seq in [1, 1, 2, 3, 4, 5] {
         let seen = peer.next().await;
         assert_eq!(seen.body, &*running.notification(seq).body);
     }
-    let HubRecord::Attempted {
-        id,
-        attempts: 1,
-        next_try,
-    } = running.record().await
-    else {
+    let HubRecord::Progressed(_, tried) = running.record().await else {
         panic!()
     };
-    assert_eq!(id, ids[0]);
-    assert!(next_try <= Timestamp::now());
+    assert_eq!((tried.heard < ids[0], tried.attempts), (true, 1));
+    assert!(tried.next_try.unwrap() <= Timestamp::now());
     for id in ids {
-        assert_eq!(running.record().await, HubRecord::Delivered { id });
+        assert_eq!(running.record().await, heard(&subscription, id));
+        assert_eq!(running.record().await, HubRecord::Ended(id));
     }
 }
 
 #[tokio::test]
-async fn what_waits_for_a_subscriber_is_bounded_and_the_oldest_goes() {
-    // In deliveries, and in bytes: each body has 18.
-    for (deliveries, bytes) in [(3, usize::MAX), (usize::MAX, 3 * 18 + 1)] {
+async fn what_waits_on_a_topic_is_bounded_and_the_oldest_goes() {
+    // In notifications, and in bytes: each body has 18.
+    for (notifications, bytes) in [(3, usize::MAX), (usize::MAX, 3 * 18 + 1)] {
         let tried = AtomicUsize::new(0);
         let mut peer = Peer::start(move |seen| match seen.parameter("hub.challenge") {
             Some(_) => willing(seen),
@@ -129,25 +127,22 @@ async fn what_waits_for_a_subscriber_is_bounded_and_the_oldest_goes() {
         })
         .await;
         let mut running = start_with(Restored::default(), |settings| {
-            settings.waiting_deliveries = deliveries;
+            settings.waiting_notifications = notifications;
             settings.waiting_bytes = bytes;
         })
         .await;
         running.subscribe(&peer.url("/c")).await;
         peer.next().await;
-        running.send(&running.notification(1));
+        let mut ids = Vec::from_iter(running.send(&running.notification(1)));
         assert_eq!(peer.next().await.body, &*running.notification(1).body);
-        let HubRecord::Attempted { .. } = running.record().await else {
+        let HubRecord::Progressed(..) = running.record().await else {
             panic!()
         };
-        let ids: Vec<_> = (2..=6)
-            .flat_map(|seq| running.send(&running.notification(seq)))
-            .map(|sent| sent.id)
-            .collect();
-        for id in &ids[..3] {
-            assert_eq!(running.record().await, HubRecord::Dropped { id: *id });
+        ids.extend((2..=6).flat_map(|seq| running.send(&running.notification(seq))));
+        for relay in &ids[..3] {
+            assert_eq!(running.record().await, HubRecord::Ended(relay.id));
         }
-        for seq in [1, 5, 6] {
+        for seq in [4, 5, 6] {
             assert_eq!(peer.next().await.body, &*running.notification(seq).body);
         }
     }
@@ -163,21 +158,17 @@ async fn a_callback_that_is_gone_ends_its_subscription() {
     let mut running = start(Restored::default()).await;
     let callback = peer.url("/c");
     running.subscribe(&callback).await;
-    let mut deliveries = running.hub.relay(&running.notification(1));
-    deliveries.extend(running.hub.relay(&running.notification(2)));
-    running.hub.dispatch(deliveries.clone());
+    let relays = [1, 2].map(|seq| running.hub.relay(&running.notification(seq)).unwrap());
+    running.hub.dispatch(relays.to_vec());
     assert_eq!(running.record().await, unsubscribed(&callback));
-    for delivery in deliveries {
-        assert_eq!(
-            running.record().await,
-            HubRecord::Dropped { id: delivery.id }
-        );
+    for relay in relays {
+        assert_eq!(running.record().await, HubRecord::Ended(relay.id));
     }
-    assert!(running.hub.relay(&running.notification(3)).is_empty());
+    assert_eq!(running.hub.relay(&running.notification(3)), None);
 }
 
 #[tokio::test]
-async fn restored_deliveries_are_sent_while_their_leases_last() {
+async fn what_was_owed_before_a_restart_is_sent_while_leases_last() {
     let mut peer = Peer::start(willing).await;
     let now = Timestamp::now();
     let subscription = |path: &str, seconds: i64| Subscription {
@@ -186,25 +177,29 @@ async fn restored_deliveries_are_sent_while_their_leases_last() {
         secret: None,
         expires: now + jiff::SignedDuration::from_secs(seconds),
     };
-    let delivery = |id: u64, path: &str| Delivery {
-        id: DeliveryId(id),
+    let relay = |id: u64| Relay {
+        id: RelayId(id),
         topic: Topic::new(TOPIC),
-        callback: Callback::new(peer.url(path)),
         seq: id,
         body: format!("{id}").into_bytes().into(),
-        attempts: 3,
-        next_try: now,
     };
+    let progress = |heard: u64| Progress {
+        heard: RelayId(heard),
+        attempts: 3,
+        next_try: Some(now),
+    };
+    let live = subscription("/live", 300);
     let restored = Restored {
-        subscriptions: vec![subscription("/live", 300), subscription("/ended", -1)],
-        // As a table without order yields them.
-        deliveries: vec![
-            delivery(8, "/live"),
-            delivery(9, "/ended"),
-            delivery(7, "/live"),
+        subscriptions: vec![
+            (live.clone(), progress(6)),
+            (subscription("/ended", -1), progress(6)),
+            (subscription("/ahead", 300), progress(8)),
         ],
+        // As a table without order yields them; and one that everybody has heard.
+        relays: vec![relay(8), relay(5), relay(7)],
     };
     let mut running = start(restored).await;
+    assert_eq!(running.record().await, HubRecord::Ended(RelayId(5)));
     for body in ["7", "8"] {
         let seen = peer.next().await;
         assert_eq!(
@@ -212,30 +207,11 @@ async fn restored_deliveries_are_sent_while_their_leases_last() {
             ("POST /live HTTP/1.1", body.as_bytes())
         );
     }
-    let mut records = vec![
-        running.record().await,
-        running.record().await,
-        running.record().await,
-    ];
-    records.sort_by_key(|record| match record {
-        HubRecord::Delivered { id } | HubRecord::Dropped { id } => *id,
-        other => panic!("{other:?}"),
-    });
-    assert_eq!(
-        records,
-        [
-            HubRecord::Delivered { id: DeliveryId(7) },
-            HubRecord::Delivered { id: DeliveryId(8) },
-            HubRecord::Dropped { id: DeliveryId(9) },
-        ]
-    );
-    let next = running.hub.relay(&running.notification(10));
-    let ids: Vec<_> = next.iter().map(|delivery| delivery.id).collect();
-    assert_eq!(
-        ids,
-        [DeliveryId(10)],
-        "only the live one, under a number of its own"
-    );
+    for id in [7, 8] {
+        assert_eq!(running.record().await, heard(&live, RelayId(id)));
+    }
+    let next = running.hub.relay(&running.notification(10)).unwrap();
+    assert_eq!(next.id, RelayId(9), "a number of its own");
 }
 
 #[tokio::test]

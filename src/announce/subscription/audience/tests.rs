@@ -1,0 +1,257 @@
+//! Whatever happens in whatever order: each subscriber hears what it is owed, in order, and the state file holds
+//! that and no more.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+use proptest::prelude::*;
+
+use super::*;
+
+#[derive(Debug, Clone, Copy)]
+enum Act {
+    Subscribe {
+        who: usize,
+        lease: i64,
+    },
+    Unsubscribe {
+        who: usize,
+    },
+    Relay {
+        topic: usize,
+    },
+    Assign {
+        topic: usize,
+    },
+    /// Delivers for one of the assignments that were given, and the answer.
+    Deliver {
+        which: usize,
+        taken: Taken,
+    },
+    Wait {
+        seconds: i64,
+    },
+    Trim {
+        topic: usize,
+        most: usize,
+    },
+    Restart,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Taken {
+    Yes,
+    Later,
+    Never,
+    Gone,
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    let taken = prop_oneof![
+        6 => Just(Taken::Yes),
+        2 => Just(Taken::Later),
+        1 => Just(Taken::Never),
+        1 => Just(Taken::Gone),
+    ];
+    prop_oneof![
+        4 => (0..6_usize, 1..60_i64).prop_map(|(who, lease)| Act::Subscribe { who, lease }),
+        1 => (0..6_usize).prop_map(|who| Act::Unsubscribe { who }),
+        4 => (0..2_usize).prop_map(|topic| Act::Relay { topic }),
+        4 => (0..2_usize).prop_map(|topic| Act::Assign { topic }),
+        12 => (0..8_usize, taken).prop_map(|(which, taken)| Act::Deliver { which, taken }),
+        1 => (1..30_i64).prop_map(|seconds| Act::Wait { seconds }),
+        1 => (0..2_usize, 1..4_usize).prop_map(|(topic, most)| Act::Trim { topic, most }),
+        1 => Just(Act::Restart),
+    ]
+}
+
+fn topic(number: usize) -> Topic {
+    Topic::new(format!("https://e.org/{number}"))
+}
+
+/// Even ones subscribe to topic 0, odd ones to topic 1.
+fn key(who: usize) -> Key {
+    Key {
+        topic: topic(who % 2),
+        callback: Callback::new(format!("http://127.0.0.1/{who}")),
+    }
+}
+
+/// What the state file holds.
+#[derive(Debug, Default)]
+struct Saved {
+    subscriptions: BTreeMap<Key, (Subscription, Progress)>,
+    relays: BTreeMap<RelayId, Relay>,
+}
+
+impl Saved {
+    fn save(&mut self, records: impl IntoIterator<Item = HubRecord>) {
+        for record in records {
+            match record {
+                HubRecord::Subscribed(subscription, heard) => {
+                    let progress = Progress {
+                        heard,
+                        ..Progress::default()
+                    };
+                    let row = self.subscriptions.entry(subscription.key());
+                    let (saved, _) = row.or_insert((subscription.clone(), progress));
+                    *saved = subscription;
+                }
+                HubRecord::Unsubscribed(key) => {
+                    assert!(self.subscriptions.remove(&key).is_some());
+                }
+                HubRecord::Progressed(key, progress) => {
+                    self.subscriptions.get_mut(&key).expect("a row").1 = progress;
+                }
+                HubRecord::Ended(id) => assert!(self.relays.remove(&id).is_some()),
+            }
+        }
+    }
+}
+
+/// What each subscriber is owed, and the audience that should know.
+struct World {
+    now: Timestamp,
+    audience: Audience,
+    saved: Saved,
+    owed: BTreeMap<Key, BTreeSet<RelayId>>,
+    assignments: Vec<Assignment>,
+}
+
+impl World {
+    fn act(&mut self, act: Act) {
+        match act {
+            Act::Subscribe { who, lease } => {
+                let key = key(who);
+                let subscription = Subscription {
+                    topic: key.topic.clone(),
+                    callback: key.callback.clone(),
+                    secret: None,
+                    expires: self.now + SignedDuration::from_secs(lease),
+                };
+                self.saved.save([self.audience.subscribe(subscription)]);
+                self.owed.entry(key).or_default();
+            }
+            Act::Unsubscribe { who } => {
+                self.saved.save(self.audience.unsubscribe(&key(who)));
+                self.owed.remove(&key(who));
+            }
+            Act::Relay { topic: number } => {
+                let body = Arc::from(&b"<urlset/>"[..]);
+                let relay = self.audience.relay(&topic(number), 1, &body, self.now);
+                if let Some(relay) = relay {
+                    self.saved.relays.insert(relay.id, relay.clone());
+                    let of_topic = self
+                        .owed
+                        .iter_mut()
+                        .filter(|(key, _)| key.topic == relay.topic);
+                    of_topic.for_each(|(_, owed)| _ = owed.insert(relay.id));
+                    self.saved.save(self.audience.owe(relay));
+                }
+            }
+            Act::Assign { topic: number } => {
+                let given = self.audience.assign(&topic(number));
+                for assignment in &given {
+                    let is_working = |own: &Assignment| {
+                        own.key == assignment.key && self.audience.is_in_force(own)
+                    };
+                    assert!(!self.assignments.iter().any(is_working), "{assignment:?}");
+                }
+                self.assignments.extend(given);
+            }
+            Act::Deliver { which, taken } => self.deliver(which, taken),
+            Act::Wait { seconds } => {
+                self.now += SignedDuration::from_secs(seconds);
+                self.saved.save(self.audience.end_leases(self.now));
+                let saved = &self.saved.subscriptions;
+                self.owed.retain(|key, _| saved.contains_key(key));
+                let is_live = |(own, _): &(Subscription, Progress)| own.is_live(self.now);
+                assert!(saved.values().all(is_live));
+            }
+            Act::Trim {
+                topic: number,
+                most,
+            } => {
+                for forgone in self.audience.trim(&topic(number), most, usize::MAX) {
+                    let id = forgone.relay.id;
+                    let waiting = self.owed.values_mut().filter_map(|owed| owed.take(&id));
+                    assert_eq!(waiting.count(), forgone.subscribers);
+                    self.saved.save([HubRecord::Ended(id)]);
+                }
+            }
+            Act::Restart => {
+                let subscriptions = self.saved.subscriptions.values().cloned().collect();
+                let relays = self.saved.relays.values().cloned().collect();
+                let (audience, obsolete) = Audience::restore(subscriptions, relays);
+                assert_eq!(obsolete, []);
+                self.audience = audience;
+                self.assignments.clear();
+            }
+        }
+        let waiting: BTreeSet<RelayId> = self.owed.values().flatten().copied().collect();
+        assert_eq!(waiting, self.saved.relays.keys().copied().collect());
+    }
+
+    fn deliver(&mut self, which: usize, taken: Taken) {
+        if self.assignments.is_empty() {
+            return;
+        }
+        let place = which % self.assignments.len();
+        let assignment = self.assignments[place].clone();
+        let is_current = self.audience.is_in_force(&assignment);
+        let Some(delivery) = self.audience.next(&assignment, self.now) else {
+            self.assignments.remove(place);
+            if is_current
+                && self.saved.subscriptions[&assignment.key]
+                    .0
+                    .is_live(self.now)
+            {
+                assert_eq!(self.owed[&assignment.key], BTreeSet::new());
+            }
+            return;
+        };
+        let owed = self.owed.get_mut(&assignment.key).expect("it subscribes");
+        let id = delivery.relay.id;
+        assert_eq!(owed.first(), Some(&id));
+        let outcome = match taken {
+            Taken::Yes => Outcome::Delivered,
+            Taken::Never => Outcome::GivenUp,
+            Taken::Gone => Outcome::Gone,
+            Taken::Later => Outcome::Retry { at: self.now },
+        };
+        match taken {
+            Taken::Yes | Taken::Never => _ = owed.remove(&id),
+            Taken::Gone => _ = self.owed.remove(&assignment.key),
+            Taken::Later => {}
+        }
+        self.saved
+            .save(self.audience.answered(&assignment, id, outcome));
+    }
+}
+
+impl Audience {
+    /// Whether an assignment is still in force.
+    fn is_in_force(&self, assignment: &Assignment) -> bool {
+        let crowd = self.topics.get(&assignment.key.topic);
+        let subscriber = crowd.and_then(|crowd| crowd.subscribers.get(&assignment.key.callback));
+        subscriber.is_some_and(|own| own.assigned == Some(assignment.number))
+    }
+}
+
+proptest! {
+    #[test]
+    fn each_subscriber_hears_what_it_is_owed_in_order_and_the_state_holds_no_more(
+        acts in prop::collection::vec(act(), 1..120),
+    ) {
+        let mut world = World {
+            now: "2026-11-20T12:00:00Z".parse().unwrap(),
+            audience: Audience::default(),
+            saved: Saved::default(),
+            owed: BTreeMap::new(),
+            assignments: Vec::new(),
+        };
+        for act in acts {
+            world.act(act);
+        }
+    }
+}
