@@ -335,7 +335,12 @@ impl Turns {
         match effect {
             Effect::Save(_) => {}
             Effect::Serve(page) => self.topics.serve(page),
-            Effect::Withdraw(topic) => self.topics.withdraw(&topic),
+            Effect::Withdraw(topic) => {
+                self.topics.withdraw(&topic);
+                if let Some(hub) = &self.hub {
+                    hub.end_topic(&topic);
+                }
+            }
             // What is not sent now is sent at the next start.
             Effect::Submit(_) if self.is_stopping => {}
             Effect::Submit(submission) => self.submit(submission),

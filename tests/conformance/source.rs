@@ -38,6 +38,15 @@ impl Source {
         }
     }
 
+    /// Stops, and starts again with the topic of a channel gone for as long as it is served without its set.
+    pub fn retire_topic(&mut self) {
+        self.kill();
+        let long_ago = "UPDATE channels SET retired = '2020-01-01T00:00:00Z', last_words = '[]'";
+        assert_eq!(self.state().execute(long_ago, []).unwrap(), 1);
+        std::fs::remove_file(self.site.path("a/capabilitylist.xml")).unwrap();
+        self.resume();
+    }
+
     /// As `kill -9` does.
     pub fn kill(&mut self) {
         if let Some(daemon) = self.daemon.take() {

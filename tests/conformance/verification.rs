@@ -194,6 +194,26 @@ fn w5_3_a_forged_unsubscription_changes_nothing() {
 }
 
 #[test]
+fn w5_2_who_is_no_subscriber_any_more_is_told() {
+    let mut source = Source::start();
+    let callback = Callback::start();
+    source.subscribe(&callback, "/c?k=v", &[]);
+    source.retire_topic();
+    let told = callback.next("GET");
+    assert!(
+        told.target.starts_with("/c?k=v&hub.mode=denied&"),
+        "{}",
+        told.target
+    );
+    assert_eq!(told.parameter("hub.topic"), Some(source.topic()));
+    assert_eq!(
+        told.parameter("hub.reason").as_deref(),
+        Some("the topic has ended")
+    );
+    source.await_subscriptions(0);
+}
+
+#[test]
 fn f4_4_a_confirmed_unsubscription_ends_the_deliveries() {
     let mut source = Source::start();
     let (leaving, staying) = (Callback::start(), Callback::start());

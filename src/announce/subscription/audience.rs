@@ -128,6 +128,14 @@ impl Audience {
         records
     }
 
+    /// The callbacks that subscribe to a topic.
+    pub fn callbacks(&self, topic: &Topic) -> Vec<Callback> {
+        let crowd = self.topics.get(topic).into_iter();
+        crowd
+            .flat_map(|crowd| crowd.subscribers.keys().cloned())
+            .collect()
+    }
+
     /// Ends the subscriptions whose leases have.
     pub fn end_leases(&mut self, now: Timestamp) -> Vec<HubRecord> {
         let ended: Vec<Key> = self

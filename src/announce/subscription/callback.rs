@@ -66,6 +66,16 @@ pub fn verification_url(
     with_parameters(callback.as_str(), &parameters)
 }
 
+/// The URL to `GET` to tell a subscriber that its subscription has ended, or never was (WebSub section 5.2).
+pub fn denial_url(callback: &Callback, topic: &str, reason: &str) -> String {
+    let parameters = [
+        ("hub.mode", "denied"),
+        ("hub.topic", topic),
+        ("hub.reason", reason),
+    ];
+    with_parameters(callback.as_str(), &parameters)
+}
+
 /// Whether an answer says that the subscriber means it.
 pub fn confirms(status: u16, body: &[u8], challenge: &str) -> bool {
     (200..300).contains(&status) && body == challenge.as_bytes()

@@ -18,7 +18,7 @@ use crate::announce::delivery::Submission;
 use crate::announce::subscription::audience::{Assignment, Audience, Delivery, Forgone};
 use crate::announce::subscription::callback::CallbackPolicy;
 use crate::announce::subscription::request::Request;
-use crate::announce::subscription::{HubRecord, Progress, Relay, Subscription};
+use crate::announce::subscription::{HubRecord, Key, Progress, Relay, Subscription};
 use crate::resourcesync::uri::{Hub, Topic};
 use crate::websub::client;
 use crate::websub::hub::lanes::Lanes;
@@ -155,6 +155,18 @@ impl EmbeddedHub {
                 .change(|audience| audience.owe(relay).into_iter().collect());
             self.shared.trim(&topic);
             self.deliver(&topic);
+        }
+    }
+
+    /// Ends all subscriptions to a topic, and tells the subscribers.
+    pub fn end_topic(&self, topic: &Topic) {
+        let callbacks = self.shared.audience().callbacks(topic);
+        for callback in callbacks {
+            let topic = topic.clone();
+            let key = Key { topic, callback };
+            self.shared.change(|audience| audience.unsubscribe(&key));
+            let denial = verification::deny(Arc::clone(&self.shared), key, "the topic has ended");
+            self.shared.runtime.spawn(denial);
         }
     }
 

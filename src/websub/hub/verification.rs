@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use crate::announce::delivery::retry::{after, backoff};
-use crate::announce::subscription::callback::{confirms, verification_url};
+use crate::announce::subscription::callback::{confirms, denial_url, verification_url};
 use crate::announce::subscription::request::{Action, Request};
 use crate::announce::subscription::{Key, Subscription};
 use crate::websub::client;
@@ -32,6 +32,21 @@ pub async fn verify_all(shared: Arc<Shared>, key: Key) {
         if !shared.verifications.done(&key) {
             return;
         }
+    }
+}
+
+/// Tells a subscriber that it is one no longer (WebSub section 5.2). What it answers means nothing.
+pub async fn deny(shared: Arc<Shared>, key: Key, reason: &'static str) {
+    let url = denial_url(&key.callback, key.topic.as_str(), reason);
+    for attempt in 1..=shared.settings.verification_attempts {
+        let Ok(permit) = shared.verifying.acquire().await else {
+            return;
+        };
+        if shared.client.get(&url).send().await.is_ok() {
+            return;
+        }
+        drop(permit);
+        tokio::time::sleep(backoff(attempt, fastrand::f64())).await;
     }
 }
 
