@@ -8,7 +8,7 @@ use rsnotify::announce::delivery::secret::Secret;
 use rsnotify::announce::delivery::verdict::{Verdict, verdict};
 use rsnotify::announce::plan::Mode;
 use rsnotify::resourcesync::uri::Hub;
-use rsnotify::websub::publish::{Credentials, HubSettings, Publisher};
+use rsnotify::websub::publish::{Credentials, Header, HubSettings, Publisher};
 
 use crate::support::{BODY, Peer, Say, say, submission};
 
@@ -88,7 +88,11 @@ async fn credentials_and_headers_go_along_and_are_never_printed() {
     let mut peer = Peer::start(|_| say("200 OK", "", "")).await;
     let url = peer.url("/");
     let mut hub = settings(&url);
-    hub.headers = vec![("x-key".parse().unwrap(), Secret::new("hidden1"))];
+    hub.headers = vec![Header {
+        name: "x-key".parse().unwrap(),
+        value: Secret::new("hidden1"),
+        is_public: false,
+    }];
     hub.credentials = Some(Credentials::Bearer(Secret::new("hidden2")));
     assert!(!format!("{hub:?}").contains("hidden"));
     let publisher = Publisher::new(vec![hub.clone()]).unwrap();
