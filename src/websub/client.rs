@@ -4,11 +4,12 @@
 use std::sync::Arc;
 
 use hyper::body::Bytes;
-use hyper::header::{CONTENT_TYPE, LOCATION, RETRY_AFTER};
+use hyper::header::{self, CONTENT_TYPE, RETRY_AFTER};
 use reqwest::redirect::Policy;
 use reqwest::{Client, ClientBuilder, Response};
 
 use crate::announce::delivery::secret::Mask;
+use crate::announce::delivery::verdict::LOCATION;
 use crate::announce::delivery::{Answer, FORM_TYPE};
 use crate::websub::failure::describe;
 
@@ -53,7 +54,7 @@ pub async fn answer(answered: reqwest::Result<Response>, mask: &Mask) -> Answer 
         Some(mask.hide(&String::from_utf8_lossy(value.as_bytes())))
     };
     let (content_type, retry_after) = (header(CONTENT_TYPE), header(RETRY_AFTER));
-    let location = header(LOCATION);
+    let location = header(header::LOCATION);
     let (body, broke_off) = beginning(&mut response, BODY_BYTES).await;
     // A form may deny what the status accepts, so half of one is no answer. Any other status stands,
     // whatever becomes of the body.
@@ -64,7 +65,7 @@ pub async fn answer(answered: reqwest::Result<Response>, mask: &Mask) -> Answer 
         return failed(error);
     }
     let excerpt = match location {
-        Some(location) if status.is_redirection() => format!("Location: {location}"),
+        Some(location) if status.is_redirection() => format!("{LOCATION}{location}"),
         _ => mask.hide(&String::from_utf8_lossy(&body)),
     };
     let most = if is_form { FORM_CHARS } else { EXCERPT_CHARS };

@@ -21,12 +21,7 @@ pub fn describe(error: reqwest::Error) -> String {
         false => told.join(": "),
     };
     if error.is_timeout() {
-        let where_to = if error.is_connect() {
-            "connecting "
-        } else {
-            ""
-        };
-        format!("{where_to}timed out")
+        "timed out".to_owned()
     } else if error.is_dns() {
         format!("its host name cannot be resolved: {cause}")
     } else if error.is_connect() {
@@ -88,7 +83,8 @@ fn usual_cause(error: &rustls::Error) -> Option<String> {
 
 fn flaw_of_certificate(flaw: &CertificateError) -> String {
     match flaw {
-        CertificateError::UnknownIssuer => {
+        // The second is that of an authority with a known name and another key.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
             "its certificate is not trusted: name its authority's certificate in ca_file".to_owned()
         }
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
