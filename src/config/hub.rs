@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 
+use url::Url;
+
 use crate::announce::plan::Mode;
 use crate::config::http::{self, HttpSettings};
 use crate::config::overrides::Overrides;
@@ -78,13 +80,12 @@ fn hub(
     url: Option<&Given<String>>,
     mut raw: raw::Hub,
 ) -> Option<HubSettings> {
-    let byte_exact = |text: &str| web_uri::parse(text).map(|_| text.to_owned());
-    let url = reading.required("hub.url", origin, url, byte_exact);
+    let url = reading.required("hub.url", origin, url, address);
     let publish_url = raw
         .publish_url
         .take()
         .map(in_file)
-        .and_then(|given| reading.checked("hub.publish_url", &given, byte_exact));
+        .and_then(|given| reading.checked("hub.publish_url", &given, address));
     let modes = [
         ("content", Mode::Content),
         ("ping", Mode::Ping),
@@ -99,4 +100,17 @@ fn hub(
         mode,
         http,
     })
+}
+
+/// An address, byte for byte. The message repeats none that holds a password.
+fn address(text: &str) -> Result<String, String> {
+    let names_a_user = |url: Url| !url.username().is_empty() || url.password().is_some();
+    if Url::parse(text).is_ok_and(names_a_user) {
+        let message = "credentials do not belong into an address: use username and password_file";
+        return Err(message.to_owned());
+    }
+    match web_uri::parse(text) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
 }

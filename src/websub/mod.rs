@@ -3,10 +3,11 @@
 //!
 //! As a publisher: [`publish`] submits to hubs, [`preview`] shows what it would submit, [`topics`] answers at topic URIs, [`public`] is the listener
 //! for those and for the embedded [`hub`]. As a Destination: [`discover`] reads [`link`]s, [`subscribe`]
-//! receives. [`client`] and [`server`] hold what they share.
+//! receives. [`client`], [`failure`] and [`server`] hold what they share.
 
 pub mod client;
 pub mod discover;
+pub mod failure;
 pub mod hub;
 pub mod link;
 pub mod preview;

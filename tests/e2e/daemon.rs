@@ -75,9 +75,14 @@ impl Setup {
 
     /// Starts the daemon, and waits only until it listens.
     pub fn launch(&self) -> Daemon {
+        Daemon::spawn(self.run())
+    }
+
+    /// What starts the daemon.
+    pub fn run(&self) -> Command {
         let mut command = self.command("run");
         command.args(["--log-format", "json", "--log-level", "debug"]);
-        Daemon::spawn(command)
+        command
     }
 
     /// Runs `scan --json` and returns its documents.

@@ -23,6 +23,10 @@ pub enum Manner {
     Hang,
     /// Closes the connection in the middle of its answer.
     CutOff,
+    /// Refuses what has more than one change.
+    OneChangeOnly,
+    /// Answers with an acceptance that is none, and repeats the request's headers in it.
+    DenyAndRepeat,
 }
 
 /// One request, whatever became of it.
@@ -192,14 +196,18 @@ fn serve(
         if !delay.is_zero() {
             std::thread::sleep(delay); // what a slow hub is: not a wait for luck, nor for a deadline
         }
-        request.accepted = manner == Manner::Accept;
+        request.accepted = match manner {
+            Manner::Accept => true,
+            Manner::OneChangeOnly => request.changes().len() == 1,
+            _ => false,
+        };
         let answer = match manner {
-            Manner::Accept => "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_owned(),
-            Manner::Refuse(status) => {
-                format!("HTTP/1.1 {status} No\r\nContent-Length: 8\r\n\r\nnot now\n")
-            }
+            _ if request.accepted => "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_owned(),
+            Manner::Accept | Manner::OneChangeOnly => refusal(413),
+            Manner::Refuse(status) => refusal(status),
             Manner::CutOff => "HTTP/1.1 200 OK\r\nContent-Len".to_owned(),
             Manner::Hang => String::new(),
+            Manner::DenyAndRepeat => denial(&request),
         };
         if requests.send(request).is_err() {
             return;
@@ -212,6 +220,22 @@ fn serve(
             return;
         }
     }
+}
+
+fn refusal(status: u16) -> String {
+    format!("HTTP/1.1 {status} No\r\nContent-Length: 8\r\n\r\nnot now\n")
+}
+
+fn denial(request: &Request) -> String {
+    let reason = format!("you said {:?}", request.headers);
+    let form = url::form_urlencoded::Serializer::new(String::new())
+        .append_pair("hub.mode", "denied")
+        .append_pair("hub.reason", &reason)
+        .finish();
+    let length = form.len();
+    format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: {length}\r\n\r\n{form}"
+    )
 }
 
 fn read(reader: &mut BufReader<TcpStream>) -> Option<Request> {

@@ -11,9 +11,11 @@ mod dry_run;
 mod embedded;
 mod hub;
 mod looking;
+mod modes;
 mod offline;
 mod publishing;
 mod python;
+mod reach;
 mod resync;
 
 /// How long an event is awaited before a test fails. Generous: the machine may be busy.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::announce::delivery::secret::Secret;
+use crate::announce::delivery::secret::{Mask, Secret};
 use crate::announce::subscription::relay::{Outcome, headers, outcome};
 use crate::announce::subscription::{Delivery, HubRecord, Key};
 use crate::websub::client;
@@ -47,7 +47,8 @@ async fn deliver(shared: &Shared, key: &Key, delivery: Delivery, secret: Option<
         for (name, value) in headers(&delivery, &shared.settings.hub, list.as_ref(), secret) {
             post = post.header(name, value.as_bytes());
         }
-        client::answer(post.body(client::body(&delivery.body)).send().await).await
+        let sent = post.body(client::body(&delivery.body)).send().await;
+        client::answer(sent, &Mask::default()).await
     };
     match outcome(&answer, attempts, Timestamp::now(), fastrand::f64()) {
         Outcome::Delivered => (shared.records)(HubRecord::Delivered { id }),
