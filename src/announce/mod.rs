@@ -20,4 +20,5 @@ pub mod observation;
 pub mod plan;
 pub mod standing;
 pub mod state;
+pub mod status;
 pub mod subscription;

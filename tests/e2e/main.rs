@@ -11,6 +11,7 @@ mod embedded;
 mod hub;
 mod looking;
 mod offline;
+mod outbox;
 mod publishing;
 mod python;
 mod resync;

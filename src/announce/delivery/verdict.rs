@@ -5,6 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use url::form_urlencoded;
 
+use crate::announce::delivery::attempt::Kind;
 use crate::announce::delivery::retry::{after, backoff, next_try};
 use crate::announce::delivery::{Answer, FORM_TYPE};
 
@@ -50,19 +51,23 @@ pub enum Reason {
 }
 
 impl Reason {
+    pub fn kind(&self) -> Kind {
+        match self {
+            Reason::NoAnswer(_) => Kind::NoAnswer,
+            Reason::Unavailable(_) => Kind::Unavailable,
+            Reason::NoSubscribersLikely(_) => Kind::NoSubscribersLikely,
+            Reason::Redirected(_) => Kind::Redirected,
+            Reason::WrongMode(_) => Kind::WrongMode,
+            Reason::NotAllowed(_) => Kind::NotAllowed,
+            Reason::NotThere(_) => Kind::NotThere,
+            Reason::Denied(_) => Kind::Denied,
+            Reason::Refused(_) => Kind::Refused,
+        }
+    }
+
     /// A name for metrics and JSON.
     pub fn name(&self) -> &'static str {
-        match self {
-            Reason::NoAnswer(_) => "no_answer",
-            Reason::Unavailable(_) => "unavailable",
-            Reason::NoSubscribersLikely(_) => "no_subscribers_likely",
-            Reason::Redirected(_) => "redirected",
-            Reason::WrongMode(_) => "wrong_mode",
-            Reason::NotAllowed(_) => "not_allowed",
-            Reason::NotThere(_) => "not_there",
-            Reason::Denied(_) => "denied",
-            Reason::Refused(_) => "refused",
-        }
+        self.kind().as_str()
     }
 }
 
