@@ -8,6 +8,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use rsnotify::announce::candidates::Candidates;
 use rsnotify::announce::delivery::ChannelId;
+use rsnotify::announce::delivery::attempt::{Attempt, Kind, Refusal};
 use rsnotify::announce::delivery::secret::Secret;
 use rsnotify::announce::observation::{DocumentPath, Identity, MountId, Stat};
 use rsnotify::announce::state::{
@@ -185,7 +186,6 @@ fn everything() -> Save {
                 cut: time(15),
                 attempts: 4,
                 next_try: time(16),
-                last_failure: Some("no answer".to_owned()),
             }),
             limit: Some(5),
             accepted: Some(time(17)),
@@ -193,6 +193,17 @@ fn everything() -> Save {
                 at: time(18),
                 fetched: true,
                 reported: false,
+            }),
+            last: Some(Attempt {
+                at: time(19),
+                seq: 9,
+                status: Some(403),
+                excerpt: "who are you?".to_owned(),
+                refusal: Some(Refusal {
+                    kind: Kind::NotAllowed,
+                    reason: "it wants credentials".to_owned(),
+                    needs_person: true,
+                }),
             }),
         }),
     );
@@ -224,6 +235,75 @@ fn everything_that_is_saved_is_loaded_as_it_was() {
         })
         .collect();
     assert_eq!(told, save.told.into_iter().collect::<Vec<_>>());
+}
+
+#[test]
+fn an_attempt_without_an_answer_and_one_that_was_accepted_are_loaded_as_they_were() {
+    let directory = tempfile::tempdir().unwrap();
+    let accepted = Attempt {
+        at: time(20),
+        seq: 10,
+        status: Some(204),
+        excerpt: String::new(),
+        refusal: None,
+    };
+    let unanswered = Attempt {
+        status: None,
+        refusal: Some(Refusal {
+            kind: Kind::NoAnswer,
+            reason: "no answer: timed out".to_owned(),
+            needs_person: false,
+        }),
+        ..accepted.clone()
+    };
+    for attempt in [unanswered, accepted] {
+        let mut save = everything();
+        for ledger in save.ledgers.values_mut().flatten() {
+            ledger.flight = None;
+            ledger.last = Some(attempt.clone());
+        }
+        let mut store = Store::open(directory.path()).unwrap();
+        store.save(&save, &[], &[]).unwrap();
+        assert_eq!(some(store.load().unwrap().ledgers), save.ledgers);
+    }
+}
+
+#[test]
+fn a_state_of_the_second_schema_is_taken_over_but_for_its_last_failure() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = Store::open(directory.path()).unwrap();
+    let save = everything();
+    store.save(&save, &[], &[]).unwrap();
+    drop(store);
+    // What the third migration did, undone.
+    let path = directory.path().join("state.sqlite");
+    let database = rusqlite::Connection::open(&path).unwrap();
+    for column in [
+        "tried",
+        "tried_seq",
+        "answer_status",
+        "answer",
+        "refusal",
+        "reason",
+        "needs_person",
+    ] {
+        let drop = format!("ALTER TABLE ledgers DROP COLUMN {column}");
+        database.execute_batch(&drop).unwrap();
+    }
+    database
+        .execute_batch(
+            "ALTER TABLE in_flight ADD COLUMN last_failure TEXT; UPDATE in_flight SET last_failure = 'no'; \
+             PRAGMA user_version = 2;",
+        )
+        .unwrap();
+    drop(database);
+    let upgraded = Store::open(directory.path()).unwrap().load().unwrap();
+    let mut wanted = save.ledgers;
+    for ledger in wanted.values_mut().flatten() {
+        ledger.last = None;
+    }
+    assert_eq!(some(upgraded.ledgers), wanted);
+    assert_eq!(some(upgraded.channels), save.channels);
 }
 
 #[test]

@@ -22,4 +22,5 @@ pub mod plan;
 pub mod rehearsal;
 pub mod standing;
 pub mod state;
+pub mod status;
 pub mod subscription;

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::cli::outbox::OutboxCommand;
 use crate::config::overrides::Overrides;
 
 /// Announces every change of a ResourceSync Source over WebSub, from the files it publishes.
@@ -33,6 +34,11 @@ pub enum Command {
     Scan(ScanOptions),
     /// Believe that the documents of a source that are missing now are deleted
     Accept(AcceptOptions),
+    /// Print how everything stands, and what is in trouble
+    Status(AskOptions),
+    /// Show what each hub is due, and act on a hub that does not take it
+    #[command(subcommand)]
+    Outbox(OutboxCommand),
     /// Subscribe to a topic and print its notifications as they arrive
     Listen(ListenOptions),
 }
@@ -160,6 +166,17 @@ pub struct AcceptOptions {
     pub json: bool,
 }
 
+/// What is asked of a running daemon, or of the state that it left.
+#[derive(Debug, Clone, Args)]
+pub struct AskOptions {
+    #[command(flatten)]
+    pub tree: TreeOptions,
+
+    /// Print JSON
+    #[arg(long, env = "RSNOTIFY_JSON", value_parser = FalseyValueParser::new())]
+    pub json: bool,
+}
+
 #[derive(Debug, Clone, Args)]
 pub struct ListenOptions {
     /// The topic's URI
@@ -250,7 +267,9 @@ mod tests {
     fn every_flag_has_the_environment_variable_of_its_name() {
         let mut command = Options::command();
         command.build();
-        for command in std::iter::once(&command).chain(command.get_subcommands()) {
+        let mut commands = vec![&command];
+        while let Some(command) = commands.pop() {
+            commands.extend(command.get_subcommands());
             let own = |id: &str| !["help", "version"].contains(&id);
             for flag in command
                 .get_arguments()
@@ -302,6 +321,12 @@ mod tests {
             "rsnotify --config c check --root a --url u --state-dir s",
             "rsnotify scan --json --root a --url u --state-dir s",
             "rsnotify accept main --json --root a --url u --state-dir s --config c",
+            "rsnotify status --json --root a --url u --state-dir s --config c",
+            "rsnotify outbox list --json --root a --url u --state-dir s --config c",
+            "rsnotify outbox show t h --payload --json --config c",
+            "rsnotify outbox retry --json",
+            "rsnotify outbox retry t h",
+            "rsnotify outbox drop t h --yes --json",
             "rsnotify listen http://e.org/t --callback http://c.example/ --callback-listen 127.0.0.1:0 --hub h --xml --lease 60",
         ] {
             assert!(
@@ -314,6 +339,10 @@ mod tests {
             "rsnotify watch",
             "rsnotify accept",
             "rsnotify accept one two",
+            "rsnotify outbox",
+            "rsnotify outbox show t",
+            "rsnotify outbox retry t",
+            "rsnotify outbox drop --yes",
             "rsnotify listen",
             "rsnotify listen t --lease 0",
         ] {

@@ -15,12 +15,13 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tracing::{error, info, warn};
 
-use crate::admin::{Health, Status};
+use crate::admin::Health;
 use crate::announce::delivery::{Answer, Submission};
 use crate::announce::engine::Engine;
 use crate::announce::event::{Effect, Event};
 use crate::announce::plan::Mode;
 use crate::announce::state::Save;
+use crate::announce::status::Status;
 use crate::announce::subscription::{Delivery, HubRecord};
 use crate::control::{self, Request};
 use crate::daemon::report;
@@ -245,7 +246,9 @@ impl Turns {
             Input::HubRecord(record) => self.unsaved.records.push(record),
             Input::Ask(answer) => {
                 // Whoever asked may have gone.
-                let _ = answer.send(report::status(&self.engine));
+                let mut status = self.engine.status(Timestamp::now());
+                status.unsaved = self.trouble.as_ref().map(|(trouble, _)| trouble.clone());
+                let _ = answer.send(status);
             }
             Input::Order(request, reply) => self.obey(request, reply),
             Input::Stop => return true,

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use crate::resourcesync::capability::Capability;
 use crate::resourcesync::characters::is_allowed;
@@ -10,7 +11,8 @@ pub use crate::resourcesync::receive::PayloadError;
 use crate::resourcesync::uri::Uri;
 
 /// What happened to a document: the values of the `change` attribute.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum ChangeKind {
     Created,
     Updated,
@@ -45,7 +47,7 @@ pub struct Payload {
 }
 
 /// One `url` element: one change of one document.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     pub uri: Uri,
     pub change: ChangeKind,

@@ -8,9 +8,11 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use foldhash::fast::FixedState;
+use serde::{Deserialize, Serialize};
 
 /// The URI of a document, normalised as RFC 3986 section 6.2 says, so that equal URIs are equal strings.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Uri(Arc<str>);
 
 // Most comparisons that find two URIs equal are of one with its own copy: the text need not be read then.
@@ -130,6 +132,20 @@ pub fn is_clean(text: &str) -> bool {
         .any(|c| c.is_control() || c.is_whitespace() || matches!(c, '<' | '>' | '"'))
 }
 
+impl TryFrom<String> for Uri {
+    type Error = NotAUri;
+
+    fn try_from(text: String) -> Result<Uri, NotAUri> {
+        Uri::parse(&text)
+    }
+}
+
+impl From<Uri> for String {
+    fn from(uri: Uri) -> String {
+        uri.as_str().to_owned()
+    }
+}
+
 impl fmt::Display for Uri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
@@ -137,11 +153,13 @@ impl fmt::Display for Uri {
 }
 
 /// The URI under which a channel's notifications are published, kept byte for byte (R24).
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
 pub struct Topic(Arc<str>);
 
 /// The URI of a WebSub hub as it is advertised, kept byte for byte (R24).
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
 pub struct Hub(Arc<str>);
 
 macro_rules! byte_exact {
@@ -153,6 +171,18 @@ macro_rules! byte_exact {
 
             pub fn as_str(&self) -> &str {
                 &self.0
+            }
+        }
+
+        impl From<String> for $name {
+            fn from(text: String) -> $name {
+                $name::new(text)
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(name: $name) -> String {
+                name.as_str().to_owned()
             }
         }
 

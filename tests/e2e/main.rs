@@ -13,6 +13,7 @@ mod hub;
 mod looking;
 mod modes;
 mod offline;
+mod outbox;
 mod publishing;
 mod python;
 mod reach;

@@ -1,5 +1,7 @@
 //! Why a hub did not accept a notification, with what usually causes that (R23).
 
+use crate::announce::delivery::attempt::Kind;
+
 /// Why a hub did not accept, with what usually causes such an answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Reason {
@@ -28,20 +30,24 @@ pub enum Reason {
 }
 
 impl Reason {
+    pub fn kind(&self) -> Kind {
+        match self {
+            Reason::NoAnswer(_) => Kind::NoAnswer,
+            Reason::Unavailable(_) => Kind::Unavailable,
+            Reason::NoSubscribersLikely(_) => Kind::NoSubscribersLikely,
+            Reason::Redirected { .. } => Kind::Redirected,
+            Reason::WrongMode(_) => Kind::WrongMode,
+            Reason::NotAllowed(_) => Kind::NotAllowed,
+            Reason::NotAllowedByProxy => Kind::NotAllowedByProxy,
+            Reason::NotThere(_) => Kind::NotThere,
+            Reason::Denied(_) => Kind::Denied,
+            Reason::Refused(_) => Kind::Refused,
+        }
+    }
+
     /// A name for metrics and JSON.
     pub fn name(&self) -> &'static str {
-        match self {
-            Reason::NoAnswer(_) => "no_answer",
-            Reason::Unavailable(_) => "unavailable",
-            Reason::NoSubscribersLikely(_) => "no_subscribers_likely",
-            Reason::Redirected { .. } => "redirected",
-            Reason::WrongMode(_) => "wrong_mode",
-            Reason::NotAllowed(_) => "not_allowed",
-            Reason::NotAllowedByProxy => "not_allowed_by_proxy",
-            Reason::NotThere(_) => "not_there",
-            Reason::Denied(_) => "denied",
-            Reason::Refused(_) => "refused",
-        }
+        self.kind().as_str()
     }
 }
 

@@ -15,6 +15,8 @@ pub enum Reply {
     Accept,
     /// Answers with this status.
     Status(u16),
+    /// Answers with this status and these words.
+    Say(u16, &'static str),
     /// Takes the notification, and answers only after so many seconds, well.
     Slow(u64),
     /// Never answers.
@@ -102,6 +104,7 @@ impl FakeHub {
             Reply::Accept => (0, 202, ""),
             Reply::Slow(seconds) => (seconds, 202, ""),
             Reply::Status(status) => (0, status, "words"),
+            Reply::Say(status, words) => (0, status, words),
             Reply::Deny => (0, 200, "hub.mode=denied&hub.reason=no"),
             Reply::AtMost(most) if entries > most => (0, 413, "too large"),
             Reply::AtMost(_) => (0, 202, ""),

@@ -9,12 +9,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use rsnotify::announce::delivery::{Submission, TopicPage};
+use rsnotify::announce::delivery::{ChannelId, Submission, TopicPage};
 use rsnotify::announce::engine::{DocumentState, Engine};
 use rsnotify::announce::event::{Effect, Event, Fact};
 use rsnotify::announce::observation::Observation;
 use rsnotify::announce::plan::{Mode, Plan};
 use rsnotify::announce::state::State;
+use rsnotify::announce::status::AccountView;
 use rsnotify::resourcesync::payload::Payload;
 use rsnotify::resourcesync::uri::{Hub, Topic};
 
@@ -280,6 +281,29 @@ impl World {
     pub fn accept_deletions(&mut self) {
         let source = self.plan.sources[0].name.clone();
         self.step(Event::Accept { source });
+    }
+
+    /// The operator wants a hub tried now on the channel of a set, or every hub on every channel.
+    pub fn retry(&mut self, only: Option<(&str, &str)>) {
+        let only = only.map(|(set, hub)| self.account(set, hub));
+        self.step(Event::Retry { only });
+    }
+
+    /// The operator drops what a hub is due on the channel of a set.
+    pub fn drop_due(&mut self, set: &str, hub: &str) {
+        let (channel, hub) = self.account(set, hub);
+        self.step(Event::Drop { channel, hub });
+    }
+
+    fn account(&self, set: &str, hub: &str) -> (ChannelId, Hub) {
+        let topic = tree::absolute(&format!("{set}/framework/"));
+        self.engine().account(&topic, hub).unwrap()
+    }
+
+    /// All that a hub is due on the channel of a set.
+    pub fn outbox(&self, set: &str, hub: &str) -> AccountView {
+        let topic = tree::absolute(&format!("{set}/framework/"));
+        self.engine().outbox(&topic, hub, true, self.now).unwrap()
     }
 
     /// Lets time pass, in seconds, with all that comes due meanwhile.
