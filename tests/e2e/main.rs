@@ -9,6 +9,7 @@ mod delivery;
 mod documents;
 mod embedded;
 mod hub;
+mod listener;
 mod looking;
 mod offline;
 mod publishing;
