@@ -10,6 +10,7 @@ mod documents;
 mod dry_run;
 mod embedded;
 mod hub;
+mod listener;
 mod looking;
 mod modes;
 mod offline;
