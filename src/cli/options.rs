@@ -27,7 +27,7 @@ pub struct Options {
 pub enum Command {
     /// Watch the tree and announce its changes, until stopped
     Run(RunOptions),
-    /// Say what is wrong with the configuration and the tree
+    /// Say what is wrong with the configuration, the tree, the machine, and the way to topics and hubs
     Check(CheckOptions),
     /// Print every document in the tree, and what it means for notifications
     Scan(ScanOptions),
@@ -123,7 +123,7 @@ pub struct CheckOptions {
     #[command(flatten)]
     pub tree: TreeOptions,
 
-    /// Check the configuration only: do not look at the tree
+    /// Check the configuration only: do not look at trees, machine, topics and hubs
     #[arg(long, env = "RSNOTIFY_NO_ENVIRONMENT", value_parser = FalseyValueParser::new())]
     pub no_environment: bool,
 

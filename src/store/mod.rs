@@ -5,6 +5,7 @@
 
 mod hub;
 mod load;
+mod place;
 mod row;
 mod save;
 mod schema;
@@ -69,6 +70,8 @@ pub enum StoreError {
     },
 }
 
+pub use crate::store::place::place;
+
 const DATABASE: &str = "state.sqlite";
 const LOCK: &str = "lock";
 
@@ -125,6 +128,21 @@ impl Store {
             path,
             _lock: None,
         }))
+    }
+}
+
+/// Whether a daemon holds the state in `directory`. The lock is tried for less than a moment, and beside others
+/// who only look.
+pub fn is_in_use(directory: &Path) -> std::io::Result<bool> {
+    let file = match File::open(directory.join(LOCK)) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    match file.try_lock_shared() {
+        Ok(()) => Ok(false),
+        Err(TryLockError::WouldBlock) => Ok(true),
+        Err(TryLockError::Error(error)) => Err(error),
     }
 }
 

@@ -3,11 +3,12 @@
 //!
 //! As a publisher: [`publish`] submits to hubs, [`topics`] answers at topic URIs, [`public`] is the listener
 //! for those and for the embedded [`hub`]. As a Destination: [`discover`] reads [`link`]s, [`subscribe`]
-//! receives. [`client`] and [`server`] hold what they share.
+//! receives. [`inspect`] asks both for `check`. [`client`] and [`server`] hold what they share.
 
 pub mod client;
 pub mod discover;
 pub mod hub;
+pub mod inspect;
 pub mod link;
 pub mod public;
 pub mod publish;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use hyper::header::LOCATION;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Certificate, Client, ClientBuilder, Identity, Response};
+use reqwest::{Certificate, Client, ClientBuilder, Identity, RequestBuilder, Response};
 use tokio::sync::Semaphore;
 use url::Url;
 
@@ -190,18 +190,24 @@ impl Line {
             // A link may hold raw non-ASCII bytes, which a header may too.
             post = post.header(*name, value.as_bytes());
         }
-        post = match &self.settings.credentials {
-            Some(Credentials::Bearer(token)) => post.bearer_auth(token.reveal()),
-            Some(Credentials::Basic { username, password }) => {
-                post.basic_auth(username, Some(password.reveal()))
-            }
-            None => post,
-        };
+        post = with_credentials(post, &self.settings);
         post.body(client::body(&request.body)).send().await
     }
 }
 
-fn client(settings: &HubSettings) -> Result<Client, PublisherError> {
+/// Adds what the hub knows us by.
+pub(super) fn with_credentials(request: RequestBuilder, settings: &HubSettings) -> RequestBuilder {
+    match &settings.credentials {
+        Some(Credentials::Bearer(token)) => request.bearer_auth(token.reveal()),
+        Some(Credentials::Basic { username, password }) => {
+            request.basic_auth(username, Some(password.reveal()))
+        }
+        None => request,
+    }
+}
+
+/// What requests to a hub are made with.
+pub(super) fn client(settings: &HubSettings) -> Result<Client, PublisherError> {
     let failed = |source| PublisherError::Client {
         hub: settings.hub.clone(),
         source,
