@@ -12,7 +12,7 @@ use std::path::Path;
 use jiff::Timestamp;
 use serde_json::json;
 
-use crate::announce::engine::DocumentState;
+use crate::announce::engine::{DocumentState, DocumentView};
 use crate::announce::inspection::{Remark, Weight, clock, hub};
 use crate::cli::options::{CheckOptions, Exit};
 use crate::cli::output::print;
@@ -43,10 +43,11 @@ pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit
         });
     } else {
         let (survey, state) = surveyed(&config)?;
-        documents = survey.engine.documents().len();
+        let views = survey.engine.documents();
+        documents = views.len();
         sections.push(Section {
             title: "tree",
-            remarks: tree(&survey),
+            remarks: tree(&survey, views),
         });
         sections.extend(machine::sections(&config, &survey, state));
         sections.extend(network::sections(&config, &survey, hubs, trusting)?);
@@ -84,15 +85,19 @@ pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit
     })
 }
 
-/// Looks at the trees, beside the state if it can be used; and what is wrong with it if not.
+/// Looks at the trees, beside the state if it can be used; and why not.
 fn surveyed(config: &Config) -> anyhow::Result<(Survey, Option<Remark>)> {
-    match survey(config) {
-        Err(error) if error.is::<StoreError>() => {
-            let remark = Remark::finding(chain(error.as_ref()), "");
-            Ok((survey_without_state(config)?, Some(remark)))
-        }
-        surveyed => Ok((surveyed?, None)),
-    }
+    let error = match survey(config) {
+        Ok(survey) => return Ok((survey, None)),
+        Err(error) => error,
+    };
+    let remark = match error.downcast_ref() {
+        // That is about who looks.
+        Some(error @ StoreError::Denied { .. }) => Remark::note(chain(error), ""),
+        Some(error) => Remark::finding(chain(error), ""),
+        None => return Err(error),
+    };
+    Ok((survey_without_state(config)?, Some(remark)))
 }
 
 fn unverified(hubs: &[HubSettings]) -> Vec<Remark> {
@@ -102,8 +107,7 @@ fn unverified(hubs: &[HubSettings]) -> Vec<Remark> {
         .collect()
 }
 
-fn tree(survey: &Survey) -> Vec<Remark> {
-    let documents = survey.engine.documents();
+fn tree(survey: &Survey, documents: Vec<DocumentView>) -> Vec<Remark> {
     let broken = documents
         .into_iter()
         .filter(|document| document.state == DocumentState::Broken)

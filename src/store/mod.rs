@@ -15,6 +15,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags};
+use rustix::fs::Access;
+use rustix::io::Errno;
 
 /// The state of one daemon.
 #[derive(Debug)]
@@ -40,6 +42,11 @@ pub enum StoreError {
     },
     #[error("another rsnotify uses the state directory {path}; stop it, or set another state_dir")]
     InUse { path: PathBuf },
+    #[error("cannot read the state file {path}; run this as the user who runs rsnotify")]
+    Denied {
+        path: PathBuf,
+        source: std::io::Error,
+    },
     #[error(
         "cannot open the state file {path}; if it is damaged, move it away: a new baseline is taken then"
     )]
@@ -113,6 +120,11 @@ impl Store {
         let path = directory.join(DATABASE);
         if !path.exists() {
             return Ok(None);
+        }
+        // SQLite would not say why.
+        if let Err(Errno::ACCESS) = rustix::fs::access(&path, Access::READ_OK) {
+            let source = Errno::ACCESS.into();
+            return Err(StoreError::Denied { path, source });
         }
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection =

@@ -3,7 +3,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use rustix::fs::{Access, AtFlags, CWD, StatVfsMountFlags};
+use rustix::fs::{Access, StatVfsMountFlags};
 
 use crate::announce::inspection::machine::Place;
 
@@ -20,13 +20,12 @@ pub fn place(directory: &Path) -> Place {
         Ok(volume) => volume,
         Err(error) => return Place::Hidden(std::io::Error::from(error).to_string()),
     };
-    // As this user, not as whoever started the program that this one runs in.
     let access = Access::WRITE_OK | Access::EXEC_OK;
-    let is_allowed = rustix::fs::accessat(CWD, directory, access, AtFlags::EACCESS).is_ok();
     Place::There {
         owner: metadata.uid(),
         is_directory: metadata.is_dir(),
-        may_write: is_allowed && !volume.f_flag.contains(StatVfsMountFlags::RDONLY),
+        may_write: rustix::fs::access(directory, access).is_ok()
+            && !volume.f_flag.contains(StatVfsMountFlags::RDONLY),
         free_bytes: volume.f_bavail.saturating_mul(volume.f_frsize),
         free_files: (volume.f_files > 0).then_some(volume.f_favail),
     }

@@ -17,6 +17,14 @@ use super::{check, check_by};
 const CHANNEL: &str = "[[channel]]\ncapability_list = \"https://source.example/a/capabilitylist.xml\"\n\
                        topic = \"https://source.example/a/framework/\"\n";
 
+/// Root reads everything, unless it gives that up.
+const POWERLESS: [&str; 4] = [
+    "setpriv",
+    "--bounding-set",
+    "-dac_override,-dac_read_search",
+    "--",
+];
+
 /// `check` as run by another program, such as one that takes powers away; nothing where the system does not
 /// allow that, which is said visibly.
 fn check_under(setup: &Setup, program: &[&str]) -> Option<Command> {
@@ -56,14 +64,8 @@ fn what_may_not_be_read_is_named_with_what_to_do() {
     for closed in ["a/changelist.xml", "b"] {
         fs::set_permissions(site.path(closed), Permissions::from_mode(0o000)).unwrap();
     }
-    // Root reads everything, unless it gives that up.
     let less: &[&str] = match geteuid().is_root() {
-        true => &[
-            "setpriv",
-            "--bounding-set",
-            "-dac_override,-dac_read_search",
-            "--",
-        ],
+        true => &POWERLESS,
         false => &["env"],
     };
     let Some(mut command) = check_under(&setup, less) else {
@@ -154,6 +156,7 @@ fn a_state_that_cannot_be_used_is_one_finding_among_others() {
 fn whose_state_directory_it_is_matters() {
     if !geteuid().is_root() {
         // Nobody else can give it to another user.
+        let _ = writeln!(std::io::stderr(), "SKIPPED: only root can give files away");
         return;
     }
     let (site, hub) = (Site::new(), FakeHub::start());
@@ -166,4 +169,16 @@ fn whose_state_directory_it_is_matters() {
     checked.is_fine();
     checked.noted("check runs as user 0, and ");
     checked.noted("is user 12345's");
+
+    // A state that this user may not even read is no fault of the state.
+    chown(&state, Some(0), None).unwrap();
+    assert!(setup.start().stop().success());
+    let file = state.join("state.sqlite");
+    chown(&file, Some(12_345), None).unwrap();
+    fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+    if let Some(mut command) = check_under(&setup, &POWERLESS) {
+        let checked = check_by(&mut command);
+        checked.is_fine();
+        checked.noted("state.sqlite; run this as the user who runs rsnotify: Permission denied");
+    }
 }

@@ -128,7 +128,8 @@ impl Fault {
             }
             Fault::Unknown => {
                 "the web server in front changes path, query or Host on the way: let it pass them on unchanged; \
-                 or the configuration was edited since rsnotify was started: restart it"
+                 or rsnotify has not looked at the whole tree yet: try again; or the configuration was edited \
+                 since it was started: restart it"
             }
             Fault::NotPassedOn(..) | Fault::Foreign(_) => {
                 "the web server in front answers itself; let it pass the topic on to server.listen, path and \
