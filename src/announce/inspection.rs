@@ -12,6 +12,8 @@ pub mod topic;
 use jiff::Timestamp;
 use url::Url;
 
+use crate::resourcesync::payload::Payload;
+
 /// What our own topic server says where it has no topic: an inspection knows it by that.
 pub const NO_SUCH_TOPIC: &str = "no such topic\n";
 /// What our own hub says to whom only looks at it.
@@ -74,9 +76,7 @@ pub struct Reply {
     pub date: Option<String>,
     pub age: Option<String>,
     pub links: Links,
-    /// The beginning of the body, which is longer than any payload if it is not whole.
-    pub body: Vec<u8>,
-    pub is_whole: bool,
+    pub body: Body,
     /// When it arrived, on our clock.
     pub at: Timestamp,
 }
@@ -87,6 +87,46 @@ pub struct Links {
     pub own: Vec<String>,
     pub hubs: Vec<String>,
     pub capability_lists: Vec<String>,
+}
+
+/// What is kept of a body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Body {
+    Empty,
+    Payload,
+    /// Its beginning, and why it is no payload.
+    Other {
+        beginning: Vec<u8>,
+        reason: String,
+    },
+}
+
+impl Body {
+    /// How much of a body tells enough about it: more than any payload has.
+    pub const MOST: usize = (1 << 20) + 1;
+    /// How much is kept of what is no payload.
+    const KEPT: usize = 100;
+
+    /// Reads a body, or as much of it as tells enough.
+    pub fn read(body: &[u8]) -> Body {
+        let reason = match body.len() {
+            0 => return Body::Empty,
+            Body::MOST.. => "it is longer than any".to_owned(),
+            _ => match Payload::parse(body) {
+                Ok(_) => return Body::Payload,
+                Err(error) => error.to_string(),
+            },
+        };
+        Body::Other {
+            beginning: body[..body.len().min(Body::KEPT)].to_vec(),
+            reason,
+        }
+    }
+
+    /// Whether it is this text of ours.
+    fn is(&self, text: &str) -> bool {
+        matches!(self, Body::Other { beginning, .. } if beginning == text.as_bytes())
+    }
 }
 
 /// What usually makes a request fail.
@@ -165,8 +205,7 @@ mod tests {
             date: None,
             age: None,
             links: Links::default(),
-            body: Vec::new(),
-            is_whole: true,
+            body: Body::Empty,
             at: "2026-11-20T12:00:00Z".parse().unwrap(),
         }
     }
@@ -182,6 +221,27 @@ mod tests {
     #[case("no url", false)]
     fn a_private_address_is_known_by_its_host(#[case] url: &str, #[case] want: bool) {
         assert_eq!(is_private(url), want);
+    }
+
+    #[test]
+    fn little_is_kept_of_a_body() {
+        assert_eq!(Body::read(b""), Body::Empty);
+        assert_eq!(Body::read(&Payload::default().render()), Body::Payload);
+        let long = vec![b'x'; Body::MOST];
+        for (body, reason) in [(&long[..99], ""), (&long[..], "it is longer than any")] {
+            let Body::Other {
+                beginning,
+                reason: own,
+            } = Body::read(body)
+            else {
+                panic!("{} bytes are no payload", body.len());
+            };
+            assert!(own.contains(reason), "{own}");
+            assert!(beginning.len() <= 100 && body.starts_with(&beginning));
+        }
+        assert!(Body::read(NO_SUCH_TOPIC.as_bytes()).is(NO_SUCH_TOPIC));
+        assert!(Body::read(HUB_GREETING.as_bytes()).is(HUB_GREETING));
+        assert!(!Body::Empty.is(NO_SUCH_TOPIC));
     }
 
     #[rstest]

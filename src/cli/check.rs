@@ -29,28 +29,28 @@ struct Section {
     remarks: Vec<Remark>,
 }
 
+impl Section {
+    fn new(title: &'static str, remarks: Vec<Remark>) -> Section {
+        Section { title, remarks }
+    }
+}
+
 pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit> {
     let config = Config::load(file, &options.tree.overrides())?;
     // Certificates and headers that no request could be made with are the configuration's fault.
     let hubs = settings::publishers(&config)?;
     let mut sections = Vec::new();
     let mut documents = 0;
-    let trusting = unverified(&hubs);
+    let unverified = unverified(&hubs);
     if options.no_environment {
-        sections.push(Section {
-            title: "hubs",
-            remarks: trusting,
-        });
+        sections.push(Section::new("hubs", unverified));
     } else {
         let (survey, state) = surveyed(&config)?;
         let views = survey.engine.documents();
         documents = views.len();
-        sections.push(Section {
-            title: "tree",
-            remarks: tree(&survey, views),
-        });
+        sections.push(Section::new("tree", tree(&survey, views)));
         sections.extend(machine::sections(&config, &survey, state));
-        sections.extend(network::sections(&config, &survey, hubs, trusting)?);
+        sections.extend(network::sections(&config, &survey, hubs, unverified)?);
     }
     let of = |weight| {
         let remarks = sections.iter().flat_map(|section| &section.remarks);

@@ -11,7 +11,7 @@ use reqwest::{Client, Method, RequestBuilder, Response};
 use tokio::task::JoinSet;
 
 use crate::announce::inspection::topic::Served;
-use crate::announce::inspection::{Answered, Links, Reply};
+use crate::announce::inspection::{Answered, Body, Links, Reply};
 use crate::resourcesync::uri::{Hub, Topic};
 use crate::websub::client;
 use crate::websub::link::{links, targets};
@@ -23,8 +23,6 @@ const TOPICS_AT_ONCE: usize = 16;
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// A hub may ask for more patience than this, but does not get it here.
 const HUB_TIMEOUT: Duration = Duration::from_secs(30);
-/// More than any payload has.
-const BODY_BYTES: usize = (1 << 20) + 1;
 
 /// What topics answer, in their order; nothing for those whose turn did not come within `patience`.
 pub async fn topics(
@@ -57,11 +55,20 @@ pub async fn topics(
 
 /// What hubs answer where notifications would be sent, each asked as it would be told: what the operator
 /// configured of headers, credentials and certificates is used, and nothing is told.
-pub async fn hubs(hubs: Vec<HubSettings>) -> Result<Vec<Answered>, PublisherError> {
+pub async fn hubs(hubs: Vec<HubSettings>) -> Vec<Answered> {
     let mut answers = vec![Err(String::new()); hubs.len()];
     let mut asked = JoinSet::new();
     for (at, settings) in hubs.into_iter().enumerate() {
-        let client = publish::client(&settings)?;
+        let client = match publish::client(&settings) {
+            Ok(client) => client,
+            Err(error) => {
+                answers[at] = Err(match error {
+                    PublisherError::Client { source, .. } => client::describe(source),
+                    error => error.to_string(),
+                });
+                continue;
+            }
+        };
         asked.spawn(async move {
             let head = client.head(settings.publish_url.clone());
             let head = with_credentials(head, &settings);
@@ -74,7 +81,7 @@ pub async fn hubs(hubs: Vec<HubSettings>) -> Result<Vec<Answered>, PublisherErro
     for (at, answer) in asked.join_all().await {
         answers[at] = answer;
     }
-    Ok(answers)
+    answers
 }
 
 /// What a hub answers to anybody who looks at it.
@@ -99,7 +106,7 @@ async fn ask_topic(client: &Client, topic: &Topic) -> Served {
 async fn ask(request: RequestBuilder) -> Answered {
     let mut response = request.send().await.map_err(client::describe)?;
     let at = Timestamp::now();
-    let (body, broke_off) = client::beginning(&mut response, BODY_BYTES).await;
+    let (body, broke_off) = client::beginning(&mut response, Body::MOST).await;
     if let Some(error) = broke_off {
         return Err(client::describe(error));
     }
@@ -122,8 +129,7 @@ async fn ask(request: RequestBuilder) -> Answered {
             hubs: of("hub"),
             capability_lists: of("resourcesync"),
         },
-        is_whole: body.len() < BODY_BYTES,
-        body,
+        body: Body::read(&body),
         at,
     })
 }

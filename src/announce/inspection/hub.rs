@@ -27,7 +27,7 @@ pub fn remark(asked: &Asked, configured: &[Url]) -> Option<Remark> {
         }
     };
     let (seen, remedy) = match reply.status {
-        status @ 300..=399 => {
+        status @ (301..=303 | 307 | 308) => {
             return Some(redirection(
                 asked,
                 configured,
@@ -75,10 +75,9 @@ pub fn unverified(hub: &Hub) -> Remark {
 
 /// Judges what the embedded hub answers by its advertised address to a `GET`.
 pub fn embedded(hub: &Hub, get: &Answered) -> Option<Remark> {
-    let is_ours = |body: &[u8]| body == HUB_GREETING.as_bytes();
     let is_for_this_host = is_private(hub.as_str());
     match get {
-        Ok(reply) if reply.status == 405 && is_ours(&reply.body) => (!is_for_this_host).then(|| {
+        Ok(reply) if reply.status == 405 && reply.body.is(HUB_GREETING) => (!is_for_this_host).then(|| {
             Remark::note(
                 format!("{hub}: the embedded hub can be reached by others"),
                 "it makes callbacks on this machine for whoever asks; do not pass it on, and name a [[hub]]",

@@ -9,9 +9,8 @@ use url::Url;
 
 use crate::announce::delivery::PAYLOAD_TYPE;
 use crate::announce::inspection::topic::fault::{Fault, Target};
-use crate::announce::inspection::{Answered, NO_SUCH_TOPIC, Remark, Reply, is_private};
+use crate::announce::inspection::{Answered, Body, NO_SUCH_TOPIC, Remark, Reply, is_private};
 use crate::announce::plan::{HubPlan, Mode};
-use crate::resourcesync::payload::Payload;
 use crate::resourcesync::uri::{Hub, Topic, Uri, is_clean};
 
 /// How many topics a remark names; the rest is counted.
@@ -117,7 +116,8 @@ fn names(topics: &[&Topic]) -> String {
 
 fn faults(wanted: &Wanted, served: &Served) -> Vec<Fault> {
     let (head, get) = match (&served.head, &served.get) {
-        (_, Some(Err(words))) | (Err(words), _) => return vec![Fault::NoAnswer(words.clone())],
+        (Err(words), _) => return vec![Fault::NoAnswer("HEAD", words.clone())],
+        (_, Some(Err(words))) => return vec![Fault::NoAnswer("GET", words.clone())],
         (Ok(head), None) => (head, head),
         (Ok(head), Some(Ok(get))) => (head, get),
     };
@@ -141,11 +141,11 @@ fn faults(wanted: &Wanted, served: &Served) -> Vec<Fault> {
 fn status(wanted: &Wanted, reply: &Reply) -> Option<Fault> {
     match reply.status {
         200 => None,
-        status @ 300..=399 => Some(Fault::Redirected(
+        status @ (301..=303 | 307 | 308) => Some(Fault::Redirected(
             status,
             target(&wanted.topic, reply.location.as_deref()),
         )),
-        404 if reply.body.starts_with(NO_SUCH_TOPIC.as_bytes()) => Some(Fault::Unknown),
+        404 if reply.body.is(NO_SUCH_TOPIC) => Some(Fault::Unknown),
         status @ (404 | 410) => Some(Fault::NotPassedOn(status, kind(reply))),
         status @ (401 | 403) => Some(Fault::NotAllowed(status)),
         status @ 502..=504 => Some(Fault::NoUpstream(status)),
@@ -177,17 +177,10 @@ fn content(wanted: &Wanted, reply: &Reply) -> Vec<Fault> {
     } else {
         faults.extend(link_faults(wanted, reply));
     }
-    match &reply.content_encoding {
-        Some(encoding) => faults.push(Fault::Encoded(encoding.clone())),
-        None if reply.body.is_empty() => {}
-        None if !reply.is_whole => {
-            faults.push(Fault::Body("is longer than any payload".to_owned()));
-        }
-        None => {
-            if let Err(error) = Payload::parse(&reply.body) {
-                faults.push(Fault::Body(format!("is no payload: {error}")));
-            }
-        }
+    match (&reply.content_encoding, &reply.body) {
+        (Some(encoding), _) => faults.push(Fault::Encoded(encoding.clone())),
+        (None, Body::Other { reason, .. }) => faults.push(Fault::Body(reason.clone())),
+        (None, Body::Empty | Body::Payload) => {}
     }
     faults
 }

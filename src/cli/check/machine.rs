@@ -17,14 +17,8 @@ pub(super) fn sections(config: &Config, survey: &Survey, state: Option<Remark>) 
     let mut remarks = state_directory(&config.state_dir);
     remarks.extend(state);
     [
-        Section {
-            title: "state",
-            remarks,
-        },
-        Section {
-            title: "limits",
-            remarks: limits(survey),
-        },
+        Section::new("state", remarks),
+        Section::new("limits", limits(survey)),
     ]
 }
 

@@ -69,33 +69,15 @@ pub(super) fn sections(
 
     of_topics.extend(topic::remarks(&answers.topics));
     let configured: Vec<Url> = answers.hubs.iter().flat_map(addresses).collect();
-    let of_hubs = unverified
-        .into_iter()
-        .chain(
-            answers
-                .hubs
-                .iter()
-                .filter_map(|asked| hub::remark(asked, &configured)),
-        )
-        .chain(
-            answers
-                .embedded
-                .iter()
-                .filter_map(|(hub, get)| hub::embedded(hub, get)),
-        );
+    let mut of_hubs = unverified;
+    let judged = answers.hubs.iter();
+    of_hubs.extend(judged.filter_map(|asked| hub::remark(asked, &configured)));
+    let judged = answers.embedded.iter();
+    of_hubs.extend(judged.filter_map(|(hub, get)| hub::embedded(hub, get)));
     Ok([
-        Section {
-            title: "topics",
-            remarks: of_topics,
-        },
-        Section {
-            title: "hubs",
-            remarks: of_hubs.collect(),
-        },
-        Section {
-            title: "clock",
-            remarks: clocks(&answers),
-        },
+        Section::new("topics", of_topics),
+        Section::new("hubs", of_hubs),
+        Section::new("clock", clocks(&answers)),
     ])
 }
 
@@ -166,7 +148,7 @@ fn ask(
     runtime.shutdown_background();
     let asked = hubs
         .into_iter()
-        .zip(heads?)
+        .zip(heads)
         .map(|(settings, head)| hub::Asked {
             accepts: accepts(channels, &settings.hub),
             hub: settings.hub,

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
 use crate::daemon::{Daemon, Setup, TOPICS, output};
-use crate::documents::Site;
+use crate::documents::{Site, capability_list};
 use crate::hub::FakeHub;
 
 use super::check;
@@ -180,7 +180,7 @@ fn a_topic_that_is_not_passed_on_is_found_with_what_it_looks_like() {
         (Manner::DropQuery, &["404 from rsnotify itself"]),
         (Manner::OnlyGet, &["HEAD answers 405"]),
         (Manner::BadGateway, &["502 from the web server in front"]),
-        (Manner::Hang, &["no answer (timed out"]),
+        (Manner::Hang, &["no answer to HEAD (timed out"]),
     ] {
         front.behave(manner);
         let found: Vec<String> = found
@@ -196,6 +196,26 @@ fn a_topic_that_is_not_passed_on_is_found_with_what_it_looks_like() {
         hub.heard().iter().all(|request| request.body.is_empty()),
         "nothing was told"
     );
+}
+
+#[test]
+fn a_topic_of_another_host_is_asked_there() {
+    let (front, other, hub) = (Front::start(), Front::start(), FakeHub::start());
+    let (site, elsewhere) = (Site::new(), Site::empty());
+    elsewhere.write("capabilitylist.xml", &capability_list("b", &[]));
+    let url = other.url();
+    let mut setup = behind(&front, &site, &hub);
+    setup.config += &format!(
+        "[[channel]]\ncapability_list = \"{url}capabilitylist.xml\"\ntopic = \"{url}framework?set=b\"\n\
+         [[source]]\nname = \"other\"\nmount = [{{ path = \"{}\", url = \"{url}\" }}]\nsettle = \"50ms\"\n",
+        elsewhere.root.path().display()
+    );
+    let daemon = setup.start();
+    front.pass_on_to(&daemon);
+    other.pass_on_to(&daemon);
+    check(&setup).is_fine();
+    other.behave(Manner::DropQuery);
+    check(&setup).found(&[&format!("{url}framework?set=b: 404 from rsnotify itself")]);
 }
 
 #[test]

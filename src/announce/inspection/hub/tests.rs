@@ -3,7 +3,7 @@
 use rstest::rstest;
 
 use crate::announce::inspection::tests::reply;
-use crate::announce::inspection::{Reply, Weight};
+use crate::announce::inspection::{Body, Reply, Weight};
 
 use super::*;
 
@@ -27,6 +27,7 @@ fn shown(found: Option<Remark>) -> String {
 #[rstest]
 #[case(200, "nothing")]
 #[case(204, "nothing")]
+#[case(304, "nothing")]
 #[case(400, "nothing")]
 #[case(405, "nothing")]
 #[case(411, "nothing")]
@@ -191,7 +192,7 @@ fn the_embedded_hub_should_be_reached_from_here_alone(
     #[case] want: &str,
 ) {
     let ours = Reply {
-        body: HUB_GREETING.into(),
+        body: Body::read(HUB_GREETING.as_bytes()),
         ..reply(405)
     };
     let answers: Vec<Answered> = match is_reached {

@@ -9,7 +9,8 @@ use crate::announce::inspection::Cause;
 /// What is wrong with what a topic answers.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Fault {
-    NoAnswer(String),
+    /// To this method, in the system's words.
+    NoAnswer(&'static str, String),
     Redirected(u16, Target),
     /// Our own server has answered, and does not know the topic.
     Unknown,
@@ -62,7 +63,7 @@ impl fmt::Display for Target {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Fault::NoAnswer(words) => write!(f, "no answer ({words})"),
+            Fault::NoAnswer(method, words) => write!(f, "no answer to {method} ({words})"),
             Fault::Redirected(status, target) => write!(f, "{status}, a redirection to {target}"),
             Fault::Unknown => f.write_str("404 from rsnotify itself, which serves no such topic"),
             Fault::NotPassedOn(status, kind) => {
@@ -101,7 +102,7 @@ impl fmt::Display for Fault {
             Fault::NoListLink => f.write_str(
                 "the Link header does not name the Capability List (rel=\"resourcesync\")",
             ),
-            Fault::Body(words) => write!(f, "the body {words}"),
+            Fault::Body(reason) => write!(f, "the body is no payload: {reason}"),
             Fault::HeadStatus(status) => write!(f, "HEAD answers {status}, and GET does not"),
             Fault::HeadHeader(name) => write!(f, "HEAD answers with another {name} than GET"),
         }
@@ -112,7 +113,7 @@ impl Fault {
     /// What usually causes it, and what to do.
     pub(super) fn remedy(&self) -> &'static str {
         match self {
-            Fault::NoAnswer(words) => no_answer(words),
+            Fault::NoAnswer(_, words) => no_answer(words),
             Fault::Redirected(_, Target::WithSlash | Target::WithoutSlash) => {
                 "the web server in front takes it for a directory or file of its own; let it pass the topic on \
                  to server.listen as it is, before any rule that redirects"
