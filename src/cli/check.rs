@@ -36,7 +36,7 @@ impl Section {
 }
 
 pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit> {
-    let config = Config::load(file, &options.tree.overrides())?;
+    let config = Config::load(file, &options.overrides())?;
     // Certificates and headers that no request could be made with are the configuration's fault.
     let hubs = settings::publishers(&config)?;
     let mut sections = Vec::new();

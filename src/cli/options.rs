@@ -64,11 +64,9 @@ impl TreeOptions {
     }
 }
 
-#[derive(Debug, Clone, Args)]
-pub struct RunOptions {
-    #[command(flatten)]
-    pub tree: TreeOptions,
-
+/// Where topics and hubs are, where no configuration file says so.
+#[derive(Debug, Clone, Default, Args)]
+pub struct NetworkOptions {
     /// The hub to tell; replaces the file's hubs [default: the embedded hub]
     #[arg(long, value_name = "URI", env = "RSNOTIFY_HUB")]
     pub hub: Option<String>,
@@ -77,13 +75,33 @@ pub struct RunOptions {
     #[arg(long, value_name = "ADDR", env = "RSNOTIFY_LISTEN")]
     pub listen: Option<String>,
 
-    /// Where health, metrics and the status page listen [default: 127.0.0.1:8401]
-    #[arg(long, value_name = "ADDR", env = "RSNOTIFY_ADMIN_LISTEN")]
-    pub admin_listen: Option<String>,
-
     /// What --listen is reached as [default: http://LISTEN/]
     #[arg(long, value_name = "URI", env = "RSNOTIFY_PUBLIC_URL")]
     pub public_url: Option<String>,
+}
+
+impl NetworkOptions {
+    fn overrides(&self, rest: Overrides) -> Overrides {
+        Overrides {
+            hub: self.hub.clone(),
+            listen: self.listen.clone(),
+            public_url: self.public_url.clone(),
+            ..rest
+        }
+    }
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct RunOptions {
+    #[command(flatten)]
+    pub tree: TreeOptions,
+
+    #[command(flatten)]
+    pub network: NetworkOptions,
+
+    /// Where health, metrics and the status page listen [default: 127.0.0.1:8401]
+    #[arg(long, value_name = "ADDR", env = "RSNOTIFY_ADMIN_LISTEN")]
+    pub admin_listen: Option<String>,
 
     /// How log lines are written
     #[arg(
@@ -109,11 +127,8 @@ pub struct RunOptions {
 impl RunOptions {
     pub fn overrides(&self) -> Overrides {
         Overrides {
-            hub: self.hub.clone(),
-            listen: self.listen.clone(),
             admin_listen: self.admin_listen.clone(),
-            public_url: self.public_url.clone(),
-            ..self.tree.overrides()
+            ..self.network.overrides(self.tree.overrides())
         }
     }
 }
@@ -123,6 +138,9 @@ pub struct CheckOptions {
     #[command(flatten)]
     pub tree: TreeOptions,
 
+    #[command(flatten)]
+    pub network: NetworkOptions,
+
     /// Check the configuration only: do not look at trees, machine, topics and hubs
     #[arg(long, env = "RSNOTIFY_NO_ENVIRONMENT", value_parser = FalseyValueParser::new())]
     pub no_environment: bool,
@@ -130,6 +148,12 @@ pub struct CheckOptions {
     /// Print JSON
     #[arg(long, env = "RSNOTIFY_JSON", value_parser = FalseyValueParser::new())]
     pub json: bool,
+}
+
+impl CheckOptions {
+    pub fn overrides(&self) -> Overrides {
+        self.network.overrides(self.tree.overrides())
+    }
 }
 
 #[derive(Debug, Clone, Args)]
@@ -294,7 +318,7 @@ mod tests {
     fn every_command_of_the_contract_is_read() {
         for line in [
             "rsnotify check --no-environment --json --config c",
-            "rsnotify --config c check --root a --url u --state-dir s",
+            "rsnotify --config c check --root a --url u --state-dir s --hub h --listen l --public-url p",
             "rsnotify scan --json --root a --url u --state-dir s",
             "rsnotify accept main --json --root a --url u --state-dir s --config c",
             "rsnotify listen http://e.org/t --callback http://c.example/ --callback-listen 127.0.0.1:0 --hub h --xml --lease 60",

@@ -122,6 +122,17 @@ fn a_hub_that_nothing_answers_for_is_found() {
 }
 
 #[test]
+fn the_hub_of_a_flag_is_asked_as_run_would_tell_it() {
+    let site = Site::new();
+    let (address, asked) = hub(FINE.to_owned(), None);
+    let setup = setup(&site, "http://no-such-host.invalid/", "");
+    let url = format!("http://{address}/flagged");
+    check_by(setup.command("check").args(["--json", "--hub", &url])).is_fine();
+    let head = asked.recv_timeout(DEADLINE).unwrap();
+    assert!(head.starts_with("HEAD /flagged HTTP/1.1\r\n"), "{head}");
+}
+
+#[test]
 fn a_hub_is_asked_as_it_would_be_told_and_nothing_secret_is_shown() {
     let site = Site::new();
     for status in ["200 OK", "403 Forbidden", "301 Moved Permanently"] {
