@@ -89,7 +89,7 @@ pub fn embedded(hub: &Hub, get: &Answered) -> Option<Remark> {
                 Err(words) => format!("cannot be reached ({words})"),
             };
             let remedy = match is_for_this_host {
-                true => "correct public_url: it must lead to server.listen",
+                true => "let the web server in front pass it on to server.listen, or correct public_url",
                 false => "nobody elsewhere can subscribe; name a [[hub]], since the embedded one is for this host",
             };
             Some(Remark::finding(

@@ -9,7 +9,9 @@ use url::Url;
 
 use crate::announce::delivery::PAYLOAD_TYPE;
 use crate::announce::inspection::topic::fault::{Fault, Target};
-use crate::announce::inspection::{Answered, Body, NO_SUCH_TOPIC, Remark, Reply, is_private};
+use crate::announce::inspection::{
+    Answered, Body, NO_SUCH_TOPIC, Remark, Reply, is_private, origin,
+};
 use crate::announce::plan::{HubPlan, Mode};
 use crate::resourcesync::uri::{Hub, Topic, Uri, is_clean};
 
@@ -220,14 +222,11 @@ fn kind(reply: &Reply) -> String {
 }
 
 fn target(topic: &Topic, location: Option<&str>) -> Target {
-    let Some(location) = location else {
+    let from = Url::parse(topic.as_str()).ok();
+    let to = from.as_ref().zip(location);
+    let to = to.and_then(|(from, location)| from.join(location.trim()).ok());
+    let (Some(from), Some(to)) = (from, to) else {
         return Target::Nowhere;
-    };
-    let Ok(from) = Url::parse(topic.as_str()) else {
-        return Target::Elsewhere(location.to_owned());
-    };
-    let Ok(to) = from.join(location.trim()) else {
-        return Target::Elsewhere(location.to_owned());
     };
     let moved = |change: &dyn Fn(&mut Url)| {
         let mut moved = from.clone();
@@ -246,8 +245,12 @@ fn target(topic: &Topic, location: Option<&str>) -> Target {
         Target::WithSlash
     } else if moved(&unslashed) {
         Target::WithoutSlash
+    } else if (from.path(), from.query()) == (to.path(), to.query()) {
+        Target::SamePath(origin(to.as_str()))
     } else {
-        Target::Elsewhere(location.chars().take(200).collect())
+        // Without a query, which may repeat the topic: a login is one fault of all topics.
+        let query = if to.query().is_some() { "?…" } else { "" };
+        Target::Elsewhere(format!("{}{}{query}", origin(to.as_str()), to.path()))
     }
 }
 

@@ -44,19 +44,23 @@ pub(super) enum Target {
     WithSlash,
     WithoutSlash,
     Https,
+    /// On another server, of this origin.
+    SamePath(String),
     Elsewhere(String),
     Nowhere,
 }
 
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+        let words = match self {
+            Target::SamePath(origin) => return write!(f, "the same path at {origin}"),
             Target::WithSlash => "the same address with a slash at its end",
             Target::WithoutSlash => "the same address without the slash at its end",
             Target::Https => "the same address by https",
             Target::Elsewhere(location) => location,
             Target::Nowhere => "nowhere: there is no Location that can be read",
-        })
+        };
+        f.write_str(words)
     }
 }
 

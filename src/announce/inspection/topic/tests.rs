@@ -116,13 +116,13 @@ fn redirects(status: u16, location: &str) -> Reply {
 )]
 #[case(
     redirects(301, "/a/framework/"),
-    "301, a redirection to /a/framework/: addresses of topics are compared"
+    "301, a redirection to https://e.org/a/framework/: addresses of topics are compared"
 )]
 #[case(
-    redirects(302, "https://e.org/login"),
-    "302, a redirection to https://e.org/login"
+    redirects(302, "https://e.org/login?to=/a/framework"),
+    "302, a redirection to https://e.org/login?…: addresses"
 )]
-#[case(redirects(302, "http://["), "302, a redirection to http://[")]
+#[case(redirects(302, "http://["), "302, a redirection to nowhere")]
 #[case(reply(302), "302, a redirection to nowhere")]
 fn a_web_server_that_answers_itself_is_recognised(#[case] reply: Reply, #[case] want: &str) {
     let said = said(reply);
@@ -136,7 +136,9 @@ fn a_web_server_that_answers_itself_is_recognised(#[case] reply: Reply, #[case] 
 #[case("http://e.org/t", "https://e.org:443/t", Target::Https)]
 #[case("https://e.org/t", "/t/", Target::WithSlash)]
 #[case("https://e.org/t/", "/t", Target::WithoutSlash)]
-#[case("https://e.org/t/", "https://www.e.org/t/", Target::Elsewhere("https://www.e.org/t/".into()))]
+#[case("http://e.org/t?a", "https://www.e.org/t?a", Target::SamePath("https://www.e.org".into()))]
+#[case("https://e.org/t?a", "https://e.org/t?b", Target::Elsewhere("https://e.org/t?…".into()))]
+#[case("https://e.org/t?a", "/t", Target::Elsewhere("https://e.org/t".into()))]
 fn where_a_redirection_leads_is_said_in_words(
     #[case] topic: &str,
     #[case] location: &str,
