@@ -21,7 +21,7 @@ use rsnotify::resourcesync::document::Form;
 use rsnotify::resourcesync::fingerprint::Fingerprint;
 use rsnotify::resourcesync::payload::{ChangeKind, Entry};
 use rsnotify::resourcesync::uri::{Hub, Topic, Uri};
-use rsnotify::store::{Store, StoreError};
+use rsnotify::store::{Store, StoreError, is_in_use};
 
 fn uri(path: &str) -> Uri {
     Uri::parse(&format!("https://e.org/{path}")).unwrap()
@@ -400,4 +400,17 @@ fn a_damaged_state_is_an_error_that_says_what_to_do() {
     std::fs::write(directory.path().join("state.sqlite"), vec![b'x'; 10_000]).unwrap();
     let error = Store::open(directory.path()).unwrap_err();
     assert!(error.to_string().contains("move it away"), "{error}");
+}
+
+#[test]
+fn whether_a_state_is_in_use_is_seen_from_outside() {
+    let directory = tempfile::tempdir().unwrap();
+    let state = directory.path().join("state");
+    assert!(!is_in_use(&state).unwrap());
+    assert!(!state.exists(), "nothing was made");
+    let store = Store::open(&state).unwrap();
+    assert!(is_in_use(&state).unwrap());
+    drop(store);
+    assert!(!is_in_use(&state).unwrap());
+    Store::open(&state).unwrap();
 }

@@ -28,7 +28,7 @@ pub struct Options {
 pub enum Command {
     /// Watch the tree and announce its changes, until stopped
     Run(RunOptions),
-    /// Say what is wrong with the configuration and the tree
+    /// Say what is wrong with the configuration, the tree, the machine, and the way to topics and hubs
     Check(CheckOptions),
     /// Print every document in the tree, and what it means for notifications
     Scan(ScanOptions),
@@ -70,11 +70,9 @@ impl TreeOptions {
     }
 }
 
-#[derive(Debug, Clone, Args)]
-pub struct RunOptions {
-    #[command(flatten)]
-    pub tree: TreeOptions,
-
+/// Where topics and hubs are, where no configuration file says so.
+#[derive(Debug, Clone, Default, Args)]
+pub struct NetworkOptions {
     /// The hub to tell; replaces the file's hubs [default: the embedded hub]
     #[arg(long, value_name = "URI", env = "RSNOTIFY_HUB")]
     pub hub: Option<String>,
@@ -83,13 +81,33 @@ pub struct RunOptions {
     #[arg(long, value_name = "ADDR", env = "RSNOTIFY_LISTEN")]
     pub listen: Option<String>,
 
-    /// Where health, metrics and the status page listen [default: 127.0.0.1:8401]
-    #[arg(long, value_name = "ADDR", env = "RSNOTIFY_ADMIN_LISTEN")]
-    pub admin_listen: Option<String>,
-
     /// What --listen is reached as [default: http://LISTEN/]
     #[arg(long, value_name = "URI", env = "RSNOTIFY_PUBLIC_URL")]
     pub public_url: Option<String>,
+}
+
+impl NetworkOptions {
+    fn overrides(&self, rest: Overrides) -> Overrides {
+        Overrides {
+            hub: self.hub.clone(),
+            listen: self.listen.clone(),
+            public_url: self.public_url.clone(),
+            ..rest
+        }
+    }
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct RunOptions {
+    #[command(flatten)]
+    pub tree: TreeOptions,
+
+    #[command(flatten)]
+    pub network: NetworkOptions,
+
+    /// Where health, metrics and the status page listen [default: 127.0.0.1:8401]
+    #[arg(long, value_name = "ADDR", env = "RSNOTIFY_ADMIN_LISTEN")]
+    pub admin_listen: Option<String>,
 
     /// Print the requests that would be sent to hubs now; send nothing, save nothing
     #[arg(long, env = "RSNOTIFY_DRY_RUN", value_parser = FalseyValueParser::new())]
@@ -119,11 +137,8 @@ pub struct RunOptions {
 impl RunOptions {
     pub fn overrides(&self) -> Overrides {
         Overrides {
-            hub: self.hub.clone(),
-            listen: self.listen.clone(),
             admin_listen: self.admin_listen.clone(),
-            public_url: self.public_url.clone(),
-            ..self.tree.overrides()
+            ..self.network.overrides(self.tree.overrides())
         }
     }
 }
@@ -133,13 +148,22 @@ pub struct CheckOptions {
     #[command(flatten)]
     pub tree: TreeOptions,
 
-    /// Check the configuration only: do not look at the tree
+    #[command(flatten)]
+    pub network: NetworkOptions,
+
+    /// Check the configuration only: do not look at trees, machine, topics and hubs
     #[arg(long, env = "RSNOTIFY_NO_ENVIRONMENT", value_parser = FalseyValueParser::new())]
     pub no_environment: bool,
 
     /// Print JSON
     #[arg(long, env = "RSNOTIFY_JSON", value_parser = FalseyValueParser::new())]
     pub json: bool,
+}
+
+impl CheckOptions {
+    pub fn overrides(&self) -> Overrides {
+        self.network.overrides(self.tree.overrides())
+    }
 }
 
 #[derive(Debug, Clone, Args)]
@@ -318,7 +342,7 @@ mod tests {
     fn every_command_of_the_contract_is_read() {
         for line in [
             "rsnotify check --no-environment --json --config c",
-            "rsnotify --config c check --root a --url u --state-dir s",
+            "rsnotify --config c check --root a --url u --state-dir s --hub h --listen l --public-url p",
             "rsnotify scan --json --root a --url u --state-dir s",
             "rsnotify accept main --json --root a --url u --state-dir s --config c",
             "rsnotify status --json --root a --url u --state-dir s --config c",

@@ -5,6 +5,7 @@
 
 mod hub;
 mod load;
+mod place;
 mod row;
 mod save;
 mod schema;
@@ -14,6 +15,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags};
+use rustix::fs::Access;
+use rustix::io::Errno;
 
 /// The state of one daemon.
 #[derive(Debug)]
@@ -39,6 +42,11 @@ pub enum StoreError {
     },
     #[error("another rsnotify uses the state directory {path}; stop it, or set another state_dir")]
     InUse { path: PathBuf },
+    #[error("cannot read the state file {path}; run this as the user who runs rsnotify")]
+    Denied {
+        path: PathBuf,
+        source: std::io::Error,
+    },
     #[error(
         "cannot open the state file {path}; if it is damaged, move it away: a new baseline is taken then"
     )]
@@ -68,6 +76,8 @@ pub enum StoreError {
         source: rusqlite::Error,
     },
 }
+
+pub use crate::store::place::place;
 
 const DATABASE: &str = "state.sqlite";
 const LOCK: &str = "lock";
@@ -111,6 +121,11 @@ impl Store {
         if !path.exists() {
             return Ok(None);
         }
+        // SQLite would not say why.
+        if let Err(Errno::ACCESS) = rustix::fs::access(&path, Access::READ_OK) {
+            let source = Errno::ACCESS.into();
+            return Err(StoreError::Denied { path, source });
+        }
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection =
             Connection::open_with_flags(&path, flags).map_err(|source| StoreError::Open {
@@ -125,6 +140,21 @@ impl Store {
             path,
             _lock: None,
         }))
+    }
+}
+
+/// Whether a daemon holds the state in `directory`. The lock is tried for less than a moment, and beside others
+/// who only look.
+pub fn is_in_use(directory: &Path) -> std::io::Result<bool> {
+    let file = match File::open(directory.join(LOCK)) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    match file.try_lock_shared() {
+        Ok(()) => Ok(false),
+        Err(TryLockError::WouldBlock) => Ok(true),
+        Err(TryLockError::Error(error)) => Err(error),
     }
 }
 

@@ -245,14 +245,15 @@ impl fmt::Debug for Tree {
     }
 }
 
-/// Sweeps once, without watching, and reports on the calling thread.
+/// Sweeps once, without watching, and reports on the calling thread. Returns how many directories the kernel
+/// would be asked to watch.
 pub fn survey(
     settings: Settings,
     report: impl FnMut(Report) -> ControlFlow<()>,
-) -> Result<(), TreeError> {
+) -> Result<usize, TreeError> {
     let names = Arc::new(settings.candidates.clone());
     let hints = Arc::new(Hints::default());
     let mut looker = Looker::new(settings, names, Vec::new(), hints, Watches::none(), report);
     looker.survey();
-    Ok(())
+    Ok(looker.directories_to_watch())
 }

@@ -16,7 +16,7 @@ use crate::announce::delivery::{Answer, Request, Submission, request};
 use crate::resourcesync::uri::Hub;
 use crate::websub::client;
 
-mod settings;
+pub(super) mod settings;
 
 pub use settings::{Credentials, Header, HubSettings, Proxy, PublisherError};
 
