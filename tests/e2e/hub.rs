@@ -53,6 +53,12 @@ impl Request {
             .collect()
     }
 
+    /// What somebody wants to hear back who asks whether a subscription is meant.
+    pub fn challenge(&self) -> Option<&str> {
+        let (_, rest) = self.target.split_once("hub.challenge=")?;
+        rest.split('&').next()
+    }
+
     pub fn topic(&self) -> String {
         let link = &self.headers["link"];
         link[1..link.find('>').unwrap()].to_owned()
@@ -194,7 +200,11 @@ fn serve(
         }
         request.accepted = manner == Manner::Accept;
         let answer = match manner {
-            Manner::Accept => "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_owned(),
+            Manner::Accept => {
+                let words = request.challenge().unwrap_or_default();
+                let length = words.len();
+                format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{words}")
+            }
             Manner::Refuse(status) => {
                 format!("HTTP/1.1 {status} No\r\nContent-Length: 8\r\n\r\nnot now\n")
             }
