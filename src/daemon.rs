@@ -3,6 +3,7 @@
 mod listen;
 pub mod report;
 pub mod settings;
+mod steps;
 mod turns;
 
 use std::ops::ControlFlow;
@@ -18,8 +19,10 @@ use tracing::{info, warn};
 use crate::admin::{Admin, Health};
 use crate::announce::engine::Engine;
 use crate::announce::event::Event;
+use crate::announce::subscription::HubRecord;
 use crate::config::Config;
 use crate::control;
+use crate::daemon::steps::Step;
 use crate::daemon::turns::{Input, Turns};
 use crate::store::Store;
 use crate::tree::Tree;
@@ -91,6 +94,7 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
     let hub = match &config.embedded_hub {
         Some(embedded) => {
             let records = inputs.clone();
+            let steps = turns.steps();
             let hub = EmbeddedHub::start(
                 settings::embedded_hub(embedded, &public_url),
                 Restored {
@@ -99,6 +103,9 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
                 },
                 topics.clone(),
                 move |record| {
+                    if matches!(record, HubRecord::Delivered { .. }) {
+                        steps.pass(Step::Relayed);
+                    }
                     let _ = records.send(Input::HubRecord(record));
                 },
             )?;

@@ -25,6 +25,7 @@ use crate::announce::status::Status;
 use crate::announce::subscription::{Delivery, HubRecord};
 use crate::control::{self, Request};
 use crate::daemon::report;
+use crate::daemon::steps::{Step, Steps};
 use crate::daemon::turns::orders::Order;
 use crate::store::Store;
 use crate::tree::{Report, Tree};
@@ -70,6 +71,7 @@ pub struct Turns {
     inputs: Sender<Input>,
     runtime: Handle,
     health: Health,
+    steps: Steps,
     unsaved: Unsaved,
     /// What commands asked in this turn.
     orders: Vec<Order>,
@@ -117,6 +119,7 @@ impl Turns {
             inputs,
             runtime,
             health,
+            steps: Steps::from_environment(),
             unsaved: Unsaved::default(),
             orders: Vec::new(),
             trouble: None,
@@ -136,6 +139,11 @@ impl Turns {
 
     pub fn engine(&self) -> &Engine {
         &self.engine
+    }
+
+    /// The steps that deliveries pass, for whoever passes some elsewhere.
+    pub fn steps(&self) -> Steps {
+        self.steps.clone()
     }
 
     pub fn set_hub(&mut self, hub: EmbeddedHub) {
@@ -239,6 +247,9 @@ impl Turns {
                     *started = self.began.min(*started);
                 }
                 report::log(&reported);
+                if matches!(reported, Report::Observed(_)) {
+                    self.steps.pass(Step::Observed);
+                }
                 if let Some(event) = report::event(reported) {
                     self.step(event);
                 }
@@ -287,6 +298,7 @@ impl Turns {
         }
         let unsaved = &self.unsaved;
         let saved = if unsaved.must_be_written() {
+            self.steps.saving(&unsaved.save, &unsaved.records);
             self.store
                 .save(&unsaved.save, &unsaved.records, &unsaved.owed)
         } else if is_idle || self.trouble.is_some() {
@@ -310,11 +322,13 @@ impl Turns {
             info!("the state can be saved again");
         }
         let Unsaved {
+            save,
+            records,
             owed,
             relayed,
             then,
-            ..
         } = std::mem::take(&mut self.unsaved);
+        self.steps.saved(&save, &records);
         for effect in then {
             self.perform(effect);
         }
@@ -322,6 +336,7 @@ impl Turns {
             && !owed.is_empty()
         {
             hub.dispatch(owed);
+            self.steps.pass(Step::Dispatched);
         }
         self.accepted
             .extend(relayed.into_iter().map(|submission| Event::Answered {
@@ -337,7 +352,10 @@ impl Turns {
     fn perform(&mut self, effect: Effect) {
         match effect {
             Effect::Save(_) => {}
-            Effect::Serve(page) => self.topics.serve(page),
+            Effect::Serve(page) => {
+                self.topics.serve(page);
+                self.steps.pass(Step::Served);
+            }
             Effect::Withdraw(topic) => self.topics.withdraw(&topic),
             // What is not sent now is sent at the next start.
             Effect::Submit(_) if self.is_stopping => {}
@@ -355,8 +373,11 @@ impl Turns {
         self.outstanding += 1;
         let publisher = Arc::clone(&self.publisher);
         let inputs = self.inputs.clone();
+        let steps = self.steps.clone();
         self.runtime.spawn(async move {
+            steps.pass(Step::Submitting);
             let answer = publisher.submit(&submission).await;
+            steps.pass(Step::Answered);
             // A stopped loop hears it at the next start, by submitting again.
             let _ = inputs.send(Input::Event(Event::Answered {
                 channel: submission.channel,
@@ -373,6 +394,7 @@ impl Turns {
         self.health.turned(is_saved, is_settled);
         if is_saved && is_settled && !self.is_ready {
             self.is_ready = true;
+            self.steps.ready();
             info!("ready");
             let _ = sd_notify::notify(&[NotifyState::Ready]);
         }

@@ -178,6 +178,11 @@ impl Daemon {
         }
     }
 
+    /// How it ended, if it did.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().unwrap()
+    }
+
     /// As `kill -9` does.
     pub fn kill(mut self) {
         self.child.kill().unwrap();
@@ -232,17 +237,21 @@ impl Drop for Daemon {
 
 /// The head and the body of the answer to a GET.
 pub fn get(address: SocketAddr, target: &str) -> (String, String) {
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    try_get(address, target).unwrap()
+}
+
+/// As `get`, of a daemon that may be ending.
+pub fn try_get(address: SocketAddr, target: &str) -> std::io::Result<(String, String)> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(DEADLINE))?;
     write!(
         stream,
         "GET {target} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
-    )
-    .unwrap();
+    )?;
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    (head.to_owned(), body.to_owned())
+    stream.read_to_string(&mut answer)?;
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
+    Ok((head.to_owned(), body.to_owned()))
 }
 
 /// Runs a command to its end, with its output as text.

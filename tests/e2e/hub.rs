@@ -57,6 +57,12 @@ impl Request {
             .collect()
     }
 
+    /// What somebody wants to hear back who asks whether a subscription is meant.
+    pub fn challenge(&self) -> Option<&str> {
+        let (_, rest) = self.target.split_once("hub.challenge=")?;
+        rest.split('&').next()
+    }
+
     pub fn topic(&self) -> String {
         let link = &self.headers["link"];
         link[1..link.find('>').unwrap()].to_owned()
@@ -202,7 +208,11 @@ fn serve(
             _ => false,
         };
         let answer = match manner {
-            _ if request.accepted => "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_owned(),
+            _ if request.accepted => {
+                let words = request.challenge().unwrap_or_default();
+                let length = words.len();
+                format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{words}")
+            }
             Manner::Accept | Manner::OneChangeOnly => refusal(413),
             Manner::Refuse(status) => refusal(status),
             Manner::CutOff => "HTTP/1.1 200 OK\r\nContent-Len".to_owned(),

@@ -20,6 +20,9 @@ mod publishing;
 mod python;
 mod reach;
 mod resync;
+// Steps are there in debug builds only.
+#[cfg(debug_assertions)]
+mod steps;
 
 /// How long an event is awaited before a test fails. Generous: the machine may be busy.
 pub const DEADLINE: std::time::Duration = std::time::Duration::from_secs(30);

@@ -14,6 +14,7 @@ mod deletion;
 mod delivery;
 mod documents;
 mod hold;
+mod outage;
 mod outbox;
 mod payload;
 mod routing;
