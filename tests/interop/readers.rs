@@ -18,10 +18,10 @@ const SCHEMA: &str = concat!(
     "/tests/interop/schema/sitemap.xsd"
 );
 
-/// A directory with each body in a file that is named for its place.
-pub fn written<'a>(bodies: impl IntoIterator<Item = &'a [u8]>) -> TempDir {
+/// A directory with each payload in a file that is named for its place.
+fn written(payloads: &[(Payload, Vec<u8>)]) -> TempDir {
     let directory = TempDir::new().unwrap();
-    for (place, body) in bodies.into_iter().enumerate() {
+    for (place, (_, body)) in payloads.iter().enumerate() {
         fs::write(directory.path().join(format!("{place}.xml")), body).unwrap();
     }
     directory
@@ -30,7 +30,7 @@ pub fn written<'a>(bodies: impl IntoIterator<Item = &'a [u8]>) -> TempDir {
 /// Has the reference library read payloads, each of which it must understand as it was meant.
 pub fn assert_read_as_meant(payloads: &[(Payload, Vec<u8>)]) {
     let Some(python) = python() else { return };
-    let directory = written(payloads.iter().map(|(_, body)| &**body));
+    let directory = written(payloads);
     let mut reader = Command::new(python);
     let output = finish(reader.arg(READER).arg(directory.path()));
     let read: Map<String, Value> = serde_json::from_slice(&output.stdout).unwrap();
@@ -70,7 +70,7 @@ fn meant(payload: &Payload) -> Value {
 
 /// Has the validator look at payloads, none of which it may refuse.
 pub fn assert_valid(payloads: &[(Payload, Vec<u8>)]) {
-    let directory = written(payloads.iter().map(|(_, body)| &**body));
+    let directory = written(payloads);
     let lines = complaints(&files_below(directory.path())).unwrap_or_default();
     let first = &lines[..lines.len().min(20)];
     assert!(lines.is_empty(), "{first:#?}");
