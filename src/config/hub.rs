@@ -2,8 +2,6 @@
 
 use std::collections::HashSet;
 
-use url::Url;
-
 use crate::announce::plan::Mode;
 use crate::config::http::{self, HttpSettings};
 use crate::config::overrides::Overrides;
@@ -104,8 +102,12 @@ fn hub(
 
 /// An address, byte for byte. The message repeats none that holds a password.
 fn address(text: &str) -> Result<String, String> {
-    let names_a_user = |url: Url| !url.username().is_empty() || url.password().is_some();
-    if Url::parse(text).is_ok_and(names_a_user) {
+    let after_scheme = text.split_once("://").map_or(text, |(_, rest)| rest);
+    if after_scheme
+        .split(['/', '?', '#'])
+        .next()
+        .is_some_and(|authority| authority.contains('@'))
+    {
         let message = "credentials do not belong into an address: use username and password_file";
         return Err(message.to_owned());
     }

@@ -68,6 +68,7 @@ pub async fn answer(answered: reqwest::Result<Response>, mask: &Mask) -> Answer 
     }
     let excerpt = match location {
         Some(location) if status.is_redirection() => format!("{LOCATION}{location}"),
+        _ if is_form => mask.hide_in_form(&String::from_utf8_lossy(&body)),
         _ => mask.hide(&String::from_utf8_lossy(&body)),
     };
     let most = if is_form { FORM_CHARS } else { EXCERPT_CHARS };

@@ -96,6 +96,10 @@ fn flaw_of_certificate(flaw: &CertificateError) -> String {
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
             format!("its certificate is another host's ({flaw}): correct url or publish_url")
         }
+        // Many a certificate that signs itself is one; the crate that finds out is not ours to name.
+        CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {
+            "its certificate is an authority's, which proves no server: have that sign one for the hub".to_owned()
+        }
         flaw => format!("its certificate is not accepted: {flaw}"),
     }
 }

@@ -54,6 +54,7 @@ fn each_hub_of_a_channel_hears_in_its_own_way_and_waits_for_no_other() {
     let hub = |url: &str, rest: &str| format!("[[hub]]\nurl = \"{url}\"\n{rest}\n");
     let hubs = [
         hub(&dead(), ""),
+        hub("http://hub.invalid/publish", ""),
         hub(&hanging.url(), "timeout = \"500ms\""),
         hub(&strict.url(), ""),
         hub(&content.url(), "mode = \"content\""),

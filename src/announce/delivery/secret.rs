@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::Deserialize;
-use url::form_urlencoded::byte_serialize;
+use url::form_urlencoded::{self, byte_serialize};
 
 /// A password, token or shared secret. Only [`Secret::reveal`] gives it out.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
@@ -52,6 +52,15 @@ impl Mask {
         Mask(spellings.into_iter().map(Secret::new).collect())
     }
 
+    /// A form with stars for each secret in its names and values, however they are escaped.
+    pub fn hide_in_form(&self, form: &str) -> String {
+        let pairs = form_urlencoded::parse(form.trim().as_bytes());
+        let hidden = pairs.map(|(name, value)| (self.hide(&name), self.hide(&value)));
+        form_urlencoded::Serializer::new(String::new())
+            .extend_pairs(hidden)
+            .finish()
+    }
+
     /// The text with stars for each secret.
     pub fn hide(&self, text: &str) -> String {
         let hidden = |text: String, secret: &Secret| match text.contains(secret.reveal()) {
@@ -65,11 +74,12 @@ impl Mask {
 /// A text as it is, and as a form, a page or JSON would have it.
 fn spellings(text: &str) -> [String; 5] {
     let form = byte_serialize(text.as_bytes()).collect();
-    let page = ["&&amp;", "<&lt;", ">&gt;", "\"&quot;", "'&#39;"]
-        .iter()
-        .fold(text.to_owned(), |page, rule| {
-            page.replace(&rule[..1], &rule[1..])
-        });
+    let page = text
+        .replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
+        .replace('\'', "&#39;");
     let json = text.replace('\\', "\\\\").replace('"', "\\\"");
     let json_of_php = json.replace('/', "\\/");
     [text.to_owned(), form, page, json, json_of_php]

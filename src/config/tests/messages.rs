@@ -175,6 +175,10 @@ fn every_mistake_in_the_file_is_named_with_its_place() {
             "6:7: hub.url: credentials do not belong into an address: use username and password_file",
         ),
         (
+            "[[hub]]\nurl = \"https://h.example/\"\npublish_url = \"https://ann:hunter2@h.example:99999/\"",
+            "7:15: hub.publish_url: credentials do not belong into an address: use username and password_file",
+        ),
+        (
             "[[hub]]\nurl = \"https://h.example/\"\nheaders = { Cookie = \"x\" }",
             "7:22: hub.headers.Cookie: its value is a secret, which does not belong into this file: \
              write { file = \"...\" }, { env = \"...\" } or { credential = \"...\" }",

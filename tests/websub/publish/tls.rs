@@ -251,6 +251,12 @@ async fn a_certificate_that_proves_nothing_is_refused_with_the_reason_unless_all
              valid for DnsName(\"hub.example\")): correct url or publish_url",
         ),
         (
+            ours.hub_with(&["127.0.0.1"], |params| {
+                params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+            }),
+            "its certificate is an authority's, which proves no server: have that sign one for the hub",
+        ),
+        (
             ours.hub_with(&["127.0.0.1"], year(2020)),
             "its certificate has expired, or this machine's clock is wrong",
         ),
