@@ -56,7 +56,10 @@ fn five_weeks_without_a_hub_are_one_difference_to_it_and_nothing_to_the_other() 
             }
             library.world.wait(day * 100);
             size = Size::of(&library.world, directory.path());
-            library.world.crash_and_start();
+            // Later weeks show what a daemon gathers that runs on.
+            if week < 2 {
+                library.world.crash_and_start();
+            }
         }
         let hub = account(&library.world);
         assert_eq!(hub.in_flight, Some(1), "the first, and no other");
@@ -85,6 +88,7 @@ fn five_weeks_without_a_hub_are_one_difference_to_it_and_nothing_to_the_other() 
         keeps_its_pace(&own.map(|own| own.at).collect::<Vec<_>>());
     }
 
+    library.world.crash_and_start();
     library.world.script(OTHER_HUB, Reply::Accept);
     library.world.wait(16 * 60);
     say(&library, "Hub B is back.");
