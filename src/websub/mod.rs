@@ -9,6 +9,7 @@ pub mod client;
 pub mod discover;
 pub mod hub;
 pub mod link;
+mod places;
 pub mod public;
 pub mod publish;
 pub mod server;

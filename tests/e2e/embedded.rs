@@ -8,14 +8,14 @@ use crate::DEADLINE;
 use crate::daemon::Setup;
 use crate::documents::{Site, list};
 
-struct Listener {
+pub struct Listener {
     child: Child,
     stdout: Receiver<String>,
     stderr: Receiver<String>,
 }
 
 impl Listener {
-    fn start(topic: &str) -> Listener {
+    pub fn start(topic: &str) -> Listener {
         let mut child = Command::new(env!("CARGO_BIN_EXE_rsnotify"))
             .args(["listen", topic])
             .stdout(Stdio::piped())
@@ -34,7 +34,7 @@ impl Listener {
         listener
     }
 
-    fn line(&self) -> String {
+    pub fn line(&self) -> String {
         self.stdout
             .recv_timeout(DEADLINE)
             .expect("a line from listen in time")

@@ -14,6 +14,7 @@ mod offline;
 mod publishing;
 mod python;
 mod resync;
+mod serving;
 
 /// How long an event is awaited before a test fails. Generous: the machine may be busy.
 pub const DEADLINE: std::time::Duration = std::time::Duration::from_secs(30);
