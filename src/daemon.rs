@@ -1,5 +1,6 @@
 //! Joins the parts: binds, starts, and stops them. The only loop is in `turns`.
 
+mod descriptors;
 mod listen;
 pub mod report;
 pub mod settings;
@@ -38,6 +39,7 @@ pub use crate::daemon::turns::orders::obey;
 /// before the first file is looked at.
 pub fn run(config: &Config) -> anyhow::Result<()> {
     let began = Timestamp::now();
+    descriptors::take_all_granted();
     let hubs = settings::publishers(config)?;
     let store = Store::open(&config.state_dir)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()

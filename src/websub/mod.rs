@@ -11,6 +11,7 @@ pub mod failure;
 pub mod hub;
 pub mod inspect;
 pub mod link;
+mod places;
 pub mod preview;
 pub mod public;
 pub mod publish;

@@ -21,6 +21,7 @@ mod python;
 mod reach;
 mod resync;
 // Steps are there in debug builds only.
+mod serving;
 #[cfg(debug_assertions)]
 mod steps;
 
