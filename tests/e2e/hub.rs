@@ -28,6 +28,7 @@ pub enum Manner {
 /// One request, whatever became of it.
 #[derive(Debug, Clone)]
 pub struct Request {
+    pub method: String,
     pub target: String,
     pub headers: BTreeMap<String, String>,
     pub body: Vec<u8>,
@@ -193,7 +194,7 @@ fn serve(
             std::thread::sleep(delay); // what a slow hub is: not a wait for luck, nor for a deadline
         }
         request.accepted = manner == Manner::Accept;
-        let answer = match manner {
+        let mut answer = match manner {
             Manner::Accept => "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_owned(),
             Manner::Refuse(status) => {
                 format!("HTTP/1.1 {status} No\r\nContent-Length: 8\r\n\r\nnot now\n")
@@ -201,7 +202,10 @@ fn serve(
             Manner::CutOff => "HTTP/1.1 200 OK\r\nContent-Len".to_owned(),
             Manner::Hang => String::new(),
         };
-        if requests.send(request).is_err() {
+        // Who only looks tells nothing, and is sent no body.
+        if request.method == "HEAD" {
+            answer = answer.replace("\r\n\r\nnot now\n", "\r\n\r\n");
+        } else if requests.send(request).is_err() {
             return;
         }
         if manner == Manner::Hang {
@@ -217,7 +221,8 @@ fn serve(
 fn read(reader: &mut BufReader<TcpStream>) -> Option<Request> {
     let mut line = String::new();
     reader.read_line(&mut line).ok().filter(|read| *read > 0)?;
-    let target = line.split(' ').nth(1)?.to_owned();
+    let mut words = line.split(' ').map(str::to_owned);
+    let (method, target) = (words.next()?, words.next()?);
     let mut headers = BTreeMap::new();
     loop {
         let mut line = String::new();
@@ -233,6 +238,7 @@ fn read(reader: &mut BufReader<TcpStream>) -> Option<Request> {
     let mut body = vec![0; length];
     reader.read_exact(&mut body).ok()?;
     Some(Request {
+        method,
         target,
         headers,
         body,
