@@ -414,3 +414,16 @@ fn whether_a_state_is_in_use_is_seen_from_outside() {
     assert!(!is_in_use(&state).unwrap());
     Store::open(&state).unwrap();
 }
+
+#[test]
+fn looking_whether_a_state_is_in_use_keeps_nobody_out() {
+    let directory = tempfile::tempdir().unwrap();
+    Store::open(directory.path()).unwrap();
+    std::thread::scope(|scope| {
+        let looking = scope.spawn(|| (0..20_000).all(|_| is_in_use(directory.path()).is_ok()));
+        while !looking.is_finished() {
+            Store::open(directory.path()).unwrap();
+        }
+        assert!(looking.join().unwrap());
+    });
+}

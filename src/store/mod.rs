@@ -13,6 +13,7 @@ mod schema;
 use std::fs::{File, OpenOptions, Permissions, TryLockError};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OpenFlags};
 use rustix::fs::Access;
@@ -81,6 +82,8 @@ pub use crate::store::place::place;
 
 const DATABASE: &str = "state.sqlite";
 const LOCK: &str = "lock";
+/// Whoever only looks whether there is a daemon holds the lock for much less than this.
+const GLANCE: Duration = Duration::from_millis(100);
 
 impl Store {
     /// Opens the state in `directory`, creating both where they are not, and keeps others out.
@@ -143,8 +146,7 @@ impl Store {
     }
 }
 
-/// Whether a daemon holds the state in `directory`. The lock is tried for less than a moment, and beside others
-/// who only look.
+/// Whether a daemon holds the state in `directory`. The lock is held for a glance, which keeps nobody out.
 pub fn is_in_use(directory: &Path) -> std::io::Result<bool> {
     let file = match File::open(directory.join(LOCK)) {
         Ok(file) => file,
@@ -170,7 +172,13 @@ fn lock(directory: &Path) -> Result<File, StoreError> {
         .write(true)
         .open(&path)
         .map_err(lock_error)?;
-    match file.try_lock() {
+    let until = Instant::now() + GLANCE;
+    let mut tried = file.try_lock();
+    while matches!(tried, Err(TryLockError::WouldBlock)) && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(1));
+        tried = file.try_lock();
+    }
+    match tried {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(StoreError::InUse {
             path: directory.to_owned(),

@@ -32,6 +32,7 @@ pub enum Manner {
 /// One request, whatever became of it.
 #[derive(Debug, Clone)]
 pub struct Request {
+    pub method: String,
     pub target: String,
     pub headers: BTreeMap<String, String>,
     pub body: Vec<u8>,
@@ -207,7 +208,7 @@ fn serve(
             Manner::OneChangeOnly => request.changes().len() == 1,
             _ => false,
         };
-        let answer = match manner {
+        let mut answer = match manner {
             _ if request.accepted => {
                 let words = request.challenge().unwrap_or_default();
                 let length = words.len();
@@ -219,7 +220,10 @@ fn serve(
             Manner::Hang => String::new(),
             Manner::DenyAndRepeat => denial(&request),
         };
-        if requests.send(request).is_err() {
+        // Who only looks tells nothing, and is sent no body.
+        if request.method == "HEAD" {
+            answer = answer.replace("\r\n\r\nnot now\n", "\r\n\r\n");
+        } else if requests.send(request).is_err() {
             return;
         }
         if manner == Manner::Hang {
@@ -251,7 +255,8 @@ fn denial(request: &Request) -> String {
 fn read(reader: &mut BufReader<TcpStream>) -> Option<Request> {
     let mut line = String::new();
     reader.read_line(&mut line).ok().filter(|read| *read > 0)?;
-    let target = line.split(' ').nth(1)?.to_owned();
+    let mut words = line.split(' ').map(str::to_owned);
+    let (method, target) = (words.next()?, words.next()?);
     let mut headers = BTreeMap::new();
     loop {
         let mut line = String::new();
@@ -267,6 +272,7 @@ fn read(reader: &mut BufReader<TcpStream>) -> Option<Request> {
     let mut body = vec![0; length];
     reader.read_exact(&mut body).ok()?;
     Some(Request {
+        method,
         target,
         headers,
         body,

@@ -192,10 +192,7 @@ fn a_topic_that_is_not_passed_on_is_found_with_what_it_looks_like() {
     }
     front.behave(Manner::PassOn);
     check(&setup).is_fine();
-    assert!(
-        hub.heard().iter().all(|request| request.body.is_empty()),
-        "nothing was told"
-    );
+    assert!(hub.heard().is_empty(), "nothing was told");
 }
 
 #[test]
