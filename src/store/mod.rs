@@ -10,9 +10,11 @@ mod save;
 mod schema;
 
 use std::fs::{File, OpenOptions, Permissions, TryLockError};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 use rusqlite::{Connection, OpenFlags};
 
 /// The state of one daemon.
@@ -111,9 +113,11 @@ impl Store {
         if !path.exists() {
             return Ok(None);
         }
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX
+            | OpenFlags::SQLITE_OPEN_URI;
         let connection =
-            Connection::open_with_flags(&path, flags).map_err(|source| StoreError::Open {
+            Connection::open_with_flags(uri(&path), flags).map_err(|source| StoreError::Open {
                 path: path.clone(),
                 source,
             })?;
@@ -126,6 +130,19 @@ impl Store {
             _lock: None,
         }))
     }
+}
+
+/// The file as SQLite is to read it. Where nobody has it open, all of it is in this one file: SQLite need not
+/// leave others beside it, which it could not do in a directory that may only be read.
+fn uri(path: &Path) -> String {
+    let name = percent_encode(path.as_os_str().as_bytes(), NON_ALPHANUMERIC);
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    let parameters = match Path::new(&log).exists() {
+        true => "",
+        false => "?immutable=1",
+    };
+    format!("file:{name}{parameters}")
 }
 
 fn lock(directory: &Path) -> Result<File, StoreError> {
