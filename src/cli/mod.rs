@@ -1,6 +1,7 @@
 //! The command line: one file per subcommand.
 
 mod accept;
+mod advertise;
 mod check;
 mod listen;
 mod logging;
@@ -27,6 +28,7 @@ pub fn main() -> Exit {
         Command::Scan(scan) => scan::scan(options.config.as_deref(), scan),
         Command::Accept(accept) => accept::accept(options.config.as_deref(), accept),
         Command::Listen(listen) => listen::listen(listen),
+        Command::Advertise(own) => advertise::advertise(options.config.as_deref(), own),
     };
     match outcome {
         Ok(exit) => exit,
