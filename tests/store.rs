@@ -365,6 +365,26 @@ fn the_embedded_hub_finds_its_subscriptions_and_what_it_owes() {
 }
 
 #[test]
+fn who_reads_a_state_at_rest_leaves_nothing_beside_it() {
+    let parent = tempfile::tempdir().unwrap();
+    let directory = parent.path().join("a b?c#d%20e&ü");
+    let mut store = Store::open(&directory).unwrap();
+    store.save(&everything(), &[], &[]).unwrap();
+    let saved = store.load().unwrap();
+    drop(store);
+    let names = || {
+        let entries = std::fs::read_dir(&directory).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names(), ["lock", "state.sqlite"]);
+    let reader = Store::open_to_read(&directory).unwrap().unwrap();
+    assert_eq!(reader.load().unwrap(), saved);
+    assert_eq!(names(), ["lock", "state.sqlite"]);
+}
+
+#[test]
 fn a_second_instance_is_kept_out_and_a_reader_is_not() {
     let directory = tempfile::tempdir().unwrap();
     assert!(Store::open_to_read(directory.path()).unwrap().is_none());

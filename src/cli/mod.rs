@@ -1,6 +1,7 @@
 //! The command line: one file per subcommand.
 
 mod accept;
+mod advertise;
 mod asking;
 mod check;
 mod dry_run;
@@ -33,6 +34,7 @@ pub fn main() -> Exit {
         Command::Status(status) => status::status(options.config.as_deref(), status),
         Command::Outbox(outbox) => outbox::outbox(options.config.as_deref(), outbox),
         Command::Listen(listen) => listen::listen(listen),
+        Command::Advertise(own) => advertise::advertise(options.config.as_deref(), own),
     };
     match outcome {
         Ok(exit) => exit,

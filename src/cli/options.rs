@@ -41,6 +41,8 @@ pub enum Command {
     Outbox(OutboxCommand),
     /// Subscribe to a topic and print its notifications as they arrive
     Listen(ListenOptions),
+    /// Print what Capability Lists lack to advertise their channels, as patches, and how to subscribe
+    Advertise(AdvertiseOptions),
 }
 
 /// The tree to work on, where no configuration file says so.
@@ -228,6 +230,43 @@ pub struct ListenOptions {
     pub lease: Option<NonZeroU64>,
 }
 
+#[derive(Debug, Clone, Args)]
+pub struct AdvertiseOptions {
+    #[command(flatten)]
+    pub tree: TreeOptions,
+
+    /// The hub to advertise; replaces the file's hubs [default: the embedded hub]
+    #[arg(long, value_name = "URI", env = "RSNOTIFY_HUB")]
+    pub hub: Option<String>,
+
+    /// Where topics and the embedded hub listen [default: 127.0.0.1:8400]
+    #[arg(long, value_name = "ADDR", env = "RSNOTIFY_LISTEN")]
+    pub listen: Option<String>,
+
+    /// What --listen is reached as [default: http://LISTEN/]
+    #[arg(long, value_name = "URI", env = "RSNOTIFY_PUBLIC_URL")]
+    pub public_url: Option<String>,
+
+    /// Print each entry alone, for those who write generators
+    #[arg(long, env = "RSNOTIFY_ENTRY", value_parser = FalseyValueParser::new())]
+    pub entry: bool,
+
+    /// Print JSON
+    #[arg(long, env = "RSNOTIFY_JSON", value_parser = FalseyValueParser::new())]
+    pub json: bool,
+}
+
+impl AdvertiseOptions {
+    pub fn overrides(&self) -> Overrides {
+        Overrides {
+            hub: self.hub.clone(),
+            listen: self.listen.clone(),
+            public_url: self.public_url.clone(),
+            ..self.tree.overrides()
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
     Human,
@@ -344,6 +383,7 @@ mod tests {
             "rsnotify check --no-environment --json --config c",
             "rsnotify --config c check --root a --url u --state-dir s --hub h --listen l --public-url p",
             "rsnotify scan --json --root a --url u --state-dir s",
+            "rsnotify advertise --entry --json --root a --url u --state-dir s --hub h --listen l --public-url p",
             "rsnotify accept main --json --root a --url u --state-dir s --config c",
             "rsnotify status --json --root a --url u --state-dir s --config c",
             "rsnotify outbox list --json --root a --url u --state-dir s --config c",

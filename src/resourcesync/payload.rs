@@ -127,7 +127,7 @@ fn write_entry(xml: &mut String, entry: &Entry) {
     xml.push_str("  </url>\n");
 }
 
-fn write_attribute(xml: &mut String, name: &str, value: &str) {
+pub(crate) fn write_attribute(xml: &mut String, name: &str, value: &str) {
     xml.push(' ');
     xml.push_str(name);
     xml.push_str("=\"");
@@ -137,7 +137,7 @@ fn write_attribute(xml: &mut String, name: &str, value: &str) {
 
 /// Writes a text so that it reads back the same, in an element as in an attribute. What XML cannot hold at
 /// all, and no URI should, is percent-encoded.
-fn write_escaped(xml: &mut String, text: &str) {
+pub(crate) fn write_escaped(xml: &mut String, text: &str) {
     for character in text.chars() {
         match character {
             '&' => xml.push_str("&amp;"),

@@ -11,10 +11,12 @@ mod save;
 mod schema;
 
 use std::fs::{File, OpenOptions, Permissions, TryLockError};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 use rusqlite::{Connection, OpenFlags};
 use rustix::fs::Access;
 use rustix::io::Errno;
@@ -129,9 +131,11 @@ impl Store {
             let source = Errno::ACCESS.into();
             return Err(StoreError::Denied { path, source });
         }
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX
+            | OpenFlags::SQLITE_OPEN_URI;
         let connection =
-            Connection::open_with_flags(&path, flags).map_err(|source| StoreError::Open {
+            Connection::open_with_flags(uri(&path), flags).map_err(|source| StoreError::Open {
                 path: path.clone(),
                 source,
             })?;
@@ -158,6 +162,19 @@ pub fn is_in_use(directory: &Path) -> std::io::Result<bool> {
         Err(TryLockError::WouldBlock) => Ok(true),
         Err(TryLockError::Error(error)) => Err(error),
     }
+}
+
+/// The file as SQLite is to read it. Where nobody has it open, all of it is in this one file: SQLite need not
+/// leave others beside it, which it could not do in a directory that may only be read.
+fn uri(path: &Path) -> String {
+    let name = percent_encode(path.as_os_str().as_bytes(), NON_ALPHANUMERIC);
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    let parameters = match Path::new(&log).exists() {
+        true => "",
+        false => "?immutable=1",
+    };
+    format!("file:{name}{parameters}")
 }
 
 fn lock(directory: &Path) -> Result<File, StoreError> {

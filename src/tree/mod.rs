@@ -33,7 +33,7 @@ mod watching;
 use std::fmt;
 use std::io;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -256,4 +256,9 @@ pub fn survey(
     let mut looker = Looker::new(settings, names, Vec::new(), hints, Watches::none(), report);
     looker.survey();
     Ok(looker.directories_to_watch())
+}
+
+/// All bytes of the file at `path`, read as gently as documents are.
+pub fn content(path: &Path) -> io::Result<Vec<u8>> {
+    read::content(path)
 }
