@@ -24,6 +24,8 @@ pub fn describe(error: reqwest::Error) -> String {
         "timed out".to_owned()
     } else if error.is_dns() {
         format!("its host name cannot be resolved: {cause}")
+    } else if let Some(cause) = cause.strip_prefix("tunnel error: ") {
+        format!("cannot connect through the proxy: {cause}")
     } else if error.is_connect() {
         format!("cannot connect: {cause}")
     } else if causes(&error).any(is_no_http) {

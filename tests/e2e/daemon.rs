@@ -17,6 +17,18 @@ use crate::documents::{Site, URL};
 /// What topics lie below, where there is a hub besides the embedded one.
 pub const TOPICS: &str = "https://topics.example/";
 
+/// What would lead requests to our hubs elsewhere.
+const PROXY_VARIABLES: [&str; 8] = [
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
+    "no_proxy",
+];
+
 /// A state directory and configuration that outlive the daemons that use them.
 pub struct Setup {
     pub state: TempDir,
@@ -63,6 +75,9 @@ impl Setup {
         let mut process = Command::new(env!("CARGO_BIN_EXE_rsnotify"));
         process.arg(command).arg("--config").arg(self.file());
         process.env("STATE_DIRECTORY", self.state.path().join("state"));
+        for variable in PROXY_VARIABLES {
+            process.env_remove(variable);
+        }
         process
     }
 

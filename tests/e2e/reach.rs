@@ -9,17 +9,6 @@ use crate::daemon::{Daemon, Setup};
 use crate::documents::{Site, list};
 use crate::hub::{FakeHub, Manner};
 
-const PROXY_VARIABLES: [&str; 8] = [
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "ALL_PROXY",
-    "NO_PROXY",
-    "http_proxy",
-    "https_proxy",
-    "all_proxy",
-    "no_proxy",
-];
-
 /// Every file below a directory that contains the text.
 fn files_with(directory: &Path, text: &str) -> Vec<String> {
     let mut found = Vec::new();
@@ -114,10 +103,7 @@ fn the_environment_names_a_proxy_and_what_is_reached_directly(
     );
     let setup = Setup::with_source(&site, "", &hubs);
     let mut command = setup.run();
-    for name in PROXY_VARIABLES {
-        command.env_remove(name);
-    }
-    command.env(variable, format!("http://{}", proxy.address));
+    command.env(variable, format!("http://ann:hidden@{}", proxy.address));
     command.env(except, "unrelated.example,127.0.0.1");
     let daemon = Daemon::spawn(command);
     daemon.await_log("ready");
@@ -130,11 +116,17 @@ fn the_environment_names_a_proxy_and_what_is_reached_directly(
     ] {
         let request = hub.notification();
         assert_eq!(request.target, target);
+        let credentials = request.headers.get("proxy-authorization");
+        // `ann:hidden`
+        let wanted = (hub.address == proxy.address).then_some("Basic YW5uOmhpZGRlbg==");
+        assert_eq!(credentials.map(String::as_str), wanted);
         assert_eq!(request.changes(), ["updated changelist a/changelist.xml"]);
     }
     for hub in [&proxy, &excepted, &told, &through] {
         assert!(hub.heard().is_empty());
     }
+    let (_, log) = daemon.stop_and_tell();
+    assert!(!log.concat().contains("hidden"), "{log:#?}");
 }
 
 #[test]

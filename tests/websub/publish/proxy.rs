@@ -108,7 +108,7 @@ async fn a_proxy_that_fails_is_no_answer_and_one_that_refuses_is_named() {
         (
             &gone,
             "https://hub.invalid/",
-            "in 8 s: no answer: cannot connect: ",
+            "in 8 s: no answer: cannot connect through the proxy: failed to create underlying connection: ",
         ),
         (
             &strict,
@@ -118,7 +118,7 @@ async fn a_proxy_that_fails_is_no_answer_and_one_that_refuses_is_named() {
         (
             &strict,
             "https://hub.invalid/",
-            "in 8 s: no answer: cannot connect: ",
+            "in 8 s: no answer: cannot connect through the proxy: proxy authorization required",
         ),
     ] {
         let mut settings = with_token(url, proxy.clone());
