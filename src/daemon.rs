@@ -1,8 +1,10 @@
 //! Joins the parts: binds, starts, and stops them. The only loop is in `turns`.
 
+mod descriptors;
 mod listen;
 pub mod report;
 pub mod settings;
+mod steps;
 mod turns;
 
 use std::ops::ControlFlow;
@@ -18,8 +20,10 @@ use tracing::{info, warn};
 use crate::admin::{Admin, Health};
 use crate::announce::engine::Engine;
 use crate::announce::event::Event;
+use crate::announce::subscription::HubRecord;
 use crate::config::Config;
 use crate::control;
+use crate::daemon::steps::Step;
 use crate::daemon::turns::{Input, Turns};
 use crate::store::Store;
 use crate::tree::Tree;
@@ -29,12 +33,13 @@ use crate::websub::publish::Publisher;
 use crate::websub::server::Limits;
 use crate::websub::topics::Topics;
 
-pub use crate::daemon::turns::orders::accepted;
+pub use crate::daemon::turns::orders::obey;
 
 /// Runs until SIGTERM or SIGINT. Everything that can fail for want of permission or a free address does so
 /// before the first file is looked at.
 pub fn run(config: &Config) -> anyhow::Result<()> {
     let began = Timestamp::now();
+    descriptors::take_all_granted();
     let hubs = settings::publishers(config)?;
     let store = Store::open(&config.state_dir)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -91,6 +96,7 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
     let hub = match &config.embedded_hub {
         Some(embedded) => {
             let records = inputs.clone();
+            let steps = turns.steps();
             let hub = EmbeddedHub::start(
                 settings::embedded_hub(embedded, &public_url),
                 Restored {
@@ -99,6 +105,9 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
                 },
                 topics.clone(),
                 move |record| {
+                    if matches!(record, HubRecord::Progressed(..)) {
+                        steps.pass(Step::Relayed);
+                    }
                     let _ = records.send(Input::HubRecord(record));
                 },
             )?;

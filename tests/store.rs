@@ -8,6 +8,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use rsnotify::announce::candidates::Candidates;
 use rsnotify::announce::delivery::ChannelId;
+use rsnotify::announce::delivery::attempt::{Attempt, Kind, Refusal};
 use rsnotify::announce::delivery::secret::Secret;
 use rsnotify::announce::observation::{DocumentPath, Identity, MountId, Stat};
 use rsnotify::announce::state::{
@@ -22,7 +23,7 @@ use rsnotify::resourcesync::document::Form;
 use rsnotify::resourcesync::fingerprint::Fingerprint;
 use rsnotify::resourcesync::payload::{ChangeKind, Entry};
 use rsnotify::resourcesync::uri::{Hub, Topic, Uri};
-use rsnotify::store::{Store, StoreError};
+use rsnotify::store::{Store, StoreError, is_in_use};
 
 fn uri(path: &str) -> Uri {
     Uri::parse(&format!("https://e.org/{path}")).unwrap()
@@ -187,7 +188,6 @@ fn everything() -> Save {
                 cut: time(15),
                 attempts: 4,
                 next_try: time(16),
-                last_failure: Some("no answer".to_owned()),
             }),
             limit: Some(5),
             accepted: Some(time(17)),
@@ -195,6 +195,17 @@ fn everything() -> Save {
                 at: time(18),
                 fetched: true,
                 reported: false,
+            }),
+            last: Some(Attempt {
+                at: time(19),
+                seq: 9,
+                status: Some(403),
+                excerpt: "who are you?".to_owned(),
+                refusal: Some(Refusal {
+                    kind: Kind::NotAllowed,
+                    reason: "it wants credentials".to_owned(),
+                    needs_person: true,
+                }),
             }),
         }),
     );
@@ -226,6 +237,75 @@ fn everything_that_is_saved_is_loaded_as_it_was() {
         })
         .collect();
     assert_eq!(told, save.told.into_iter().collect::<Vec<_>>());
+}
+
+#[test]
+fn an_attempt_without_an_answer_and_one_that_was_accepted_are_loaded_as_they_were() {
+    let directory = tempfile::tempdir().unwrap();
+    let accepted = Attempt {
+        at: time(20),
+        seq: 10,
+        status: Some(204),
+        excerpt: String::new(),
+        refusal: None,
+    };
+    let unanswered = Attempt {
+        status: None,
+        refusal: Some(Refusal {
+            kind: Kind::NoAnswer,
+            reason: "no answer: timed out".to_owned(),
+            needs_person: false,
+        }),
+        ..accepted.clone()
+    };
+    for attempt in [unanswered, accepted] {
+        let mut save = everything();
+        for ledger in save.ledgers.values_mut().flatten() {
+            ledger.flight = None;
+            ledger.last = Some(attempt.clone());
+        }
+        let mut store = Store::open(directory.path()).unwrap();
+        store.save(&save, &[], &[]).unwrap();
+        assert_eq!(some(store.load().unwrap().ledgers), save.ledgers);
+    }
+}
+
+#[test]
+fn a_state_of_the_second_schema_is_taken_over_but_for_its_last_failure() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = Store::open(directory.path()).unwrap();
+    let save = everything();
+    store.save(&save, &[], &[]).unwrap();
+    drop(store);
+    // What the third migration did, undone.
+    let path = directory.path().join("state.sqlite");
+    let database = rusqlite::Connection::open(&path).unwrap();
+    for column in [
+        "tried",
+        "tried_seq",
+        "answer_status",
+        "answer",
+        "refusal",
+        "reason",
+        "needs_person",
+    ] {
+        let drop = format!("ALTER TABLE ledgers DROP COLUMN {column}");
+        database.execute_batch(&drop).unwrap();
+    }
+    database
+        .execute_batch(
+            "ALTER TABLE in_flight ADD COLUMN last_failure TEXT; UPDATE in_flight SET last_failure = 'no'; \
+             PRAGMA user_version = 2;",
+        )
+        .unwrap();
+    drop(database);
+    let upgraded = Store::open(directory.path()).unwrap().load().unwrap();
+    let mut wanted = save.ledgers;
+    for ledger in wanted.values_mut().flatten() {
+        ledger.last = None;
+    }
+    assert_eq!(some(upgraded.ledgers), wanted);
+    assert_eq!(some(upgraded.channels), save.channels);
 }
 
 #[test]
@@ -286,6 +366,26 @@ fn the_embedded_hub_finds_its_subscriptions_and_what_it_owes() {
 }
 
 #[test]
+fn who_reads_a_state_at_rest_leaves_nothing_beside_it() {
+    let parent = tempfile::tempdir().unwrap();
+    let directory = parent.path().join("a b?c#d%20e&ü");
+    let mut store = Store::open(&directory).unwrap();
+    store.save(&everything(), &[], &[]).unwrap();
+    let saved = store.load().unwrap();
+    drop(store);
+    let names = || {
+        let entries = std::fs::read_dir(&directory).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names(), ["lock", "state.sqlite"]);
+    let reader = Store::open_to_read(&directory).unwrap().unwrap();
+    assert_eq!(reader.load().unwrap(), saved);
+    assert_eq!(names(), ["lock", "state.sqlite"]);
+}
+
+#[test]
 fn a_second_instance_is_kept_out_and_a_reader_is_not() {
     let directory = tempfile::tempdir().unwrap();
     assert!(Store::open_to_read(directory.path()).unwrap().is_none());
@@ -321,4 +421,30 @@ fn a_damaged_state_is_an_error_that_says_what_to_do() {
     std::fs::write(directory.path().join("state.sqlite"), vec![b'x'; 10_000]).unwrap();
     let error = Store::open(directory.path()).unwrap_err();
     assert!(error.to_string().contains("move it away"), "{error}");
+}
+
+#[test]
+fn whether_a_state_is_in_use_is_seen_from_outside() {
+    let directory = tempfile::tempdir().unwrap();
+    let state = directory.path().join("state");
+    assert!(!is_in_use(&state).unwrap());
+    assert!(!state.exists(), "nothing was made");
+    let store = Store::open(&state).unwrap();
+    assert!(is_in_use(&state).unwrap());
+    drop(store);
+    assert!(!is_in_use(&state).unwrap());
+    Store::open(&state).unwrap();
+}
+
+#[test]
+fn looking_whether_a_state_is_in_use_keeps_nobody_out() {
+    let directory = tempfile::tempdir().unwrap();
+    Store::open(directory.path()).unwrap();
+    std::thread::scope(|scope| {
+        let looking = scope.spawn(|| (0..20_000).all(|_| is_in_use(directory.path()).is_ok()));
+        while !looking.is_finished() {
+            Store::open(directory.path()).unwrap();
+        }
+        assert!(looking.join().unwrap());
+    });
 }

@@ -4,7 +4,6 @@
 //! stand.
 
 mod metrics;
-mod status;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -18,9 +17,10 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use serde::Serialize;
 use tokio::sync::oneshot;
 
-pub use crate::admin::status::Status;
+use crate::announce::status::Status;
 
 /// Whether the daemon does its work.
 #[derive(Debug, Clone, Default)]
@@ -55,6 +55,13 @@ impl Health {
             None
         }
     }
+}
+
+#[derive(Serialize)]
+struct StatusPage<'a> {
+    version: u64,
+    #[serde(flatten)]
+    status: &'a Status,
 }
 
 /// Asks the loop; the answer arrives at the sender.
@@ -163,11 +170,14 @@ async fn exposition(State(admin): State<Admin>) -> Response {
 
 async fn status_json(State(admin): State<Admin>) -> Response {
     match admin.status().await {
-        Ok(status) => (
-            [(CONTENT_TYPE, "application/json")],
-            status.to_json().to_string(),
-        )
-            .into_response(),
+        Ok(status) => {
+            let page = StatusPage {
+                version: 1,
+                status: &status,
+            };
+            let content_type = [(CONTENT_TYPE, "application/json")];
+            (content_type, serde_json::json!(page).to_string()).into_response()
+        }
         Err(refusal) => refusal.into_response(),
     }
 }

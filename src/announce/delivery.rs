@@ -1,7 +1,8 @@
 //! How a notification is submitted to a hub, and what its answer means.
 //!
-//! Here are the words and the request (R24); [`verdict`] judges an answer and [`retry`] says when
-//! to try again (R23), [`redirect`] says where an answer may lead, and [`secret`] keeps what no log may show.
+//! Here are the words and the request (R24); [`verdict`] judges an answer, by a [`reason`] if it is not accepted, and
+//! [`retry`] says when to try again (R23); [`attempt`] is what is kept of it, [`redirect`] says where an answer may
+//! lead, and [`secret`] keeps what no log may show.
 
 use std::sync::Arc;
 
@@ -10,6 +11,8 @@ use url::form_urlencoded;
 use crate::announce::plan::Mode;
 use crate::resourcesync::uri::{Hub, Topic, Uri, is_clean};
 
+pub mod attempt;
+pub mod reason;
 pub mod redirect;
 pub mod retry;
 pub mod secret;

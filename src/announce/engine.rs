@@ -13,6 +13,8 @@ mod findings;
 mod inventory;
 mod mounts;
 mod observe;
+mod outbox;
+mod person;
 mod ping;
 mod restore;
 mod retirement;
@@ -35,9 +37,8 @@ use crate::announce::plan::Plan;
 use crate::announce::state::{Save, State, Trouble};
 use crate::resourcesync::uri::{Hub, Topic, Uri, UriMap};
 
-pub use crate::announce::engine::inventory::{
-    ChannelView, DocumentState, DocumentView, HubView, MountView, SourceView,
-};
+pub use crate::announce::engine::inventory::{DocumentState, DocumentView, MountView, SourceView};
+pub use crate::announce::engine::outbox::UnknownAccount;
 
 /// The whole of rsnotify's decisions.
 #[derive(Debug)]
@@ -117,6 +118,21 @@ impl Engine {
             self.set_back(now);
         }
         self.now = now;
+        self.note(event, now);
+        self.expire(now);
+        self.settle(now);
+        self.cut_ripe(now);
+        self.finish()
+    }
+
+    /// Does what a person asks, and nothing that follows from it: on a state that no daemon works on, that is
+    /// for the next daemon to do, and to tell.
+    pub fn amend(&mut self, event: Event, now: Timestamp) -> Vec<Effect> {
+        self.note(event, now);
+        self.finish()
+    }
+
+    fn note(&mut self, event: Event, now: Timestamp) {
         match event {
             Event::Observed(observations) => {
                 for observation in observations {
@@ -143,12 +159,10 @@ impl Engine {
             }
             Event::Fetched(topic) => self.fetched(&topic, now),
             Event::Accept { source } => self.accept(&source, now),
+            Event::Retry { only } => self.retry(only.as_ref(), now),
+            Event::Drop { channel, hub } => self.drop_due(channel, &hub, now),
             Event::Tick => {}
         }
-        self.expire(now);
-        self.settle(now);
-        self.cut_ripe(now);
-        self.finish()
     }
 
     /// When the engine wants a [`Event::Tick`], if nothing else happens before.
@@ -212,7 +226,7 @@ impl Engine {
             };
             match timer {
                 Timer::Window(channel) => self.window_closes(channel, now),
-                Timer::Try(channel, hub) => self.try_again(channel, &hub),
+                Timer::Try(channel, hub) => self.try_again(channel, &hub, now),
                 Timer::Ping(channel, hub) => self.ping_due(channel, &hub, now),
                 Timer::Retired(channel) => self.retirement_ends(channel, now),
                 Timer::Hold(source, uri) => self.hold_expires(source, &uri, now),

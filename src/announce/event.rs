@@ -38,6 +38,11 @@ pub enum Event {
     Fetched(Topic),
     /// The operator believes the deletions of a source (R15): of what is missing now, not of what will be.
     Accept { source: String },
+    /// A person wants what waits for its next try to be tried now: of one hub on one channel, or of all.
+    Retry { only: Option<(ChannelId, Hub)> },
+    /// A person drops what a hub is due on a channel: it counts as told (R23). What is held or missing is
+    /// not due yet, and stays.
+    Drop { channel: ChannelId, hub: Hub },
     /// Time has passed: [`crate::announce::engine::Engine::wake`] said when.
     Tick,
 }
@@ -124,11 +129,26 @@ pub enum Fact {
         hub: Hub,
         changes: usize,
     },
-    /// A ping was accepted, and the topic not fetched (R26).
+    /// Notifications are tried now because a person asked for it.
+    Retried {
+        notifications: usize,
+    },
+    /// A person dropped what a hub was due: it counts as told (R23).
+    CountedAsTold {
+        topic: Topic,
+        hub: Hub,
+        changes: usize,
+    },
+    /// A ping was accepted, and the topic not fetched (R26): told once, until it is fetched.
     Unfetched {
         topic: Topic,
         hub: Hub,
         after: Duration,
+    },
+    /// A topic that was reported so was fetched (R26).
+    FetchedAgain {
+        topic: Topic,
+        hub: Hub,
     },
     Broken {
         path: DocumentPath,

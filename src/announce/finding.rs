@@ -67,8 +67,7 @@ impl fmt::Display for Finding {
             ),
             Finding::Unadvertised { set, topic } => write!(
                 f,
-                "{set} does not advertise its channel: add an entry with capability \
-                 \"framework-notification\" and loc {topic}"
+                "{set} does not advertise its channel {topic}: `rsnotify advertise` prints what it lacks"
             ),
             Finding::NoIndex { uri, index } => {
                 write!(f, "{uri} names {index} as its index, which is not an index")

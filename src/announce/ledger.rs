@@ -24,8 +24,9 @@ pub struct Ledger {
     pub told: BTreeMap<Uri, Told>,
     /// The documents of which there is something to say; derived.
     pub due: BTreeSet<Uri>,
-    /// Whether a submission is under way, and its answer to come.
-    pub sending: bool,
+    /// The number of the submission that is under way, its answer to come: of what is in flight, or of what
+    /// was dropped meanwhile.
+    pub sending: Option<u64>,
     /// Whether the hub may have taken what is in flight, and nobody heard of it.
     pub in_doubt: bool,
     pub prepared: Prepared,
@@ -48,7 +49,7 @@ impl Ledger {
             row: LedgerRow::default(),
             told: BTreeMap::new(),
             due: BTreeSet::new(),
-            sending: false,
+            sending: None,
             in_doubt: false,
             prepared: Prepared::default(),
         }
@@ -75,10 +76,20 @@ impl Ledger {
         doubtful
     }
 
+    /// The documents of which there is something to say, with what is in flight about those of which there
+    /// is nothing more.
+    pub fn owed(&self) -> impl Iterator<Item = &Uri> {
+        let covers = self.row.flight.iter().flat_map(|flight| &flight.covers);
+        let flying = covers.map(|(uri, _)| uri);
+        self.due
+            .iter()
+            .chain(flying.filter(|uri| !self.due.contains(*uri)))
+    }
+
     /// The earliest time at which the next notification may be cut; nothing while one is in flight (R22,
-    /// R24).
+    /// R24), or on its way although it was dropped.
     pub fn free_from(&self) -> Option<Timestamp> {
-        if self.row.flight.is_some() {
+        if self.row.flight.is_some() || self.sending.is_some() {
             return None;
         }
         Some(match (self.mode, self.row.ping) {

@@ -5,7 +5,7 @@
 //! and effects come out of the [`engine`]. Inside it the [`catalog`] knows the documents and their
 //! relations, [`channel`]s and [`ledger`]s keep who has been told what, [`difference`] names the change
 //! types, [`notification`] cuts and renders payloads, and [`delivery`] judges what a hub answered. A
-//! [`rehearsal`] plays all of it forward.
+//! [`rehearsal`] plays all of it forward. Beside all that, [`inspection`] judges what `check` found around us.
 
 pub mod candidates;
 pub mod catalog;
@@ -15,6 +15,7 @@ pub mod difference;
 pub mod engine;
 pub mod event;
 pub mod finding;
+pub mod inspection;
 pub mod ledger;
 pub mod notification;
 pub mod observation;
@@ -22,4 +23,5 @@ pub mod plan;
 pub mod rehearsal;
 pub mod standing;
 pub mod state;
+pub mod status;
 pub mod subscription;

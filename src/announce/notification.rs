@@ -72,7 +72,7 @@ pub fn cut(prepared: &mut VecDeque<Spoken>, limits: Limits, overhead: usize) -> 
 /// The entries of one document, with all documents that they account for.
 #[derive(Debug)]
 pub struct Spoken {
-    entries: Vec<Entry>,
+    pub entries: Vec<Entry>,
     covers: Vec<(Uri, Option<Told>)>,
 }
 

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::announce::candidates::Candidates;
 use crate::announce::observation::{DocumentPath, MountId};
 use crate::announce::state::MountRow;
@@ -88,7 +90,8 @@ pub struct HubPlan {
 }
 
 /// How a hub is spoken to (R24).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Mode {
     /// The payload as body, as Framework Notification 1.0.1 section 4.1 says.
     Content,
@@ -98,6 +101,13 @@ pub enum Mode {
     ContentQuery,
     /// Our own hub, in this process.
     Embedded,
+}
+
+impl Mode {
+    /// Whether the hub is told only that there is something, and fetches the topic.
+    pub fn is_pinged(self) -> bool {
+        self == Mode::Ping
+    }
 }
 
 /// A `[[channel]]` entry: for a set that advertises none, or to override what it advertises (R9).

@@ -35,7 +35,19 @@ pub fn standing(
     let Some(ledger) = channel.ledgers.get(hub) else {
         return Standing::Told;
     };
-    let told = ledger.told.get(uri);
+    let is_due = ledger.due.contains(uri);
+    standing_after(source, catalog, channel, uri, ledger.told.get(uri), is_due)
+}
+
+/// How a document stands with a hub that was told this of it, and `is_due` to be told more or not.
+pub fn standing_after(
+    source: &SourcePlan,
+    catalog: &Catalog,
+    channel: &Channel,
+    uri: &Uri,
+    told: Option<&Told>,
+    is_due: bool,
+) -> Standing {
     let record = catalog.get(uri).filter(|record| !record.is_gone());
     let is_member = record.is_some_and(|record| {
         record.is_source_description()
@@ -43,7 +55,6 @@ pub fn standing(
     });
     // R11: a set that ends keeps its channel as it is, to say what it still has to say; once it is retired,
     // that is what it was due then.
-    let is_due = ledger.due.contains(uri);
     let has_last_word = match channel.is_live() {
         true => !catalog.is_set(&channel.row.set) && (told.is_some() || is_due),
         false => is_due,

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 
 use crate::announce::candidates::Candidates;
 use crate::announce::delivery::ChannelId;
+use crate::announce::delivery::attempt::Attempt;
 use crate::announce::observation::{DocumentPath, Identity, MountId, Stat};
 use crate::resourcesync::capability::Capability;
 use crate::resourcesync::document::{Form, is_structural};
@@ -212,6 +213,7 @@ pub struct LedgerRow {
     /// When it last accepted a notification.
     pub accepted: Option<Timestamp>,
     pub ping: Option<Ping>,
+    pub last: Option<Attempt>,
 }
 
 /// A notification on its way to one hub: immutable, retried byte for byte (R22).
@@ -226,8 +228,6 @@ pub struct Flight {
     pub cut: Timestamp,
     pub attempts: u32,
     pub next_try: Timestamp,
-    /// Why the last attempt failed.
-    pub last_failure: Option<String>,
 }
 
 /// The last accepted ping (R24, R26).
@@ -235,6 +235,7 @@ pub struct Flight {
 pub struct Ping {
     pub at: Timestamp,
     pub fetched: bool,
+    /// Whether the operator was told that the topic is not fetched, and it was not since.
     pub reported: bool,
 }
 

@@ -1,14 +1,18 @@
 //! The command line: one file per subcommand.
 
 mod accept;
+mod advertise;
+mod asking;
 mod check;
 mod dry_run;
 mod listen;
 mod logging;
 pub mod options;
+mod outbox;
 mod output;
 mod run;
 mod scan;
+mod status;
 mod survey;
 
 use clap::Parser;
@@ -27,7 +31,10 @@ pub fn main() -> Exit {
         Command::Check(check) => check::check(options.config.as_deref(), check),
         Command::Scan(scan) => scan::scan(options.config.as_deref(), scan),
         Command::Accept(accept) => accept::accept(options.config.as_deref(), accept),
+        Command::Status(status) => status::status(options.config.as_deref(), status),
+        Command::Outbox(outbox) => outbox::outbox(options.config.as_deref(), outbox),
         Command::Listen(listen) => listen::listen(listen),
+        Command::Advertise(own) => advertise::advertise(options.config.as_deref(), own),
     };
     match outcome {
         Ok(exit) => exit,

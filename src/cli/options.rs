@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::cli::outbox::OutboxCommand;
 use crate::config::overrides::Overrides;
 
 /// Announces every change of a ResourceSync Source over WebSub, from the files it publishes.
@@ -27,14 +28,21 @@ pub struct Options {
 pub enum Command {
     /// Watch the tree and announce its changes, until stopped
     Run(RunOptions),
-    /// Say what is wrong with the configuration and the tree
+    /// Say what is wrong with the configuration, the tree, the machine, and the way to topics and hubs
     Check(CheckOptions),
     /// Print every document in the tree, and what it means for notifications
     Scan(ScanOptions),
     /// Believe that the documents of a source that are missing now are deleted
     Accept(AcceptOptions),
+    /// Print how everything stands, and what is in trouble
+    Status(AskOptions),
+    /// Show what each hub is due, and act on a hub that does not take it
+    #[command(subcommand)]
+    Outbox(OutboxCommand),
     /// Subscribe to a topic and print its notifications as they arrive
     Listen(ListenOptions),
+    /// Print what Capability Lists lack to advertise their channels, as patches, and how to subscribe
+    Advertise(AdvertiseOptions),
 }
 
 /// The tree to work on, where no configuration file says so.
@@ -64,11 +72,9 @@ impl TreeOptions {
     }
 }
 
-#[derive(Debug, Clone, Args)]
-pub struct RunOptions {
-    #[command(flatten)]
-    pub tree: TreeOptions,
-
+/// Where topics and hubs are, where no configuration file says so.
+#[derive(Debug, Clone, Default, Args)]
+pub struct NetworkOptions {
     /// The hub to tell; replaces the file's hubs [default: the embedded hub]
     #[arg(long, value_name = "URI", env = "RSNOTIFY_HUB")]
     pub hub: Option<String>,
@@ -77,13 +83,33 @@ pub struct RunOptions {
     #[arg(long, value_name = "ADDR", env = "RSNOTIFY_LISTEN")]
     pub listen: Option<String>,
 
-    /// Where health, metrics and the status page listen [default: 127.0.0.1:8401]
-    #[arg(long, value_name = "ADDR", env = "RSNOTIFY_ADMIN_LISTEN")]
-    pub admin_listen: Option<String>,
-
     /// What --listen is reached as [default: http://LISTEN/]
     #[arg(long, value_name = "URI", env = "RSNOTIFY_PUBLIC_URL")]
     pub public_url: Option<String>,
+}
+
+impl NetworkOptions {
+    fn overrides(&self, rest: Overrides) -> Overrides {
+        Overrides {
+            hub: self.hub.clone(),
+            listen: self.listen.clone(),
+            public_url: self.public_url.clone(),
+            ..rest
+        }
+    }
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct RunOptions {
+    #[command(flatten)]
+    pub tree: TreeOptions,
+
+    #[command(flatten)]
+    pub network: NetworkOptions,
+
+    /// Where health, metrics and the status page listen [default: 127.0.0.1:8401]
+    #[arg(long, value_name = "ADDR", env = "RSNOTIFY_ADMIN_LISTEN")]
+    pub admin_listen: Option<String>,
 
     /// Print the requests that would be sent to hubs now; send nothing, save nothing
     #[arg(long, env = "RSNOTIFY_DRY_RUN", value_parser = FalseyValueParser::new())]
@@ -113,11 +139,8 @@ pub struct RunOptions {
 impl RunOptions {
     pub fn overrides(&self) -> Overrides {
         Overrides {
-            hub: self.hub.clone(),
-            listen: self.listen.clone(),
             admin_listen: self.admin_listen.clone(),
-            public_url: self.public_url.clone(),
-            ..self.tree.overrides()
+            ..self.network.overrides(self.tree.overrides())
         }
     }
 }
@@ -127,13 +150,22 @@ pub struct CheckOptions {
     #[command(flatten)]
     pub tree: TreeOptions,
 
-    /// Check the configuration only: do not look at the tree
+    #[command(flatten)]
+    pub network: NetworkOptions,
+
+    /// Check the configuration only: do not look at trees, machine, topics and hubs
     #[arg(long, env = "RSNOTIFY_NO_ENVIRONMENT", value_parser = FalseyValueParser::new())]
     pub no_environment: bool,
 
     /// Print JSON
     #[arg(long, env = "RSNOTIFY_JSON", value_parser = FalseyValueParser::new())]
     pub json: bool,
+}
+
+impl CheckOptions {
+    pub fn overrides(&self) -> Overrides {
+        self.network.overrides(self.tree.overrides())
+    }
 }
 
 #[derive(Debug, Clone, Args)]
@@ -152,6 +184,17 @@ pub struct AcceptOptions {
     #[arg(value_name = "SOURCE")]
     pub source: String,
 
+    #[command(flatten)]
+    pub tree: TreeOptions,
+
+    /// Print JSON
+    #[arg(long, env = "RSNOTIFY_JSON", value_parser = FalseyValueParser::new())]
+    pub json: bool,
+}
+
+/// What is asked of a running daemon, or of the state that it left.
+#[derive(Debug, Clone, Args)]
+pub struct AskOptions {
     #[command(flatten)]
     pub tree: TreeOptions,
 
@@ -185,6 +228,43 @@ pub struct ListenOptions {
     /// How long the subscription is to last [default: as the hub decides]
     #[arg(long, value_name = "SECONDS", env = "RSNOTIFY_LEASE")]
     pub lease: Option<NonZeroU64>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct AdvertiseOptions {
+    #[command(flatten)]
+    pub tree: TreeOptions,
+
+    /// The hub to advertise; replaces the file's hubs [default: the embedded hub]
+    #[arg(long, value_name = "URI", env = "RSNOTIFY_HUB")]
+    pub hub: Option<String>,
+
+    /// Where topics and the embedded hub listen [default: 127.0.0.1:8400]
+    #[arg(long, value_name = "ADDR", env = "RSNOTIFY_LISTEN")]
+    pub listen: Option<String>,
+
+    /// What --listen is reached as [default: http://LISTEN/]
+    #[arg(long, value_name = "URI", env = "RSNOTIFY_PUBLIC_URL")]
+    pub public_url: Option<String>,
+
+    /// Print each entry alone, for those who write generators
+    #[arg(long, env = "RSNOTIFY_ENTRY", value_parser = FalseyValueParser::new())]
+    pub entry: bool,
+
+    /// Print JSON
+    #[arg(long, env = "RSNOTIFY_JSON", value_parser = FalseyValueParser::new())]
+    pub json: bool,
+}
+
+impl AdvertiseOptions {
+    pub fn overrides(&self) -> Overrides {
+        Overrides {
+            hub: self.hub.clone(),
+            listen: self.listen.clone(),
+            public_url: self.public_url.clone(),
+            ..self.tree.overrides()
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -250,7 +330,9 @@ mod tests {
     fn every_flag_has_the_environment_variable_of_its_name() {
         let mut command = Options::command();
         command.build();
-        for command in std::iter::once(&command).chain(command.get_subcommands()) {
+        let mut commands = vec![&command];
+        while let Some(command) = commands.pop() {
+            commands.extend(command.get_subcommands());
             let own = |id: &str| !["help", "version"].contains(&id);
             for flag in command
                 .get_arguments()
@@ -299,9 +381,16 @@ mod tests {
     fn every_command_of_the_contract_is_read() {
         for line in [
             "rsnotify check --no-environment --json --config c",
-            "rsnotify --config c check --root a --url u --state-dir s",
+            "rsnotify --config c check --root a --url u --state-dir s --hub h --listen l --public-url p",
             "rsnotify scan --json --root a --url u --state-dir s",
+            "rsnotify advertise --entry --json --root a --url u --state-dir s --hub h --listen l --public-url p",
             "rsnotify accept main --json --root a --url u --state-dir s --config c",
+            "rsnotify status --json --root a --url u --state-dir s --config c",
+            "rsnotify outbox list --json --root a --url u --state-dir s --config c",
+            "rsnotify outbox show t h --payload --json --config c",
+            "rsnotify outbox retry --json",
+            "rsnotify outbox retry t h",
+            "rsnotify outbox drop t h --yes --json",
             "rsnotify listen http://e.org/t --callback http://c.example/ --callback-listen 127.0.0.1:0 --hub h --xml --lease 60",
         ] {
             assert!(
@@ -314,6 +403,10 @@ mod tests {
             "rsnotify watch",
             "rsnotify accept",
             "rsnotify accept one two",
+            "rsnotify outbox",
+            "rsnotify outbox show t",
+            "rsnotify outbox retry t",
+            "rsnotify outbox drop --yes",
             "rsnotify listen",
             "rsnotify listen t --lease 0",
         ] {

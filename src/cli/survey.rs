@@ -7,13 +7,13 @@ use jiff::Timestamp;
 
 use crate::announce::engine::Engine;
 use crate::announce::event::{Effect, Event};
-use crate::announce::observation::{DocumentPath, Look, MountId, Observation};
+use crate::announce::observation::{DocumentPath, Incomplete, Look, MountId, Observation};
 use crate::config::Config;
 use crate::config::address::Address;
 use crate::daemon::{report, settings};
 use crate::resourcesync::uri::Uri;
 use crate::store::Store;
-use crate::tree::{self, Report};
+use crate::tree::{self, Notice, Report};
 
 /// What a survey found.
 pub struct Survey {
@@ -24,6 +24,12 @@ pub struct Survey {
     pub notices: Vec<String>,
     /// What a daemon would have submitted, or looked at again, by now.
     pub begun: Vec<Effect>,
+    /// How many files and directories may not be read.
+    pub unreadable: usize,
+    /// How many directories of each source the kernel is asked to watch.
+    pub watches: Vec<usize>,
+    /// The document that was changed last, and when, by the clock of its file system.
+    pub latest: Option<(String, Timestamp)>,
 }
 
 impl Survey {
@@ -49,8 +55,16 @@ pub fn take_up(config: &Config, store: Option<&Store>) -> anyhow::Result<Engine>
 /// Sweeps every mount once.
 pub fn survey(config: &Config) -> anyhow::Result<Survey> {
     let store = Store::open_to_read(&config.state_dir)?;
-    let has_state = store.is_some();
-    let mut engine = take_up(config, store.as_ref())?;
+    survey_beside(config, store.as_ref())
+}
+
+/// As if there were no state.
+pub fn survey_without_state(config: &Config) -> anyhow::Result<Survey> {
+    survey_beside(config, None)
+}
+
+fn survey_beside(config: &Config, store: Option<&Store>) -> anyhow::Result<Survey> {
+    let mut engine = take_up(config, store)?;
     let mut notices = Vec::new();
     let mut begun = Vec::new();
     let mut step = |engine: &mut Engine, event| {
@@ -58,10 +72,13 @@ pub fn survey(config: &Config) -> anyhow::Result<Survey> {
         begun
             .extend(effects.filter(|effect| matches!(effect, Effect::Submit(_) | Effect::Look(_))));
     };
+    let mut unreadable = 0;
+    let mut watches = Vec::new();
+    let mut latest = None;
     for source in 0..config.sources.len() {
         let tree = settings::tree(config, source, engine.plan());
         let mut sight = Sight::default();
-        tree::survey(tree, |reported| {
+        let directories = tree::survey(tree, |reported| {
             sight.note(&reported);
             if let Some(event) = report::event(reported) {
                 step(&mut engine, event);
@@ -71,13 +88,19 @@ pub fn survey(config: &Config) -> anyhow::Result<Survey> {
         let missing = sight.missing(&engine);
         step(&mut engine, Event::Observed(missing));
         notices.extend(sight.notices);
+        unreadable += sight.unreadable;
+        watches.push(directories);
+        latest = latest.max(sight.latest);
     }
     step(&mut engine, Event::Tick);
     Ok(Survey {
         engine,
-        has_state,
+        has_state: store.is_some(),
         notices,
         begun,
+        unreadable,
+        watches,
+        latest: latest.map(|(changed, path)| (path.to_string(), changed)),
     })
 }
 
@@ -87,17 +110,14 @@ struct Sight {
     seen: HashSet<DocumentPath>,
     swept: HashSet<MountId>,
     notices: Vec<String>,
+    unreadable: usize,
+    latest: Option<(Timestamp, DocumentPath)>,
 }
 
 impl Sight {
     fn note(&mut self, report: &Report) {
         match report {
-            Report::Observed(observations) => {
-                let paths = observations
-                    .iter()
-                    .map(|observation| observation.path.clone());
-                self.seen.extend(paths);
-            }
+            Report::Observed(observations) => observations.iter().for_each(|own| self.see(own)),
             Report::Swept {
                 mount,
                 complete: true,
@@ -106,8 +126,26 @@ impl Sight {
                 self.swept.insert(*mount);
             }
             Report::MountLost { reason, .. } => self.notices.push(reason.clone()),
-            Report::Notice(notice) if notice.is_warning() => self.notices.push(notice.to_string()),
+            Report::Notice(notice) if notice.is_warning() => {
+                self.unreadable += usize::from(matches!(notice, Notice::Unreadable { .. }));
+                self.notices.push(notice.to_string());
+            }
             _ => {}
+        }
+    }
+
+    fn see(&mut self, observation: &Observation) {
+        let path = &observation.path;
+        self.seen.insert(path.clone());
+        match &observation.look {
+            Look::Incomplete(Incomplete::Denied(_)) => self.unreadable += 1,
+            Look::Document { stat, .. } | Look::Other { stat, .. } => {
+                let is_later = |(latest, _): &(Timestamp, _)| stat.changed > *latest;
+                if self.latest.as_ref().is_none_or(is_later) {
+                    self.latest = Some((stat.changed, path.clone()));
+                }
+            }
+            Look::Incomplete(_) | Look::Missing => {}
         }
     }
 

@@ -1,27 +1,45 @@
-//! How requests to a hub are made: headers, credentials, certificates.
+//! How requests to a hub are made: headers, credentials, certificates, proxy.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::announce::delivery::secret::Secret;
-use crate::config::raw;
-use crate::config::reading::{Given, Origin, Reading, in_file};
+use url::Url;
 
-const MAX_SECRET: u64 = 64 << 10;
-/// A bundle of all the authorities that a system trusts has a few hundred.
-const MAX_PEM: u64 = 4 << 20;
+use crate::announce::delivery::secret::Secret;
+use crate::config::raw::{self, HeaderValue, Held, Holder, Written};
+use crate::config::reading::{Given, Origin, Reading, in_file};
+use crate::config::secret::{pem, secret};
 
 /// How requests to a hub are made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpSettings {
+    pub proxy: Proxy,
     /// Extra headers, in order of name.
-    pub headers: Vec<(String, Secret)>,
+    pub headers: Vec<Header>,
     pub credentials: Credentials,
     pub client_identity: Option<ClientIdentity>,
     /// Certificates, in PEM, trusted beside the system's.
     pub ca: Option<String>,
     pub danger_accept_invalid_certs: bool,
     pub timeout: Duration,
+}
+
+/// Which way requests go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Proxy {
+    /// As `HTTPS_PROXY`, `NO_PROXY` and their kin say.
+    Environment,
+    None,
+    Through(Url),
+}
+
+/// A header that goes along with each request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Header {
+    pub name: String,
+    pub value: Secret,
+    /// Whether the value is written in the configuration, so that it is no secret.
+    pub is_public: bool,
 }
 
 /// What the `Authorization` header says.
@@ -39,6 +57,8 @@ pub struct ClientIdentity {
     pub key: Secret,
 }
 
+/// Headers whose values are secrets.
+const SECRET_HEADERS: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
 /// Headers that the protocol decides (R24).
 const RESERVED_HEADERS: [&str; 8] = [
     "connection",
@@ -61,8 +81,8 @@ pub fn settings(reading: &mut Reading<'_>, origin: Origin, raw: raw::Hub) -> Htt
     );
     let mut headers = headers(reading, raw.headers);
     if credentials != Credentials::None {
-        headers.retain(|(name, _)| {
-            let clashes = name.eq_ignore_ascii_case("authorization");
+        headers.retain(|header| {
+            let clashes = header.name.eq_ignore_ascii_case("authorization");
             if clashes {
                 let message =
                     "an Authorization header beside a bearer token or a password: keep one";
@@ -72,38 +92,70 @@ pub fn settings(reading: &mut Reading<'_>, origin: Origin, raw: raw::Hub) -> Htt
         });
     }
     HttpSettings {
+        proxy: proxy(reading, raw.proxy),
         headers,
         credentials,
         client_identity: client_identity(reading, raw.client_cert, raw.client_key),
         ca: raw
             .ca_file
             .map(in_file)
-            .and_then(|given| pem(reading, "hub.ca_file", &given, "CERTIFICATE-----")),
+            .and_then(|held| pem(reading, "hub.ca_file", held, "CERTIFICATE-----")),
         danger_accept_invalid_certs: raw.danger_accept_invalid_certs.unwrap_or(false),
         timeout: reading.positive_duration("hub.timeout", raw.timeout, Duration::from_secs(30)),
     }
 }
 
+fn proxy(reading: &mut Reading<'_>, written: Written<String>) -> Proxy {
+    let Some(given) = written.map(in_file) else {
+        return Proxy::Environment;
+    };
+    if given.value == "none" {
+        return Proxy::None;
+    }
+    reading
+        .checked("hub.proxy", &given, proxy_url)
+        .map_or(Proxy::Environment, Proxy::Through)
+}
+
+/// The message never repeats the text: it may hold a password.
+fn proxy_url(text: &str) -> Result<Url, &'static str> {
+    if text.contains('@') {
+        return Err(
+            "a proxy is written without user name and password: leave the key out, and put them into \
+                    the HTTPS_PROXY or HTTP_PROXY variable of the service",
+        );
+    }
+    let wanted = "write \"http://HOST:PORT\", or \"none\" to go without a proxy";
+    let url = Url::parse(text).map_err(|_| wanted)?;
+    let is_bare = url.path() == "/" && url.query().is_none() && url.fragment().is_none();
+    match url.scheme() == "http" && url.has_host() && is_bare {
+        true => Ok(url),
+        false => Err(wanted),
+    }
+}
+
 fn credentials(
     reading: &mut Reading<'_>,
-    bearer_token_file: raw::Written<String>,
-    username: raw::Written<String>,
-    password_file: raw::Written<String>,
+    bearer_token: Written<Held>,
+    username: Written<String>,
+    password: Written<Held>,
 ) -> Credentials {
     match (
-        bearer_token_file.map(in_file),
+        bearer_token.map(in_file),
         username.map(in_file),
-        password_file.map(in_file),
+        password.map(in_file),
     ) {
         (None, None, None) => Credentials::None,
-        (Some(file), None, None) => secret(reading, "hub.bearer_token_file", &file)
-            .map_or(Credentials::None, Credentials::Bearer),
-        (None, Some(username), Some(file)) => {
+        (Some(token), None, None) => {
+            secret(reading, "hub.bearer_token_file", token.map(Holder::from))
+                .map_or(Credentials::None, Credentials::Bearer)
+        }
+        (None, Some(username), Some(password)) => {
             if username.value.contains(':') || username.value.chars().any(char::is_control) {
                 let message = "a user name has no \":\" and no control characters";
                 reading.report(username.origin, "hub.username", message);
             }
-            match secret(reading, "hub.password_file", &file) {
+            match secret(reading, "hub.password_file", password.map(Holder::from)) {
                 Some(password) => Credentials::Basic {
                     username: username.value,
                     password,
@@ -111,10 +163,10 @@ fn credentials(
                 None => Credentials::None,
             }
         }
-        (Some(file), _, _) => {
+        (Some(token), _, _) => {
             let message =
                 "a bearer token and a user name with a password exclude each other: keep one";
-            reading.report(file.origin, "hub.bearer_token_file", message);
+            reading.report(token.origin, "hub.bearer_token_file", message);
             Credentials::None
         }
         (None, Some(username), None) => {
@@ -125,8 +177,12 @@ fn credentials(
             );
             Credentials::None
         }
-        (None, None, Some(file)) => {
-            reading.report(file.origin, "hub.password_file", "it needs username too");
+        (None, None, Some(password)) => {
+            reading.report(
+                password.origin,
+                "hub.password_file",
+                "it needs username too",
+            );
             Credentials::None
         }
     }
@@ -134,14 +190,14 @@ fn credentials(
 
 fn client_identity(
     reading: &mut Reading<'_>,
-    certificate: raw::Written<String>,
-    key: raw::Written<String>,
+    certificate: Written<Held>,
+    key: Written<Held>,
 ) -> Option<ClientIdentity> {
     match (certificate.map(in_file), key.map(in_file)) {
         (None, None) => None,
         (Some(certificate), Some(key)) => {
-            let certificate = pem(reading, "hub.client_cert", &certificate, "CERTIFICATE-----");
-            let key = pem(reading, "hub.client_key", &key, "PRIVATE KEY-----");
+            let certificate = pem(reading, "hub.client_cert", certificate, "CERTIFICATE-----");
+            let key = pem(reading, "hub.client_key", key, "PRIVATE KEY-----");
             Some(ClientIdentity {
                 certificate: certificate?,
                 key: Secret::new(key?),
@@ -164,8 +220,8 @@ fn client_identity(
 
 fn headers(
     reading: &mut Reading<'_>,
-    written: BTreeMap<String, toml::Spanned<raw::HeaderValue>>,
-) -> Vec<(String, Secret)> {
+    written: BTreeMap<String, toml::Spanned<HeaderValue>>,
+) -> Vec<Header> {
     let mut headers = Vec::new();
     for (name, value) in written {
         let Given { value, origin } = in_file(value);
@@ -179,17 +235,25 @@ fn headers(
             );
             continue;
         }
-        if RESERVED_HEADERS.contains(&name.to_ascii_lowercase().as_str()) {
+        let lower_case = name.to_ascii_lowercase();
+        if RESERVED_HEADERS.contains(&lower_case.as_str()) {
             reading.report(origin, &key, "the protocol decides this header");
             continue;
         }
+        let is_public = matches!(value, HeaderValue::Literal(_));
+        if is_public && SECRET_HEADERS.contains(&lower_case.as_str()) {
+            let message = "its value is a secret, which does not belong into this file: write { file = \"...\" }, \
+                           { env = \"...\" } or { credential = \"...\" }";
+            reading.report(origin, &key, message);
+            continue;
+        }
         let value = match value {
-            raw::HeaderValue::Literal(value) => Some(value),
-            raw::HeaderValue::File { file } => secret(
+            HeaderValue::Literal(value) => Some(value),
+            HeaderValue::By(holder) => secret(
                 reading,
                 &key,
-                &Given {
-                    value: file,
+                Given {
+                    value: holder,
                     origin,
                 },
             ),
@@ -199,37 +263,11 @@ fn headers(
             reading.report(origin, &key, "the value has a control character");
             continue;
         }
-        headers.push((name, value));
+        headers.push(Header {
+            name,
+            value,
+            is_public,
+        });
     }
     headers
-}
-
-/// The one line of text in a file; nothing of it may appear in a message.
-fn secret(reading: &mut Reading<'_>, key: &str, file: &Given<String>) -> Option<Secret> {
-    let content = reading.content(key, file, MAX_SECRET)?;
-    let line = content.trim_end_matches(['\r', '\n']);
-    if line.is_empty() {
-        reading.report(file.origin, key, format!("{} is empty", file.value));
-        return None;
-    }
-    if line.chars().any(char::is_control) {
-        let message = format!(
-            "{} has more than one line, or control characters",
-            file.value
-        );
-        reading.report(file.origin, key, message);
-        return None;
-    }
-    Some(Secret::new(line))
-}
-
-fn pem(reading: &mut Reading<'_>, key: &str, file: &Given<String>, kind: &str) -> Option<String> {
-    let content = reading.content(key, file, MAX_PEM)?;
-    let begins = |line: &str| line.starts_with("-----BEGIN ") && line.trim_end().ends_with(kind);
-    if !content.lines().any(begins) {
-        let message = format!("{} has no -----BEGIN … {kind} line", file.value);
-        reading.report(file.origin, key, message);
-        return None;
-    }
-    Some(content)
 }

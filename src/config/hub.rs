@@ -78,13 +78,12 @@ fn hub(
     url: Option<&Given<String>>,
     mut raw: raw::Hub,
 ) -> Option<HubSettings> {
-    let byte_exact = |text: &str| web_uri::parse(text).map(|_| text.to_owned());
-    let url = reading.required("hub.url", origin, url, byte_exact);
+    let url = reading.required("hub.url", origin, url, address);
     let publish_url = raw
         .publish_url
         .take()
         .map(in_file)
-        .and_then(|given| reading.checked("hub.publish_url", &given, byte_exact));
+        .and_then(|given| reading.checked("hub.publish_url", &given, address));
     let modes = [
         ("content", Mode::Content),
         ("ping", Mode::Ping),
@@ -99,4 +98,21 @@ fn hub(
         mode,
         http,
     })
+}
+
+/// An address, byte for byte. The message repeats none that holds a password.
+fn address(text: &str) -> Result<String, String> {
+    let after_scheme = text.split_once("://").map_or(text, |(_, rest)| rest);
+    if after_scheme
+        .split(['/', '?', '#'])
+        .next()
+        .is_some_and(|authority| authority.contains('@'))
+    {
+        let message = "credentials do not belong into an address: use username and password_file";
+        return Err(message.to_owned());
+    }
+    match web_uri::parse(text) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
 }

@@ -1,7 +1,7 @@
 //! What the operator wants: the file as written (`raw`), and [`Config`], which holds only valid values.
 //!
 //! A flag counts before its environment variable, that before the file, the file before the default. The
-//! checks read the file and the secrets it names, and nothing else of the environment.
+//! checks read the file and the secrets and certificates that it names, and nothing else of the environment.
 
 pub mod address;
 pub mod channel;
@@ -15,6 +15,7 @@ pub mod network;
 pub mod overrides;
 mod raw;
 mod reading;
+mod secret;
 pub mod server;
 pub mod source;
 mod suggestion;
@@ -23,8 +24,10 @@ mod syntax;
 mod tests;
 mod web_uri;
 
+use std::collections::HashMap;
 use std::env;
 use std::ffi::OsString;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -123,13 +126,22 @@ impl Config {
     }
 }
 
-/// What the process finds around it, as far as the defaults depend on it.
+/// What the process finds around it, as far as the configuration depends on it.
 struct Environment {
     default_file: PathBuf,
     current_dir: PathBuf,
     state_directory: Option<OsString>,
     xdg_state_home: Option<OsString>,
     home: Option<OsString>,
+    /// All variables: the file may say that one holds a secret.
+    variables: HashMap<OsString, OsString>,
+}
+
+impl fmt::Debug for Environment {
+    /// Without the variables, which may hold secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Environment").finish_non_exhaustive()
+    }
 }
 
 impl Environment {
@@ -141,6 +153,7 @@ impl Environment {
             state_directory: variable("STATE_DIRECTORY"),
             xdg_state_home: variable("XDG_STATE_HOME"),
             home: variable("HOME"),
+            variables: env::vars_os().collect(),
         }
     }
 
@@ -175,7 +188,7 @@ fn checked(
         })?,
         None => raw::File::default(),
     };
-    let reading = &mut Reading::new(file, &environment.current_dir);
+    let reading = &mut Reading::new(file, environment);
     let state_dir = state_dir(reading, environment, raw.state_dir, overrides);
     let server = server::server(reading, raw.server, overrides);
     let sources = source::sources(reading, raw.source, overrides);

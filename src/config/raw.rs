@@ -80,26 +80,49 @@ pub struct Hub {
     pub publish_url: Written<String>,
     pub mode: Written<String>,
     pub headers: BTreeMap<String, Spanned<HeaderValue>>,
-    pub bearer_token_file: Written<String>,
+    pub bearer_token_file: Written<Held>,
     pub username: Written<String>,
-    pub password_file: Written<String>,
-    pub client_cert: Written<String>,
-    pub client_key: Written<String>,
-    pub ca_file: Written<String>,
+    pub password_file: Written<Held>,
+    pub client_cert: Written<Held>,
+    pub client_key: Written<Held>,
+    pub ca_file: Written<Held>,
     pub danger_accept_invalid_certs: Option<bool>,
+    pub proxy: Written<String>,
     pub timeout: Written<String>,
 }
 
-/// A header's value, or the file that holds it.
+/// What holds a text that is not written here.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Holder {
+    /// A file, by its path.
+    File(String),
+    /// An environment variable, by its name.
+    Env(String),
+    /// A credential that systemd gives the service, by its name.
+    Credential(String),
+}
+
+/// A secret or a certificate, by what holds it; a text is the path of a file.
 #[derive(Debug, Deserialize)]
 #[serde(
     untagged,
-    deny_unknown_fields,
-    expecting = "expected a text or { file = \"...\" }"
+    expecting = "expected a path, { file = \"...\" }, { env = \"...\" } or { credential = \"...\" }"
+)]
+pub enum Held {
+    Path(String),
+    By(Holder),
+}
+
+/// A header's value, or what holds it.
+#[derive(Debug, Deserialize)]
+#[serde(
+    untagged,
+    expecting = "expected a text, { file = \"...\" }, { env = \"...\" } or { credential = \"...\" }"
 )]
 pub enum HeaderValue {
     Literal(Secret),
-    File { file: String },
+    By(Holder),
 }
 
 #[derive(Debug, Default, Deserialize)]

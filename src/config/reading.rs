@@ -3,12 +3,12 @@
 //!
 //! A value that is wrong is reported and replaced by its default; [`Reading::finish`] then refuses the whole.
 
+use std::ffi::OsStr;
 use std::fmt::Display;
-use std::fs::File;
-use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
+use crate::config::Environment;
 use crate::config::duration;
 use crate::config::error::{ConfigError, Place, Problem};
 use crate::config::raw::Written;
@@ -29,6 +29,15 @@ pub enum Origin {
 pub struct Given<T> {
     pub value: T,
     pub origin: Origin,
+}
+
+impl<T> Given<T> {
+    pub fn map<U>(self, read: impl FnOnce(T) -> U) -> Given<U> {
+        Given {
+            value: read(self.value),
+            origin: self.origin,
+        }
+    }
 }
 
 /// The value of a key in the file.
@@ -78,16 +87,15 @@ impl Source<'_> {
 #[derive(Debug)]
 pub struct Reading<'a> {
     file: Option<Source<'a>>,
-    /// What relative paths in flags are relative to.
-    current_dir: &'a Path,
+    environment: &'a Environment,
     problems: Vec<Problem>,
 }
 
 impl<'a> Reading<'a> {
-    pub fn new(file: Option<Source<'a>>, current_dir: &'a Path) -> Reading<'a> {
+    pub(super) fn new(file: Option<Source<'a>>, environment: &'a Environment) -> Reading<'a> {
         Reading {
             file,
-            current_dir,
+            environment,
             problems: Vec::new(),
         }
     }
@@ -195,27 +203,19 @@ impl<'a> Reading<'a> {
             self.report(origin, key, "it is empty");
             return None;
         }
+        let current_dir = &self.environment.current_dir;
         let file_dir = self.file.as_ref().and_then(|file| file.path.parent());
         let base = match (origin, file_dir) {
-            (Origin::File(_), Some(directory)) => self.current_dir.join(directory),
-            _ => self.current_dir.to_owned(),
+            (Origin::File(_), Some(directory)) => current_dir.join(directory),
+            _ => current_dir.to_owned(),
         };
         Some(without_dots(&base.join(path)))
     }
 
-    /// The content of a file that the configuration names, if it has at most so many bytes.
-    pub fn content(&mut self, key: &str, given: &Given<String>, most: u64) -> Option<String> {
-        let path = self.path(key, given.origin, Path::new(&given.value))?;
-        let mut content = String::new();
-        let read =
-            File::open(&path).and_then(|file| file.take(most + 1).read_to_string(&mut content));
-        let message = match read {
-            Ok(length) if length as u64 <= most => return Some(content),
-            Ok(_) => format!("{} is larger than {} KiB", path.display(), most >> 10),
-            Err(error) => format!("cannot read {}: {error}", path.display()),
-        };
-        self.report(given.origin, key, message);
-        None
+    /// An environment variable that is not empty.
+    pub fn variable(&self, name: &str) -> Option<&OsStr> {
+        let value = self.environment.variables.get(OsStr::new(name))?;
+        Some(value.as_os_str()).filter(|value| !value.is_empty())
     }
 
     pub fn finish<T>(&mut self, config: T) -> Result<T, ConfigError> {

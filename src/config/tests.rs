@@ -1,15 +1,15 @@
 //! The whole of the configuration: what is accepted, and what is made of it.
 
 mod messages;
+mod secrets;
 
-use std::fs;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::announce::observation::MountId;
 use crate::announce::plan::{MassDeletion, Mode};
 use crate::config::error::ConfigError;
-use crate::config::http::Credentials;
 use crate::config::overrides::Overrides;
 use crate::config::source::Watch;
 use crate::config::{Config, Environment, checked, reading};
@@ -28,6 +28,7 @@ fn environment() -> Environment {
         state_directory: None,
         xdg_state_home: None,
         home: Some("/home/ann".into()),
+        variables: HashMap::new(),
     }
 }
 
@@ -212,105 +213,6 @@ fn the_state_directory_has_a_default_on_every_system() {
         message(Config::load_in(&bare, None, &overrides)),
         "state_dir: it is needed, because none of STATE_DIRECTORY, XDG_STATE_HOME and HOME is set"
     );
-}
-
-#[test]
-fn secrets_are_read_from_files_and_never_printed() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("config.toml");
-    for (name, content) in [
-        ("token", "hunter2\n"),
-        ("password", "hunter2\r\n"),
-        ("empty", "\n"),
-        ("lines", "hunter2\nhunter3\n"),
-        (
-            "cert.pem",
-            "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n",
-        ),
-        (
-            "key.pem",
-            "-----BEGIN PRIVATE KEY-----\nhunter2\n-----END PRIVATE KEY-----\n",
-        ),
-    ] {
-        fs::write(directory.path().join(name), content).unwrap();
-    }
-    let load = |hub: &str| {
-        let text = format!("{SOURCE}[[hub]]\nurl = \"https://h.example/\"\n{hub}\n");
-        fs::write(&path, text).unwrap();
-        Config::load_in(&environment(), Some(&path), &Overrides::default())
-    };
-
-    let config = load(
-        "bearer_token_file = \"token\"\nclient_cert = \"cert.pem\"\nclient_key = \"key.pem\"\n\
-         ca_file = \"cert.pem\"\nheaders = { X-A = \"hunter2\", X-B = { file = \"token\" } }\n\
-         danger_accept_invalid_certs = true\ntimeout = \"5s\"",
-    )
-    .unwrap();
-    let http = &config.hubs[0].http;
-    let Credentials::Bearer(token) = &http.credentials else {
-        panic!("{:?}", http.credentials);
-    };
-    assert_eq!(token.reveal(), "hunter2");
-    let values: Vec<_> = http
-        .headers
-        .iter()
-        .map(|(name, value)| (name.as_str(), value.reveal()))
-        .collect();
-    assert_eq!(values, [("X-A", "hunter2"), ("X-B", "hunter2")]);
-    assert!(
-        http.client_identity.is_some() && http.ca.is_some() && http.danger_accept_invalid_certs
-    );
-    assert_eq!(http.timeout, Duration::from_secs(5));
-    assert!(!format!("{config:?}").contains("hunter"));
-
-    let config = load("username = \"ann\"\npassword_file = \"password\"").unwrap();
-    let Credentials::Basic { username, password } = &config.hubs[0].http.credentials else {
-        panic!("{:?}", config.hubs[0].http.credentials);
-    };
-    assert_eq!((username.as_str(), password.reveal()), ("ann", "hunter2"));
-
-    for (hub, want) in [
-        (
-            "bearer_token_file = \"empty\"",
-            "7:21: hub.bearer_token_file: empty is empty",
-        ),
-        (
-            "bearer_token_file = \"lines\"",
-            "7:21: hub.bearer_token_file: lines has more than one line, or control characters",
-        ),
-        (
-            "bearer_token_file = \"/dev/zero\"",
-            "7:21: hub.bearer_token_file: /dev/zero is larger than 64 KiB",
-        ),
-        (
-            "headers = { A = { file = \"lines\" } }",
-            "7:17: hub.headers.A: lines has more than one line, or control characters",
-        ),
-        (
-            "ca_file = \"token\"",
-            "7:11: hub.ca_file: token has no -----BEGIN … CERTIFICATE----- line",
-        ),
-        (
-            "client_cert = \"cert.pem\"\nclient_key = \"cert.pem\"",
-            "8:14: hub.client_key: cert.pem has no -----BEGIN … PRIVATE KEY----- line",
-        ),
-        (
-            "username = \"a:b\"\npassword_file = \"password\"",
-            "7:12: hub.username: a user name has no \":\" and no control characters",
-        ),
-        (
-            "bearer_token_file = \"token\"\nheaders = { authorization = \"x\" }",
-            "5:1: hub.headers: an Authorization header beside a bearer token or a password: keep one",
-        ),
-    ] {
-        let got = message(load(hub));
-        assert!(!got.contains("hunter"), "{got}");
-        assert_eq!(
-            got.split_once("config.toml:").map(|(_, rest)| rest),
-            Some(want),
-            "{got}"
-        );
-    }
 }
 
 #[test]

@@ -14,6 +14,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::announce::status::{AccountView, ChannelView, Status};
+
 pub use crate::control::client::{ClientError, ask};
 pub use crate::control::server::{Server, Socket};
 
@@ -23,10 +25,32 @@ pub use crate::control::server::{Server, Socket};
 pub enum Request {
     /// The documents of a source that are missing now are deleted (R15).
     Accept { source: String },
+    /// How everything stands.
+    Status,
+    /// How every hub stands on every channel.
+    Outbox,
+    /// All that one hub is due on one channel.
+    Show {
+        account: AccountName,
+        /// Whether the payload of the notification in flight is wanted too.
+        payload: bool,
+    },
+    /// What waits for its next try is tried now: of one hub on one channel, or of all.
+    Retry { only: Option<AccountName> },
+    /// What a hub is due on a channel counts as told (R23).
+    Drop { account: AccountName },
+}
+
+/// A hub on a channel, as an operator names them: the channel by its topic or its Capability List.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AccountName {
+    pub channel: String,
+    pub hub: String,
 }
 
 /// What is answered, once it is saved.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Answer {
     /// So many documents of the source are accepted as deleted.
@@ -34,7 +58,38 @@ pub enum Answer {
         source: String,
         documents: usize,
     },
+    Status(Box<Status>),
+    Outbox(Vec<ChannelView>),
+    Account(Box<AccountView>),
+    /// So many notifications are tried now.
+    Retried {
+        notifications: usize,
+    },
+    /// So many changes count as told.
+    Dropped {
+        changes: usize,
+    },
     Error(String),
+}
+
+impl Request {
+    /// Whether it only asks how things are.
+    pub fn is_question(&self) -> bool {
+        matches!(
+            self,
+            Request::Status | Request::Outbox | Request::Show { .. }
+        )
+    }
+}
+
+impl Answer {
+    /// Whether it says that something was done.
+    pub fn is_deed(&self) -> bool {
+        matches!(
+            self,
+            Answer::Accepted { .. } | Answer::Retried { .. } | Answer::Dropped { .. }
+        )
+    }
 }
 
 /// The version of the protocol, in each request and answer.
@@ -89,7 +144,13 @@ fn reach<T>(directory: &Path, act: impl FnOnce(&Path) -> io::Result<T>) -> io::R
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
+
     use super::*;
+    use crate::announce::delivery::attempt::{Attempt, Kind, Refusal};
+    use crate::announce::plan::Mode;
+    use crate::announce::status::{Condition, HubView};
+    use crate::resourcesync::uri::{Hub, Topic, Uri};
 
     fn accept() -> Request {
         Request::Accept {
@@ -123,6 +184,87 @@ mod tests {
     }
 
     #[test]
+    fn every_request_is_read_as_it_is_written() {
+        let account = AccountName {
+            channel: "https://e.org/t".to_owned(),
+            hub: "https://h.example/".to_owned(),
+        };
+        let name = "{\"channel\":\"https://e.org/t\",\"hub\":\"https://h.example/\"}";
+        for (request, text) in [
+            (Request::Status, "\"status\"".to_owned()),
+            (Request::Outbox, "\"outbox\"".to_owned()),
+            (
+                Request::Show {
+                    account: account.clone(),
+                    payload: true,
+                },
+                format!("\"show\",\"account\":{name},\"payload\":true"),
+            ),
+            (
+                Request::Retry { only: None },
+                "\"retry\",\"only\":null".to_owned(),
+            ),
+            (
+                Request::Retry {
+                    only: Some(account.clone()),
+                },
+                format!("\"retry\",\"only\":{name}"),
+            ),
+            (
+                Request::Drop { account },
+                format!("\"drop\",\"account\":{name}"),
+            ),
+        ] {
+            let line = to_line(&request).unwrap();
+            let want = format!("{{\"version\":1,\"command\":{text}}}\n");
+            assert_eq!(String::from_utf8_lossy(&line), want);
+            assert_eq!(from_line::<Request>(&line).unwrap(), request);
+        }
+    }
+
+    #[test]
+    fn a_thousand_channels_with_two_loud_hubs_fit_into_an_answer() {
+        let words = "ü".repeat(500);
+        let hub = |number: usize| HubView {
+            hub: Hub::new(format!("https://hub.example/{number}/{}", "h".repeat(200))),
+            mode: Mode::ContentQuery,
+            state: Condition::NeedsPerson,
+            due: usize::MAX,
+            in_flight: Some(u64::MAX),
+            since: Some(Timestamp::MAX),
+            attempts: u32::MAX,
+            sending: true,
+            next_try: Some(Timestamp::MAX),
+            last_failure: Some(words.clone()),
+            last: Some(Attempt {
+                at: Timestamp::MAX,
+                seq: u64::MAX,
+                status: Some(u16::MAX),
+                excerpt: words.clone(),
+                refusal: Some(Refusal::new(Kind::Denied, &words, true)),
+            }),
+            accepted: Some(Timestamp::MAX),
+            fetch_confirmed: Some(false),
+        };
+        let channels = (0..1_000).map(|number| ChannelView {
+            source: "main".to_owned(),
+            set: Uri::parse(&format!("https://e.org/{}/{number}", "s".repeat(200))).unwrap(),
+            topic: Topic::new(format!("https://e.org/{}/{number}", "t".repeat(200))),
+            retired: Some(Timestamp::MAX),
+            seq: u64::MAX,
+            hubs: vec![hub(1), hub(2)],
+        });
+        let answer = Answer::Outbox(channels.collect());
+        let line = to_line(&answer).unwrap();
+        assert!(
+            line.len() as u64 * 4 < client::LONGEST_ANSWER,
+            "{}",
+            line.len()
+        );
+        assert_eq!(from_line::<Answer>(&line).unwrap(), answer);
+    }
+
+    #[test]
     fn what_is_not_understood_is_refused() {
         for line in [
             "",
@@ -138,6 +280,8 @@ mod tests {
             "{\"version\":1,\"command\":\"accept\",\"source\":1}",
             "{\"version\":1,\"command\":\"accept\",\"source\":\"main\",\"force\":true}",
             "{\"version\":1,\"command\":\"accept\",\"source\":\"main\"} {}",
+            "{\"version\":1,\"command\":\"drop\",\"account\":{\"channel\":\"c\"}}",
+            "{\"version\":1,\"command\":\"retry\",\"only\":\"c\"}",
         ] {
             let read: Result<Request, Malformed> = from_line(line.as_bytes());
             assert!(read.is_err(), "{line}");

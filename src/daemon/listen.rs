@@ -2,6 +2,7 @@
 
 use std::fs::Permissions;
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -14,6 +15,10 @@ use crate::admin::{self, Admin};
 use crate::config::address::Address;
 use crate::websub::server::Listener;
 
+/// How many clients may have come and not been met yet. At the usual 128, a burst of them waits a second for
+/// TCP to try again, or is turned away at a Unix socket. The system may allow fewer.
+const BACKLOG: i32 = 4_096;
+
 /// Binds one listener, and says where.
 pub async fn bind(address: &Address, name: &str) -> anyhow::Result<Listener> {
     let listener = match address {
@@ -21,12 +26,14 @@ pub async fn bind(address: &Address, name: &str) -> anyhow::Result<Listener> {
             let listener = TcpListener::bind(tcp).await.with_context(|| {
                 format!("cannot listen on {tcp} ({name}); is another program there?")
             })?;
+            widen(&listener);
             Listener::Tcp(listener)
         }
         Address::Unix(path) => {
             remove_stale_socket(path);
             let listener = UnixListener::bind(path)
                 .with_context(|| format!("cannot listen on unix:{} ({name})", path.display()))?;
+            widen(&listener);
             if name == "public" {
                 // The web server in front is another user. Its directory may still keep others out.
                 std::fs::set_permissions(path, Permissions::from_mode(0o666))
@@ -41,6 +48,11 @@ pub async fn bind(address: &Address, name: &str) -> anyhow::Result<Listener> {
     };
     info!(listener = name, address = %bound, "listening");
     Ok(listener)
+}
+
+fn widen(listener: impl AsFd) {
+    // Listening again sets the backlog anew. A failure leaves the usual one.
+    let _ = rustix::net::listen(listener, BACKLOG);
 }
 
 /// A socket that nobody answers is left from a process that died.

@@ -4,8 +4,6 @@ use std::error::Error;
 
 use tracing::{debug, error, info, warn};
 
-use crate::admin::Status;
-use crate::announce::engine::Engine;
 use crate::announce::event::{Event, Fact};
 use crate::tree::Report;
 
@@ -40,15 +38,6 @@ pub fn log(report: &Report) {
         Report::Notice(notice) if notice.is_warning() => warn!("{notice}"),
         Report::Notice(notice) => info!("{notice}"),
         Report::Observed(_) | Report::MountFound { .. } | Report::MountLost { .. } => {}
-    }
-}
-
-/// How everything stands.
-pub fn status(engine: &Engine) -> Status {
-    Status {
-        sources: engine.sources(),
-        channels: engine.channels(),
-        findings: engine.findings().into_iter().collect(),
     }
 }
 
@@ -138,10 +127,26 @@ pub fn fact(fact: &Fact) {
         } => warn!(
             %topic, %hub, changes, "{hub} is no longer told; dropped {changes} changes that it was due"
         ),
+        Fact::Retried { notifications } => {
+            info!(
+                notifications,
+                "trying {notifications} notifications again now, as asked"
+            );
+        }
+        Fact::CountedAsTold {
+            topic,
+            hub,
+            changes,
+        } => warn!(
+            %topic, %hub, changes, "dropped {changes} changes that {hub} was due, as asked: they count as told"
+        ),
         Fact::Unfetched { topic, hub, after } => warn!(
             %topic, %hub, seconds = after.as_secs(),
             "{hub} accepted a ping and has not fetched {topic}: does it see the topic's URI?"
         ),
+        Fact::FetchedAgain { topic, hub } => {
+            info!(%topic, %hub, "{topic} is fetched again after a ping to {hub}");
+        }
         Fact::Broken {
             path,
             uri,

@@ -17,7 +17,7 @@ use crate::config::{self, Config};
 use crate::resourcesync::uri::Uri;
 use crate::tree::{self, Known, WatchMode};
 use crate::websub::hub;
-use crate::websub::publish::{Credentials, HubSettings, PublisherError};
+use crate::websub::publish::{Credentials, Header, HubSettings, Proxy, PublisherError};
 
 /// How each hub is reached. What is wrong with that is an error of the configuration.
 pub fn publishers(config: &Config) -> Result<Vec<HubSettings>, PublisherError> {
@@ -30,13 +30,22 @@ fn publisher(hub: &config::hub::HubSettings) -> Result<HubSettings, PublisherErr
         hub: hub.hub.clone(),
         source,
     })?;
-    let headers = http.headers.iter().map(|(name, value)| {
-        let parsed = HeaderName::try_from(name).map_err(|_| PublisherError::Header {
+    let headers = http.headers.iter().map(|header| {
+        let name = HeaderName::try_from(&header.name).map_err(|_| PublisherError::Header {
             hub: hub.hub.clone(),
-            name: name.clone(),
+            name: header.name.clone(),
         })?;
-        Ok((parsed, value.clone()))
+        Ok(Header {
+            name,
+            value: header.value.clone(),
+            is_public: header.is_public,
+        })
     });
+    let proxy = match &http.proxy {
+        http::Proxy::Environment => Proxy::Environment,
+        http::Proxy::None => Proxy::Direct,
+        http::Proxy::Through(proxy) => Proxy::Through(proxy.clone()),
+    };
     let credentials = match &http.credentials {
         http::Credentials::None => None,
         http::Credentials::Bearer(token) => Some(Credentials::Bearer(token.clone())),
@@ -49,6 +58,7 @@ fn publisher(hub: &config::hub::HubSettings) -> Result<HubSettings, PublisherErr
         hub: hub.hub.clone(),
         publish_url,
         timeout: http.timeout,
+        proxy,
         headers: headers.collect::<Result<_, _>>()?,
         credentials,
         ca_pem: http.ca.as_ref().map(|ca| ca.as_bytes().to_vec()),

@@ -15,15 +15,17 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tracing::{error, info, warn};
 
-use crate::admin::{Health, Status};
+use crate::admin::Health;
 use crate::announce::delivery::{Answer, Submission};
 use crate::announce::engine::Engine;
 use crate::announce::event::{Effect, Event};
 use crate::announce::plan::Mode;
 use crate::announce::state::Save;
+use crate::announce::status::Status;
 use crate::announce::subscription::{HubRecord, Relay};
 use crate::control::{self, Request};
 use crate::daemon::report;
+use crate::daemon::steps::{Step, Steps};
 use crate::daemon::turns::orders::Order;
 use crate::store::Store;
 use crate::tree::{Report, Tree};
@@ -69,6 +71,7 @@ pub struct Turns {
     inputs: Sender<Input>,
     runtime: Handle,
     health: Health,
+    steps: Steps,
     unsaved: Unsaved,
     /// What commands asked in this turn.
     orders: Vec<Order>,
@@ -116,6 +119,7 @@ impl Turns {
             inputs,
             runtime,
             health,
+            steps: Steps::from_environment(),
             unsaved: Unsaved::default(),
             orders: Vec::new(),
             trouble: None,
@@ -135,6 +139,11 @@ impl Turns {
 
     pub fn engine(&self) -> &Engine {
         &self.engine
+    }
+
+    /// The steps that deliveries pass, for whoever passes some elsewhere.
+    pub fn steps(&self) -> Steps {
+        self.steps.clone()
     }
 
     pub fn set_hub(&mut self, hub: EmbeddedHub) {
@@ -238,6 +247,9 @@ impl Turns {
                     *started = self.began.min(*started);
                 }
                 report::log(&reported);
+                if matches!(reported, Report::Observed(_)) {
+                    self.steps.pass(Step::Observed);
+                }
                 if let Some(event) = report::event(reported) {
                     self.step(event);
                 }
@@ -245,7 +257,9 @@ impl Turns {
             Input::HubRecord(record) => self.unsaved.records.push(record),
             Input::Ask(answer) => {
                 // Whoever asked may have gone.
-                let _ = answer.send(report::status(&self.engine));
+                let mut status = self.engine.status(Timestamp::now());
+                status.unsaved = self.trouble.as_ref().map(|(trouble, _)| trouble.clone());
+                let _ = answer.send(status);
             }
             Input::Order(request, reply) => self.obey(request, reply),
             Input::Stop => return true,
@@ -284,6 +298,7 @@ impl Turns {
         }
         let unsaved = &self.unsaved;
         let saved = if unsaved.must_be_written() {
+            self.steps.saving(&unsaved.save, &unsaved.records);
             self.store
                 .save(&unsaved.save, &unsaved.records, &unsaved.owed)
         } else if is_idle || self.trouble.is_some() {
@@ -307,11 +322,13 @@ impl Turns {
             info!("the state can be saved again");
         }
         let Unsaved {
+            save,
+            records,
             owed,
             relayed,
             then,
-            ..
         } = std::mem::take(&mut self.unsaved);
+        self.steps.saved(&save, &records);
         for effect in then {
             self.perform(effect);
         }
@@ -319,6 +336,7 @@ impl Turns {
             && !owed.is_empty()
         {
             hub.dispatch(owed);
+            self.steps.pass(Step::Dispatched);
         }
         self.accepted
             .extend(relayed.into_iter().map(|submission| Event::Answered {
@@ -334,7 +352,10 @@ impl Turns {
     fn perform(&mut self, effect: Effect) {
         match effect {
             Effect::Save(_) => {}
-            Effect::Serve(page) => self.topics.serve(page),
+            Effect::Serve(page) => {
+                self.topics.serve(page);
+                self.steps.pass(Step::Served);
+            }
             Effect::Withdraw(topic) => {
                 self.topics.withdraw(&topic);
                 if let Some(hub) = &self.hub {
@@ -357,8 +378,11 @@ impl Turns {
         self.outstanding += 1;
         let publisher = Arc::clone(&self.publisher);
         let inputs = self.inputs.clone();
+        let steps = self.steps.clone();
         self.runtime.spawn(async move {
+            steps.pass(Step::Submitting);
             let answer = publisher.submit(&submission).await;
+            steps.pass(Step::Answered);
             // A stopped loop hears it at the next start, by submitting again.
             let _ = inputs.send(Input::Event(Event::Answered {
                 channel: submission.channel,
@@ -375,6 +399,7 @@ impl Turns {
         self.health.turned(is_saved, is_settled);
         if is_saved && is_settled && !self.is_ready {
             self.is_ready = true;
+            self.steps.ready();
             info!("ready");
             let _ = sd_notify::notify(&[NotifyState::Ready]);
         }

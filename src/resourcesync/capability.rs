@@ -3,9 +3,12 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 /// What a document does for a Destination, as its root-level `rs:md capability="…"` says
 /// (core 1.1 section 7, Archives 0.9.1 section 2.1).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "&'static str")]
 pub enum Capability {
     SourceDescription,
     CapabilityList,
@@ -69,6 +72,20 @@ impl Capability {
             self,
             Capability::ResourceDumpManifest | Capability::ChangeDumpManifest
         )
+    }
+}
+
+impl From<Capability> for &'static str {
+    fn from(capability: Capability) -> &'static str {
+        capability.as_str()
+    }
+}
+
+impl TryFrom<String> for Capability {
+    type Error = UnknownCapability;
+
+    fn try_from(value: String) -> Result<Capability, UnknownCapability> {
+        value.parse()
     }
 }
 

@@ -1,10 +1,12 @@
 //! The words and documents of the ResourceSync Framework (core 1.1, Archives 0.9.1): pure, and free of
 //! everything that is ours.
 
+pub mod advertise;
 mod canonical;
 pub mod capability;
 mod characters;
 pub mod document;
+mod encoding;
 pub mod fingerprint;
 mod namespaces;
 mod outline;

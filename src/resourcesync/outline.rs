@@ -6,6 +6,7 @@ use crate::resourcesync::capability::{Capability, UnknownCapability};
 use crate::resourcesync::document::{
     Advertisement, Document, Form, Malformed, Other, Span, is_structural,
 };
+use crate::resourcesync::payload::NOTIFICATION;
 use crate::resourcesync::tag::Tag;
 use crate::resourcesync::uri::{Hub, Topic, Uri};
 
@@ -13,8 +14,6 @@ use crate::resourcesync::uri::{Hub, Topic, Uri};
 const MOST_MEMBERS: usize = 1_000_000;
 /// How long all their addresses may be.
 const LONGEST_LOCS: usize = 256 << 20;
-
-const NOTIFICATION: &str = "framework-notification";
 
 /// The elements that mean something here; their namespace is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -199,12 +198,14 @@ fn capability(tag: Tag<'_>) -> Option<String> {
     (!value.is_empty()).then(|| value.to_owned())
 }
 
-/// RFC 8288 section 3.3: `rel` holds one or more relation types, in any case.
 fn has_relation(tag: Tag<'_>, relation: &str) -> bool {
-    tag.value("rel").is_some_and(|rel| {
-        rel.split_ascii_whitespace()
-            .any(|one| one.eq_ignore_ascii_case(relation))
-    })
+    tag.value("rel").is_some_and(|rel| holds(&rel, relation))
+}
+
+/// RFC 8288 section 3.3: `rel` holds one or more relation types, in any case.
+pub(crate) fn holds(rel: &str, relation: &str) -> bool {
+    rel.split_ascii_whitespace()
+        .any(|one| one.eq_ignore_ascii_case(relation))
 }
 
 fn target(tag: Tag<'_>) -> Option<Uri> {

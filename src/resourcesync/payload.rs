@@ -3,6 +3,7 @@
 use std::fmt;
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use crate::resourcesync::capability::Capability;
 use crate::resourcesync::characters::is_allowed;
@@ -10,7 +11,8 @@ pub use crate::resourcesync::receive::PayloadError;
 use crate::resourcesync::uri::Uri;
 
 /// What happened to a document: the values of the `change` attribute.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum ChangeKind {
     Created,
     Updated,
@@ -45,7 +47,7 @@ pub struct Payload {
 }
 
 /// One `url` element: one change of one document.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     pub uri: Uri,
     pub change: ChangeKind,
@@ -125,7 +127,7 @@ fn write_entry(xml: &mut String, entry: &Entry) {
     xml.push_str("  </url>\n");
 }
 
-fn write_attribute(xml: &mut String, name: &str, value: &str) {
+pub(crate) fn write_attribute(xml: &mut String, name: &str, value: &str) {
     xml.push(' ');
     xml.push_str(name);
     xml.push_str("=\"");
@@ -135,7 +137,7 @@ fn write_attribute(xml: &mut String, name: &str, value: &str) {
 
 /// Writes a text so that it reads back the same, in an element as in an attribute. What XML cannot hold at
 /// all, and no URI should, is percent-encoded.
-fn write_escaped(xml: &mut String, text: &str) {
+pub(crate) fn write_escaped(xml: &mut String, text: &str) {
     for character in text.chars() {
         match character {
             '&' => xml.push_str("&amp;"),

@@ -8,9 +8,11 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use foldhash::fast::FixedState;
+use serde::{Deserialize, Serialize};
 
 /// The URI of a document, normalised as RFC 3986 section 6.2 says, so that equal URIs are equal strings.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Uri(Arc<str>);
 
 // Most comparisons that find two URIs equal are of one with its own copy: the text need not be read then.
@@ -130,6 +132,20 @@ pub fn is_clean(text: &str) -> bool {
         .any(|c| c.is_control() || c.is_whitespace() || matches!(c, '<' | '>' | '"'))
 }
 
+impl TryFrom<String> for Uri {
+    type Error = NotAUri;
+
+    fn try_from(text: String) -> Result<Uri, NotAUri> {
+        Uri::parse(&text)
+    }
+}
+
+impl From<Uri> for String {
+    fn from(uri: Uri) -> String {
+        uri.as_str().to_owned()
+    }
+}
+
 impl fmt::Display for Uri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
@@ -137,11 +153,13 @@ impl fmt::Display for Uri {
 }
 
 /// The URI under which a channel's notifications are published, kept byte for byte (R24).
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
 pub struct Topic(Arc<str>);
 
 /// The URI of a WebSub hub as it is advertised, kept byte for byte (R24).
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
 pub struct Hub(Arc<str>);
 
 macro_rules! byte_exact {
@@ -156,6 +174,18 @@ macro_rules! byte_exact {
             }
         }
 
+        impl From<String> for $name {
+            fn from(text: String) -> $name {
+                $name::new(text)
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(name: $name) -> String {
+                name.as_str().to_owned()
+            }
+        }
+
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(&self.0)
@@ -165,6 +195,9 @@ macro_rules! byte_exact {
 }
 byte_exact!(Topic);
 byte_exact!(Hub);
+
+/// They belong to an address in an authority (RFC 3986 section 3.2.2), and nowhere else.
+const BRACKETS: [char; 2] = ['[', ']'];
 
 fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)
@@ -178,12 +211,19 @@ fn push_escaped(text: &mut String, byte: u8) {
 }
 
 /// RFC 3986 section 6.2.2.1 and 6.2.3: host in lower case, no default port, no empty port. Nothing if it is no
-/// authority: without a host, or with a colon in it that is not within brackets.
+/// authority: without a host, with a second `@`, with a colon or bracket in the host that belongs to no address,
+/// with a port that is no number, or with an escape that is none.
 fn normal_authority(scheme: &str, authority: &str) -> Option<String> {
     let (user, host) = match authority.rsplit_once('@') {
         Some((user, host)) => (Some(user), host),
         None => (None, authority),
     };
+    let is_escape = |(at, _)| escape_at(authority.as_bytes(), at).is_some();
+    if user.is_some_and(|user| user.contains('@') || user.contains(BRACKETS))
+        || !authority.match_indices('%').all(is_escape)
+    {
+        return None;
+    }
     let host = host.to_ascii_lowercase();
     let default_port = match scheme {
         "http" => "80",
@@ -194,8 +234,14 @@ fn normal_authority(scheme: &str, authority: &str) -> Option<String> {
         Some((name, port)) if !port.ends_with(']') => (name, port),
         _ => (&*host, ""),
     };
-    let is_bracketed = name.starts_with('[') && name.ends_with(']');
-    if name.is_empty() || (name.contains([':', '[', ']']) && !is_bracketed) {
+    let address = name
+        .strip_prefix('[')
+        .and_then(|name| name.strip_suffix(']'));
+    let is_host = match address {
+        Some(address) => !address.is_empty() && !address.contains(BRACKETS),
+        None => !name.is_empty() && !name.contains(':') && !name.contains(BRACKETS),
+    };
+    if !is_host || !port.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
     let host = match port {
@@ -209,31 +255,41 @@ fn normal_authority(scheme: &str, authority: &str) -> Option<String> {
     })
 }
 
-/// RFC 3986 section 6.2.2.2, and its counterpart for what should have been escaped: non-ASCII characters
-/// and signs of percent, which file names yield and some generators write raw.
+/// RFC 3986 section 6.2.2.2, and its counterpart for what should have been escaped: non-ASCII characters,
+/// signs of percent and brackets of any kind, which file names yield and some generators write raw.
 fn normal_escapes(text: &str) -> Cow<'_, str> {
-    if text.bytes().all(|byte| byte.is_ascii() && byte != b'%') {
+    if text.bytes().all(is_kept) {
         return Cow::Borrowed(text);
     }
     let bytes = text.as_bytes();
     let mut normal = String::with_capacity(text.len());
     let mut at = 0;
     while let Some(&byte) = bytes.get(at) {
-        let escaped = (byte == b'%')
-            .then(|| bytes.get(at + 1..at + 3))
-            .flatten()
-            .and_then(|digits| std::str::from_utf8(digits).ok())
-            .filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))
-            .and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        let escaped = escape_at(bytes, at);
         match escaped {
             Some(value) if is_unreserved(value) => normal.push(char::from(value)),
             Some(value) => push_escaped(&mut normal, value),
-            None if byte.is_ascii() && byte != b'%' => normal.push(char::from(byte)),
+            None if is_kept(byte) => normal.push(char::from(byte)),
             None => push_escaped(&mut normal, byte),
         }
         at += if escaped.is_some() { 3 } else { 1 };
     }
     Cow::Owned(normal)
+}
+
+/// The byte that an escape stands for, if one begins here.
+fn escape_at(bytes: &[u8], at: usize) -> Option<u8> {
+    let [b'%', digits @ ..] = bytes.get(at..at + 3)? else {
+        return None;
+    };
+    let digits = std::str::from_utf8(digits).ok()?;
+    let are_digits = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    are_digits.then(|| u8::from_str_radix(digits, 16).ok())?
+}
+
+/// Whether a byte of a path or query stays as it is. What [`is_clean`] is about does, so that it can be told.
+fn is_kept(byte: u8) -> bool {
+    byte.is_ascii() && !b"%[]{}\\^`|".contains(&byte)
 }
 
 /// RFC 3986 section 5.2.4; an empty path becomes `/`.
@@ -293,6 +349,12 @@ mod tests {
             ("http://me:80@e.org:/", "http://me:80@e.org/"),
             ("http://e.org/%4g%4%41", "http://e.org/%254g%254A"),
             ("http://e.org/a%20b", "http://e.org/a%20b"),
+            (
+                "http://e.org/[1]?a[]={2}",
+                "http://e.org/%5B1%5D?a%5B%5D=%7B2%7D",
+            ),
+            ("http://e.org/a\\b^c`d|", "http://e.org/a%5Cb%5Ec%60d%7C"),
+            ("http://%41:%5B@e.org/", "http://%41:%5B@e.org/"),
         ] {
             assert_eq!(
                 Uri::parse(written).map(|uri| uri.to_string()),
@@ -314,6 +376,14 @@ mod tests {
             "http://me@/",
             "http://a:b:c/",
             "http://[::1/",
+            "http://[]/",
+            "http://[::1]]/",
+            "http://[@e.org/",
+            "http://me@you@e.org/",
+            "http://e.org:8o/",
+            "http://[::1]:-1/",
+            "http://100%.org/",
+            "http://100%@e.org/",
         ] {
             assert!(Uri::parse(bad).is_err(), "{bad}");
         }

@@ -4,14 +4,13 @@
 
 use std::io::{self, Read};
 
-use encoding_rs::{DecoderResult, Encoding, UTF_8, WINDOWS_1252};
-use quick_xml::encoding::{DetectedEncoding, detect_encoding};
-use quick_xml::events::Event;
+use encoding_rs::{DecoderResult, Encoding, UTF_8};
 
 use crate::resourcesync::characters::{
     first_forbidden, forbidden, is_space, newlines, unify_line_ends,
 };
 use crate::resourcesync::document::Malformed;
+use crate::resourcesync::encoding::{Detected, detect};
 
 /// What is read at first: enough for the root of most files that are none of ours.
 const FIRST_SIZE: usize = 8 << 10;
@@ -197,15 +196,15 @@ impl<R: Read> Window<R> {
         Ok(())
     }
 
-    /// Decides on the encoding (XML 1.0 appendix F): a byte order mark, the width of `<?`, the declaration.
+    /// Decides on the encoding.
     fn begin(&mut self) {
         self.has_begun = true;
-        let head = &self.buffer[..self.filled];
-        let (encoding, mark) = match detect_encoding(head) {
-            Some(DetectedEncoding::AsciiCompatible) => (self.declared_encoding(), 0),
-            Some(detected) => (detected.encoding(), detected.bom_len()),
-            None => (UTF_8, 0),
-        };
+        let Detected {
+            encoding,
+            mark,
+            unknown,
+        } = detect(&self.buffer[..self.filled]);
+        self.unknown_encoding = unknown;
         if encoding == UTF_8 {
             self.start = mark;
             self.valid = mark;
@@ -219,29 +218,6 @@ impl<R: Read> Window<R> {
                 self.buffer.resize(room.max(FIRST_SIZE), 0);
             }
             self.decode();
-        }
-    }
-
-    /// What the declaration at the start of a file in some superset of ASCII says.
-    fn declared_encoding(&mut self) -> &'static Encoding {
-        let head = &self.buffer[..self.filled];
-        let end = head.windows(2).position(|pair| pair == b"?>");
-        let declaration = &head[..end.map_or(0, |end| end + 2)];
-        let event = quick_xml::Reader::from_reader(declaration).read_event();
-        let Ok(Event::Decl(declaration)) = event else {
-            return UTF_8;
-        };
-        let Some(Ok(label)) = declaration.encoding() else {
-            return UTF_8;
-        };
-        match Encoding::for_label_no_replacement(label.as_bytes()) {
-            // What declares UTF-16 and is readable without is UTF-8: a string that was written to a file.
-            Some(encoding) if encoding.output_encoding() == encoding => encoding,
-            Some(_) => UTF_8,
-            None => {
-                self.unknown_encoding = Some(label.into_owned());
-                WINDOWS_1252
-            }
         }
     }
 

@@ -12,6 +12,7 @@ use rusqlite::types::{FromSql, FromSqlError};
 
 use crate::announce::candidates::Candidates;
 use crate::announce::delivery::ChannelId;
+use crate::announce::delivery::attempt::{Attempt, Refusal};
 use crate::announce::observation::{DocumentPath, Identity, MountId, Stat};
 use crate::announce::state::{
     ChannelRow, Flight, Hold, LedgerRow, MountRow, Ping, Presence, Record, Relations, Retirement,
@@ -278,6 +279,7 @@ fn ledger(row: &Row<'_>) -> rusqlite::Result<((ChannelId, Hub), LedgerRow)> {
         fetched: fetched.unwrap_or_default(),
         reported: reported.unwrap_or_default(),
     });
+    let last = attempt(&mut fields)?;
     let flight = match fields.take::<Option<i64>>()? {
         None => None,
         Some(seq) => Some(Flight {
@@ -288,7 +290,6 @@ fn ledger(row: &Row<'_>) -> rusqlite::Result<((ChannelId, Hub), LedgerRow)> {
             cut: fields.ours()?,
             attempts: fields.take()?,
             next_try: fields.ours()?,
-            last_failure: fields.take()?,
         }),
     };
     let ledger = LedgerRow {
@@ -296,8 +297,31 @@ fn ledger(row: &Row<'_>) -> rusqlite::Result<((ChannelId, Hub), LedgerRow)> {
         limit,
         accepted,
         ping,
+        last,
     };
     Ok((key, ledger))
+}
+
+fn attempt(fields: &mut Fields<'_>) -> rusqlite::Result<Option<Attempt>> {
+    let at = fields.optional()?;
+    let seq: Option<i64> = fields.take()?;
+    let status = fields.take()?;
+    let excerpt: Option<String> = fields.take()?;
+    let kind = fields.optional()?;
+    let reason: Option<String> = fields.take()?;
+    let needs_person: Option<bool> = fields.take()?;
+    let refusal = kind.map(|kind| Refusal {
+        kind,
+        reason: reason.unwrap_or_default(),
+        needs_person: needs_person.unwrap_or_default(),
+    });
+    Ok(at.zip(seq).map(|(at, seq)| Attempt {
+        at,
+        seq: seq.cast_unsigned(),
+        status,
+        excerpt: excerpt.unwrap_or_default(),
+        refusal,
+    }))
 }
 
 fn key(fields: &mut Fields<'_>) -> rusqlite::Result<(ChannelId, Hub)> {

@@ -5,15 +5,21 @@
 
 mod hub;
 mod load;
+mod place;
 mod row;
 mod save;
 mod schema;
 
 use std::fs::{File, OpenOptions, Permissions, TryLockError};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
+use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 use rusqlite::{Connection, OpenFlags};
+use rustix::fs::Access;
+use rustix::io::Errno;
 
 /// The state of one daemon.
 #[derive(Debug)]
@@ -39,6 +45,11 @@ pub enum StoreError {
     },
     #[error("another rsnotify uses the state directory {path}; stop it, or set another state_dir")]
     InUse { path: PathBuf },
+    #[error("cannot read the state file {path}; run this as the user who runs rsnotify")]
+    Denied {
+        path: PathBuf,
+        source: std::io::Error,
+    },
     #[error(
         "cannot open the state file {path}; if it is damaged, move it away: a new baseline is taken then"
     )]
@@ -69,8 +80,12 @@ pub enum StoreError {
     },
 }
 
+pub use crate::store::place::place;
+
 const DATABASE: &str = "state.sqlite";
 const LOCK: &str = "lock";
+/// Whoever only looks whether there is a daemon holds the lock for much less than this.
+const GLANCE: Duration = Duration::from_millis(100);
 
 impl Store {
     /// Opens the state in `directory`, creating both where they are not, and keeps others out.
@@ -111,9 +126,16 @@ impl Store {
         if !path.exists() {
             return Ok(None);
         }
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        // SQLite would not say why.
+        if let Err(Errno::ACCESS) = rustix::fs::access(&path, Access::READ_OK) {
+            let source = Errno::ACCESS.into();
+            return Err(StoreError::Denied { path, source });
+        }
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX
+            | OpenFlags::SQLITE_OPEN_URI;
         let connection =
-            Connection::open_with_flags(&path, flags).map_err(|source| StoreError::Open {
+            Connection::open_with_flags(uri(&path), flags).map_err(|source| StoreError::Open {
                 path: path.clone(),
                 source,
             })?;
@@ -128,6 +150,33 @@ impl Store {
     }
 }
 
+/// Whether a daemon holds the state in `directory`. The lock is held for a glance, which keeps nobody out.
+pub fn is_in_use(directory: &Path) -> std::io::Result<bool> {
+    let file = match File::open(directory.join(LOCK)) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    match file.try_lock_shared() {
+        Ok(()) => Ok(false),
+        Err(TryLockError::WouldBlock) => Ok(true),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+/// The file as SQLite is to read it. Where nobody has it open, all of it is in this one file: SQLite need not
+/// leave others beside it, which it could not do in a directory that may only be read.
+fn uri(path: &Path) -> String {
+    let name = percent_encode(path.as_os_str().as_bytes(), NON_ALPHANUMERIC);
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    let parameters = match Path::new(&log).exists() {
+        true => "",
+        false => "?immutable=1",
+    };
+    format!("file:{name}{parameters}")
+}
+
 fn lock(directory: &Path) -> Result<File, StoreError> {
     let path = directory.join(LOCK);
     let lock_error = |source| StoreError::Lock {
@@ -140,7 +189,13 @@ fn lock(directory: &Path) -> Result<File, StoreError> {
         .write(true)
         .open(&path)
         .map_err(lock_error)?;
-    match file.try_lock() {
+    let until = Instant::now() + GLANCE;
+    let mut tried = file.try_lock();
+    while matches!(tried, Err(TryLockError::WouldBlock)) && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(1));
+        tried = file.try_lock();
+    }
+    match tried {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(StoreError::InUse {
             path: directory.to_owned(),

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use serde::{Deserialize, Serialize};
 
+use crate::announce::delivery::attempt::Kind;
 use crate::announce::state::{Said, Told};
 use crate::resourcesync::capability::Capability;
 use crate::resourcesync::document::Form;
@@ -64,6 +65,12 @@ impl FromSql for Column<Fingerprint> {
     fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
         let bytes = <[u8; 32]>::column_result(value)?;
         Ok(Column(Fingerprint(bytes)))
+    }
+}
+
+impl FromSql for Column<Kind> {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        parsed(value).map(Column)
     }
 }
 

@@ -271,11 +271,17 @@ fn write_ledger(
         )?;
         return Ok(());
     };
+    let last = row.last.as_ref();
+    let refusal = last.and_then(|last| last.refusal.as_ref());
     on.prepare_cached(
-        "INSERT INTO ledgers VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (channel, hub) DO UPDATE \
+        "INSERT INTO ledgers VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14) \
+         ON CONFLICT (channel, hub) DO UPDATE \
          SET max_entries = excluded.max_entries, accepted = excluded.accepted, \
          pinged = excluded.pinged, fetched = excluded.fetched, \
-         silence_reported = excluded.silence_reported",
+         silence_reported = excluded.silence_reported, tried = excluded.tried, \
+         tried_seq = excluded.tried_seq, answer_status = excluded.answer_status, \
+         answer = excluded.answer, refusal = excluded.refusal, reason = excluded.reason, \
+         needs_person = excluded.needs_person",
     )?
     .execute(params![
         id,
@@ -285,6 +291,13 @@ fn write_ledger(
         row.ping.map(|ping| Column(ping.at)),
         row.ping.map(|ping| ping.fetched),
         row.ping.map(|ping| ping.reported),
+        last.map(|last| Column(last.at)),
+        last.map(|last| last.seq.cast_signed()),
+        last.and_then(|last| last.status),
+        last.map(|last| &last.excerpt),
+        refusal.map(|refusal| refusal.kind.as_str()),
+        refusal.map(|refusal| &refusal.reason),
+        refusal.map(|refusal| refusal.needs_person),
     ])?;
     match &row.flight {
         Some(flight) => write_flight(on, id, hub, flight),
@@ -298,11 +311,10 @@ fn write_ledger(
 
 fn write_flight(on: &Transaction<'_>, id: i64, hub: &Hub, flight: &Flight) -> rusqlite::Result<()> {
     on.prepare_cached(
-        "INSERT INTO in_flight VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) \
+        "INSERT INTO in_flight VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) \
          ON CONFLICT (channel, hub) DO UPDATE SET seq = excluded.seq, body = excluded.body, \
          entries = excluded.entries, covers = excluded.covers, cut = excluded.cut, \
-         attempts = excluded.attempts, next_try = excluded.next_try, \
-         last_failure = excluded.last_failure",
+         attempts = excluded.attempts, next_try = excluded.next_try",
     )?
     .execute(params![
         id,
@@ -314,7 +326,6 @@ fn write_flight(on: &Transaction<'_>, id: i64, hub: &Hub, flight: &Flight) -> ru
         Column(flight.cut),
         flight.attempts,
         Column(flight.next_try),
-        flight.last_failure,
     ])?;
     Ok(())
 }

@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 
 /// Migrations in order; `user_version` counts those that ran. Never edit one that was released.
-const MIGRATIONS: [&str; 3] = [
+const MIGRATIONS: [&str; 4] = [
     "
 CREATE TABLE mounts (
     id INTEGER PRIMARY KEY,
@@ -142,6 +142,16 @@ CREATE INDEX deliveries_by_digest ON deliveries (digest);
     "
 ALTER TABLE mounts ADD COLUMN include TEXT;
 ALTER TABLE mounts ADD COLUMN exclude TEXT;
+",
+    "
+ALTER TABLE ledgers ADD COLUMN tried TEXT;
+ALTER TABLE ledgers ADD COLUMN tried_seq INTEGER;
+ALTER TABLE ledgers ADD COLUMN answer_status INTEGER;
+ALTER TABLE ledgers ADD COLUMN answer TEXT;
+ALTER TABLE ledgers ADD COLUMN refusal TEXT;
+ALTER TABLE ledgers ADD COLUMN reason TEXT;
+ALTER TABLE ledgers ADD COLUMN needs_person INTEGER;
+ALTER TABLE in_flight DROP COLUMN last_failure;
 ",
     "
 ALTER TABLE subscriptions ADD COLUMN heard INTEGER NOT NULL DEFAULT 0;

@@ -11,6 +11,34 @@ pub struct Limit {
 }
 
 impl Limit {
+    /// How many directories a user may watch.
+    pub fn watches() -> Limit {
+        Limit::tighter("fs.inotify.max_user_watches", "user.max_inotify_watches")
+    }
+
+    /// How many trees.
+    pub fn instances() -> Limit {
+        Limit::tighter(
+            "fs.inotify.max_user_instances",
+            "user.max_inotify_instances",
+        )
+    }
+
+    /// How many events of a tree are kept until they are read.
+    pub fn events() -> Limit {
+        Limit::now("fs.inotify.max_queued_events")
+    }
+
+    /// A container may have a limit of its own, besides the one of the whole system.
+    fn tighter(of_system: &'static str, of_namespace: &'static str) -> Limit {
+        let [of_system, of_namespace] = [of_system, of_namespace].map(Limit::now);
+        match (of_system.allowed, of_namespace.allowed) {
+            (Some(all), Some(own)) if own < all => of_namespace,
+            (None, Some(_)) => of_namespace,
+            _ => of_system,
+        }
+    }
+
     /// The sysctl as it is set now.
     pub(super) fn now(sysctl: &'static str) -> Limit {
         let path = format!("/proc/sys/{}", sysctl.replace('.', "/"));
@@ -24,7 +52,8 @@ impl Limit {
     /// Twice as much, and no less than what a large site needs.
     fn enough(self) -> u64 {
         let large = match self.sysctl {
-            "fs.inotify.max_user_instances" => 1_024,
+            "fs.inotify.max_user_instances" | "user.max_inotify_instances" => 1_024,
+            "fs.inotify.max_queued_events" => 16_384,
             _ => 524_288,
         };
         self.allowed.unwrap_or(0).saturating_mul(2).max(large)

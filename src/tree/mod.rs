@@ -33,7 +33,7 @@ mod watching;
 use std::fmt;
 use std::io;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -245,14 +245,20 @@ impl fmt::Debug for Tree {
     }
 }
 
-/// Sweeps once, without watching, and reports on the calling thread.
+/// Sweeps once, without watching, and reports on the calling thread. Returns how many directories the kernel
+/// would be asked to watch.
 pub fn survey(
     settings: Settings,
     report: impl FnMut(Report) -> ControlFlow<()>,
-) -> Result<(), TreeError> {
+) -> Result<usize, TreeError> {
     let names = Arc::new(settings.candidates.clone());
     let hints = Arc::new(Hints::default());
     let mut looker = Looker::new(settings, names, Vec::new(), hints, Watches::none(), report);
     looker.survey();
-    Ok(())
+    Ok(looker.directories_to_watch())
+}
+
+/// All bytes of the file at `path`, read as gently as documents are.
+pub fn content(path: &Path) -> io::Result<Vec<u8>> {
+    read::content(path)
 }

@@ -1,6 +1,7 @@
 //! Reads one file once, and believes it only if it was complete (R3).
 
 use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
@@ -18,6 +19,17 @@ pub(super) enum Reading {
     /// With what the file was, if it could be read to an end.
     Incomplete(Incomplete, Option<Status>),
     Gone,
+}
+
+/// All bytes of the file at `path`, if it is a regular one.
+pub(super) fn content(path: &Path) -> io::Result<Vec<u8>> {
+    let mut file = open(path)?;
+    if stat::of(&file)?.kind != Kind::File {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    let mut content = Vec::new();
+    file.read_to_end(&mut content)?;
+    Ok(content)
 }
 
 /// Reads the file at `path`. It was a regular file a moment ago: the caller has looked, because opening

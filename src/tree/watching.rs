@@ -58,12 +58,26 @@ impl Looker<'_> {
 
     /// Whether this mount's changes can be told by the kernel.
     pub(super) fn gives_hints(&self, at: usize) -> bool {
-        let is_trusted = match self.settings.watch {
+        self.trusts_hints(at) && self.watches.backend().is_some()
+    }
+
+    /// How many directories the kernel is asked to watch, as far as it is trusted with them.
+    pub(super) fn directories_to_watch(&self) -> usize {
+        let present = self.mounts.iter().enumerate();
+        let present =
+            present.filter(|(at, mount)| mount.identity.is_some() && self.trusts_hints(*at));
+        present
+            .map(|(_, mount)| self.model.beneath(mount.root).len())
+            .sum()
+    }
+
+    /// Whether the kernel may be asked to tell this mount's changes.
+    pub(super) fn trusts_hints(&self, at: usize) -> bool {
+        match self.settings.watch {
             WatchMode::Auto => self.mounts[at].file_system.is_local,
             WatchMode::Inotify | WatchMode::Notify => true,
             WatchMode::Poll => false,
-        };
-        is_trusted && self.watches.backend().is_some()
+        }
     }
 
     pub(super) fn watch(&mut self, id: DirectoryId, path: &Path) {

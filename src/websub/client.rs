@@ -1,15 +1,17 @@
 //! What all our requests have in common: who we are, no redirection behind our back, and answers of bounded
 //! size.
 
-use std::error::Error;
 use std::sync::Arc;
 
 use hyper::body::Bytes;
-use hyper::header::{CONTENT_TYPE, LOCATION, RETRY_AFTER};
+use hyper::header::{self, CONTENT_TYPE, RETRY_AFTER};
 use reqwest::redirect::Policy;
 use reqwest::{Client, ClientBuilder, Response};
 
+use crate::announce::delivery::secret::Mask;
+use crate::announce::delivery::verdict::LOCATION;
 use crate::announce::delivery::{Answer, FORM_TYPE};
+use crate::websub::failure::describe;
 
 /// Who we are.
 pub const USER_AGENT: &str = concat!("rsnotify/", env!("CARGO_PKG_VERSION"));
@@ -17,6 +19,8 @@ pub const USER_AGENT: &str = concat!("rsnotify/", env!("CARGO_PKG_VERSION"));
 const BODY_BYTES: usize = 8 * 1024;
 /// How much of it is reported.
 const EXCERPT_CHARS: usize = 500;
+/// How much of a form is: what it says of the notification may come last.
+const FORM_CHARS: usize = 4_000;
 
 /// A client of ours, before what one use adds to it.
 pub fn builder() -> ClientBuilder {
@@ -39,19 +43,20 @@ pub fn body(bytes: &Arc<[u8]>) -> reqwest::Body {
     Bytes::from_owner(Arc::clone(bytes)).into()
 }
 
-/// What was answered, or why nothing was.
-pub async fn answer(answered: reqwest::Result<Response>) -> Answer {
+/// What was answered, or why nothing was; without what the mask hides.
+pub async fn answer(answered: reqwest::Result<Response>, mask: &Mask) -> Answer {
+    let failed = |error| Answer::Failed(printable(&mask.hide(&describe(error)), EXCERPT_CHARS));
     let mut response = match answered {
         Ok(response) => response,
-        Err(error) => return Answer::Failed(describe(error)),
+        Err(error) => return failed(error),
     };
     let status = response.status();
     let header = |name| {
         let value = response.headers().get(name)?;
-        Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
+        Some(mask.hide(&String::from_utf8_lossy(value.as_bytes())))
     };
     let (content_type, retry_after) = (header(CONTENT_TYPE), header(RETRY_AFTER));
-    let location = header(LOCATION);
+    let location = header(header::LOCATION);
     let (body, broke_off) = beginning(&mut response, BODY_BYTES).await;
     // A form may deny what the status accepts, so half of one is no answer. Any other status stands,
     // whatever becomes of the body.
@@ -59,17 +64,19 @@ pub async fn answer(answered: reqwest::Result<Response>) -> Answer {
         .as_deref()
         .is_some_and(|content_type| content_type.to_ascii_lowercase().starts_with(FORM_TYPE));
     if let (Some(error), true) = (broke_off, is_form) {
-        return Answer::Failed(describe(error));
+        return failed(error);
     }
     let excerpt = match location {
-        Some(location) if status.is_redirection() => format!("Location: {location}"),
-        _ => String::from_utf8_lossy(&body).into_owned(),
+        Some(location) if status.is_redirection() => format!("{LOCATION}{location}"),
+        _ if is_form => mask.hide_in_form(&String::from_utf8_lossy(&body)),
+        _ => mask.hide(&String::from_utf8_lossy(&body)),
     };
+    let most = if is_form { FORM_CHARS } else { EXCERPT_CHARS };
     Answer::Status {
         status: status.as_u16(),
         content_type,
         retry_after,
-        excerpt: printable(&excerpt),
+        excerpt: printable(&excerpt, most),
     }
 }
 
@@ -91,28 +98,9 @@ pub async fn beginning(response: &mut Response, most: usize) -> (Vec<u8>, Option
     }
 }
 
-/// What failed, and why, down to the system's words. The URL is left out: it may hold a secret.
-pub fn describe(error: reqwest::Error) -> String {
-    let error = error.without_url();
-    let mut text = match error.is_timeout() {
-        true => "timed out".to_owned(),
-        false => error.to_string(),
-    };
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let words = error.to_string();
-        if !text.contains(&words) {
-            text.push_str(": ");
-            text.push_str(&words);
-        }
-        cause = error.source();
-    }
-    printable(&text)
-}
-
-fn printable(text: &str) -> String {
+fn printable(text: &str, most: usize) -> String {
     text.chars()
-        .take(EXCERPT_CHARS)
+        .take(most)
         .map(|c| if c.is_control() { ' ' } else { c })
         .collect()
 }

@@ -9,6 +9,7 @@ use url::Url;
 
 use crate::resourcesync::uri::{Hub, Topic, Uri};
 use crate::websub::client;
+use crate::websub::failure::describe;
 use crate::websub::link::{links, targets};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -45,7 +46,7 @@ pub async fn discover(topic: &Topic) -> Result<Discovery, DiscoverError> {
     })?;
     let failed = |error| DiscoverError::Request {
         topic: topic.clone(),
-        reason: client::describe(error),
+        reason: describe(error),
     };
     let make = || {
         client::builder()

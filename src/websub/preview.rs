@@ -50,8 +50,12 @@ impl Preview {
     pub fn of_submission(submission: &Submission, settings: &HubSettings) -> Preview {
         let request = request(submission, settings.publish_url.as_str());
         let mut preview = Preview::new(&request.url, request.headers, &request.body);
-        for (name, _) in &settings.headers {
-            preview.add(name.as_str(), MASKED);
+        for header in &settings.headers {
+            let shown = match header.is_public {
+                true => header.value.reveal(),
+                false => MASKED,
+            };
+            preview.add(header.name.as_str(), shown);
         }
         match &settings.credentials {
             Some(Credentials::Bearer(_)) => {

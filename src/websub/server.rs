@@ -3,7 +3,6 @@
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -18,8 +17,10 @@ use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use rustix::process::{Resource, getrlimit};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::oneshot;
 use tokio::time::Sleep;
+
+use crate::websub::places::{Place, Places};
 
 /// However many descriptors there are.
 const MOST_CONNECTIONS: usize = 16_384;
@@ -47,6 +48,7 @@ impl Listener {
 /// What a client may take.
 #[derive(Debug, Clone)]
 pub struct Limits {
+    /// Who comes when there are so many gets the place of whoever has been idle longest.
     pub connections: usize,
     /// For sending a request's header; also how long an idle connection is kept.
     pub header_timeout: Duration,
@@ -80,22 +82,21 @@ pub async fn serve<H, F>(
     H: Fn(Request<Incoming>) -> F + Clone + Send + 'static,
     F: Future<Output = Reply> + Send + 'static,
 {
-    let connections = Arc::new(Semaphore::new(limits.connections));
+    let places = Places::new(limits.connections);
     let graceful = GracefulShutdown::new();
     let mut shutdown = pin!(shutdown);
     let accept_all = async {
         loop {
-            let Ok(permit) = Arc::clone(&connections).acquire_owned().await else {
-                return;
-            };
             let accepted = match &listener {
                 Listener::Tcp(listener) => listener.accept().await.map(|(stream, _)| {
                     // A failure costs latency only.
                     let _ = stream.set_nodelay(true);
-                    connection(stream, &limits, handler.clone(), graceful.watcher(), permit);
+                    let (handler, watcher) = (handler.clone(), graceful.watcher());
+                    connection(stream, &limits, handler, watcher, places.take());
                 }),
                 Listener::Unix(listener) => listener.accept().await.map(|(stream, _)| {
-                    connection(stream, &limits, handler.clone(), graceful.watcher(), permit);
+                    let (handler, watcher) = (handler.clone(), graceful.watcher());
+                    connection(stream, &limits, handler, watcher, places.take());
                 }),
             };
             if let Err(error) = accepted {
@@ -143,13 +144,14 @@ fn connection<H, F>(
     limits: &Limits,
     handler: H,
     watcher: Watcher,
-    permit: OwnedSemaphorePermit,
+    (place, must_leave): (Place, oneshot::Receiver<()>),
 ) where
     H: Fn(Request<Incoming>) -> F + Send + 'static,
     F: Future<Output = Reply> + Send + 'static,
 {
     let stream = Impatient {
         stream,
+        place,
         patience: limits.answer_timeout,
         over: None,
     };
@@ -165,9 +167,12 @@ fn connection<H, F>(
         .serve_connection(TokioIo::new(stream), service);
     let connection = watcher.watch(connection);
     tokio::spawn(async move {
-        // What a client breaks off is its own affair.
-        let _ = connection.await;
-        drop(permit);
+        tokio::select! {
+            biased;
+            // What a client breaks off is its own affair. Polled first: a request that has come is answered.
+            _ = connection => {}
+            _ = must_leave => {}
+        }
     });
 }
 
@@ -181,9 +186,11 @@ fn connections(descriptors: Option<u64>) -> usize {
 }
 
 /// A stream that fails if the other side is too slow to take what is written until the next flush. That is
-/// an answer: hyper flushes when it has written all it has, and our answers are whole.
+/// an answer: hyper flushes when it has written all it has, and our answers are whole. Who takes of it keeps its
+/// place.
 struct Impatient<S> {
     stream: S,
+    place: Place,
     patience: Duration,
     /// Runs from the first write that had to wait.
     over: Option<Pin<Box<Sleep>>>,
@@ -197,6 +204,7 @@ impl<S> Impatient<S> {
         written: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
         if written.is_ready() {
+            self.place.renew();
             return written;
         }
         let patience = self.patience;

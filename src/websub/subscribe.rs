@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 use url::Url;
 use uuid::Uuid;
 
-use crate::announce::delivery::secret::Secret;
+use crate::announce::delivery::secret::{Mask, Secret};
 use crate::announce::delivery::{Answer, FORM_TYPE, form};
 use crate::resourcesync::uri::{Hub, Topic};
 use crate::websub::client;
@@ -195,7 +195,7 @@ impl Subscriber {
             .header("Content-Type", FORM_TYPE)
             .body(form(&parameters));
         let hub = hub.clone();
-        match client::answer(post.send().await).await {
+        match client::answer(post.send().await, &Mask::default()).await {
             Answer::Status {
                 status: 200..=299, ..
             } => {}

@@ -11,6 +11,7 @@ use hyper::{HeaderMap, Method, Request, Response, StatusCode, header::HeaderValu
 use percent_encoding::percent_decode_str;
 
 use crate::announce::delivery::{PAYLOAD_TYPE, TopicPage, link_header};
+use crate::announce::inspection::NO_SUCH_TOPIC;
 use crate::resourcesync::uri::{Topic, Uri};
 use crate::websub::server::{Reply, text};
 
@@ -105,7 +106,7 @@ impl Topics {
     /// Answers a request for whatever path.
     pub fn answer<B>(&self, request: &Request<B>) -> Reply {
         let Some(served) = self.requested(request) else {
-            return text(StatusCode::NOT_FOUND, "no such topic\n");
+            return text(StatusCode::NOT_FOUND, NO_SUCH_TOPIC);
         };
         let is_get = *request.method() == Method::GET;
         if !is_get && *request.method() != Method::HEAD {

@@ -17,6 +17,18 @@ use crate::documents::{Site, URL};
 /// What topics lie below, where there is a hub besides the embedded one.
 pub const TOPICS: &str = "https://topics.example/";
 
+/// What would lead requests to our hubs elsewhere.
+const PROXY_VARIABLES: [&str; 8] = [
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
+    "no_proxy",
+];
+
 /// A state directory and configuration that outlive the daemons that use them.
 pub struct Setup {
     pub state: TempDir,
@@ -63,6 +75,9 @@ impl Setup {
         let mut process = Command::new(env!("CARGO_BIN_EXE_rsnotify"));
         process.arg(command).arg("--config").arg(self.file());
         process.env("STATE_DIRECTORY", self.state.path().join("state"));
+        for variable in PROXY_VARIABLES {
+            process.env_remove(variable);
+        }
         process
     }
 
@@ -75,9 +90,14 @@ impl Setup {
 
     /// Starts the daemon, and waits only until it listens.
     pub fn launch(&self) -> Daemon {
+        Daemon::spawn(self.run())
+    }
+
+    /// What starts the daemon.
+    pub fn run(&self) -> Command {
         let mut command = self.command("run");
         command.args(["--log-format", "json", "--log-level", "debug"]);
-        Daemon::spawn(command)
+        command
     }
 
     /// Runs `scan --json` and returns its documents.
@@ -173,6 +193,11 @@ impl Daemon {
         }
     }
 
+    /// How it ended, if it did.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().unwrap()
+    }
+
     /// As `kill -9` does.
     pub fn kill(mut self) {
         self.child.kill().unwrap();
@@ -227,17 +252,21 @@ impl Drop for Daemon {
 
 /// The head and the body of the answer to a GET.
 pub fn get(address: SocketAddr, target: &str) -> (String, String) {
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    try_get(address, target).unwrap()
+}
+
+/// As `get`, of a daemon that may be ending.
+pub fn try_get(address: SocketAddr, target: &str) -> std::io::Result<(String, String)> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(DEADLINE))?;
     write!(
         stream,
         "GET {target} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
-    )
-    .unwrap();
+    )?;
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    (head.to_owned(), body.to_owned())
+    stream.read_to_string(&mut answer)?;
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
+    Ok((head.to_owned(), body.to_owned()))
 }
 
 /// Runs a command to its end, with its output as text.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use rstest::rstest;
 
 use crate::daemon::Setup;
-use crate::documents::{Site, list};
+use crate::documents::{Site, capability_list, description, list};
 use crate::hub::{FakeHub, Manner};
 
 #[rstest]
@@ -156,4 +156,41 @@ fn slow_answers_are_waited_for_side_by_side() {
         .unwrap();
     // One after the other, they would take 20 seconds.
     assert!(last - first < Duration::from_secs(10));
+}
+
+#[test]
+fn a_hub_that_takes_one_change_at_a_time_hears_of_all_one_by_one() {
+    let site = Site::new();
+    let good = FakeHub::start();
+    let small = FakeHub::start();
+    small.behave(Manner::Refuse(503));
+    let setup = Setup::new(&site, &[good.url(), small.url()], "");
+    let daemon = setup.start();
+    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    good.notification();
+    small.request();
+    // Meanwhile it is due three more.
+    let documents = [
+        ("a/resourcelist.xml", list("a", "resourcelist", "2")),
+        (
+            "a/capabilitylist.xml",
+            capability_list("a", &["changelist"]),
+        ),
+        (".well-known/resourcesync", description(&["a", "b"])),
+    ];
+    for (path, content) in documents {
+        site.write(path, &content);
+    }
+    let all = [
+        "updated capabilitylist a/capabilitylist.xml",
+        "updated changelist a/changelist.xml",
+        "updated description .well-known/resourcesync",
+        "updated resourcelist a/resourcelist.xml",
+    ];
+    good.changes_until(&[all[0], all[2], all[3]]);
+    small.behave(Manner::OneChangeOnly);
+    daemon.await_log("sending 1 changes at a time");
+    let mut heard = small.changes_until(&all);
+    heard.sort();
+    assert_eq!(heard, all);
 }

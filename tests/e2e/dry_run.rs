@@ -12,12 +12,15 @@ use crate::hub::{FakeHub, Request};
 
 /// A hub's entry that asks for credentials and a header of the operator's.
 fn guarded(hub: &FakeHub, mode: &str, directory: &Path) -> String {
-    let token = directory.join("token");
+    let (token, key) = (directory.join("token"), directory.join("key"));
     fs::write(&token, "open-sesame\n").unwrap();
+    fs::write(&key, "k-1\n").unwrap();
     format!(
-        "[[hub]]\nurl = \"{}\"\nmode = \"{mode}\"\nbearer_token_file = \"{}\"\nheaders = {{ X-Key = \"k-1\" }}\n",
+        "[[hub]]\nurl = \"{}\"\nmode = \"{mode}\"\nbearer_token_file = \"{}\"\n\
+         headers = {{ X-Site = \"main\", X-Key = {{ file = \"{}\" }} }}\n",
         hub.url(),
-        token.display()
+        token.display(),
+        key.display()
     )
 }
 

@@ -1,65 +1,8 @@
 //! The embedded hub, with `listen` as its Destination.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
-
-use crate::DEADLINE;
 use crate::daemon::{Setup, output};
 use crate::documents::{Site, list};
-
-struct Listener {
-    child: Child,
-    stdout: Receiver<String>,
-    stderr: Receiver<String>,
-}
-
-impl Listener {
-    fn start(topic: &str) -> Listener {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_rsnotify"))
-            .args(["listen", topic])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let stdout = lines(child.stdout.take().unwrap());
-        let stderr = lines(child.stderr.take().unwrap());
-        let listener = Listener {
-            child,
-            stdout,
-            stderr,
-        };
-        let first = listener.stderr.recv_timeout(DEADLINE).unwrap();
-        assert!(first.starts_with("listening to "), "{first}");
-        listener
-    }
-
-    fn line(&self) -> String {
-        self.stdout
-            .recv_timeout(DEADLINE)
-            .expect("a line from listen in time")
-    }
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn lines(stream: impl std::io::Read + Send + 'static) -> Receiver<String> {
-    let (sender, receiver) = channel();
-    std::thread::spawn(move || {
-        for line in BufReader::new(stream).lines() {
-            let Ok(line) = line else { return };
-            if sender.send(line).is_err() {
-                return;
-            }
-        }
-    });
-    receiver
-}
+use crate::listener::Listener;
 
 #[test]
 fn a_listener_sees_each_change_as_one_line() {

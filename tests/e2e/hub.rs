@@ -23,11 +23,16 @@ pub enum Manner {
     Hang,
     /// Closes the connection in the middle of its answer.
     CutOff,
+    /// Refuses what has more than one change.
+    OneChangeOnly,
+    /// Answers with an acceptance that is none, and repeats the request's headers in it.
+    DenyAndRepeat,
 }
 
 /// One request, whatever became of it.
 #[derive(Debug, Clone)]
 pub struct Request {
+    pub method: String,
     pub target: String,
     pub headers: BTreeMap<String, String>,
     pub body: Vec<u8>,
@@ -51,6 +56,12 @@ impl Request {
                 format!("{} {} {path}", entry.change, entry.capability)
             })
             .collect()
+    }
+
+    /// What somebody wants to hear back who asks whether a subscription is meant.
+    pub fn challenge(&self) -> Option<&str> {
+        let (_, rest) = self.target.split_once("hub.challenge=")?;
+        rest.split('&').next()
     }
 
     pub fn topic(&self) -> String {
@@ -192,16 +203,27 @@ fn serve(
         if !delay.is_zero() {
             std::thread::sleep(delay); // what a slow hub is: not a wait for luck, nor for a deadline
         }
-        request.accepted = manner == Manner::Accept;
-        let answer = match manner {
-            Manner::Accept => "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_owned(),
-            Manner::Refuse(status) => {
-                format!("HTTP/1.1 {status} No\r\nContent-Length: 8\r\n\r\nnot now\n")
+        request.accepted = match manner {
+            Manner::Accept => true,
+            Manner::OneChangeOnly => request.changes().len() == 1,
+            _ => false,
+        };
+        let mut answer = match manner {
+            _ if request.accepted => {
+                let words = request.challenge().unwrap_or_default();
+                let length = words.len();
+                format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{words}")
             }
+            Manner::Accept | Manner::OneChangeOnly => refusal(413),
+            Manner::Refuse(status) => refusal(status),
             Manner::CutOff => "HTTP/1.1 200 OK\r\nContent-Len".to_owned(),
             Manner::Hang => String::new(),
+            Manner::DenyAndRepeat => denial(&request),
         };
-        if requests.send(request).is_err() {
+        // Who only looks tells nothing, and is sent no body.
+        if request.method == "HEAD" {
+            answer = answer.replace("\r\n\r\nnot now\n", "\r\n\r\n");
+        } else if requests.send(request).is_err() {
             return;
         }
         if manner == Manner::Hang {
@@ -214,10 +236,27 @@ fn serve(
     }
 }
 
+fn refusal(status: u16) -> String {
+    format!("HTTP/1.1 {status} No\r\nContent-Length: 8\r\n\r\nnot now\n")
+}
+
+fn denial(request: &Request) -> String {
+    let reason = format!("you said {:?}", request.headers);
+    let form = url::form_urlencoded::Serializer::new(String::new())
+        .append_pair("hub.mode", "denied")
+        .append_pair("hub.reason", &reason)
+        .finish();
+    let length = form.len();
+    format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: {length}\r\n\r\n{form}"
+    )
+}
+
 fn read(reader: &mut BufReader<TcpStream>) -> Option<Request> {
     let mut line = String::new();
     reader.read_line(&mut line).ok().filter(|read| *read > 0)?;
-    let target = line.split(' ').nth(1)?.to_owned();
+    let mut words = line.split(' ').map(str::to_owned);
+    let (method, target) = (words.next()?, words.next()?);
     let mut headers = BTreeMap::new();
     loop {
         let mut line = String::new();
@@ -233,6 +272,7 @@ fn read(reader: &mut BufReader<TcpStream>) -> Option<Request> {
     let mut body = vec![0; length];
     reader.read_exact(&mut body).ok()?;
     Some(Request {
+        method,
         target,
         headers,
         body,

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that fails should say where")]
 
+mod advertise;
+mod checking;
 mod control;
 mod crash;
 mod daemon;
@@ -10,11 +12,19 @@ mod documents;
 mod dry_run;
 mod embedded;
 mod hub;
+mod listener;
 mod looking;
+mod modes;
 mod offline;
+mod outbox;
 mod publishing;
 mod python;
+mod reach;
 mod resync;
+// Steps are there in debug builds only.
+mod serving;
+#[cfg(debug_assertions)]
+mod steps;
 
 /// How long an event is awaited before a test fails. Generous: the machine may be busy.
 pub const DEADLINE: std::time::Duration = std::time::Duration::from_secs(30);

@@ -238,6 +238,21 @@ fn of_an_index_only_the_newest_component_is_announced_and_names_it() {
 }
 
 #[test]
+fn a_component_is_found_by_a_uri_that_should_have_been_escaped() {
+    let site = Site::new();
+    let (hub, _setup, _daemon) = started(&site);
+    let component = "a/lists/[1]{2}.xml";
+    site.write(component, &list("a", "changelist", "1"));
+    let index = documents::index("a", "changelist", &[component.to_owned()]);
+    site.write("a/lists.xml", &index);
+    // Listed nowhere, it would be held.
+    assert_eq!(
+        hub.notification().changes(),
+        ["created changelist a/lists/%5B1%5D%7B2%7D.xml"]
+    );
+}
+
+#[test]
 fn a_change_of_the_source_description_goes_to_every_channel() {
     let site = Site::new();
     site.add_set("b");

@@ -22,7 +22,8 @@ fn environment() -> Option<PathBuf> {
     // Two test processes may want it at once. The lock goes with the file, whatever becomes of us.
     let lock = File::create(target.join("python.lock")).unwrap();
     lock.lock().unwrap();
-    let imports = "import distutils.dir_util, resync, simulator, tornado, yaml";
+    let imports =
+        "import celery, distutils.dir_util, flask_websub, resync, simulator, tornado, yaml";
     if succeeds(&python, imports) {
         return Some(python);
     }
@@ -34,7 +35,7 @@ fn environment() -> Option<PathBuf> {
         // Not `eprintln!`, which the test runner keeps to itself.
         let _ = writeln!(
             std::io::stderr(),
-            "SKIPPED: there is no Python with pip, so no generator of others was run"
+            "SKIPPED: there is no Python with pip, so nothing that others wrote was run"
         );
         return None;
     }

@@ -14,6 +14,8 @@ mod deletion;
 mod delivery;
 mod documents;
 mod hold;
+mod outage;
+mod outbox;
 mod payload;
 mod routing;
 mod topics;

@@ -2,6 +2,7 @@
 
 use rsnotify::announce::event::Fact;
 use rsnotify::announce::plan::Mode;
+use rsnotify::announce::status::Condition;
 use rsnotify::resourcesync::payload::Payload;
 
 use crate::world::{HUB, OTHER_HUB, Reply, World, list, ping_hub, plan, set_hubs};
@@ -140,9 +141,7 @@ fn the_next_ping_waits_for_a_fetch_no_longer_than_a_minute() {
     assert_eq!(pings(&mut world), 1);
     assert!(is_unfetched(&mut world));
     world.crash_and_start();
-    world.wait(61);
-    assert!(is_unfetched(&mut world));
-    world.wait(1_000);
+    world.wait(1_061);
     assert!(!is_unfetched(&mut world), "it is reported once");
 }
 
@@ -247,4 +246,39 @@ fn a_retired_topic_is_served_after_a_restart() {
     assert_eq!(world.served("/a/framework/"), said);
     world.crash_and_start();
     assert_eq!(world.served("/a/framework/"), said);
+}
+
+#[test]
+fn silence_is_told_once_and_so_is_its_end() {
+    let mut world = World::with_two_sets(ping_hub());
+    let told = |world: &mut World| -> Vec<&str> {
+        let facts = world.facts().into_iter();
+        let told = facts.filter_map(|fact| match fact {
+            Fact::Unfetched { .. } => Some("silent"),
+            Fact::FetchedAgain { .. } => Some("fetched"),
+            _ => None,
+        });
+        told.collect()
+    };
+    let confirmed = |world: &World| world.outbox("/a", HUB).hub.fetch_confirmed;
+    for round in 0..2 {
+        world.update("/a/changelist.xml");
+        world.wait(10);
+        assert_eq!(confirmed(&world), None, "it may still come");
+        world.wait(100);
+        assert_eq!(told(&mut world), ["silent"], "{round}");
+        for _ in 0..3 {
+            world.crash_and_start();
+            world.update("/a/changelist.xml");
+            world.wait(200);
+            assert_eq!(confirmed(&world), Some(false));
+        }
+        assert_eq!(world.outbox("/a", HUB).hub.state, Condition::Unfetched);
+        assert_eq!(told(&mut world), NOTHING, "once, and not for each ping");
+        world.crash_and_start();
+        world.fetch(TOPIC);
+        world.fetch(TOPIC);
+        assert_eq!(told(&mut world), ["fetched"]);
+        assert_eq!(confirmed(&world), Some(true));
+    }
 }

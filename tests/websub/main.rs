@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 mod hub;
+mod inspect;
 mod publish;
 mod subscribe;
 mod support;

@@ -11,7 +11,7 @@ use rsnotify::websub::hub::EmbeddedHub;
 use rsnotify::websub::public::serve_public;
 use rsnotify::websub::server::{Limits, Listener};
 use rsnotify::websub::topics::Topics;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
@@ -65,6 +65,12 @@ pub enum Say {
     Last(String),
     /// Sends this, and nothing more while it lives.
     Hang(String),
+    /// Sends this and resets the connection.
+    Reset(String),
+    /// Sends the first, then the second a byte at a time, each after so long.
+    Drip(String, String, Duration),
+    /// Sends the first, then the second over and over.
+    Endless(String, String),
 }
 
 /// A complete answer.
@@ -83,7 +89,14 @@ pub struct Peer {
 
 impl Peer {
     pub async fn start(answer: impl Fn(&Seen) -> Say + Send + Sync + 'static) -> Peer {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Peer::start_at("127.0.0.1:0", answer).await
+    }
+
+    pub async fn start_at(
+        address: &str,
+        answer: impl Fn(&Seen) -> Say + Send + Sync + 'static,
+    ) -> Peer {
+        let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (sender, seen) = mpsc::unbounded_channel();
         let answer = Arc::new(answer);
@@ -91,9 +104,29 @@ impl Peer {
             for connection in 0.. {
                 let (stream, _) = listener.accept().await.unwrap();
                 let (answer, sender) = (Arc::clone(&answer), sender.clone());
-                tokio::spawn(async move { talk(stream, connection, &*answer, &sender).await });
+                tokio::spawn(async move {
+                    let mut stream = stream;
+                    if talk(&mut stream, connection, &*answer, &sender).await == End::Reset {
+                        stream.set_zero_linger().unwrap();
+                    }
+                });
             }
         });
+        Peer { address, seen }
+    }
+
+    /// A peer that says this to whoever sends it anything.
+    pub async fn start_with_greeting(greeting: &'static str) -> Peer {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            loop {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let _ = stream.read(&mut [0; 4096]).await;
+                let _ = stream.write_all(greeting.as_bytes()).await;
+            }
+        });
+        let (_, seen) = mpsc::unbounded_channel();
         Peer { address, seen }
     }
 
@@ -106,38 +139,63 @@ impl Peer {
     }
 }
 
-async fn talk(
-    mut stream: TcpStream,
+/// How a connection ends.
+#[derive(Debug, PartialEq, Eq)]
+pub enum End {
+    Close,
+    Reset,
+}
+
+/// Answers the requests on one connection.
+pub async fn talk(
+    stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
     connection: usize,
     answer: &(impl Fn(&Seen) -> Say + Send + Sync),
     sender: &mpsc::UnboundedSender<Seen>,
-) {
+) -> End {
     let mut bytes = Vec::new();
     loop {
-        let Some(seen) = read(&mut stream, &mut bytes, connection).await else {
-            return;
+        let Some(seen) = read(stream, &mut bytes, connection).await else {
+            return End::Close;
         };
         let said = answer(&seen);
         let _ = sender.send(seen);
+        let (Say::Raw(text)
+        | Say::Last(text)
+        | Say::Hang(text)
+        | Say::Reset(text)
+        | Say::Drip(text, ..)
+        | Say::Endless(text, _)) = &said;
+        let mut written = stream.write_all(text.as_bytes()).await;
+        written = written.and(stream.flush().await);
         match said {
-            Say::Raw(text) => {
-                if stream.write_all(text.as_bytes()).await.is_err() {
-                    return;
+            Say::Raw(_) => {}
+            Say::Last(_) => return End::Close,
+            Say::Hang(_) => std::future::pending().await,
+            Say::Reset(_) => return End::Reset,
+            Say::Drip(_, text, pause) => {
+                for byte in text.bytes() {
+                    tokio::time::sleep(pause).await; // stall: a slow hub is what is tried
+                    written = written.and(stream.write_all(&[byte]).await);
                 }
             }
-            Say::Last(text) => {
-                let _ = stream.write_all(text.as_bytes()).await;
-                return;
+            Say::Endless(_, text) => {
+                while written.is_ok() {
+                    written = stream.write_all(text.as_bytes()).await;
+                }
             }
-            Say::Hang(text) => {
-                let _ = stream.write_all(text.as_bytes()).await;
-                std::future::pending::<()>().await;
-            }
+        }
+        if written.is_err() {
+            return End::Close;
         }
     }
 }
 
-async fn read(stream: &mut TcpStream, bytes: &mut Vec<u8>, connection: usize) -> Option<Seen> {
+async fn read(
+    stream: &mut (impl AsyncRead + Unpin),
+    bytes: &mut Vec<u8>,
+    connection: usize,
+) -> Option<Seen> {
     loop {
         let end = bytes.windows(4).position(|window| window == b"\r\n\r\n");
         if let Some(end) = end {

@@ -1,13 +1,14 @@
 //! The contract of topic URIs, and what slow clients cannot do.
 
-use std::time::Duration;
+mod crowd;
+mod wire;
 
 use rsnotify::resourcesync::uri::Topic;
 use rsnotify::websub::public::serve_public;
 use rsnotify::websub::server::{Limits, Listener};
 use rsnotify::websub::topics::Topics;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::support::{BODY, ask, exchange, page, public, soon, status};
@@ -197,68 +198,6 @@ async fn a_get_is_reported_where_a_ping_hub_reads() {
         soon(fetched.recv()).await,
         Some(Topic::new("https://e.org/ping"))
     );
-}
-
-#[tokio::test]
-async fn slow_and_huge_headers_are_cut_off() {
-    let topics = unreported();
-    topics.serve(page("https://e.org/t", BODY));
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let limits = Limits {
-        header_timeout: Duration::from_millis(200),
-        ..Limits::default()
-    };
-    let listener = Listener::Tcp(listener);
-    tokio::spawn(serve_public(
-        listener,
-        topics,
-        None,
-        limits,
-        std::future::pending(),
-    ));
-    for begun in ["", "GET /t HT", "GET /t HTTP/1.1\r\nHost: e.org\r\n\r\n"] {
-        let mut stream = TcpStream::connect(address).await.unwrap();
-        stream.write_all(begun.as_bytes()).await.unwrap();
-        let mut answer = Vec::new();
-        // It ends although we never close.
-        soon(stream.read_to_end(&mut answer)).await.unwrap();
-        assert_eq!(
-            answer.starts_with(b"HTTP/1.1 200"),
-            begun.ends_with("\r\n\r\n")
-        );
-    }
-    let huge = format!("X-Huge: {}\r\n", "x".repeat(20_000));
-    assert_eq!(status(&ask(address, "GET", "/t", &huge).await.0), 431);
-    assert_eq!(status(&ask(address, "GET", "/t", "").await.0), 200);
-}
-
-#[tokio::test]
-async fn who_does_not_read_its_answers_is_cut_off() {
-    let topics = unreported();
-    topics.serve(page("https://e.org/large", &vec![b'x'; 64 << 20]));
-    topics.serve(page("https://e.org/small", &vec![b'x'; 256 << 10]));
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let limits = Limits {
-        connections: 1,
-        answer_timeout: Duration::from_millis(200),
-        ..Limits::default()
-    };
-    tokio::spawn(serve_public(
-        Listener::Tcp(listener),
-        topics,
-        None,
-        limits,
-        std::future::pending(),
-    ));
-    for (target, requests) in [("/large", 1), ("/small", 200)] {
-        let mut stream = TcpStream::connect(address).await.unwrap();
-        let asked = format!("GET {target} HTTP/1.1\r\nHost: e.org\r\n\r\n").repeat(requests);
-        stream.write_all(asked.as_bytes()).await.unwrap();
-        // Never read, never closed; yet the only place is free again.
-        assert_eq!(status(&ask(address, "HEAD", "/small", "").await.0), 200);
-    }
 }
 
 #[tokio::test]

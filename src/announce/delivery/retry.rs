@@ -43,7 +43,9 @@ fn wait(text: &str, now: Timestamp) -> Option<Duration> {
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Some(Duration::from_secs(text.parse().unwrap_or(u64::MAX)));
     }
-    let date = rfc2822::DateTimeParser::new().parse_timestamp(text).ok()?;
+    // The day of the week says nothing that the date does not.
+    let parser = rfc2822::DateTimeParser::new().relaxed_weekday(true);
+    let date = parser.parse_timestamp(text).ok()?;
     Duration::try_from(date.duration_since(now))
         .ok()
         .filter(|wait| !wait.is_zero())
@@ -68,6 +70,7 @@ mod tests {
     #[case("99999999999999999999999999", Some(3600))]
     #[case("Fri, 20 Nov 2026 12:02:00 GMT", Some(120))]
     #[case("Fri, 20 Nov 2099 12:02:00 GMT", Some(3600))]
+    #[case("Mon, 20 Nov 2026 12:02:00 GMT", Some(120))]
     #[case("Fri, 20 Nov 2020 12:02:00 GMT", None)]
     #[case("-5", None)]
     #[case("1e9", None)]

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::Deserialize;
+use url::form_urlencoded::{self, byte_serialize};
 
 /// A password, token or shared secret. Only [`Secret::reveal`] gives it out.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
@@ -32,14 +33,84 @@ impl fmt::Debug for Secret {
     }
 }
 
+/// Hides secrets in texts that others write: a server may repeat what it was sent.
+#[derive(Debug, Clone, Default)]
+pub struct Mask(
+    /// The longest first, so that one within another leaves nothing of that.
+    Vec<Secret>,
+);
+
+impl Mask {
+    pub fn new(secrets: impl IntoIterator<Item = Secret>) -> Mask {
+        let mut spellings: Vec<String> = secrets
+            .into_iter()
+            .flat_map(|secret| spellings(secret.reveal()))
+            .filter(|spelling| !spelling.is_empty())
+            .collect();
+        spellings.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
+        spellings.dedup();
+        Mask(spellings.into_iter().map(Secret::new).collect())
+    }
+
+    /// A form with stars for each secret in its names and values, however they are escaped.
+    pub fn hide_in_form(&self, form: &str) -> String {
+        let pairs = form_urlencoded::parse(form.trim().as_bytes());
+        let hidden = pairs.map(|(name, value)| (self.hide(&name), self.hide(&value)));
+        form_urlencoded::Serializer::new(String::new())
+            .extend_pairs(hidden)
+            .finish()
+    }
+
+    /// The text with stars for each secret.
+    pub fn hide(&self, text: &str) -> String {
+        let hidden = |text: String, secret: &Secret| match text.contains(secret.reveal()) {
+            true => text.replace(secret.reveal(), "***"),
+            false => text,
+        };
+        self.0.iter().fold(text.to_owned(), hidden)
+    }
+}
+
+/// A text as it is, and as a form, a page or JSON would have it.
+fn spellings(text: &str) -> [String; 5] {
+    let form = byte_serialize(text.as_bytes()).collect();
+    let page = text
+        .replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
+        .replace('\'', "&#39;");
+    let json = text.replace('\\', "\\\\").replace('"', "\\\"");
+    let json_of_php = json.replace('/', "\\/");
+    [text.to_owned(), form, page, json, json_of_php]
+}
+
 #[cfg(test)]
 mod tests {
-    use super::Secret;
+    use rstest::rstest;
+
+    use super::{Mask, Secret};
 
     #[test]
     fn a_secret_prints_as_stars_and_sends_as_text() {
         let secret = Secret::new("hunter2");
         assert_eq!(format!("{secret:?} {:?}", Some(&secret)), "*** Some(***)");
         assert_eq!(secret.reveal(), "hunter2");
+    }
+
+    #[rstest]
+    #[case("nothing to hide", "nothing to hide")]
+    #[case("you said hunter2, hunter2!", "you said ***, ***!")]
+    #[case("hunter2hunter22", "******2")]
+    #[case("long one with hunter2 in it.", "***.")]
+    #[case("pass=a%2Fb%22%3C+%26c;", "pass=***;")]
+    #[case("<p>a/b&quot;&lt; &amp;c</p>", "<p>***</p>")]
+    #[case(r#"{"pass": "a/b\"< &c"}"#, r#"{"pass": "***"}"#)]
+    #[case(r#"{"pass": "a\/b\"< &c"}"#, r#"{"pass": "***"}"#)]
+    fn a_mask_hides_secrets_as_others_write_them(#[case] text: &str, #[case] want: &str) {
+        let secrets = ["hunter2", "", "long one with hunter2 in it", "a/b\"< &c"];
+        let mask = Mask::new(secrets.map(Secret::new));
+        assert_eq!(mask.hide(text), want);
+        assert!(!format!("{mask:?}").contains("hunter"));
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use url::form_urlencoded;
 
+use crate::announce::delivery::reason::Reason;
 use crate::announce::delivery::retry::{after, backoff, next_try};
 use crate::announce::delivery::{Answer, FORM_TYPE};
 
@@ -26,46 +27,10 @@ pub enum Verdict {
     },
 }
 
-/// Why a hub did not accept, with what usually causes such an answer.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Reason {
-    #[error("no answer: {0}")]
-    NoAnswer(String),
-    #[error("it cannot take it now ({0})")]
-    Unavailable(u16),
-    #[error("probably nobody has subscribed ({0})")]
-    NoSubscribersLikely(u16),
-    #[error("it redirects ({0}) to where no configured hub is: correct url or publish_url")]
-    Redirected(u16),
-    #[error("it wants the notification in another form ({0}): try another mode")]
-    WrongMode(u16),
-    #[error("it wants credentials, or the topic to be registered first ({0})")]
-    NotAllowed(u16),
-    #[error("it takes no notifications at this address ({0}): correct url or publish_url")]
-    NotThere(u16),
-    #[error("it denies the publication: {0}")]
-    Denied(String),
-    #[error("it refuses ({0})")]
-    Refused(u16),
-}
-
-impl Reason {
-    /// A name for metrics and JSON.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Reason::NoAnswer(_) => "no_answer",
-            Reason::Unavailable(_) => "unavailable",
-            Reason::NoSubscribersLikely(_) => "no_subscribers_likely",
-            Reason::Redirected(_) => "redirected",
-            Reason::WrongMode(_) => "wrong_mode",
-            Reason::NotAllowed(_) => "not_allowed",
-            Reason::NotThere(_) => "not_there",
-            Reason::Denied(_) => "denied",
-            Reason::Refused(_) => "refused",
-        }
-    }
-}
-
+/// Where an answer's `Location` is reported: the body of a redirection tells no more.
+pub const LOCATION: &str = "Location: ";
+/// How much of a hub's own reason is repeated.
+const DENIAL_CHARS: usize = 500;
 /// How long a hub that needs a person is left alone.
 const PERSON: Duration = Duration::from_secs(15 * 60);
 
@@ -114,9 +79,16 @@ pub fn verdict(answer: &Answer, attempts: u32, now: Timestamp, jitter: f64) -> V
             reason: Reason::NoSubscribersLikely(status),
         },
         408 | 425 | 429 | 500..=599 => later(Reason::Unavailable(status)),
-        300..=399 => person(Reason::Redirected(status)),
+        300..=399 => person(Reason::Redirected {
+            status,
+            to: excerpt
+                .strip_prefix(LOCATION)
+                .filter(|to| !to.is_empty())
+                .map(str::to_owned),
+        }),
         400 | 405 | 406 | 415 => person(Reason::WrongMode(status)),
         401 | 403 => person(Reason::NotAllowed(status)),
+        407 => person(Reason::NotAllowedByProxy),
         404 | 410 => person(Reason::NotThere(status)),
         _ => person(Reason::Refused(status)),
     }
@@ -133,8 +105,10 @@ fn denial(content_type: Option<&str>, body: &str) -> Option<String> {
             .find(|(name, _)| name == wanted)
             .map(|(_, value)| value.into_owned())
     };
-    (value("hub.mode")? == "denied")
-        .then(|| value("hub.reason").unwrap_or_else(|| "no reason given".into()))
+    (value("hub.mode")? == "denied").then(|| match value("hub.reason") {
+        Some(reason) => reason.chars().take(DENIAL_CHARS).collect(),
+        None => "no reason given".to_owned(),
+    })
 }
 
 fn says_nobody_subscribed(body: &str) -> bool {
@@ -195,6 +169,7 @@ mod tests {
     #[case(404, "person not_there", Some(900))]
     #[case(405, "person wrong_mode", Some(900))]
     #[case(406, "person wrong_mode", Some(900))]
+    #[case(407, "person not_allowed_by_proxy", Some(900))]
     #[case(408, "retry unavailable", Some(8))]
     #[case(410, "person not_there", Some(900))]
     #[case(413, "too large", None)]

@@ -125,7 +125,6 @@ impl Engine {
             cut: now,
             attempts: 0,
             next_try: now,
-            last_failure: None,
         };
         if hubs.iter().any(|hub| channel.is_pinged(hub)) {
             let said = payload.entries.iter().cloned();

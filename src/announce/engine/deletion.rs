@@ -96,7 +96,7 @@ impl Engine {
         }
     }
 
-    fn judge_suspension(&mut self, source: usize, now: Timestamp) {
+    pub(super) fn judge_suspension(&mut self, source: usize, now: Timestamp) {
         let name = self.plan.sources[source].name.clone();
         let limit = self.plan.sources[source].mass_deletion;
         let state = &mut self.sources[source];

@@ -6,6 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::announce::channel::later;
+use crate::announce::delivery::attempt::{Attempt, Kind, Refusal};
 use crate::announce::delivery::verdict::{Verdict, verdict};
 use crate::announce::delivery::{Answer, ChannelId, Submission};
 use crate::announce::engine::{Engine, Timer};
@@ -29,7 +30,7 @@ impl Engine {
         let Some(flight) = &ledger.row.flight else {
             return;
         };
-        ledger.sending = true;
+        ledger.sending = Some(flight.seq);
         self.turn.submit.push(Submission {
             channel: id,
             hub: hub.clone(),
@@ -41,14 +42,15 @@ impl Engine {
         });
     }
 
-    pub(super) fn try_again(&mut self, id: ChannelId, hub: &Hub) {
+    pub(super) fn try_again(&mut self, id: ChannelId, hub: &Hub, now: Timestamp) {
         let Some(ledger) = self.ledger_mut(id, hub) else {
             return;
         };
-        if ledger.sending || ledger.row.flight.is_none() {
-            return;
+        let flight = ledger.row.flight.as_ref();
+        let is_due = flight.is_some_and(|flight| flight.next_try <= now);
+        if is_due && ledger.sending.is_none() {
+            self.submit(id, hub);
         }
-        self.submit(id, hub);
     }
 
     pub(super) fn answered(
@@ -68,23 +70,24 @@ impl Engine {
         let Some(ledger) = channel.ledgers.get_mut(hub) else {
             return;
         };
-        let Some(flight) = ledger
-            .row
-            .flight
-            .as_mut()
-            .filter(|flight| flight.seq == seq)
-        else {
+        if ledger.sending.take_if(|sending| *sending == seq).is_none() {
+            return;
+        }
+        let Some(flight) = &mut ledger.row.flight else {
+            // It was dropped meanwhile: what is due since then may be cut now.
+            self.turn.ripe.insert(id);
             return;
         };
-        ledger.sending = false;
         ledger.in_doubt |= answer.leaves_doubt();
         flight.attempts += 1;
         let attempts = flight.attempts;
         let entries = flight.entries;
         let limit_in_force = ledger.row.limit.unwrap_or(self.plan.window.max_entries);
         self.turn.ledgers.insert((id, hub.clone()));
-        let (at, kind, reason, needs_person) = match verdict(answer, attempts, now, jitter) {
+        let attempt = |refusal| Some(Attempt::new(seq, answer, refusal, now));
+        let (at, refusal) = match verdict(answer, attempts, now, jitter) {
             Verdict::Accepted => {
+                ledger.row.last = attempt(None);
                 let fact = Fact::Delivered {
                     topic,
                     hub: hub.clone(),
@@ -99,6 +102,8 @@ impl Engine {
             // One document may have two entries, which no limit parts.
             Verdict::TooLarge if entries > 1 && entries / 2 < limit_in_force => {
                 let limit = entries / 2;
+                let refusal = Refusal::new(Kind::TooLarge, "it is too large for it", false);
+                ledger.row.last = attempt(Some(refusal));
                 let doubtful = ledger.withdraw();
                 ledger.prepared = Prepared::default();
                 ledger.row.limit = Some(limit);
@@ -116,24 +121,29 @@ impl Engine {
                 return;
             }
             Verdict::TooLarge => {
-                let reason = "a notification of one document is too large for it".to_owned();
-                (later(now, TOO_LARGE_WAIT), "too_large", reason, true)
+                let reason = "a notification of one document is too large for it";
+                let refusal = Refusal::new(Kind::TooLarge, reason, true);
+                (later(now, TOO_LARGE_WAIT), refusal)
             }
-            Verdict::Retry { at, reason } => (at, reason.name(), reason.to_string(), false),
-            Verdict::NeedsPerson { at, reason } => (at, reason.name(), reason.to_string(), true),
+            Verdict::Retry { at, reason } => {
+                (at, Refusal::new(reason.kind(), &reason.to_string(), false))
+            }
+            Verdict::NeedsPerson { at, reason } => {
+                (at, Refusal::new(reason.kind(), &reason.to_string(), true))
+            }
         };
         flight.next_try = at;
-        flight.last_failure = Some(reason.clone());
+        ledger.row.last = attempt(Some(refusal.clone()));
         self.wake_at(at, Timer::Try(id, hub.clone()));
         self.tell(Fact::Refused {
             topic,
             hub: hub.clone(),
             seq,
             attempts,
-            reason,
+            reason: refusal.reason,
             next_try: at,
-            kind,
-            needs_person,
+            kind: refusal.kind.as_str(),
+            needs_person: refusal.needs_person,
         });
     }
 
@@ -153,11 +163,11 @@ impl Engine {
         ledger.row.accepted = Some(now);
         if ledger.mode == Mode::Ping {
             // A hub may fetch the topic before it answers the ping.
-            let fetched = ledger.row.ping.is_some_and(|ping| ping.fetched);
+            let before = ledger.row.ping;
             ledger.row.ping = Some(Ping {
                 at: now,
-                fetched,
-                reported: false,
+                fetched: before.is_some_and(|ping| ping.fetched),
+                reported: before.is_some_and(|ping| ping.reported),
             });
             self.timers
                 .insert((later(now, PING_APART), Timer::Ping(id, hub.clone())));
@@ -190,9 +200,10 @@ impl Engine {
         self.last_words_said(id, covers.keys());
         self.turn.ripe.insert(id);
     }
+
     /// What the hub knows of a document changed, and so may what there is to say of it; if that has to wait, it
     /// does from now on (R17).
-    fn look_for_more(
+    pub(super) fn look_for_more(
         &mut self,
         source: usize,
         id: ChannelId,

@@ -17,6 +17,17 @@ use crate::resourcesync::document::{Form, Other};
 use crate::resourcesync::uri::Uri;
 
 impl Engine {
+    /// What is wrong with a set's channel.
+    pub fn channel_findings(&self, set: &Uri) -> impl Iterator<Item = &Finding> {
+        let findings = self
+            .sources
+            .iter()
+            .filter_map(|source| source.findings.get(set));
+        findings
+            .flatten()
+            .filter(|finding| finding.is_about_channel())
+    }
+
     /// Notes what is wrong with documents (R8).
     pub(super) fn find(&mut self, source: usize, uris: &BTreeSet<Uri>, now: Timestamp) {
         for uri in uris {

@@ -1,19 +1,17 @@
-//! What an operator may see: every document's state, every channel's, and what is wrong.
+//! What an operator may see: every document's state, every source's, and what is wrong.
 
 use std::collections::BTreeSet;
-
-use jiff::Timestamp;
 
 use crate::announce::engine::Engine;
 use crate::announce::engine::source::{MountStatus, Source};
 use crate::announce::event::Suspension;
 use crate::announce::finding::Finding;
 use crate::announce::observation::DocumentPath;
-use crate::announce::plan::{Mode, SourcePlan};
+use crate::announce::plan::SourcePlan;
 use crate::announce::state::{Hold, Presence, Record};
 use crate::resourcesync::capability::Capability;
 use crate::resourcesync::document::Form;
-use crate::resourcesync::uri::{Hub, Topic, Uri};
+use crate::resourcesync::uri::{Topic, Uri};
 
 /// A document, or a candidate that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,33 +58,6 @@ impl DocumentState {
     }
 }
 
-/// A channel and how its hubs stand.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ChannelView {
-    pub source: String,
-    pub set: Uri,
-    pub topic: Topic,
-    pub retired: Option<Timestamp>,
-    pub seq: u64,
-    pub hubs: Vec<HubView>,
-}
-
-/// One hub's account on one channel.
-#[derive(Debug, Clone, PartialEq)]
-pub struct HubView {
-    pub hub: Hub,
-    pub mode: Mode,
-    /// How many documents there is something to say of, those in flight included.
-    pub due: usize,
-    pub in_flight: Option<u64>,
-    pub attempts: u32,
-    pub next_try: Option<Timestamp>,
-    pub last_failure: Option<String>,
-    pub accepted: Option<Timestamp>,
-    /// Whether the topic was fetched after the last ping; nothing for other hubs (R26).
-    pub fetch_confirmed: Option<bool>,
-}
-
 /// A source and its mounts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceView {
@@ -106,7 +77,8 @@ pub struct SourceView {
 pub struct MountView {
     pub directory: std::path::PathBuf,
     pub prefix: Uri,
-    pub present: bool,
+    /// Nothing while nobody has looked.
+    pub present: Option<bool>,
 }
 
 impl Engine {
@@ -220,43 +192,6 @@ impl Engine {
         }
     }
 
-    /// Every channel, retired ones too, in the order they were opened.
-    pub fn channels(&self) -> Vec<ChannelView> {
-        let views = self.channels.values().map(|channel| ChannelView {
-            source: channel.row.source.clone(),
-            set: channel.row.set.clone(),
-            topic: channel.row.topic.clone(),
-            retired: channel
-                .row
-                .retired
-                .as_ref()
-                .map(|retirement| retirement.since),
-            seq: channel.row.seq,
-            hubs: channel
-                .ledgers
-                .iter()
-                .map(|(hub, ledger)| {
-                    let flight = ledger.row.flight.as_ref();
-                    HubView {
-                        hub: hub.clone(),
-                        mode: ledger.mode,
-                        due: ledger.due.len(),
-                        in_flight: flight.map(|flight| flight.seq),
-                        attempts: flight.map_or(0, |flight| flight.attempts),
-                        next_try: flight.map(|flight| flight.next_try),
-                        last_failure: flight.and_then(|flight| flight.last_failure.clone()),
-                        accepted: ledger.row.accepted,
-                        fetch_confirmed: (ledger.mode == Mode::Ping)
-                            .then_some(ledger.row.ping)
-                            .flatten()
-                            .map(|ping| ping.fetched),
-                    }
-                })
-                .collect(),
-        });
-        views.collect()
-    }
-
     /// Every source, as the plan orders them.
     pub fn sources(&self) -> Vec<SourceView> {
         let views = self
@@ -273,7 +208,11 @@ impl Engine {
                 let mounts = source.mounts.values().map(|mount| MountView {
                     directory: mount.row.directory.clone(),
                     prefix: mount.row.prefix.clone(),
-                    present: matches!(mount.status, MountStatus::Sweeping | MountStatus::Ready),
+                    present: match mount.status {
+                        MountStatus::Unknown => None,
+                        MountStatus::Sweeping | MountStatus::Ready => Some(true),
+                        MountStatus::Absent => Some(false),
+                    },
                 });
                 SourceView {
                     name: plan.name.clone(),

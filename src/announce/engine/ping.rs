@@ -52,12 +52,13 @@ impl Engine {
                 continue;
             };
             for (hub, ledger) in &mut channel.ledgers {
+                let before = ledger.row.ping;
                 let is_awaited =
-                    ledger.sending || ledger.row.ping.is_some_and(|ping| !ping.fetched);
+                    ledger.sending.is_some() || before.is_some_and(|ping| !ping.fetched);
                 if ledger.mode != Mode::Ping || !is_awaited {
                     continue;
                 }
-                let at = ledger.row.ping.map_or(now, |ping| ping.at);
+                let at = before.map_or(now, |ping| ping.at);
                 ledger.row.ping = Some(Ping {
                     at,
                     fetched: true,
@@ -66,6 +67,12 @@ impl Engine {
                 self.turn.ledgers.insert((id, hub.clone()));
                 self.timers
                     .insert((later(at, PING_APART), Timer::Ping(id, hub.clone())));
+                if before.is_some_and(|ping| ping.reported) {
+                    self.turn.facts.push(Fact::FetchedAgain {
+                        topic: topic.clone(),
+                        hub: hub.clone(),
+                    });
+                }
             }
         }
     }

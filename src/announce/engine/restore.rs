@@ -168,7 +168,7 @@ impl Engine {
             ledgers: BTreeMap::new(),
             window: None,
         };
-        for (hub, row) in rows {
+        for (hub, mut row) in rows {
             let Some(mode) = self.mode_of(&hub) else {
                 let flying = row.flight.as_ref().map_or(0, |flight| flight.entries);
                 let told = told.remove(&(id, hub.clone())).unwrap_or_default();
@@ -211,11 +211,12 @@ impl Engine {
             for uri in ledger.told.keys().chain(&ledger.due) {
                 self.heard.entry(uri.clone()).or_default().insert(id);
             }
-            if let Some(flight) = &row.flight {
+            if let Some(flight) = &mut row.flight {
                 // A clock that went back must not silence a hub for longer than the longest wait.
                 let latest = later(now, LONGEST_WAIT);
-                let at = flight.next_try.min(latest);
-                self.timers.insert((at, Timer::Try(id, hub.clone())));
+                flight.next_try = flight.next_try.min(latest);
+                self.timers
+                    .insert((flight.next_try, Timer::Try(id, hub.clone())));
                 for (uri, _) in &flight.covers {
                     self.heard.entry(uri.clone()).or_default().insert(id);
                 }

@@ -171,6 +171,19 @@ fn every_mistake_in_the_file_is_named_with_its_place() {
             "7:15: hub.publish_url: \"/p\" is not an absolute URI such as https://example.org/",
         ),
         (
+            "[[hub]]\nurl = \"https://ann:hunter2@h.example/\"",
+            "6:7: hub.url: credentials do not belong into an address: use username and password_file",
+        ),
+        (
+            "[[hub]]\nurl = \"https://h.example/\"\npublish_url = \"https://ann:hunter2@h.example:99999/\"",
+            "7:15: hub.publish_url: credentials do not belong into an address: use username and password_file",
+        ),
+        (
+            "[[hub]]\nurl = \"https://h.example/\"\nheaders = { Cookie = \"x\" }",
+            "7:22: hub.headers.Cookie: its value is a secret, which does not belong into this file: \
+             write { file = \"...\" }, { env = \"...\" } or { credential = \"...\" }",
+        ),
+        (
             "[[hub]]\nurl = \"https://h.example/\"\nmode = \"contnet\"",
             "7:8: hub.mode: \"contnet\" is none of \"content\", \"ping\", \"content-query\"; did you mean \"content\"?",
         ),
@@ -216,7 +229,7 @@ fn every_mistake_in_the_file_is_named_with_its_place() {
         ),
         (
             "[[hub]]\nurl = \"https://h.example/\"\nheaders = { A = 1 }",
-            "7:17: hub.A: expected a text or { file = \"...\" }",
+            "7:17: hub.A: expected a text, { file = \"...\" }, { env = \"...\" } or { credential = \"...\" }",
         ),
         (
             "[embedded_hub]\nenabled = false",

@@ -1,10 +1,12 @@
-//! What commands ask of the loop: done in its turn, and answered once that turn is saved.
+//! What commands ask of the loop: done in its turn, and answered once that turn is saved. Where no daemon runs,
+//! commands do the same on the state that it left.
 
 use jiff::Timestamp;
 use tokio::sync::oneshot;
 
+use crate::announce::engine::{Engine, UnknownAccount};
 use crate::announce::event::{Effect, Event, Fact};
-use crate::control::{Answer, Request};
+use crate::control::{AccountName, Answer, Request};
 use crate::daemon::turns::Turns;
 
 /// An answer that waits for the turn to be saved.
@@ -15,23 +17,9 @@ pub struct Order {
 
 impl Turns {
     pub(super) fn obey(&mut self, request: Request, reply: oneshot::Sender<Answer>) {
-        let answer = match request {
-            Request::Accept { source } => self.accept(source),
-        };
-        self.orders.push(Order { reply, answer });
-    }
-
-    fn accept(&mut self, source: String) -> Answer {
-        if let Err(unknown) = self.engine.plan().source_named(&source) {
-            return Answer::Error(unknown.to_string());
-        }
-        let event = Event::Accept {
-            source: source.clone(),
-        };
-        let effects = self.engine.step(event, Timestamp::now());
-        let documents = accepted(&effects);
+        let (answer, effects) = obey(&mut self.engine, Engine::step, request, Timestamp::now());
         self.take(effects);
-        Answer::Accepted { source, documents }
+        self.orders.push(Order { reply, answer });
     }
 
     /// Answers what was asked: nothing is said to be done that a crash could undo.
@@ -39,11 +27,15 @@ impl Turns {
         let trouble = self.trouble.as_ref().map(|(trouble, _)| trouble);
         for order in self.orders.drain(..) {
             let answer = match (trouble, order.answer) {
-                (None, answer) | (_, answer @ Answer::Error(_)) => answer,
-                (Some(trouble), Answer::Accepted { .. }) => Answer::Error(format!(
+                (Some(trouble), Answer::Status(mut status)) => {
+                    status.unsaved = Some(trouble.clone());
+                    Answer::Status(status)
+                }
+                (Some(trouble), answer) if answer.is_deed() => Answer::Error(format!(
                     "{trouble}; this takes effect once the state can be saved, and is lost if rsnotify stops \
                      before"
                 )),
+                (_, answer) => answer,
             };
             // Whoever asked may have gone.
             let _ = order.reply.send(answer);
@@ -51,13 +43,64 @@ impl Turns {
     }
 }
 
-/// How many documents an acceptance was about.
-pub fn accepted(effects: &[Effect]) -> usize {
-    effects
-        .iter()
-        .map(|effect| match effect {
-            Effect::Tell(Fact::Accepted { documents, .. }) => *documents,
-            _ => 0,
-        })
-        .sum()
+/// Does what is asked, and tells what is to be saved before that is answered. `act` is [`Engine::step`] or
+/// [`Engine::amend`].
+pub fn obey(
+    engine: &mut Engine,
+    act: fn(&mut Engine, Event, Timestamp) -> Vec<Effect>,
+    request: Request,
+    now: Timestamp,
+) -> (Answer, Vec<Effect>) {
+    let account = |engine: &Engine, name: &AccountName| engine.account(&name.channel, &name.hub);
+    let refused = |unknown: UnknownAccount| (Answer::Error(unknown.to_string()), Vec::new());
+    match request {
+        Request::Accept { source } => {
+            if let Err(unknown) = engine.plan().source_named(&source) {
+                return (Answer::Error(unknown.to_string()), Vec::new());
+            }
+            let event = Event::Accept {
+                source: source.clone(),
+            };
+            let effects = act(engine, event, now);
+            let documents = count(&effects);
+            (Answer::Accepted { source, documents }, effects)
+        }
+        Request::Status => (Answer::Status(Box::new(engine.status(now))), Vec::new()),
+        Request::Outbox => (Answer::Outbox(engine.channels()), Vec::new()),
+        Request::Show {
+            account: name,
+            payload,
+        } => match engine.outbox(&name.channel, &name.hub, payload, now) {
+            Ok(shown) => (Answer::Account(Box::new(shown)), Vec::new()),
+            Err(unknown) => refused(unknown),
+        },
+        Request::Retry { only } => {
+            let only = match only.map(|name| account(engine, &name)).transpose() {
+                Ok(only) => only,
+                Err(unknown) => return refused(unknown),
+            };
+            let effects = act(engine, Event::Retry { only }, now);
+            let notifications = count(&effects);
+            (Answer::Retried { notifications }, effects)
+        }
+        Request::Drop { account: name } => match account(engine, &name) {
+            Ok((channel, hub)) => {
+                let effects = act(engine, Event::Drop { channel, hub }, now);
+                let changes = count(&effects);
+                (Answer::Dropped { changes }, effects)
+            }
+            Err(unknown) => refused(unknown),
+        },
+    }
+}
+
+/// How much came of what a person asked for.
+fn count(effects: &[Effect]) -> usize {
+    let counts = effects.iter().map(|effect| match effect {
+        Effect::Tell(Fact::Accepted { documents, .. }) => *documents,
+        Effect::Tell(Fact::Retried { notifications }) => *notifications,
+        Effect::Tell(Fact::CountedAsTold { changes, .. }) => *changes,
+        _ => 0,
+    });
+    counts.sum()
 }

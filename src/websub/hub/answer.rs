@@ -8,6 +8,7 @@ use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::{HeaderMap, Method, Request, StatusCode};
 
 use crate::announce::delivery::FORM_TYPE;
+use crate::announce::inspection::HUB_GREETING;
 use crate::announce::subscription::Key;
 use crate::announce::subscription::request::{Refusal, read};
 use crate::websub::hub::EmbeddedHub;
@@ -21,10 +22,7 @@ impl EmbeddedHub {
     /// Answers a request for the hub's path.
     pub async fn answer(&self, request: Request<Incoming>, body_timeout: Duration) -> Reply {
         if *request.method() != Method::POST {
-            let mut reply = text(
-                StatusCode::METHOD_NOT_ALLOWED,
-                "this is a WebSub hub: POST a subscription form\n",
-            );
+            let mut reply = text(StatusCode::METHOD_NOT_ALLOWED, HUB_GREETING);
             reply
                 .headers_mut()
                 .insert(ALLOW, HeaderValue::from_static("POST"));

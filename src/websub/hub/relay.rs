@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use tokio::sync::OwnedSemaphorePermit;
 use tracing::warn;
 
+use crate::announce::delivery::secret::Mask;
 use crate::announce::subscription::audience::{Assignment, Delivery};
 use crate::announce::subscription::relay::{Outcome, headers, outcome};
 use crate::websub::client;
@@ -69,7 +70,8 @@ async fn deliver(shared: &Shared, assignment: &Assignment) -> bool {
     for (name, value) in headers(&relay, &shared.settings.hub, list.as_ref(), secret.as_ref()) {
         post = post.header(name, value.as_bytes());
     }
-    let answer = client::answer(post.body(client::body(&relay.body)).send().await).await;
+    let sent = post.body(client::body(&relay.body)).send().await;
+    let answer = client::answer(sent, &Mask::default()).await;
     let attempts = progress.attempts + 1;
     let outcome = outcome(&answer, attempts, Timestamp::now(), fastrand::f64());
     if outcome == Outcome::GivenUp {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use rsnotify::announce::delivery::{Answer, ChannelId, Submission};
 use rsnotify::resourcesync::payload::Payload;
 
@@ -15,12 +16,16 @@ pub enum Reply {
     Accept,
     /// Answers with this status.
     Status(u16),
+    /// Answers with this status and these words.
+    Say(u16, &'static str),
     /// Takes the notification, and answers only after so many seconds, well.
     Slow(u64),
     /// Never answers.
     Hang,
     /// Answers 200, and says `hub.mode=denied` in a form.
     Deny,
+    /// Cannot be reached, or does not answer in the time it is given: as many seconds.
+    Fail(u64),
     /// Answers 413 to notifications of more than so many changes.
     AtMost(usize),
 }
@@ -31,6 +36,7 @@ pub struct Heard {
     /// Without the site's address.
     pub topic: String,
     pub seq: u64,
+    pub at: Timestamp,
     pub body: Arc<[u8]>,
     pub payload: Payload,
 }
@@ -83,11 +89,12 @@ impl Default for FakeHub {
 
 impl FakeHub {
     /// Takes a notification; says what it answers, and after how long.
-    pub fn take(&mut self, submission: &Submission) -> Option<(Duration, Answer)> {
+    pub fn take(&mut self, submission: &Submission, now: Timestamp) -> Option<(Duration, Answer)> {
         let key = (submission.channel, submission.seq);
         let first = self.first.entry(key).or_insert_with(|| Heard {
             topic: short(submission.topic.as_str()),
             seq: submission.seq,
+            at: now,
             body: Arc::clone(&submission.body),
             payload: Payload::parse(&submission.body).unwrap(),
         });
@@ -95,17 +102,25 @@ impl FakeHub {
             first.body, submission.body,
             "a retry is byte for byte the same"
         );
-        let heard = first.clone();
+        let heard = Heard {
+            at: now,
+            ..first.clone()
+        };
         self.attempts.push(heard.clone());
         let entries = heard.payload.entries.len();
         let (seconds, status, excerpt) = match self.reply {
             Reply::Accept => (0, 202, ""),
             Reply::Slow(seconds) => (seconds, 202, ""),
             Reply::Status(status) => (0, status, "words"),
+            Reply::Say(status, words) => (0, status, words),
             Reply::Deny => (0, 200, "hub.mode=denied&hub.reason=no"),
             Reply::AtMost(most) if entries > most => (0, 413, "too large"),
             Reply::AtMost(_) => (0, 202, ""),
             Reply::Hang => return None,
+            Reply::Fail(seconds) => {
+                let answer = Answer::Failed("no answer".to_owned());
+                return Some((Duration::from_secs(seconds), answer));
+            }
         };
         if (200..300).contains(&status) && self.reply != Reply::Deny {
             self.accepted.push(heard);

@@ -6,20 +6,23 @@ mod plan;
 mod tree;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use rsnotify::announce::delivery::{Submission, TopicPage};
+use rsnotify::announce::delivery::{ChannelId, Submission, TopicPage};
 use rsnotify::announce::engine::{DocumentState, Engine};
 use rsnotify::announce::event::{Effect, Event, Fact};
 use rsnotify::announce::observation::Observation;
 use rsnotify::announce::plan::{Mode, Plan};
 use rsnotify::announce::state::State;
+use rsnotify::announce::status::AccountView;
 use rsnotify::resourcesync::payload::Payload;
 use rsnotify::resourcesync::uri::{Hub, Topic};
+use rsnotify::store::Store;
 
 pub use doc::{Doc, capability_list, index, list};
-pub use hub::{Heard, Reply};
+pub use hub::{Heard, Reply, short};
 pub use plan::{HUB, OTHER_HUB, excluding, mount, ping_hub, plan, set_hubs, two_hubs};
 
 use hub::FakeHub;
@@ -39,6 +42,10 @@ pub struct World {
     pages: BTreeMap<Topic, TopicPage>,
     /// Whether the disk is lost for the engine: it decides, and nothing of it is saved or sent.
     is_frozen: bool,
+    /// A real state file, and where it is; most worlds do without.
+    store: Option<(Store, PathBuf)>,
+    /// How retries are spread; nothing for the longest wait each time.
+    chance: Option<fastrand::Rng>,
 }
 
 impl World {
@@ -55,7 +62,16 @@ impl World {
             facts: Vec::new(),
             pages: BTreeMap::new(),
             is_frozen: false,
+            store: None,
+            chance: None,
         }
+    }
+
+    /// Keeps what is saved in a state file too, from which the daemon starts; and spreads retries.
+    pub fn kept_in(mut self, directory: &Path) -> World {
+        self.store = Some((Store::open(directory).unwrap(), directory.to_owned()));
+        self.chance = Some(fastrand::Rng::with_seed(1));
+        self
     }
 
     /// A world with the sets `/a` and `/b` under a Source Description, already known.
@@ -149,6 +165,13 @@ impl World {
         self.look_at(name);
     }
 
+    /// The engine is told of files at once.
+    pub fn see_all<'a>(&mut self, names: impl IntoIterator<Item = &'a String>) {
+        let looks = names.into_iter().filter_map(|name| self.observation(name));
+        let looks = looks.collect();
+        self.step(Event::Observed(looks));
+    }
+
     /// The directory of the plan's mount at this position is not there any more, or not yet.
     pub fn unmount(&mut self, position: usize) {
         let mount = self.mount_at(position);
@@ -211,6 +234,16 @@ impl World {
     /// Starts the daemon, which knows of no mount yet.
     pub fn launch(&mut self) {
         self.is_frozen = false;
+        if let Some((store, directory)) = self.store.take() {
+            drop(store);
+            let store = Store::open(&directory).unwrap();
+            self.disk.told.retain(|_, told| !told.is_empty());
+            assert!(
+                store.load().unwrap() == self.disk,
+                "the file holds what was saved"
+            );
+            self.store = Some((store, directory));
+        }
         self.plan.adopt(&self.disk.mounts);
         self.pages.clear();
         let (engine, effects) = Engine::new(self.plan.clone(), self.disk.clone(), self.now);
@@ -282,6 +315,29 @@ impl World {
         self.step(Event::Accept { source });
     }
 
+    /// The operator wants a hub tried now on the channel of a set, or every hub on every channel.
+    pub fn retry(&mut self, only: Option<(&str, &str)>) {
+        let only = only.map(|(set, hub)| self.account(set, hub));
+        self.step(Event::Retry { only });
+    }
+
+    /// The operator drops what a hub is due on the channel of a set.
+    pub fn drop_due(&mut self, set: &str, hub: &str) {
+        let (channel, hub) = self.account(set, hub);
+        self.step(Event::Drop { channel, hub });
+    }
+
+    fn account(&self, set: &str, hub: &str) -> (ChannelId, Hub) {
+        let topic = tree::absolute(&format!("{set}/framework/"));
+        self.engine().account(&topic, hub).unwrap()
+    }
+
+    /// All that a hub is due on the channel of a set.
+    pub fn outbox(&self, set: &str, hub: &str) -> AccountView {
+        let topic = tree::absolute(&format!("{set}/framework/"));
+        self.engine().outbox(&topic, hub, true, self.now).unwrap()
+    }
+
     /// Lets time pass, in seconds, with all that comes due meanwhile.
     pub fn wait(&mut self, seconds: u64) {
         self.pass(Duration::from_secs(seconds));
@@ -326,7 +382,12 @@ impl World {
         }
         for effect in effects {
             match effect {
-                Effect::Save(save) => self.disk.apply(*save),
+                Effect::Save(save) => {
+                    if let Some((store, _)) = &mut self.store {
+                        store.save(&save, &[], &[]).unwrap();
+                    }
+                    self.disk.apply(*save);
+                }
                 Effect::Serve(page) => {
                     let mut rows = self.disk.channels.values();
                     let is_empty = page.body == Payload::default().render().into();
@@ -372,14 +433,15 @@ impl World {
             assert_eq!(page.body, self.disk.channels[&submission.channel].body);
         }
         let hub = self.hubs.entry(submission.hub.clone()).or_default();
-        let answer = hub.take(&submission);
+        let answer = hub.take(&submission, self.now);
+        let chance = self.chance.as_mut();
         if let Some((after, answer)) = answer {
             let event = Event::Answered {
                 channel: submission.channel,
                 hub: submission.hub,
                 seq: submission.seq,
                 answer,
-                jitter: 1.0,
+                jitter: chance.map_or(1.0, fastrand::Rng::f64),
             };
             self.come(self.now + after, event);
         }

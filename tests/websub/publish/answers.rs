@@ -7,7 +7,7 @@ use rsnotify::announce::plan::Mode;
 use rsnotify::websub::publish::Publisher;
 use tokio::net::TcpListener;
 
-use crate::publish::{name, settings};
+use crate::publish::{judged, name, settings};
 use crate::support::{Peer, Say, say, soon, submission};
 
 /// Submits once to a peer that answers so.
@@ -22,46 +22,261 @@ async fn submit_to(answer: impl Fn() -> Say + Send + Sync + 'static) -> Answer {
 
 #[tokio::test]
 async fn every_answer_of_a_hub_has_its_verdict() {
+    let form = "Content-Type: application/x-www-form-urlencoded\r\n";
+    let long = "in 3600 s: it cannot take it now (503)";
     for (status, header, body, want) in [
+        ("200 OK", "", "", "accepted"),
+        ("202 Accepted", "", "", "accepted"),
         ("204 No Content", "", "", "accepted"),
+        ("207 Multi-Status", "", "denied", "accepted"),
         (
             "200 OK",
-            "Content-Type: application/x-www-form-urlencoded\r\n",
+            form,
             "hub.mode=denied",
-            "person denied",
+            "in 900 s, by a person: it denies the publication: no reason given",
         ),
+        ("200 OK", form, "hub.mode=accepted", "accepted"),
         (
             "400 Bad Request",
             "",
             "no subscribers",
-            "retry no_subscribers_likely",
+            "in 900 s: probably nobody has subscribed (400)",
         ),
-        ("406 Not Acceptable", "", "", "person wrong_mode"),
-        ("413 Content Too Large", "", "", "too_large"),
         (
-            "429 Too Many Requests",
+            "400 Bad Request",
+            "",
+            "what?",
+            "in 900 s, by a person: it wants the notification in another form (400): try another mode",
+        ),
+        (
+            "401 Unauthorized",
+            "",
+            "",
+            "in 900 s, by a person: it wants credentials, or the topic to be registered first (401)",
+        ),
+        (
+            "403 Forbidden",
+            "",
+            "",
+            "in 900 s, by a person: it wants credentials, or the topic to be registered first (403)",
+        ),
+        (
+            "404 Not Found",
+            "",
+            "",
+            "in 900 s, by a person: it takes no notifications at this address (404): correct url or publish_url",
+        ),
+        (
+            "405 Method Not Allowed",
+            "Allow: GET\r\n",
+            "",
+            "in 900 s, by a person: it wants the notification in another form (405): try another mode",
+        ),
+        (
+            "406 Not Acceptable",
+            "",
+            "",
+            "in 900 s, by a person: it wants the notification in another form (406): try another mode",
+        ),
+        (
+            "407 Proxy Authentication Required",
+            "",
+            "",
+            "in 900 s, by a person: the proxy wants credentials (407): put them into the variable that names it, \
+             such as HTTPS_PROXY",
+        ),
+        (
+            "408 Request Timeout",
+            "",
+            "",
+            "in 8 s: it cannot take it now (408)",
+        ),
+        ("413 Content Too Large", "", "", "too large"),
+        (
+            "415 Unsupported Media Type",
+            "",
+            "",
+            "in 900 s, by a person: it wants the notification in another form (415): try another mode",
+        ),
+        (
+            "418 I'm a teapot",
+            "",
+            "",
+            "in 900 s, by a person: it refuses (418)",
+        ),
+        (
+            "425 Too Early",
+            "",
+            "",
+            "in 8 s: it cannot take it now (425)",
+        ),
+        (
+            "429 Too Many",
             "Retry-After: 7\r\n",
             "",
-            "retry unavailable",
+            "in 7 s: it cannot take it now (429)",
         ),
         (
-            "500 Internal Server Error",
+            "500 Error",
             "",
             "",
-            "retry no_subscribers_likely",
+            "in 8 s: probably nobody has subscribed (500)",
         ),
-        ("503 Service Unavailable", "", "", "retry unavailable"),
+        (
+            "500 Error",
+            "",
+            "disk full",
+            "in 8 s: it cannot take it now (500)",
+        ),
+        (
+            "502 Bad Gateway",
+            "",
+            "",
+            "in 8 s: it cannot take it now (502)",
+        ),
+        (
+            "503 Unavailable",
+            "",
+            "",
+            "in 8 s: it cannot take it now (503)",
+        ),
+        (
+            "503 Unavailable",
+            "Retry-After: 0\r\n",
+            "",
+            "in 1 s: it cannot take it now (503)",
+        ),
+        (
+            "503 Unavailable",
+            "Retry-After: 999999999999999999999\r\n",
+            "",
+            long,
+        ),
+        (
+            "503 Unavailable",
+            "Retry-After: Fri, 20 Nov 2026 12:02:00 GMT\r\n",
+            "",
+            "in 120 s: it cannot take it now (503)",
+        ),
+        (
+            "503 Unavailable",
+            "Retry-After: Sun, 20 Nov 3026 12:02:00 GMT\r\n",
+            "",
+            long,
+        ),
+        (
+            "503 Unavailable",
+            "Retry-After: Fri, 20 Nov 2026 11:00:00 GMT\r\n",
+            "",
+            "in 8 s: it cannot take it now (503)",
+        ),
+        (
+            "503 Unavailable",
+            "Retry-After: -5\r\n",
+            "",
+            "in 8 s: it cannot take it now (503)",
+        ),
+        (
+            "503 Unavailable",
+            "Retry-After: soon\r\n",
+            "",
+            "in 8 s: it cannot take it now (503)",
+        ),
+        (
+            "503 Unavailable",
+            "Retry-After: \u{e9}\r\n",
+            "",
+            "in 8 s: it cannot take it now (503)",
+        ),
+        (
+            "504 Gateway Timeout",
+            "",
+            "",
+            "in 8 s: it cannot take it now (504)",
+        ),
     ] {
         let answer = submit_to(move || say(status, header, body)).await;
-        assert_eq!(name(&answer), want, "{status}");
-        let Answer::Status { retry_after, .. } = answer else {
-            panic!("{status}")
-        };
-        assert_eq!(
-            retry_after.as_deref(),
-            header.strip_prefix("Retry-After: ").map(str::trim)
-        );
+        assert_eq!(judged(&answer), want, "{status} {header}");
     }
+}
+
+#[tokio::test]
+async fn a_form_denies_however_it_is_sent() {
+    let denied = "in 900 s, by a person: it denies the publication: not registered";
+    let body = "hub.mode=denied&hub.reason=not+registered";
+    let long = format!("hub.topic={}&{body}", "x".repeat(3_000));
+    let form = "Content-Type: application/x-www-form-urlencoded";
+    let chunks = |body: &str| {
+        let (first, second) = body.split_at(7);
+        format!(
+            "{:x}\r\n{first}\r\n{:x}\r\n{second}\r\n0\r\n\r\n",
+            first.len(),
+            second.len()
+        )
+    };
+    let head = "HTTP/1.1 200 OK\r\n";
+    let chunked = "Transfer-Encoding: chunked\r\n\r\n";
+    for (case, answer, want) in [
+        (
+            "chunked",
+            format!("{head}{form}\r\n{chunked}{}", chunks(body)),
+            denied,
+        ),
+        (
+            "charset",
+            format!("{head}{form}; charset=UTF-8\r\n{chunked}{}", chunks(body)),
+            denied,
+        ),
+        (
+            "capitals",
+            format!("{head}{}\r\n{chunked}{}", form.to_uppercase(), chunks(body)),
+            denied,
+        ),
+        (
+            "until it closes",
+            format!("{head}{form}\r\nConnection: close\r\n\r\n{body}\r\n"),
+            denied,
+        ),
+        (
+            "after much else",
+            format!("{head}{form}\r\n{chunked}{}", chunks(&long)),
+            denied,
+        ),
+        (
+            "no form",
+            format!(
+                "{head}Content-Type: text/plain\r\n{chunked}{}",
+                chunks(body)
+            ),
+            "accepted",
+        ),
+        // Nobody asked for another coding, and what is in it cannot be known.
+        (
+            "coded",
+            format!(
+                "{head}{form}\r\nContent-Encoding: gzip\r\n{chunked}{}",
+                chunks("\u{1f}\u{8b}....")
+            ),
+            "accepted",
+        ),
+    ] {
+        let answer = submit_to(move || Say::Last(answer.clone())).await;
+        assert_eq!(judged(&answer), want, "{case}");
+    }
+}
+
+#[tokio::test]
+async fn what_comes_before_an_answer_is_not_the_answer() {
+    let early = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n";
+    let answer =
+        submit_to(move || Say::Last(format!("{early}HTTP/1.1 204 No Content\r\n\r\n"))).await;
+    assert_eq!(judged(&answer), "accepted");
+    let upgrade = "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: ws\r\n\r\n";
+    let answer = submit_to(move || Say::Last(upgrade.to_owned())).await;
+    assert_ne!(judged(&answer), "accepted");
+    let answer =
+        submit_to(|| Say::Endless(String::new(), "HTTP/1.1 100 Continue\r\n\r\n".into())).await;
+    assert_eq!(judged(&answer), "in 8 s: no answer: timed out");
 }
 
 #[tokio::test]

@@ -1,0 +1,202 @@
+//! What came of the last attempt at a hub: kept until the next one, so that nobody has to search a log for it.
+
+use std::str::FromStr;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::announce::delivery::Answer;
+
+/// How many characters are kept of what a hub says, whatever it says.
+const EXCERPT: usize = 500;
+
+/// The last attempt at one hub on one channel, whether it accepted or not.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attempt {
+    pub at: Timestamp,
+    /// The number of the notification that was submitted.
+    pub seq: u64,
+    /// Nothing where there was no answer.
+    pub status: Option<u16>,
+    /// The beginning of the answer's body.
+    pub excerpt: String,
+    /// Nothing where it was accepted.
+    pub refusal: Option<Refusal>,
+}
+
+/// Why a hub did not accept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    pub kind: Kind,
+    pub reason: String,
+    /// Whether waiting alone will not help.
+    pub needs_person: bool,
+}
+
+impl Attempt {
+    pub fn new(seq: u64, answer: &Answer, refusal: Option<Refusal>, at: Timestamp) -> Attempt {
+        let (status, excerpt) = match answer {
+            Answer::Status {
+                status, excerpt, ..
+            } => (Some(*status), printable(excerpt)),
+            Answer::Failed(_) => (None, String::new()),
+        };
+        Attempt {
+            at,
+            seq,
+            status,
+            excerpt,
+            refusal,
+        }
+    }
+}
+
+impl Refusal {
+    pub fn new(kind: Kind, reason: &str, needs_person: bool) -> Refusal {
+        Refusal {
+            kind,
+            reason: printable(reason),
+            needs_person,
+        }
+    }
+}
+
+/// The kinds of refusal, as metrics, JSON and the state file name them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    NoAnswer,
+    Unavailable,
+    NoSubscribersLikely,
+    Redirected,
+    WrongMode,
+    NotAllowed,
+    NotAllowedByProxy,
+    NotThere,
+    Denied,
+    TooLarge,
+    Refused,
+}
+
+const KINDS: [Kind; 11] = [
+    Kind::NoAnswer,
+    Kind::Unavailable,
+    Kind::NoSubscribersLikely,
+    Kind::Redirected,
+    Kind::WrongMode,
+    Kind::NotAllowed,
+    Kind::NotAllowedByProxy,
+    Kind::NotThere,
+    Kind::Denied,
+    Kind::TooLarge,
+    Kind::Refused,
+];
+
+impl Kind {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Kind::NoAnswer => "no_answer",
+            Kind::Unavailable => "unavailable",
+            Kind::NoSubscribersLikely => "no_subscribers_likely",
+            Kind::Redirected => "redirected",
+            Kind::WrongMode => "wrong_mode",
+            Kind::NotAllowed => "not_allowed",
+            Kind::NotAllowedByProxy => "not_allowed_by_proxy",
+            Kind::NotThere => "not_there",
+            Kind::Denied => "denied",
+            Kind::TooLarge => "too_large",
+            Kind::Refused => "refused",
+        }
+    }
+
+    /// What usually causes it, and what helps, for whoever is called about it.
+    pub fn usual_cause(self) -> &'static str {
+        match self {
+            Kind::NoAnswer => {
+                "the hub is down, or a wrong address, a firewall, a proxy or a certificate is in the way; \
+                 `rsnotify check` tries to reach it"
+            }
+            Kind::Unavailable => "the hub is overloaded or being restarted; this passes by itself",
+            Kind::NoSubscribersLikely => {
+                "some hubs answer so while nobody has subscribed to the topic; this passes when somebody does"
+            }
+            Kind::Redirected => {
+                "the hub has moved: set url or publish_url of its [[hub]] to its new address"
+            }
+            Kind::WrongMode => {
+                "the hub is spoken to in the wrong way: set another mode in its [[hub]], \"content\" for \
+                 ResourceSync hubs, \"ping\" for most others"
+            }
+            Kind::NotAllowed => {
+                "its credentials are missing, wrong or out of date, or the hub wants the topic to be \
+                 registered with it first"
+            }
+            Kind::NotAllowedByProxy => {
+                "the proxy between here and the hub wants credentials: put them into the variable that names it, \
+                 such as HTTPS_PROXY"
+            }
+            Kind::NotThere => {
+                "the address is wrong: many hubs take notifications at another one than subscriptions; set \
+                 publish_url in its [[hub]]"
+            }
+            Kind::Denied => "the hub does not know this publisher or this topic: register it there",
+            Kind::TooLarge => {
+                "the hub, or a proxy before it, limits requests to less than it takes to name one document"
+            }
+            Kind::Refused => "this hub has reasons of its own: its log should tell",
+        }
+    }
+}
+
+/// No kind of refusal has this name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("\"{0}\" is no kind of refusal")]
+pub struct UnknownKind(String);
+
+impl FromStr for Kind {
+    type Err = UnknownKind;
+
+    fn from_str(text: &str) -> Result<Kind, UnknownKind> {
+        let known = KINDS.into_iter().find(|kind| kind.as_str() == text);
+        known.ok_or_else(|| UnknownKind(text.to_owned()))
+    }
+}
+
+/// The beginning of a text that somebody else wrote, fit for a terminal.
+fn printable(text: &str) -> String {
+    let beginning = text.trim().chars().take(EXCERPT);
+    beginning
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_is_read_as_it_is_written() {
+        for kind in KINDS {
+            assert_eq!(kind.as_str().parse(), Ok(kind));
+            assert_eq!(serde_json::json!(kind), kind.as_str());
+        }
+        assert!("".parse::<Kind>().is_err());
+    }
+
+    #[test]
+    fn what_a_hub_says_is_kept_in_part_and_cannot_command_a_terminal() {
+        let answer = Answer::Status {
+            status: 403,
+            content_type: None,
+            retry_after: None,
+            excerpt: format!("\n\u{1b}[2J{}", "ü".repeat(100_000)),
+        };
+        let refusal = Refusal::new(Kind::NotAllowed, &"\u{7}x".repeat(100_000), true);
+        let attempt = Attempt::new(1, &answer, Some(refusal), Timestamp::UNIX_EPOCH);
+        let reason = attempt.refusal.unwrap().reason;
+        for (text, begins) in [(attempt.excerpt, " [2Jüü"), (reason, " x x x")] {
+            assert_eq!(text.chars().count(), EXCERPT);
+            assert!(text.starts_with(begins), "{text}");
+        }
+    }
+}

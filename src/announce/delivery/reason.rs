@@ -1,0 +1,61 @@
+//! Why a hub did not accept a notification, with what usually causes that (R23).
+
+use crate::announce::delivery::attempt::Kind;
+
+/// Why a hub did not accept, with what usually causes such an answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Reason {
+    #[error("no answer: {0}")]
+    NoAnswer(String),
+    #[error("it cannot take it now ({0})")]
+    Unavailable(u16),
+    #[error("probably nobody has subscribed ({0})")]
+    NoSubscribersLikely(u16),
+    #[error("{}", redirected(*status, to.as_deref()))]
+    Redirected { status: u16, to: Option<String> },
+    #[error("it wants the notification in another form ({0}): try another mode")]
+    WrongMode(u16),
+    #[error("it wants credentials, or the topic to be registered first ({0})")]
+    NotAllowed(u16),
+    #[error(
+        "the proxy wants credentials (407): put them into the variable that names it, such as HTTPS_PROXY"
+    )]
+    NotAllowedByProxy,
+    #[error("it takes no notifications at this address ({0}): correct url or publish_url")]
+    NotThere(u16),
+    #[error("it denies the publication: {0}")]
+    Denied(String),
+    #[error("it refuses ({0})")]
+    Refused(u16),
+}
+
+impl Reason {
+    pub fn kind(&self) -> Kind {
+        match self {
+            Reason::NoAnswer(_) => Kind::NoAnswer,
+            Reason::Unavailable(_) => Kind::Unavailable,
+            Reason::NoSubscribersLikely(_) => Kind::NoSubscribersLikely,
+            Reason::Redirected { .. } => Kind::Redirected,
+            Reason::WrongMode(_) => Kind::WrongMode,
+            Reason::NotAllowed(_) => Kind::NotAllowed,
+            Reason::NotAllowedByProxy => Kind::NotAllowedByProxy,
+            Reason::NotThere(_) => Kind::NotThere,
+            Reason::Denied(_) => Kind::Denied,
+            Reason::Refused(_) => Kind::Refused,
+        }
+    }
+
+    /// A name for metrics and JSON.
+    pub fn name(&self) -> &'static str {
+        self.kind().as_str()
+    }
+}
+
+fn redirected(status: u16, to: Option<&str>) -> String {
+    match to {
+        Some(to) => format!(
+            "it redirects ({status}) to {to}, where nothing is sent: if that is the hub, make it url or publish_url"
+        ),
+        None => format!("it redirects ({status}) to nowhere: correct url or publish_url"),
+    }
+}

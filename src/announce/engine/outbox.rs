@@ -1,0 +1,296 @@
+//! What an operator may see of the hubs: how each stands on every channel, and all that one is due on one.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use crate::announce::channel::Channel;
+use crate::announce::delivery::ChannelId;
+use crate::announce::engine::{Engine, Turn};
+use crate::announce::ledger::Ledger;
+use crate::announce::notification::{Limits, spoken};
+use crate::announce::plan::Mode;
+use crate::announce::standing::{Standing, standing, standing_after};
+use crate::announce::state::{Hold, Presence, Record, Told};
+use crate::announce::status::{AccountView, ChannelView, Condition, FlightView, HeldView, HubView};
+use crate::announce::status::{SourceStatus, Status};
+use crate::resourcesync::payload::{Entry, Payload};
+use crate::resourcesync::uri::{Hub, Uri};
+
+/// So many changes of one account are listed; of others it is told how many they are.
+const MOST_LISTED: usize = 1_000;
+/// So many names are offered instead of one that is not known.
+const MOST_NAMES: usize = 10;
+/// What the embedded hub may be called.
+const EMBEDDED: &str = "embedded";
+
+/// No account has these names.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum UnknownAccount {
+    #[error("no channel has the topic or the Capability List \"{name}\"; {known}")]
+    Channel { name: String, known: String },
+    #[error("the channel {channel} is not told to \"{name}\"; {known}")]
+    Hub {
+        channel: String,
+        name: String,
+        known: String,
+    },
+}
+
+impl Engine {
+    /// How everything stands.
+    pub fn status(&self, now: Timestamp) -> Status {
+        Status {
+            at: now,
+            unsaved: None,
+            sources: self.sources().into_iter().map(SourceStatus::from).collect(),
+            channels: self.channels(),
+            findings: self.findings().iter().map(ToString::to_string).collect(),
+        }
+    }
+
+    /// Every channel, retired ones too, in the order they were opened.
+    pub fn channels(&self) -> Vec<ChannelView> {
+        let views = self.channels.values().map(|channel| ChannelView {
+            source: channel.row.source.clone(),
+            set: channel.row.set.clone(),
+            topic: channel.row.topic.clone(),
+            retired: channel.row.retired.as_ref().map(|retired| retired.since),
+            seq: channel.row.seq,
+            hubs: channel
+                .ledgers
+                .iter()
+                .map(|(hub, ledger)| hub_view(hub, ledger))
+                .collect(),
+        });
+        views.collect()
+    }
+
+    /// The account that an operator means: the channel by its topic or its Capability List, the hub as it is
+    /// advertised. Of several channels, a live one is meant, else the latest.
+    pub fn account(&self, channel: &str, hub: &str) -> Result<(ChannelId, Hub), UnknownAccount> {
+        let found = self.named(channel, hub);
+        found.map(|(id, _, hub, _)| (id, hub.clone()))
+    }
+
+    fn named(
+        &self,
+        channel: &str,
+        hub: &str,
+    ) -> Result<(ChannelId, &Channel, &Hub, &Ledger), UnknownAccount> {
+        let set = Uri::parse(channel).ok();
+        let is_meant = |own: &&(&ChannelId, &Channel)| {
+            own.1.row.topic.as_str() == channel || Some(&own.1.row.set) == set.as_ref()
+        };
+        let all: Vec<(&ChannelId, &Channel)> = self.channels.iter().collect();
+        let meant = all.iter().filter(is_meant);
+        let Some((id, own)) = meant.max_by_key(|(id, own)| (own.is_live(), **id)) else {
+            let names = all.iter().map(|(_, own)| own.row.topic.as_str());
+            return Err(UnknownAccount::Channel {
+                name: channel.to_owned(),
+                known: offer(names),
+            });
+        };
+        let named = own.ledgers.iter().find(|(own, ledger)| {
+            own.as_str() == hub || (hub == EMBEDDED && ledger.mode == Mode::Embedded)
+        });
+        match named {
+            Some((hub, ledger)) => Ok((**id, own, hub, ledger)),
+            None => Err(UnknownAccount::Hub {
+                channel: own.row.topic.to_string(),
+                name: hub.to_owned(),
+                known: offer(own.ledgers.keys().map(Hub::as_str)),
+            }),
+        }
+    }
+
+    /// All that a hub is due on a channel, named as in [`Engine::account`], and what came of telling it.
+    pub fn outbox(
+        &self,
+        channel: &str,
+        hub: &str,
+        with_payload: bool,
+        now: Timestamp,
+    ) -> Result<AccountView, UnknownAccount> {
+        let (_, channel, hub, ledger) = self.named(channel, hub)?;
+        let notification = ledger.row.flight.as_ref().map(|flight| {
+            // A hub that is pinged reads the topic.
+            let body = match ledger.mode {
+                Mode::Ping => &channel.row.body,
+                Mode::Content | Mode::ContentQuery | Mode::Embedded => &flight.body,
+            };
+            FlightView {
+                seq: flight.seq,
+                changes: Payload::parse(&flight.body)
+                    .map(|payload| payload.entries)
+                    .unwrap_or_default(),
+                bytes: body.len(),
+                payload: with_payload.then(|| String::from_utf8_lossy(body).into_owned()),
+            }
+        });
+        let (changes, more_changes) = first(self.next_changes(channel, ledger, hub));
+        let waits = match changes.is_empty() {
+            true => None,
+            false => self.waits(channel, ledger, now),
+        };
+        let (held, more_held) = first(self.held(channel, hub));
+        Ok(AccountView {
+            at: now,
+            source: channel.row.source.clone(),
+            set: channel.row.set.clone(),
+            topic: channel.row.topic.clone(),
+            retired: channel.row.retired.as_ref().map(|retired| retired.since),
+            hub: hub_view(hub, ledger),
+            notification,
+            changes,
+            more_changes,
+            waits,
+            held,
+            more_held,
+        })
+    }
+
+    /// What the hub would be told next, once it has accepted what is in flight.
+    fn next_changes(&self, channel: &Channel, ledger: &Ledger, hub: &Hub) -> Vec<Entry> {
+        let plan = &self.plan.sources[channel.source];
+        let catalog = &self.sources[channel.source].catalog;
+        let covers = ledger.row.flight.iter().flat_map(|flight| &flight.covers);
+        let covers: BTreeMap<&Uri, Option<&Told>> =
+            covers.map(|(uri, told)| (uri, told.as_ref())).collect();
+        let standings = ledger.due.iter().map(|uri| match covers.get(uri) {
+            Some(told) => standing_after(plan, catalog, channel, uri, *told, true),
+            None => standing(plan, catalog, channel, hub, uri),
+        });
+        let due = standings.filter_map(|standing| match standing {
+            Standing::Due(due) => Some(due),
+            _ => None,
+        });
+        let limits = Limits {
+            entries: self.plan.window.max_entries,
+            bytes: self.plan.window.max_bytes,
+            all_components: plan.announce_all_components,
+        };
+        let spoken = spoken(due.collect(), catalog, limits).into_iter();
+        spoken.flat_map(|spoken| spoken.entries).collect()
+    }
+
+    /// Why what is due is not in flight.
+    fn waits(&self, channel: &Channel, ledger: &Ledger, now: Timestamp) -> Option<String> {
+        if ledger.row.flight.is_some() {
+            return None;
+        }
+        if !self.sources[channel.source].is_settled() {
+            return Some("until the tree was looked at".to_owned());
+        }
+        if let Some(window) = channel.window {
+            let closes = window.closes(&self.plan.window);
+            return Some(format!("for further changes, until {closes:.0}"));
+        }
+        match ledger.free_from() {
+            None => Some("for the answer to what was dropped".to_owned()),
+            Some(at) if at > now => Some(format!("for the topic to be fetched, or until {at:.0}")),
+            Some(_) => None,
+        }
+    }
+
+    /// What will be said to a hub once something else happens, and what that is (R15, R17).
+    fn held(&self, channel: &Channel, hub: &Hub) -> Vec<HeldView> {
+        let source = &self.sources[channel.source];
+        let plan = &self.plan.sources[channel.source];
+        let waiting = source.catalog.iter().filter(|(_, record)| {
+            record.is_missing() || matches!(record.hold, Hold::Waiting { .. })
+        });
+        let held = waiting.filter_map(|(uri, record)| {
+            match standing(plan, &source.catalog, channel, hub, uri) {
+                Standing::Held | Standing::Away => Some(HeldView {
+                    uri: uri.clone(),
+                    capability: record.version.capability,
+                    reason: hold_reason(record),
+                }),
+                _ => None,
+            }
+        });
+        let mut held: Vec<HeldView> = held.collect();
+        held.sort_by(|one, other| one.uri.cmp(&other.uri));
+        held
+    }
+
+    /// Compares what was seen with what was told, as a stored state has both: for a command where no daemon
+    /// runs, and so nobody looks at the tree. Nothing comes of it.
+    pub fn take_stock(&mut self, now: Timestamp) {
+        for source in 0..self.sources.len() {
+            self.judge_suspension(source, now);
+            let known = self.sources[source].catalog.iter();
+            let known: Vec<Uri> = known.map(|(uri, _)| uri.clone()).collect();
+            for uri in known {
+                // R17: nobody has read what lists it, so what did not wait when it was stored does not now.
+                if let Some(record) = self.sources[source].catalog.get_mut(&uri)
+                    && record.hold == Hold::Free
+                {
+                    record.hold = Hold::Expired;
+                }
+                self.refresh(source, &uri, false, now);
+            }
+        }
+        self.turn = Turn::default();
+    }
+}
+
+fn hub_view(hub: &Hub, ledger: &Ledger) -> HubView {
+    let flight = ledger.row.flight.as_ref();
+    let ping = ledger.row.ping.filter(|_| ledger.mode == Mode::Ping);
+    let mut view = HubView {
+        hub: hub.clone(),
+        mode: ledger.mode,
+        state: Condition::Fine,
+        due: ledger.owed().count(),
+        in_flight: flight.map(|flight| flight.seq),
+        since: flight.map(|flight| flight.cut),
+        attempts: flight.map_or(0, |flight| flight.attempts),
+        sending: ledger.sending.is_some(),
+        next_try: flight.map(|flight| flight.next_try),
+        last_failure: None,
+        last: ledger.row.last.clone(),
+        accepted: ledger.row.accepted,
+        fetch_confirmed: ping.and_then(|ping| match (ping.fetched, ping.reported) {
+            (true, _) => Some(true),
+            (false, true) => Some(false),
+            (false, false) => None,
+        }),
+    };
+    view.last_failure = view.failure().map(|refusal| refusal.reason.clone());
+    view.state = view.condition();
+    view
+}
+
+fn hold_reason(record: &Record) -> String {
+    match (record.presence, record.hold) {
+        (Presence::Missing { since, .. }, _) => {
+            format!("it is missing since {since:.0}: it may return, or turn out to be deleted")
+        }
+        (_, Hold::Waiting { since }) => {
+            format!("it waits since {since:.0} for a document that lists it")
+        }
+        _ => "it waits for a document that lists it".to_owned(),
+    }
+}
+
+/// The first of them, and how many more there are.
+fn first<T>(mut all: Vec<T>) -> (Vec<T>, usize) {
+    let more = all.len().saturating_sub(MOST_LISTED);
+    all.truncate(MOST_LISTED);
+    (all, more)
+}
+
+/// What there is instead of a name that is not known.
+fn offer<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let names: Vec<&str> = names.collect();
+    let more = match names.len().saturating_sub(MOST_NAMES) {
+        0 => String::new(),
+        more => format!(" and {more} more; `rsnotify outbox list` has them all"),
+    };
+    match &names[..names.len().min(MOST_NAMES)] {
+        [] => "there is none".to_owned(),
+        some => format!("there is {}{more}", some.join(", ")),
+    }
+}

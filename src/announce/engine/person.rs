@@ -1,0 +1,99 @@
+//! What a person may do about a hub that does not take what it is due: have it tried now, or drop it (R23).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+
+use crate::announce::delivery::ChannelId;
+use crate::announce::engine::{Engine, Timer};
+use crate::announce::event::Fact;
+use crate::announce::ledger::Prepared;
+use crate::announce::standing::{Standing, standing};
+use crate::announce::state::Told;
+use crate::resourcesync::uri::{Hub, Uri};
+
+impl Engine {
+    /// Tries now what waits for its next try: of one hub on one channel, or of all. What is under way is left
+    /// to its answer.
+    pub(super) fn retry(&mut self, only: Option<&(ChannelId, Hub)>, now: Timestamp) {
+        let mut notifications = 0;
+        for (id, channel) in &mut self.channels {
+            for (hub, ledger) in &mut channel.ledgers {
+                let is_meant = only.is_none_or(|(own, name)| own == id && name == hub);
+                if !is_meant || ledger.sending.is_some() {
+                    continue;
+                }
+                let Some(flight) = &mut ledger.row.flight else {
+                    continue;
+                };
+                flight.next_try = now;
+                notifications += 1;
+                self.turn.ledgers.insert((*id, hub.clone()));
+                self.timers.insert((now, Timer::Try(*id, hub.clone())));
+            }
+        }
+        if notifications > 0 {
+            self.tell(Fact::Retried { notifications });
+        }
+    }
+
+    /// Counts as told what is in flight to a hub on a channel and what it is due, whether its window is open
+    /// or not. What is held (R17) or missing (R15) is nothing to say yet, so it stays; the topic and other
+    /// hubs keep what they have. What is being submitted at this moment is forgotten: its answer only makes
+    /// room for the next one.
+    pub(super) fn drop_due(&mut self, id: ChannelId, hub: &Hub, now: Timestamp) {
+        let Some(channel) = self.channels.get(&id) else {
+            return;
+        };
+        let Some(ledger) = channel.ledgers.get(hub) else {
+            return;
+        };
+        let source = channel.source;
+        let topic = channel.row.topic.clone();
+        let owed: BTreeSet<Uri> = ledger.owed().cloned().collect();
+        if owed.is_empty() {
+            return;
+        }
+        let covers = ledger.row.flight.iter().flat_map(|flight| &flight.covers);
+        let flying: BTreeMap<&Uri, Option<Told>> = covers.map(|(uri, told)| (uri, *told)).collect();
+        let becomes = owed.iter().filter_map(|uri| {
+            let plan = &self.plan.sources[source];
+            let catalog = &self.sources[source].catalog;
+            let told = match standing(plan, catalog, channel, hub, uri) {
+                Standing::Due(due) => due.becomes,
+                Standing::Held | Standing::Away => *flying.get(uri)?,
+                // What was in flight was undone: there is nothing to say.
+                Standing::Told | Standing::Absorbed(_) => return None,
+            };
+            Some((uri.clone(), told))
+        });
+        let becomes: Vec<(Uri, Option<Told>)> = becomes.collect();
+        let Some(ledger) = self.ledger_mut(id, hub) else {
+            return;
+        };
+        ledger.row.flight = None;
+        ledger.row.limit = None;
+        ledger.in_doubt = false;
+        ledger.due.clear();
+        ledger.prepared = Prepared::default();
+        for (uri, told) in becomes {
+            match told {
+                Some(told) => ledger.told.insert(uri, told),
+                None => ledger.told.remove(&uri),
+            };
+        }
+        self.turn.ledgers.insert((id, hub.clone()));
+        for uri in &owed {
+            self.turn.told.insert((id, hub.clone(), uri.clone()));
+            self.heard.entry(uri.clone()).or_default().insert(id);
+            self.look_for_more(source, id, hub, uri, now);
+            self.forget_if_done(source, uri);
+        }
+        self.last_words_said(id, owed.iter());
+        self.tell(Fact::CountedAsTold {
+            topic,
+            hub: hub.clone(),
+            changes: owed.len(),
+        });
+    }
+}

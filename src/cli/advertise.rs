@@ -1,0 +1,168 @@
+//! `advertise`: what each Capability List lacks to advertise its channel, and how a Destination subscribes.
+
+mod patch;
+mod recipe;
+mod sets;
+
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+use std::path::Path;
+
+use serde_json::{Value, json};
+use url::{Host, Url};
+
+use crate::cli::advertise::recipe::recipe;
+use crate::cli::advertise::sets::{Outcome, Set, sets};
+use crate::cli::options::{AdvertiseOptions, Exit};
+use crate::cli::output::print;
+use crate::cli::survey::survey;
+use crate::config::Config;
+use crate::resourcesync::advertise::entry;
+use crate::resourcesync::uri::Hub;
+
+const NOT_IN_THE_TREE: &str = "is not in the tree: what generates it has to add the entry";
+
+pub fn advertise(file: Option<&Path>, options: &AdvertiseOptions) -> anyhow::Result<Exit> {
+    let config = Config::load(file, &options.overrides())?;
+    anyhow::ensure!(
+        config.server.known_public_url().is_some(),
+        "cannot say what the topics are, since each start listens on another port: set server.public_url"
+    );
+    let survey = survey(&config)?;
+    for notice in &survey.notices {
+        eprintln!("rsnotify: {notice}");
+    }
+    let sets = sets(&survey.engine);
+    for reservation in reservations(&config, &sets) {
+        eprintln!("rsnotify: {reservation}");
+    }
+    // Where the entry is all that was asked for, it does not matter what the list has.
+    let failures = sets.iter().filter_map(|set| {
+        let is_asked_for = !options.entry || set.channel.is_none();
+        Some((set, set.failure().filter(|_| is_asked_for)?))
+    });
+    for (set, reason) in failures.clone() {
+        eprintln!("rsnotify: {} {reason}", set.list);
+    }
+    print(|out| {
+        if options.json {
+            let sets: Vec<Value> = sets.iter().map(to_json).collect();
+            writeln!(out, "{:#}", json!({ "version": 1, "sets": sets }))
+        } else if options.entry {
+            sets.iter().try_for_each(|set| write_entry(out, set))
+        } else {
+            write_patches(out, &sets)
+        }
+    })?;
+    Ok(match failures.count() {
+        0 => Exit::Fine,
+        _ => Exit::Failure,
+    })
+}
+
+/// What should give an operator pause before the world reads it.
+fn reservations(config: &Config, sets: &[Set]) -> BTreeSet<String> {
+    let channels = || sets.iter().filter_map(|set| set.channel.as_ref());
+    let embedded = config
+        .embedded_hub
+        .as_ref()
+        .zip(config.server.known_public_url())
+        .map(|(embedded, public_url)| embedded.hub(&public_url));
+    let topics = channels().map(|channel| channel.topic.as_str());
+    let hubs = channels().flat_map(|channel| &channel.hubs);
+    let addresses = topics.chain(hubs.clone().map(Hub::as_str));
+    let local = addresses.filter_map(local_origin).map(|origin| {
+        format!("only this host reaches {origin}: set server.public_url to what Destinations reach")
+    });
+    let alone =
+        hubs.filter(|hub| Some(*hub) == embedded.as_ref() && local_origin(hub.as_str()).is_none());
+    let alone = alone.map(|hub| {
+        format!("{hub} is the embedded hub, which only Destinations on this host can subscribe to: name a [[hub]]")
+    });
+    local.chain(alone).collect()
+}
+
+/// Scheme, host and port of a URI that means another host to everybody who reads it.
+fn local_origin(uri: &str) -> Option<String> {
+    let url = Url::parse(uri).ok()?;
+    let is_local = match url.host()? {
+        Host::Ipv4(address) => address.is_loopback() || address.is_unspecified(),
+        Host::Ipv6(address) => address.is_loopback() || address.is_unspecified(),
+        Host::Domain(name) => name == "localhost" || name.ends_with(".localhost"),
+    };
+    is_local.then(|| url.origin().ascii_serialization())
+}
+
+fn to_json(set: &Set) -> Value {
+    let channel = set.channel.as_ref();
+    let hubs = channel.map_or(&[][..], |channel| &channel.hubs);
+    let (diff, reason) = match &set.outcome {
+        Outcome::Complete => (None, None),
+        Outcome::Lacks { patch } => match std::str::from_utf8(patch) {
+            Ok(patch) => (Some(patch), None),
+            Err(_) => (
+                None,
+                Some("the patch is not UTF-8, and JSON is: leave out --json"),
+            ),
+        },
+        Outcome::NotInTheTree => (None, Some(NOT_IN_THE_TREE)),
+        Outcome::Failed { reason } => (None, Some(reason.as_str())),
+    };
+    json!({
+        "capability_list": set.list.as_str(),
+        "path": set.path.as_ref().map(|path| path.to_string_lossy()),
+        "topic": channel.map(|channel| channel.topic.as_str()),
+        "hubs": hubs.iter().map(Hub::as_str).collect::<Vec<_>>(),
+        "entry": channel.map(entry),
+        "diff": diff,
+        "reason": reason,
+    })
+}
+
+fn write_entry(out: &mut impl Write, set: &Set) -> io::Result<()> {
+    let Some(channel) = &set.channel else {
+        return Ok(());
+    };
+    // Two hyphens would end the comment.
+    let list = set.list.as_str().replace("--", "-%2D");
+    write!(out, "<!-- {list} -->\n{}", entry(channel))
+}
+
+/// The patches, and what people want to know, in lines that `patch` overlooks.
+fn write_patches(out: &mut impl Write, sets: &[Set]) -> io::Result<()> {
+    if sets
+        .iter()
+        .any(|set| matches!(set.outcome, Outcome::Lacks { .. }))
+    {
+        write_note(
+            out,
+            "To apply the patches, pipe this into: patch -d / -p0\n",
+        )?;
+    }
+    for set in sets {
+        let state = match &set.outcome {
+            Outcome::Complete => "advertises its channel",
+            Outcome::Lacks { .. } => "lacks what the patch below adds",
+            Outcome::NotInTheTree => NOT_IN_THE_TREE,
+            Outcome::Failed { reason } => reason,
+        };
+        write_note(out, &format!("{} {state}", set.list))?;
+        if let Some(channel) = &set.channel {
+            if let Outcome::NotInTheTree | Outcome::Failed { .. } = set.outcome {
+                write_note(out, entry(channel).trim_end())?;
+            }
+            write_note(out, &recipe(channel))?;
+        }
+        if let Outcome::Lacks { patch } = &set.outcome {
+            out.write_all(patch)?;
+        }
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+/// Each line begins with `#`, so that none looks like a patch.
+fn write_note(out: &mut impl Write, text: &str) -> io::Result<()> {
+    text.split('\n')
+        .try_for_each(|line| writeln!(out, "{}", format!("# {line}").trim_end()))
+}

@@ -1,0 +1,56 @@
+//! Looks at what the machine allows: the state directory, the limits, and what this user may read.
+
+use std::path::Path;
+
+use rustix::process::{Resource, geteuid, getrlimit};
+
+use crate::announce::inspection::Remark;
+use crate::announce::inspection::machine::{self, Limited};
+use crate::cli::check::Section;
+use crate::cli::survey::Survey;
+use crate::config::Config;
+use crate::store;
+use crate::tree::Limit;
+
+/// `state` is what is wrong with the state file, if that was found already.
+pub(super) fn sections(config: &Config, survey: &Survey, state: Option<Remark>) -> [Section; 2] {
+    let mut remarks = state_directory(&config.state_dir);
+    remarks.extend(state);
+    [
+        Section::new("state", remarks),
+        Section::new("limits", limits(survey)),
+    ]
+}
+
+/// What may not be read of the trees.
+pub(super) fn unreadable(survey: &Survey) -> Option<Remark> {
+    machine::unreadable(survey.unreadable, user())
+}
+
+fn state_directory(directory: &Path) -> Vec<Remark> {
+    let place = store::place(directory);
+    machine::state_directory(&directory.display().to_string(), &place, user())
+}
+
+fn limits(survey: &Survey) -> Vec<Remark> {
+    let mut remarks = Vec::new();
+    if cfg!(target_os = "linux") {
+        let directories = survey.watches.iter().sum();
+        let trees = survey.watches.iter().filter(|own| **own > 0).count();
+        for (what, wanted, limit) in [
+            (Limited::Directories, directories, Limit::watches()),
+            (Limited::Trees, trees, Limit::instances()),
+        ] {
+            let remedy = limit.to_string();
+            remarks.extend(machine::watches(what, wanted, limit.allowed, remedy));
+        }
+        let events = Limit::events();
+        remarks.extend(machine::queue(events.allowed, events.to_string()));
+    }
+    remarks.extend(machine::descriptors(getrlimit(Resource::Nofile).current));
+    remarks
+}
+
+fn user() -> u32 {
+    geteuid().as_raw()
+}

@@ -1,0 +1,248 @@
+//! What an outbox looks like to a person who was woken up for it.
+
+use std::io::{self, Write};
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::announce::delivery::attempt::Attempt;
+use crate::announce::status::{AccountView, ChannelView, Condition, HubView};
+use crate::cli::output::{counted, relative};
+use crate::resourcesync::payload::Entry;
+
+/// One hub on one channel.
+pub struct Row<'a> {
+    pub channel: &'a ChannelView,
+    pub hub: &'a HubView,
+}
+
+impl Serialize for Row<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Flat<'a> {
+            source: &'a str,
+            set: &'a str,
+            topic: &'a str,
+            retired: Option<Timestamp>,
+            #[serde(flatten)]
+            hub: &'a HubView,
+        }
+        let flat = Flat {
+            source: &self.channel.source,
+            set: self.channel.set.as_str(),
+            topic: self.channel.topic.as_str(),
+            retired: self.channel.retired,
+            hub: self.hub,
+        };
+        flat.serialize(serializer)
+    }
+}
+
+/// How a condition is called.
+pub fn in_words(state: Condition) -> &'static str {
+    match state {
+        Condition::NeedsPerson => "needs a person",
+        Condition::Failing => "failing",
+        Condition::Unfetched => "not fetched",
+        Condition::NoSubscribers => "no subscribers",
+        Condition::Due => "due",
+        Condition::Fine => "fine",
+    }
+}
+
+/// One line each, in columns.
+pub fn write_rows(out: &mut impl Write, rows: &[Row<'_>], now: Timestamp) -> io::Result<()> {
+    if rows.is_empty() {
+        return writeln!(out, "no channel has a hub yet");
+    }
+    let header = ["STATE", "DUE", "TRIES", "NEXT TRY", "CHANNEL", "HUB"].map(str::to_owned);
+    let lines: Vec<[String; 6]> = rows
+        .iter()
+        .map(|row| {
+            let next_try = match (row.hub.sending, row.hub.next_try) {
+                (true, _) => "under way".to_owned(),
+                (false, Some(at)) if at > now => relative(at, now),
+                (false, Some(_)) => "now".to_owned(),
+                (false, None) => "-".to_owned(),
+            };
+            [
+                in_words(row.hub.state).to_owned(),
+                row.hub.due.to_string(),
+                row.hub.attempts.to_string(),
+                next_try,
+                row.channel.topic.to_string(),
+                row.hub.hub.to_string(),
+            ]
+        })
+        .collect();
+    let all = || std::iter::once(&header).chain(&lines);
+    let widths: [usize; 6] = std::array::from_fn(|column| {
+        let lengths = all().map(|line| line[column].chars().count());
+        lengths.max().unwrap_or_default()
+    });
+    let [state, due, tries, next, channel, hub] = widths;
+    let reasons = std::iter::once(None).chain(rows.iter().map(|row| trouble(row.hub)));
+    for (line, reason) in all().zip(reasons) {
+        let [in_state, has_due, tried, is_next, on, to] = line;
+        let text = format!(
+            "{in_state:<state$}  {has_due:>due$}  {tried:>tries$}  {is_next:<next$}  {on:<channel$}  {to:<hub$}"
+        );
+        match reason {
+            Some(reason) => writeln!(out, "{text}  ({reason})")?,
+            None => writeln!(out, "{}", text.trim_end())?,
+        }
+    }
+    Ok(())
+}
+
+/// What is wrong with a hub, if anything is.
+pub fn trouble(hub: &HubView) -> Option<String> {
+    let unfetched = "it accepted a ping, and did not fetch the topic".to_owned();
+    match hub.failure() {
+        Some(refusal) => Some(refusal.reason.clone()),
+        None => (hub.fetch_confirmed == Some(false)).then_some(unfetched),
+    }
+}
+
+/// All there is to know about one hub on one channel.
+pub fn write_account(out: &mut impl Write, account: &AccountView) -> io::Result<()> {
+    let now = account.at;
+    let hub = &account.hub;
+    let mode = serde_json::json!(hub.mode);
+    let mode = mode.as_str().unwrap_or_default();
+    writeln!(out, "channel    {}", account.topic)?;
+    writeln!(
+        out,
+        "set        {} (source {})",
+        account.set, account.source
+    )?;
+    if let Some(since) = account.retired {
+        writeln!(
+            out,
+            "           retired {}: only its last words are sent",
+            when(since, now)
+        )?;
+    }
+    writeln!(out, "hub        {} (mode {mode})", hub.hub)?;
+    writeln!(out, "state      {}", in_words(hub.state))?;
+    match &hub.last {
+        Some(last) => write_attempt(out, last, now)?,
+        None => writeln!(out, "last try   none yet")?,
+    }
+    if let Some(accepted) = hub.accepted {
+        writeln!(out, "accepted   last {}", when(accepted, now))?;
+    }
+    match hub.fetch_confirmed {
+        Some(true) => writeln!(out, "topic      fetched after the last ping")?,
+        Some(false) => writeln!(
+            out,
+            "topic      not fetched within a minute of a ping\n           \
+             usually: the hub cannot reach it at that URI, or it was never advertised with this hub"
+        )?,
+        None => {}
+    }
+    writeln!(out)?;
+    write_due(out, account)?;
+    if !account.held.is_empty() {
+        let count = account.held.len() + account.more_held;
+        let held = counted(count, "document");
+        writeln!(out, "held       {held}, not to be said yet")?;
+        for held in &account.held {
+            writeln!(
+                out,
+                "           {:<16}  {}  ({})",
+                held.capability.as_str(),
+                held.uri,
+                held.reason
+            )?;
+        }
+        write_more(out, account.more_held)?;
+    }
+    Ok(())
+}
+
+fn write_attempt(out: &mut impl Write, last: &Attempt, now: Timestamp) -> io::Result<()> {
+    let answer = match last.status {
+        Some(status) => format!("answered {status}"),
+        None => "no answer".to_owned(),
+    };
+    let (at, seq) = (when(last.at, now), last.seq);
+    writeln!(out, "last try   {at}, notification {seq}: {answer}")?;
+    if let Some(refusal) = &last.refusal {
+        writeln!(out, "           {}", refusal.reason)?;
+        writeln!(out, "           usually: {}", refusal.kind.usual_cause())?;
+    }
+    if !last.excerpt.is_empty() {
+        writeln!(out, "           it said: {}", last.excerpt)?;
+    }
+    Ok(())
+}
+
+/// What is in flight, and what comes next.
+pub fn write_due(out: &mut impl Write, account: &AccountView) -> io::Result<()> {
+    let now = account.at;
+    let hub = &account.hub;
+    if let Some(flight) = &account.notification {
+        let (seq, bytes) = (flight.seq, flight.bytes);
+        let cut = hub
+            .since
+            .map_or_else(String::new, |at| format!(", cut {}", when(at, now)));
+        writeln!(out, "in flight  notification {seq}{cut}, {bytes} bytes")?;
+        let attempts = usize::try_from(hub.attempts).unwrap_or(usize::MAX);
+        let next = match (hub.sending, hub.next_try) {
+            (true, _) => "being tried now".to_owned(),
+            (false, Some(at)) => format!("next try {}", when(at, now)),
+            (false, None) => String::new(),
+        };
+        writeln!(
+            out,
+            "           tried {}, {next}",
+            counted(attempts, "time")
+        )?;
+        write_changes(out, &flight.changes, 0)?;
+        if let Some(payload) = &flight.payload {
+            writeln!(out, "\n{payload}\n")?;
+        }
+    }
+    if !account.changes.is_empty() {
+        let waits = account
+            .waits
+            .as_deref()
+            .map(|waits| format!(", waiting {waits}"));
+        let count = account.changes.len() + account.more_changes;
+        writeln!(
+            out,
+            "next       {}{}",
+            counted(count, "change"),
+            waits.unwrap_or_default()
+        )?;
+        write_changes(out, &account.changes, account.more_changes)?;
+    }
+    if account.notification.is_none() && account.changes.is_empty() {
+        writeln!(out, "due        nothing")?;
+    }
+    Ok(())
+}
+
+fn write_changes(out: &mut impl Write, changes: &[Entry], more: usize) -> io::Result<()> {
+    for entry in changes {
+        let (change, capability) = (entry.change.as_str(), entry.capability.as_str());
+        writeln!(
+            out,
+            "           {change:<7}  {capability:<16}  {}",
+            entry.uri
+        )?;
+    }
+    write_more(out, more)
+}
+
+fn write_more(out: &mut impl Write, more: usize) -> io::Result<()> {
+    match more {
+        0 => Ok(()),
+        more => writeln!(out, "           and {more} more"),
+    }
+}
+
+fn when(at: Timestamp, now: Timestamp) -> String {
+    format!("{} ({at:.0})", relative(at, now))
+}

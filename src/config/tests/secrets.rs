@@ -1,0 +1,250 @@
+//! What holds secrets and certificates: files, the environment, systemd. None of it is ever printed.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::config::error::ConfigError;
+use crate::config::http::{Credentials, Proxy};
+use crate::config::overrides::Overrides;
+use crate::config::tests::{SOURCE, environment, message};
+use crate::config::{Config, Environment};
+
+/// Reads a configuration of one hub with these keys.
+fn load(path: &Path, environment: Environment, hub: &str) -> Result<Config, ConfigError> {
+    let text = format!("{SOURCE}[[hub]]\nurl = \"https://h.example/\"\n{hub}\n");
+    fs::write(path, text).unwrap();
+    Config::load_in(&environment, Some(path), &Overrides::default())
+}
+
+#[test]
+fn secrets_are_read_from_files_and_never_printed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("config.toml");
+    for (name, content) in [
+        ("token", "hunter2\n"),
+        ("password", "hunter2\r\n"),
+        ("empty", "\n"),
+        ("lines", "hunter2\nhunter3\n"),
+        (
+            "cert.pem",
+            "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n",
+        ),
+        (
+            "key.pem",
+            "-----BEGIN PRIVATE KEY-----\nhunter2\n-----END PRIVATE KEY-----\n",
+        ),
+    ] {
+        fs::write(directory.path().join(name), content).unwrap();
+    }
+    let load = |hub: &str| load(&path, environment(), hub);
+
+    let config = load(
+        "bearer_token_file = \"token\"\nclient_cert = \"cert.pem\"\nclient_key = \"key.pem\"\n\
+         ca_file = \"cert.pem\"\nheaders = { X-A = \"hunter2\", X-B = { file = \"token\" } }\n\
+         danger_accept_invalid_certs = true\ntimeout = \"5s\"",
+    )
+    .unwrap();
+    let http = &config.hubs[0].http;
+    let Credentials::Bearer(token) = &http.credentials else {
+        panic!("{:?}", http.credentials);
+    };
+    assert_eq!(token.reveal(), "hunter2");
+    let values: Vec<_> = http
+        .headers
+        .iter()
+        .map(|header| (header.name.as_str(), header.value.reveal()))
+        .collect();
+    assert_eq!(values, [("X-A", "hunter2"), ("X-B", "hunter2")]);
+    assert!(
+        http.client_identity.is_some() && http.ca.is_some() && http.danger_accept_invalid_certs
+    );
+    assert_eq!(http.timeout, Duration::from_secs(5));
+    assert!(!format!("{config:?}").contains("hunter"));
+
+    let config = load("username = \"ann\"\npassword_file = \"password\"").unwrap();
+    let Credentials::Basic { username, password } = &config.hubs[0].http.credentials else {
+        panic!("{:?}", config.hubs[0].http.credentials);
+    };
+    assert_eq!((username.as_str(), password.reveal()), ("ann", "hunter2"));
+
+    for (hub, want) in [
+        (
+            "bearer_token_file = \"empty\"",
+            "7:21: hub.bearer_token_file: empty is empty",
+        ),
+        (
+            "bearer_token_file = \"lines\"",
+            "7:21: hub.bearer_token_file: lines has more than one line, or control characters",
+        ),
+        (
+            "bearer_token_file = \"/dev/zero\"",
+            "7:21: hub.bearer_token_file: /dev/zero is larger than 64 KiB",
+        ),
+        (
+            "headers = { A = { file = \"lines\" } }",
+            "7:17: hub.headers.A: lines has more than one line, or control characters",
+        ),
+        (
+            "ca_file = \"token\"",
+            "7:11: hub.ca_file: token has no -----BEGIN … CERTIFICATE----- line",
+        ),
+        (
+            "client_cert = \"cert.pem\"\nclient_key = \"cert.pem\"",
+            "8:14: hub.client_key: cert.pem has no -----BEGIN … PRIVATE KEY----- line",
+        ),
+        (
+            "username = \"a:b\"\npassword_file = \"password\"",
+            "7:12: hub.username: a user name has no \":\" and no control characters",
+        ),
+        (
+            "bearer_token_file = \"token\"\nheaders = { authorization = { file = \"token\" } }",
+            "5:1: hub.headers: an Authorization header beside a bearer token or a password: keep one",
+        ),
+    ] {
+        let got = message(load(hub));
+        assert!(!got.contains("hunter"), "{got}");
+        assert_eq!(
+            got.split_once("config.toml:").map(|(_, rest)| rest),
+            Some(want),
+            "{got}"
+        );
+    }
+}
+
+#[test]
+fn the_environment_and_systemd_hold_secrets_and_certificates_too() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("config.toml");
+    let pem = |kind: &str| format!("-----BEGIN {kind}-----\nhunter2\n-----END {kind}-----\n");
+    for (name, content) in [
+        ("token", "hunter2\n".to_owned()),
+        ("lines", "hunter2\nhunter3\n".to_owned()),
+        ("key", pem("PRIVATE KEY")),
+    ] {
+        fs::write(directory.path().join(name), content).unwrap();
+    }
+    let with_variables = || {
+        let variables = [
+            ("HUB_TOKEN", "hunter2"),
+            ("HUB_EMPTY", ""),
+            ("HUB_LINES", "hunter2\nhunter3"),
+            ("HUB_CERT", &pem("CERTIFICATE")),
+            ("CREDENTIALS_DIRECTORY", directory.path().to_str().unwrap()),
+        ];
+        Environment {
+            variables: variables
+                .map(|(name, value)| (name.into(), value.into()))
+                .into(),
+            ..environment()
+        }
+    };
+    let config = load(
+        &path,
+        with_variables(),
+        "username = \"ann\"\npassword_file = { credential = \"token\" }\n\
+         headers = { A = { env = \"HUB_TOKEN\" }, B = { credential = \"token\" }, C = \"plain\" }\n\
+         client_cert = { env = \"HUB_CERT\" }\nclient_key = { credential = \"key\" }\n\
+         ca_file = { env = \"HUB_CERT\" }",
+    )
+    .unwrap();
+    let http = &config.hubs[0].http;
+    let Credentials::Basic { password, .. } = &http.credentials else {
+        panic!("{:?}", http.credentials);
+    };
+    assert_eq!(password.reveal(), "hunter2");
+    let headers: Vec<_> = http
+        .headers
+        .iter()
+        .map(|header| (header.value.reveal(), header.is_public))
+        .collect();
+    assert_eq!(
+        headers,
+        [("hunter2", false), ("hunter2", false), ("plain", true)]
+    );
+    assert_eq!(http.ca.as_deref(), Some(&*pem("CERTIFICATE")));
+    let identity = http.client_identity.as_ref().unwrap();
+    assert_eq!(identity.key.reveal(), pem("PRIVATE KEY"));
+    assert!(!format!("{:?}", config.hubs[0].http.headers).contains("hunter"));
+
+    let there = directory.path().display();
+    for (hub, want) in [
+        (
+            "bearer_token_file = { env = \"HUB_TOKN\" }",
+            "the environment variable HUB_TOKN is not set, or empty".to_owned(),
+        ),
+        (
+            "bearer_token_file = { env = \"HUB_EMPTY\" }",
+            "the environment variable HUB_EMPTY is not set, or empty".to_owned(),
+        ),
+        (
+            "bearer_token_file = { env = \"HUB_LINES\" }",
+            "$HUB_LINES has more than one line, or control characters".to_owned(),
+        ),
+        (
+            "bearer_token_file = { credential = \"lines\" }",
+            "the credential lines has more than one line, or control characters".to_owned(),
+        ),
+        (
+            "bearer_token_file = { credential = \"tokn\" }",
+            format!(
+                "there is no credential tokn in {there}: put LoadCredential=tokn:/path/to/it into the service's unit"
+            ),
+        ),
+        (
+            "bearer_token_file = { credential = \"../token\" }",
+            "\"../token\" cannot name a credential: write the name that LoadCredential= gives it"
+                .to_owned(),
+        ),
+        (
+            "bearer_token_file = { file = \"token\", env = \"HUB_TOKEN\" }",
+            "expected a path, { file = \"...\" }, { env = \"...\" } or { credential = \"...\" }"
+                .to_owned(),
+        ),
+    ] {
+        let got = message(load(&path, with_variables(), hub));
+        let want = format!("7:21: hub.bearer_token_file: {want}");
+        assert_eq!(
+            got.split_once("config.toml:").map(|(_, rest)| rest),
+            Some(&*want),
+            "{got}"
+        );
+    }
+    let got = message(load(
+        &path,
+        environment(),
+        "ca_file = { credential = \"ca\" }",
+    ));
+    let want = "hub.ca_file: there are no credentials, because $CREDENTIALS_DIRECTORY is not set: \
+                put LoadCredential=ca:/path/to/it into the service's unit";
+    assert!(got.ends_with(want), "{got}");
+}
+
+#[test]
+fn a_proxy_is_named_for_a_hub_or_ruled_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("config.toml");
+    let load = |proxy: &str| load(&path, environment(), &format!("proxy = \"{proxy}\""));
+    let proxy = |text: &str| load(text).unwrap().hubs[0].http.proxy.clone();
+    assert_eq!(proxy("none"), Proxy::None);
+    for text in ["http://proxy.example:3128", "http://[::1]:3128/"] {
+        assert_eq!(proxy(text), Proxy::Through(text.parse().unwrap()));
+    }
+    for text in [
+        "proxy.example:3128",
+        "https://p/",
+        "socks5://p:1",
+        "http://p/a",
+        "http://p/?q",
+        "",
+    ] {
+        let got = message(load(text));
+        let want = "hub.proxy: write \"http://HOST:PORT\", or \"none\" to go without a proxy";
+        assert!(got.ends_with(want), "{text}: {got}");
+    }
+    let got = message(load("http://ann:hunter2@proxy.example:3128"));
+    assert!(
+        got.contains("HTTPS_PROXY") && !got.contains("hunter"),
+        "{got}"
+    );
+}

@@ -1,0 +1,43 @@
+//! Looks at the place of the state without touching it: whose it is, and whether there is room.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use rustix::fs::{Access, StatVfsMountFlags};
+
+use crate::announce::inspection::machine::Place;
+
+/// What lies at `directory`, as this user sees it.
+pub fn place(directory: &Path) -> Place {
+    let metadata = match std::fs::metadata(directory) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return nearest(directory).unwrap_or_else(|| Place::Hidden(error.to_string()));
+        }
+        Err(error) => return Place::Hidden(error.to_string()),
+    };
+    let volume = match rustix::fs::statvfs(directory) {
+        Ok(volume) => volume,
+        Err(error) => return Place::Hidden(std::io::Error::from(error).to_string()),
+    };
+    let access = Access::WRITE_OK | Access::EXEC_OK;
+    Place::There {
+        owner: metadata.uid(),
+        is_directory: metadata.is_dir(),
+        may_write: rustix::fs::access(directory, access).is_ok()
+            && !volume.f_flag.contains(StatVfsMountFlags::RDONLY),
+        free_bytes: volume.f_bavail.saturating_mul(volume.f_frsize),
+        free_files: (volume.f_files > 0).then_some(volume.f_favail),
+    }
+}
+
+/// The nearest directory above that exists.
+fn nearest(directory: &Path) -> Option<Place> {
+    directory.ancestors().skip(1).find_map(|above| {
+        let metadata = std::fs::metadata(above).ok()?;
+        Some(Place::Absent {
+            above: above.to_owned(),
+            owner: metadata.uid(),
+        })
+    })
+}

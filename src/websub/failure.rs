@@ -1,0 +1,107 @@
+//! Why a request got no answer, in words that name the usual cause.
+
+use std::error::Error;
+
+use rustls::{AlertDescription, CertificateError};
+
+/// What failed, and why. The URL is left out: it may hold a secret.
+pub fn describe(error: reqwest::Error) -> String {
+    let error = error.without_url();
+    if let Some(words) = causes(&error).find_map(tls).and_then(usual_cause) {
+        return words;
+    }
+    // What wraps the cause repeats only that a request was sent.
+    let told: Vec<String> = causes(&error)
+        .filter(|cause| !cause.is::<reqwest::Error>())
+        .map(ToString::to_string)
+        .filter(|words| !words.starts_with("client error ("))
+        .collect();
+    let cause = match told.is_empty() {
+        true => error.to_string(),
+        false => told.join(": "),
+    };
+    if error.is_timeout() {
+        "timed out".to_owned()
+    } else if error.is_dns() {
+        format!("its host name cannot be resolved: {cause}")
+    } else if let Some(cause) = cause.strip_prefix("tunnel error: ") {
+        format!("cannot connect through the proxy: {cause}")
+    } else if error.is_connect() {
+        format!("cannot connect: {cause}")
+    } else if causes(&error).any(is_no_http) {
+        format!("it does not answer in HTTP; is its address https? ({cause})")
+    } else {
+        cause
+    }
+}
+
+/// An error, and what it names as its cause, down to the system's own.
+fn causes<'a>(error: &'a reqwest::Error) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    let mut next: Option<&'a (dyn Error + 'static)> = Some(error);
+    std::iter::from_fn(move || {
+        let cause = next?;
+        next = cause.source();
+        Some(cause)
+    })
+}
+
+fn is_no_http(error: &(dyn Error + 'static)) -> bool {
+    error
+        .downcast_ref::<hyper::Error>()
+        .is_some_and(hyper::Error::is_parse)
+}
+
+/// An error of TLS, which may be inside one of the system's.
+fn tls<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
+    error.downcast_ref().or_else(|| {
+        let inner = error.downcast_ref::<std::io::Error>()?.get_ref()?;
+        tls(inner)
+    })
+}
+
+fn usual_cause(error: &rustls::Error) -> Option<String> {
+    use rustls::Error::{AlertReceived, InvalidCertificate, InvalidMessage};
+    Some(match error {
+        InvalidCertificate(flaw) => flaw_of_certificate(flaw),
+        AlertReceived(AlertDescription::CertificateRequired) => {
+            "it wants a client certificate: set client_cert and client_key".to_owned()
+        }
+        AlertReceived(
+            alert @ (AlertDescription::AccessDenied
+            | AlertDescription::BadCertificate
+            | AlertDescription::CertificateExpired
+            | AlertDescription::CertificateRevoked
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::UnknownCA
+            | AlertDescription::UnsupportedCertificate),
+        ) => format!("it does not take our certificate ({alert:?}): correct client_cert and client_key"),
+        AlertReceived(AlertDescription::HandshakeFailure) => {
+            "it refuses the TLS handshake: it may want a client certificate (client_cert and client_key)".to_owned()
+        }
+        InvalidMessage(_) => "it does not answer in TLS; is its address http?".to_owned(),
+        _ => return None,
+    })
+}
+
+fn flaw_of_certificate(flaw: &CertificateError) -> String {
+    match flaw {
+        // The second is that of an authority with a known name and another key.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            "its certificate is not trusted: name its authority's certificate in ca_file".to_owned()
+        }
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            "its certificate has expired, or this machine's clock is wrong".to_owned()
+        }
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            "its certificate is not valid yet, or this machine's clock is wrong".to_owned()
+        }
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            format!("its certificate is another host's ({flaw}): correct url or publish_url")
+        }
+        // Many a certificate that signs itself is one; the crate that finds out is not ours to name.
+        CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {
+            "its certificate is an authority's, which proves no server: have that sign one for the hub".to_owned()
+        }
+        flaw => format!("its certificate is not accepted: {flaw}"),
+    }
+}

@@ -1,0 +1,272 @@
+//! How one hub is reached and convinced: its address, proxy, certificates and credentials, as one client.
+
+use std::time::Duration;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Certificate, Client, ClientBuilder, Identity};
+use url::Url;
+
+use crate::announce::delivery::secret::{Mask, Secret};
+use crate::resourcesync::uri::Hub;
+use crate::websub::client;
+
+/// How a hub is reached and convinced.
+#[derive(Debug, Clone)]
+pub struct HubSettings {
+    /// As advertised.
+    pub hub: Hub,
+    /// Where to `POST`.
+    pub publish_url: Url,
+    /// For each request, from connecting to the end of the answer.
+    pub timeout: Duration,
+    pub proxy: Proxy,
+    pub headers: Vec<Header>,
+    pub credentials: Option<Credentials>,
+    /// Certificates to trust besides the system's.
+    pub ca_pem: Option<Vec<u8>>,
+    /// Our certificate and its key.
+    pub identity_pem: Option<Secret>,
+    /// Believe whoever answers. For trials.
+    pub danger_accept_invalid_certs: bool,
+}
+
+/// Which way requests go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Proxy {
+    /// As `HTTPS_PROXY`, `NO_PROXY` and their kin say.
+    Environment,
+    Direct,
+    Through(Url),
+}
+
+/// A header that goes along with each request.
+#[derive(Debug, Clone)]
+pub struct Header {
+    pub name: HeaderName,
+    pub value: Secret,
+    /// Whether reports may repeat the value, because the operator did not keep it secret.
+    pub is_public: bool,
+}
+
+/// What a hub knows us by.
+#[derive(Debug, Clone)]
+pub enum Credentials {
+    Bearer(Secret),
+    Basic { username: String, password: Secret },
+}
+
+/// Why there can be no publisher with such settings.
+#[derive(Debug, thiserror::Error)]
+pub enum PublisherError {
+    #[error("the address of hub {hub} is no URL")]
+    Url { hub: Hub, source: url::ParseError },
+    #[error("the header {name} for hub {hub} has an impossible name or value")]
+    Header { hub: Hub, name: String },
+    #[error("cannot use the proxy {proxy} for hub {hub}")]
+    Proxy {
+        hub: Hub,
+        proxy: String,
+        source: reqwest::Error,
+    },
+    #[error("cannot use the certificates or the key for hub {hub}")]
+    Certificates { hub: Hub, source: reqwest::Error },
+    #[error("cannot prepare requests to hub {hub}")]
+    Client { hub: Hub, source: reqwest::Error },
+}
+
+impl HubSettings {
+    /// A hub that asks for nothing; submissions go to where it is advertised.
+    pub fn new(hub: Hub) -> Result<HubSettings, PublisherError> {
+        let publish_url = Url::parse(hub.as_str()).map_err(|source| PublisherError::Url {
+            hub: hub.clone(),
+            source,
+        })?;
+        Ok(HubSettings {
+            hub,
+            publish_url,
+            timeout: Duration::from_secs(30),
+            proxy: Proxy::Environment,
+            headers: Vec::new(),
+            credentials: None,
+            ca_pem: None,
+            identity_pem: None,
+            danger_accept_invalid_certs: false,
+        })
+    }
+
+    /// A client whose every request reaches and convinces this hub. What is sent to another address than the
+    /// hub's gives that the hub's credentials.
+    pub fn client(&self) -> Result<Client, PublisherError> {
+        let failed = |source| PublisherError::Client {
+            hub: self.hub.clone(),
+            source,
+        };
+        let builder = self.builder()?;
+        if is_http(&self.publish_url) {
+            // Without the system's certificates, what is sent there can still be sent.
+            let again = self.builder()?.tls_certs_only([]);
+            return builder.build().or_else(|_| again.build()).map_err(failed);
+        }
+        builder.build().map_err(failed)
+    }
+
+    /// Whether requests can be made so, as far as that is written here: whatever certificates the machine
+    /// has.
+    pub fn check(&self) -> Result<(), PublisherError> {
+        let strict = self
+            .builder()?
+            .tls_certs_only([])
+            .tls_danger_accept_invalid_certs(false);
+        match strict.build() {
+            Ok(_) => Ok(()),
+            Err(source) => Err(PublisherError::Certificates {
+                hub: self.hub.clone(),
+                source,
+            }),
+        }
+    }
+
+    fn builder(&self) -> Result<ClientBuilder, PublisherError> {
+        let failed = |source| PublisherError::Certificates {
+            hub: self.hub.clone(),
+            source,
+        };
+        let mut builder = client::builder()
+            .timeout(self.timeout)
+            .tls_danger_accept_invalid_certs(self.danger_accept_invalid_certs)
+            .default_headers(self.default_headers()?);
+        builder = match &self.proxy {
+            Proxy::Environment => builder,
+            Proxy::Direct => builder.no_proxy(),
+            Proxy::Through(proxy) => {
+                let through = reqwest::Proxy::all(proxy.as_str());
+                builder.proxy(through.map_err(|source| PublisherError::Proxy {
+                    hub: self.hub.clone(),
+                    proxy: proxy.to_string(),
+                    source,
+                })?)
+            }
+        };
+        if self.is_plain() {
+            builder = builder.tls_certs_only([]);
+        }
+        if let Some(pem) = &self.ca_pem {
+            builder = builder.tls_certs_merge(Certificate::from_pem_bundle(pem).map_err(failed)?);
+        }
+        if let Some(pem) = &self.identity_pem {
+            builder =
+                builder.identity(Identity::from_pem(pem.reveal().as_bytes()).map_err(failed)?);
+        }
+        Ok(builder)
+    }
+
+    /// Whether nothing is ever sent to this hub by TLS: a redirection may lead to the advertised address (R23).
+    fn is_plain(&self) -> bool {
+        let advertised = Url::parse(self.hub.as_str());
+        is_http(&self.publish_url) && advertised.is_ok_and(|advertised| is_http(&advertised))
+    }
+
+    fn default_headers(&self) -> Result<HeaderMap, PublisherError> {
+        let authorization = self.credentials.as_ref().map(Credentials::authorization);
+        let added = self
+            .headers
+            .iter()
+            .map(|header| (&header.name, &header.value));
+        let mut headers = HeaderMap::new();
+        for (name, value) in authorization
+            .iter()
+            .map(|value| (&AUTHORIZATION, value))
+            .chain(added)
+        {
+            let mut value = HeaderValue::from_bytes(value.reveal().as_bytes()).map_err(|_| {
+                PublisherError::Header {
+                    hub: self.hub.clone(),
+                    name: name.to_string(),
+                }
+            })?;
+            value.set_sensitive(true);
+            headers.append(name.clone(), value);
+        }
+        Ok(headers)
+    }
+}
+
+impl Credentials {
+    /// The value of the `Authorization` header.
+    fn authorization(&self) -> Secret {
+        match self {
+            Credentials::Bearer(token) => Secret::new(format!("Bearer {}", token.reveal())),
+            Credentials::Basic { username, password } => {
+                let pair = format!("{username}:{}", password.reveal());
+                Secret::new(format!("Basic {}", BASE64_STANDARD.encode(pair)))
+            }
+        }
+    }
+}
+
+/// Hides what is secret in these settings where a hub repeats it.
+pub fn mask<'a>(settings: impl IntoIterator<Item = &'a HubSettings>) -> Mask {
+    let mut secrets = Vec::new();
+    for settings in settings {
+        let headers = settings.headers.iter().filter(|header| !header.is_public);
+        let mut sent: Vec<Secret> = headers.map(|header| header.value.clone()).collect();
+        sent.extend(
+            settings
+                .credentials
+                .as_ref()
+                .map(Credentials::authorization),
+        );
+        // A hub may leave out the scheme.
+        let bare = sent
+            .iter()
+            .filter_map(|value| value.reveal().split_once(' '));
+        secrets.extend(bare.map(|(_, value)| Secret::new(value)));
+        secrets.extend(sent);
+        if let Some(Credentials::Basic { password, .. }) = &settings.credentials {
+            secrets.push(password.clone());
+        }
+    }
+    Mask::new(secrets)
+}
+
+fn is_http(url: &Url) -> bool {
+    url.scheme() == "http"
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case("http://hub.org/", "http://hub.org/in", true)]
+    #[case("https://hub.org/", "http://hub.org/in", false)]
+    #[case("http://hub.org/", "https://hub.org/in", false)]
+    #[case("https://hub.org/", "https://hub.org/in", false)]
+    fn only_a_hub_that_never_speaks_tls_does_without_certificates(
+        #[case] advertised: &str,
+        #[case] publish_url: &str,
+        #[case] want: bool,
+    ) {
+        let mut settings = HubSettings::new(Hub::new(advertised)).unwrap();
+        settings.publish_url = publish_url.parse().unwrap();
+        assert_eq!(settings.is_plain(), want);
+    }
+
+    #[test]
+    fn invalid_certificates_are_accepted_only_where_it_was_asked_for() {
+        for asked in [false, true] {
+            let mut settings = HubSettings::new(Hub::new("https://hub.org/")).unwrap();
+            settings.danger_accept_invalid_certs = asked;
+            let shown = format!("{:?}", settings.builder().unwrap());
+            assert_eq!(
+                shown.contains("tls_danger_accept_invalid_certs: true"),
+                asked,
+                "{shown}"
+            );
+        }
+    }
+}

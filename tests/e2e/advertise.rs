@@ -1,0 +1,398 @@
+//! What `advertise` prints, put to use: by `patch`, by the daemon, by people.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::daemon::{Setup, TOPICS, output};
+use crate::documents::{Site, URL, capability_list, list};
+use crate::hub::FakeHub;
+
+const HUB: &str = "https://hub.example/?a=1&b=2";
+
+fn setup(site: &Site, more: &str) -> Setup {
+    Setup::new(site, &[HUB.to_owned()], more)
+}
+
+/// What `advertise` prints, if all is well.
+fn advertised(setup: &Setup) -> String {
+    let (code, out, err) = output(&mut setup.command("advertise"));
+    assert_eq!(code, Some(0), "{out}{err}");
+    out
+}
+
+/// How many files a text has patches of.
+fn patches(text: &str) -> usize {
+    text.lines().filter(|line| line.starts_with("--- ")).count()
+}
+
+/// Gives `text` to a command in `directory`; whether it succeeded, and what it said.
+fn pipe(text: &str, directory: &Path, command: &[&str]) -> (bool, String) {
+    let mut child = Command::new(command[0])
+        .args(&command[1..])
+        .current_dir(directory)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(text.as_bytes())
+        .unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    (output.status.success(), said)
+}
+
+fn patch(text: &str) {
+    let elsewhere = TempDir::new().unwrap();
+    let (is_fine, said) = pipe(text, elsewhere.path(), &["patch", "-d", "/", "-p0"]);
+    assert!(is_fine, "{said}");
+    assert!(!said.contains("fuzz") && !said.contains("offset"), "{said}");
+}
+
+/// An entry as it is written in a manner of ours.
+fn entry(set: &str, line: &str, indent: &str) -> String {
+    let hub = HUB.replace('&', "&amp;");
+    format!(
+        "{line}<url>{line}{indent}<loc>{TOPICS}topics/main/{set}/capabilitylist/</loc>\
+         {line}{indent}<rs:ln rel=\"hub\" href=\"{hub}\"/>\
+         {line}{indent}<rs:md capability=\"framework-notification\"/>{line}</url>"
+    )
+}
+
+#[test]
+fn patched_lists_advertise_their_channels_and_the_daemon_hears_of_it() {
+    let site = Site::empty();
+    let hub = FakeHub::start();
+    let setup = Setup::new(&site, &[hub.url()], "");
+    site.add_set("a");
+    let tabs = capability_list("b", &["changelist"])
+        .replace("<url><loc", "\t<url>\r\n\t\t<loc")
+        .replace("/></url>", "/>\r\n\t</url>\r")
+        .replace("</urlset>\n", "</urlset>");
+    site.write("b/deep/capabilitylist.xml", &tabs);
+    let line = capability_list("c", &["resourcelist"]).replace('\n', "");
+    site.write("c d/ü\"'\\\t/capabilitylist.xml", &line);
+    let daemon = setup.start();
+
+    let findings = || output(&mut setup.command("check")).1;
+    assert_eq!(
+        findings().matches("does not advertise its channel").count(),
+        3
+    );
+    let printed = advertised(&setup);
+    assert_eq!(patches(&printed), 3, "{printed}");
+    patch(&printed);
+
+    let heard = hub.changes_until(&[
+        "updated capabilitylist a/capabilitylist.xml",
+        "updated capabilitylist b/deep/capabilitylist.xml",
+        "updated capabilitylist c%20d/%C3%BC%22'%5C%09/capabilitylist.xml",
+    ]);
+    assert_eq!(heard.len(), 3, "{heard:?}");
+    assert_eq!(patches(&advertised(&setup)), 0);
+    assert!(!findings().contains("does not advertise"), "{}", findings());
+    // The channels are those of before: nothing was lost on the way.
+    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    hub.changes_until(&["updated changelist a/changelist.xml"]);
+    assert!(daemon.stop().success());
+    assert_eq!(patches(&advertised(&setup)), 0);
+}
+
+#[test]
+fn what_patch_leaves_is_what_was_there_and_the_entry() {
+    let site = Site::empty();
+    let before = capability_list("a", &["changelist"])
+        .replace("<url>", "  <url>\r\n    ")
+        .replace(
+            "<rs:md capability=\"changelist\"/></url>",
+            "\r\n    <rs:md capability=\"changelist\"/>\r\n  </url>\r\n<!-- x -->",
+        );
+    site.write("a/capabilitylist.xml", &before);
+    patch(&advertised(&setup(&site, "")));
+    let after = fs::read_to_string(site.path("a/capabilitylist.xml")).unwrap();
+    let line = "\r\n  ";
+    let new = entry("a", line, "  ").replacen(line, "\n  ", 1);
+    assert_eq!(
+        after,
+        before.replace("</url>\r\n<!--", &format!("</url>{new}\r\n<!--"))
+    );
+}
+
+/// What a look must leave as it is, of every file and directory.
+fn traces(root: &Path) -> Vec<String> {
+    let mut traces = Vec::new();
+    let mut directories = vec![root.to_owned()];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(&directory).unwrap() {
+            let path = entry.unwrap().path();
+            let about = path.symlink_metadata().unwrap();
+            let mut digest = None;
+            if about.is_dir() {
+                directories.push(path.clone());
+            } else {
+                digest = Some(blake3::hash(&fs::read(&path).unwrap()));
+            }
+            let times = (
+                about.mtime(),
+                about.mtime_nsec(),
+                about.ctime(),
+                about.ctime_nsec(),
+            );
+            traces.push(format!(
+                "{} {:o} {times:?} {digest:?}",
+                path.display(),
+                about.mode()
+            ));
+        }
+    }
+    traces.sort();
+    traces
+}
+
+#[test]
+fn it_leaves_tree_and_state_as_they_are() {
+    let site = Site::new();
+    let setup = setup(&site, "");
+    let (code, out, err) = output(&mut setup.command("advertise"));
+    assert_eq!((code, patches(&out)), (Some(0), 1), "{err}");
+    let state = setup.state.path().join("state");
+    assert!(!state.exists());
+
+    assert!(setup.start().stop().success());
+    let permit = |mode: u32| {
+        for directory in [&state, &site.path("a"), &site.path("")] {
+            fs::set_permissions(directory, fs::Permissions::from_mode(mode)).unwrap();
+        }
+    };
+    permit(0o555);
+    let before = (traces(site.root.path()), traces(&state));
+    for arguments in [&[][..], &["--entry"], &["--json"]] {
+        let (code, out, err) = output(setup.command("advertise").args(arguments));
+        assert_eq!(code, Some(0), "{out}{err}");
+    }
+    let after = (traces(site.root.path()), traces(&state));
+    permit(0o755);
+    assert_eq!(after, before);
+}
+
+#[test]
+fn in_the_directory_of_a_list_patch_alone_does_and_never_takes_one_for_another() {
+    let site = Site::empty();
+    for set in ["a", "b"] {
+        let entries = capability_list(set, &["resourcelist", "changelist"])
+            .replace("<url>", "<url>\n")
+            .replace("<rs:md", "\n<rs:md")
+            .replace("</url>", "\n</url>");
+        site.write(&format!("{set}/capabilitylist.xml"), &entries);
+    }
+    let printed = advertised(&setup(&site, ""));
+    let untouched = fs::read(site.path("b/capabilitylist.xml")).unwrap();
+    let (is_fine, said) = pipe(&printed, &site.path("a"), &["patch", "--batch"]);
+    assert!(!is_fine, "{said}");
+    let list = fs::read_to_string(site.path("a/capabilitylist.xml")).unwrap();
+    assert_eq!(list.matches("framework-notification").count(), 1, "{list}");
+    assert_eq!(
+        fs::read(site.path("b/capabilitylist.xml")).unwrap(),
+        untouched
+    );
+    // What is left to do is b's alone.
+    let printed = advertised(&setup(&site, ""));
+    assert_eq!(patches(&printed), 1);
+    let (is_fine, said) = pipe(&printed, &site.path("b"), &["patch"]);
+    assert!(is_fine, "{said}");
+    assert_eq!(patches(&advertised(&setup(&site, ""))), 0);
+}
+
+#[test]
+fn git_takes_the_patches_too() {
+    let site = Site::new();
+    site.write("b c/capabilitylist.xml", &capability_list("b", &[]));
+    let setup = setup(&site, "");
+    let command = ["git", "apply", "--unsafe-paths", "-p0"];
+    let (is_fine, said) = pipe(&advertised(&setup), &site.path(""), &command);
+    assert!(is_fine, "{said}");
+    assert_eq!(patches(&advertised(&setup)), 0);
+}
+
+#[test]
+fn a_list_behind_links_is_patched_where_it_is() {
+    let site = Site::empty();
+    let releases = TempDir::new().unwrap();
+    let list = releases.path().join("1/capabilitylist.xml");
+    fs::create_dir(list.parent().unwrap()).unwrap();
+    fs::write(&list, capability_list("a", &["changelist"])).unwrap();
+    symlink(releases.path().join("1"), releases.path().join("current")).unwrap();
+    symlink(releases.path().join("current"), site.path("a")).unwrap();
+    let setup = setup(&site, "");
+    patch(&advertised(&setup));
+    assert_eq!(patches(&advertised(&setup)), 0);
+
+    // Published twice, it can advertise one of the channels.
+    fs::write(&list, capability_list("a", &["changelist"])).unwrap();
+    symlink(releases.path().join("1"), site.path("b")).unwrap();
+    let (code, out, err) = output(&mut setup.command("advertise"));
+    assert_eq!((code, patches(&out)), (Some(1), 1), "{out}");
+    assert!(
+        err.contains("b/capabilitylist.xml is the same file as another set's"),
+        "{err}"
+    );
+}
+
+#[test]
+fn a_configured_channel_overrides_what_a_list_advertises() {
+    let site = Site::new();
+    let channel = format!(
+        "[[channel]]\ncapability_list = \"{URL}a/capabilitylist.xml\"\ntopic = \"{URL}t/?a&b\"\n"
+    );
+    patch(&advertised(&setup(&site, "")));
+    let list = fs::read_to_string(site.path("a/capabilitylist.xml")).unwrap();
+    let setup = setup(&site, &channel);
+    patch(&advertised(&setup));
+    assert_eq!(patches(&advertised(&setup)), 0);
+    let corrected = list.replace(
+        &format!("{TOPICS}topics/main/a/capabilitylist/"),
+        &format!("{URL}t/?a&amp;b"),
+    );
+    assert_eq!(
+        fs::read_to_string(site.path("a/capabilitylist.xml")).unwrap(),
+        corrected
+    );
+}
+
+#[test]
+fn generators_get_the_entry_alone_also_of_lists_that_are_not_in_the_tree() {
+    let site = Site::new();
+    let channel =
+        format!("[[channel]]\ncapability_list = \"{URL}cgi?list=--\"\ntopic = \"{URL}t/?a&b\"\n");
+    let setup = setup(&site, &channel);
+    let (code, out, err) = output(setup.command("advertise").arg("--entry"));
+    assert_eq!(code, Some(0), "{err}");
+    let configured = entry("", "\n", "  ").replace(
+        &format!("{TOPICS}topics/main//capabilitylist/"),
+        &format!("{URL}t/?a&amp;b"),
+    );
+    let wanted = format!(
+        "<!-- {URL}a/capabilitylist.xml -->{}\n<!-- {URL}cgi?list=-%2D -->{configured}\n",
+        entry("a", "\n", "  ")
+    );
+    assert_eq!(out, wanted);
+    let printed = advertised(&setup);
+    assert!(
+        printed.contains("cgi?list=-- is not in the tree"),
+        "{printed}"
+    );
+    assert!(
+        printed.contains(&format!("#   <loc>{URL}t/?a&amp;b</loc>\n")),
+        "{printed}"
+    );
+    patch(&printed);
+}
+
+#[test]
+fn what_cannot_be_patched_is_said_with_the_entry_and_exits_with_1() {
+    let site = Site::new();
+    let text = capability_list("b", &["changelist"]).replace("UTF-8", "UTF-16");
+    let utf16: Vec<u8> = format!("\u{feff}{text}")
+        .encode_utf16()
+        .flat_map(u16::to_le_bytes)
+        .collect();
+    fs::create_dir(site.path("b")).unwrap();
+    fs::write(site.path("b/capabilitylist.xml"), utf16).unwrap();
+    let other = capability_list("c", &["changelist"])
+        .replace("changelist\"/>", "framework-notification\"/>");
+    site.write(
+        "c/capabilitylist.xml",
+        &other.replace(URL, "https://elsewhere.example/&#10;--- /x&#10;+++ /x&#10;"),
+    );
+    let setup = setup(&site, "");
+    let (code, out, err) = output(&mut setup.command("advertise"));
+    assert_eq!((code, patches(&out)), (Some(1), 1), "{out}");
+    assert_eq!(patches(&err), 0, "{err}");
+    assert!(
+        err.contains("b/capabilitylist.xml cannot be patched: its encoding is UTF-16LE"),
+        "{err}"
+    );
+    assert!(
+        err.contains("c/capabilitylist.xml advertises the topic https://elsewhere.example/"),
+        "{err}"
+    );
+    assert!(
+        out.contains(&format!(
+            "#   <loc>{TOPICS}topics/main/b/capabilitylist/</loc>\n"
+        )),
+        "{out}"
+    );
+    patch(&out);
+}
+
+#[test]
+fn json_has_each_set_with_what_it_takes() {
+    let site = Site::new();
+    let setup = setup(&site, "");
+    let answer = || -> Value {
+        let (code, out, err) = output(setup.command("advertise").arg("--json"));
+        assert_eq!(code, Some(0), "{err}");
+        serde_json::from_str(&out).unwrap()
+    };
+    let lacking = answer();
+    assert_eq!(lacking["version"], 1);
+    let set = &lacking["sets"][0];
+    let path = site.path("a/capabilitylist.xml").canonicalize().unwrap();
+    assert_eq!(set["capability_list"], format!("{URL}a/capabilitylist.xml"));
+    assert_eq!(
+        set["path"].as_str().unwrap().as_bytes(),
+        path.as_os_str().as_bytes()
+    );
+    assert_eq!(
+        set["topic"],
+        format!("{TOPICS}topics/main/a/capabilitylist/")
+    );
+    assert_eq!(set["hubs"][0], HUB);
+    assert_eq!(
+        set["entry"],
+        entry("a", "\n", "  ").trim_start().to_owned() + "\n"
+    );
+    assert!(set["reason"].is_null());
+    patch(set["diff"].as_str().unwrap());
+    assert!(answer()["sets"][0]["diff"].is_null());
+}
+
+#[test]
+fn a_destination_is_told_how_to_subscribe_and_an_operator_what_nobody_reaches() {
+    let site = Site::new();
+    let out = advertised(&setup(&site, ""));
+    let topic = format!("{TOPICS}topics/main/a/capabilitylist/");
+    for line in [
+        format!("#   topic      {topic}"),
+        format!("#   hub        {HUB}"),
+        format!("#   discover   curl --head {topic}"),
+        format!("#   listen     rsnotify listen {topic}"),
+    ] {
+        assert!(out.lines().any(|own| own == line), "{line} in {out}");
+    }
+    let mut embedded = Setup::new(&site, &[], "");
+    let (code, _, err) = output(&mut embedded.command("advertise"));
+    assert_eq!(code, Some(1));
+    assert!(err.contains("set server.public_url"), "{err}");
+    embedded.config = embedded.config.replace(
+        "listen = \"127.0.0.1:0\"\nadmin",
+        "listen = \"127.0.0.1:8400\"\nadmin",
+    );
+    let (code, _, err) = output(&mut embedded.command("advertise"));
+    assert_eq!(code, Some(0));
+    assert!(
+        err.contains("only this host reaches http://127.0.0.1:8400: "),
+        "{err}"
+    );
+}

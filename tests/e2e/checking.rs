@@ -1,0 +1,62 @@
+//! `check` sees what goes wrong in the first week.
+
+mod front;
+mod hubs;
+mod machine;
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::daemon::{Setup, output};
+
+/// What `check --json` answers, with its exit code.
+struct Checked {
+    code: Option<i32>,
+    findings: Vec<String>,
+    notes: Vec<String>,
+}
+
+fn check(setup: &Setup) -> Checked {
+    check_by(setup.command("check").arg("--json"))
+}
+
+fn check_by(command: &mut Command) -> Checked {
+    let (code, stdout, stderr) = output(command);
+    let answer: Value = serde_json::from_str(&stdout)
+        .unwrap_or_else(|error| panic!("{error}: {code:?} {stdout}{stderr}"));
+    assert_eq!(answer["version"], 1);
+    assert!(answer["documents"].is_u64(), "{answer}");
+    let list = |key: &str| {
+        let list = answer[key].as_array().unwrap().iter();
+        list.map(|line| line.as_str().unwrap().to_owned()).collect()
+    };
+    Checked {
+        code,
+        findings: list("findings"),
+        notes: list("notes"),
+    }
+}
+
+impl Checked {
+    /// Nothing is wrong.
+    fn is_fine(&self) {
+        assert_eq!(self.findings, [""; 0]);
+        assert_eq!(self.code, Some(0));
+    }
+
+    /// This and nothing else is wrong.
+    fn found(&self, words: &[&str]) {
+        assert_eq!(self.findings.len(), words.len(), "{:#?}", self.findings);
+        for (finding, words) in self.findings.iter().zip(words) {
+            assert!(finding.contains(words), "{words}: {finding}");
+        }
+        assert_eq!(self.code, Some(1));
+    }
+
+    /// This is noted, among other things.
+    fn noted(&self, words: &str) {
+        let noted = self.notes.iter().any(|note| note.contains(words));
+        assert!(noted, "{words}: {:#?}", self.notes);
+    }
+}

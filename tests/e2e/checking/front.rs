@@ -1,0 +1,277 @@
+//! The web server in front of the topics, as it usually is, and every way in which it is wrong.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+
+use crate::daemon::{Daemon, Setup, TOPICS, output};
+use crate::documents::{Site, capability_list};
+use crate::hub::FakeHub;
+
+use super::check;
+
+/// What the server does with requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Manner {
+    PassOn,
+    NotFound,
+    Slash,
+    Own,
+    DropLink,
+    AddCharset,
+    Compress,
+    DropQuery,
+    OnlyGet,
+    BadGateway,
+    Hang,
+    Late,
+}
+
+/// A web server on loopback.
+pub struct Front {
+    pub address: SocketAddr,
+    manner: Arc<Mutex<Manner>>,
+    upstream: Arc<Mutex<Option<SocketAddr>>>,
+}
+
+impl Front {
+    pub fn start() -> Front {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let manner = Arc::new(Mutex::new(Manner::PassOn));
+        let upstream = Arc::new(Mutex::new(None));
+        let shared = (Arc::clone(&manner), Arc::clone(&upstream));
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (manner, upstream) = (*shared.0.lock().unwrap(), *shared.1.lock().unwrap());
+                std::thread::spawn(move || serve(stream.unwrap(), manner, upstream));
+            }
+        });
+        Front {
+            address,
+            manner,
+            upstream,
+        }
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://{}/", self.address)
+    }
+
+    pub fn behave(&self, manner: Manner) {
+        *self.manner.lock().unwrap() = manner;
+    }
+
+    pub fn pass_on_to(&self, daemon: &Daemon) {
+        *self.upstream.lock().unwrap() = Some(daemon.public);
+    }
+}
+
+/// Answers one request, and closes.
+fn serve(mut stream: TcpStream, manner: Manner, upstream: Option<SocketAddr>) {
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    let mut lines = Vec::new();
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line).unwrap_or(0) == 0 {
+            return;
+        }
+        match line.trim_end() {
+            "" => break,
+            line => lines.push(line.to_owned()),
+        }
+    }
+    let own = |status: &str, more: &str, body: &str| {
+        let length = body.len();
+        format!(
+            "HTTP/1.1 {status}\r\nContent-Type: text/html\r\n{more}Content-Length: {length}\r\n\r\n{body}"
+        )
+    };
+    let is_head = lines[0].starts_with("HEAD ");
+    let answer = match manner {
+        Manner::NotFound => own("404 Not Found", "", "<h1>Not Found</h1>"),
+        Manner::Slash => {
+            let target = lines[0].split(' ').nth(1).unwrap();
+            let (path, query) = target.split_once('?').unwrap();
+            let more = format!("Location: {path}/?{query}\r\n");
+            own("301 Moved Permanently", &more, "")
+        }
+        Manner::Own => own("200 OK", "", "<h1>Welcome</h1>"),
+        Manner::BadGateway => own("502 Bad Gateway", "", "<h1>Bad Gateway</h1>"),
+        Manner::OnlyGet if is_head => own("405 Method Not Allowed", "", ""),
+        Manner::Hang => {
+            let _ = reader.fill_buf();
+            return;
+        }
+        _ => passed_on(&lines, manner, upstream.unwrap()),
+    };
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let head = head.replace("HTTP/1.1 ", "HTTP/1.0 ");
+    let body = if is_head { "" } else { body };
+    // Whoever asked may have gone.
+    let _ = write!(stream, "{head}\r\n\r\n{body}");
+}
+
+fn passed_on(lines: &[String], manner: Manner, upstream: SocketAddr) -> String {
+    let mut request = lines.to_vec();
+    if manner == Manner::DropQuery {
+        let (path, _) = request[0].split_once('?').unwrap();
+        request[0] = format!("{path} HTTP/1.1");
+    }
+    let mut stream = TcpStream::connect(upstream).unwrap();
+    let request = request.join("\r\n");
+    write!(stream, "{request}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let lines = head.lines().filter_map(|line| {
+        let (name, _) = line.split_once(": ").unwrap_or((line, ""));
+        match (manner, name.to_ascii_lowercase().as_str()) {
+            (Manner::DropLink, "link") => None,
+            (Manner::AddCharset, "content-type") => Some(format!("{line}; charset=utf-8")),
+            (Manner::Compress, "content-type") => Some(format!("{line}\r\nContent-Encoding: gzip")),
+            (Manner::Late, "date") => Some("Date: Thu, 01 Jan 2026 00:00:00 GMT".to_owned()),
+            _ => Some(line.to_owned()),
+        }
+    });
+    let head = lines.collect::<Vec<_>>().join("\r\n");
+    format!("{head}\r\n\r\n{body}")
+}
+
+/// A site with one topic below the server, the way a `[[channel]]` names it.
+pub fn behind(front: &Front, site: &Site, hub: &FakeHub) -> Setup {
+    let channel = format!(
+        "[[channel]]\ncapability_list = \"https://source.example/a/capabilitylist.xml\"\n\
+         topic = \"{TOPICS}a/framework?set=a\"\n"
+    );
+    let mut setup = Setup::new(site, &[hub.url()], &channel);
+    setup.config = setup.config.replace(TOPICS, &front.url());
+    setup
+}
+
+#[test]
+fn a_topic_that_is_not_passed_on_is_found_with_what_it_looks_like() {
+    let (front, site, hub) = (Front::start(), Site::new(), FakeHub::start());
+    let setup = behind(&front, &site, &hub);
+    let daemon = setup.start();
+    front.pass_on_to(&daemon);
+    check(&setup).is_fine();
+
+    let topic = format!("{}a/framework?set=a: ", front.url());
+    for (manner, found) in [
+        (
+            Manner::NotFound,
+            &["404 with Content-Type text/html, which is not from rsnotify"][..],
+        ),
+        (
+            Manner::Slash,
+            &["301, a redirection to the same address with a slash at its end"],
+        ),
+        (
+            Manner::Own,
+            &["200 with Content-Type text/html, which is not from rsnotify"],
+        ),
+        (Manner::DropLink, &["there is no Link header"]),
+        (
+            Manner::AddCharset,
+            &["Content-Type application/xml with charset=utf-8 after it"],
+        ),
+        (Manner::Compress, &["Content-Encoding gzip"]),
+        (Manner::DropQuery, &["404 from rsnotify itself"]),
+        (Manner::OnlyGet, &["HEAD answers 405"]),
+        (Manner::BadGateway, &["502 from the web server in front"]),
+        (Manner::Hang, &["no answer to HEAD (timed out"]),
+    ] {
+        front.behave(manner);
+        let found: Vec<String> = found
+            .iter()
+            .map(|words| format!("{topic}{words}"))
+            .collect();
+        let found: Vec<&str> = found.iter().map(String::as_str).collect();
+        check(&setup).found(&found);
+    }
+    front.behave(Manner::PassOn);
+    check(&setup).is_fine();
+    assert!(hub.heard().is_empty(), "nothing was told");
+}
+
+#[test]
+fn a_topic_of_another_host_is_asked_there() {
+    let (front, other, hub) = (Front::start(), Front::start(), FakeHub::start());
+    let (site, elsewhere) = (Site::new(), Site::empty());
+    elsewhere.write("capabilitylist.xml", &capability_list("b", &[]));
+    let url = other.url();
+    let mut setup = behind(&front, &site, &hub);
+    setup.config += &format!(
+        "[[channel]]\ncapability_list = \"{url}capabilitylist.xml\"\ntopic = \"{url}framework?set=b\"\n\
+         [[source]]\nname = \"other\"\nmount = [{{ path = \"{}\", url = \"{url}\" }}]\nsettle = \"50ms\"\n",
+        elsewhere.root.path().display()
+    );
+    let daemon = setup.start();
+    front.pass_on_to(&daemon);
+    other.pass_on_to(&daemon);
+    check(&setup).is_fine();
+    other.behave(Manner::DropQuery);
+    check(&setup).found(&[&format!("{url}framework?set=b: 404 from rsnotify itself")]);
+}
+
+#[test]
+fn a_web_server_with_another_clock_is_found() {
+    let (front, site, hub) = (Front::start(), Site::new(), FakeHub::start());
+    let setup = behind(&front, &site, &hub);
+    let daemon = setup.start();
+    front.pass_on_to(&daemon);
+    front.behave(Manner::Late);
+    let clock = format!("the clock of http://{} is ", front.address);
+    let checked = check(&setup);
+    checked.found(&[&clock]);
+    assert!(
+        checked.findings[0].contains("behind this machine's"),
+        "{}",
+        checked.findings[0]
+    );
+}
+
+#[test]
+fn where_nothing_runs_no_topic_is_missed() {
+    let (front, site, hub) = (Front::start(), Site::new(), FakeHub::start());
+    let setup = behind(&front, &site, &hub);
+    let checked = check(&setup);
+    checked.is_fine();
+    checked.noted("rsnotify is not running with this state directory");
+    assert!(
+        !setup.state.path().join("state").exists(),
+        "nothing was made"
+    );
+    let daemon = setup.start();
+    front.pass_on_to(&daemon);
+    let notes = check(&setup).notes;
+    assert!(
+        !notes.iter().any(|note| note.contains("is not running")),
+        "{notes:#?}"
+    );
+    daemon.stop();
+    let checked = check(&setup);
+    checked.is_fine();
+    checked.noted("rsnotify is not running with this state directory");
+}
+
+#[test]
+fn what_is_found_is_told_in_groups_with_what_to_do() {
+    let (front, site, hub) = (Front::start(), Site::new(), FakeHub::start());
+    site.write("a/broken.xml", "<urlset");
+    let setup = behind(&front, &site, &hub);
+    let daemon = setup.start();
+    front.pass_on_to(&daemon);
+    front.behave(Manner::NotFound);
+    let (code, stdout, _) = output(&mut setup.command("check"));
+    assert_eq!(code, Some(1));
+    let topic = format!("{}a/framework?set=a", front.url());
+    let wanted = format!(
+        "topics\n  {topic}: 404 with Content-Type text/html, which is not from rsnotify\n      the web server in \
+         front answers itself; let it pass the topic on to server.listen, path and query unchanged\n\n"
+    );
+    assert!(stdout.starts_with("tree\n  a/broken.xml: "), "{stdout}");
+    assert!(stdout.contains(&wanted), "{stdout}");
+    assert!(stdout.ends_with("\n2 findings\n"), "{stdout}");
+}

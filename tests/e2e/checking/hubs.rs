@@ -1,0 +1,282 @@
+//! Hubs that notifications would not reach, and what they are asked.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+
+use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+use rstest::rstest;
+use tokio_rustls::rustls::pki_types::PrivatePkcs8KeyDer;
+use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
+
+use crate::DEADLINE;
+use crate::daemon::{Setup, output};
+use crate::documents::{Site, list};
+use crate::hub::{FakeHub, Manner};
+
+use super::front::Front;
+use super::{check, check_by};
+
+const FINE: &str = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+
+/// A hub that answers each connection's first request so, and tells what it was asked.
+fn hub(answer: String, tls: Option<Arc<ServerConfig>>) -> (SocketAddr, Receiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let (sender, asked) = channel();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let stream = stream.unwrap();
+            let head = match &tls {
+                None => exchange(stream, &answer),
+                Some(tls) => {
+                    let connection = ServerConnection::new(Arc::clone(tls)).unwrap();
+                    exchange(StreamOwned::new(connection, stream), &answer)
+                }
+            };
+            if head.is_some_and(|head| sender.send(head).is_err()) {
+                return;
+            }
+        }
+    });
+    (address, asked)
+}
+
+/// Reads the head of a request; nothing of one that does not come.
+fn exchange(mut stream: impl Read + Write, answer: &str) -> Option<String> {
+    let mut head = String::new();
+    let mut reader = BufReader::new(&mut stream);
+    while !head.ends_with("\r\n\r\n") {
+        reader.read_line(&mut head).ok().filter(|read| *read > 0)?;
+    }
+    // Whoever asked may have gone.
+    let _ = stream.write_all(answer.as_bytes());
+    Some(head)
+}
+
+/// A site whose topics go to a hub with these keys. Nothing runs, so that nothing else is asked.
+fn setup(site: &Site, url: &str, keys: &str) -> Setup {
+    let channel = "[[channel]]\ncapability_list = \"https://source.example/a/capabilitylist.xml\"\n\
+                   topic = \"https://source.example/a/framework/\"\n";
+    let hub = format!("[[hub]]\nurl = \"{url}\"\n{keys}\n");
+    Setup::with_source(site, "", &format!("{hub}{channel}"))
+}
+
+#[rstest]
+#[case("200 OK", "", None)]
+#[case("405 Method Not Allowed", "", None)]
+#[case("501 Not Implemented", "", None)]
+#[case("401 Unauthorized", "", Some("401 to HEAD, it wants credentials"))]
+#[case("404 Not Found", "", Some("404 to HEAD, there is nothing"))]
+#[case("503 Service Unavailable", "", Some("503 to HEAD"))]
+#[case(
+    "302 Found",
+    "Location: https://login.example/?to=hub\r\n",
+    Some("a redirection to https://login.example/?…")
+)]
+#[case(
+    "308 Permanent Redirect",
+    "Location: https://login.example/\r\n",
+    Some("no configured hub is there")
+)]
+#[case("308 Permanent Redirect", "Location: /in\r\n", None)]
+#[case(
+    "200 OK",
+    "Date: Thu, 01 Jan 2026 00:00:00 GMT\r\n",
+    Some("behind this machine's: one of both is wrong")
+)]
+fn a_hub_is_judged_by_what_it_answers(
+    #[case] status: &str,
+    #[case] more: &str,
+    #[case] want: Option<&str>,
+) {
+    let site = Site::new();
+    let (address, _asked) = hub(
+        format!("HTTP/1.1 {status}\r\n{more}Content-Length: 0\r\n\r\n"),
+        None,
+    );
+    let checked = check(&setup(&site, &format!("http://{address}/"), ""));
+    match want {
+        Some(want) => checked.found(&[want]),
+        None => checked.is_fine(),
+    }
+}
+
+#[test]
+fn a_hub_that_nothing_answers_for_is_found() {
+    let site = Site::new();
+    let address = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    check(&setup(&site, &format!("http://{address}/"), "")).found(&["nothing listens there"]);
+    check(&setup(&site, "http://no-such-host.invalid/", "")).found(&["knows no host of that name"]);
+    let (plain, _asked) = hub(FINE.to_owned(), None);
+    check(&setup(&site, &format!("https://{plain}/"), "")).found(&["no TLS at that port"]);
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", silent.local_addr().unwrap());
+    check(&setup(&site, &url, "timeout = \"50ms\"")).found(&["no answer (timed out"]);
+}
+
+#[test]
+fn the_hub_of_a_flag_is_asked_as_run_would_tell_it() {
+    let site = Site::new();
+    let (address, asked) = hub(FINE.to_owned(), None);
+    let setup = setup(&site, "http://no-such-host.invalid/", "");
+    let url = format!("http://{address}/flagged");
+    check_by(setup.command("check").args(["--json", "--hub", &url])).is_fine();
+    let head = asked.recv_timeout(DEADLINE).unwrap();
+    assert!(head.starts_with("HEAD /flagged HTTP/1.1\r\n"), "{head}");
+}
+
+#[test]
+fn a_hub_is_asked_as_it_would_be_told_and_nothing_secret_is_shown() {
+    let site = Site::new();
+    for status in ["200 OK", "403 Forbidden", "301 Moved Permanently"] {
+        let answer = format!(
+            "HTTP/1.1 {status}\r\nLocation: /hunter2/?key=hunter2\r\nContent-Length: 0\r\n\r\n"
+        );
+        let (address, asked) = hub(answer, None);
+        let keys = format!(
+            "publish_url = \"http://{address}/hunter2?key=hunter2\"\nmode = \"content-query\"\n\
+             bearer_token_file = \"token\"\nheaders = {{ X-Key = {{ file = \"token\" }} }}\n"
+        );
+        let setup = setup(&site, "https://hub.example/", &keys);
+        fs::write(setup.state.path().join("token"), "hunter2-token\n").unwrap();
+        let (_, stdout, stderr) = output(&mut setup.command("check"));
+        assert!(
+            !format!("{stdout}{stderr}").contains("hunter2"),
+            "{stdout}{stderr}"
+        );
+        let head = asked.recv_timeout(DEADLINE).unwrap();
+        // Nothing of what publishes: HEAD must not have an effect, even where it is taken for something else.
+        assert!(
+            head.starts_with("HEAD /hunter2?key=hunter2 HTTP/1.1\r\n"),
+            "{head}"
+        );
+        for line in [
+            "Authorization: Bearer hunter2-token\r\n",
+            "X-Key: hunter2-token\r\n",
+        ] {
+            assert!(head.to_lowercase().contains(&line.to_lowercase()), "{head}");
+        }
+        assert!(asked.try_recv().is_err(), "it is asked once");
+    }
+}
+
+/// A certificate for these names, and a server that shows it.
+fn certificate(
+    names: &[&str],
+    change: impl FnOnce(&mut CertificateParams),
+) -> (String, Arc<ServerConfig>) {
+    let names = names.iter().map(ToString::to_string);
+    let mut params = CertificateParams::new(names.collect::<Vec<_>>()).unwrap();
+    change(&mut params);
+    let key = KeyPair::generate().unwrap();
+    let certificate = params.self_signed(&key).unwrap();
+    let secret = PrivatePkcs8KeyDer::from(key.serialize_der());
+    let config = ServerConfig::builder()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate.der().clone()], secret.into())
+        .unwrap();
+    (certificate.pem(), Arc::new(config))
+}
+
+#[test]
+fn a_certificate_that_is_not_trusted_is_found_with_its_remedy() {
+    let site = Site::new();
+    let expired = |params: &mut CertificateParams| params.not_after = date_time_ymd(2025, 1, 1);
+    let later = |params: &mut CertificateParams| params.not_before = date_time_ymd(2090, 1, 1);
+    let as_it_is = |_: &mut CertificateParams| {};
+    let (pem, good) = certificate(&["127.0.0.1"], as_it_is);
+    let (expired_pem, expired) = certificate(&["127.0.0.1"], expired);
+    let (later_pem, later) = certificate(&["127.0.0.1"], later);
+    let (other_pem, other) = certificate(&["hub.example"], as_it_is);
+    for (server, trusted, found) in [
+        (&good, None, Some("name its certificate by ca_file")),
+        (&good, Some(&pem), None),
+        (&expired, Some(&expired_pem), Some("has expired")),
+        (
+            &later,
+            Some(&later_pem),
+            Some("its certificate is for later"),
+        ),
+        (&other, Some(&other_pem), Some("is for other names")),
+    ] {
+        let (address, _asked) = hub(FINE.to_owned(), Some(Arc::clone(server)));
+        let keys = trusted.map_or("", |_| "ca_file = \"ca.pem\"");
+        let setup = setup(&site, &format!("https://{address}/"), keys);
+        write_if_any(&setup.state.path().join("ca.pem"), trusted);
+        let checked = check(&setup);
+        match found {
+            Some(words) => checked.found(&[words]),
+            None => checked.is_fine(),
+        }
+    }
+}
+
+fn write_if_any(path: &Path, text: Option<&String>) {
+    if let Some(text) = text {
+        fs::write(path, text).unwrap();
+    }
+}
+
+#[test]
+fn a_hub_that_is_believed_without_a_certificate_is_found_in_both_tiers() {
+    let site = Site::new();
+    let (_, server) = certificate(&["hub.example"], |_| {});
+    let (address, _asked) = hub(FINE.to_owned(), Some(server));
+    let setup = setup(
+        &site,
+        &format!("https://{address}/"),
+        "danger_accept_invalid_certs = true",
+    );
+    let danger = "danger_accept_invalid_certs = true, so whoever answers is believed to be the hub";
+    check(&setup).found(&[danger]);
+    check_by(setup.command("check").args(["--json", "--no-environment"])).found(&[danger]);
+}
+
+#[test]
+fn a_hub_that_accepts_need_not_like_head() {
+    let (site, fake) = (Site::new(), FakeHub::start());
+    let channel = "[[channel]]\ncapability_list = \"https://source.example/a/capabilitylist.xml\"\n\
+                   topic = \"https://source.example/a/framework/\"\n";
+    let setup = Setup::new(&site, &[fake.url()], channel);
+    fake.behave(Manner::Refuse(404));
+    check(&setup).found(&["404 to HEAD, there is nothing"]);
+
+    fake.behave(Manner::Accept);
+    let daemon = setup.start();
+    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    fake.notification();
+    // Stopping it saves what the hub answered.
+    assert!(daemon.stop().success());
+    fake.behave(Manner::Refuse(404));
+    let checked = check(&setup);
+    checked.is_fine();
+    checked.noted("404 to HEAD, there is nothing: but it accepted the last notification");
+}
+
+#[test]
+fn the_embedded_hub_must_be_reached_where_it_is_advertised() {
+    let (front, site) = (Front::start(), Site::new());
+    let mut setup = Setup::new(&site, &[], "");
+    let url = format!("public_url = \"{}\"\n[window]", front.url());
+    setup.config = setup.config.replacen("[window]", &url, 1);
+    let topic = format!("{}topics/main/a/capabilitylist/", front.url());
+    let channel = format!(
+        "[[channel]]\ncapability_list = \"https://source.example/a/capabilitylist.xml\"\ntopic = \"{topic}\"\n"
+    );
+    setup.config.push_str(&channel);
+    let daemon = setup.start();
+    front.pass_on_to(&daemon);
+    check(&setup).is_fine();
+    front.behave(super::front::Manner::NotFound);
+    check(&setup).found(&[
+        "404 with Content-Type text/html",
+        "the embedded hub is advertised so, and answers 404",
+    ]);
+}

@@ -1,0 +1,184 @@
+//! What the machine does not allow.
+
+use std::fs::{self, Permissions};
+use std::io::Write;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::process::Command;
+
+use rusqlite::Connection;
+use rustix::process::geteuid;
+
+use crate::daemon::Setup;
+use crate::documents::Site;
+use crate::hub::FakeHub;
+
+use super::{check, check_by};
+
+const CHANNEL: &str = "[[channel]]\ncapability_list = \"https://source.example/a/capabilitylist.xml\"\n\
+                       topic = \"https://source.example/a/framework/\"\n";
+
+/// Root reads everything, unless it gives that up.
+const POWERLESS: [&str; 4] = [
+    "setpriv",
+    "--bounding-set",
+    "-dac_override,-dac_read_search",
+    "--",
+];
+
+/// `check` as run by another program, such as one that takes powers away; nothing where the system does not
+/// allow that, which is said visibly.
+fn check_under(setup: &Setup, program: &[&str]) -> Option<Command> {
+    let under = |more: &[&str]| {
+        let mut command = Command::new(program[0]);
+        command.args(&program[1..]).args(more);
+        command
+    };
+    if !under(&["true"])
+        .status()
+        .is_ok_and(|status| status.success())
+    {
+        // Not `eprintln!`, which the test runner keeps to itself.
+        let _ = writeln!(
+            std::io::stderr(),
+            "SKIPPED: this system does not allow {program:?}"
+        );
+        return None;
+    }
+    let own = setup.command("check");
+    let mut command = under(&[]);
+    command
+        .arg(own.get_program())
+        .args(own.get_args())
+        .arg("--json");
+    for (name, value) in own.get_envs() {
+        command.env(name, value.unwrap());
+    }
+    Some(command)
+}
+
+#[test]
+fn what_may_not_be_read_is_named_with_what_to_do() {
+    let (site, hub) = (Site::new(), FakeHub::start());
+    site.add_set("b");
+    let setup = Setup::new(&site, &[hub.url()], CHANNEL);
+    for closed in ["a/changelist.xml", "b"] {
+        fs::set_permissions(site.path(closed), Permissions::from_mode(0o000)).unwrap();
+    }
+    let less: &[&str] = match geteuid().is_root() {
+        true => &POWERLESS,
+        false => &["env"],
+    };
+    let Some(mut command) = check_under(&setup, less) else {
+        return;
+    };
+    let checked = check_by(&mut command);
+    fs::set_permissions(site.path("b"), Permissions::from_mode(0o755)).unwrap();
+    let directory = format!("cannot read the directory {}", site.path("b").display());
+    assert!(
+        checked.findings[0].contains(&directory),
+        "{:#?}",
+        checked.findings
+    );
+    let file = "a/changelist.xml: it cannot be read: ";
+    assert!(
+        checked.findings.iter().any(|found| found.starts_with(file)),
+        "{:#?}",
+        checked.findings
+    );
+    assert_eq!(checked.code, Some(1));
+    checked.noted("2 files and directories of the tree may not be read by user ");
+}
+
+#[test]
+fn more_directories_than_may_be_watched_are_found_with_the_sysctl() {
+    let (site, hub) = (Site::new(), FakeHub::start());
+    let setup = Setup::new(&site, &[hub.url()], CHANNEL);
+    let few = "echo 2 > /proc/sys/user/max_inotify_watches && exec \"$@\"";
+    let under = ["unshare", "--map-root-user", "sh", "-c", few, "sh"];
+    let Some(mut command) = check_under(&setup, &under) else {
+        return;
+    };
+    check_by(&mut command).found(&[
+        "3 directories are to be watched, and 2 may be: the sysctl user.max_inotify_watches is 2; raise it, as by \
+         `sysctl -w user.max_inotify_watches=524288`",
+    ]);
+    // By polling none are watched.
+    let polled = Setup::with_source(
+        &site,
+        "watch = \"poll\"",
+        &setup.config[setup.config.find("[[hub]]").unwrap()..],
+    );
+    check_by(&mut check_under(&polled, &under).unwrap()).is_fine();
+}
+
+#[test]
+fn a_disk_that_is_full_is_found() {
+    let (site, hub) = (Site::new(), FakeHub::start());
+    let setup = Setup::new(&site, &[hub.url()], CHANNEL);
+    let state = setup.state.path().join("state");
+    fs::create_dir(&state).unwrap();
+    let small = format!(
+        "mount -t tmpfs -o size=4m none '{}' && exec \"$@\"",
+        state.display()
+    );
+    let under = [
+        "unshare",
+        "--map-root-user",
+        "--mount",
+        "sh",
+        "-c",
+        &small,
+        "sh",
+    ];
+    let Some(mut command) = check_under(&setup, &under) else {
+        return;
+    };
+    check_by(&mut command).found(&["there is room for 4 MiB on the disk of "]);
+}
+
+#[test]
+fn a_state_that_cannot_be_used_is_one_finding_among_others() {
+    let (site, hub) = (Site::new(), FakeHub::start());
+    let setup = Setup::new(&site, &[hub.url()], CHANNEL);
+    assert!(setup.start().stop().success());
+    check(&setup).is_fine();
+    site.write("a/broken.xml", "<urlset");
+    let path = setup.state.path().join("state/state.sqlite");
+    let state = Connection::open(&path).unwrap();
+    state.pragma_update(None, "user_version", 1_000).unwrap();
+    drop(state);
+    check(&setup).found(&["a/broken.xml: ", "was written by a newer rsnotify"]);
+    fs::write(&path, vec![b'x'; 50_000]).unwrap();
+    check(&setup).found(&["a/broken.xml: ", "cannot open the state file"]);
+}
+
+#[test]
+fn whose_state_directory_it_is_matters() {
+    if !geteuid().is_root() {
+        // Nobody else can give it to another user.
+        let _ = writeln!(std::io::stderr(), "SKIPPED: only root can give files away");
+        return;
+    }
+    let (site, hub) = (Site::new(), FakeHub::start());
+    let setup = Setup::new(&site, &[hub.url()], CHANNEL);
+    let state = setup.state.path().join("state");
+    fs::create_dir(&state).unwrap();
+    check(&setup).is_fine();
+    chown(&state, Some(12_345), None).unwrap();
+    let checked = check(&setup);
+    checked.is_fine();
+    checked.noted("check runs as user 0, and ");
+    checked.noted("is user 12345's");
+
+    // A state that this user may not even read is no fault of the state.
+    chown(&state, Some(0), None).unwrap();
+    assert!(setup.start().stop().success());
+    let file = state.join("state.sqlite");
+    chown(&file, Some(12_345), None).unwrap();
+    fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+    if let Some(mut command) = check_under(&setup, &POWERLESS) {
+        let checked = check_by(&mut command);
+        checked.is_fine();
+        checked.noted("state.sqlite; run this as the user who runs rsnotify: Permission denied");
+    }
+}

@@ -1,0 +1,120 @@
+//! Hubs that want to be told in different ways, on one channel.
+
+use rsnotify::resourcesync::payload::Payload;
+
+use crate::daemon::{Daemon, Setup, TOPICS};
+use crate::documents::{Site, list};
+use crate::hub::{FakeHub, Manner, Request};
+
+const CHANGELIST: &str = "updated changelist a/changelist.xml";
+const RESOURCELIST: &str = "updated resourcelist a/resourcelist.xml";
+const TOPIC_IN_FORM: &str = "https%3A%2F%2Ftopics.example%2Ftopics%2Fmain%2Fa%2Fcapabilitylist%2F";
+
+fn links(hub: &str) -> String {
+    format!(
+        "<{TOPICS}topics/main/a/capabilitylist/>; rel=\"self\", <{hub}>; rel=\"hub\", \
+         <https://source.example/a/capabilitylist.xml>; rel=\"resourcesync\""
+    )
+}
+
+fn is_ping(request: &Request) -> bool {
+    let form = format!("hub.mode=publish&hub.url={TOPIC_IN_FORM}&hub.topic={TOPIC_IN_FORM}");
+    request.body == form.into_bytes()
+        && request.headers["content-type"] == "application/x-www-form-urlencoded"
+        && !request.headers.contains_key("link")
+}
+
+/// What a hub finds that fetches the topic: the paths that it names.
+fn topic(daemon: &Daemon) -> Vec<String> {
+    let (head, body) = daemon.get("/topics/main/a/capabilitylist/");
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    let payload = Payload::parse(body.as_bytes()).unwrap();
+    let paths = payload
+        .entries
+        .iter()
+        .map(|entry| entry.uri.as_str().rsplit('/').next().unwrap().to_owned());
+    let mut paths: Vec<_> = paths.collect();
+    paths.sort();
+    paths
+}
+
+/// A port of this machine where nobody listens.
+fn dead() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    format!("http://{}/publish", listener.local_addr().unwrap())
+}
+
+#[test]
+fn each_hub_of_a_channel_hears_in_its_own_way_and_waits_for_no_other() {
+    let site = Site::new();
+    let [content, query, pinged, hanging, strict] = [(); 5].map(|()| FakeHub::start());
+    hanging.behave(Manner::Hang);
+    strict.behave(Manner::Refuse(415));
+    let query_url = "https://advertised.example/hub?of=all";
+    let hub = |url: &str, rest: &str| format!("[[hub]]\nurl = \"{url}\"\n{rest}\n");
+    let hubs = [
+        hub(&dead(), ""),
+        hub("http://hub.invalid/publish", ""),
+        hub(&hanging.url(), "timeout = \"500ms\""),
+        hub(&strict.url(), ""),
+        hub(&content.url(), "mode = \"content\""),
+        hub(
+            query_url,
+            &format!(
+                "mode = \"content-query\"\npublish_url = \"{}?key=%41\"",
+                query.url()
+            ),
+        ),
+        hub(&pinged.url(), "mode = \"ping\""),
+    ];
+    let setup = Setup::with_source(&site, "", &hubs.concat());
+    let daemon = setup.start();
+    assert!(topic(&daemon).is_empty());
+
+    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    let first = content.notification();
+    assert_eq!(first.changes(), [CHANGELIST]);
+    assert_eq!(
+        (first.target.as_str(), &first.headers["link"]),
+        ("/publish", &links(&content.url()))
+    );
+    let queried = query.notification();
+    let target = format!("/publish?key=%41&hub.mode=publish&hub.topic={TOPIC_IN_FORM}");
+    assert_eq!(
+        (queried.target, &queried.headers["link"]),
+        (target, &links(query_url))
+    );
+    assert_eq!(queried.body, first.body);
+    assert_eq!(queried.headers["content-type"], "application/xml");
+    assert!(is_ping(&pinged.notification()));
+    assert_eq!(topic(&daemon), ["changelist.xml"]);
+    let refused = hanging.request();
+    assert_eq!(refused.changes(), [CHANGELIST]);
+
+    site.write("a/resourcelist.xml", &list("a", "resourcelist", "2"));
+    assert_eq!(content.notification().changes(), [RESOURCELIST]);
+    assert_eq!(query.notification().changes(), [RESOURCELIST]);
+    assert!(is_ping(&pinged.notification()));
+    assert_eq!(topic(&daemon), ["changelist.xml", "resourcelist.xml"]);
+
+    // Each of the others has its own due: what was in flight, then the difference.
+    let again = hanging.request();
+    assert_eq!(again.body, refused.body);
+    hanging.behave(Manner::Accept);
+    let again = hanging.notification();
+    assert_eq!(again.body, refused.body);
+    assert_eq!(hanging.notification().changes(), [RESOURCELIST]);
+    // No mode is guessed: the hub is asked once in its own, and the operator is told.
+    assert_eq!(strict.heard().len(), 1);
+    let (_, log) = daemon.stop_and_tell();
+    let told = log.iter().find(|line| {
+        line.contains("it wants the notification in another form (415): try another mode")
+    });
+    assert!(
+        told.is_some_and(|line| line.contains("\"kind\":\"wrong_mode\"") && line.contains("ERROR")),
+        "{told:?}"
+    );
+    for hub in [&content, &query, &pinged, &hanging] {
+        assert!(hub.heard().is_empty());
+    }
+}

@@ -1,0 +1,300 @@
+//! What a person sees of a hub that does not take what it is due, and does about it: with a running daemon, and
+//! on the state that a stopped one left.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::daemon::{Daemon, Setup, output};
+use crate::documents::{Site, list};
+use crate::hub::{FakeHub, Manner};
+
+const TOPIC: &str = "https://topics.example/topics/main/a/capabilitylist/";
+const LIST: &str = "https://source.example/a/capabilitylist.xml";
+const UPDATE: &str = "updated changelist a/changelist.xml";
+
+/// A daemon whose hub refuses a change of the set's Change List.
+fn refused() -> (Site, FakeHub, Setup, Daemon) {
+    let site = Site::new();
+    let hub = FakeHub::start();
+    let setup = Setup::new(&site, &[hub.url()], "");
+    let daemon = setup.start();
+    hub.behave(Manner::Refuse(403));
+    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    daemon.await_log("did not accept notification 1");
+    hub.request();
+    (site, hub, setup, daemon)
+}
+
+fn outbox(setup: &Setup, arguments: &[&str]) -> Command {
+    let mut command = setup.command("outbox");
+    command.args(arguments);
+    command
+}
+
+fn json(command: &mut Command) -> Value {
+    let (code, out, err) = output(command.arg("--json"));
+    assert_eq!(code, Some(0), "{err}");
+    let answer: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(answer["version"], 1);
+    answer
+}
+
+fn keys(object: &Value) -> Vec<&str> {
+    object
+        .as_object()
+        .unwrap()
+        .keys()
+        .map(String::as_str)
+        .collect()
+}
+
+/// The value of a metric of this hub, or of the only one with other labels.
+fn metric(daemon: &Daemon, name: &str) -> Option<String> {
+    let (_, body) = daemon.get_admin("/metrics");
+    let line = body
+        .lines()
+        .find(|line| line.starts_with(&format!("rsnotify_{name}{{")))?;
+    Some(line.rsplit(' ').next().unwrap().to_owned())
+}
+
+#[test]
+fn a_refusal_is_shown_with_what_the_hub_said_while_the_daemon_runs_and_after() {
+    let (_site, hub, setup, daemon) = refused();
+    assert_eq!(metric(&daemon, "needs_person").as_deref(), Some("1"));
+    let (_, metrics) = daemon.get_admin("/metrics");
+    let wanted = format!(
+        "rsnotify_refused_notifications{{hub=\"{}\",reason=\"not_allowed\"}} 1\n",
+        hub.url()
+    );
+    assert!(metrics.contains(&wanted), "{metrics}");
+    for is_running in [true, false] {
+        let answer = json(&mut outbox(&setup, &["list"]));
+        assert_eq!(keys(&answer), ["outbox", "running", "version"]);
+        assert_eq!(answer["running"], is_running);
+        let row = &answer["outbox"][0];
+        assert_eq!(row["topic"], TOPIC);
+        assert_eq!(row["set"], LIST);
+        assert_eq!(row["hub"], hub.url());
+        assert_eq!(row["state"], "needs_person");
+        assert_eq!(row["attempts"], 1);
+        assert_eq!(row["last"]["status"], 403);
+        assert_eq!(row["last"]["excerpt"], "not now");
+        assert_eq!(row["last"]["refusal"]["kind"], "not_allowed");
+        assert_eq!(row["retired"], Value::Null);
+        let shown = json(&mut outbox(&setup, &["show", LIST, &hub.url()]));
+        assert_eq!(shown["notification"]["seq"], 1);
+        assert_eq!(shown["notification"]["payload"], Value::Null);
+        let change = &shown["notification"]["changes"][0];
+        assert_eq!(
+            keys(change),
+            ["capability", "change", "datetime", "index", "uri"]
+        );
+        assert_eq!(change["uri"], "https://source.example/a/changelist.xml");
+        let (code, out, _) = output(&mut outbox(&setup, &["list"]));
+        assert_eq!(code, Some(0));
+        assert_eq!(out.lines().count(), 2, "{out}");
+        assert!(out.contains("\nneeds a person  "), "{out}");
+        let (code, out, _) = output(&mut outbox(
+            &setup,
+            &["show", TOPIC, &hub.url(), "--payload"],
+        ));
+        assert_eq!(code, Some(0));
+        for words in [
+            "notification 1: answered 403",
+            "it said: not now",
+            "usually: its credentials are missing",
+            "updated  changelist        https://source.example/a/changelist.xml",
+            "<rs:md change=\"updated\"",
+            "tried 1 time, next try in 14 min",
+        ] {
+            assert!(out.contains(words), "no {words:?} in:\n{out}");
+        }
+        let status = json(&mut setup.command("status"));
+        assert_eq!(status["running"], is_running);
+        assert_eq!(status["unsaved"], Value::Null);
+        assert_eq!(status["channels"][0]["hubs"][0]["state"], "needs_person");
+        let (code, out, _) = output(&mut setup.command("status"));
+        assert_eq!(
+            code,
+            Some(0),
+            "what is in trouble is no failure of this command"
+        );
+        let begins = if is_running {
+            "rsnotify is running\n"
+        } else {
+            "rsnotify is not running"
+        };
+        assert!(out.starts_with(begins), "{out}");
+        assert!(out.contains("1 needs a person"), "{out}");
+        if is_running {
+            daemon.signal(rustix::process::Signal::TERM);
+            daemon.await_log("everything is saved");
+        }
+    }
+}
+
+#[test]
+fn the_status_page_and_the_command_say_the_same() {
+    let (_site, _hub, setup, daemon) = refused();
+    let (_, page) = daemon.get_admin("/status.json");
+    let mut page: Value = serde_json::from_str(&page).unwrap();
+    let mut answer = json(&mut setup.command("status"));
+    for status in [&mut page, &mut answer] {
+        status["at"].take();
+    }
+    answer.as_object_mut().unwrap().remove("running");
+    assert_eq!(page, answer);
+}
+
+#[test]
+fn a_retry_asks_at_once_a_hub_that_had_a_quarter_of_an_hour() {
+    let (_site, hub, setup, _daemon) = refused();
+    hub.behave(Manner::Accept);
+    let retry = json(&mut outbox(&setup, &["retry", TOPIC, &hub.url()]));
+    assert_eq!(
+        (&retry["tried"], &retry["running"]),
+        (&1.into(), &true.into())
+    );
+    assert_eq!(hub.notification().changes(), [UPDATE]);
+}
+
+#[test]
+fn a_retry_without_a_daemon_is_made_when_it_starts() {
+    let (_site, hub, setup, daemon) = refused();
+    assert!(daemon.stop().success());
+    hub.behave(Manner::Accept);
+    let (code, out, _) = output(&mut outbox(&setup, &["retry"]));
+    assert_eq!(code, Some(0));
+    assert!(
+        out.contains("it tries 1 notification as soon as it is started"),
+        "{out}"
+    );
+    let _daemon = setup.start();
+    assert_eq!(hub.notification().changes(), [UPDATE]);
+}
+
+#[test]
+fn what_is_dropped_is_not_told_with_a_daemon_or_without() {
+    for is_running in [true, false] {
+        let (site, hub, setup, daemon) = refused();
+        let mut daemon = Some(daemon);
+        if !is_running {
+            assert!(daemon.take().unwrap().stop().success());
+        }
+        let drop = ["drop", LIST, &hub.url()];
+        let (code, out, _) = output(&mut outbox(&setup, &drop));
+        assert_eq!(code, Some(1), "{out}");
+        assert!(out.contains("updated  changelist"), "{out}");
+        assert!(out.contains("nothing was dropped; --yes drops it"), "{out}");
+        assert_eq!(json(&mut outbox(&setup, &["list"]))["outbox"][0]["due"], 1);
+
+        let dropped = json(outbox(&setup, &drop).arg("--yes"));
+        assert_eq!(dropped["dropped"], 1);
+        assert_eq!(dropped["running"], is_running);
+        let row = &json(&mut outbox(&setup, &["list"]))["outbox"][0];
+        assert_eq!((&row["due"], &row["state"]), (&0.into(), &"fine".into()));
+        let (code, out, _) = output(&mut outbox(&setup, &drop));
+        assert_eq!(code, Some(0), "nothing is left to drop");
+        assert!(out.contains("is due nothing"), "{out}");
+
+        hub.behave(Manner::Accept);
+        if !is_running {
+            daemon = Some(setup.start());
+        }
+        site.write("a/resourcelist.xml", &list("a", "resourcelist", "2"));
+        let later = hub.notification();
+        assert_eq!(later.changes(), ["updated resourcelist a/resourcelist.xml"]);
+        assert!(daemon.unwrap().stop().success());
+    }
+}
+
+#[test]
+fn a_name_that_is_misspelt_is_answered_with_what_there_is() {
+    let (_site, hub, setup, daemon) = refused();
+    let url = hub.url();
+    let cases = [
+        (["show", "https://topics.example/", &url], TOPIC),
+        (["retry", TOPIC, "embedded"], &*url),
+        (["drop", "a", "b"], TOPIC),
+    ];
+    let check = || {
+        for (arguments, known) in &cases {
+            let (code, _, err) = output(&mut outbox(&setup, arguments));
+            assert_eq!(code, Some(1));
+            assert!(err.contains(&format!("there is {known}")), "{err}");
+        }
+    };
+    check();
+    assert!(daemon.stop().success());
+    check();
+}
+
+#[test]
+fn an_outbox_before_the_first_start_is_empty_and_leaves_nothing_behind() {
+    let setup = Setup::new(&Site::new(), &["http://h.example/".to_owned()], "");
+    let (code, out, _) = output(&mut outbox(&setup, &["list"]));
+    assert_eq!((code, &*out), (Some(0), "no channel has a hub yet\n"));
+    assert_eq!(
+        json(&mut setup.command("status"))["channels"],
+        Value::Array(Vec::new())
+    );
+    let (code, _, err) = output(&mut outbox(&setup, &["drop", TOPIC, "h", "--yes"]));
+    assert_eq!(code, Some(1));
+    assert!(err.contains("there is none"), "{err}");
+    assert!(!setup.state.path().join("state").exists());
+}
+
+#[test]
+fn the_embedded_hub_answers_to_its_name() {
+    let site = Site::new();
+    let setup = Setup::new(&site, &[], "");
+    let mut setup = setup;
+    setup.config = setup.config.replace(
+        "[server]\n",
+        "[server]\npublic_url = \"https://topics.example/\"\n",
+    );
+    let daemon = setup.start();
+    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    daemon.await_log("delivered notification 1");
+    let shown = json(&mut outbox(&setup, &["show", TOPIC, "embedded"]));
+    assert_eq!(shown["mode"], "embedded");
+    assert_eq!(shown["last"]["status"], 202);
+    assert_eq!(shown["last"]["refusal"], Value::Null);
+}
+
+#[test]
+fn a_topic_that_is_not_fetched_after_a_ping_is_told_everywhere_until_it_is() {
+    let site = Site::new();
+    let hub = FakeHub::start();
+    let more = format!("[[hub]]\nurl = \"{}\"\nmode = \"ping\"\n", hub.url());
+    let setup = Setup::with_source(&site, "", &more);
+    let daemon = setup.start();
+    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    daemon.await_log("delivered notification 1");
+    assert_eq!(metric(&daemon, "hub_fetch_confirmed").as_deref(), Some("1"));
+    assert!(daemon.stop().success());
+    // The minute passes.
+    let database =
+        rusqlite::Connection::open(setup.state.path().join("state/state.sqlite")).unwrap();
+    let long_ago = "UPDATE ledgers SET pinged = '2026-01-01T00:00:00Z'";
+    assert_eq!(database.execute(long_ago, []).unwrap(), 1);
+    drop(database);
+    let daemon = setup.start();
+    assert_eq!(metric(&daemon, "hub_fetch_confirmed").as_deref(), Some("0"));
+    assert_eq!(metric(&daemon, "unfetched_topics").as_deref(), Some("1"));
+    let row = &json(&mut outbox(&setup, &["list"]))["outbox"][0];
+    assert_eq!(
+        (&row["state"], &row["fetch_confirmed"]),
+        (&"unfetched".into(), &false.into())
+    );
+    let (_, out, _) = output(&mut setup.command("status"));
+    assert!(out.contains("did not fetch the topic"), "{out}");
+    daemon.get("/topics/main/a/capabilitylist/");
+    daemon.await_log("is fetched again");
+    assert_eq!(metric(&daemon, "hub_fetch_confirmed").as_deref(), Some("1"));
+    let (status, log) = daemon.stop_and_tell();
+    assert!(status.success());
+    let told = log.iter().filter(|line| line.contains("has not fetched"));
+    assert_eq!(told.count(), 1);
+}

@@ -1,0 +1,158 @@
+//! How hubs are reached and convinced: by proxies, and with secrets that stay so.
+
+use std::fs;
+use std::path::Path;
+
+use rstest::rstest;
+
+use crate::daemon::{Daemon, Setup};
+use crate::documents::{Site, list};
+use crate::hub::{FakeHub, Manner};
+
+/// Every file below a directory that contains the text.
+fn files_with(directory: &Path, text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files_with(&path, text));
+        } else if let Ok(content) = fs::read(&path)
+            && content
+                .windows(text.len())
+                .any(|window| window == text.as_bytes())
+        {
+            found.push(path.display().to_string());
+        }
+    }
+    found
+}
+
+#[test]
+fn secrets_from_anywhere_reach_the_hub_and_no_log_or_state() {
+    let site = Site::new();
+    let hub = FakeHub::start();
+    hub.behave(Manner::DenyAndRepeat);
+    let credentials = tempfile::tempdir().unwrap();
+    fs::write(credentials.path().join("hub-key"), "hidden-key\n").unwrap();
+    let key = credentials.path().join("file");
+    fs::write(&key, "hidden-file\n").unwrap();
+    let setup = Setup::new(
+        &site,
+        &[hub.url()],
+        &format!(
+            "bearer_token_file = {{ env = \"HUB_TOKEN\" }}\n\
+             headers = {{ X-Key = {{ credential = \"hub-key\" }}, X-File = {{ file = \"{}\" }}, X-Plain = \"plain\" }}\n",
+            key.display()
+        ),
+    );
+    let mut command = setup.run();
+    command.env("HUB_TOKEN", "hidden-token");
+    command.env("CREDENTIALS_DIRECTORY", credentials.path());
+    let daemon = Daemon::spawn(command);
+    daemon.await_log("ready");
+    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    let headers = hub.request().headers;
+    for (name, value) in [
+        ("authorization", "Bearer hidden-token"),
+        ("x-key", "hidden-key"),
+        ("x-file", "hidden-file"),
+        ("x-plain", "plain"),
+    ] {
+        assert_eq!(headers[name], value);
+    }
+    let entry = daemon.await_log("it denies the publication: you said");
+    let message = entry["message"].as_str().unwrap();
+    for told in [
+        "\"authorization\": \"***\"",
+        "\"x-key\": \"***\"",
+        "\"x-file\": \"***\"",
+        "\"x-plain\": \"plain\"",
+    ] {
+        assert!(message.contains(told), "{told}: {message}");
+    }
+    let (_, page) = daemon.get_admin("/status.json");
+    let (_, log) = daemon.stop_and_tell();
+    assert!(!page.contains("hidden"), "{page}");
+    assert!(!log.concat().contains("hidden"), "{log:#?}");
+    assert_eq!(
+        files_with(&setup.state.path().join("state"), "hidden"),
+        [""; 0]
+    );
+}
+
+#[rstest]
+#[case("HTTP_PROXY", "NO_PROXY")]
+#[case("http_proxy", "no_proxy")]
+#[case("ALL_PROXY", "NO_PROXY")]
+fn the_environment_names_a_proxy_and_what_is_reached_directly(
+    #[case] variable: &str,
+    #[case] except: &str,
+) {
+    let site = Site::new();
+    // It takes what it is to pass on.
+    let proxy = FakeHub::start();
+    let [excepted, told, through] = [(); 3].map(|()| FakeHub::start());
+    let at_localhost = told.url().replace("127.0.0.1", "localhost");
+    let hubs = format!(
+        "[[hub]]\nurl = \"http://hub.invalid/publish?k=1\"\n\
+         [[hub]]\nurl = \"{}\"\n\
+         [[hub]]\nurl = \"{at_localhost}\"\nproxy = \"none\"\n\
+         [[hub]]\nurl = \"http://other.invalid/publish\"\nproxy = \"http://{}\"\n",
+        excepted.url(),
+        through.address,
+    );
+    let setup = Setup::with_source(&site, "", &hubs);
+    let mut command = setup.run();
+    command.env(variable, format!("http://ann:hidden@{}", proxy.address));
+    command.env(except, "unrelated.example,127.0.0.1");
+    let daemon = Daemon::spawn(command);
+    daemon.await_log("ready");
+    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    for (hub, target) in [
+        (&proxy, "http://hub.invalid/publish?k=1"),
+        (&excepted, "/publish"),
+        (&told, "/publish"),
+        (&through, "http://other.invalid/publish"),
+    ] {
+        let request = hub.notification();
+        assert_eq!(request.target, target);
+        let credentials = request.headers.get("proxy-authorization");
+        // `ann:hidden`
+        let wanted = (hub.address == proxy.address).then_some("Basic YW5uOmhpZGRlbg==");
+        assert_eq!(credentials.map(String::as_str), wanted);
+        assert_eq!(request.changes(), ["updated changelist a/changelist.xml"]);
+    }
+    for hub in [&proxy, &excepted, &told, &through] {
+        assert!(hub.heard().is_empty());
+    }
+    let (_, log) = daemon.stop_and_tell();
+    assert!(!log.concat().contains("hidden"), "{log:#?}");
+}
+
+#[test]
+fn a_hub_and_topics_at_an_ipv6_literal_are_reached() {
+    if let Err(error) = std::net::TcpListener::bind("[::1]:0") {
+        eprintln!("not tried: this machine has no ::1 ({error})");
+        return;
+    }
+    let site = Site::new();
+    let hub = FakeHub::start_at("[::1]:0".parse().unwrap());
+    assert!(hub.url().starts_with("http://[::1]:"));
+    let setup = Setup::new(&site, &[hub.url()], "");
+    let setup = Setup {
+        config: setup.config.replacen("127.0.0.1:0", "[::1]:0", 1),
+        ..setup
+    };
+    let daemon = setup.start();
+    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    let request = hub.notification();
+    assert_eq!(request.headers["host"], hub.address.to_string());
+    let link = &request.headers["link"];
+    assert!(
+        link.contains(&format!("<{}>; rel=\"hub\"", hub.url())),
+        "{link}"
+    );
+    assert!(daemon.public.is_ipv6());
+    let (_, body) = daemon.get("/topics/main/a/capabilitylist/");
+    assert_eq!(body.as_bytes(), request.body);
+}

@@ -1,0 +1,288 @@
+//! The topic server while everything else happens: a disk that keeps us waiting, restarts, crowds.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rstest::rstest;
+use rusqlite::Connection;
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
+use serde_json::Value;
+
+use crate::DEADLINE;
+use crate::daemon::{Daemon, Setup, get};
+use crate::documents::{Site, list};
+use crate::hub::FakeHub;
+use crate::listener::Listener;
+
+const TARGET: &str = "/topics/main/a/capabilitylist/";
+
+/// A reader that keeps its connection, and what it was answered last.
+struct Reader {
+    stream: BufReader<TcpStream>,
+    etag: String,
+}
+
+impl Reader {
+    fn new(address: SocketAddr) -> Reader {
+        let stream = TcpStream::connect_timeout(&address, DEADLINE).unwrap();
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        Reader {
+            stream: BufReader::new(stream),
+            etag: "\"none\"".to_owned(),
+        }
+    }
+
+    /// The topic's body, if it is another than the last time.
+    fn news(&mut self) -> Option<Vec<u8>> {
+        let etag = &self.etag;
+        let asked =
+            format!("GET {TARGET} HTTP/1.1\r\nHost: e.org\r\nIf-None-Match: {etag}\r\n\r\n");
+        self.stream.get_mut().write_all(asked.as_bytes()).unwrap();
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            assert_ne!(self.stream.read_line(&mut head).unwrap(), 0, "{head}");
+        }
+        let header = |name: &str| {
+            let line = head.lines().find_map(|line| line.strip_prefix(name));
+            line.unwrap_or_else(|| panic!("no {name} in {head}"))
+                .to_owned()
+        };
+        if head.starts_with("HTTP/1.1 304 ") {
+            assert_eq!(header("etag: "), self.etag);
+            return None;
+        }
+        assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+        self.etag = header("etag: ");
+        let mut body = vec![0; header("content-length: ").parse().unwrap()];
+        self.stream.read_exact(&mut body).unwrap();
+        Some(body)
+    }
+}
+
+/// The answer to a GET of the topic, without the date.
+fn answer(daemon: &Daemon) -> (String, String) {
+    let (head, body) = daemon.get(TARGET);
+    let head: Vec<&str> = head
+        .lines()
+        .filter(|line| !line.starts_with("date: "))
+        .collect();
+    (head.join("\n"), body)
+}
+
+fn change(site: &Site, version: usize) {
+    site.write(
+        "a/changelist.xml",
+        &list("a", "changelist", &version.to_string()),
+    );
+}
+
+/// The number of the last notification, if the loop says so in time.
+fn seq(daemon: &Daemon) -> Option<u64> {
+    let (_, body) = daemon.get_admin("/status.json");
+    let status: Value = serde_json::from_str(&body).ok()?;
+    status["channels"][0]["seq"].as_u64()
+}
+
+#[test]
+fn a_topic_answers_what_was_saved_while_nothing_can_be() {
+    let site = Site::new();
+    let hub = FakeHub::start();
+    let setup = Setup::new(&site, &[hub.url()], "");
+    let daemon = setup.start();
+    change(&site, 2);
+    let saved = hub.notification().body;
+    let mut reader = Reader::new(daemon.public);
+    assert_eq!(reader.news(), Some(saved));
+
+    let state = Connection::open(setup.state.path().join("state/state.sqlite")).unwrap();
+    state.execute_batch("BEGIN IMMEDIATE").unwrap();
+    change(&site, 3);
+    // The loop waits for the lock meanwhile.
+    for _ in 0..500 {
+        assert_eq!(reader.news(), None);
+    }
+    daemon.await_log("cannot save");
+    let deadline = Instant::now() + DEADLINE;
+    while seq(&daemon) != Some(2) {
+        assert!(Instant::now() < deadline, "notification 2 is never cut");
+        assert_eq!(reader.news(), None);
+    }
+    // It is cut and waits, and saving it is tried again every second.
+    let stall = Instant::now() + Duration::from_secs(2);
+    while Instant::now() < stall {
+        assert_eq!(reader.news(), None);
+    }
+    assert!(hub.heard().is_empty());
+    state.execute_batch("ROLLBACK").unwrap();
+    let sent = hub.notification().body;
+    assert_eq!(reader.news(), Some(sent));
+}
+
+#[rstest]
+fn a_topic_is_served_after_a_restart_before_any_sweep_ends(
+    #[values("content", "ping")] mode: &str,
+    #[values(false, true)] is_killed: bool,
+) {
+    let site = Site::new();
+    let hub = FakeHub::start();
+    let more = format!("[[hub]]\nurl = \"{}\"\nmode = \"{mode}\"\n", hub.url());
+    let mut setup = Setup::with_source(&site, "", &more);
+    let daemon = setup.start();
+    change(&site, 2);
+    hub.notification();
+    let before = answer(&daemon);
+    assert!(before.0.starts_with("HTTP/1.1 200 "), "{}", before.0);
+    assert!(before.1.contains("a/changelist.xml"), "{}", before.1);
+    match is_killed {
+        true => daemon.kill(),
+        false => assert!(daemon.stop().success()),
+    }
+
+    // The first sweep waits for this file to settle, longer than anyone will.
+    change(&site, 3);
+    setup.config = setup.config.replace("settle = \"50ms\"", "settle = \"1h\"");
+    let daemon = setup.launch();
+    assert_eq!(answer(&daemon), before);
+    let (_, log) = daemon.stop_and_tell();
+    assert!(
+        !log.iter().any(|line| line.contains("\"ready\"")),
+        "{log:#?}"
+    );
+}
+
+#[test]
+fn readers_see_whole_notifications_that_are_sent_and_no_others() {
+    const READERS: usize = 8;
+    const CHANGES: usize = 50;
+    let site = Site::new();
+    let hub = FakeHub::start();
+    let setup = Setup::new(&site, &[hub.url()], "");
+    let daemon = setup.start();
+    let first = Reader::new(daemon.public).news().unwrap();
+    let is_over = AtomicBool::new(false);
+    let (sent, seen) = std::thread::scope(|scope| {
+        let read_on = || {
+            let mut reader = Reader::new(daemon.public);
+            let mut seen = BTreeSet::new();
+            while !is_over.load(Ordering::Relaxed) {
+                seen.extend(reader.news());
+            }
+            seen.extend(reader.news());
+            seen
+        };
+        let readers: Vec<_> = (0..READERS).map(|_| scope.spawn(read_on)).collect();
+        let mut sent = Vec::new();
+        for version in 2..2 + CHANGES {
+            change(&site, version);
+            sent.push(hub.notification().body);
+        }
+        is_over.store(true, Ordering::Relaxed);
+        let seen: Vec<_> = readers
+            .into_iter()
+            .map(|reader| reader.join().unwrap())
+            .collect();
+        (sent, seen)
+    });
+    let last = sent.last().unwrap();
+    for seen in seen {
+        assert!(seen.contains(last));
+        for body in seen {
+            let text = String::from_utf8_lossy(&body);
+            assert!(body == first || sent.contains(&body), "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_burst_of_clients_is_met_even_if_nobody_accepts_them_at_once() {
+    let site = Site::new();
+    let setup = Setup::new(&site, &[], "");
+    let daemon = setup.start();
+    let allowed = fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap();
+    let burst = allowed.trim().parse::<usize>().unwrap().min(1_000);
+    daemon.signal(Signal::STOP);
+    let mut readers: Vec<Reader> = (0..burst).map(|_| Reader::new(daemon.public)).collect();
+    daemon.signal(Signal::CONT);
+    for reader in &mut readers {
+        assert_eq!(reader.news(), Some(Vec::new()));
+    }
+}
+
+/// The daemon, started by a shell that first sets limits.
+fn start_within(setup: &Setup, limit: &str) -> Daemon {
+    let mut run = setup.command("run");
+    run.args(["--log-format", "json", "--log-level", "debug"]);
+    let mut command = Command::new("sh");
+    command
+        .arg("-c")
+        .arg(format!("{limit} && exec \"$0\" \"$@\""));
+    command.arg(run.get_program()).args(run.get_args());
+    for (name, value) in run.get_envs() {
+        command.env(name, value.unwrap());
+    }
+    let daemon = Daemon::spawn(command);
+    daemon.await_log("ready");
+    daemon
+}
+
+/// How many more connections this process may have: up to 10,000.
+fn crowd() -> usize {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    let all = Rlimit {
+        current: maximum,
+        maximum,
+    };
+    setrlimit(Resource::Nofile, all).unwrap();
+    // Other tests in this process need some too.
+    let spare = maximum.map_or(usize::MAX, |all| usize::try_from(all).unwrap()) / 10 * 9;
+    if spare < 10_000 {
+        eprintln!("only {spare} connections: this process may not have more files open");
+    }
+    spare.min(10_000)
+}
+
+#[rstest]
+#[case::that_may_be_raised("ulimit -Sn 128", true)]
+#[case::that_may_not("ulimit -n 256", false)]
+fn ten_thousand_idle_connections_hold_nobody_up_with_a_limit(
+    #[case] limit: &str,
+    #[case] is_raised: bool,
+) {
+    let site = Site::new();
+    let setup = Setup::new(&site, &[], "");
+    let daemon = start_within(&setup, limit);
+    let sent = [
+        "",
+        "GET /",
+        "POST /hub HTTP/1.1\r\nContent-Length: 9\r\n\r\nhub",
+        &format!("GET {TARGET} HTTP/1.1\r\nHost: e.org\r\n\r\n"),
+    ];
+    let crowd: Vec<TcpStream> = (0..crowd())
+        .map(|number| {
+            let mut stream = TcpStream::connect(daemon.public).unwrap();
+            stream.write_all(sent[number % 4].as_bytes()).unwrap();
+            stream
+        })
+        .collect();
+    let before = answer(&daemon);
+    assert!(before.0.starts_with("HTTP/1.1 200 "), "{}", before.0);
+    // It discovers the topic, subscribes, and is verified and delivered to.
+    let topic = format!("http://{}{TARGET}", daemon.public);
+    let listener = Listener::start(&topic);
+    change(&site, 2);
+    let line = listener.line();
+    assert!(line.contains("updated  changelist"), "{line}");
+    assert!(get(daemon.public, TARGET).1.contains("a/changelist.xml"));
+    drop((crowd, listener));
+    let (status, log) = daemon.stop_and_tell();
+    assert!(status.success());
+    let raised = log
+        .iter()
+        .any(|line| line.contains("files may be open instead of 128"));
+    assert_eq!(raised, is_raised, "{log:#?}");
+}

@@ -1,0 +1,201 @@
+//! A hub that is down for five weeks, in which thousands of changes are made that the other hub hears.
+//!
+//! `cargo test --test scenario outage -- --nocapture` prints how it went, week by week.
+
+mod library;
+
+use std::path::Path;
+
+use jiff::Timestamp;
+use rsnotify::announce::state::Told;
+use rsnotify::announce::status::HubView;
+use rsnotify::resourcesync::uri::Uri;
+
+use crate::outage::library::{Documents, Library, TOPIC, difference, set_of, taken};
+use crate::world::{HUB, Heard, OTHER_HUB, Reply, World, two_hubs};
+
+/// How many entries a notification may have (R21).
+const MAX_ENTRIES: usize = 250;
+/// What the other hub does, week by week.
+const WEEKS: [(&str, Reply); 5] = [
+    ("refuses connections", Reply::Fail(0)),
+    ("answers 503", Reply::Status(503)),
+    ("hangs for 30 s", Reply::Fail(30)),
+    ("answers 429", Reply::Status(429)),
+    ("refuses connections", Reply::Fail(0)),
+];
+
+#[test]
+fn five_weeks_without_a_hub_are_one_difference_to_it_and_nothing_to_the_other() {
+    // How long a disk takes to sync is not what this is about.
+    let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+    let directory = directory.unwrap();
+    let mut plan = two_hubs();
+    plan.sources[0].announce_all_deletions = true;
+    plan.window.max_entries = MAX_ENTRIES;
+    let mut library = Library::new(World::new(plan).kept_in(directory.path()));
+    let known = library.tree.clone();
+    say(
+        &library,
+        &format!("Two hubs know {} documents.", known.len()),
+    );
+
+    let mut sizes = Vec::new();
+    for (week, (manner, reply)) in WEEKS.into_iter().enumerate() {
+        library.world.script(OTHER_HUB, reply);
+        let mut size = Size::default();
+        for day in 0..7 {
+            match day {
+                0 => library.add_guests(week as u32),
+                4 => library.remove_guests(),
+                _ => {}
+            }
+            for _ in 0..6 {
+                library.publish();
+                library.rest();
+            }
+            library.world.wait(day * 100);
+            size = Size::of(&library.world, directory.path());
+            // Later weeks show what a daemon gathers that runs on.
+            if week < 2 {
+                library.world.crash_and_start();
+            }
+        }
+        let hub = account(&library.world);
+        assert_eq!(hub.in_flight, Some(1), "the first, and no other");
+        let line = format!(
+            "Week {}: hub B {manner}. {} changes so far, hub A heard {} of them; B was asked {} times, next \
+             at {:.0}, and is due {} documents. Engine {} KiB, state file {} KiB, its log {} KiB.",
+            week + 1,
+            library.changes,
+            library.heard,
+            hub.attempts,
+            hub.next_try.unwrap(),
+            hub.due,
+            size.engine / 1024,
+            size.file / 1024,
+            size.log / 1024,
+        );
+        say(&library, &line);
+        sizes.push(size);
+    }
+    assert_eq!(library.heard, library.changes);
+    assert!(library.changes > 5_000);
+    stays_in_bounds(&sizes);
+    let attempts: Vec<&Heard> = library.attempts.iter().collect();
+    for topic in library.flights.keys() {
+        let own = attempts.iter().filter(|own| own.topic == *topic);
+        keeps_its_pace(&own.map(|own| own.at).collect::<Vec<_>>());
+    }
+
+    library.world.crash_and_start();
+    library.world.script(OTHER_HUB, Reply::Accept);
+    library.world.wait(16 * 60);
+    say(&library, "Hub B is back.");
+    let heard = library.world.heard_by(OTHER_HUB);
+    for (topic, (flight, tree)) in &library.flights {
+        let heard: Vec<&Heard> = heard.iter().filter(|own| own.topic == *topic).collect();
+        let is_own = |(name, _): &(&String, &u32)| topic.starts_with(set_of(name));
+        let of_topic = |documents: &Documents| -> Documents {
+            let own = documents.iter().filter(is_own);
+            own.map(|(name, version)| (name.clone(), *version))
+                .collect()
+        };
+        let (first, rest) = heard.split_first().unwrap();
+        assert_eq!(first.body, flight.body, "unchanged for five weeks");
+        let told = taken(of_topic(&known), &first.payload, tree);
+        let wanted = difference(&told, &of_topic(&library.tree));
+        let mut changes: Vec<String> = rest.iter().flat_map(|own| own.changes()).collect();
+        changes.sort();
+        assert_eq!(changes, wanted);
+        assert_eq!(rest.len(), wanted.len().div_ceil(MAX_ENTRIES));
+        assert!(heard.is_sorted_by_key(|own| own.payload.until));
+        let count = |change: &str| wanted.iter().filter(|own| own.starts_with(change)).count();
+        let line = format!(
+            "On {topic}, it hears notification {} as it was cut at {:.0}, then {} more: {} created, {} \
+             updated, {} deleted.",
+            first.seq,
+            flight.at,
+            rest.len(),
+            count("created"),
+            count("updated"),
+            count("deleted"),
+        );
+        say(&library, &line);
+    }
+    assert_eq!(
+        told_to(&library.world, HUB),
+        told_to(&library.world, OTHER_HUB)
+    );
+    library.world.wait(86_400);
+    assert_eq!(library.world.news_at(HUB).len(), 0);
+    assert_eq!(library.world.news_at(OTHER_HUB).len(), 0);
+    say(
+        &library,
+        "Both hubs know the same, and nothing more was said.",
+    );
+}
+
+fn say(library: &Library, line: &str) {
+    println!("{:.0}  {line}", library.world.now);
+}
+
+/// What an outage costs.
+#[derive(Debug, Clone, Copy, Default)]
+struct Size {
+    /// All of the engine, written out.
+    engine: usize,
+    file: u64,
+    log: u64,
+}
+
+impl Size {
+    fn of(world: &World, directory: &Path) -> Size {
+        let bytes = |name| std::fs::metadata(directory.join(name)).unwrap().len();
+        Size {
+            engine: format!("{:?}", world.engine()).len(),
+            file: bytes("state.sqlite"),
+            log: bytes("state.sqlite-wal"),
+        }
+    }
+}
+
+/// After a week, in which almost every document was changed, nothing grows any more.
+fn stays_in_bounds(sizes: &[Size]) {
+    let first = sizes[0];
+    for size in sizes {
+        assert!(size.engine < first.engine * 11 / 10, "{sizes:?}");
+        assert!(size.file < first.file * 11 / 10, "{sizes:?}");
+        assert!(size.log < 8 << 20, "{sizes:?}");
+    }
+}
+
+/// R23: from 1 s to 15 min, twice as long at the most each time, and at random. An attempt itself takes up to
+/// 30 s.
+fn keeps_its_pace(attempts: &[Timestamp]) {
+    let waits = attempts.windows(2).map(|two| two[1].duration_since(two[0]));
+    let mut total = 0.0;
+    for (number, wait) in waits.enumerate() {
+        let wait = wait.as_secs_f64();
+        let longest = 2_f64.powi(number as i32 + 1).min(900.0) + 30.0;
+        assert!((1.0..=longest).contains(&wait), "{wait} s after {number}");
+        total += wait;
+    }
+    let mean = total / attempts.len() as f64;
+    assert!((400.0..500.0).contains(&mean), "{mean} s on average");
+}
+
+fn account(world: &World) -> HubView {
+    let channels = world.engine().channels();
+    let mut channels = channels.into_iter();
+    let own = channels.find(|own| own.topic.as_str().ends_with(TOPIC));
+    let mut hubs = own.unwrap().hubs.into_iter();
+    hubs.find(|own| own.hub.as_str() == OTHER_HUB).unwrap()
+}
+
+fn told_to(world: &World, hub: &str) -> Vec<(Uri, Told)> {
+    let told = world.disk.told.iter();
+    let own = told.filter(|((_, own), _)| own.as_str() == hub);
+    let told = own.flat_map(|(_, told)| told);
+    told.map(|(uri, told)| (uri.clone(), *told)).collect()
+}
