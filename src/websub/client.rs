@@ -51,7 +51,8 @@ pub async fn answer(answered: reqwest::Result<Response>, mask: &Mask) -> Answer 
     let status = response.status();
     let header = |name| {
         let value = response.headers().get(name)?;
-        Some(mask.hide(&String::from_utf8_lossy(value.as_bytes())))
+        let value = mask.hide(&String::from_utf8_lossy(value.as_bytes()));
+        Some(printable(&value, EXCERPT_CHARS))
     };
     let (content_type, retry_after) = (header(CONTENT_TYPE), header(RETRY_AFTER));
     let location = header(header::LOCATION);
