@@ -257,6 +257,16 @@ fn where_nothing_runs_no_topic_is_missed() {
 }
 
 #[test]
+fn a_free_port_is_known_to_the_daemon_alone() {
+    let site = Site::new();
+    let setup = Setup::new(&site, &[], "");
+    let _daemon = setup.start();
+    let checked = check(&setup);
+    checked.found(&["a/capabilitylist.xml does not advertise its channel"]);
+    checked.noted("server.listen takes any free port, so topics below it were not tried");
+}
+
+#[test]
 fn what_is_found_is_told_in_groups_with_what_to_do() {
     let (front, site, hub) = (Front::start(), Site::new(), FakeHub::start());
     site.write("a/broken.xml", "<urlset");

@@ -180,5 +180,12 @@ fn whose_state_directory_it_is_matters() {
         let checked = check_by(&mut command);
         checked.is_fine();
         checked.noted("state.sqlite; run this as the user who runs rsnotify: Permission denied");
+
+        // Nor may it see whether there is a daemon, so the topic is tried: it has a name that nobody knows.
+        fs::set_permissions(state.join("lock"), Permissions::from_mode(0o600)).unwrap();
+        chown(state.join("lock"), Some(12_345), None).unwrap();
+        let checked = check_by(&mut check_under(&setup, &POWERLESS).unwrap());
+        checked.found(&["https://source.example/a/framework/: no answer to HEAD"]);
+        checked.noted("whether rsnotify is running cannot be seen: Permission denied");
     }
 }
