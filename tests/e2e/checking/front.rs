@@ -238,7 +238,7 @@ fn where_nothing_runs_no_topic_is_missed() {
     let setup = behind(&front, &site, &hub);
     let checked = check(&setup);
     checked.is_fine();
-    checked.noted("rsnotify is not running with this state directory");
+    checked.noted("state, so topics were not tried: start it");
     assert!(
         !setup.state.path().join("state").exists(),
         "nothing was made"
@@ -253,7 +253,7 @@ fn where_nothing_runs_no_topic_is_missed() {
     daemon.stop();
     let checked = check(&setup);
     checked.is_fine();
-    checked.noted("rsnotify is not running with this state directory");
+    checked.noted("state, so topics were not tried: start it");
 }
 
 #[test]
