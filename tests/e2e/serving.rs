@@ -14,7 +14,7 @@ use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use serde_json::Value;
 
 use crate::DEADLINE;
-use crate::daemon::{Daemon, Setup, get};
+use crate::daemon::{Daemon, Setup, get, started_by};
 use crate::documents::{Site, list};
 use crate::hub::FakeHub;
 use crate::listener::Listener;
@@ -221,11 +221,7 @@ fn start_within(setup: &Setup, limit: &str) -> Daemon {
     command
         .arg("-c")
         .arg(format!("{limit} && exec \"$0\" \"$@\""));
-    command.arg(run.get_program()).args(run.get_args());
-    for (name, value) in run.get_envs() {
-        command.env(name, value.unwrap());
-    }
-    let daemon = Daemon::spawn(command);
+    let daemon = Daemon::spawn(started_by(command, &run));
     daemon.await_log("ready");
     daemon
 }

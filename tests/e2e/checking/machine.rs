@@ -8,7 +8,7 @@ use std::process::Command;
 use rusqlite::Connection;
 use rustix::process::geteuid;
 
-use crate::daemon::Setup;
+use crate::daemon::{Setup, started_by};
 use crate::documents::Site;
 use crate::hub::FakeHub;
 
@@ -44,16 +44,9 @@ fn check_under(setup: &Setup, program: &[&str]) -> Option<Command> {
         );
         return None;
     }
-    let own = setup.command("check");
-    let mut command = under(&[]);
-    command
-        .arg(own.get_program())
-        .args(own.get_args())
-        .arg("--json");
-    for (name, value) in own.get_envs() {
-        command.env(name, value.unwrap());
-    }
-    Some(command)
+    let mut own = setup.command("check");
+    own.arg("--json");
+    Some(started_by(under(&[]), &own))
 }
 
 #[test]
