@@ -2,6 +2,8 @@
 //!
 //! `cargo bench --bench process` runs all; `-- NAME` only those whose name contains it. Nothing is asserted.
 
+#[path = "process/delivery.rs"]
+mod delivery;
 #[path = "process/hub.rs"]
 mod hub;
 #[path = "process/stage.rs"]
@@ -19,13 +21,15 @@ fn main() {
         .skip(1)
         .filter(|name| !name.starts_with('-'))
         .collect();
-    let benches: [(&str, fn()); 6] = [
+    let benches: [(&str, fn()); 8] = [
         ("latency", latency),
         ("burst", burst),
         ("cold_start", cold_start),
         ("restart", restart),
         ("large_list", large_list),
         ("slow_hub", slow_hub),
+        ("hub_rate", delivery::hub_rate),
+        ("dead_hub", delivery::dead_hub),
     ];
     for (name, bench) in benches {
         if wanted.is_empty() || wanted.iter().any(|wanted| name.contains(wanted.as_str())) {

@@ -133,14 +133,18 @@ impl Stage {
 
     /// Starts the daemon.
     pub fn launch(&self, hub: &Hub) -> Daemon {
+        self.launch_with("quiet = \"0s\"", &hub.table(""))
+    }
+
+    /// Starts the daemon with these keys of the window, and these tables of hubs.
+    pub fn launch_with(&self, window: &str, hubs: &str) -> Daemon {
         let config = self.directory.path().join("config.toml");
         let text = format!(
             "state_dir = \"{}\"\n[server]\nlisten = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\n\
-             [window]\nquiet = \"0s\"\n[[source]]\nname = \"main\"\n\
-             mount = [{{ path = \"{}\", url = \"{URL}\" }}]\n[[hub]]\nurl = \"http://{}/\"\nmode = \"content\"\n",
+             [window]\n{window}\n[[source]]\nname = \"main\"\n\
+             mount = [{{ path = \"{}\", url = \"{URL}\" }}]\n{hubs}",
             self.directory.path().join("state").display(),
             self.root().display(),
-            hub.address,
         );
         fs::write(&config, text).expect("a file");
         let mut child = Command::new(env!("CARGO_BIN_EXE_rsnotify"))
@@ -211,6 +215,14 @@ pub fn cpu_seconds(id: u32) -> f64 {
             .unwrap_or(0.0)
     };
     (ticks(11) + ticks(12)) / 100.0
+}
+
+/// What a process has had written to disks so far.
+pub fn written_kib(id: u32) -> f64 {
+    let io = fs::read_to_string(format!("/proc/{id}/io")).unwrap_or_default();
+    let mut lines = io.lines();
+    let bytes = lines.find_map(|line| line.strip_prefix("write_bytes: "));
+    bytes.and_then(|bytes| bytes.parse().ok()).unwrap_or(0.0) / 1024.0
 }
 
 pub fn peak_memory_mib(id: u32) -> f64 {
