@@ -7,6 +7,7 @@ mod delivery;
 #[path = "process/hub.rs"]
 mod hub;
 #[path = "process/stage.rs"]
+#[expect(dead_code, reason = "another bench needs other parts of it")]
 mod stage;
 
 use std::fs;

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -22,8 +23,9 @@ pub struct Stage {
 /// The daemon; killed when dropped.
 pub struct Daemon {
     child: Child,
-    /// Hears once that it is ready.
-    ready: Receiver<()>,
+    /// Hears once that it is ready, and where its topics are.
+    ready: Receiver<SocketAddr>,
+    public: Option<SocketAddr>,
 }
 
 impl Stage {
@@ -157,13 +159,21 @@ impl Stage {
         let (sender, ready) = channel();
         // Whoever reads no log stops the daemon that writes it.
         std::thread::spawn(move || {
+            let mut public = None;
             for line in log.lines().map_while(Result::ok) {
-                if line.contains(" ready") {
-                    let _ = sender.send(());
+                if let Some((_, address)) = line.split_once("listener=\"public\" address=") {
+                    public = address.trim().parse().ok();
+                }
+                if let (true, Some(public)) = (line.contains(" ready"), public) {
+                    let _ = sender.send(public);
                 }
             }
         });
-        Daemon { child, ready }
+        Daemon {
+            child,
+            ready,
+            public: None,
+        }
     }
 }
 
@@ -172,9 +182,15 @@ impl Daemon {
         self.child.id()
     }
 
+    /// Where its topics are, once it is ready.
+    pub fn public(&self) -> SocketAddr {
+        self.public
+            .expect("the public listener's address in the log")
+    }
+
     /// Waits until it is ready.
-    pub fn await_ready(self) -> Daemon {
-        self.ready.recv().expect("the daemon lives");
+    pub fn await_ready(mut self) -> Daemon {
+        self.public = self.ready.recv().ok();
         self
     }
 }
@@ -226,10 +242,18 @@ pub fn written_kib(id: u32) -> f64 {
 }
 
 pub fn peak_memory_mib(id: u32) -> f64 {
+    memory_mib(id, "VmHWM:")
+}
+
+pub fn current_memory_mib(id: u32) -> f64 {
+    memory_mib(id, "VmRSS:")
+}
+
+fn memory_mib(id: u32, figure: &str) -> f64 {
     let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
     let line = status
         .lines()
-        .find(|line| line.starts_with("VmHWM:"))
+        .find(|line| line.starts_with(figure))
         .unwrap_or_default();
     line.split_whitespace()
         .nth(1)
