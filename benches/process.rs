@@ -4,11 +4,14 @@
 
 #[path = "process/callbacks.rs"]
 mod callbacks;
+#[path = "process/delivery.rs"]
+mod delivery;
 #[path = "process/fan_out.rs"]
 mod fan_out;
 #[path = "process/hub.rs"]
 mod hub;
 #[path = "process/stage.rs"]
+#[expect(dead_code, reason = "another bench needs other parts of it")]
 mod stage;
 
 use std::fs;
@@ -24,7 +27,7 @@ fn main() {
         .skip(1)
         .filter(|name| !name.starts_with('-'))
         .collect();
-    let benches: [(&str, fn()); 9] = [
+    let benches: [(&str, fn()); 11] = [
         ("latency", latency),
         ("burst", burst),
         ("cold_start", cold_start),
@@ -34,6 +37,8 @@ fn main() {
         ("fan_out_1000", || fan_out(1_000)),
         ("fan_out_10000", || fan_out(10_000)),
         ("fan_out_100000", || fan_out(100_000)),
+        ("hub_rate", delivery::hub_rate),
+        ("dead_hub", delivery::dead_hub),
     ];
     for (name, bench) in benches {
         if wanted.is_empty() || wanted.iter().any(|wanted| name.contains(wanted.as_str())) {

@@ -4,7 +4,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use crate::callbacks::Callbacks;
-use crate::stage::{Stage, memory_mib, peak_memory_mib, replace};
+use crate::stage::{Stage, current_memory_mib, peak_memory_mib, replace};
 
 /// The set whose subscribers are counted, and one that has a single subscriber.
 const CROWDED: usize = 0;
@@ -19,7 +19,7 @@ pub fn fan_out(subscribers: usize) {
     stage.subscribe(address, CROWDED, crowd.address, subscribers);
     stage.subscribe(address, QUIET, single.address, 1);
     let daemon = stage.start_with_embedded_hub(address);
-    let resting = memory_mib(daemon.id());
+    let resting = current_memory_mib(daemon.id());
 
     let alone = latency(&stage, &single, 50, "alone");
 
@@ -60,7 +60,7 @@ pub fn fan_out(subscribers: usize) {
     }
     println!(
         "fan_out: {subscribers} subscriptions: {resting:.0} MiB at rest, {:.0} MiB after, {:.0} MiB at most",
-        memory_mib(daemon.id()),
+        current_memory_mib(daemon.id()),
         peak_memory_mib(daemon.id()),
     );
 }

@@ -2,27 +2,67 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 pub struct Hub {
-    pub address: SocketAddr,
+    address: SocketAddr,
     arrivals: Receiver<(Instant, usize)>,
+    connections: Arc<AtomicUsize>,
+    gate: Arc<RwLock<()>>,
 }
+
+/// How long a hub takes to answer; nothing for one that never does.
+type Delay = Option<Duration>;
 
 impl Hub {
     /// A hub that takes `delay` to answer.
     pub fn start(delay: Duration) -> Hub {
+        Hub::serving(Some(delay))
+    }
+
+    /// A hub that takes requests and never answers.
+    pub fn dead() -> Hub {
+        Hub::serving(None)
+    }
+
+    fn serving(delay: Delay) -> Hub {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("an address");
         let (sender, arrivals) = channel();
+        let (connections, gate) = (Arc::default(), Arc::default());
+        let hub = Hub {
+            address,
+            arrivals,
+            connections: Arc::clone(&connections),
+            gate: Arc::clone(&gate),
+        };
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let sender = sender.clone();
-                std::thread::spawn(move || serve(stream, delay, &sender));
+                connections.fetch_add(1, Ordering::Relaxed);
+                let (sender, gate) = (sender.clone(), Arc::clone(&gate));
+                std::thread::spawn(move || serve(stream, delay, &gate, &sender));
             }
         });
-        Hub { address, arrivals }
+        hub
+    }
+
+    /// Its table in the configuration, with these keys besides.
+    pub fn table(&self, keys: &str) -> String {
+        let address = self.address;
+        format!("[[hub]]\nurl = \"http://{address}/\"\nmode = \"content\"\n{keys}\n")
+    }
+
+    /// Keeps its answers back until this is dropped.
+    pub fn hold(&self) -> RwLockWriteGuard<'_, ()> {
+        self.gate.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many connections were opened to it.
+    pub fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
     }
 
     /// When the next notification arrived.
@@ -46,7 +86,7 @@ impl Hub {
     }
 }
 
-fn serve(stream: TcpStream, delay: Duration, arrivals: &Sender<(Instant, usize)>) {
+fn serve(stream: TcpStream, delay: Delay, gate: &RwLock<()>, arrivals: &Sender<(Instant, usize)>) {
     let _ = stream.set_nodelay(true);
     let Ok(mut writer) = stream.try_clone() else {
         return;
@@ -78,7 +118,12 @@ fn serve(stream: TcpStream, delay: Duration, arrivals: &Sender<(Instant, usize)>
         if arrivals.send((at, changes)).is_err() {
             return;
         }
+        let Some(delay) = delay else {
+            let _ = reader.fill_buf();
+            return;
+        };
         std::thread::sleep(delay); // what a slow hub is
+        drop(gate.read());
         if writer
             .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
             .is_err()

@@ -24,8 +24,9 @@ pub struct Stage {
 /// The daemon; killed when dropped.
 pub struct Daemon {
     child: Child,
-    /// Hears once that it is ready.
-    ready: Receiver<()>,
+    /// Hears once that it is ready, and where its topics are.
+    ready: Receiver<SocketAddr>,
+    public: Option<SocketAddr>,
 }
 
 impl Stage {
@@ -135,16 +136,18 @@ impl Stage {
 
     /// Starts the daemon.
     pub fn launch(&self, hub: &Hub) -> Daemon {
-        let hub = format!(
-            "[[hub]]\nurl = \"http://{}/\"\nmode = \"content\"",
-            hub.address
-        );
-        self.launch_with("127.0.0.1:0", &hub)
+        self.launch_with("quiet = \"0s\"", &hub.table(""))
+    }
+
+    /// Starts the daemon with these keys of the window, and these tables of hubs.
+    pub fn launch_with(&self, window: &str, hubs: &str) -> Daemon {
+        self.launch_at("127.0.0.1:0", window, hubs)
     }
 
     /// Starts the daemon with its own hub, and waits until it is ready.
     pub fn start_with_embedded_hub(&self, address: SocketAddr) -> Daemon {
-        self.launch_with(&address.to_string(), "").await_ready()
+        self.launch_at(&address.to_string(), "quiet = \"0s\"", "")
+            .await_ready()
     }
 
     /// An address that is free, to start at more than once.
@@ -167,12 +170,12 @@ impl Stage {
         saved.commit().expect("a commit");
     }
 
-    fn launch_with(&self, listen: &str, hub: &str) -> Daemon {
+    fn launch_at(&self, listen: &str, window: &str, tables: &str) -> Daemon {
         let config = self.directory.path().join("config.toml");
         let text = format!(
             "state_dir = \"{}\"\n[server]\nlisten = \"{listen}\"\nadmin_listen = \"127.0.0.1:0\"\n\
-             [window]\nquiet = \"0s\"\n[[source]]\nname = \"main\"\n\
-             mount = [{{ path = \"{}\", url = \"{URL}\" }}]\n{hub}\n",
+             [window]\n{window}\n[[source]]\nname = \"main\"\n\
+             mount = [{{ path = \"{}\", url = \"{URL}\" }}]\n{tables}",
             self.directory.path().join("state").display(),
             self.root().display(),
         );
@@ -187,13 +190,21 @@ impl Stage {
         let (sender, ready) = channel();
         // Whoever reads no log stops the daemon that writes it.
         std::thread::spawn(move || {
+            let mut public = None;
             for line in log.lines().map_while(Result::ok) {
-                if line.contains(" ready") {
-                    let _ = sender.send(());
+                if let Some((_, address)) = line.split_once("listener=\"public\" address=") {
+                    public = address.trim().parse().ok();
+                }
+                if let (true, Some(public)) = (line.contains(" ready"), public) {
+                    let _ = sender.send(public);
                 }
             }
         });
-        Daemon { child, ready }
+        Daemon {
+            child,
+            ready,
+            public: None,
+        }
     }
 }
 
@@ -202,9 +213,15 @@ impl Daemon {
         self.child.id()
     }
 
+    /// Where its topics are, once it is ready.
+    pub fn public(&self) -> SocketAddr {
+        self.public
+            .expect("the public listener's address in the log")
+    }
+
     /// Waits until it is ready.
-    pub fn await_ready(self) -> Daemon {
-        self.ready.recv().expect("the daemon lives");
+    pub fn await_ready(mut self) -> Daemon {
+        self.public = self.ready.recv().ok();
         self
     }
 }
@@ -247,19 +264,27 @@ pub fn cpu_seconds(id: u32) -> f64 {
     (ticks(11) + ticks(12)) / 100.0
 }
 
+/// What a process has had written to disks so far.
+pub fn written_kib(id: u32) -> f64 {
+    let io = fs::read_to_string(format!("/proc/{id}/io")).unwrap_or_default();
+    let mut lines = io.lines();
+    let bytes = lines.find_map(|line| line.strip_prefix("write_bytes: "));
+    bytes.and_then(|bytes| bytes.parse().ok()).unwrap_or(0.0) / 1024.0
+}
+
 pub fn peak_memory_mib(id: u32) -> f64 {
-    status_mib(id, "VmHWM:")
+    memory_mib(id, "VmHWM:")
 }
 
-pub fn memory_mib(id: u32) -> f64 {
-    status_mib(id, "VmRSS:")
+pub fn current_memory_mib(id: u32) -> f64 {
+    memory_mib(id, "VmRSS:")
 }
 
-fn status_mib(id: u32, field: &str) -> f64 {
+fn memory_mib(id: u32, figure: &str) -> f64 {
     let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
     let line = status
         .lines()
-        .find(|line| line.starts_with(field))
+        .find(|line| line.starts_with(figure))
         .unwrap_or_default();
     line.split_whitespace()
         .nth(1)

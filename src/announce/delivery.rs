@@ -43,7 +43,7 @@ pub enum Answer {
         status: u16,
         content_type: Option<String>,
         retry_after: Option<String>,
-        /// The beginning of the body, for reports; at most a few hundred characters.
+        /// The beginning of the body, for reports: a few hundred characters, and of a form as much as decides.
         excerpt: String,
     },
     /// No answer: what failed, on what.

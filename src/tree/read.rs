@@ -21,14 +21,13 @@ pub(super) enum Reading {
     Gone,
 }
 
-/// All bytes of the file at `path`, if it is a regular one.
+/// All bytes of the file at `path`. Anything but a regular file is not even opened, which may disturb others.
 pub(super) fn content(path: &Path) -> io::Result<Vec<u8>> {
-    let mut file = open(path)?;
-    if stat::of(&file)?.kind != Kind::File {
+    if stat::follow(path)?.kind != Kind::File {
         return Err(io::Error::other("it is not a regular file"));
     }
     let mut content = Vec::new();
-    file.read_to_end(&mut content)?;
+    open(path)?.read_to_end(&mut content)?;
     Ok(content)
 }
 

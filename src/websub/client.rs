@@ -53,25 +53,25 @@ pub async fn answer(answered: reqwest::Result<Response>, mask: &Mask) -> Answer 
     let status = response.status();
     let header = |name| {
         let value = response.headers().get(name)?;
-        Some(mask.hide(&String::from_utf8_lossy(value.as_bytes())))
+        let value = mask.hide(&String::from_utf8_lossy(value.as_bytes()));
+        Some(printable(&value, EXCERPT_CHARS))
     };
     let (content_type, retry_after) = (header(CONTENT_TYPE), header(RETRY_AFTER));
     let location = header(header::LOCATION);
     let (body, broke_off) = beginning(&mut response, BODY_BYTES).await;
     // A form may deny what the status accepts, so half of one is no answer. Any other status stands,
     // whatever becomes of the body.
-    let is_form = content_type
-        .as_deref()
-        .is_some_and(|content_type| content_type.to_ascii_lowercase().starts_with(FORM_TYPE));
-    if let (Some(error), true) = (broke_off, is_form) {
+    let is_form = |content_type: &str| content_type.to_ascii_lowercase().starts_with(FORM_TYPE);
+    let may_deny = status.is_success() && content_type.as_deref().is_some_and(is_form);
+    if let (Some(error), true) = (broke_off, may_deny) {
         return failed(error);
     }
     let excerpt = match location {
         Some(location) if status.is_redirection() => format!("{LOCATION}{location}"),
-        _ if is_form => mask.hide_in_form(&String::from_utf8_lossy(&body)),
+        _ if may_deny => mask.hide_in_form(&String::from_utf8_lossy(&body)),
         _ => mask.hide(&String::from_utf8_lossy(&body)),
     };
-    let most = if is_form { FORM_CHARS } else { EXCERPT_CHARS };
+    let most = if may_deny { FORM_CHARS } else { EXCERPT_CHARS };
     Answer::Status {
         status: status.as_u16(),
         content_type,

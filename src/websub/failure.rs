@@ -35,6 +35,21 @@ pub fn describe(error: reqwest::Error) -> String {
     }
 }
 
+/// What failed, in the words of the system and of the TLS library, for who judges it by them. The URL is left out.
+pub fn in_its_own_words(error: reqwest::Error) -> String {
+    let error = error.without_url();
+    if error.is_timeout() {
+        return "timed out".to_owned();
+    }
+    let mut words: Vec<String> = Vec::new();
+    for cause in causes(&error).map(ToString::to_string) {
+        if !words.iter().any(|told| told.contains(&cause)) {
+            words.push(cause);
+        }
+    }
+    words.join(": ")
+}
+
 /// An error, and what it names as its cause, down to the system's own.
 fn causes<'a>(error: &'a reqwest::Error) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     let mut next: Option<&'a (dyn Error + 'static)> = Some(error);

@@ -15,7 +15,7 @@ use crate::announce::inspection::topic::Served;
 use crate::announce::inspection::{Answered, Body, Links, Reply};
 use crate::resourcesync::uri::{Hub, Topic};
 use crate::websub::client;
-use crate::websub::failure::describe;
+use crate::websub::failure::in_its_own_words;
 use crate::websub::link::{links, targets};
 use crate::websub::publish::settings::mask;
 use crate::websub::publish::{HubSettings, PublisherError};
@@ -66,7 +66,7 @@ pub async fn hubs(hubs: Vec<HubSettings>) -> Vec<Answered> {
             Ok(client) => client,
             Err(error) => {
                 answers[at] = Err(match error {
-                    PublisherError::Client { source, .. } => describe(source),
+                    PublisherError::Client { source, .. } => in_its_own_words(source),
                     error => error.to_string(),
                 });
                 continue;
@@ -105,7 +105,7 @@ async fn ask_topic(client: &Client, topic: &Topic) -> Served {
 }
 
 async fn ask(request: RequestBuilder, mask: &Mask) -> Answered {
-    let failed = |error| mask.hide(&describe(error));
+    let failed = |error| mask.hide(&in_its_own_words(error));
     let mut response = request.send().await.map_err(failed)?;
     let at = Timestamp::now();
     let (body, broke_off) = client::beginning(&mut response, Body::MOST).await;

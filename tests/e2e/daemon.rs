@@ -269,6 +269,18 @@ pub fn try_get(address: SocketAddr, target: &str) -> std::io::Result<(String, St
     Ok((head.to_owned(), body.to_owned()))
 }
 
+/// The same command, started by another program that is given it as its last arguments.
+pub fn started_by(mut program: Command, own: &Command) -> Command {
+    program.arg(own.get_program()).args(own.get_args());
+    for (name, value) in own.get_envs() {
+        match value {
+            Some(value) => program.env(name, value),
+            None => program.env_remove(name),
+        };
+    }
+    program
+}
+
 /// Runs a command to its end, with its output as text.
 pub fn output(command: &mut Command) -> (Option<i32>, String, String) {
     let output = command.output().unwrap();

@@ -248,8 +248,7 @@ fn an_outbox_before_the_first_start_is_empty_and_leaves_nothing_behind() {
 #[test]
 fn the_embedded_hub_answers_to_its_name() {
     let site = Site::new();
-    let setup = Setup::new(&site, &[], "");
-    let mut setup = setup;
+    let mut setup = Setup::new(&site, &[], "");
     setup.config = setup.config.replace(
         "[server]\n",
         "[server]\npublic_url = \"https://topics.example/\"\n",
@@ -297,4 +296,27 @@ fn a_topic_that_is_not_fetched_after_a_ping_is_told_everywhere_until_it_is() {
     assert!(status.success());
     let told = log.iter().filter(|line| line.contains("has not fetched"));
     assert_eq!(told.count(), 1);
+}
+
+#[test]
+fn what_cannot_be_saved_is_not_said_to_be_dropped() {
+    let (_site, hub, setup, daemon) = refused();
+    let path = setup.state.path().join("state/state.sqlite");
+    let database = rusqlite::Connection::open(path).unwrap();
+    database.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let (code, _, err) = output(&mut outbox(&setup, &["drop", LIST, &hub.url(), "--yes"]));
+    assert_eq!(code, Some(1));
+    assert!(
+        err.contains("takes effect once the state can be saved"),
+        "{err}"
+    );
+    let status = json(&mut setup.command("status"));
+    let unsaved = status["unsaved"].as_str().unwrap();
+    assert!(unsaved.contains("cannot write the state file"), "{unsaved}");
+    let (_, out, _) = output(&mut setup.command("status"));
+    assert!(out.contains("NOTHING IS SENT: cannot write"), "{out}");
+    database.execute_batch("ROLLBACK").unwrap();
+    daemon.await_log("the state can be saved again");
+    daemon.kill();
+    assert_eq!(json(&mut outbox(&setup, &["list"]))["outbox"][0]["due"], 0);
 }

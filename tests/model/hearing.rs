@@ -18,6 +18,8 @@ impl Model {
     pub fn listen(&mut self) {
         for hub in [HUB, OTHER_HUB] {
             for heard in self.world.attempts_at(hub) {
+                let dropped = self.dropped.get(&(hub, heard.topic.clone()));
+                assert!(dropped.is_none_or(|last| heard.seq > *last), "{heard:?}");
                 let key = (heard.topic.clone(), heard.seq);
                 if self.cut.contains_key(&key) {
                     continue;

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use rsnotify::announce::state::ChannelRow;
 
 use crate::documents::{
     Content, DESCRIPTION, DOCUMENTS, SETS, SHARED, capability_list_of, content, is_capability_list,
@@ -39,6 +40,11 @@ pub enum Op {
         reply: Reply,
     },
     Accept,
+    Retry,
+    Drop {
+        other: bool,
+        set: usize,
+    },
     Unmount,
     Remount,
     /// A restart with the other hub, or without it.
@@ -111,6 +117,8 @@ pub struct Model {
     /// What another component may have spoken for, or not.
     pub uncertain: BTreeSet<(&'static str, String, String)>,
     pub untils: BTreeMap<String, (u64, Timestamp)>,
+    /// The last number that a topic had when what a hub was due on it was dropped.
+    pub dropped: BTreeMap<(&'static str, String), u64>,
 }
 
 impl Model {
@@ -148,6 +156,7 @@ impl Model {
             unanswered: BTreeMap::new(),
             uncertain: BTreeSet::new(),
             untils: BTreeMap::new(),
+            dropped: BTreeMap::new(),
         };
         for (document, shape) in tree.iter().enumerate() {
             if let Some((version, shape)) = *shape {
@@ -232,6 +241,17 @@ impl Model {
                     self.world.accept_deletions();
                 }
             }
+            Op::Retry => {
+                if self.is_running {
+                    self.world.retry(None);
+                }
+            }
+            Op::Drop { other, set } => {
+                if self.is_running {
+                    let hub = if other { OTHER_HUB } else { HUB };
+                    self.drop_due(hub, SETS[set]);
+                }
+            }
             Op::Unmount => {
                 if self.is_mounted {
                     self.lose_sight();
@@ -247,6 +267,23 @@ impl Model {
             }
         }
         self.listen();
+    }
+
+    /// R23: what is due counts as told, and what is not due yet may still be told.
+    fn drop_due(&mut self, hub: &'static str, set: &'static str) {
+        self.listen();
+        for name in DOCUMENTS {
+            let key = (hub, topic(set), name.to_owned());
+            let told = self.told.get(&key).map(|(content, _)| content);
+            if !self.there.contains(name) || told != self.read.get(name) {
+                self.uncertain.insert(key);
+            }
+        }
+        let is_own = |row: &&ChannelRow| row.topic.as_str().ends_with(&topic(set));
+        let seqs = self.world.disk.channels.values().filter(is_own);
+        let last = seqs.map(|row| row.seq).max().unwrap_or_default();
+        self.dropped.insert((hub, topic(set)), last);
+        self.world.drop_due(set, hub);
     }
 
     /// Everything becomes readable, every hub accepts, and time passes.

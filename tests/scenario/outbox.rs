@@ -279,33 +279,31 @@ fn the_last_words_of_a_retired_channel_end_when_they_are_dropped() {
 
 #[test]
 fn the_outbox_says_what_would_come_next_once_what_flies_is_accepted() {
-    let mut world = refused(plan(), 401);
-    world.write(
-        "/a/resourcelist.xml",
-        list("resourcedump").up("/a/capabilitylist.xml"),
-    );
-    world.update("/a/changelist.xml");
+    let mut world = World::with_two_sets(plan());
+    world.script(HUB, Reply::Status(401));
+    let dump = || list("changedump").up("/a/capabilitylist.xml");
+    world.write("/a/changelist.xml", dump());
     world.wait(10);
     let account = world.outbox("/a", HUB);
-    let flight = account.notification.clone().unwrap();
+    assert_eq!(next(&account), NOTHING, "all of it is in flight");
+    let flight = account.notification.unwrap();
     assert_eq!((flight.seq, flight.changes.len()), (1, 1));
     assert!(flight.payload.unwrap().contains("/a/changelist.xml"));
-    let wanted = ["updated /a/changelist.xml", "created /a/resourcelist.xml"];
-    let mut changes = next(&account);
-    changes.sort();
-    changes.reverse();
-    assert_eq!(changes, wanted);
+    world.write("/a/changelist.xml", dump().version(1));
+    world.update("/a/resourcelist.xml");
+    world.wait(10);
+    let account = world.outbox("/a", HUB);
     assert_eq!(account.hub.due, 2);
+    let wanted = ["updated /a/changelist.xml", "updated /a/resourcelist.xml"];
+    assert_eq!(next(&account), wanted);
     world.script(HUB, Reply::Accept);
     world.retry(None);
-    let mut news = world.heard_by(HUB)[1].changes();
-    news.sort();
-    news.reverse();
     assert_eq!(
-        news,
+        world.news(),
         [
-            "updated changelist /a/changelist.xml",
-            "created resourcedump /a/resourcelist.xml",
+            "created changedump /a/changelist.xml",
+            "updated changedump /a/changelist.xml",
+            "updated resourcelist /a/resourcelist.xml",
         ]
     );
     assert_eq!(next(&world.outbox("/a", HUB)), NOTHING);

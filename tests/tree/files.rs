@@ -151,6 +151,11 @@ fn what_is_no_regular_file_is_said_and_hangs_nobody(
         });
     }
     assert!(it.looks_at("directory.xml").is_empty());
+    // Nor does it hang who wants its bytes.
+    let refusal = rsnotify::tree::content(&fifo).unwrap_err();
+    assert_eq!(refusal.to_string(), "it is not a regular file");
+    let bytes = rsnotify::tree::content(&it.root.join("directory.xml/a.xml")).unwrap();
+    assert_eq!(bytes, document(1).as_bytes());
 }
 
 #[rstest]

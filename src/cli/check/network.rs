@@ -86,9 +86,13 @@ fn is_running(config: &Config) -> (bool, Option<Remark>) {
     match store::is_in_use(&config.state_dir) {
         Ok(true) => (true, None),
         Ok(false) => {
-            let seen =
-                "rsnotify is not running with this state directory, so topics were not tried";
-            (false, Some(Remark::note(seen, "start it, and check again")))
+            let seen = format!(
+                "rsnotify is not running with {}, so topics were not tried",
+                config.state_dir.display()
+            );
+            let remedy =
+                "start it, and check again; if it runs with another state_dir, give that one";
+            (false, Some(Remark::note(seen, remedy)))
         }
         Err(error) => {
             let seen = format!("whether rsnotify is running cannot be seen: {error}");

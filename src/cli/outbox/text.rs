@@ -70,7 +70,10 @@ pub fn write_rows(out: &mut impl Write, rows: &[Row<'_>], now: Timestamp) -> io:
                 row.hub.due.to_string(),
                 row.hub.attempts.to_string(),
                 next_try,
-                row.channel.topic.to_string(),
+                match row.channel.retired {
+                    None => row.channel.topic.to_string(),
+                    Some(_) => format!("{} (retired)", row.channel.topic),
+                },
                 row.hub.hub.to_string(),
             ]
         })

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use quick_xml::events::{BytesStart, Event};
-use quick_xml::name::{Namespace, PrefixDeclaration};
+use quick_xml::name::{Namespace, PrefixDeclaration, ResolveResult};
 use quick_xml::{NsReader, XmlVersion};
 
 use crate::resourcesync::namespaces::{RS, SITEMAP};
@@ -114,9 +114,8 @@ fn element(reader: &NsReader<&[u8]>, tag: &BytesStart<'_>, span: Range<usize>) -
     let prefix = name
         .prefix()
         .map_or(String::new(), |prefix| format!("{}:", prefix.into_inner()));
-    let bindings = || reader.resolver().bindings();
     let namespace = reader.resolver().resolve_element(name).0;
-    let is_in = |uri| namespace == quick_xml::name::ResolveResult::Bound(Namespace(uri));
+    let is_in = |uri| namespace == ResolveResult::Bound(Namespace(uri));
     let kind = match name.local_name().into_inner() {
         "url" | "sitemap" if is_in(SITEMAP) => outline::Element::Entry,
         "loc" if is_in(SITEMAP) => outline::Element::Loc,
@@ -130,7 +129,9 @@ fn element(reader: &NsReader<&[u8]>, tag: &BytesStart<'_>, span: Range<usize>) -
         let value = attribute.normalized_value(XmlVersion::Implicit1_0).ok()?;
         attributes.push((attribute.key.into_inner().to_owned(), value.into_owned()));
     }
-    let mut rs: Vec<String> = bindings()
+    let mut rs: Vec<String> = reader
+        .resolver()
+        .bindings()
         .filter(|(_, namespace)| *namespace == Namespace(RS))
         .map(|(prefix, _)| match prefix {
             PrefixDeclaration::Default => String::new(),

@@ -295,12 +295,13 @@ fn a_list_in_another_encoding_stays_in_it(
     assert!(added.contains(written), "{added}");
 }
 
+fn utf16(text: &str) -> Vec<u8> {
+    let text = format!("\u{feff}{text}");
+    text.encode_utf16().flat_map(u16::to_le_bytes).collect()
+}
+
 #[test]
 fn what_cannot_be_patched_says_why() {
-    let utf16 = |text: &str| -> Vec<u8> {
-        let units = text.encode_utf16().flat_map(u16::to_le_bytes);
-        b"\xff\xfe".iter().copied().chain(units).collect()
-    };
     let refusal = |list: &[u8]| advertise(list, &usual()).unwrap_err();
     let encoding = refusal(&utf16(&list("")));
     assert!(
@@ -333,9 +334,7 @@ fn what_cannot_be_patched_says_why() {
 
 #[test]
 fn a_utf16_list_that_advertises_its_channel_lacks_nothing() {
-    let text = list(COMPACT);
-    let units = text.encode_utf16().flat_map(u16::to_le_bytes);
-    let bytes: Vec<u8> = b"\xff\xfe".iter().copied().chain(units).collect();
+    let bytes = utf16(&list(COMPACT));
     assert_eq!(advertise(&bytes, &usual()).unwrap(), None);
 }
 

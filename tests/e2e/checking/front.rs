@@ -238,7 +238,7 @@ fn where_nothing_runs_no_topic_is_missed() {
     let setup = behind(&front, &site, &hub);
     let checked = check(&setup);
     checked.is_fine();
-    checked.noted("rsnotify is not running with this state directory");
+    checked.noted("state, so topics were not tried: start it");
     assert!(
         !setup.state.path().join("state").exists(),
         "nothing was made"
@@ -253,7 +253,17 @@ fn where_nothing_runs_no_topic_is_missed() {
     daemon.stop();
     let checked = check(&setup);
     checked.is_fine();
-    checked.noted("rsnotify is not running with this state directory");
+    checked.noted("state, so topics were not tried: start it");
+}
+
+#[test]
+fn a_free_port_is_known_to_the_daemon_alone() {
+    let site = Site::new();
+    let setup = Setup::new(&site, &[], "");
+    let _daemon = setup.start();
+    let checked = check(&setup);
+    checked.found(&["a/capabilitylist.xml does not advertise its channel"]);
+    checked.noted("server.listen takes any free port, so topics below it were not tried");
 }
 
 #[test]

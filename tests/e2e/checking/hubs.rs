@@ -108,10 +108,10 @@ fn a_hub_is_judged_by_what_it_answers(
 #[test]
 fn a_hub_that_nothing_answers_for_is_found() {
     let site = Site::new();
-    let address = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
+    // Bound, so that nobody else listens there either.
+    let deaf = tokio::net::TcpSocket::new_v4().unwrap();
+    deaf.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = deaf.local_addr().unwrap();
     check(&setup(&site, &format!("http://{address}/"), "")).found(&["nothing listens there"]);
     check(&setup(&site, "http://no-such-host.invalid/", "")).found(&["knows no host of that name"]);
     let (plain, _asked) = hub(FINE.to_owned(), None);

@@ -8,7 +8,7 @@ use std::process::Command;
 use rusqlite::Connection;
 use rustix::process::geteuid;
 
-use crate::daemon::Setup;
+use crate::daemon::{Setup, started_by};
 use crate::documents::Site;
 use crate::hub::FakeHub;
 
@@ -44,16 +44,9 @@ fn check_under(setup: &Setup, program: &[&str]) -> Option<Command> {
         );
         return None;
     }
-    let own = setup.command("check");
-    let mut command = under(&[]);
-    command
-        .arg(own.get_program())
-        .args(own.get_args())
-        .arg("--json");
-    for (name, value) in own.get_envs() {
-        command.env(name, value.unwrap());
-    }
-    Some(command)
+    let mut own = setup.command("check");
+    own.arg("--json");
+    Some(started_by(under(&[]), &own))
 }
 
 #[test]
@@ -91,8 +84,9 @@ fn what_may_not_be_read_is_named_with_what_to_do() {
 
 #[test]
 fn more_directories_than_may_be_watched_are_found_with_the_sysctl() {
-    let (site, hub) = (Site::new(), FakeHub::start());
-    let setup = Setup::new(&site, &[hub.url()], CHANNEL);
+    let (site, fake) = (Site::new(), FakeHub::start());
+    let hub = format!("[[hub]]\nurl = \"{}\"\n{CHANNEL}", fake.url());
+    let setup = Setup::with_source(&site, "watch = \"inotify\"", &hub);
     let few = "echo 2 > /proc/sys/user/max_inotify_watches && exec \"$@\"";
     let under = ["unshare", "--map-root-user", "sh", "-c", few, "sh"];
     let Some(mut command) = check_under(&setup, &under) else {
@@ -103,11 +97,7 @@ fn more_directories_than_may_be_watched_are_found_with_the_sysctl() {
          `sysctl -w user.max_inotify_watches=524288`",
     ]);
     // By polling none are watched.
-    let polled = Setup::with_source(
-        &site,
-        "watch = \"poll\"",
-        &setup.config[setup.config.find("[[hub]]").unwrap()..],
-    );
+    let polled = Setup::with_source(&site, "watch = \"poll\"", &hub);
     check_by(&mut check_under(&polled, &under).unwrap()).is_fine();
 }
 
@@ -180,5 +170,12 @@ fn whose_state_directory_it_is_matters() {
         let checked = check_by(&mut command);
         checked.is_fine();
         checked.noted("state.sqlite; run this as the user who runs rsnotify: Permission denied");
+
+        // Nor may it see whether there is a daemon, so the topic is tried: it has a name that nobody knows.
+        fs::set_permissions(state.join("lock"), Permissions::from_mode(0o600)).unwrap();
+        chown(state.join("lock"), Some(12_345), None).unwrap();
+        let checked = check_by(&mut check_under(&setup, &POWERLESS).unwrap());
+        checked.found(&["https://source.example/a/framework/: no answer to HEAD"]);
+        checked.noted("whether rsnotify is running cannot be seen: Permission denied");
     }
 }

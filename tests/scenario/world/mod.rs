@@ -317,19 +317,20 @@ impl World {
 
     /// The operator wants a hub tried now on the channel of a set, or every hub on every channel.
     pub fn retry(&mut self, only: Option<(&str, &str)>) {
-        let only = only.map(|(set, hub)| self.account(set, hub));
+        let only = only.map(|(set, hub)| self.account(set, hub).unwrap());
         self.step(Event::Retry { only });
     }
 
-    /// The operator drops what a hub is due on the channel of a set.
+    /// The operator drops what a hub is due on the channel of a set, if there is one.
     pub fn drop_due(&mut self, set: &str, hub: &str) {
-        let (channel, hub) = self.account(set, hub);
-        self.step(Event::Drop { channel, hub });
+        if let Some((channel, hub)) = self.account(set, hub) {
+            self.step(Event::Drop { channel, hub });
+        }
     }
 
-    fn account(&self, set: &str, hub: &str) -> (ChannelId, Hub) {
+    fn account(&self, set: &str, hub: &str) -> Option<(ChannelId, Hub)> {
         let topic = tree::absolute(&format!("{set}/framework/"));
-        self.engine().account(&topic, hub).unwrap()
+        self.engine().account(&topic, hub).ok()
     }
 
     /// All that a hub is due on the channel of a set.

@@ -282,6 +282,7 @@ async fn what_comes_before_an_answer_is_not_the_answer() {
 #[tokio::test]
 async fn no_answer_says_what_failed_and_a_status_stands_whatever_becomes_of_the_body() {
     let head = "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n";
+    let unavailable = head.replace("200 OK", "503 No");
     let form = "Content-Type: application/x-www-form-urlencoded\r\n\r\nhub.mo";
     type Answering = Box<dyn Fn() -> Say + Send + Sync>;
     let cases: Vec<(&str, Answering, &str)> = vec![
@@ -319,6 +320,11 @@ async fn no_answer_says_what_failed_and_a_status_stands_whatever_becomes_of_the_
             "cut form",
             Box::new(move || Say::Last(format!("{head}{form}"))),
             "retry no_answer",
+        ),
+        (
+            "cut form of a refusal",
+            Box::new(move || Say::Last(format!("{unavailable}{form}"))),
+            "retry unavailable",
         ),
         (
             "endless form",

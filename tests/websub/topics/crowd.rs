@@ -73,6 +73,7 @@ async fn is_closed(stream: &mut TcpStream) -> usize {
     let _ = soon(stream.read_to_end(&mut rest)).await;
     rest.len()
 }
+
 #[tokio::test]
 async fn slow_and_huge_headers_are_cut_off() {
     let limits = Limits {
