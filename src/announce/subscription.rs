@@ -7,6 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use sha2::{Digest, Sha256};
 
 use crate::announce::delivery::secret::Secret;
 use crate::resourcesync::uri::Topic;
@@ -16,7 +17,7 @@ pub mod relay;
 pub mod request;
 
 /// Where a subscriber wants its notifications, kept byte for byte. Whoever knows it may write there, so
-/// reports show its origin only.
+/// reports show its origin only, and a digest that tells two of them apart.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Callback(Arc<str>);
 
@@ -33,10 +34,15 @@ impl Callback {
 
 impl fmt::Display for Callback {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match url::Url::parse(&self.0) {
-            Ok(url) => write!(f, "{}/…", url.origin().ascii_serialization()),
-            Err(_) => f.write_str("…"),
+        if let Ok(url) = url::Url::parse(&self.0) {
+            write!(f, "{}/", url.origin().ascii_serialization())?;
         }
+        let digest = Sha256::digest(self.0.as_bytes());
+        write!(
+            f,
+            "…({:02x}{:02x}{:02x}{:02x})",
+            digest[0], digest[1], digest[2], digest[3]
+        )
     }
 }
 
@@ -124,4 +130,20 @@ pub enum HubRecord {
     Dropped {
         id: DeliveryId,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_tell_callbacks_apart_without_showing_them() {
+        let callback = Callback::new("http://127.0.0.1:9/secret?path");
+        let other = Callback::new("http://127.0.0.1:9/other");
+        assert_eq!(
+            format!("{callback} {other:?}"),
+            "http://127.0.0.1:9/…(5b9efc35) http://127.0.0.1:9/…(8a301bfe)"
+        );
+        assert_eq!(format!("{}", Callback::new("")), "…(e3b0c442)");
+    }
 }
