@@ -1,7 +1,8 @@
 //! The embedded hub's decisions: what a subscription request asks for, and what it is granted.
 //!
-//! Here are the words; [`request`] reads a form, [`callback`] says which addresses are accepted and how
-//! they are verified, and [`relay`] says how a notification reaches a subscriber.
+//! Here are the words; [`request`] reads a form, [`callback`] says which callbacks are accepted, by what [`address`]
+//! and [`network`] know, and [`verification`] how they are verified. [`requester`] finds out who asks, [`admission`]
+//! how much of the hub that one may take, at which [`pace`]. [`relay`] says how a notification reaches a subscriber.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,9 +13,17 @@ use sha2::{Digest, Sha256};
 use crate::announce::delivery::secret::Secret;
 use crate::resourcesync::uri::Topic;
 
+pub mod address;
+pub mod admission;
 pub mod callback;
+pub mod limits;
+pub mod network;
+pub mod pace;
 pub mod relay;
 pub mod request;
+pub mod requester;
+pub mod tally;
+pub mod verification;
 
 /// Where a subscriber wants its notifications, kept byte for byte. Whoever knows it may write there, so
 /// reports show its origin only, and a digest that tells two of them apart.

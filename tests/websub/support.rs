@@ -11,7 +11,7 @@ use rsnotify::websub::hub::EmbeddedHub;
 use rsnotify::websub::public::serve_public;
 use rsnotify::websub::server::{Limits, Listener};
 use rsnotify::websub::topics::Topics;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
@@ -65,6 +65,12 @@ pub enum Say {
     Last(String),
     /// Sends this, and nothing more while it lives.
     Hang(String),
+    /// Sends this, and then a byte now and then, for ever.
+    Drip(String),
+    /// Sends this, and then as much as is taken, for ever.
+    Flood(String),
+    /// Breaks the connection.
+    Reset,
 }
 
 /// A complete answer.
@@ -83,7 +89,14 @@ pub struct Peer {
 
 impl Peer {
     pub async fn start(answer: impl Fn(&Seen) -> Say + Send + Sync + 'static) -> Peer {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Peer::start_at("127.0.0.1:0".parse().unwrap(), answer).await
+    }
+
+    pub async fn start_at(
+        address: SocketAddr,
+        answer: impl Fn(&Seen) -> Say + Send + Sync + 'static,
+    ) -> Peer {
+        let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (sender, seen) = mpsc::unbounded_channel();
         let answer = Arc::new(answer);
@@ -99,6 +112,11 @@ impl Peer {
 
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
+    }
+
+    /// What was asked of it, that nobody has looked at.
+    pub fn unseen(&mut self) -> Option<Seen> {
+        self.seen.try_recv().ok()
     }
 
     pub async fn next(&mut self) -> Seen {
@@ -132,6 +150,23 @@ async fn talk(
             Say::Hang(text) => {
                 let _ = stream.write_all(text.as_bytes()).await;
                 std::future::pending::<()>().await;
+            }
+            Say::Drip(text) => {
+                let _ = stream.write_all(text.as_bytes()).await;
+                while stream.write_all(b"x").await.is_ok() {
+                    tokio::time::sleep(Duration::from_millis(50)).await; // stall: it is what a dripping peer does
+                }
+                return;
+            }
+            Say::Flood(text) => {
+                let _ = stream.write_all(text.as_bytes()).await;
+                while stream.write_all(&[b'x'; 4_096]).await.is_ok() {}
+                return;
+            }
+            Say::Reset => {
+                // With a linger of none, closing is a reset.
+                let _ = stream.set_zero_linger();
+                return;
             }
         }
     }
@@ -168,7 +203,14 @@ async fn read(stream: &mut TcpStream, bytes: &mut Vec<u8>, connection: usize) ->
 /// Sends bytes as they are, and reads until the other side closes or has answered `answers` times with
 /// `Content-Length`.
 pub async fn exchange(address: SocketAddr, request: &str) -> (String, Vec<u8>) {
-    let mut stream = TcpStream::connect(address).await.unwrap();
+    exchange_on(TcpStream::connect(address).await.unwrap(), request).await
+}
+
+/// As [`exchange`], on a connection that stands.
+pub async fn exchange_on(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    request: &str,
+) -> (String, Vec<u8>) {
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut bytes = Vec::new();
     soon(stream.read_to_end(&mut bytes)).await.unwrap();
@@ -194,14 +236,17 @@ pub async fn ask(
 
 /// Posts a form and gives the status and the body.
 pub async fn post_form(address: SocketAddr, target: &str, form: &str) -> (u16, String) {
-    let header = format!(
-        "Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n",
-        form.len()
-    );
-    let request =
-        format!("POST {target} HTTP/1.1\r\nHost: e.org\r\nConnection: close\r\n{header}\r\n{form}");
-    let (head, body) = exchange(address, &request).await;
+    let (head, body) = exchange(address, &form_request(target, form, "")).await;
     (status(&head), String::from_utf8(body).unwrap())
+}
+
+/// A request that posts a form, with more header lines.
+pub fn form_request(target: &str, form: &str, header: &str) -> String {
+    let length = form.len();
+    format!(
+        "POST {target} HTTP/1.1\r\nHost: e.org\r\nConnection: close\r\n{header}\
+         Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {length}\r\n\r\n{form}"
+    )
 }
 
 pub fn status(head: &str) -> u16 {

@@ -5,30 +5,36 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use reqwest::Client;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tracing::warn;
 
 use crate::announce::delivery::Submission;
+use crate::announce::subscription::admission::Admission;
 use crate::announce::subscription::callback::CallbackPolicy;
-use crate::announce::subscription::request::Request;
+use crate::announce::subscription::limits::Limits;
+use crate::announce::subscription::network::Network;
 use crate::announce::subscription::{Callback, Delivery, DeliveryId, HubRecord, Key, Subscription};
 use crate::resourcesync::uri::{Hub, Topic};
-use crate::websub::client;
+use crate::websub::hub::calls::Caller;
 use crate::websub::hub::lanes::Lanes;
+use crate::websub::hub::subscriptions::Held;
+use crate::websub::hub::verification::Pending;
 use crate::websub::topics::Topics;
 
 mod answer;
+mod calls;
 mod lanes;
 mod relay;
+mod subscriptions;
 mod verification;
+
+pub use crate::websub::hub::calls::{LookUp, Resolver};
 
 /// How the hub behaves.
 #[derive(Debug, Clone)]
@@ -36,6 +42,10 @@ pub struct Settings {
     /// As advertised; its path is where subscriptions are taken.
     pub hub: Hub,
     pub policy: CallbackPolicy,
+    pub resolver: Resolver,
+    pub limits: Limits,
+    /// Whose word about who asks is believed.
+    pub trusted_proxies: Vec<Network>,
     /// For each request to a callback, from connecting to the end of the answer.
     pub timeout: Duration,
     /// Deliveries under way at a time.
@@ -43,24 +53,25 @@ pub struct Settings {
     /// What may wait for one subscriber; the oldest is dropped for the newest.
     pub waiting_deliveries: usize,
     pub waiting_bytes: usize,
-    /// Verifications under way at a time, and waiting altogether.
+    /// Verifications under way at a time; the others wait.
     pub concurrent_verifications: usize,
-    pub pending_verifications: usize,
     /// Tries of a verification whose callback does not answer at all.
     pub verification_attempts: u32,
 }
 
 impl Settings {
-    pub fn new(hub: Hub, policy: CallbackPolicy) -> Settings {
+    pub fn new(hub: Hub) -> Settings {
         Settings {
             hub,
-            policy,
+            policy: CallbackPolicy::default(),
+            resolver: Resolver::System,
+            limits: Limits::default(),
+            trusted_proxies: Vec::new(),
             timeout: Duration::from_secs(10),
             concurrent_deliveries: 512,
             waiting_deliveries: 1_000,
             waiting_bytes: 16 * 1024 * 1024,
             concurrent_verifications: 64,
-            pending_verifications: 1_000,
             verification_attempts: 3,
         }
     }
@@ -89,18 +100,20 @@ struct Shared {
     path: String,
     topics: Topics,
     records: Box<dyn Fn(HubRecord) + Send + Sync>,
-    client: Client,
+    caller: Caller,
     runtime: Handle,
-    subscriptions: RwLock<HashMap<Topic, HashMap<Callback, Subscription>>>,
-    verifications: Lanes<Request>,
+    subscriptions: RwLock<HashMap<Topic, HashMap<Callback, Held>>>,
+    /// Locked last, where `subscriptions` is locked too.
+    admission: Mutex<Admission>,
+    /// When the admission's times begin.
+    started: Instant,
+    proxy_was_noticed: AtomicBool,
+    verifications: Lanes<Pending>,
     deliveries: Lanes<Delivery>,
     verifying: Semaphore,
     delivering: Semaphore,
     next_delivery: AtomicU64,
 }
-
-/// How often ended leases are forgotten. They are not delivered to in the meantime.
-const FORGET_EVERY: Duration = Duration::from_secs(60);
 
 impl EmbeddedHub {
     /// Takes up what earlier runs left; must be called within a tokio runtime. `records` hears, in order,
@@ -116,19 +129,23 @@ impl EmbeddedHub {
             .iter()
             .map(|delivery| delivery.id.0)
             .max();
-        let mut subscriptions: HashMap<_, HashMap<_, _>> = HashMap::new();
-        for subscription in restored.subscriptions {
-            let of_topic = subscriptions.entry(subscription.topic.clone()).or_default();
-            of_topic.insert(subscription.callback.clone(), subscription);
-        }
-        let timeout = settings.timeout;
+        let caller = Caller::new(
+            settings.policy.clone(),
+            settings.resolver.clone(),
+            settings.timeout,
+        )?;
+        let mut admission = Admission::new(settings.limits.clone());
+        let subscriptions = subscriptions::held(restored.subscriptions, &mut admission);
         let shared = Arc::new(Shared {
             path: path(&settings.hub),
             topics,
             records: Box::new(records),
-            client: client::build_without_certificates(|| callback_client(timeout))?,
+            caller,
             runtime: Handle::current(),
             subscriptions: RwLock::new(subscriptions),
+            admission: Mutex::new(admission),
+            started: Instant::now(),
+            proxy_was_noticed: AtomicBool::new(false),
             verifications: Lanes::default(),
             deliveries: Lanes::default(),
             verifying: Semaphore::new(settings.concurrent_verifications),
@@ -136,7 +153,7 @@ impl EmbeddedHub {
             next_delivery: AtomicU64::new(highest.unwrap_or(0) + 1),
             settings,
         });
-        tokio::spawn(forget_ended_leases(Arc::downgrade(&shared)));
+        tokio::spawn(subscriptions::forget_ended_leases(Arc::downgrade(&shared)));
         let hub = EmbeddedHub { shared };
         let mut deliveries = restored.deliveries;
         deliveries.sort_by_key(|delivery| delivery.id);
@@ -158,6 +175,7 @@ impl EmbeddedHub {
         of_topic
             .into_iter()
             .flat_map(HashMap::values)
+            .map(|held| &held.subscription)
             .filter(|subscription| subscription.is_live(now))
             .map(|subscription| Delivery {
                 id: DeliveryId(self.shared.next_delivery.fetch_add(1, Ordering::Relaxed)),
@@ -196,14 +214,6 @@ impl fmt::Debug for EmbeddedHub {
 }
 
 impl Shared {
-    fn subscription(&self, key: &Key) -> Option<Subscription> {
-        self.subscriptions()
-            .get(&key.topic)?
-            .get(&key.callback)
-            .filter(|subscription| subscription.is_live(Timestamp::now()))
-            .cloned()
-    }
-
     fn trim(&self, key: &Key) {
         let (most, most_bytes) = (
             self.settings.waiting_deliveries,
@@ -219,83 +229,11 @@ impl Shared {
         }
     }
 
-    // Records of subscriptions are made while the lock is held, so that they leave in the order in which
-    // the subscriptions changed.
-    fn subscribe(&self, subscription: Subscription) {
-        let mut subscriptions = self.subscriptions_mut();
-        let of_topic = subscriptions.entry(subscription.topic.clone()).or_default();
-        of_topic.insert(subscription.callback.clone(), subscription.clone());
-        (self.records)(HubRecord::Subscribed(subscription));
-    }
-
-    fn unsubscribe(&self, key: &Key) {
-        let mut subscriptions = self.subscriptions_mut();
-        if let Some(of_topic) = subscriptions.get_mut(&key.topic)
-            && of_topic.remove(&key.callback).is_some()
-        {
-            (self.records)(unsubscribed(&key.topic, &key.callback));
-            if of_topic.is_empty() {
-                subscriptions.remove(&key.topic);
-            }
-        }
-    }
-
-    fn forget_ended_leases(&self, now: Timestamp) {
-        self.subscriptions_mut().retain(|topic, of_topic| {
-            of_topic.retain(|callback, subscription| {
-                let is_live = subscription.is_live(now);
-                if !is_live {
-                    (self.records)(unsubscribed(topic, callback));
-                }
-                is_live
-            });
-            !of_topic.is_empty()
-        });
-    }
-
-    fn subscriptions(
-        &self,
-    ) -> RwLockReadGuard<'_, HashMap<Topic, HashMap<Callback, Subscription>>> {
-        self.subscriptions
-            .read()
+    fn admission(&self) -> MutexGuard<'_, Admission> {
+        self.admission
+            .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
-
-    fn subscriptions_mut(
-        &self,
-    ) -> RwLockWriteGuard<'_, HashMap<Topic, HashMap<Callback, Subscription>>> {
-        self.subscriptions
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-async fn forget_ended_leases(hub: Weak<Shared>) {
-    loop {
-        tokio::time::sleep(FORGET_EVERY).await;
-        let Some(hub) = hub.upgrade() else { return };
-        hub.forget_ended_leases(Timestamp::now());
-    }
-}
-
-fn unsubscribed(topic: &Topic, callback: &Callback) -> HubRecord {
-    HubRecord::Unsubscribed {
-        topic: topic.clone(),
-        callback: callback.clone(),
-    }
-}
-
-/// Callbacks are given by strangers: no proxy between us and the address that was checked, and `localhost`
-/// is this machine whatever a resolver says.
-fn callback_client(timeout: Duration) -> reqwest::ClientBuilder {
-    let localhost = [
-        SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
-        SocketAddr::from((Ipv6Addr::LOCALHOST, 0)),
-    ];
-    client::builder()
-        .no_proxy()
-        .timeout(timeout)
-        .resolve_to_addrs("localhost", &localhost)
 }
 
 fn path(hub: &Hub) -> String {

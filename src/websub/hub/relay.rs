@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use hyper::Method;
 use jiff::Timestamp;
 
+use crate::announce::delivery::Answer;
 use crate::announce::delivery::secret::Secret;
 use crate::announce::subscription::relay::{Outcome, headers, outcome};
 use crate::announce::subscription::{Delivery, HubRecord, Key};
@@ -43,11 +45,17 @@ async fn deliver(shared: &Shared, key: &Key, delivery: Delivery, secret: Option<
         };
         // Unknown once the topic is no longer served.
         let list = shared.topics.capability_list(&key.topic);
-        let mut post = shared.client.post(key.callback.as_str());
-        for (name, value) in headers(&delivery, &shared.settings.hub, list.as_ref(), secret) {
-            post = post.header(name, value.as_bytes());
+        let (caller, callback) = (&shared.caller, &key.callback);
+        match caller.request(Method::POST, callback, callback.as_str()) {
+            Ok(mut post) => {
+                for (name, value) in headers(&delivery, &shared.settings.hub, list.as_ref(), secret)
+                {
+                    post = post.header(name, value.as_bytes());
+                }
+                client::answer(post.body(client::body(&delivery.body)).send().await).await
+            }
+            Err(error) => Answer::Failed(error.to_string()),
         }
-        client::answer(post.body(client::body(&delivery.body)).send().await).await
     };
     match outcome(&answer, attempts, Timestamp::now(), fastrand::f64()) {
         Outcome::Delivered => (shared.records)(HubRecord::Delivered { id }),
