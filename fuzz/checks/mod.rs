@@ -126,7 +126,7 @@ pub fn config(bytes: &[u8]) {
 
 /// A subscription that is accepted says the same when it is written anew.
 pub fn subscription(form: &[u8]) {
-    let policy = CallbackPolicy::Loopback;
+    let policy = CallbackPolicy::on_this_machine();
     match request::read(form, &policy) {
         Ok(request) => {
             let again = request::read(written(&request).as_bytes(), &policy);

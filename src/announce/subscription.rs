@@ -1,23 +1,33 @@
 //! The embedded hub's decisions: what a subscription request asks for, and what it is granted.
 //!
-//! Here are the words; [`request`] reads a form, [`callback`] says which addresses are accepted and how
-//! they are verified, and [`relay`] says how a notification reaches a subscriber.
+//! Here are the words; [`request`] reads a form, [`callback`] says which callbacks are accepted, by what [`address`]
+//! and [`network`] know, and [`verification`] how they are verified. [`requester`] finds out who asks, [`admission`]
+//! how much of the hub that one may take, at which [`pace`]. [`relay`] says how a notification reaches a subscriber.
 
 use std::fmt;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use sha2::{Digest, Sha256};
 
 use crate::announce::delivery::secret::Secret;
 use crate::resourcesync::uri::Topic;
 
+pub mod address;
+pub mod admission;
 pub mod audience;
 pub mod callback;
+pub mod limits;
+pub mod network;
+pub mod pace;
 pub mod relay;
 pub mod request;
+pub mod requester;
+pub mod tally;
+pub mod verification;
 
 /// Where a subscriber wants its notifications, kept byte for byte. Whoever knows it may write there, so
-/// reports show its origin only.
+/// reports show its origin only, and a digest that tells two of them apart.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Callback(Arc<str>);
 
@@ -34,10 +44,15 @@ impl Callback {
 
 impl fmt::Display for Callback {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match url::Url::parse(&self.0) {
-            Ok(url) => write!(f, "{}/…", url.origin().ascii_serialization()),
-            Err(_) => f.write_str("…"),
+        if let Ok(url) = url::Url::parse(&self.0) {
+            write!(f, "{}/", url.origin().ascii_serialization())?;
         }
+        let digest = Sha256::digest(self.0.as_bytes());
+        write!(
+            f,
+            "…({:02x}{:02x}{:02x}{:02x})",
+            digest[0], digest[1], digest[2], digest[3]
+        )
     }
 }
 
@@ -112,4 +127,20 @@ pub enum HubRecord {
     Progressed(Key, Progress),
     /// Nobody is owed it any more.
     Ended(RelayId),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_tell_callbacks_apart_without_showing_them() {
+        let callback = Callback::new("http://127.0.0.1:9/secret?path");
+        let other = Callback::new("http://127.0.0.1:9/other");
+        assert_eq!(
+            format!("{callback} {other:?}"),
+            "http://127.0.0.1:9/…(5b9efc35) http://127.0.0.1:9/…(8a301bfe)"
+        );
+        assert_eq!(format!("{}", Callback::new("")), "…(e3b0c442)");
+    }
 }

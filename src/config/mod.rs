@@ -11,7 +11,6 @@ pub mod error;
 pub mod http;
 pub mod hub;
 mod mount;
-pub mod network;
 pub mod overrides;
 mod raw;
 mod reading;
@@ -195,7 +194,12 @@ fn checked(
     let window = window(reading, raw.window);
     let has_hubs = !raw.hub.is_empty() || overrides.hub.is_some();
     let hubs = hub::hubs(reading, raw.hub, overrides);
-    let embedded_hub = embedded_hub::embedded_hub(reading, raw.embedded_hub, has_hubs);
+    let others = embedded_hub::Others {
+        has_hubs,
+        // Whoever installs rsnotify writes a file; who tries it on this machine should not have to.
+        is_trial: file.is_none() && server.is_on_this_machine(),
+    };
+    let embedded_hub = embedded_hub::embedded_hub(reading, raw.embedded_hub, &others);
 
     let public_url = server.known_public_url();
     let mounts = sources.iter().flat_map(|source| &source.plan.mounts);

@@ -130,8 +130,14 @@ pub enum HeaderValue {
 pub struct EmbeddedHub {
     pub enabled: Written<bool>,
     pub path: Written<String>,
+    pub https_callbacks_only: Option<bool>,
+    pub callback_ports: Written<Vec<Spanned<String>>>,
     pub allow_callback_networks: Vec<Spanned<String>>,
     pub trusted_proxies: Vec<Spanned<String>>,
+    pub max_subscriptions: Written<i64>,
+    pub max_subscriptions_per_host: Written<i64>,
+    pub max_subscriptions_per_address: Written<i64>,
+    pub max_requests_per_minute: Written<i64>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use url::{Host, Url};
+
 use crate::config::address::Address;
 use crate::config::overrides::Overrides;
 use crate::config::raw;
@@ -33,6 +35,25 @@ impl Server {
         self.public_url
             .clone()
             .unwrap_or_else(|| default_public_url(bound))
+    }
+
+    /// Whether nobody else can reach it, as far as addresses tell: both listeners are on loopback, and so is what the
+    /// public one is reached as.
+    pub fn is_on_this_machine(&self) -> bool {
+        let is_loopback =
+            |address: &Address| matches!(address, Address::Tcp(tcp) if tcp.ip().is_loopback());
+        let url = self.public_url.as_ref().map(|uri| Url::parse(uri.as_str()));
+        let is_reached_here = match url {
+            None => true,
+            Some(Ok(url)) => match url.host() {
+                Some(Host::Ipv4(address)) => address.is_loopback(),
+                Some(Host::Ipv6(address)) => address.is_loopback(),
+                Some(Host::Domain(name)) => name == "localhost",
+                None => false,
+            },
+            Some(Err(_)) => false,
+        };
+        is_loopback(&self.listen) && is_loopback(&self.admin_listen) && is_reached_here
     }
 
     /// What the public listener is reached as, as far as that is known before it is bound.

@@ -1,5 +1,6 @@
 //! The whole of the configuration: what is accepted, and what is made of it.
 
+mod embedded_hub;
 mod messages;
 mod secrets;
 

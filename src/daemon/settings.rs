@@ -8,7 +8,6 @@ use crate::announce::delivery::secret::Secret;
 use crate::announce::engine::Engine;
 use crate::announce::observation::{DocumentPath, Stat};
 use crate::announce::plan::Plan;
-use crate::announce::subscription::callback::CallbackPolicy;
 use crate::config::address::Address;
 use crate::config::embedded_hub::EmbeddedHub;
 use crate::config::http;
@@ -77,7 +76,12 @@ fn publisher(hub: &config::hub::HubSettings) -> Result<HubSettings, PublisherErr
 
 /// How the embedded hub behaves.
 pub fn embedded_hub(embedded: &EmbeddedHub, public_url: &Uri) -> hub::Settings {
-    hub::Settings::new(embedded.hub(public_url), CallbackPolicy::Loopback)
+    hub::Settings {
+        policy: embedded.callbacks.clone(),
+        limits: embedded.limits.clone(),
+        trusted_proxies: embedded.trusted_proxies.clone(),
+        ..hub::Settings::new(embedded.hub(public_url))
+    }
 }
 
 /// How a source's mounts are watched, under the numbers that the plan gave them.

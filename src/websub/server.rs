@@ -1,7 +1,7 @@
 //! Accepts connections, over TCP or a Unix socket, and lets nobody hold them for nothing.
 
 use std::io::{self, IoSlice};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -27,6 +27,10 @@ const MOST_CONNECTIONS: usize = 16_384;
 
 /// What we answer: all of it at hand.
 pub type Reply = Response<Full<Bytes>>;
+
+/// Who is connected, as requests tell their handler. None through a Unix socket.
+#[derive(Debug, Clone, Copy)]
+pub struct Peer(pub Option<IpAddr>);
 
 /// Where connections come from.
 #[derive(Debug)]
@@ -85,17 +89,24 @@ pub async fn serve<H, F>(
     let places = Places::new(limits.connections);
     let graceful = GracefulShutdown::new();
     let mut shutdown = pin!(shutdown);
+    let with_peer = |peer| {
+        let handler = handler.clone();
+        move |mut request: Request<Incoming>| {
+            request.extensions_mut().insert(Peer(peer));
+            handler(request)
+        }
+    };
     let accept_all = async {
         loop {
             let accepted = match &listener {
-                Listener::Tcp(listener) => listener.accept().await.map(|(stream, _)| {
+                Listener::Tcp(listener) => listener.accept().await.map(|(stream, peer)| {
                     // A failure costs latency only.
                     let _ = stream.set_nodelay(true);
-                    let (handler, watcher) = (handler.clone(), graceful.watcher());
+                    let (handler, watcher) = (with_peer(Some(peer.ip())), graceful.watcher());
                     connection(stream, &limits, handler, watcher, places.take());
                 }),
                 Listener::Unix(listener) => listener.accept().await.map(|(stream, _)| {
-                    let (handler, watcher) = (handler.clone(), graceful.watcher());
+                    let (handler, watcher) = (with_peer(None), graceful.watcher());
                     connection(stream, &limits, handler, watcher, places.take());
                 }),
             };

@@ -57,7 +57,9 @@ impl Setup {
             "[server]\nlisten = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\n{public_url}\
              [window]\nquiet = \"20ms\"\n\
              [[source]]\nname = \"main\"\nmount = [{{ path = \"{root}\", url = \"{URL}\" }}]\n\
-             settle = \"50ms\"\n{source}\n{more}\n"
+             settle = \"50ms\"\n{source}\n{more}\n\
+             [embedded_hub]\ncallback_ports = [\"1-65535\"]\n\
+             allow_callback_networks = [\"127.0.0.0/8\", \"::1/128\"]\n"
         );
         Setup {
             state: TempDir::new().unwrap(),

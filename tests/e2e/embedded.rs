@@ -1,7 +1,14 @@
 //! The embedded hub, with `listen` as its Destination.
 
-use crate::daemon::{Setup, output};
-use crate::documents::{Site, list};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::Command;
+
+use url::form_urlencoded;
+
+use crate::DEADLINE;
+use crate::daemon::{Daemon, Setup, output};
+use crate::documents::{Site, URL, list};
 use crate::listener::Listener;
 
 #[test]
@@ -60,4 +67,86 @@ fn a_dry_run_shows_what_subscribers_would_be_sent() {
     let links = format!("Link: <{topic}>; rel=\"self\", <http://{public}/hub>; rel=\"hub\"");
     assert!(printed.contains(&links), "{printed}");
     assert!(printed.contains("change=\"updated\""), "{printed}");
+}
+
+#[test]
+fn a_trial_needs_no_configuration_to_call_back_on_this_machine() {
+    let site = Site::new();
+    let state = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rsnotify"));
+    command.args(["run", "--log-format", "json", "--url", URL]);
+    command.args(["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"]);
+    command.arg("--root").arg(site.root.path());
+    command.arg("--state-dir").arg(state.path());
+    let daemon = Daemon::spawn(command);
+    daemon.await_log("ready");
+    let topic = format!("http://{}/topics/main/a/capabilitylist/", daemon.public);
+    let listener = Listener::start(&topic);
+    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    let line = listener.line();
+    assert!(line.contains("updated  changelist"), "{line}");
+}
+
+#[test]
+fn a_proxy_variable_leads_no_callback_elsewhere() {
+    let site = Site::new();
+    let setup = Setup::new(&site, &[], "");
+    let mut command = setup.command("run");
+    command.args(["--log-format", "json"]);
+    command.env_remove("no_proxy").env_remove("NO_PROXY");
+    for variable in ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"] {
+        // Nobody is there.
+        command.env(variable, "http://127.0.0.1:9");
+    }
+    let daemon = Daemon::spawn(command);
+    daemon.await_log("ready");
+    let topic = format!("http://{}/topics/main/a/capabilitylist/", daemon.public);
+    let listener = Listener::start(&topic);
+    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    listener.line();
+}
+
+#[test]
+fn an_installed_hub_calls_nobody_inside_unless_it_is_allowed() {
+    let site = Site::new();
+    let mut setup = Setup::new(&site, &[], "");
+    let (without, _) = setup.config.split_once("allow_callback_networks").unwrap();
+    setup.config = without.to_owned();
+    let daemon = setup.start();
+    let topic = format!("http://{}/topics/main/a/capabilitylist/", daemon.public);
+    let told = Listener::spawn(&topic).says();
+    let words = "hub.callback is at an address that this hub does not deliver to";
+    assert!(told.contains(words), "{told}");
+    // What a name stands for is not told to who asks, but to the operator.
+    let answer = subscribe(daemon.public, &topic, "http://localhost:8000/c");
+    assert!(answer.starts_with("HTTP/1.1 202 "), "{answer}");
+    let logged = daemon.await_log("called no callback at localhost");
+    assert_eq!(logged["host"], "localhost");
+    assert!(
+        logged["message"]
+            .as_str()
+            .unwrap()
+            .contains("allow_callback_networks")
+    );
+}
+
+/// What the hub answers.
+fn subscribe(hub: SocketAddr, topic: &str, callback: &str) -> String {
+    let form = form_urlencoded::Serializer::new(String::new())
+        .append_pair("hub.mode", "subscribe")
+        .append_pair("hub.topic", topic)
+        .append_pair("hub.callback", callback)
+        .finish();
+    let mut stream = TcpStream::connect(hub).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    write!(
+        stream,
+        "POST /hub HTTP/1.1\r\nHost: {hub}\r\nConnection: close\r\nContent-Length: {}\r\n\
+         Content-Type: application/x-www-form-urlencoded\r\n\r\n{form}",
+        form.len()
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
 }

@@ -16,6 +16,13 @@ pub struct Listener {
 impl Listener {
     /// Subscribes to a topic, and waits until the hub has agreed.
     pub fn start(topic: &str) -> Listener {
+        let listener = Listener::spawn(topic);
+        let first = listener.says();
+        assert!(first.starts_with("listening to "), "{first}");
+        listener
+    }
+
+    pub fn spawn(topic: &str) -> Listener {
         let mut child = Command::new(env!("CARGO_BIN_EXE_rsnotify"))
             .args(["listen", topic])
             .stdout(Stdio::piped())
@@ -24,14 +31,18 @@ impl Listener {
             .unwrap();
         let stdout = lines(child.stdout.take().unwrap());
         let stderr = lines(child.stderr.take().unwrap());
-        let listener = Listener {
+        Listener {
             child,
             stdout,
             stderr,
-        };
-        let first = listener.stderr.recv_timeout(DEADLINE).unwrap();
-        assert!(first.starts_with("listening to "), "{first}");
-        listener
+        }
+    }
+
+    /// What it says about itself.
+    pub fn says(&self) -> String {
+        self.stderr
+            .recv_timeout(DEADLINE)
+            .expect("a word from listen in time")
     }
 
     /// The next line on its standard output.

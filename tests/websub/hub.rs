@@ -26,6 +26,8 @@ const TOPIC: &str = "https://e.org/set1/framework/";
 const TOPIC_IN_FORM: &str = "https%3A%2F%2Fe.org%2Fset1%2Fframework%2F";
 
 mod delivery;
+mod hostile;
+mod limits;
 
 /// A running hub at `/hub`, and what it wants saved.
 struct Running {
@@ -45,7 +47,8 @@ async fn start_with(restored: Restored, set: impl Fn(&mut Settings)) -> Running 
     let topics = Topics::new(|_| {});
     topics.serve(page(TOPIC, b""));
     let (sender, records) = mpsc::unbounded_channel();
-    let mut settings = Settings::new(url.clone(), CallbackPolicy::Loopback);
+    let mut settings = Settings::new(url.clone());
+    settings.policy = CallbackPolicy::on_this_machine();
     settings.timeout = Duration::from_secs(3);
     set(&mut settings);
     let record = move |record| {
@@ -63,11 +66,7 @@ async fn start_with(restored: Restored, set: impl Fn(&mut Settings)) -> Running 
 
 impl Running {
     async fn ask(&self, mode: &str, callback: &str, more: &str) -> (u16, String) {
-        let callback =
-            url::form_urlencoded::byte_serialize(callback.as_bytes()).collect::<String>();
-        let form =
-            format!("hub.mode={mode}&hub.topic={TOPIC_IN_FORM}&hub.callback={callback}{more}");
-        post_form(self.address, "/hub", &form).await
+        post_form(self.address, "/hub", &form(mode, callback, more)).await
     }
 
     async fn subscribe(&mut self, callback: &str) -> Subscription {
@@ -96,6 +95,11 @@ impl Running {
         submission.body = format!("<urlset>{seq}</urlset>").into_bytes().into();
         submission
     }
+}
+
+fn form(mode: &str, callback: &str, more: &str) -> String {
+    let callback = url::form_urlencoded::byte_serialize(callback.as_bytes()).collect::<String>();
+    format!("hub.mode={mode}&hub.topic={TOPIC_IN_FORM}&hub.callback={callback}{more}")
 }
 
 /// Confirms what a verification asks, and takes every delivery.

@@ -134,6 +134,11 @@ impl Peer {
         format!("http://{}{path}", self.address)
     }
 
+    /// What was asked of it, that nobody has looked at.
+    pub fn unseen(&mut self) -> Option<Seen> {
+        self.seen.try_recv().ok()
+    }
+
     pub async fn next(&mut self) -> Seen {
         soon(self.seen.recv()).await.expect("the peer lives")
     }
@@ -226,7 +231,14 @@ async fn read(
 /// Sends bytes as they are, and reads until the other side closes or has answered `answers` times with
 /// `Content-Length`.
 pub async fn exchange(address: SocketAddr, request: &str) -> (String, Vec<u8>) {
-    let mut stream = TcpStream::connect(address).await.unwrap();
+    exchange_on(TcpStream::connect(address).await.unwrap(), request).await
+}
+
+/// As [`exchange`], on a connection that stands.
+pub async fn exchange_on(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    request: &str,
+) -> (String, Vec<u8>) {
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut bytes = Vec::new();
     soon(stream.read_to_end(&mut bytes)).await.unwrap();
@@ -252,14 +264,17 @@ pub async fn ask(
 
 /// Posts a form and gives the status and the body.
 pub async fn post_form(address: SocketAddr, target: &str, form: &str) -> (u16, String) {
-    let header = format!(
-        "Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n",
-        form.len()
-    );
-    let request =
-        format!("POST {target} HTTP/1.1\r\nHost: e.org\r\nConnection: close\r\n{header}\r\n{form}");
-    let (head, body) = exchange(address, &request).await;
+    let (head, body) = exchange(address, &form_request(target, form, "")).await;
     (status(&head), String::from_utf8(body).unwrap())
+}
+
+/// A request that posts a form, with more header lines.
+pub fn form_request(target: &str, form: &str, header: &str) -> String {
+    let length = form.len();
+    format!(
+        "POST {target} HTTP/1.1\r\nHost: e.org\r\nConnection: close\r\n{header}\
+         Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {length}\r\n\r\n{form}"
+    )
 }
 
 pub fn status(head: &str) -> u16 {

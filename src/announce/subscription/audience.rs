@@ -128,6 +128,13 @@ impl Audience {
         records
     }
 
+    /// Whether there is a subscription whose lease lasts.
+    pub fn is_live(&self, key: &Key, now: Timestamp) -> bool {
+        let crowd = self.topics.get(&key.topic);
+        let subscriber = crowd.and_then(|crowd| crowd.subscribers.get(&key.callback));
+        subscriber.is_some_and(|own| now < own.expires)
+    }
+
     /// The callbacks that subscribe to a topic.
     pub fn callbacks(&self, topic: &Topic) -> Vec<Callback> {
         let crowd = self.topics.get(topic).into_iter();

@@ -57,6 +57,10 @@ pub enum Refusal {
     Secret,
     #[error("hub.callback is not an http or https URL without credentials and fragment")]
     Callback,
+    #[error("hub.callback must be an https URL")]
+    Https,
+    #[error("hub.callback is at a port that this hub does not deliver to")]
+    Port,
     #[error("hub.callback is at an address that this hub does not deliver to")]
     Address,
     #[error("hub.topic is not a topic of this hub")]
@@ -67,7 +71,7 @@ impl Refusal {
     /// The HTTP status to answer with.
     pub fn status(&self) -> u16 {
         match self {
-            Refusal::Publish | Refusal::Address => 403,
+            Refusal::Publish | Refusal::Https | Refusal::Port | Refusal::Address => 403,
             Refusal::Topic => 404,
             _ => 400,
         }
@@ -132,7 +136,7 @@ mod tests {
     const BASE: &str = "hub.topic=http%3A%2F%2Fe.org%2Ft&hub.callback=http%3A%2F%2F127.0.0.1%2Fc";
 
     fn read_text(form: &str) -> Result<Request, Refusal> {
-        read(form.as_bytes(), &CallbackPolicy::Loopback)
+        read(form.as_bytes(), &CallbackPolicy::on_this_machine())
     }
 
     #[rstest]
@@ -188,7 +192,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_form_is_survived(form: Vec<u8>) {
-            let refused = read(&form, &CallbackPolicy::Loopback).is_err();
+            let refused = read(&form, &CallbackPolicy::on_this_machine()).is_err();
             prop_assert!(refused);
         }
     }

@@ -245,8 +245,31 @@ fn every_mistake_in_the_file_is_named_with_its_place() {
         ),
         (
             "[embedded_hub]\ntrusted_proxies = [\"proxy\"]",
-            "6:20: embedded_hub.trusted_proxies: it has no effect yet: this hub takes callbacks on loopback only; leave it out\n\
-             /etc/c.toml:6:20: embedded_hub.trusted_proxies: \"proxy\" is not a network: write \"10.0.0.0/8\", \"fd00::/8\" or a single IP address",
+            "6:20: embedded_hub.trusted_proxies: \"proxy\" is not a network: write \"10.0.0.0/8\", \"fd00::/8\" or a single IP address",
+        ),
+        (
+            "[embedded_hub]\nallow_callback_networks = [\"::1\", \"10.0.0.1/8\"]",
+            "6:35: embedded_hub.allow_callback_networks: \"10.0.0.1/8\" has bits set beyond its prefix: write \"10.0.0.0/8\"",
+        ),
+        (
+            "[embedded_hub]\ncallback_ports = []",
+            "6:18: embedded_hub.callback_ports: no callback has a port of an empty list",
+        ),
+        (
+            "[embedded_hub]\ncallback_ports = [\"80\", \"http\"]",
+            "6:25: embedded_hub.callback_ports: \"http\" is no port and no range such as \"8000-9999\"",
+        ),
+        (
+            "[embedded_hub]\ncallback_ports = [\"9999-8000\"]",
+            "6:19: embedded_hub.callback_ports: \"9999-8000\" is no port and no range such as \"8000-9999\"",
+        ),
+        (
+            "[embedded_hub]\ncallback_ports = [\"0\"]",
+            "6:19: embedded_hub.callback_ports: \"0\" is no port and no range such as \"8000-9999\"",
+        ),
+        (
+            "[embedded_hub]\nmax_subscriptions_per_host = 0",
+            "6:30: embedded_hub.max_subscriptions_per_host: 0 is not between 1 and 4294967295",
         ),
         (
             "[server]\nlisten = \"0.0.0.0:8400\"",

@@ -1,19 +1,26 @@
 //! Takes subscription requests: 202 at once, whatever verification will say.
 
+use std::fmt::Display;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hyper::body::Incoming;
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::{HeaderMap, Method, Request, StatusCode};
+use tracing::warn;
 
 use crate::announce::delivery::FORM_TYPE;
 use crate::announce::inspection::HUB_GREETING;
 use crate::announce::subscription::Key;
+use crate::announce::subscription::address::is_public;
+use crate::announce::subscription::limits::Excess;
 use crate::announce::subscription::request::{Refusal, read};
-use crate::websub::hub::EmbeddedHub;
-use crate::websub::hub::verification::verify_all;
-use crate::websub::server::{Reply, small_body, text};
+use crate::announce::subscription::requester::{Requester, requester};
+use crate::announce::subscription::tally::Share;
+use crate::websub::hub::verification::{Pending, verify_all};
+use crate::websub::hub::{EmbeddedHub, Shared};
+use crate::websub::server::{Peer, Reply, small_body, text};
 
 /// Far more than a subscription form needs.
 const FORM_BYTES: usize = 16 * 1024;
@@ -28,6 +35,12 @@ impl EmbeddedHub {
                 .insert(ALLOW, HeaderValue::from_static("POST"));
             return reply;
         }
+        let requester = self.shared.requester(&request);
+        let now = self.shared.started.elapsed();
+        let admitted = self.shared.admission().request(requester, now);
+        if let Err(excess) = admitted {
+            return busy(&excess);
+        }
         if !is_form(request.headers()) {
             let words = format!("a subscription is a form: Content-Type {FORM_TYPE}\n");
             return text(StatusCode::UNSUPPORTED_MEDIA_TYPE, words);
@@ -36,27 +49,16 @@ impl EmbeddedHub {
             Ok(form) => form,
             Err((status, words)) => return text(status, words),
         };
-        match self.take(&form) {
+        match self.take(&form, requester) {
             Ok(()) => text(StatusCode::ACCEPTED, ""),
-            Err(NotTaken::Refused(refusal)) => {
-                let status = StatusCode::from_u16(refusal.status());
-                text(
-                    status.unwrap_or(StatusCode::BAD_REQUEST),
-                    format!("{refusal}\n"),
-                )
-            }
-            Err(NotTaken::Busy) => {
-                let words = "too many verifications are under way\n";
-                let mut reply = text(StatusCode::SERVICE_UNAVAILABLE, words);
-                reply
-                    .headers_mut()
-                    .insert(RETRY_AFTER, HeaderValue::from_static("30"));
-                reply
-            }
+            Err(NotTaken::Refused(refusal)) => told(refusal.status(), &refusal),
+            Err(NotTaken::Excess(excess)) => busy(&excess),
         }
     }
 
-    fn take(&self, form: &[u8]) -> Result<(), NotTaken> {
+    // The answer depends on nothing but the request, the configuration and what the limits leave: what is behind a
+    // callback is found out later, and never told (WebSub section 5.1.2, and no word about our network).
+    fn take(&self, form: &[u8], requester: Option<Requester>) -> Result<(), NotTaken> {
         let shared = &self.shared;
         let request = read(form, &shared.settings.policy)?;
         let topic = shared.topics.find(&request.topic).ok_or(Refusal::Topic)?;
@@ -64,10 +66,13 @@ impl EmbeddedHub {
             topic,
             callback: request.callback.clone(),
         };
-        if shared.verifications.waiting() >= shared.settings.pending_verifications {
-            return Err(NotTaken::Busy);
-        }
-        if shared.verifications.push(&key, request) {
+        let share = Share::new(&request.callback, requester);
+        let is_known = shared.is_subscribed(&key);
+        let now = shared.started.elapsed();
+        let mut admission = shared.admission();
+        admission.begin(&share, &request.action, is_known, now)?;
+        drop(admission);
+        if shared.verifications.push(&key, Pending { request, share }) {
             let verification = verify_all(Arc::clone(shared), key);
             shared.runtime.spawn(verification);
         }
@@ -75,15 +80,56 @@ impl EmbeddedHub {
     }
 }
 
-enum NotTaken {
-    Refused(Refusal),
-    Busy,
+impl Shared {
+    fn requester<B>(&self, request: &Request<B>) -> Option<Requester> {
+        let values = |name: &str| -> Vec<&str> {
+            let values = request.headers().get_all(name).iter();
+            // What is no text is no address either, and hides who is behind it.
+            values
+                .map(|value| value.to_str().unwrap_or_default())
+                .collect()
+        };
+        let peer = request
+            .extensions()
+            .get::<Peer>()
+            .and_then(|Peer(peer)| *peer);
+        let (forwarded, x_forwarded_for) = (values("forwarded"), values("x-forwarded-for"));
+        let trusted = &self.settings.trusted_proxies;
+        let found = requester(peer, trusted, &forwarded, &x_forwarded_for);
+        if let Some(peer) = peer
+            && found == Some(Requester::new(peer))
+            && !(is_public(peer) || forwarded.is_empty() && x_forwarded_for.is_empty())
+            && !self.proxy_was_noticed.swap(true, Ordering::Relaxed)
+        {
+            warn!(
+                %peer,
+                "requests come through {peer} and count as its own: embedded_hub.trusted_proxies does not have it, or \
+                 its Forwarded and X-Forwarded-For disagree"
+            );
+        }
+        found
+    }
 }
 
-impl From<Refusal> for NotTaken {
-    fn from(refusal: Refusal) -> NotTaken {
-        NotTaken::Refused(refusal)
-    }
+#[derive(Debug, thiserror::Error)]
+enum NotTaken {
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error(transparent)]
+    Excess(#[from] Excess),
+}
+
+/// An answer with the reason in plain text.
+fn told(status: u16, reason: &impl Display) -> Reply {
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST);
+    text(status, format!("{reason}\n"))
+}
+
+fn busy(excess: &Excess) -> Reply {
+    let mut reply = told(excess.status(), excess);
+    let seconds = excess.retry_after.as_secs_f64().ceil() as u64;
+    reply.headers_mut().insert(RETRY_AFTER, seconds.into());
+    reply
 }
 
 fn is_form(headers: &HeaderMap) -> bool {

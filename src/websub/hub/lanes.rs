@@ -53,11 +53,6 @@ impl<T: Clone> Lanes<T> {
         is_more
     }
 
-    /// How much waits, for all subscribers.
-    pub fn waiting(&self) -> usize {
-        self.lock().values().map(VecDeque::len).sum()
-    }
-
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, VecDeque<T>>> {
         self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }

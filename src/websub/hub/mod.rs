@@ -4,30 +4,37 @@
 //! [`EmbeddedHub::dispatch`].
 
 use std::fmt;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use reqwest::Client;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tracing::warn;
 
 use crate::announce::delivery::Submission;
-use crate::announce::subscription::audience::{Assignment, Audience, Delivery, Forgone};
+use crate::announce::subscription::admission::Admission;
+use crate::announce::subscription::audience::Forgone;
 use crate::announce::subscription::callback::CallbackPolicy;
-use crate::announce::subscription::request::Request;
+use crate::announce::subscription::limits::Limits;
+use crate::announce::subscription::network::Network;
 use crate::announce::subscription::{HubRecord, Key, Progress, Relay, Subscription};
 use crate::resourcesync::uri::{Hub, Topic};
-use crate::websub::client;
+use crate::websub::hub::calls::Caller;
 use crate::websub::hub::lanes::Lanes;
+use crate::websub::hub::subscriptions::Subscriptions;
+use crate::websub::hub::verification::Pending;
 use crate::websub::topics::Topics;
 
 mod answer;
+mod calls;
 mod lanes;
 mod relay;
+mod subscriptions;
 mod verification;
+
+pub use crate::websub::hub::calls::{LookUp, Resolver};
 
 /// How the hub behaves.
 #[derive(Debug, Clone)]
@@ -35,6 +42,10 @@ pub struct Settings {
     /// As advertised; its path is where subscriptions are taken.
     pub hub: Hub,
     pub policy: CallbackPolicy,
+    pub resolver: Resolver,
+    pub limits: Limits,
+    /// Whose word about who asks is believed.
+    pub trusted_proxies: Vec<Network>,
     /// For each request to a callback, from connecting to the end of the answer.
     pub timeout: Duration,
     /// Deliveries under way at a time.
@@ -42,24 +53,25 @@ pub struct Settings {
     /// What may wait on one topic for subscribers who do not take it; the oldest is given up for the newest.
     pub waiting_notifications: usize,
     pub waiting_bytes: usize,
-    /// Verifications under way at a time, and waiting altogether.
+    /// Verifications under way at a time; the others wait.
     pub concurrent_verifications: usize,
-    pub pending_verifications: usize,
     /// Tries of a verification whose callback does not answer at all.
     pub verification_attempts: u32,
 }
 
 impl Settings {
-    pub fn new(hub: Hub, policy: CallbackPolicy) -> Settings {
+    pub fn new(hub: Hub) -> Settings {
         Settings {
             hub,
-            policy,
+            policy: CallbackPolicy::default(),
+            resolver: Resolver::System,
+            limits: Limits::default(),
+            trusted_proxies: Vec::new(),
             timeout: Duration::from_secs(10),
             concurrent_deliveries: 512,
             waiting_notifications: 1_000,
             waiting_bytes: 16 * 1024 * 1024,
             concurrent_verifications: 64,
-            pending_verifications: 1_000,
             verification_attempts: 3,
         }
     }
@@ -88,16 +100,18 @@ struct Shared {
     path: String,
     topics: Topics,
     records: Box<dyn Fn(HubRecord) + Send + Sync>,
-    client: Client,
+    caller: Caller,
     runtime: Handle,
-    audience: Mutex<Audience>,
-    verifications: Lanes<Request>,
+    subscriptions: Mutex<Subscriptions>,
+    /// Locked last, where `subscriptions` is locked too.
+    admission: Mutex<Admission>,
+    /// When the admission's times begin.
+    started: Instant,
+    proxy_was_noticed: AtomicBool,
+    verifications: Lanes<Pending>,
     verifying: Semaphore,
     delivering: Arc<Semaphore>,
 }
-
-/// How often ended leases are forgotten. They are not delivered to in the meantime.
-const END_LEASES_EVERY: Duration = Duration::from_secs(60);
 
 impl EmbeddedHub {
     /// Takes up what earlier runs left; must be called within a tokio runtime. `records` hears, in order,
@@ -108,23 +122,36 @@ impl EmbeddedHub {
         topics: Topics,
         records: impl Fn(HubRecord) + Send + Sync + 'static,
     ) -> Result<EmbeddedHub, HubError> {
-        let (audience, obsolete) = Audience::restore(restored.subscriptions, restored.relays);
+        let caller = Caller::new(
+            settings.policy.clone(),
+            settings.resolver.clone(),
+            settings.timeout,
+        )?;
+        let mut admission = Admission::new(settings.limits.clone());
+        let Restored {
+            subscriptions,
+            relays,
+        } = restored;
+        let (subscriptions, obsolete) =
+            Subscriptions::restore(subscriptions, relays, &mut admission);
         obsolete.into_iter().for_each(&records);
-        let topics_owed = audience.topics_owed();
-        let timeout = settings.timeout;
+        let topics_owed = subscriptions.audience.topics_owed();
         let shared = Arc::new(Shared {
             path: path(&settings.hub),
             topics,
             records: Box::new(records),
-            client: client::build_without_certificates(|| callback_client(timeout))?,
+            caller,
             runtime: Handle::current(),
-            audience: Mutex::new(audience),
+            subscriptions: Mutex::new(subscriptions),
+            admission: Mutex::new(admission),
+            started: Instant::now(),
+            proxy_was_noticed: AtomicBool::new(false),
             verifications: Lanes::default(),
             verifying: Semaphore::new(settings.concurrent_verifications),
             delivering: Arc::new(Semaphore::new(settings.concurrent_deliveries)),
             settings,
         });
-        tokio::spawn(end_leases(Arc::downgrade(&shared)));
+        tokio::spawn(subscriptions::end_leases(Arc::downgrade(&shared)));
         let hub = EmbeddedHub { shared };
         topics_owed.iter().for_each(|topic| hub.deliver(topic));
         Ok(hub)
@@ -141,8 +168,9 @@ impl EmbeddedHub {
         let Submission {
             topic, seq, body, ..
         } = submission;
-        self.shared
-            .audience()
+        let mut subscriptions = self.shared.subscriptions();
+        subscriptions
+            .audience
             .relay(topic, *seq, body, Timestamp::now())
     }
 
@@ -160,7 +188,7 @@ impl EmbeddedHub {
 
     /// Ends all subscriptions to a topic, and tells the subscribers.
     pub fn end_topic(&self, topic: &Topic) {
-        let callbacks = self.shared.audience().callbacks(topic);
+        let callbacks = self.shared.subscriptions().audience.callbacks(topic);
         for callback in callbacks {
             let topic = topic.clone();
             let key = Key { topic, callback };
@@ -171,7 +199,7 @@ impl EmbeddedHub {
     }
 
     fn deliver(&self, topic: &Topic) {
-        let assignments = self.shared.audience().assign(topic);
+        let assignments = self.shared.subscriptions().audience.assign(topic);
         let shared = Arc::clone(&self.shared);
         self.shared
             .runtime
@@ -188,10 +216,6 @@ impl fmt::Debug for EmbeddedHub {
 }
 
 impl Shared {
-    fn next(&self, assignment: &Assignment) -> Option<Delivery> {
-        self.audience().next(assignment, Timestamp::now())
-    }
-
     fn trim(&self, topic: &Topic) {
         let (most, most_bytes) = (
             self.settings.waiting_notifications,
@@ -213,36 +237,11 @@ impl Shared {
         });
     }
 
-    /// Records are made while the lock is held, so that they leave in the order in which things changed.
-    fn change(&self, change: impl FnOnce(&mut Audience) -> Vec<HubRecord>) {
-        let mut audience = self.audience();
-        change(&mut audience).into_iter().for_each(&self.records);
+    fn admission(&self) -> MutexGuard<'_, Admission> {
+        self.admission
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
-
-    fn audience(&self) -> MutexGuard<'_, Audience> {
-        self.audience.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-async fn end_leases(hub: Weak<Shared>) {
-    loop {
-        tokio::time::sleep(END_LEASES_EVERY).await;
-        let Some(hub) = hub.upgrade() else { return };
-        hub.change(|audience| audience.end_leases(Timestamp::now()));
-    }
-}
-
-/// Callbacks are given by strangers: no proxy between us and the address that was checked, and `localhost`
-/// is this machine whatever a resolver says.
-fn callback_client(timeout: Duration) -> reqwest::ClientBuilder {
-    let localhost = [
-        SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
-        SocketAddr::from((Ipv6Addr::LOCALHOST, 0)),
-    ];
-    client::builder()
-        .no_proxy()
-        .timeout(timeout)
-        .resolve_to_addrs("localhost", &localhost)
 }
 
 fn path(hub: &Hub) -> String {

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyper::Method;
 use jiff::Timestamp;
 use tokio::sync::OwnedSemaphorePermit;
 use tracing::warn;
 
+use crate::announce::delivery::Answer;
 use crate::announce::delivery::secret::Mask;
 use crate::announce::subscription::audience::{Assignment, Delivery};
 use crate::announce::subscription::relay::{Outcome, headers, outcome};
@@ -66,16 +68,24 @@ async fn deliver(shared: &Shared, assignment: &Assignment) -> bool {
     let key = &assignment.key;
     // Unknown once the topic is no longer served.
     let list = shared.topics.capability_list(&key.topic);
-    let mut post = shared.client.post(key.callback.as_str());
-    for (name, value) in headers(&relay, &shared.settings.hub, list.as_ref(), secret.as_ref()) {
-        post = post.header(name, value.as_bytes());
-    }
-    let sent = post.body(client::body(&relay.body)).send().await;
-    let answer = client::answer(sent, &Mask::default()).await;
+    let (hub, secret) = (&shared.settings.hub, secret.as_ref());
+    let (topic, callback, seq) = (&key.topic, &key.callback, relay.seq);
+    let request = shared
+        .caller
+        .request(Method::POST, callback, callback.as_str());
+    let answer = match request {
+        Ok(mut post) => {
+            for (name, value) in headers(&relay, hub, list.as_ref(), secret) {
+                post = post.header(name, value.as_bytes());
+            }
+            let sent = post.body(client::body(&relay.body)).send().await;
+            client::answer(sent, &Mask::default()).await
+        }
+        Err(error) => Answer::Failed(error.to_string()),
+    };
     let attempts = progress.attempts + 1;
     let outcome = outcome(&answer, attempts, Timestamp::now(), fastrand::f64());
     if outcome == Outcome::GivenUp {
-        let (topic, callback, seq) = (&key.topic, &key.callback, relay.seq);
         warn!(%topic, %callback, seq, attempts, "gave up notification {seq} to {callback}: it takes nothing");
     }
     shared.change(|audience| audience.answered(assignment, relay.id, outcome));

@@ -2,19 +2,31 @@
 
 use std::sync::Arc;
 
+use hyper::Method;
 use jiff::Timestamp;
+use reqwest::Response;
+use tracing::debug;
 use uuid::Uuid;
 
 use crate::announce::delivery::retry::{after, backoff};
-use crate::announce::subscription::callback::{confirms, denial_url, verification_url};
 use crate::announce::subscription::request::{Action, Request};
-use crate::announce::subscription::{Key, Subscription};
+use crate::announce::subscription::tally::Share;
+use crate::announce::subscription::verification::{confirms, denial_url, verification_url};
+use crate::announce::subscription::{Callback, Key, Subscription};
 use crate::websub::client;
+use crate::websub::failure::describe;
 use crate::websub::hub::Shared;
+
+/// A request whose subscriber is to be asked.
+#[derive(Clone)]
+pub struct Pending {
+    pub request: Request,
+    pub share: Share,
+}
 
 /// Verifies what waits for one topic and callback, in order: the last confirmed one holds.
 pub async fn verify_all(shared: Arc<Shared>, key: Key) {
-    while let Some(request) = shared.verifications.first(&key) {
+    while let Some(Pending { request, share }) = shared.verifications.first(&key) {
         if let Some(asked_at) = confirmed(&shared, &request).await {
             match request.action {
                 Action::Subscribe { lease, secret } => {
@@ -24,11 +36,12 @@ pub async fn verify_all(shared: Arc<Shared>, key: Key) {
                         secret,
                         expires: after(asked_at, lease),
                     };
-                    shared.change(|audience| vec![audience.subscribe(subscription)]);
+                    shared.subscribe(subscription, share.clone());
                 }
                 Action::Unsubscribe => shared.change(|audience| audience.unsubscribe(&key)),
             }
         }
+        shared.admission().end(&share);
         if !shared.verifications.done(&key) {
             return;
         }
@@ -42,7 +55,7 @@ pub async fn deny(shared: Arc<Shared>, key: Key, reason: &'static str) {
         let Ok(permit) = shared.verifying.acquire().await else {
             return;
         };
-        if shared.client.get(&url).send().await.is_ok() {
+        if ask(&shared, &key.callback, &url).await.is_ok() {
             return;
         }
         drop(permit);
@@ -63,17 +76,30 @@ async fn confirmed(shared: &Shared, request: &Request) -> Option<Timestamp> {
         );
         let permit = shared.verifying.acquire().await.ok()?;
         let asked_at = Timestamp::now();
-        if let Ok(mut response) = shared.client.get(url).send().await {
-            let status = response.status().as_u16();
-            // One byte more than the challenge, to notice what comes after it.
-            let (body, broke_off) = client::beginning(&mut response, challenge.len() + 1).await;
-            let is_meant = broke_off.is_none() && confirms(status, &body, &challenge);
-            return is_meant.then_some(asked_at);
-        }
+        let reason = match ask(shared, &request.callback, &url).await {
+            Ok(mut response) => {
+                let status = response.status().as_u16();
+                // One byte more than the challenge, to notice what comes after it.
+                let (body, broke_off) = client::beginning(&mut response, challenge.len() + 1).await;
+                let is_meant = broke_off.is_none() && confirms(status, &body, &challenge);
+                return is_meant.then_some(asked_at);
+            }
+            Err(reason) => reason,
+        };
         drop(permit);
+        // The log alone hears of this. An address that may not be called is tried as often as one that refuses, so that
+        // what is left of the limits does not tell them apart either.
+        let callback = &request.callback;
+        debug!(%callback, attempt, "cannot ask {callback} whether it means it: {reason}");
         if attempt < shared.settings.verification_attempts {
             tokio::time::sleep(backoff(attempt, fastrand::f64())).await;
         }
     }
     None
+}
+
+async fn ask(shared: &Shared, callback: &Callback, url: &str) -> Result<Response, String> {
+    let request = shared.caller.request(Method::GET, callback, url);
+    let request = request.map_err(|error| error.to_string())?;
+    request.send().await.map_err(describe)
 }

@@ -1,7 +1,7 @@
 //! Address ranges, as `10.0.0.0/8`.
 
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// An IP network; `address` has no bit set beyond `prefix_length`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +20,23 @@ pub enum NotANetwork {
 }
 
 impl Network {
+    /// This machine, as it calls itself.
+    pub const LOOPBACK: [Network; 2] = [Network::v4(127, 0, 0, 0, 8), Network::v6(1, 128)];
+
+    pub(super) const fn v4(a: u8, b: u8, c: u8, d: u8, prefix_length: u8) -> Network {
+        Network {
+            address: IpAddr::V4(Ipv4Addr::new(a, b, c, d)),
+            prefix_length,
+        }
+    }
+
+    pub(super) const fn v6(bits: u128, prefix_length: u8) -> Network {
+        Network {
+            address: IpAddr::V6(Ipv6Addr::from_bits(bits)),
+            prefix_length,
+        }
+    }
+
     /// Reads an address with a prefix length, or a single address.
     pub fn parse(text: &str) -> Result<Network, NotANetwork> {
         let form = || NotANetwork::Form(text.to_owned());
@@ -36,14 +53,19 @@ impl Network {
         if prefix_length > longest {
             return Err(form());
         }
-        let network = Network {
-            address: masked(address, prefix_length),
-            prefix_length,
-        };
+        let network = Network::around(address, prefix_length);
         if network.address == address {
             Ok(network)
         } else {
             Err(NotANetwork::HostBits(text.to_owned(), network))
+        }
+    }
+
+    /// The network of this size that an address lies in.
+    pub fn around(address: IpAddr, prefix_length: u8) -> Network {
+        Network {
+            address: masked(address, prefix_length),
+            prefix_length,
         }
     }
 

@@ -1,0 +1,263 @@
+//! How much of the hub anyone may take: requests, verifications under way, subscriptions; for each callback host, for
+//! each requester, and in all.
+
+use std::time::Duration;
+
+use crate::announce::subscription::limits::{Excess, Limits, Most, What, Whose};
+use crate::announce::subscription::pace::Pace;
+use crate::announce::subscription::request::Action;
+use crate::announce::subscription::requester::Requester;
+use crate::announce::subscription::tally::{Share, Tally};
+
+/// Verifications end by themselves within about this time.
+const VERIFICATION: Duration = Duration::from_secs(30);
+/// Subscriptions end when their lease does, which may be long.
+const SUBSCRIPTION: Duration = Duration::from_secs(3_600);
+
+/// What is taken at present.
+#[derive(Debug)]
+pub struct Admission {
+    limits: Limits,
+    requesters: Pace<Requester>,
+    hosts: Pace<String>,
+    verifications: Tally,
+    subscriptions: Tally,
+}
+
+impl Admission {
+    pub fn new(limits: Limits) -> Admission {
+        Admission {
+            requesters: Pace::new(limits.requests_per_minute),
+            hosts: Pace::new(limits.requests_per_minute),
+            verifications: Tally::default(),
+            subscriptions: Tally::default(),
+            limits,
+        }
+    }
+
+    /// A request has come, whatever it may be. Times run from any one beginning.
+    pub fn request(&mut self, from: Option<Requester>, now: Duration) -> Result<(), Excess> {
+        let Some(from) = from else { return Ok(()) };
+        let taken = self.requesters.take(&from, now);
+        taken.map_err(|retry_after| Excess {
+            what: What::Requests,
+            of: Whose::Requester,
+            retry_after,
+        })
+    }
+
+    /// A verification is to begin. Who ends or renews a subscription that there is, is held back neither by how many
+    /// there are, nor by strangers who name the same host over and over.
+    pub fn begin(
+        &mut self,
+        share: &Share,
+        action: &Action,
+        is_known: bool,
+        now: Duration,
+    ) -> Result<(), Excess> {
+        let excess = |what, retry_after| {
+            move |of| Excess {
+                what,
+                of,
+                retry_after,
+            }
+        };
+        if let (Action::Subscribe { .. }, false) = (action, is_known) {
+            // What is being verified may all become subscriptions.
+            let tallies = [&self.subscriptions, &self.verifications];
+            room(&tallies, share, &self.limits.subscriptions)
+                .map_err(excess(What::Subscriptions, SUBSCRIPTION))?;
+        }
+        room(&[&self.verifications], share, &self.limits.verifications)
+            .map_err(excess(What::Verifications, VERIFICATION))?;
+        if !is_known {
+            let taken = self.hosts.take(&share.host, now);
+            taken.map_err(|wait| excess(What::Requests, wait)(Whose::Host))?;
+        }
+        self.verifications.add(share);
+        Ok(())
+    }
+
+    /// A verification that [`begin`](Admission::begin) let begin has ended.
+    pub fn end(&mut self, share: &Share) {
+        self.verifications.remove(share);
+    }
+
+    /// There is a subscription more.
+    pub fn subscribed(&mut self, share: &Share) {
+        self.subscriptions.add(share);
+    }
+
+    /// There is one less.
+    pub fn unsubscribed(&mut self, share: &Share) {
+        self.subscriptions.remove(share);
+    }
+}
+
+/// Whether there is room for one more, else whose share is used up.
+fn room(tallies: &[&Tally], share: &Share, most: &Most) -> Result<(), Whose> {
+    let sum = |count: &dyn Fn(&Tally) -> u32| tallies.iter().map(|tally| count(tally)).sum::<u32>();
+    if sum(&|tally| tally.of_requester(share)) >= most.per_address {
+        return Err(Whose::Requester);
+    }
+    if sum(&|tally| tally.of_host(share)) >= most.per_host {
+        return Err(Whose::Host);
+    }
+    if sum(&|tally| tally.in_all) >= most.in_all {
+        return Err(Whose::Everyone);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use crate::announce::subscription::Callback;
+
+    use super::*;
+
+    const START: Duration = Duration::ZERO;
+
+    fn share(host: &str, requester: u8) -> Share {
+        let callback = Callback::new(format!("http://{host}/c"));
+        let requester = Requester::new([9, 9, 9, requester].into());
+        Share::new(&callback, Some(requester))
+    }
+
+    fn admission(limits: impl Fn(&mut Limits)) -> Admission {
+        let mut set = Limits::default();
+        limits(&mut set);
+        Admission::new(set)
+    }
+
+    const SUBSCRIBE: Action = Action::Subscribe {
+        lease: Duration::from_secs(300),
+        secret: None,
+    };
+
+    fn refused(outcome: Result<(), Excess>) -> Option<(What, Whose)> {
+        outcome.err().map(|excess| (excess.what, excess.of))
+    }
+
+    #[test]
+    fn one_requester_cannot_take_what_belongs_to_others() {
+        let mut admission = admission(|limits| limits.requests_per_minute = 2);
+        let one = share("a", 1).requester;
+        assert_eq!(admission.request(one, START), Ok(()));
+        assert_eq!(admission.request(one, START), Ok(()));
+        let excess = admission.request(one, START).unwrap_err();
+        assert_eq!(excess.to_string(), "too many requests from your address");
+        assert_eq!((excess.status(), excess.retry_after.as_secs()), (429, 30));
+        assert_eq!(admission.request(share("a", 2).requester, START), Ok(()));
+        assert_eq!(admission.request(None, START), Ok(()));
+    }
+
+    #[test]
+    fn verifications_are_bounded_for_each_host_and_requester_and_in_all() {
+        let mut admission = admission(|limits| {
+            limits.verifications = Most {
+                in_all: 3,
+                per_host: 2,
+                per_address: 2,
+            };
+        });
+        let mut begin =
+            |share: &Share| refused(admission.begin(share, &Action::Unsubscribe, false, START));
+        let what = What::Verifications;
+        assert_eq!(begin(&share("a", 1)), None);
+        assert_eq!(begin(&share("b", 1)), None);
+        assert_eq!(begin(&share("c", 1)), Some((what, Whose::Requester)));
+        assert_eq!(begin(&share("a", 2)), None);
+        assert_eq!(begin(&share("A.", 3)), Some((what, Whose::Host)));
+        assert_eq!(begin(&share("c", 3)), Some((what, Whose::Everyone)));
+        admission.end(&share("a", 1));
+        assert_eq!(
+            refused(admission.begin(&share("c", 3), &SUBSCRIBE, false, START)),
+            None
+        );
+    }
+
+    #[test]
+    fn subscriptions_are_bounded_and_those_there_are_may_be_renewed_and_ended() {
+        let mut admission = admission(|limits| {
+            limits.subscriptions = Most {
+                in_all: 4,
+                per_host: 3,
+                per_address: 2,
+            };
+        });
+        for (host, requester, want) in [
+            ("a", 1, None),
+            ("a", 1, None),
+            ("b", 1, Some(Whose::Requester)),
+            ("a", 2, None),
+            ("a", 2, Some(Whose::Host)),
+            ("b", 2, None),
+            ("c", 3, Some(Whose::Everyone)),
+        ] {
+            let share = share(host, requester);
+            let found = admission.begin(&share, &SUBSCRIBE, false, START);
+            assert_eq!(
+                refused(found),
+                want.map(|whose| (What::Subscriptions, whose))
+            );
+            if want.is_none() {
+                admission.end(&share);
+                admission.subscribed(&share);
+            }
+        }
+        assert_eq!(
+            admission.begin(&share("a", 1), &SUBSCRIBE, true, START),
+            Ok(())
+        );
+        admission.end(&share("a", 1));
+        admission.unsubscribed(&share("a", 1));
+        assert_eq!(
+            admission.begin(&share("a", 1), &SUBSCRIBE, false, START),
+            Ok(())
+        );
+        // Until that one is verified or not, it may become the last there is room for.
+        let found = admission.begin(&share("c", 3), &SUBSCRIBE, false, START);
+        assert_eq!(found.unwrap_err().status(), 503);
+    }
+
+    #[test]
+    fn no_crowd_makes_the_hub_knock_at_one_host_too_often() {
+        let mut admission = admission(|limits| limits.requests_per_minute = 5);
+        for requester in 0..5 {
+            let share = share("victim.example", requester);
+            assert_eq!(admission.begin(&share, &SUBSCRIBE, false, START), Ok(()));
+            admission.end(&share);
+        }
+        let share = share("victim.example", 9);
+        for action in [SUBSCRIBE, Action::Unsubscribe] {
+            let found = admission.begin(&share, &action, false, START);
+            assert_eq!(refused(found), Some((What::Requests, Whose::Host)));
+            // Nor does it keep those out who have subscribed.
+            assert_eq!(admission.begin(&share, &action, true, START), Ok(()));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_has_ended_leaves_nothing_behind(steps: Vec<(u8, u8, bool)>) {
+            let mut admission = admission(|_| {});
+            let mut begun = Vec::new();
+            for (host, requester, ends) in steps {
+                if ends && let Some(share) = begun.pop() {
+                    admission.end(&share);
+                }
+                let share = share(&format!("h{}", host % 4), requester % 4);
+                if admission.begin(&share, &SUBSCRIBE, false, START).is_ok() {
+                    begun.push(share);
+                }
+                prop_assert_eq!(admission.verifications.in_all as usize, begun.len());
+            }
+            for share in begun {
+                admission.end(&share);
+            }
+            prop_assert_eq!(admission.verifications, Tally::default());
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! What the embedded hub takes, and from whom.
+
+use crate::config::Config;
+use crate::config::overrides::Overrides;
+use crate::config::tests::{SOURCE, environment, flags, read};
+
+#[test]
+fn loopback_is_called_back_without_asking_only_in_a_trial_on_this_machine() {
+    let loopback = |config: &Config| {
+        let callbacks = &config.embedded_hub.as_ref().unwrap().callbacks;
+        let is_taken = callbacks.accept("http://127.0.0.1:40000/").is_ok();
+        assert_eq!(is_taken, callbacks.accept("http://[::1]:40000/").is_ok());
+        assert!(callbacks.accept("http://10.0.0.1/").is_err());
+        is_taken
+    };
+    let tree = [("root", "a"), ("url", "http://e.org/")];
+    for (more, want) in [
+        (&[][..], true),
+        (
+            &[("listen", "[::1]:0"), ("admin_listen", "127.0.0.2:0")],
+            true,
+        ),
+        (&[("public_url", "http://localhost:8400")], true),
+        (&[("public_url", "http://127.0.0.1:8400/")], true),
+        (&[("public_url", "https://example.org/")], false),
+        (&[("public_url", "http://127.0.0.1.example.org/")], false),
+        (&[("listen", "192.0.2.1:8400")], false),
+        (
+            &[("listen", "0.0.0.0:1"), ("public_url", "http://localhost/")],
+            false,
+        ),
+        (&[("admin_listen", "0.0.0.0:8401")], false),
+        (
+            &[("listen", "unix:s"), ("public_url", "http://localhost/")],
+            false,
+        ),
+    ] {
+        let overrides = flags(&[&tree, more].concat());
+        let config = Config::load_in(&environment(), None, &overrides).unwrap();
+        assert_eq!(loopback(&config), want, "{more:?}");
+        let config = read("", &overrides).unwrap();
+        assert!(!loopback(&config), "{more:?} with a file");
+    }
+    let hub = "[embedded_hub]\nallow_callback_networks = [\"127.0.0.0/8\", \"::1\"]\n\
+               callback_ports = [\"1-65535\"]\n";
+    assert!(loopback(
+        &read(&format!("{SOURCE}{hub}"), &Overrides::default()).unwrap()
+    ));
+}
+
+#[test]
+fn the_embedded_hub_s_keys_have_effect() {
+    let text = format!(
+        "{SOURCE}[embedded_hub]\nhttps_callbacks_only = true\ncallback_ports = [\"7\", \"8-9\"]\n\
+         trusted_proxies = [\"10.0.0.0/8\"]\nmax_subscriptions = 1\nmax_subscriptions_per_host = 2\n\
+         max_subscriptions_per_address = 3\nmax_requests_per_minute = 4\n"
+    );
+    let hub = read(&text, &Overrides::default()).unwrap().embedded_hub;
+    let hub = hub.unwrap();
+    assert!(hub.callbacks.https_only);
+    assert_eq!(hub.callbacks.ports, [7..=7, 8..=9]);
+    assert_eq!(hub.trusted_proxies[0].to_string(), "10.0.0.0/8");
+    let subscriptions = hub.limits.subscriptions;
+    assert_eq!(
+        (
+            subscriptions.in_all,
+            subscriptions.per_host,
+            subscriptions.per_address
+        ),
+        (1, 2, 3)
+    );
+    assert_eq!(hub.limits.requests_per_minute, 4);
+}
