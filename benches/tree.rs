@@ -148,7 +148,7 @@ fn build(root: &Path) {
     for n in 0..UNRELATED {
         fs::File::create(root.join(format!("set{}/file{n}.pdf", n % 1000))).expect("a file");
     }
-    std::thread::sleep(Duration::from_secs(1));
+    std::thread::sleep(Duration::from_secs(1)); // stall: what was written has to settle
 }
 
 fn watch(root: &Path, known: Vec<Known>) -> (Tree, Receiver<Report>) {

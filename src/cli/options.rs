@@ -235,17 +235,8 @@ pub struct AdvertiseOptions {
     #[command(flatten)]
     pub tree: TreeOptions,
 
-    /// The hub to advertise; replaces the file's hubs [default: the embedded hub]
-    #[arg(long, value_name = "URI", env = "RSNOTIFY_HUB")]
-    pub hub: Option<String>,
-
-    /// Where topics and the embedded hub listen [default: 127.0.0.1:8400]
-    #[arg(long, value_name = "ADDR", env = "RSNOTIFY_LISTEN")]
-    pub listen: Option<String>,
-
-    /// What --listen is reached as [default: http://LISTEN/]
-    #[arg(long, value_name = "URI", env = "RSNOTIFY_PUBLIC_URL")]
-    pub public_url: Option<String>,
+    #[command(flatten)]
+    pub network: NetworkOptions,
 
     /// Print each entry alone, for those who write generators
     #[arg(long, env = "RSNOTIFY_ENTRY", value_parser = FalseyValueParser::new())]
@@ -258,12 +249,7 @@ pub struct AdvertiseOptions {
 
 impl AdvertiseOptions {
     pub fn overrides(&self) -> Overrides {
-        Overrides {
-            hub: self.hub.clone(),
-            listen: self.listen.clone(),
-            public_url: self.public_url.clone(),
-            ..self.tree.overrides()
-        }
+        self.network.overrides(self.tree.overrides())
     }
 }
 
@@ -316,102 +302,4 @@ impl From<Exit> for ExitCode {
 }
 
 #[cfg(test)]
-mod tests {
-    use clap::{CommandFactory, Parser};
-
-    use super::{Command, LogFormat, LogLevel, Options};
-
-    #[test]
-    fn the_command_line_is_consistent() {
-        Options::command().debug_assert();
-    }
-
-    #[test]
-    fn every_flag_has_the_environment_variable_of_its_name() {
-        let mut command = Options::command();
-        command.build();
-        let mut commands = vec![&command];
-        while let Some(command) = commands.pop() {
-            commands.extend(command.get_subcommands());
-            let own = |id: &str| !["help", "version"].contains(&id);
-            for flag in command
-                .get_arguments()
-                .filter(|flag| own(flag.get_id().as_str()))
-            {
-                let Some(long) = flag.get_long() else {
-                    assert!(flag.is_positional(), "{flag}");
-                    continue;
-                };
-                let variable = format!("RSNOTIFY_{}", long.to_uppercase().replace('-', "_"));
-                let name = flag.get_env().and_then(|name| name.to_str());
-                assert_eq!(
-                    name,
-                    Some(variable.as_str()),
-                    "{} --{long}",
-                    command.get_name()
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn flags_become_overrides() {
-        let line = "rsnotify run --root a --url http://e.org/ --hub http://h.example/ --state-dir s \
-                    --listen l --admin-listen al --public-url p --log-format json --config c --log-level debug --dry-run";
-        let options = Options::try_parse_from(line.split_whitespace()).unwrap();
-        assert_eq!(options.config, Some("c".into()));
-
-        let Command::Run(run) = options.command else {
-            panic!("{:?}", options.command);
-        };
-        assert_eq!(run.log_format, LogFormat::Json);
-        assert_eq!(run.log_level, LogLevel::Debug);
-        assert!(run.dry_run);
-        let overrides = run.overrides();
-        assert_eq!(overrides.root, Some("a".into()));
-        assert_eq!(overrides.url.as_deref(), Some("http://e.org/"));
-        assert_eq!(overrides.hub.as_deref(), Some("http://h.example/"));
-        assert_eq!(overrides.state_dir, Some("s".into()));
-        assert_eq!(overrides.listen.as_deref(), Some("l"));
-        assert_eq!(overrides.admin_listen.as_deref(), Some("al"));
-        assert_eq!(overrides.public_url.as_deref(), Some("p"));
-    }
-
-    #[test]
-    fn every_command_of_the_contract_is_read() {
-        for line in [
-            "rsnotify check --no-environment --json --config c",
-            "rsnotify --config c check --root a --url u --state-dir s --hub h --listen l --public-url p",
-            "rsnotify scan --json --root a --url u --state-dir s",
-            "rsnotify advertise --entry --json --root a --url u --state-dir s --hub h --listen l --public-url p",
-            "rsnotify accept main --json --root a --url u --state-dir s --config c",
-            "rsnotify status --json --root a --url u --state-dir s --config c",
-            "rsnotify outbox list --json --root a --url u --state-dir s --config c",
-            "rsnotify outbox show t h --payload --json --config c",
-            "rsnotify outbox retry --json",
-            "rsnotify outbox retry t h",
-            "rsnotify outbox drop t h --yes --json",
-            "rsnotify listen http://e.org/t --callback http://c.example/ --callback-listen 127.0.0.1:0 --hub h --xml --lease 60",
-        ] {
-            assert!(
-                Options::try_parse_from(line.split_whitespace()).is_ok(),
-                "{line}"
-            );
-        }
-        for line in [
-            "rsnotify",
-            "rsnotify watch",
-            "rsnotify accept",
-            "rsnotify accept one two",
-            "rsnotify outbox",
-            "rsnotify outbox show t",
-            "rsnotify outbox retry t",
-            "rsnotify outbox drop --yes",
-            "rsnotify listen",
-            "rsnotify listen t --lease 0",
-        ] {
-            let error = Options::try_parse_from(line.split_whitespace()).unwrap_err();
-            assert_eq!(error.exit_code(), 2, "{line}");
-        }
-    }
-}
+mod tests;

@@ -4,6 +4,7 @@
 //! saved, nothing is sent: what was to be done waits, and saving is tried again.
 
 pub mod orders;
+mod unsaved;
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
@@ -20,13 +21,13 @@ use crate::announce::delivery::{Answer, Submission};
 use crate::announce::engine::Engine;
 use crate::announce::event::{Effect, Event};
 use crate::announce::plan::Mode;
-use crate::announce::state::Save;
 use crate::announce::status::Status;
-use crate::announce::subscription::{HubRecord, Relay};
+use crate::announce::subscription::HubRecord;
 use crate::control::{self, Request};
 use crate::daemon::report;
 use crate::daemon::steps::{Step, Steps};
 use crate::daemon::turns::orders::Order;
+use crate::daemon::turns::unsaved::Unsaved;
 use crate::store::Store;
 use crate::tree::{Report, Tree};
 use crate::websub::hub::EmbeddedHub;
@@ -86,17 +87,6 @@ pub struct Turns {
     is_ready: bool,
     is_stopping: bool,
     watchdog: Option<Duration>,
-}
-
-/// What one turn wants written, and done once it is.
-#[derive(Default)]
-struct Unsaved {
-    save: Save,
-    records: Vec<HubRecord>,
-    owed: Vec<Relay>,
-    /// What the embedded hub accepts by owing it to its subscribers.
-    relayed: Vec<Submission>,
-    then: Vec<Effect>,
 }
 
 impl Turns {
@@ -408,11 +398,5 @@ impl Turns {
         {
             warn!(%error, "cannot tell the service manager that all is well");
         }
-    }
-}
-
-impl Unsaved {
-    fn must_be_written(&self) -> bool {
-        !(self.save.is_empty() && self.records.is_empty() && self.owed.is_empty())
     }
 }

@@ -1,0 +1,90 @@
+//! Which addresses are equal, which are refused, and what becomes of a path.
+
+use super::Uri;
+
+#[test]
+fn equal_uris_become_equal_strings() {
+    for (written, normal) in [
+        ("HTTP://Example.ORG:80/a", "http://example.org/a"),
+        ("https://example.org:443", "https://example.org/"),
+        ("https://example.org:8443/", "https://example.org:8443/"),
+        (
+            " http://e.org/%7ea/%2f%c3%a9\n",
+            "http://e.org/~a/%2F%C3%A9",
+        ),
+        ("http://e.org/é", "http://e.org/%C3%A9"),
+        ("http://e.org/a/./b/../c/..", "http://e.org/a/"),
+        (
+            "http://e.org/../.well-known/x",
+            "http://e.org/.well-known/x",
+        ),
+        ("http://e.org/100%", "http://e.org/100%25"),
+        ("http://e.org?%", "http://e.org/?%25"),
+        ("http://e.org?q=%41", "http://e.org/?q=A"),
+        ("http://e.org/a#b", "http://e.org/a"),
+        ("http://e.org/a #b", "http://e.org/a"),
+        ("http://[2001:DB8::1]:80/", "http://[2001:db8::1]/"),
+        ("http://[::1]:8080", "http://[::1]:8080/"),
+        ("http://me:80@e.org:/", "http://me:80@e.org/"),
+        ("http://e.org/%4g%4%41", "http://e.org/%254g%254A"),
+        ("http://e.org/a%20b", "http://e.org/a%20b"),
+        (
+            "http://e.org/[1]?a[]={2}",
+            "http://e.org/%5B1%5D?a%5B%5D=%7B2%7D",
+        ),
+        ("http://e.org/a\\b^c`d|", "http://e.org/a%5Cb%5Ec%60d%7C"),
+        ("http://%41:%5B@e.org/", "http://%41:%5B@e.org/"),
+    ] {
+        assert_eq!(
+            Uri::parse(written).map(|uri| uri.to_string()),
+            Ok(normal.into())
+        );
+    }
+    for bad in [
+        "",
+        "a/b.xml",
+        "/a",
+        "://e.org",
+        "http://",
+        "urn:x",
+        "http:///a",
+        "http://[::#",
+        "http://a::/",
+        "http://a:80:/",
+        "http://:80/",
+        "http://me@/",
+        "http://a:b:c/",
+        "http://[::1/",
+        "http://[]/",
+        "http://[::1]]/",
+        "http://[@e.org/",
+        "http://me@you@e.org/",
+        "http://e.org:8o/",
+        "http://[::1]:-1/",
+        "http://100%.org/",
+        "http://100%@e.org/",
+    ] {
+        assert!(Uri::parse(bad).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn a_path_of_any_bytes_has_a_uri_that_is_normal() {
+    let prefix = Uri::parse("https://e.org/x/").unwrap();
+    let uri = Uri::below(&prefix, b"a b/\xff%\"'\n~+.xml");
+    assert_eq!(uri.as_str(), "https://e.org/x/a%20b/%FF%25%22'%0A~+.xml");
+    assert_eq!(Uri::parse(uri.as_str()).as_ref(), Ok(&uri));
+}
+
+#[test]
+fn a_uri_that_would_break_a_header_is_not_clean() {
+    for (text, is_clean) in [
+        ("http://e.org/a?b=c&d", true),
+        ("http://e.org/a b", false),
+        ("http://e.org/a\u{7}", false),
+        ("http://e.org/a>", false),
+        ("http://e.org/a?\"", false),
+    ] {
+        assert_eq!(Uri::parse(text).unwrap().is_clean(), is_clean, "{text}");
+    }
+}
