@@ -10,6 +10,7 @@ use crate::announce::finding::Finding;
 use crate::announce::ledger::Ledger;
 use crate::announce::plan::{Mode, Plan, SourcePlan, WindowPlan};
 use crate::announce::state::{ChannelRow, Said};
+use crate::resourcesync::payload::Entry;
 use crate::resourcesync::uri::{Hub, Topic, Uri, is_clean};
 
 /// A channel with what every hub was told on it.
@@ -21,11 +22,24 @@ pub struct Channel {
     pub ledgers: BTreeMap<Hub, Ledger>,
     /// Open while changes gather (R16).
     pub window: Option<Window>,
+    /// What its topic serves although no hub was told of it yet (R25); derived.
+    pub foretold: Vec<Entry>,
 }
+
+const MILLISECOND: Duration = Duration::from_millis(1);
 
 impl Channel {
     pub fn is_live(&self) -> bool {
         self.row.retired.is_none()
+    }
+
+    /// R20: the time of the next notification, with milliseconds, and different in each of a topic.
+    pub fn next_until(&mut self, now: Timestamp) -> Timestamp {
+        let earliest = self.row.until.map(|until| later(until, MILLISECOND));
+        let now = Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now);
+        let until = earliest.map_or(now, |earliest| earliest.max(now));
+        self.row.until = Some(until);
+        until
     }
 
     /// Whether a hub of this channel fetches its topic.
@@ -34,15 +48,18 @@ impl Channel {
         ledger.is_some_and(|ledger| ledger.mode == Mode::Ping)
     }
 
+    /// What is on its way to hubs that fetch it.
+    pub fn flying(&self) -> BTreeSet<Uri> {
+        let pinged = self.ledgers.values().filter(|own| own.mode == Mode::Ping);
+        let flying = pinged.filter_map(|ledger| ledger.row.flight.as_ref());
+        let covers = flying.flat_map(|flight| &flight.covers);
+        covers.map(|(uri, _)| uri.clone()).collect()
+    }
+
     /// Keeps the last that was said of each document and kind of change, since `oldest` and no more than
     /// `most`, and what is still on its way to a hub that fetches it (R25).
     pub fn forget_said(&mut self, oldest: Timestamp, most: usize) {
-        let pinged = self.ledgers.values().filter(|own| own.mode == Mode::Ping);
-        let flying = pinged.filter_map(|ledger| ledger.row.flight.as_ref());
-        let owed: BTreeSet<&Uri> = flying
-            .flat_map(|flight| &flight.covers)
-            .map(|(uri, _)| uri)
-            .collect();
+        let owed = self.flying();
         let mut last = BTreeMap::new();
         for said in std::mem::take(&mut self.row.said) {
             let entry = &said.entry;

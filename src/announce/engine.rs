@@ -14,6 +14,7 @@ mod inventory;
 mod mounts;
 mod observe;
 mod outbox;
+mod page;
 mod person;
 mod ping;
 mod restore;

@@ -222,6 +222,64 @@ fn a_pinged_topic_holds_all_that_a_dead_hub_is_due_however_long() {
 }
 
 #[test]
+fn a_pinged_topic_waits_for_no_hub() {
+    let mut world = World::with_two_sets(ping_hub());
+    world.script(HUB, Reply::Status(503));
+    world.update("/a/changelist.xml");
+    world.wait(100);
+    let first = ["updated changelist /a/changelist.xml"];
+    assert_eq!(world.served(TOPIC), first);
+    let until = |world: &mut World| {
+        Payload::parse(&world.fetch(TOPIC).unwrap().body)
+            .unwrap()
+            .until
+    };
+    let before = until(&mut world);
+    world.wait(1_000);
+    assert_eq!(until(&mut world), before, "nothing is new");
+    world.update("/a/resourcelist.xml");
+    world.wait(5);
+    let both = [first[0], "updated resourcelist /a/resourcelist.xml"];
+    assert_eq!(world.served(TOPIC), both);
+    assert!(until(&mut world) > before);
+    world.crash_and_start();
+    assert_eq!(world.served(TOPIC), both);
+
+    // What is in flight was cut before, and is sent as it was; then the rest is.
+    world.script(HUB, Reply::Accept);
+    world.wait(1_000);
+    world.fetch(TOPIC);
+    world.wait(100);
+    assert_eq!(world.news(), both);
+    assert_eq!(world.served(TOPIC), both);
+}
+
+#[test]
+fn what_is_on_its_way_is_served_first_and_then_what_is_due() {
+    let mut own = ping_hub();
+    own.window.max_entries = 2;
+    let mut world = World::with_two_sets(own);
+    for name in ["/a/capabilitylist.xml", "/a/changelist.xml"] {
+        world.update(name);
+        world.wait(10);
+        world.fetch(TOPIC);
+        world.script(HUB, Reply::Status(503));
+    }
+    world.update("/a/resourcelist.xml");
+    world.wait(10);
+    let mut served = vec![
+        "updated changelist /a/changelist.xml",
+        "updated resourcelist /a/resourcelist.xml",
+    ];
+    assert_eq!(world.served(TOPIC), served);
+    // Newer than what flies of it.
+    world.update("/a/changelist.xml");
+    world.wait(10);
+    served.reverse();
+    assert_eq!(world.served(TOPIC), served);
+}
+
+#[test]
 fn no_more_is_kept_of_what_was_said_than_a_topic_can_repeat() {
     let mut plan = ping_hub();
     plan.window.max_entries = 3;

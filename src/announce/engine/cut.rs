@@ -1,25 +1,20 @@
 //! Cuts notifications from what hubs are due, and what topics serve with them (R21, R22, R25).
 
-use std::time::Duration;
-
 use jiff::Timestamp;
 
-use crate::announce::catalog::Catalog;
-use crate::announce::channel::{Channel, earlier, later};
+use crate::announce::channel::earlier;
 use crate::announce::delivery::ChannelId;
 use crate::announce::engine::Engine;
 use crate::announce::event::Fact;
 use crate::announce::ledger::Prepared;
 use crate::announce::notification::{Cut, Limits, cut, overhead, spoken, up};
-use crate::announce::plan::WindowPlan;
 use crate::announce::standing::{Standing, standing};
 use crate::announce::state::{Flight, Said};
-use crate::resourcesync::payload::{Entry, Payload, entry_len};
+use crate::resourcesync::payload::Payload;
 use crate::resourcesync::uri::Hub;
 
 /// So many full notifications are prepared at once, which bounds the memory that it takes.
 const PREPARED: usize = 16;
-const MILLISECOND: Duration = Duration::from_millis(1);
 
 impl Engine {
     pub(super) fn cut_ripe(&mut self, now: Timestamp) {
@@ -52,6 +47,9 @@ impl Engine {
                 Some((_, hubs)) => hubs.push(hub),
                 None => cuts.push((next, vec![hub])),
             }
+        }
+        if cuts.is_empty() {
+            self.serve_what_waits(id, now);
         }
         for (cut, hubs) in cuts {
             self.launch(id, cut, hubs, now);
@@ -104,13 +102,7 @@ impl Engine {
             return;
         };
         let catalog = &self.sources[channel.source].catalog;
-        // R20: with milliseconds, and different in each notification of a topic.
-        let earliest = channel.row.until.map(|until| later(until, MILLISECOND));
-        let now_in_milliseconds = Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now);
-        let until = earliest.map_or(now_in_milliseconds, |earliest| {
-            earliest.max(now_in_milliseconds)
-        });
-        channel.row.until = Some(until);
+        let until = channel.next_until(now);
         channel.row.seq += 1;
         let payload = Payload {
             up: up(&cut.entries, &channel.row.set, catalog),
@@ -146,18 +138,17 @@ impl Engine {
                 }
             }
         }
-        let oldest = earlier(now, self.plan.topic_window);
-        channel.row.body = match channel.ledgers.keys().any(|hub| channel.is_pinged(hub)) {
+        match channel.ledgers.keys().any(|hub| channel.is_pinged(hub)) {
             true => {
+                let oldest = earlier(now, self.plan.topic_window);
                 channel.forget_said(oldest, self.plan.window.max_entries);
-                let payload = pinged(channel, catalog, &self.plan.window, until);
-                payload.render().into()
+                self.write_page(id, until);
             }
             false => {
                 channel.row.said.clear();
-                flight.body
+                channel.row.body = flight.body;
             }
-        };
+        }
         self.tell(fact);
         self.turn.serve.insert(id);
         for hub in hubs {
@@ -165,29 +156,4 @@ impl Engine {
             self.submit(id, &hub);
         }
     }
-}
-
-/// R25: what a topic with a ping hub serves: all that was said lately, and all that is on its way.
-fn pinged(channel: &Channel, catalog: &Catalog, window: &WindowPlan, until: Timestamp) -> Payload {
-    let set = &channel.row.set;
-    let room = window.max_bytes.saturating_sub(overhead(set, catalog));
-    let entries = newest(&channel.row.said, window.max_entries, room);
-    Payload {
-        up: up(&entries, set, catalog),
-        until: Some(until),
-        entries,
-    }
-}
-
-/// The newest entries, as many as a payload may have, in order of their datetimes (R25).
-fn newest(said: &[Said], max_entries: usize, max_bytes: usize) -> Vec<Entry> {
-    let mut bytes = 0;
-    let fits = |said: &&Said| {
-        bytes += entry_len(&said.entry);
-        bytes <= max_bytes
-    };
-    let newest = said.iter().rev().take(max_entries).take_while(fits);
-    let mut entries: Vec<Entry> = newest.map(|said| said.entry.clone()).collect();
-    entries.reverse();
-    entries
 }

@@ -167,6 +167,7 @@ impl Engine {
             source,
             ledgers: BTreeMap::new(),
             window: None,
+            foretold: Vec::new(),
         };
         for (hub, mut row) in rows {
             let Some(mode) = self.mode_of(&hub) else {
