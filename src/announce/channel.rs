@@ -22,8 +22,8 @@ pub struct Channel {
     pub ledgers: BTreeMap<Hub, Ledger>,
     /// Open while changes gather (R16).
     pub window: Option<Window>,
-    /// What its topic serves although no hub was told of it yet (R25); derived.
-    pub foretold: Vec<Entry>,
+    /// What its topic serves, if a ping hub reads it (R25); derived.
+    pub page: Vec<Entry>,
 }
 
 const MILLISECOND: Duration = Duration::from_millis(1);

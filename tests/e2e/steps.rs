@@ -41,7 +41,11 @@ fn a_hub_hears_everything_in_order_wherever_the_daemon_dies(
     step: (&str, Found),
     #[values(1, 2)] passing: usize,
 ) {
-    let (step, found) = step;
+    let (step, found) = match (hubs, step, passing) {
+        // The topic has the second change before it is this hub's turn to be told (R25).
+        (Hubs::Ping, ("Served", _), 2) => ("Served", Nothing),
+        (_, step, _) => step,
+    };
     let mut story = Story::new(hubs);
     let death = story.dies_at(step, passing);
     // Of two hubs, either may be the one that passed it; and a file may be looked at more than once.

@@ -242,7 +242,10 @@ fn a_pinged_topic_waits_for_no_hub() {
     let both = [first[0], "updated resourcelist /a/resourcelist.xml"];
     assert_eq!(world.served(TOPIC), both);
     assert!(until(&mut world) > before);
+    let before = until(&mut world);
     world.crash_and_start();
+    world.wait(100);
+    assert_eq!(until(&mut world), before, "nor after a restart");
     assert_eq!(world.served(TOPIC), both);
 
     // What is in flight was cut before, and is sent as it was; then the rest is.

@@ -174,7 +174,7 @@ impl Engine {
                 source,
                 ledgers: BTreeMap::new(),
                 window: None,
-                foretold: Vec::new(),
+                page: Vec::new(),
             };
             self.channels.insert(id, channel);
             self.by_set.entry(set.clone()).or_default().insert(id);

@@ -5,26 +5,27 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use crate::announce::catalog::Catalog;
 use crate::announce::channel::Channel;
 use crate::announce::delivery::ChannelId;
 use crate::announce::engine::Engine;
 use crate::announce::ledger::Ledger;
 use crate::announce::notification::{Limits, overhead, spoken, up};
-use crate::announce::plan::{Mode, WindowPlan};
+use crate::announce::plan::Mode;
 use crate::announce::standing::{Standing, standing};
 use crate::resourcesync::capability::Capability;
 use crate::resourcesync::payload::{ChangeKind, Entry, Payload, entry_len};
 use crate::resourcesync::uri::Uri;
 
 impl Engine {
-    /// Serves what a ping hub is due and cannot be told yet, if there is more of it than before.
+    /// Serves what a ping hub is due and cannot be told yet, if its topic does not have it.
     pub(super) fn serve_what_waits(&mut self, id: ChannelId, now: Timestamp) {
         let Some(channel) = self.channels.get(&id) else {
             return;
         };
         let waits = |own: &Ledger| own.mode == Mode::Ping && !own.due.is_empty();
-        if !channel.ledgers.values().any(waits) || self.foretold(channel) == channel.foretold {
+        if !channel.ledgers.values().any(waits)
+            || says_the_same(&self.entries(channel), &channel.page)
+        {
             return;
         }
         if let Some(channel) = self.channels.get_mut(&id) {
@@ -39,13 +40,33 @@ impl Engine {
         let Some(channel) = self.channels.get(&id) else {
             return;
         };
-        let foretold = self.foretold(channel);
+        let entries = self.entries(channel);
         let catalog = &self.sources[channel.source].catalog;
-        let payload = page(channel, &foretold, catalog, &self.plan.window, until);
+        let payload = Payload {
+            up: up(&entries, &channel.row.set, catalog),
+            until: Some(until),
+            entries,
+        };
         if let Some(channel) = self.channels.get_mut(&id) {
             channel.row.body = payload.render().into();
-            channel.foretold = foretold;
+            channel.page = payload.entries;
         }
+    }
+
+    /// What a topic with a ping hub is to serve, in order of the datetimes.
+    fn entries(&self, channel: &Channel) -> Vec<Entry> {
+        let foretold = self.foretold(channel);
+        let flying = channel.flying();
+        let said = channel.row.said.iter().rev().map(|said| &said.entry);
+        let (flying, before): (Vec<_>, Vec<_>) =
+            said.partition(|entry| flying.contains(&entry.uri));
+        let by_weight = flying.into_iter().chain(&foretold).chain(before);
+        let window = &self.plan.window;
+        let catalog = &self.sources[channel.source].catalog;
+        let room = window
+            .max_bytes
+            .saturating_sub(overhead(&channel.row.set, catalog));
+        as_many_as_fit(by_weight, window.max_entries, room)
     }
 
     /// What ping hubs are due, in order; of several entries with the same key the last.
@@ -78,34 +99,22 @@ impl Engine {
     }
 }
 
+/// Whether two lists of entries would be rendered alike: with milliseconds (R19).
+fn says_the_same(one: &[Entry], other: &[Entry]) -> bool {
+    let moment = |entry: &Entry| entry.datetime.map(|at| at.as_millisecond());
+    let alike = |(one, other): (&Entry, &Entry)| {
+        key(one) == key(other) && moment(one) == moment(other) && one.index == other.index
+    };
+    one.len() == other.len() && one.iter().zip(other).all(alike)
+}
+
 fn key(entry: &Entry) -> (Uri, ChangeKind, Capability) {
     (entry.uri.clone(), entry.change, entry.capability)
 }
 
-fn page(
-    channel: &Channel,
-    foretold: &[Entry],
-    catalog: &Catalog,
-    window: &WindowPlan,
-    until: Timestamp,
-) -> Payload {
-    let set = &channel.row.set;
-    let room = window.max_bytes.saturating_sub(overhead(set, catalog));
-    let flying = channel.flying();
-    let said = channel.row.said.iter().rev().map(|said| &said.entry);
-    let (flying, before): (Vec<_>, Vec<_>) = said.partition(|entry| flying.contains(&entry.uri));
-    let by_weight = flying.into_iter().chain(foretold).chain(before);
-    let entries = entries(by_weight, window.max_entries, room);
-    Payload {
-        up: up(&entries, set, catalog),
-        until: Some(until),
-        entries,
-    }
-}
-
 /// As many as a payload may have, the weightiest first: what a hub is being told, what it will be told, and then what it
 /// was told, the newest first. In order of their datetimes.
-fn entries<'a>(
+fn as_many_as_fit<'a>(
     by_weight: impl Iterator<Item = &'a Entry>,
     most: usize,
     most_bytes: usize,

@@ -17,6 +17,7 @@ use crate::announce::plan::Mode;
 use crate::announce::state::{
     ChannelRow, Hold, LedgerRow, MountRow, Presence, Record, State, Told,
 };
+use crate::resourcesync::payload::Payload;
 use crate::resourcesync::uri::{Hub, Uri};
 
 /// The longest that a retry ever waits (R23).
@@ -167,7 +168,7 @@ impl Engine {
             source,
             ledgers: BTreeMap::new(),
             window: None,
-            foretold: Vec::new(),
+            page: Vec::new(),
         };
         for (hub, mut row) in rows {
             let Some(mode) = self.mode_of(&hub) else {
@@ -231,6 +232,10 @@ impl Engine {
             ledger.in_doubt = row.flight.is_some();
             ledger.row = row;
             channel.ledgers.insert(hub, ledger);
+        }
+        if channel.ledgers.keys().any(|hub| channel.is_pinged(hub)) {
+            let served = Payload::parse(&channel.row.body);
+            channel.page = served.map_or(Vec::new(), |payload| payload.entries);
         }
         self.by_set.entry(set).or_default().insert(id);
         self.channels.insert(id, channel);
