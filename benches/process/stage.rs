@@ -144,9 +144,11 @@ impl Stage {
         self.launch_at("127.0.0.1:0", window, hubs)
     }
 
-    /// Starts the daemon with its own hub, and waits until it is ready.
+    /// Starts the daemon with its own hub and a window of 100 ms, and waits until it is ready.
     pub fn start_with_embedded_hub(&self, address: SocketAddr) -> Daemon {
-        self.launch_at(&address.to_string(), "quiet = \"0s\"", "")
+        let hub = "[embedded_hub]\nallow_callback_networks = [\"127.0.0.0/8\"]\n\
+                   callback_ports = [\"1024-65535\"]\n";
+        self.launch_at(&address.to_string(), "quiet = \"100ms\"", hub)
             .await_ready()
     }
 
