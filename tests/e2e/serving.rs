@@ -252,7 +252,9 @@ fn ten_thousand_idle_connections_hold_nobody_up_whatever_the_limit() {
 
 fn hold_nobody_up(limit: &str, is_raised: bool) {
     let site = Site::new();
-    let setup = Setup::new(&site, &[], "");
+    let mut setup = Setup::new(&site, &[], "");
+    // They come from one address.
+    setup.config += "max_requests_per_minute = 1000000\n";
     let daemon = start_within(&setup, limit);
     let sent = [
         "",
