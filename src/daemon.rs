@@ -33,7 +33,7 @@ use crate::websub::publish::Publisher;
 use crate::websub::server::Limits;
 use crate::websub::topics::Topics;
 
-pub use crate::daemon::turns::orders::obey;
+pub use crate::daemon::turns::orders::{consult, no_hub, obey};
 
 /// Runs until SIGTERM or SIGINT. Everything that can fail for want of permission or a free address does so
 /// before the first file is looked at.

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::announce::status::{AccountView, ChannelView, Status};
+use crate::announce::subscription::audience::view::{SubscriptionList, SubscriptionView};
 
 pub use crate::control::client::{ClientError, ask};
 pub use crate::control::server::{Server, Socket};
@@ -39,6 +40,28 @@ pub enum Request {
     Retry { only: Option<AccountName> },
     /// What a hub is due on a channel counts as told (R23).
     Drop { account: AccountName },
+    /// Something about the embedded hub's subscriptions.
+    Subscriptions(About),
+}
+
+/// What is asked about subscriptions.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "action", rename_all = "snake_case", deny_unknown_fields)]
+pub enum About {
+    /// Which there are.
+    List,
+    /// All there is to know of one.
+    Show(SubscriptionName),
+    /// One ends, and its subscriber is told so.
+    Remove(SubscriptionName),
+}
+
+/// A subscription, as an operator names it: by its callback's digest, and by its topic where there are several.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SubscriptionName {
+    pub callback: String,
+    pub topic: Option<String>,
 }
 
 /// A hub on a channel, as an operator names them: the channel by its topic or its Capability List.
@@ -69,6 +92,10 @@ pub enum Answer {
     Dropped {
         changes: usize,
     },
+    Subscriptions(SubscriptionList),
+    Subscription(Box<SubscriptionView>),
+    /// It has ended.
+    Removed(Box<SubscriptionView>),
     Error(String),
 }
 
@@ -77,7 +104,10 @@ impl Request {
     pub fn is_question(&self) -> bool {
         matches!(
             self,
-            Request::Status | Request::Outbox | Request::Show { .. }
+            Request::Status
+                | Request::Outbox
+                | Request::Show { .. }
+                | Request::Subscriptions(About::List | About::Show(_))
         )
     }
 }
@@ -87,7 +117,10 @@ impl Answer {
     pub fn is_deed(&self) -> bool {
         matches!(
             self,
-            Answer::Accepted { .. } | Answer::Retried { .. } | Answer::Dropped { .. }
+            Answer::Accepted { .. }
+                | Answer::Retried { .. }
+                | Answer::Dropped { .. }
+                | Answer::Removed(_)
         )
     }
 }
@@ -214,6 +247,18 @@ mod tests {
                 Request::Drop { account },
                 format!("\"drop\",\"account\":{name}"),
             ),
+            (
+                Request::Subscriptions(About::List),
+                "\"subscriptions\",\"action\":\"list\"".to_owned(),
+            ),
+            (
+                Request::Subscriptions(About::Remove(SubscriptionName {
+                    callback: "5b9efc35".to_owned(),
+                    topic: None,
+                })),
+                "\"subscriptions\",\"action\":\"remove\",\"callback\":\"5b9efc35\",\"topic\":null"
+                    .to_owned(),
+            ),
         ] {
             let line = to_line(&request).unwrap();
             let want = format!("{{\"version\":1,\"command\":{text}}}\n");
@@ -282,6 +327,10 @@ mod tests {
             "{\"version\":1,\"command\":\"accept\",\"source\":\"main\"} {}",
             "{\"version\":1,\"command\":\"drop\",\"account\":{\"channel\":\"c\"}}",
             "{\"version\":1,\"command\":\"retry\",\"only\":\"c\"}",
+            "{\"version\":1,\"command\":\"subscriptions\"}",
+            "{\"version\":1,\"command\":\"subscriptions\",\"action\":\"forget\"}",
+            "{\"version\":1,\"command\":\"subscriptions\",\"action\":\"remove\"}",
+            "{\"version\":1,\"command\":\"subscriptions\",\"action\":\"remove\",\"callback\":\"c\",\"all\":true}",
         ] {
             let read: Result<Request, Malformed> = from_line(line.as_bytes());
             assert!(read.is_err(), "{line}");

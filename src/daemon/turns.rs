@@ -44,6 +44,8 @@ pub enum Input {
     Ask(oneshot::Sender<Status>),
     /// A command wants something done.
     Order(Request, oneshot::Sender<control::Answer>),
+    /// The embedded hub has done what a command wants; what it wants remembered came before this.
+    Obeyed(Order),
     Stop,
 }
 
@@ -247,11 +249,14 @@ impl Turns {
             Input::HubRecord(record) => self.unsaved.records.push(record),
             Input::Ask(answer) => {
                 // Whoever asked may have gone.
-                let mut status = self.engine.status(Timestamp::now());
+                let now = Timestamp::now();
+                let mut status = self.engine.status(now);
                 status.unsaved = self.trouble.as_ref().map(|(trouble, _)| trouble.clone());
+                status.embedded_hub = self.hub.as_ref().map(|hub| hub.status(now));
                 let _ = answer.send(status);
             }
             Input::Order(request, reply) => self.obey(request, reply),
+            Input::Obeyed(order) => self.orders.push(order),
             Input::Stop => return true,
         }
         false

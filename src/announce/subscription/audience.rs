@@ -10,11 +10,14 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::announce::delivery::secret::Secret;
+use crate::announce::subscription::audience::view::LastTry;
 use crate::announce::subscription::relay::Outcome;
 use crate::announce::subscription::{
     Callback, HubRecord, Key, Progress, Relay, RelayId, Subscription,
 };
 use crate::resourcesync::uri::Topic;
+
+pub mod view;
 
 /// All subscriptions, and what is owed to them.
 #[derive(Debug, Default)]
@@ -37,6 +40,8 @@ struct Subscriber {
     secret: Option<Secret>,
     expires: Timestamp,
     progress: Progress,
+    /// What came of the last try, if there was one in this run.
+    last: Option<LastTry>,
     /// The assignment of who delivers to it now: one notification after the other.
     assigned: Option<u64>,
 }
@@ -249,6 +254,15 @@ impl Audience {
         }
     }
 
+    /// What came of a try, before what became of the delivery: for who looks.
+    pub fn tried(&mut self, assignment: &Assignment, last: LastTry) {
+        if let Some((crowd, callback)) = self.assigned(assignment)
+            && let Some(subscriber) = crowd.subscribers.get_mut(callback)
+        {
+            subscriber.last = Some(last);
+        }
+    }
+
     /// What became of a delivery.
     pub fn answered(
         &mut self,
@@ -345,6 +359,7 @@ impl Subscriber {
             secret: subscription.secret,
             expires: subscription.expires,
             progress,
+            last: None,
             assigned: None,
         }
     }

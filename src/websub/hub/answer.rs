@@ -35,6 +35,13 @@ impl EmbeddedHub {
                 .insert(ALLOW, HeaderValue::from_static("POST"));
             return reply;
         }
+        let reply = self.answer_request(request, body_timeout).await;
+        let mut counts = self.shared.counts();
+        counts.requests.answered(reply.status().as_u16());
+        reply
+    }
+
+    async fn answer_request(&self, request: Request<Incoming>, body_timeout: Duration) -> Reply {
         let requester = self.shared.requester(&request);
         let now = self.shared.started.elapsed();
         let admitted = self.shared.admission().request(requester, now);
