@@ -221,7 +221,7 @@ fn a_removed_subscription_is_gone_for_good_and_its_subscriber_is_told() {
     assert_eq!(told.method, "GET");
     let words = format!("/{SECRET}?hub.mode=denied&hub.topic=");
     assert!(told.target.starts_with(&words), "{}", told.target);
-    let logged = daemon.await_log("has ended: it was removed");
+    let logged = daemon.await_log("has ended: removed by the hub's operator");
     assert_eq!(logged["level"], "INFO");
     // It was answered once it was saved.
     daemon.kill();
@@ -271,10 +271,45 @@ fn what_names_no_subscription_or_several_is_answered_with_those_there_are() {
     );
     assert_eq!(join(&daemon, &subscriber, "b"), digest);
     let unclear = said(&mut subscriptions(&setup, &["remove", &digest, "--yes"]), 1);
-    assert!(unclear.contains("name the topic too"), "{unclear}");
+    assert!(
+        unclear.contains("name the callback as shown here, then the topic"),
+        "{unclear}"
+    );
     let shown = json(&mut subscriptions(&setup, &["show", &digest, &on_a]), 0);
     assert_eq!(shown["topic"], on_a);
     until(&daemon, 2, 0, 0);
+}
+
+#[test]
+fn each_beginning_and_end_of_a_subscription_is_one_line_of_the_log() {
+    let site = Site::new();
+    let setup = Setup::new(&site, &[], "");
+    let daemon = setup.start();
+    let subscriber = FakeHub::start();
+    let digest = join(&daemon, &subscriber, "a");
+    let callback = format!("http://{}/{SECRET}", subscriber.address);
+    let on_a = topic(&daemon, "a");
+    subscribe(daemon.public, &on_a, &callback);
+    let renewed = daemon.await_log("renewed its subscription");
+    assert_eq!(renewed["level"], "DEBUG");
+    subscriber.request();
+    subscriber.behave(Manner::Refuse(410));
+    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    let ended = daemon.await_log("has ended: it is gone (410)");
+    assert_eq!(ended["level"], "INFO");
+    assert_eq!(ended["topic"], on_a);
+    let shown = ended["callback"].as_str().unwrap();
+    assert!(shown.ends_with(&format!("/…({digest})")), "{shown}");
+    subscriber.behave(Manner::Accept);
+    assert_eq!(subscriber.request().method, "POST");
+    assert_eq!(join(&daemon, &subscriber, "a"), digest);
+    let (_, log) = daemon.stop_and_tell();
+    let lines = |words: &str| log.iter().filter(|line| line.contains(words)).count();
+    assert_eq!(
+        (lines(" subscribed to "), lines("has ended")),
+        (2, 1),
+        "{log:#?}"
+    );
 }
 
 #[test]

@@ -28,6 +28,7 @@ const TOPIC_IN_FORM: &str = "https%3A%2F%2Fe.org%2Fset1%2Fframework%2F";
 mod delivery;
 mod hostile;
 mod limits;
+mod watching;
 
 /// A running hub at `/hub`, and what it wants saved.
 struct Running {

@@ -254,15 +254,6 @@ impl Audience {
         }
     }
 
-    /// What came of a try, before what became of the delivery: for who looks.
-    pub fn tried(&mut self, assignment: &Assignment, last: LastTry) {
-        if let Some((crowd, callback)) = self.assigned(assignment)
-            && let Some(subscriber) = crowd.subscribers.get_mut(callback)
-        {
-            subscriber.last = Some(last);
-        }
-    }
-
     /// What became of a delivery.
     pub fn answered(
         &mut self,

@@ -169,7 +169,10 @@ mod tests {
             latency.observe(Duration::from_secs_f64(seconds));
         }
         let held: Vec<(f64, u64)> = latency.buckets().filter(|(_, count)| *count > 0).collect();
-        assert_eq!(held, [(0.005, 2), (0.01, 1), (3600.0, 1), (f64::INFINITY, 1)]);
+        assert_eq!(
+            held,
+            [(0.005, 2), (0.01, 1), (3600.0, 1), (f64::INFINITY, 1)]
+        );
         assert_eq!((latency.count(), latency.sum), (5, 90_000.011));
     }
 }

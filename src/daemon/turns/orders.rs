@@ -62,7 +62,7 @@ impl Turns {
 fn consult_hub(hub: &EmbeddedHub, about: About, now: Timestamp) -> Answer {
     let (answer, ended) = hub.look(|audience| consult(audience, about, now));
     if let Some(key) = ended {
-        hub.end(key, "it was removed");
+        hub.end(key, "removed by the hub's operator");
     }
     answer
 }

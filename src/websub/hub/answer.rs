@@ -36,8 +36,8 @@ impl EmbeddedHub {
             return reply;
         }
         let reply = self.answer_request(request, body_timeout).await;
-        let mut counts = self.shared.counts();
-        counts.requests.answered(reply.status().as_u16());
+        let status = reply.status().as_u16();
+        self.shared.counts().requests.answered(status);
         reply
     }
 

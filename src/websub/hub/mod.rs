@@ -107,6 +107,7 @@ struct Shared {
     subscriptions: Mutex<Subscriptions>,
     /// Locked last, where `subscriptions` is locked too.
     admission: Mutex<Admission>,
+    /// Locked for no longer than it takes to count.
     counts: Mutex<Counts>,
     /// When the admission's times begin.
     started: Instant,
@@ -212,10 +213,9 @@ impl EmbeddedHub {
 
     /// How it stands, and what it has done.
     pub fn status(&self, now: Timestamp) -> HubStatus {
-        HubStatus {
-            counts: self.shared.counts().clone(),
-            ..self.look(|audience| audience.status(now))
-        }
+        let mut status = self.look(|audience| audience.status(now));
+        status.counts = self.shared.counts().clone();
+        status
     }
 
     fn deliver(&self, topic: &Topic) {
@@ -258,7 +258,6 @@ impl Shared {
         });
     }
 
-    /// Locked for no longer than it takes to count.
     fn counts(&self) -> MutexGuard<'_, Counts> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }

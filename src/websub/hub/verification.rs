@@ -85,12 +85,11 @@ async fn confirmed(shared: &Shared, request: &Request) -> Option<Timestamp> {
                 // One byte more than the challenge, to notice what comes after it.
                 let (body, broke_off) = client::beginning(&mut response, challenge.len() + 1).await;
                 let is_meant = broke_off.is_none() && confirms(status, &body, &challenge);
-                let verifications = &mut shared.counts().verifications;
                 if is_meant {
-                    verifications.confirmed += 1;
+                    shared.counts().verifications.confirmed += 1;
                     return Some(asked_at);
                 }
-                verifications.refused += 1;
+                shared.counts().verifications.refused += 1;
                 debug!(%callback, status, "{callback} did not confirm that it means it");
                 return None;
             }

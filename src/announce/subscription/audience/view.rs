@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::announce::delivery::Answer;
 use crate::announce::delivery::attempt::printable;
-use crate::announce::subscription::audience::{Audience, Crowd, Subscriber};
+use crate::announce::subscription::audience::{Assignment, Audience, Crowd, Subscriber};
 use crate::announce::subscription::counts::Counts;
 use crate::announce::subscription::{Callback, Key, RelayId};
 use crate::resourcesync::uri::Topic;
@@ -108,11 +108,23 @@ pub enum Unnamed {
         topic: String,
         known: String,
     },
-    #[error("\"{name}\" may be any of these; name the topic too: {known}")]
+    #[error(
+        "\"{name}\" may be one of several; name the callback as shown here, then the topic: {known}"
+    )]
     Ambiguous { name: String, known: String },
 }
 
 impl Audience {
+    /// Remembers what came of a try, for who looks; to be told before what became of the delivery.
+    pub fn tried(&mut self, assignment: &Assignment, last: LastTry) {
+        if let Some((crowd, callback)) = self.assigned(assignment)
+            && let Some(subscriber) = crowd.subscribers.get_mut(callback)
+        {
+            subscriber.last = Some(last);
+        }
+    }
+
+    /// How all of them stand, without what was done.
     pub fn status(&self, now: Timestamp) -> HubStatus {
         let mut status = HubStatus::default();
         for (topic, crowd) in &self.topics {

@@ -137,7 +137,7 @@ fn a_callback_is_named_by_its_digest_and_what_is_not_clear_is_answered_with_what
     assert_eq!(
         named(&digest(TWO), None),
         format!(
-            "\"{}\" may be any of these; name the topic too: there is {twice}",
+            "\"{}\" may be one of several; name the callback as shown here, then the topic: there is {twice}",
             digest(TWO)
         )
     );
