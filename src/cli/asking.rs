@@ -59,7 +59,10 @@ fn answer_from(
     if !matches!(request, Request::Accept { .. }) {
         engine.take_stock(now);
     }
-    let mut audience = audience(config, store.as_ref())?;
+    let mut audience = match &request {
+        Request::Status | Request::Subscriptions(_) => audience(config, store.as_ref())?,
+        _ => None,
+    };
     let mut records = Vec::new();
     let consult_state = |about| {
         let Some(audience) = &mut audience else {

@@ -73,7 +73,7 @@ fn until(daemon: &Daemon, subscribed: u64, owed: u64, failing: u64) {
             return;
         }
         assert!(Instant::now() < deadline, "not {want}: {page}");
-        std::thread::sleep(Duration::from_millis(20)); // poll
+        std::thread::sleep(Duration::from_millis(20)); // poll: how the hub stands is told to who asks
     }
 }
 

@@ -23,7 +23,7 @@ impl Running {
                 return status;
             }
             assert!(Instant::now() < deadline, "{status:#?}");
-            tokio::time::sleep(Duration::from_millis(5)).await; // poll
+            tokio::time::sleep(Duration::from_millis(5)).await; // poll: how the hub stands is told to who asks
         }
     }
 }

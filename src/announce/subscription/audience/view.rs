@@ -14,7 +14,7 @@ use crate::announce::subscription::{Callback, Key, RelayId};
 use crate::resourcesync::uri::Topic;
 
 /// So many subscriptions are listed; of others it is told how many they are.
-pub const MOST_LISTED: usize = 1_000;
+const MOST_LISTED: usize = 1_000;
 /// So many topics are counted apart.
 const MOST_TOPICS: usize = 100;
 /// So many subscriptions are offered instead of one that is not known.
