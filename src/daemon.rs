@@ -104,11 +104,13 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
                     relays,
                 },
                 topics.clone(),
-                move |record| {
-                    if matches!(record, HubRecord::Progressed(..)) {
-                        steps.pass(Step::Relayed);
+                move |changed| {
+                    for record in &changed {
+                        if matches!(record, HubRecord::Progressed(..)) {
+                            steps.pass(Step::Relayed);
+                        }
                     }
-                    let _ = records.send(Input::HubRecord(record));
+                    let _ = records.send(Input::HubRecords(changed));
                 },
             )?;
             turns.set_hub(hub.clone());

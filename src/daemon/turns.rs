@@ -38,8 +38,8 @@ use crate::websub::topics::Topics;
 pub enum Input {
     Event(Event),
     Tree(Report),
-    /// The embedded hub wants something remembered.
-    HubRecord(HubRecord),
+    /// The embedded hub wants something remembered, all of it or nothing.
+    HubRecords(Vec<HubRecord>),
     /// Somebody wants to know how things stand.
     Ask(oneshot::Sender<Status>),
     /// A command wants something done.
@@ -246,7 +246,7 @@ impl Turns {
                     self.step(event);
                 }
             }
-            Input::HubRecord(record) => self.unsaved.records.push(record),
+            Input::HubRecords(records) => self.unsaved.records.extend(records),
             Input::Ask(answer) => {
                 // Whoever asked may have gone.
                 let now = Timestamp::now();

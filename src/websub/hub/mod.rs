@@ -101,7 +101,7 @@ struct Shared {
     settings: Settings,
     path: String,
     topics: Topics,
-    records: Box<dyn Fn(HubRecord) + Send + Sync>,
+    records: Box<dyn Fn(Vec<HubRecord>) + Send + Sync>,
     caller: Caller,
     runtime: Handle,
     subscriptions: Mutex<Subscriptions>,
@@ -119,12 +119,12 @@ struct Shared {
 
 impl EmbeddedHub {
     /// Takes up what earlier runs left; must be called within a tokio runtime. `records` hears, in order,
-    /// what is to be saved; it must neither block nor call the hub.
+    /// what is to be saved, and at once what is to be saved together; it must neither block nor call the hub.
     pub fn start(
         settings: Settings,
         restored: Restored,
         topics: Topics,
-        records: impl Fn(HubRecord) + Send + Sync + 'static,
+        records: impl Fn(Vec<HubRecord>) + Send + Sync + 'static,
     ) -> Result<EmbeddedHub, HubError> {
         let caller = Caller::new(
             settings.policy.clone(),
@@ -138,7 +138,9 @@ impl EmbeddedHub {
         } = restored;
         let (subscriptions, obsolete) =
             Subscriptions::restore(subscriptions, relays, &mut admission);
-        obsolete.into_iter().for_each(&records);
+        if !obsolete.is_empty() {
+            records(obsolete);
+        }
         let topics_owed = subscriptions.audience.topics_owed();
         let shared = Arc::new(Shared {
             path: path(&settings.hub),

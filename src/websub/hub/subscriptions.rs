@@ -69,7 +69,7 @@ impl Shared {
         if let Some(replaced) = &replaced {
             admission.unsubscribed(replaced);
         }
-        (self.records)(subscriptions.audience.subscribe(subscription));
+        (self.records)(vec![subscriptions.audience.subscribe(subscription)]);
         replaced.is_none()
     }
 
@@ -97,9 +97,10 @@ impl Shared {
     /// The subscriptions that end by it.
     pub fn change(&self, change: impl FnOnce(&mut Audience) -> Vec<HubRecord>) -> Vec<Key> {
         let mut subscriptions = self.subscriptions();
+        let records = change(&mut subscriptions.audience);
         let mut ended = Vec::new();
-        for record in change(&mut subscriptions.audience) {
-            match &record {
+        for record in &records {
+            match record {
                 HubRecord::Unsubscribed(key) => {
                     if let Some(share) = subscriptions.shares.remove(key) {
                         self.admission().unsubscribed(&share);
@@ -111,7 +112,9 @@ impl Shared {
                 }
                 HubRecord::Subscribed(..) | HubRecord::Progressed(..) => {}
             }
-            (self.records)(record);
+        }
+        if !records.is_empty() {
+            (self.records)(records);
         }
         ended
     }
