@@ -33,7 +33,7 @@ use crate::websub::publish::Publisher;
 use crate::websub::server::Limits;
 use crate::websub::topics::Topics;
 
-pub use crate::daemon::turns::orders::obey;
+pub use crate::daemon::turns::orders::{consult, no_hub, obey};
 
 /// Runs until SIGTERM or SIGINT. Everything that can fail for want of permission or a free address does so
 /// before the first file is looked at.
@@ -104,11 +104,13 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
                     relays,
                 },
                 topics.clone(),
-                move |record| {
-                    if matches!(record, HubRecord::Progressed(..)) {
-                        steps.pass(Step::Relayed);
+                move |changed| {
+                    for record in &changed {
+                        if matches!(record, HubRecord::Progressed(..)) {
+                            steps.pass(Step::Relayed);
+                        }
                     }
-                    let _ = records.send(Input::HubRecord(record));
+                    let _ = records.send(Input::HubRecords(changed));
                 },
             )?;
             turns.set_hub(hub.clone());

@@ -1,5 +1,7 @@
 //! The same figures for Prometheus.
 
+mod embedded;
+
 use jiff::Timestamp;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
@@ -31,6 +33,9 @@ pub fn expose(status: &Status) -> String {
     expose_sources(&mut registry, &status.sources);
     let hubs = status.channels.iter().flat_map(|channel| &channel.hubs);
     expose_hubs(&mut registry, hubs, status.at);
+    if let Some(hub) = &status.embedded_hub {
+        embedded::expose(&mut registry, hub);
+    }
     let mut text = String::new();
     // Writing to a string cannot fail.
     let _ = encode(&mut text, &registry);

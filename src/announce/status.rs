@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::announce::delivery::attempt::{Attempt, Kind, Refusal};
 use crate::announce::engine::SourceView;
 use crate::announce::plan::Mode;
+use crate::announce::subscription::audience::view::HubStatus;
 use crate::resourcesync::capability::Capability;
 use crate::resourcesync::payload::Entry;
 use crate::resourcesync::uri::{Hub, Topic, Uri};
@@ -20,6 +21,8 @@ pub struct Status {
     pub unsaved: Option<String>,
     pub sources: Vec<SourceStatus>,
     pub channels: Vec<ChannelView>,
+    /// Nothing where there is no embedded hub.
+    pub embedded_hub: Option<HubStatus>,
     pub findings: Vec<String>,
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Here are the words; [`request`] reads a form, [`callback`] says which callbacks are accepted, by what [`address`]
 //! and [`network`] know, and [`verification`] how they are verified. [`requester`] finds out who asks, [`admission`]
-//! how much of the hub that one may take, at which [`pace`]. [`relay`] says how a notification reaches a subscriber.
+//! how much of the hub that one may take, at which [`pace`]. [`relay`] says how a notification reaches a subscriber,
+//! [`counts`] what came of all that.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,6 +18,7 @@ pub mod address;
 pub mod admission;
 pub mod audience;
 pub mod callback;
+pub mod counts;
 pub mod limits;
 pub mod network;
 pub mod pace;
@@ -40,6 +42,14 @@ impl Callback {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// What tells it apart, and gives nothing of it away.
+    pub fn digest(&self) -> String {
+        let digest = Sha256::digest(self.0.as_bytes());
+        let [first, second, third, fourth, ..] = <[u8; 32]>::from(digest);
+        let number = u32::from_be_bytes([first, second, third, fourth]);
+        format!("{number:08x}")
+    }
 }
 
 impl fmt::Display for Callback {
@@ -47,12 +57,7 @@ impl fmt::Display for Callback {
         if let Ok(url) = url::Url::parse(&self.0) {
             write!(f, "{}/", url.origin().ascii_serialization())?;
         }
-        let digest = Sha256::digest(self.0.as_bytes());
-        write!(
-            f,
-            "…({:02x}{:02x}{:02x}{:02x})",
-            digest[0], digest[1], digest[2], digest[3]
-        )
+        write!(f, "…({})", self.digest())
     }
 }
 

@@ -8,10 +8,11 @@ use jiff::Timestamp;
 use crate::announce::engine::Engine;
 use crate::announce::event::Effect;
 use crate::announce::state::Save;
+use crate::announce::subscription::audience::Audience;
 use crate::cli::survey::take_up;
 use crate::config::Config;
 use crate::control::{self, Answer, Request};
-use crate::daemon::obey;
+use crate::daemon::{consult, no_hub, obey};
 use crate::store::{Store, StoreError};
 
 /// The answer, and whether a daemon runs.
@@ -58,15 +59,43 @@ fn answer_from(
     if !matches!(request, Request::Accept { .. }) {
         engine.take_stock(now);
     }
-    let (answer, effects) = obey(&mut engine, Engine::amend, request, now);
+    let mut audience = match &request {
+        Request::Status | Request::Subscriptions(_) => audience(config, store.as_ref())?,
+        _ => None,
+    };
+    let mut records = Vec::new();
+    let consult_state = |about| {
+        let Some(audience) = &mut audience else {
+            return no_hub();
+        };
+        let (answer, ended) = consult(audience, about, now);
+        records.extend(ended.iter().flat_map(|key| audience.unsubscribe(key)));
+        answer
+    };
+    let (mut answer, effects) = obey(&mut engine, Engine::amend, consult_state, request, now);
+    if let Answer::Status(status) = &mut answer {
+        status.embedded_hub = audience.map(|audience| audience.status(now));
+    }
     let mut save = Save::default();
     for effect in effects {
         if let Effect::Save(asked) = effect {
             save.merge(*asked);
         }
     }
-    if let Some(mut store) = store.filter(|_| !save.is_empty()) {
-        store.save(&save, &[], &[]).context("nothing was done")?;
+    if let Some(mut store) = store.filter(|_| !(save.is_empty() && records.is_empty())) {
+        store
+            .save(&save, &records, &[])
+            .context("nothing was done")?;
     }
     Ok(answer)
+}
+
+/// The embedded hub's subscriptions, if one is configured.
+fn audience(config: &Config, store: Option<&Store>) -> anyhow::Result<Option<Audience>> {
+    if config.embedded_hub.is_none() {
+        return Ok(None);
+    }
+    let (subscriptions, relays) = store.map(Store::load_hub).transpose()?.unwrap_or_default();
+    let (audience, _) = Audience::restore(subscriptions, relays);
+    Ok(Some(audience))
 }

@@ -13,6 +13,7 @@ mod output;
 mod run;
 mod scan;
 mod status;
+mod subscriptions;
 mod survey;
 
 use clap::Parser;
@@ -33,6 +34,9 @@ pub fn main() -> Exit {
         Command::Accept(accept) => accept::accept(options.config.as_deref(), accept),
         Command::Status(status) => status::status(options.config.as_deref(), status),
         Command::Outbox(outbox) => outbox::outbox(options.config.as_deref(), outbox),
+        Command::Subscriptions(command) => {
+            subscriptions::subscriptions(options.config.as_deref(), command)
+        }
         Command::Listen(listen) => listen::listen(listen),
         Command::Advertise(own) => advertise::advertise(options.config.as_deref(), own),
     };

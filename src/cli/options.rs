@@ -10,6 +10,7 @@ use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::cli::outbox::OutboxCommand;
+use crate::cli::subscriptions::SubscriptionsCommand;
 use crate::config::overrides::Overrides;
 
 /// Announces every change of a ResourceSync Source over WebSub, from the files it publishes.
@@ -39,6 +40,9 @@ pub enum Command {
     /// Show what each hub is due, and act on a hub that does not take it
     #[command(subcommand)]
     Outbox(OutboxCommand),
+    /// Show who subscribes at the embedded hub, and end a subscription
+    #[command(subcommand)]
+    Subscriptions(SubscriptionsCommand),
     /// Subscribe to a topic and print its notifications as they arrive
     Listen(ListenOptions),
     /// Print what Capability Lists lack to advertise their channels, as patches, and how to subscribe

@@ -52,6 +52,38 @@ pub fn relative(at: Timestamp, now: Timestamp) -> String {
     }
 }
 
+/// As [`relative`], and to the second.
+pub fn when(at: Timestamp, now: Timestamp) -> String {
+    format!("{} ({at:.0})", relative(at, now))
+}
+
+/// When something is tried again, if it is.
+pub fn next_try(at: Option<Timestamp>, now: Timestamp) -> String {
+    match at {
+        Some(at) if at > now => relative(at, now),
+        Some(_) => "now".to_owned(),
+        None => "-".to_owned(),
+    }
+}
+
+/// Lines in columns; `numbers` are the columns that stand right.
+pub fn aligned<const N: usize>(lines: &[[String; N]], numbers: &[usize]) -> Vec<String> {
+    let widths: [usize; N] = std::array::from_fn(|column| {
+        let lengths = lines.iter().map(|line| line[column].chars().count());
+        lengths.max().unwrap_or_default()
+    });
+    let cells = |line: &[String; N]| -> Vec<String> {
+        let cells = line.iter().zip(widths).enumerate();
+        cells
+            .map(|(column, (cell, width))| match numbers.contains(&column) {
+                true => format!("{cell:>width$}"),
+                false => format!("{cell:<width$}"),
+            })
+            .collect()
+    };
+    lines.iter().map(|line| cells(line).join("  ")).collect()
+}
+
 /// A number of seconds in one or two units.
 fn length(seconds: u64) -> String {
     const UNITS: [(u64, &str); 4] = [(86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")];

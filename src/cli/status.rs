@@ -58,6 +58,15 @@ fn write_status(out: &mut impl Write, status: &Status, is_running: bool) -> io::
         }
     }
     write_hubs(out, status)?;
+    if let Some(hub) = &status.embedded_hub {
+        writeln!(
+            out,
+            "embedded hub: {}, {} failing, deliveries owed: {}",
+            counted(hub.subscriptions, "subscription"),
+            hub.failing,
+            hub.owed
+        )?;
+    }
     let mut rows: Vec<Row<'_>> = status
         .channels
         .iter()

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::announce::status::{AccountView, ChannelView, Status};
+use crate::announce::subscription::audience::view::{SubscriptionList, SubscriptionView};
 
 pub use crate::control::client::{ClientError, ask};
 pub use crate::control::server::{Server, Socket};
@@ -39,6 +40,28 @@ pub enum Request {
     Retry { only: Option<AccountName> },
     /// What a hub is due on a channel counts as told (R23).
     Drop { account: AccountName },
+    /// Something about the embedded hub's subscriptions.
+    Subscriptions(About),
+}
+
+/// What is asked about subscriptions.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "action", rename_all = "snake_case", deny_unknown_fields)]
+pub enum About {
+    /// Which there are.
+    List,
+    /// All there is to know of one.
+    Show(SubscriptionName),
+    /// One ends, and its subscriber is told so.
+    Remove(SubscriptionName),
+}
+
+/// A subscription, as an operator names it: by its callback's digest, and by its topic where there are several.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SubscriptionName {
+    pub callback: String,
+    pub topic: Option<String>,
 }
 
 /// A hub on a channel, as an operator names them: the channel by its topic or its Capability List.
@@ -69,6 +92,10 @@ pub enum Answer {
     Dropped {
         changes: usize,
     },
+    Subscriptions(SubscriptionList),
+    Subscription(Box<SubscriptionView>),
+    /// It has ended.
+    Removed(Box<SubscriptionView>),
     Error(String),
 }
 
@@ -77,7 +104,10 @@ impl Request {
     pub fn is_question(&self) -> bool {
         matches!(
             self,
-            Request::Status | Request::Outbox | Request::Show { .. }
+            Request::Status
+                | Request::Outbox
+                | Request::Show { .. }
+                | Request::Subscriptions(About::List | About::Show(_))
         )
     }
 }
@@ -87,7 +117,10 @@ impl Answer {
     pub fn is_deed(&self) -> bool {
         matches!(
             self,
-            Answer::Accepted { .. } | Answer::Retried { .. } | Answer::Dropped { .. }
+            Answer::Accepted { .. }
+                | Answer::Retried { .. }
+                | Answer::Dropped { .. }
+                | Answer::Removed(_)
         )
     }
 }
@@ -143,148 +176,4 @@ fn reach<T>(directory: &Path, act: impl FnOnce(&Path) -> io::Result<T>) -> io::R
 }
 
 #[cfg(test)]
-mod tests {
-    use jiff::Timestamp;
-
-    use super::*;
-    use crate::announce::delivery::attempt::{Attempt, Kind, Refusal};
-    use crate::announce::plan::Mode;
-    use crate::announce::status::{Condition, HubView};
-    use crate::resourcesync::uri::{Hub, Topic, Uri};
-
-    fn accept() -> Request {
-        Request::Accept {
-            source: "main".to_owned(),
-        }
-    }
-
-    #[test]
-    fn the_protocol_reads_as_it_is_documented() {
-        let accepted = Answer::Accepted {
-            source: "main".to_owned(),
-            documents: 24,
-        };
-        let error = Answer::Error("no".to_owned());
-        let line = |line: io::Result<Vec<u8>>| String::from_utf8(line.unwrap()).unwrap();
-        assert_eq!(
-            line(to_line(&accept())),
-            "{\"version\":1,\"command\":\"accept\",\"source\":\"main\"}\n"
-        );
-        assert_eq!(
-            line(to_line(&accepted)),
-            "{\"version\":1,\"accepted\":{\"source\":\"main\",\"documents\":24}}\n"
-        );
-        assert_eq!(line(to_line(&error)), "{\"version\":1,\"error\":\"no\"}\n");
-        for answer in [accepted, error] {
-            let read: Answer = from_line(&to_line(&answer).unwrap()).unwrap();
-            assert_eq!(read, answer);
-        }
-        let read: Request = from_line(&to_line(&accept()).unwrap()).unwrap();
-        assert_eq!(read, accept());
-    }
-
-    #[test]
-    fn every_request_is_read_as_it_is_written() {
-        let account = AccountName {
-            channel: "https://e.org/t".to_owned(),
-            hub: "https://h.example/".to_owned(),
-        };
-        let name = "{\"channel\":\"https://e.org/t\",\"hub\":\"https://h.example/\"}";
-        for (request, text) in [
-            (Request::Status, "\"status\"".to_owned()),
-            (Request::Outbox, "\"outbox\"".to_owned()),
-            (
-                Request::Show {
-                    account: account.clone(),
-                    payload: true,
-                },
-                format!("\"show\",\"account\":{name},\"payload\":true"),
-            ),
-            (
-                Request::Retry { only: None },
-                "\"retry\",\"only\":null".to_owned(),
-            ),
-            (
-                Request::Retry {
-                    only: Some(account.clone()),
-                },
-                format!("\"retry\",\"only\":{name}"),
-            ),
-            (
-                Request::Drop { account },
-                format!("\"drop\",\"account\":{name}"),
-            ),
-        ] {
-            let line = to_line(&request).unwrap();
-            let want = format!("{{\"version\":1,\"command\":{text}}}\n");
-            assert_eq!(String::from_utf8_lossy(&line), want);
-            assert_eq!(from_line::<Request>(&line).unwrap(), request);
-        }
-    }
-
-    #[test]
-    fn a_thousand_channels_with_two_loud_hubs_fit_into_an_answer() {
-        let words = "ü".repeat(500);
-        let hub = |number: usize| HubView {
-            hub: Hub::new(format!("https://hub.example/{number}/{}", "h".repeat(200))),
-            mode: Mode::ContentQuery,
-            state: Condition::NeedsPerson,
-            due: usize::MAX,
-            in_flight: Some(u64::MAX),
-            since: Some(Timestamp::MAX),
-            attempts: u32::MAX,
-            sending: true,
-            next_try: Some(Timestamp::MAX),
-            last_failure: Some(words.clone()),
-            last: Some(Attempt {
-                at: Timestamp::MAX,
-                seq: u64::MAX,
-                status: Some(u16::MAX),
-                excerpt: words.clone(),
-                refusal: Some(Refusal::new(Kind::Denied, &words, true)),
-            }),
-            accepted: Some(Timestamp::MAX),
-            fetch_confirmed: Some(false),
-        };
-        let channels = (0..1_000).map(|number| ChannelView {
-            source: "main".to_owned(),
-            set: Uri::parse(&format!("https://e.org/{}/{number}", "s".repeat(200))).unwrap(),
-            topic: Topic::new(format!("https://e.org/{}/{number}", "t".repeat(200))),
-            retired: Some(Timestamp::MAX),
-            seq: u64::MAX,
-            hubs: vec![hub(1), hub(2)],
-        });
-        let answer = Answer::Outbox(channels.collect());
-        let line = to_line(&answer).unwrap();
-        assert!(
-            line.len() as u64 * 4 < client::LONGEST_ANSWER,
-            "{}",
-            line.len()
-        );
-        assert_eq!(from_line::<Answer>(&line).unwrap(), answer);
-    }
-
-    #[test]
-    fn what_is_not_understood_is_refused() {
-        for line in [
-            "",
-            "accept main",
-            "[]",
-            "\u{0}",
-            "{}",
-            "{\"command\":\"accept\",\"source\":\"main\"}",
-            "{\"version\":2,\"command\":\"accept\",\"source\":\"main\"}",
-            "{\"version\":\"1\",\"command\":\"accept\",\"source\":\"main\"}",
-            "{\"version\":1,\"command\":\"forget\",\"source\":\"main\"}",
-            "{\"version\":1,\"command\":\"accept\"}",
-            "{\"version\":1,\"command\":\"accept\",\"source\":1}",
-            "{\"version\":1,\"command\":\"accept\",\"source\":\"main\",\"force\":true}",
-            "{\"version\":1,\"command\":\"accept\",\"source\":\"main\"} {}",
-            "{\"version\":1,\"command\":\"drop\",\"account\":{\"channel\":\"c\"}}",
-            "{\"version\":1,\"command\":\"retry\",\"only\":\"c\"}",
-        ] {
-            let read: Result<Request, Malformed> = from_line(line.as_bytes());
-            assert!(read.is_err(), "{line}");
-        }
-    }
-}
+mod tests;

@@ -38,12 +38,14 @@ use crate::websub::topics::Topics;
 pub enum Input {
     Event(Event),
     Tree(Report),
-    /// The embedded hub wants something remembered.
-    HubRecord(HubRecord),
+    /// The embedded hub wants something remembered, all of it or nothing.
+    HubRecords(Vec<HubRecord>),
     /// Somebody wants to know how things stand.
     Ask(oneshot::Sender<Status>),
     /// A command wants something done.
     Order(Request, oneshot::Sender<control::Answer>),
+    /// The embedded hub has done what a command wants; what it wants remembered came before this.
+    Obeyed(Order),
     Stop,
 }
 
@@ -244,14 +246,17 @@ impl Turns {
                     self.step(event);
                 }
             }
-            Input::HubRecord(record) => self.unsaved.records.push(record),
+            Input::HubRecords(records) => self.unsaved.records.extend(records),
             Input::Ask(answer) => {
                 // Whoever asked may have gone.
-                let mut status = self.engine.status(Timestamp::now());
+                let now = Timestamp::now();
+                let mut status = self.engine.status(now);
                 status.unsaved = self.trouble.as_ref().map(|(trouble, _)| trouble.clone());
+                status.embedded_hub = self.hub.as_ref().map(|hub| hub.status(now));
                 let _ = answer.send(status);
             }
             Input::Order(request, reply) => self.obey(request, reply),
+            Input::Obeyed(order) => self.orders.push(order),
             Input::Stop => return true,
         }
         false

@@ -131,7 +131,7 @@ fn an_installed_hub_calls_nobody_inside_unless_it_is_allowed() {
 }
 
 /// What the hub answers.
-fn subscribe(hub: SocketAddr, topic: &str, callback: &str) -> String {
+pub fn subscribe(hub: SocketAddr, topic: &str, callback: &str) -> String {
     let form = form_urlencoded::Serializer::new(String::new())
         .append_pair("hub.mode", "subscribe")
         .append_pair("hub.topic", topic)

@@ -25,6 +25,7 @@ mod resync;
 mod serving;
 #[cfg(debug_assertions)]
 mod steps;
+mod subscriptions;
 
 /// How long an event is awaited before a test fails. Generous: the machine may be busy.
 pub const DEADLINE: std::time::Duration = std::time::Duration::from_secs(30);

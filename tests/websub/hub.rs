@@ -28,6 +28,7 @@ const TOPIC_IN_FORM: &str = "https%3A%2F%2Fe.org%2Fset1%2Fframework%2F";
 mod delivery;
 mod hostile;
 mod limits;
+mod watching;
 
 /// A running hub at `/hub`, and what it wants saved.
 struct Running {
@@ -51,8 +52,10 @@ async fn start_with(restored: Restored, set: impl Fn(&mut Settings)) -> Running 
     settings.policy = CallbackPolicy::on_this_machine();
     settings.timeout = Duration::from_secs(3);
     set(&mut settings);
-    let record = move |record| {
-        let _ = sender.send(record);
+    let record = move |records: Vec<HubRecord>| {
+        for record in records {
+            let _ = sender.send(record);
+        }
     };
     let hub = EmbeddedHub::start(settings, restored, topics.clone(), record).unwrap();
     let address = serve_at(listener, &topics, Some(hub.clone()));

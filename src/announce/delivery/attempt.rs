@@ -163,7 +163,7 @@ impl FromStr for Kind {
 }
 
 /// The beginning of a text that somebody else wrote, fit for a terminal.
-fn printable(text: &str) -> String {
+pub fn printable(text: &str) -> String {
     let beginning = text.trim().chars().take(EXCERPT);
     beginning
         .map(|c| if c.is_control() { ' ' } else { c })

@@ -45,6 +45,7 @@ impl Engine {
             unsaved: None,
             sources: self.sources().into_iter().map(SourceStatus::from).collect(),
             channels: self.channels(),
+            embedded_hub: None,
             findings: self.findings().iter().map(ToString::to_string).collect(),
         }
     }

@@ -10,11 +10,14 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::announce::delivery::secret::Secret;
+use crate::announce::subscription::audience::view::LastTry;
 use crate::announce::subscription::relay::Outcome;
 use crate::announce::subscription::{
     Callback, HubRecord, Key, Progress, Relay, RelayId, Subscription,
 };
 use crate::resourcesync::uri::Topic;
+
+pub mod view;
 
 /// All subscriptions, and what is owed to them.
 #[derive(Debug, Default)]
@@ -37,6 +40,8 @@ struct Subscriber {
     secret: Option<Secret>,
     expires: Timestamp,
     progress: Progress,
+    /// What came of the last try, if there was one in this run.
+    last: Option<LastTry>,
     /// The assignment of who delivers to it now: one notification after the other.
     assigned: Option<u64>,
 }
@@ -345,6 +350,7 @@ impl Subscriber {
             secret: subscription.secret,
             expires: subscription.expires,
             progress,
+            last: None,
             assigned: None,
         }
     }

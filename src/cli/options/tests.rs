@@ -74,6 +74,10 @@ fn every_command_of_the_contract_is_read() {
         "rsnotify outbox retry --json",
         "rsnotify outbox retry t h",
         "rsnotify outbox drop t h --yes --json",
+        "rsnotify subscriptions list --json --root a --url u --state-dir s --config c",
+        "rsnotify subscriptions show 5b9efc35 --json",
+        "rsnotify subscriptions show 5b9efc35 http://e.org/t",
+        "rsnotify subscriptions remove 5b9efc35 http://e.org/t --yes --json",
         "rsnotify listen http://e.org/t --callback http://c.example/ --callback-listen 127.0.0.1:0 --hub h --xml --lease 60",
     ] {
         assert!(
@@ -90,6 +94,8 @@ fn every_command_of_the_contract_is_read() {
         "rsnotify outbox show t",
         "rsnotify outbox retry t",
         "rsnotify outbox drop --yes",
+        "rsnotify subscriptions",
+        "rsnotify subscriptions remove --yes",
         "rsnotify listen",
         "rsnotify listen t --lease 0",
     ] {

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::announce::delivery::attempt::Attempt;
 use crate::announce::status::{AccountView, ChannelView, Condition, HubView};
-use crate::cli::output::{counted, relative};
+use crate::cli::output::{aligned, counted, next_try, when};
 use crate::resourcesync::payload::Entry;
 
 /// One hub on one channel.
@@ -56,40 +56,25 @@ pub fn write_rows(out: &mut impl Write, rows: &[Row<'_>], now: Timestamp) -> io:
         return writeln!(out, "no channel has a hub yet");
     }
     let header = ["STATE", "DUE", "TRIES", "NEXT TRY", "CHANNEL", "HUB"].map(str::to_owned);
-    let lines: Vec<[String; 6]> = rows
-        .iter()
-        .map(|row| {
-            let next_try = match (row.hub.sending, row.hub.next_try) {
-                (true, _) => "under way".to_owned(),
-                (false, Some(at)) if at > now => relative(at, now),
-                (false, Some(_)) => "now".to_owned(),
-                (false, None) => "-".to_owned(),
-            };
-            [
-                in_words(row.hub.state).to_owned(),
-                row.hub.due.to_string(),
-                row.hub.attempts.to_string(),
-                next_try,
-                match row.channel.retired {
-                    None => row.channel.topic.to_string(),
-                    Some(_) => format!("{} (retired)", row.channel.topic),
-                },
-                row.hub.hub.to_string(),
-            ]
-        })
-        .collect();
-    let all = || std::iter::once(&header).chain(&lines);
-    let widths: [usize; 6] = std::array::from_fn(|column| {
-        let lengths = all().map(|line| line[column].chars().count());
-        lengths.max().unwrap_or_default()
+    let lines = rows.iter().map(|row| {
+        [
+            in_words(row.hub.state).to_owned(),
+            row.hub.due.to_string(),
+            row.hub.attempts.to_string(),
+            match row.hub.sending {
+                true => "under way".to_owned(),
+                false => next_try(row.hub.next_try, now),
+            },
+            match row.channel.retired {
+                None => row.channel.topic.to_string(),
+                Some(_) => format!("{} (retired)", row.channel.topic),
+            },
+            row.hub.hub.to_string(),
+        ]
     });
-    let [state, due, tries, next, channel, hub] = widths;
+    let all: Vec<[String; 6]> = std::iter::once(header).chain(lines).collect();
     let reasons = std::iter::once(None).chain(rows.iter().map(|row| trouble(row.hub)));
-    for (line, reason) in all().zip(reasons) {
-        let [in_state, has_due, tried, is_next, on, to] = line;
-        let text = format!(
-            "{in_state:<state$}  {has_due:>due$}  {tried:>tries$}  {is_next:<next$}  {on:<channel$}  {to:<hub$}"
-        );
+    for (text, reason) in aligned(&all, &[1, 2]).iter().zip(reasons) {
         match reason {
             Some(reason) => writeln!(out, "{text}  ({reason})")?,
             None => writeln!(out, "{}", text.trim_end())?,
@@ -244,8 +229,4 @@ fn write_more(out: &mut impl Write, more: usize) -> io::Result<()> {
         0 => Ok(()),
         more => writeln!(out, "           and {more} more"),
     }
-}
-
-fn when(at: Timestamp, now: Timestamp) -> String {
-    format!("{} ({at:.0})", relative(at, now))
 }

@@ -6,8 +6,11 @@ use tokio::sync::oneshot;
 
 use crate::announce::engine::{Engine, UnknownAccount};
 use crate::announce::event::{Effect, Event, Fact};
-use crate::control::{AccountName, Answer, Request};
-use crate::daemon::turns::Turns;
+use crate::announce::subscription::Key;
+use crate::announce::subscription::audience::Audience;
+use crate::control::{About, AccountName, Answer, Request, SubscriptionName};
+use crate::daemon::turns::{Input, Turns};
+use crate::websub::hub::EmbeddedHub;
 
 /// An answer that waits for the turn to be saved.
 pub struct Order {
@@ -17,9 +20,22 @@ pub struct Order {
 
 impl Turns {
     pub(super) fn obey(&mut self, request: Request, reply: oneshot::Sender<Answer>) {
-        let (answer, effects) = obey(&mut self.engine, Engine::step, request, Timestamp::now());
+        let now = Timestamp::now();
+        let hub = self.hub.as_ref();
+        let is_hubs = matches!(request, Request::Subscriptions(_));
+        let consult = |about| hub.map_or_else(no_hub, |hub| consult_hub(hub, about, now));
+        let (mut answer, effects) = obey(&mut self.engine, Engine::step, consult, request, now);
+        if let Answer::Status(status) = &mut answer {
+            status.embedded_hub = hub.map(|hub| hub.status(now));
+        }
         self.take(effects);
-        self.orders.push(Order { reply, answer });
+        let order = Order { reply, answer };
+        if is_hubs {
+            // What the hub wants remembered waits before it in the queue, and so is saved before it is answered.
+            let _ = self.inputs.send(Input::Obeyed(order));
+        } else {
+            self.orders.push(order);
+        }
     }
 
     /// Answers what was asked: nothing is said to be done that a crash could undo.
@@ -43,11 +59,41 @@ impl Turns {
     }
 }
 
+fn consult_hub(hub: &EmbeddedHub, about: About, now: Timestamp) -> Answer {
+    let (answer, ended) = hub.look(|audience| consult(audience, about, now));
+    if let Some(key) = ended {
+        hub.end(key, "removed by the hub's operator");
+    }
+    answer
+}
+
+/// What is said about subscriptions where there are none to speak of.
+pub fn no_hub() -> Answer {
+    let words = "no embedded hub is configured: subscriptions are with the hubs that are";
+    Answer::Error(words.to_owned())
+}
+
+/// What is asked about subscriptions, and which one is to end.
+pub fn consult(audience: &Audience, about: About, now: Timestamp) -> (Answer, Option<Key>) {
+    let named =
+        |name: &SubscriptionName| audience.named(&name.callback, name.topic.as_deref(), now);
+    let found = match &about {
+        About::List => return (Answer::Subscriptions(audience.list(now)), None),
+        About::Show(name) | About::Remove(name) => named(name),
+    };
+    match (about, found) {
+        (_, Err(unnamed)) => (Answer::Error(unnamed.to_string()), None),
+        (About::Remove(_), Ok((key, view))) => (Answer::Removed(Box::new(view)), Some(key)),
+        (_, Ok((_, view))) => (Answer::Subscription(Box::new(view)), None),
+    }
+}
+
 /// Does what is asked, and tells what is to be saved before that is answered. `act` is [`Engine::step`] or
-/// [`Engine::amend`].
+/// [`Engine::amend`]; what is asked about subscriptions, `consult` answers.
 pub fn obey(
     engine: &mut Engine,
     act: fn(&mut Engine, Event, Timestamp) -> Vec<Effect>,
+    consult: impl FnOnce(About) -> Answer,
     request: Request,
     now: Timestamp,
 ) -> (Answer, Vec<Effect>) {
@@ -91,6 +137,7 @@ pub fn obey(
             }
             Err(unknown) => refused(unknown),
         },
+        Request::Subscriptions(about) => (consult(about), Vec::new()),
     }
 }
 

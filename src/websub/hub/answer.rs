@@ -35,6 +35,13 @@ impl EmbeddedHub {
                 .insert(ALLOW, HeaderValue::from_static("POST"));
             return reply;
         }
+        let reply = self.answer_request(request, body_timeout).await;
+        let status = reply.status().as_u16();
+        self.shared.counts().requests.answered(status);
+        reply
+    }
+
+    async fn answer_request(&self, request: Request<Incoming>, body_timeout: Duration) -> Reply {
         let requester = self.shared.requester(&request);
         let now = self.shared.started.elapsed();
         let admitted = self.shared.admission().request(requester, now);

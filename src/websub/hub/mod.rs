@@ -15,8 +15,10 @@ use tracing::warn;
 
 use crate::announce::delivery::Submission;
 use crate::announce::subscription::admission::Admission;
-use crate::announce::subscription::audience::Forgone;
+use crate::announce::subscription::audience::view::HubStatus;
+use crate::announce::subscription::audience::{Audience, Forgone};
 use crate::announce::subscription::callback::CallbackPolicy;
+use crate::announce::subscription::counts::Counts;
 use crate::announce::subscription::limits::Limits;
 use crate::announce::subscription::network::Network;
 use crate::announce::subscription::{HubRecord, Key, Progress, Relay, Subscription};
@@ -99,12 +101,14 @@ struct Shared {
     settings: Settings,
     path: String,
     topics: Topics,
-    records: Box<dyn Fn(HubRecord) + Send + Sync>,
+    records: Box<dyn Fn(Vec<HubRecord>) + Send + Sync>,
     caller: Caller,
     runtime: Handle,
     subscriptions: Mutex<Subscriptions>,
     /// Locked last, where `subscriptions` is locked too.
     admission: Mutex<Admission>,
+    /// Locked for no longer than it takes to count.
+    counts: Mutex<Counts>,
     /// When the admission's times begin.
     started: Instant,
     proxy_was_noticed: AtomicBool,
@@ -115,12 +119,12 @@ struct Shared {
 
 impl EmbeddedHub {
     /// Takes up what earlier runs left; must be called within a tokio runtime. `records` hears, in order,
-    /// what is to be saved; it must neither block nor call the hub.
+    /// what is to be saved, and at once what is to be saved together; it must neither block nor call the hub.
     pub fn start(
         settings: Settings,
         restored: Restored,
         topics: Topics,
-        records: impl Fn(HubRecord) + Send + Sync + 'static,
+        records: impl Fn(Vec<HubRecord>) + Send + Sync + 'static,
     ) -> Result<EmbeddedHub, HubError> {
         let caller = Caller::new(
             settings.policy.clone(),
@@ -134,7 +138,9 @@ impl EmbeddedHub {
         } = restored;
         let (subscriptions, obsolete) =
             Subscriptions::restore(subscriptions, relays, &mut admission);
-        obsolete.into_iter().for_each(&records);
+        if !obsolete.is_empty() {
+            records(obsolete);
+        }
         let topics_owed = subscriptions.audience.topics_owed();
         let shared = Arc::new(Shared {
             path: path(&settings.hub),
@@ -144,6 +150,7 @@ impl EmbeddedHub {
             runtime: Handle::current(),
             subscriptions: Mutex::new(subscriptions),
             admission: Mutex::new(admission),
+            counts: Mutex::default(),
             started: Instant::now(),
             proxy_was_noticed: AtomicBool::new(false),
             verifications: Lanes::default(),
@@ -179,8 +186,7 @@ impl EmbeddedHub {
     pub fn dispatch(&self, relays: Vec<Relay>) {
         for relay in relays {
             let topic = relay.topic.clone();
-            self.shared
-                .change(|audience| audience.owe(relay).into_iter().collect());
+            self.shared.owe(relay);
             self.shared.trim(&topic);
             self.deliver(&topic);
         }
@@ -191,11 +197,27 @@ impl EmbeddedHub {
         let callbacks = self.shared.subscriptions().audience.callbacks(topic);
         for callback in callbacks {
             let topic = topic.clone();
-            let key = Key { topic, callback };
-            self.shared.change(|audience| audience.unsubscribe(&key));
-            let denial = verification::deny(Arc::clone(&self.shared), key, "the topic has ended");
-            self.shared.runtime.spawn(denial);
+            self.end(Key { topic, callback }, "the topic has ended");
         }
+    }
+
+    /// Ends a subscription, and tells the subscriber why.
+    pub fn end(&self, key: Key, why: &'static str) {
+        self.shared.end(why, |audience| audience.unsubscribe(&key));
+        let denial = verification::deny(Arc::clone(&self.shared), key, why);
+        self.shared.runtime.spawn(denial);
+    }
+
+    /// Looks at the subscriptions; the hub waits meanwhile.
+    pub fn look<T>(&self, look: impl FnOnce(&Audience) -> T) -> T {
+        look(&self.shared.subscriptions().audience)
+    }
+
+    /// How it stands, and what it has done.
+    pub fn status(&self, now: Timestamp) -> HubStatus {
+        let mut status = self.look(|audience| audience.status(now));
+        status.counts = self.shared.counts().clone();
+        status
     }
 
     fn deliver(&self, topic: &Topic) {
@@ -226,6 +248,7 @@ impl Shared {
             forgone
                 .map(|Forgone { relay, subscribers }| {
                     let seq = relay.seq;
+                    self.counts().deliveries.given_up += subscribers as u64;
                     warn!(
                         %topic, seq, subscribers,
                         "gave up notification {seq} of {topic}, which {subscribers} subscribers did not take: \
@@ -235,6 +258,10 @@ impl Shared {
                 })
                 .collect()
         });
+    }
+
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn admission(&self) -> MutexGuard<'_, Admission> {

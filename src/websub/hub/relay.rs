@@ -6,10 +6,11 @@ use std::time::Duration;
 use hyper::Method;
 use jiff::Timestamp;
 use tokio::sync::OwnedSemaphorePermit;
-use tracing::warn;
+use tracing::{debug, warn};
 
 use crate::announce::delivery::Answer;
 use crate::announce::delivery::secret::Mask;
+use crate::announce::subscription::audience::view::LastTry;
 use crate::announce::subscription::audience::{Assignment, Delivery};
 use crate::announce::subscription::relay::{Outcome, headers, outcome};
 use crate::websub::client;
@@ -84,10 +85,25 @@ async fn deliver(shared: &Shared, assignment: &Assignment) -> bool {
         Err(error) => Answer::Failed(error.to_string()),
     };
     let attempts = progress.attempts + 1;
-    let outcome = outcome(&answer, attempts, Timestamp::now(), fastrand::f64());
-    if outcome == Outcome::GivenUp {
-        warn!(%topic, %callback, seq, attempts, "gave up notification {seq} to {callback}: it takes nothing");
+    let now = Timestamp::now();
+    let outcome = outcome(&answer, attempts, now, fastrand::f64());
+    let last = LastTry::new(&answer, now);
+    let took = shared.age(relay.id);
+    shared.counts().tried(&answer, outcome, took);
+    match outcome {
+        Outcome::Delivered | Outcome::Gone => {}
+        Outcome::Retry { at } => debug!(
+            %topic, %callback, seq, attempts, next_try = %at,
+            "{callback} did not take notification {seq}: {last}"
+        ),
+        Outcome::GivenUp => warn!(
+            %topic, %callback, seq, attempts,
+            "gave up notification {seq} to {callback}, which takes nothing: {last}"
+        ),
     }
-    shared.change(|audience| audience.answered(assignment, relay.id, outcome));
+    shared.end("it is gone (410)", |audience| {
+        audience.tried(assignment, last);
+        audience.answered(assignment, relay.id, outcome)
+    });
     true
 }

@@ -2,14 +2,15 @@
 
 use std::collections::HashMap;
 use std::sync::{MutexGuard, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use tracing::{debug, info};
 
 use crate::announce::subscription::admission::Admission;
 use crate::announce::subscription::audience::{Assignment, Audience, Delivery};
 use crate::announce::subscription::tally::Share;
-use crate::announce::subscription::{HubRecord, Key, Progress, Relay, Subscription};
+use crate::announce::subscription::{HubRecord, Key, Progress, Relay, RelayId, Subscription};
 use crate::websub::hub::Shared;
 
 /// How often ended leases are forgotten. They are not delivered to in the meantime.
@@ -19,6 +20,8 @@ const END_LEASES_EVERY: Duration = Duration::from_secs(60);
 pub struct Subscriptions {
     pub audience: Audience,
     shares: HashMap<Key, Share>,
+    /// When what is owed was relayed, if that was in this run.
+    relayed: HashMap<RelayId, Instant>,
 }
 
 impl Subscriptions {
@@ -35,32 +38,85 @@ impl Subscriptions {
             shares.insert(subscription.key(), share);
         }
         let (audience, obsolete) = Audience::restore(subscriptions, relays);
-        (Subscriptions { audience, shares }, obsolete)
+        let subscriptions = Subscriptions {
+            audience,
+            shares,
+            relayed: HashMap::new(),
+        };
+        (subscriptions, obsolete)
     }
 }
 
 // Records are made while the lock is held, so that they leave in the order in which things changed.
 impl Shared {
     pub fn subscribe(&self, subscription: Subscription, share: Share) {
+        let Key { topic, callback } = subscription.key();
+        let until = subscription.expires;
+        match self.insert(subscription, share) {
+            true => info!(%topic, %callback, %until, "{callback} subscribed to {topic}"),
+            false => {
+                debug!(%topic, %callback, %until, "{callback} renewed its subscription to {topic}")
+            }
+        }
+    }
+
+    /// True if it is a new one.
+    fn insert(&self, subscription: Subscription, share: Share) -> bool {
         let mut subscriptions = self.subscriptions();
         let mut admission = self.admission();
         admission.subscribed(&share);
-        if let Some(replaced) = subscriptions.shares.insert(subscription.key(), share) {
-            admission.unsubscribed(&replaced);
+        let replaced = subscriptions.shares.insert(subscription.key(), share);
+        if let Some(replaced) = &replaced {
+            admission.unsubscribed(replaced);
         }
-        (self.records)(subscriptions.audience.subscribe(subscription));
+        (self.records)(vec![subscriptions.audience.subscribe(subscription)]);
+        replaced.is_none()
     }
 
-    pub fn change(&self, change: impl FnOnce(&mut Audience) -> Vec<HubRecord>) {
-        let mut subscriptions = self.subscriptions();
-        for record in change(&mut subscriptions.audience) {
-            if let HubRecord::Unsubscribed(key) = &record
-                && let Some(share) = subscriptions.shares.remove(key)
-            {
-                self.admission().unsubscribed(&share);
-            }
-            (self.records)(record);
+    /// Owes a notification that is saved, from now on.
+    pub fn owe(&self, relay: Relay) {
+        self.subscriptions()
+            .relayed
+            .insert(relay.id, Instant::now());
+        self.change(|audience| audience.owe(relay).into_iter().collect());
+    }
+
+    /// How long ago a notification was relayed.
+    pub fn age(&self, relay: RelayId) -> Option<Duration> {
+        let subscriptions = self.subscriptions();
+        subscriptions.relayed.get(&relay).map(Instant::elapsed)
+    }
+
+    /// Changes what ends subscriptions, and says of each why it did.
+    pub fn end(&self, why: &str, change: impl FnOnce(&mut Audience) -> Vec<HubRecord>) {
+        for Key { topic, callback } in self.change(change) {
+            info!(%topic, %callback, why, "the subscription of {callback} to {topic} has ended: {why}");
         }
+    }
+
+    /// The subscriptions that end by it.
+    pub fn change(&self, change: impl FnOnce(&mut Audience) -> Vec<HubRecord>) -> Vec<Key> {
+        let mut subscriptions = self.subscriptions();
+        let records = change(&mut subscriptions.audience);
+        let mut ended = Vec::new();
+        for record in &records {
+            match record {
+                HubRecord::Unsubscribed(key) => {
+                    if let Some(share) = subscriptions.shares.remove(key) {
+                        self.admission().unsubscribed(&share);
+                    }
+                    ended.push(key.clone());
+                }
+                HubRecord::Ended(relay) => {
+                    subscriptions.relayed.remove(relay);
+                }
+                HubRecord::Subscribed(..) | HubRecord::Progressed(..) => {}
+            }
+        }
+        if !records.is_empty() {
+            (self.records)(records);
+        }
+        ended
     }
 
     /// Whether there is a subscription with a lease that lasts.
@@ -85,6 +141,8 @@ pub async fn end_leases(hub: Weak<Shared>) {
     loop {
         tokio::time::sleep(END_LEASES_EVERY).await;
         let Some(hub) = hub.upgrade() else { return };
-        hub.change(|audience| audience.end_leases(Timestamp::now()));
+        hub.end("its lease has ended", |audience| {
+            audience.end_leases(Timestamp::now())
+        });
     }
 }

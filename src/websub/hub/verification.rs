@@ -38,7 +38,9 @@ pub async fn verify_all(shared: Arc<Shared>, key: Key) {
                     };
                     shared.subscribe(subscription, share.clone());
                 }
-                Action::Unsubscribe => shared.change(|audience| audience.unsubscribe(&key)),
+                Action::Unsubscribe => {
+                    shared.end("it unsubscribed", |audience| audience.unsubscribe(&key));
+                }
             }
         }
         shared.admission().end(&share);
@@ -65,6 +67,7 @@ pub async fn deny(shared: Arc<Shared>, key: Key, reason: &'static str) {
 
 /// When the question was asked that the subscriber has confirmed: its lease runs from then.
 async fn confirmed(shared: &Shared, request: &Request) -> Option<Timestamp> {
+    let callback = &request.callback;
     for attempt in 1..=shared.settings.verification_attempts {
         // Single use: each question has its own challenge.
         let challenge = Uuid::new_v4().to_string();
@@ -82,19 +85,25 @@ async fn confirmed(shared: &Shared, request: &Request) -> Option<Timestamp> {
                 // One byte more than the challenge, to notice what comes after it.
                 let (body, broke_off) = client::beginning(&mut response, challenge.len() + 1).await;
                 let is_meant = broke_off.is_none() && confirms(status, &body, &challenge);
-                return is_meant.then_some(asked_at);
+                if is_meant {
+                    shared.counts().verifications.confirmed += 1;
+                    return Some(asked_at);
+                }
+                shared.counts().verifications.refused += 1;
+                debug!(%callback, status, "{callback} did not confirm that it means it");
+                return None;
             }
             Err(reason) => reason,
         };
         drop(permit);
         // The log alone hears of this. An address that may not be called is tried as often as one that refuses, so that
         // what is left of the limits does not tell them apart either.
-        let callback = &request.callback;
         debug!(%callback, attempt, "cannot ask {callback} whether it means it: {reason}");
         if attempt < shared.settings.verification_attempts {
             tokio::time::sleep(backoff(attempt, fastrand::f64())).await;
         }
     }
+    shared.counts().verifications.failed += 1;
     None
 }
 

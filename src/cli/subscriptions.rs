@@ -1,0 +1,225 @@
+//! `subscriptions`: who subscribes at the embedded hub, and how to end one.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use clap::builder::FalseyValueParser;
+use clap::{Args, Subcommand};
+use jiff::Timestamp;
+use serde_json::json;
+
+use crate::announce::subscription::audience::view::{SubscriptionList, SubscriptionView};
+use crate::cli::asking::{ask, unexpected};
+use crate::cli::options::{AskOptions, Exit};
+use crate::cli::output::{aligned, counted, next_try, print, print_json, relative, when};
+use crate::config::Config;
+use crate::control::{About, Answer, Request, SubscriptionName};
+
+#[derive(Debug, Clone, Subcommand)]
+pub enum SubscriptionsCommand {
+    /// Print one line for each subscription, those in trouble first
+    List(AskOptions),
+    /// Print all there is to know of one
+    Show(ShowOptions),
+    /// End one, and tell its subscriber
+    Remove(RemoveOptions),
+}
+
+/// A subscription.
+#[derive(Debug, Clone, Args)]
+pub struct NameOptions {
+    /// The digest of its callback, as the log and the list show it
+    #[arg(value_name = "CALLBACK_DIGEST")]
+    pub callback: String,
+
+    /// The topic, where that callback subscribes to several
+    #[arg(value_name = "TOPIC")]
+    pub topic: Option<String>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct ShowOptions {
+    #[command(flatten)]
+    pub name: NameOptions,
+
+    #[command(flatten)]
+    pub ask: AskOptions,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct RemoveOptions {
+    #[command(flatten)]
+    pub name: NameOptions,
+
+    /// Remove it; without this, say only which would be removed
+    #[arg(long, env = "RSNOTIFY_YES", value_parser = FalseyValueParser::new())]
+    pub yes: bool,
+
+    #[command(flatten)]
+    pub ask: AskOptions,
+}
+
+pub fn subscriptions(file: Option<&Path>, command: &SubscriptionsCommand) -> anyhow::Result<Exit> {
+    let ask = match command {
+        SubscriptionsCommand::List(ask) => ask,
+        SubscriptionsCommand::Show(show) => &show.ask,
+        SubscriptionsCommand::Remove(remove) => &remove.ask,
+    };
+    let config = Config::load(file, &ask.tree.overrides())?;
+    match command {
+        SubscriptionsCommand::List(_) => list(&config, ask.json),
+        SubscriptionsCommand::Show(show) => self::show(&config, show),
+        SubscriptionsCommand::Remove(remove) => self::remove(&config, remove),
+    }
+}
+
+fn list(config: &Config, as_json: bool) -> anyhow::Result<Exit> {
+    let request = Request::Subscriptions(About::List);
+    let (Answer::Subscriptions(list), is_running) = ask(config, request)? else {
+        return Err(unexpected());
+    };
+    match as_json {
+        true => print_json(is_running, &list)?,
+        false => print(|out| write_list(out, &list, Timestamp::now()))?,
+    }
+    Ok(Exit::Fine)
+}
+
+fn show(config: &Config, options: &ShowOptions) -> anyhow::Result<Exit> {
+    let (shown, is_running) = ask_for(config, &options.name)?;
+    match options.ask.json {
+        true => print_json(is_running, &shown)?,
+        false => print(|out| write_one(out, &shown, Timestamp::now()))?,
+    }
+    Ok(Exit::Fine)
+}
+
+fn ask_for(config: &Config, name: &NameOptions) -> anyhow::Result<(Box<SubscriptionView>, bool)> {
+    let request = Request::Subscriptions(About::Show(name.name()));
+    match ask(config, request)? {
+        (Answer::Subscription(shown), is_running) => Ok((shown, is_running)),
+        _ => Err(unexpected()),
+    }
+}
+
+fn remove(config: &Config, options: &RemoveOptions) -> anyhow::Result<Exit> {
+    if !options.yes {
+        let (shown, is_running) = ask_for(config, &options.name)?;
+        match options.ask.json {
+            true => print_json(is_running, &json!({ "removed": null, "found": shown }))?,
+            false => print(|out| {
+                writeln!(out, "this would be removed:\n")?;
+                write_one(out, &shown, Timestamp::now())?;
+                writeln!(out, "\nnothing was removed; --yes removes it")
+            })?,
+        }
+        return Ok(Exit::Failure);
+    }
+    let request = Request::Subscriptions(About::Remove(options.name.name()));
+    let (Answer::Removed(removed), is_running) = ask(config, request)? else {
+        return Err(unexpected());
+    };
+    if options.ask.json {
+        print_json(is_running, &json!({ "removed": removed }))?;
+        return Ok(Exit::Fine);
+    }
+    let told = match is_running {
+        true => "its subscriber is being told",
+        false => "rsnotify is not running, so its subscriber is not told",
+    };
+    print(|out| {
+        writeln!(
+            out,
+            "removed: the subscription of {} to {}, with {} owed; {told}",
+            removed.callback,
+            removed.topic,
+            counted(removed.owed, "notification")
+        )
+    })?;
+    Ok(Exit::Fine)
+}
+
+impl NameOptions {
+    fn name(&self) -> SubscriptionName {
+        SubscriptionName {
+            callback: self.callback.clone(),
+            topic: self.topic.clone(),
+        }
+    }
+}
+
+fn write_list(out: &mut impl Write, list: &SubscriptionList, now: Timestamp) -> io::Result<()> {
+    if list.subscriptions.is_empty() {
+        return writeln!(out, "nobody has subscribed");
+    }
+    let header = [
+        "STATE",
+        "OWED",
+        "TRIES",
+        "NEXT TRY",
+        "LEASE ENDS",
+        "CALLBACK",
+        "TOPIC",
+    ];
+    let lines = list.subscriptions.iter().map(|own| {
+        [
+            state(own).to_owned(),
+            own.owed.to_string(),
+            own.attempts.to_string(),
+            next_try(own.next_try, now),
+            relative(own.expires, now),
+            own.callback.clone(),
+            own.topic.to_string(),
+        ]
+    });
+    let lines: Vec<_> = std::iter::once(header.map(str::to_owned))
+        .chain(lines)
+        .collect();
+    for line in aligned(&lines, &[1, 2]) {
+        writeln!(out, "{}", line.trim_end())?;
+    }
+    match list.more {
+        0 => Ok(()),
+        more => writeln!(out, "and {more} more, which are no worse"),
+    }
+}
+
+fn state(own: &SubscriptionView) -> &'static str {
+    match (own.attempts, own.owed) {
+        (0, 0) => "fine",
+        (0, _) => "owed",
+        (1.., _) => "failing",
+    }
+}
+
+fn write_one(out: &mut impl Write, own: &SubscriptionView, now: Timestamp) -> io::Result<()> {
+    writeln!(out, "topic      {}", own.topic)?;
+    writeln!(out, "callback   {}", own.callback)?;
+    let signed = match own.signed {
+        true => "deliveries are signed",
+        false => "no secret, deliveries are not signed",
+    };
+    writeln!(out, "           {signed}")?;
+    writeln!(out, "lease      ends {}", when(own.expires, now))?;
+    writeln!(out, "state      {}", state(own))?;
+    match &own.last {
+        Some(last) => writeln!(out, "last try   {}: {last}", when(last.at, now))?,
+        None => writeln!(out, "last try   none since rsnotify was started")?,
+    }
+    match own.next {
+        Some(next) => writeln!(
+            out,
+            "owed       {}, number {next} first",
+            counted(own.owed, "notification")
+        )?,
+        None => writeln!(out, "owed       nothing")?,
+    }
+    let tried = counted(own.attempts as usize, "time");
+    match own.next_try {
+        Some(at) if at > now => {
+            writeln!(out, "           tried {tried}, next try {}", when(at, now))
+        }
+        Some(_) => writeln!(out, "           tried {tried}, next try now"),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,358 @@
+//! What a person sees of the embedded hub's subscriptions, and does about one: with a running daemon, and on the
+//! state that a stopped one left.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::DEADLINE;
+use crate::daemon::{Daemon, Setup, output};
+use crate::documents::{Site, description, list};
+use crate::embedded::subscribe;
+use crate::hub::{FakeHub, Manner};
+
+/// What is no business of whoever sees a log.
+const SECRET: &str = "capability-to-write-here";
+
+fn topic(daemon: &Daemon, set: &str) -> String {
+    let public = daemon.public;
+    format!("http://{public}/topics/main/{set}/capabilitylist/")
+}
+
+/// Subscribes, and waits until the hub knows.
+fn join(daemon: &Daemon, subscriber: &FakeHub, set: &str) -> String {
+    let callback = format!("http://{}/{SECRET}", subscriber.address);
+    let answer = subscribe(daemon.public, &topic(daemon, set), &callback);
+    assert!(answer.starts_with("HTTP/1.1 202 "), "{answer}");
+    let logged = daemon.await_log(" subscribed to ");
+    assert!(subscriber.request().challenge().is_some());
+    let shown = logged["callback"].as_str().unwrap();
+    let (origin, digest) = shown.split_once("/…(").unwrap();
+    assert_eq!(origin, format!("http://{}", subscriber.address));
+    digest.strip_suffix(')').unwrap().to_owned()
+}
+
+fn subscriptions(setup: &Setup, arguments: &[&str]) -> Command {
+    let mut command = setup.command("subscriptions");
+    command.args(arguments);
+    command
+}
+
+/// What a command prints; nothing ever prints a callback.
+fn said(command: &mut Command, code: i32) -> String {
+    let (ended, out, err) = output(command);
+    assert_eq!(ended, Some(code), "{out}{err}");
+    assert!(!format!("{out}{err}").contains(SECRET), "{out}{err}");
+    match code {
+        0 => out,
+        _ => out + &err,
+    }
+}
+
+fn json(command: &mut Command, code: i32) -> Value {
+    let answer: Value = serde_json::from_str(&said(command.arg("--json"), code)).unwrap();
+    assert_eq!(answer["version"], 1);
+    answer
+}
+
+fn keys(object: &Value) -> Vec<&str> {
+    let keys = object.as_object().unwrap().keys();
+    keys.map(String::as_str).collect()
+}
+
+/// Waits until the hub stands so.
+fn until(daemon: &Daemon, subscribed: u64, owed: u64, failing: u64) {
+    let deadline = Instant::now() + DEADLINE;
+    let want = serde_json::json!({ "subscriptions": subscribed, "owed": owed, "failing": failing });
+    loop {
+        let (_, page) = daemon.get_admin("/status.json");
+        let status: Value = serde_json::from_str(&page).unwrap();
+        if status["embedded_hub"] == want {
+            return;
+        }
+        assert!(Instant::now() < deadline, "not {want}: {page}");
+        std::thread::sleep(Duration::from_millis(20)); // poll: how the hub stands is told to who asks
+    }
+}
+
+fn stop(daemon: &Daemon) {
+    daemon.signal(Signal::TERM);
+    daemon.await_log("everything is saved");
+}
+
+#[test]
+fn who_fails_is_shown_first_and_no_callback_is_while_the_daemon_runs_and_after() {
+    let site = Site::new();
+    let setup = Setup::new(&site, &[], "");
+    let daemon = setup.start();
+    assert_eq!(
+        said(&mut subscriptions(&setup, &["list"]), 0),
+        "nobody has subscribed\n"
+    );
+    let (willing, failing) = (FakeHub::start(), FakeHub::start());
+    let fine = join(&daemon, &willing, "a");
+    let bad = join(&daemon, &failing, "a");
+    failing.behave(Manner::Refuse(503));
+    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    let retried = daemon.await_log("did not take notification 1: answered 503");
+    assert_eq!(retried["level"], "DEBUG");
+    until(&daemon, 2, 1, 1);
+
+    let (_, metrics) = daemon.get_admin("/metrics");
+    for line in [
+        "rsnotify_subscriptions 2",
+        &format!(
+            "rsnotify_topic_subscriptions{{topic=\"{}\"}} 2",
+            topic(&daemon, "a")
+        ),
+        "rsnotify_owed_deliveries 1",
+        "rsnotify_failing_subscriptions 1",
+        "rsnotify_subscription_requests_total{answer=\"accepted\"} 2",
+        "rsnotify_subscription_requests_total{answer=\"excess\"} 0",
+        "rsnotify_verifications_total{outcome=\"confirmed\"} 2",
+        "rsnotify_deliveries_total{outcome=\"delivered\"} 1",
+        "rsnotify_deliveries_total{outcome=\"gone\"} 0",
+        "rsnotify_delivery_seconds_count 1",
+        "rsnotify_delivery_seconds_bucket{le=\"+Inf\"} 1",
+    ] {
+        assert!(
+            metrics.lines().any(|own| own == line),
+            "no {line} in:\n{metrics}"
+        );
+    }
+    assert!(!metrics.contains(SECRET));
+
+    for is_running in [true, false] {
+        let answer = json(&mut subscriptions(&setup, &["list"]), 0);
+        assert_eq!(
+            keys(&answer),
+            ["more", "running", "subscriptions", "version"]
+        );
+        assert_eq!(
+            (&answer["running"], &answer["more"]),
+            (&is_running.into(), &0.into())
+        );
+        let [worst, best] = &answer["subscriptions"].as_array().unwrap()[..] else {
+            panic!("{answer}")
+        };
+        assert_eq!(
+            (&worst["digest"], &best["digest"]),
+            (&bad.clone().into(), &fine.clone().into())
+        );
+        assert_eq!((&worst["owed"], &best["owed"]), (&1.into(), &0.into()));
+        assert_eq!((&worst["next"], &best["next"]), (&1.into(), &Value::Null));
+        assert!(worst["attempts"].as_u64() > Some(0), "{worst}");
+        let shown = json(&mut subscriptions(&setup, &["show", &bad]), 0);
+        assert_eq!(
+            keys(&shown),
+            [
+                "attempts", "callback", "digest", "expires", "last", "next", "next_try", "owed",
+                "running", "signed", "topic", "version"
+            ]
+        );
+        assert_eq!(shown["signed"], false);
+        // What came of the last try is not kept across a restart.
+        let status = shown["last"].as_object().map(|last| last["status"].clone());
+        assert_eq!(status, is_running.then(|| 503.into()));
+        let text = said(&mut subscriptions(&setup, &["list"]), 0);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 3, "{text}");
+        assert!(
+            lines[0].starts_with("STATE    OWED  TRIES  NEXT TRY"),
+            "{text}"
+        );
+        assert!(
+            lines[1].starts_with("failing     1") && lines[1].contains(&bad),
+            "{text}"
+        );
+        assert!(
+            lines[2].starts_with("fine        0") && lines[2].contains("in 9 d"),
+            "{text}"
+        );
+        let text = said(&mut subscriptions(&setup, &["show", &bad]), 0);
+        assert!(
+            text.contains("owed       1 notification, number 1 first\n"),
+            "{text}"
+        );
+        assert_eq!(text.contains(": answered 503\n"), is_running, "{text}");
+        let status = said(&mut setup.command("status"), 0);
+        let words = "embedded hub: 2 subscriptions, 1 failing, deliveries owed: 1\n";
+        assert!(status.contains(words), "{status}");
+        let status = json(&mut setup.command("status"), 0);
+        assert_eq!(
+            keys(&status["embedded_hub"]),
+            ["failing", "owed", "subscriptions"]
+        );
+        if is_running {
+            stop(&daemon);
+        }
+    }
+    let (_, log) = daemon.stop_and_tell();
+    let told = log.iter().find(|line| line.contains(SECRET));
+    assert_eq!(told, None);
+}
+
+#[test]
+fn a_removed_subscription_is_gone_for_good_and_its_subscriber_is_told() {
+    let site = Site::new();
+    let setup = Setup::new(&site, &[], "");
+    let daemon = setup.start();
+    let subscriber = FakeHub::start();
+    let digest = join(&daemon, &subscriber, "a");
+    let asked = said(&mut subscriptions(&setup, &["remove", &digest]), 1);
+    assert!(
+        asked.ends_with("nothing was removed; --yes removes it\n"),
+        "{asked}"
+    );
+    let asked = json(&mut subscriptions(&setup, &["remove", &digest]), 1);
+    assert_eq!(keys(&asked), ["found", "removed", "running", "version"]);
+    assert_eq!(
+        (&asked["removed"], &asked["found"]["owed"]),
+        (&Value::Null, &0.into())
+    );
+    until(&daemon, 1, 0, 0);
+
+    let removed = json(&mut subscriptions(&setup, &["remove", &digest, "--yes"]), 0);
+    assert_eq!(keys(&removed), ["removed", "running", "version"]);
+    assert_eq!(removed["removed"]["digest"], digest);
+    let told = subscriber.request();
+    assert_eq!(told.method, "GET");
+    let words = format!("/{SECRET}?hub.mode=denied&hub.topic=");
+    assert!(told.target.starts_with(&words), "{}", told.target);
+    let logged = daemon.await_log("has ended: removed by the hub's operator");
+    assert_eq!(logged["level"], "INFO");
+    // It was answered once it was saved.
+    daemon.kill();
+    assert_eq!(
+        said(&mut subscriptions(&setup, &["list"]), 0),
+        "nobody has subscribed\n"
+    );
+}
+
+#[test]
+fn what_cannot_be_saved_is_not_said_to_be_removed() {
+    let site = Site::new();
+    let setup = Setup::new(&site, &[], "");
+    let daemon = setup.start();
+    let subscriber = FakeHub::start();
+    let digest = join(&daemon, &subscriber, "a");
+    // The subscription is saved before this can be answered.
+    said(&mut subscriptions(&setup, &["list"]), 0);
+    let path = setup.state.path().join("state/state.sqlite");
+    let database = rusqlite::Connection::open(path).unwrap();
+    database.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let told = said(&mut subscriptions(&setup, &["remove", &digest, "--yes"]), 1);
+    assert!(
+        told.contains("takes effect once the state can be saved"),
+        "{told}"
+    );
+    database.execute_batch("ROLLBACK").unwrap();
+    daemon.await_log("the state can be saved again");
+    daemon.kill();
+    let text = said(&mut subscriptions(&setup, &["list"]), 0);
+    assert_eq!(text, "nobody has subscribed\n");
+}
+
+#[test]
+fn a_subscription_is_removed_from_the_state_that_a_daemon_left() {
+    let site = Site::new();
+    let setup = Setup::new(&site, &[], "");
+    let daemon = setup.start();
+    let (one, other) = (FakeHub::start(), FakeHub::start());
+    let digest = join(&daemon, &one, "a");
+    join(&daemon, &other, "a");
+    daemon.stop();
+    let text = said(&mut subscriptions(&setup, &["remove", &digest, "--yes"]), 0);
+    let words =
+        "with 0 notifications owed; rsnotify is not running, so its subscriber is not told\n";
+    assert!(text.ends_with(words), "{text}");
+    let again = said(&mut subscriptions(&setup, &["remove", &digest, "--yes"]), 1);
+    assert!(
+        again.contains(&format!("no subscription has the callback \"{digest}\"")),
+        "{again}"
+    );
+    let daemon = setup.start();
+    until(&daemon, 1, 0, 0);
+    assert!(one.heard().is_empty());
+}
+
+#[test]
+fn what_names_no_subscription_or_several_is_answered_with_those_there_are() {
+    let site = Site::new();
+    site.add_set("b");
+    site.write(".well-known/resourcesync", &description(&["a", "b"]));
+    let setup = Setup::new(&site, &[], "");
+    let daemon = setup.start();
+    let subscriber = FakeHub::start();
+    let digest = join(&daemon, &subscriber, "a");
+    let on_a = topic(&daemon, "a");
+    let unknown = said(&mut subscriptions(&setup, &["show", "00000000"]), 1);
+    assert!(
+        unknown.ends_with(&format!("…({digest}) on {on_a}\n")),
+        "{unknown}"
+    );
+    assert_eq!(join(&daemon, &subscriber, "b"), digest);
+    let unclear = said(&mut subscriptions(&setup, &["remove", &digest, "--yes"]), 1);
+    assert!(
+        unclear.contains("name the callback as shown here, then the topic"),
+        "{unclear}"
+    );
+    let shown = json(&mut subscriptions(&setup, &["show", &digest, &on_a]), 0);
+    assert_eq!(shown["topic"], on_a);
+    until(&daemon, 2, 0, 0);
+}
+
+#[test]
+fn each_beginning_and_end_of_a_subscription_is_one_line_of_the_log() {
+    let site = Site::new();
+    let setup = Setup::new(&site, &[], "");
+    let daemon = setup.start();
+    let subscriber = FakeHub::start();
+    let digest = join(&daemon, &subscriber, "a");
+    let callback = format!("http://{}/{SECRET}", subscriber.address);
+    let on_a = topic(&daemon, "a");
+    subscribe(daemon.public, &on_a, &callback);
+    let renewed = daemon.await_log("renewed its subscription");
+    assert_eq!(renewed["level"], "DEBUG");
+    subscriber.request();
+    subscriber.behave(Manner::Refuse(410));
+    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    let ended = daemon.await_log("has ended: it is gone (410)");
+    assert_eq!(ended["level"], "INFO");
+    assert_eq!(ended["topic"], on_a);
+    let shown = ended["callback"].as_str().unwrap();
+    assert!(shown.ends_with(&format!("/…({digest})")), "{shown}");
+    subscriber.behave(Manner::Accept);
+    assert_eq!(subscriber.request().method, "POST");
+    assert_eq!(join(&daemon, &subscriber, "a"), digest);
+    let (_, log) = daemon.stop_and_tell();
+    let lines = |words: &str| log.iter().filter(|line| line.contains(words)).count();
+    assert_eq!(
+        (lines(" subscribed to "), lines("has ended")),
+        (2, 1),
+        "{log:#?}"
+    );
+}
+
+#[test]
+fn where_other_hubs_are_told_there_are_no_subscriptions_to_show() {
+    let site = Site::new();
+    let hub = FakeHub::start();
+    let mut setup = Setup::new(&site, &[hub.url()], "");
+    let (without, _) = setup.config.split_once("[embedded_hub]").unwrap();
+    setup.config = without.to_owned();
+    let daemon = setup.start();
+    for _ in 0..2 {
+        let told = said(&mut subscriptions(&setup, &["list"]), 1);
+        assert!(told.contains("no embedded hub is configured"), "{told}");
+        let status = json(&mut setup.command("status"), 0);
+        assert_eq!(status["embedded_hub"], Value::Null);
+        if status["running"] == true {
+            let (_, metrics) = daemon.get_admin("/metrics");
+            assert!(!metrics.contains("rsnotify_subscriptions"), "{metrics}");
+            stop(&daemon);
+        }
+    }
+}
