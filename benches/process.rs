@@ -18,7 +18,7 @@ use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::fan_out::fan_out;
+use crate::fan_out::{fan_out, hanging_callbacks};
 use crate::hub::Hub;
 use crate::stage::{Stage, cpu_seconds, peak_memory_mib, replace};
 
@@ -27,13 +27,14 @@ fn main() {
         .skip(1)
         .filter(|name| !name.starts_with('-'))
         .collect();
-    let benches: [(&str, fn()); 11] = [
+    let benches: [(&str, fn()); 12] = [
         ("latency", latency),
         ("burst", burst),
         ("cold_start", cold_start),
         ("restart", restart),
         ("large_list", large_list),
         ("slow_hub", slow_hub),
+        ("hanging_callbacks", hanging_callbacks),
         ("fan_out_1000", || fan_out(1_000)),
         ("fan_out_10000", || fan_out(10_000)),
         ("fan_out_100000", || fan_out(100_000)),

@@ -14,6 +14,15 @@ pub struct Callbacks {
 
 impl Callbacks {
     pub fn start() -> Callbacks {
+        Callbacks::that(true)
+    }
+
+    /// They take what they are sent, and never say so.
+    pub fn hanging() -> Callbacks {
+        Callbacks::that(false)
+    }
+
+    fn that(answers: bool) -> Callbacks {
         let (sender, arrivals) = channel();
         let (tell, told) = channel();
         std::thread::spawn(move || {
@@ -26,7 +35,7 @@ impl Callbacks {
                 tell.send(listener.local_addr().expect("an address"))
                     .expect("somebody waits");
                 while let Ok((stream, _)) = listener.accept().await {
-                    tokio::spawn(serve(stream, sender.clone()));
+                    tokio::spawn(serve(stream, sender.clone(), answers));
                 }
             });
         });
@@ -42,7 +51,7 @@ impl Callbacks {
     }
 }
 
-async fn serve(mut stream: TcpStream, arrivals: Sender<Instant>) {
+async fn serve(mut stream: TcpStream, arrivals: Sender<Instant>, answers: bool) {
     let mut buffer = Vec::with_capacity(16 << 10);
     loop {
         let request = loop {
@@ -55,8 +64,14 @@ async fn serve(mut stream: TcpStream, arrivals: Sender<Instant>) {
             }
         };
         buffer.drain(..request);
-        let answer = b"HTTP/1.1 204 No Content\r\n\r\n";
-        if arrivals.send(Instant::now()).is_err() || stream.write_all(answer).await.is_err() {
+        if arrivals.send(Instant::now()).is_err() {
+            return;
+        }
+        let answer: &[u8] = match answers {
+            true => b"HTTP/1.1 204 No Content\r\n\r\n",
+            false => b"",
+        };
+        if stream.write_all(answer).await.is_err() {
             return;
         }
     }

@@ -70,6 +70,30 @@ pub fn fan_out(subscribers: usize) {
     );
 }
 
+/// What a subscriber hears later because 20 others of its topic hang.
+pub fn hanging_callbacks() {
+    let times = |hanging: usize| {
+        let (single, others) = (Callbacks::start(), Callbacks::hanging());
+        let stage = Stage::new(2, 1 + CHANGES);
+        let address = stage.reserve_address();
+        drop(stage.start_with_embedded_hub(address));
+        stage.subscribe(address, QUIET, others.address, hanging);
+        stage.subscribe(address, QUIET, single.address, 1);
+        let _daemon = stage.start_with_embedded_hub(address);
+        latency(&stage, &single, 50, "hanging")
+    };
+    let (alone, beside) = (times(0), times(20));
+    let worst = |times: &[f64]| times.last().copied().unwrap_or_default();
+    println!(
+        "hanging_callbacks: rename to POST (100 ms of it the window): median {:.1} ms, worst {:.1} ms; beside 20 that \
+         hang {:.1} ms, worst {:.1} ms (target: 50 ms more)",
+        middle(&alone),
+        worst(&alone),
+        middle(&beside),
+        worst(&beside),
+    );
+}
+
 /// Times from the rename of a document of the quiet set to its delivery, in milliseconds and in order.
 fn latency(stage: &Stage, single: &Callbacks, rounds: usize, name: &str) -> Vec<f64> {
     let mut times = Vec::new();
