@@ -3,7 +3,6 @@
 #![expect(clippy::unwrap_used, reason = "a test that fails should say where")]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -25,6 +24,8 @@ use rsnotify::resourcesync::fingerprint::Fingerprint;
 use rsnotify::resourcesync::payload::{ChangeKind, Entry};
 use rsnotify::resourcesync::uri::{Hub, Topic, Uri};
 use rsnotify::store::{Store, StoreError, is_in_use};
+
+mod migrations;
 
 fn uri(path: &str) -> Uri {
     Uri::parse(&format!("https://e.org/{path}")).unwrap()
@@ -269,102 +270,6 @@ fn an_attempt_without_an_answer_and_one_that_was_accepted_are_loaded_as_they_wer
         store.save(&save, &[], &[]).unwrap();
         assert_eq!(some(store.load().unwrap().ledgers), save.ledgers);
     }
-}
-
-#[test]
-fn a_state_of_the_second_schema_is_taken_over_but_for_its_last_failure() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut store = Store::open(directory.path()).unwrap();
-    let save = everything();
-    store.save(&save, &[], &[]).unwrap();
-    drop(store);
-    let database = of_the_third_schema(directory.path());
-    // What the third migration did, undone.
-    for column in [
-        "tried",
-        "tried_seq",
-        "answer_status",
-        "answer",
-        "refusal",
-        "reason",
-        "needs_person",
-    ] {
-        let drop = format!("ALTER TABLE ledgers DROP COLUMN {column}");
-        database.execute_batch(&drop).unwrap();
-    }
-    database
-        .execute_batch(
-            "ALTER TABLE in_flight ADD COLUMN last_failure TEXT; UPDATE in_flight SET last_failure = 'no'; \
-             PRAGMA user_version = 2;",
-        )
-        .unwrap();
-    drop(database);
-    let upgraded = Store::open(directory.path()).unwrap().load().unwrap();
-    let mut wanted = save.ledgers;
-    for ledger in wanted.values_mut().flatten() {
-        ledger.last = None;
-    }
-    assert_eq!(some(upgraded.ledgers), wanted);
-    assert_eq!(some(upgraded.channels), save.channels);
-}
-
-/// A state with what the fourth migration did, undone.
-fn of_the_third_schema(directory: &Path) -> rusqlite::Connection {
-    let database = rusqlite::Connection::open(directory.join("state.sqlite")).unwrap();
-    database
-        .execute_batch(
-            "ALTER TABLE subscriptions DROP COLUMN heard;
-             ALTER TABLE subscriptions DROP COLUMN attempts;
-             ALTER TABLE subscriptions DROP COLUMN next_try;
-             DROP TABLE relays;
-             CREATE TABLE relays (digest BLOB PRIMARY KEY, body BLOB NOT NULL) STRICT, WITHOUT ROWID;
-             CREATE TABLE deliveries (
-                 id INTEGER PRIMARY KEY, topic TEXT NOT NULL, callback TEXT NOT NULL, seq INTEGER NOT NULL,
-                 digest BLOB NOT NULL REFERENCES relays (digest), attempts INTEGER NOT NULL, next_try TEXT NOT NULL
-             ) STRICT;
-             PRAGMA user_version = 3;",
-        )
-        .unwrap();
-    database
-}
-
-#[test]
-fn what_subscribers_were_owed_by_the_third_schema_is_owed_still() {
-    let directory = tempfile::tempdir().unwrap();
-    drop(Store::open(directory.path()).unwrap());
-    let database = of_the_third_schema(directory.path());
-    database
-        .execute_batch(
-            "INSERT INTO subscriptions VALUES ('https://e.org/t', 'http://127.0.0.1/both', NULL, '2999-01-01T00:00:00Z');
-             INSERT INTO subscriptions VALUES ('https://e.org/t', 'http://127.0.0.1/last', NULL, '2999-01-01T00:00:00Z');
-             INSERT INTO subscriptions VALUES ('https://e.org/t', 'http://127.0.0.1/none', NULL, '2999-01-01T00:00:00Z');
-             INSERT INTO relays VALUES (x'01', x'6f6e65'), (x'02', x'74776f');
-             INSERT INTO deliveries VALUES
-                 (5, 'https://e.org/t', 'http://127.0.0.1/both', 1, x'01', 3, '2026-11-20T12:00:00Z'),
-                 (6, 'https://e.org/t', 'http://127.0.0.1/both', 2, x'02', 0, '2026-11-20T12:00:00Z'),
-                 (7, 'https://e.org/t', 'http://127.0.0.1/last', 2, x'02', 0, '2026-11-20T12:00:00Z');",
-        )
-        .unwrap();
-    drop(database);
-    let (subscriptions, relays) = Store::open(directory.path()).unwrap().load_hub().unwrap();
-    let heard = subscriptions
-        .iter()
-        .map(|(own, progress)| (own.callback.as_str(), progress.heard.0));
-    assert_eq!(
-        heard.collect::<Vec<_>>(),
-        [
-            ("http://127.0.0.1/both", 4),
-            ("http://127.0.0.1/last", 5),
-            ("http://127.0.0.1/none", 6)
-        ]
-    );
-    let owed = relays
-        .iter()
-        .map(|relay| (relay.id.0, relay.seq, &relay.body[..]));
-    assert_eq!(
-        owed.collect::<Vec<_>>(),
-        [(5, 1, &b"one"[..]), (6, 2, &b"two"[..])]
-    );
 }
 
 #[test]
