@@ -3,7 +3,7 @@
 use url::Url;
 
 use crate::announce::delivery::redirect::{Hop, next_hop};
-use crate::announce::inspection::{Answered, Cause, HUB_GREETING, Remark, is_private};
+use crate::announce::inspection::{Answered, Cause, HUB_GREETING, Remark};
 use crate::resourcesync::uri::Hub;
 
 /// A hub, and what it answers where notifications would be sent, which may be an address that is secret.
@@ -75,29 +75,15 @@ pub fn unverified(hub: &Hub) -> Remark {
 
 /// Judges what the embedded hub answers by its advertised address to a `GET`.
 pub fn embedded(hub: &Hub, get: &Answered) -> Option<Remark> {
-    let is_for_this_host = is_private(hub.as_str());
-    match get {
-        Ok(reply) if reply.status == 405 && reply.body.is(HUB_GREETING) => (!is_for_this_host).then(|| {
-            Remark::note(
-                format!("{hub}: the embedded hub can be reached by others"),
-                "it makes callbacks on this machine for whoever asks; do not pass it on, and name a [[hub]]",
-            )
-        }),
-        answered => {
-            let what = match answered {
-                Ok(reply) => format!("answers {}, which is not from rsnotify", reply.status),
-                Err(words) => format!("cannot be reached ({words})"),
-            };
-            let remedy = match is_for_this_host {
-                true => "let the web server in front pass it on to server.listen, or correct public_url",
-                false => "nobody elsewhere can subscribe; name a [[hub]], since the embedded one is for this host",
-            };
-            Some(Remark::finding(
-                format!("{hub}: the embedded hub is advertised so, and {what}"),
-                remedy,
-            ))
-        }
-    }
+    let what = match get {
+        Ok(reply) if reply.status == 405 && reply.body.is(HUB_GREETING) => return None,
+        Ok(reply) => format!("answers {}, which is not from rsnotify", reply.status),
+        Err(words) => format!("cannot be reached ({words})"),
+    };
+    Some(Remark::finding(
+        format!("{hub}: the embedded hub is advertised so, and {what}"),
+        "nobody can subscribe; let the web server in front pass it on to server.listen, or correct public_url",
+    ))
 }
 
 fn redirection(asked: &Asked, configured: &[Url], status: u16, location: Option<&str>) -> Remark {
