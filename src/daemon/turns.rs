@@ -21,7 +21,7 @@ use crate::announce::delivery::{Answer, Submission};
 use crate::announce::engine::Engine;
 use crate::announce::event::{Effect, Event};
 use crate::announce::plan::Mode;
-use crate::announce::status::Status;
+use crate::announce::status::{ConfigurationStatus, Status};
 use crate::announce::subscription::HubRecord;
 use crate::control::{self, Request};
 use crate::daemon::report;
@@ -86,6 +86,7 @@ pub struct Turns {
     outstanding: usize,
     /// When the daemon began.
     began: Timestamp,
+    configuration: ConfigurationStatus,
     is_ready: bool,
     is_stopping: bool,
     watchdog: Option<Duration>,
@@ -118,6 +119,11 @@ impl Turns {
             accepted: Vec::new(),
             outstanding: 0,
             began: Timestamp::now(),
+            configuration: ConfigurationStatus {
+                loaded: Timestamp::now(),
+                refused: None,
+                in_force: String::new(),
+            },
             is_ready: false,
             is_stopping: false,
             watchdog: sd_notify::watchdog_enabled(),
@@ -249,10 +255,9 @@ impl Turns {
             Input::HubRecords(records) => self.unsaved.records.extend(records),
             Input::Ask(answer) => {
                 // Whoever asked may have gone.
-                let now = Timestamp::now();
-                let mut status = self.engine.status(now);
+                let mut status = self.engine.status(Timestamp::now());
                 status.unsaved = self.trouble.as_ref().map(|(trouble, _)| trouble.clone());
-                status.embedded_hub = self.hub.as_ref().map(|hub| hub.status(now));
+                self.complete(&mut status);
                 let _ = answer.send(status);
             }
             Input::Order(request, reply) => self.obey(request, reply),
@@ -260,6 +265,12 @@ impl Turns {
             Input::Stop => return true,
         }
         false
+    }
+
+    /// Adds what the engine does not know.
+    fn complete(&self, status: &mut Status) {
+        status.embedded_hub = self.hub.as_ref().map(|hub| hub.status(status.at));
+        status.configuration = Some(self.configuration.clone());
     }
 
     fn step(&mut self, event: Event) {

@@ -46,6 +46,7 @@ impl Engine {
             sources: self.sources().into_iter().map(SourceStatus::from).collect(),
             channels: self.channels(),
             embedded_hub: None,
+            configuration: None,
             findings: self.findings().iter().map(ToString::to_string).collect(),
         }
     }
