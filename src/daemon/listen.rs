@@ -1,53 +1,146 @@
-//! Binds what the configuration says to listen on.
+//! Binds what the configuration says to listen on, and serves it until it is to end.
 
 use std::fs::Permissions;
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
 
 use anyhow::Context;
 use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tracing::info;
 
 use crate::admin::{self, Admin};
 use crate::config::address::Address;
-use crate::websub::server::Listener;
+use crate::websub::hub::EmbeddedHub;
+use crate::websub::public::serve_public;
+use crate::websub::server::{Limits, Listener};
+use crate::websub::topics::Topics;
 
 /// How many clients may have come and not been met yet. At the usual 128, a burst of them waits a second for
 /// TCP to try again, or is turned away at a Unix socket. The system may allow fewer.
 const BACKLOG: i32 = 4_096;
 
-/// Binds one listener, and says where.
-pub async fn bind(address: &Address, name: &str) -> anyhow::Result<Listener> {
-    let listener = match address {
+/// A listener that is bound, and that nobody serves yet.
+pub struct Bound {
+    name: &'static str,
+    address: Address,
+    listener: Listener,
+    file: Option<SocketFile>,
+}
+
+/// A listener that is served; it ends when this is dropped.
+pub struct Front {
+    /// As configured.
+    pub address: Address,
+    /// As bound.
+    pub tcp: Option<SocketAddr>,
+    _file: Option<SocketFile>,
+    _open: watch::Sender<()>,
+}
+
+/// The name of a Unix socket, which goes with whoever bound it.
+struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        // The next start removes it if this does not.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Binds one listener.
+pub async fn bind(address: &Address, name: &'static str) -> anyhow::Result<Bound> {
+    let (listener, file) = match address {
         Address::Tcp(tcp) => {
             let listener = TcpListener::bind(tcp).await.with_context(|| {
                 format!("cannot listen on {tcp} ({name}); is another program there?")
             })?;
             widen(&listener);
-            Listener::Tcp(listener)
+            (Listener::Tcp(listener), None)
         }
         Address::Unix(path) => {
             remove_stale_socket(path);
             let listener = UnixListener::bind(path)
                 .with_context(|| format!("cannot listen on unix:{} ({name})", path.display()))?;
+            let file = SocketFile(path.clone());
             widen(&listener);
             if name == "public" {
                 // The web server in front is another user. Its directory may still keep others out.
                 std::fs::set_permissions(path, Permissions::from_mode(0o666))
                     .with_context(|| format!("cannot open unix:{} to all", path.display()))?;
             }
-            Listener::Unix(listener)
+            (Listener::Unix(listener), Some(file))
         }
     };
-    let bound = match listener.tcp_address() {
-        Some(bound) => bound.to_string(),
-        None => address.to_string(),
+    Ok(Bound {
+        name,
+        address: address.clone(),
+        listener,
+        file,
+    })
+}
+
+impl Bound {
+    /// The address, once bound to a free port.
+    pub fn tcp_address(&self) -> Option<SocketAddr> {
+        self.listener.tcp_address()
+    }
+
+    /// Says where it listens.
+    pub fn tell(&self) {
+        let address = match self.tcp_address() {
+            Some(bound) => bound.to_string(),
+            None => self.address.to_string(),
+        };
+        info!(listener = self.name, %address, "listening");
+    }
+
+    /// Serves topics and the hub; within a tokio runtime.
+    pub fn serve_public(
+        self,
+        topics: Topics,
+        hub: watch::Receiver<Option<EmbeddedHub>>,
+    ) -> (Front, JoinHandle<()>) {
+        self.serve(|listener, ended| serve_public(listener, topics, hub, Limits::default(), ended))
+    }
+
+    /// Serves the admin pages; within a tokio runtime.
+    pub fn serve_admin(self, admin: Admin) -> (Front, JoinHandle<()>) {
+        self.serve(|listener, ended| serve_admin(listener, admin, ended))
+    }
+
+    fn serve<S>(self, server: impl FnOnce(Listener, Ended) -> S) -> (Front, JoinHandle<()>)
+    where
+        S: Future<Output = ()> + Send + 'static,
+    {
+        let (open, ended) = until_dropped();
+        let front = Front {
+            tcp: self.tcp_address(),
+            address: self.address,
+            _file: self.file,
+            _open: open,
+        };
+        (front, tokio::spawn(server(self.listener, ended)))
+    }
+}
+
+/// Ready when something is dropped.
+type Ended = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Something to drop, and what is ready then.
+pub fn until_dropped() -> (watch::Sender<()>, Ended) {
+    let (open, mut opened) = watch::channel(());
+    let ended = async move {
+        // Nothing is ever sent.
+        let _ = opened.changed().await;
     };
-    info!(listener = name, address = %bound, "listening");
-    Ok(listener)
+    (open, Box::pin(ended))
 }
 
 fn widen(listener: impl AsFd) {
@@ -67,20 +160,7 @@ fn remove_stale_socket(path: &Path) {
     }
 }
 
-/// Leaves no socket behind.
-pub fn remove_socket(address: &Address) {
-    if let Address::Unix(path) = address {
-        // The next start removes it if this does not.
-        let _ = std::fs::remove_file(path);
-    }
-}
-
-/// Serves the admin pages until `shutdown`.
-pub async fn serve_admin(
-    listener: Listener,
-    admin: Admin,
-    shutdown: impl Future<Output = ()> + Send + 'static,
-) {
+async fn serve_admin(listener: Listener, admin: Admin, shutdown: Ended) {
     let service = admin::router(admin);
     let ended = match listener {
         Listener::Tcp(listener) => {

@@ -4,8 +4,11 @@
 //! saved, nothing is sent: what was to be done waits, and saving is tried again.
 
 pub mod orders;
+mod stopping;
+pub mod succession;
 mod unsaved;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
@@ -17,17 +20,18 @@ use tokio::sync::oneshot;
 use tracing::{error, info, warn};
 
 use crate::admin::Health;
-use crate::announce::delivery::{Answer, Submission};
+use crate::announce::delivery::{Answer, Submission, SubmissionId};
 use crate::announce::engine::Engine;
 use crate::announce::event::{Effect, Event};
 use crate::announce::plan::Mode;
-use crate::announce::status::{ConfigurationStatus, Status};
+use crate::announce::status::{ConfigurationStatus, RefusedConfiguration, Status};
 use crate::announce::subscription::HubRecord;
 use crate::control::{self, Request};
 use crate::daemon::report;
 use crate::daemon::steps::{Step, Steps};
 use crate::daemon::turns::orders::Order;
 use crate::daemon::turns::unsaved::Unsaved;
+use crate::resourcesync::uri::Topic;
 use crate::store::Store;
 use crate::tree::{Report, Tree};
 use crate::websub::hub::EmbeddedHub;
@@ -37,7 +41,8 @@ use crate::websub::topics::Topics;
 /// What the loop is told.
 pub enum Input {
     Event(Event),
-    Tree(Report),
+    /// With the watching that it came from: an earlier one means nothing any more.
+    Tree(Watching, Report),
     /// The embedded hub wants something remembered, all of it or nothing.
     HubRecords(Vec<HubRecord>),
     /// Somebody wants to know how things stand.
@@ -46,8 +51,23 @@ pub enum Input {
     Order(Request, oneshot::Sender<control::Answer>),
     /// The embedded hub has done what a command wants; what it wants remembered came before this.
     Obeyed(Order),
+    /// The embedded hub has ended what it had begun.
+    Rested,
+    Reload,
     Stop,
 }
+
+/// Why the loop ended.
+pub enum Ended {
+    /// Another configuration may be there.
+    Reload,
+    /// It was told to stop. What others have begun may take until then.
+    Stopped { by: Instant },
+}
+
+/// Counts how often the trees began to be watched.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Watching(u64);
 
 /// At most so many inputs are taken into one turn.
 const TURN: usize = 4_096;
@@ -71,6 +91,9 @@ pub struct Turns {
     publisher: Arc<Publisher>,
     hub: Option<EmbeddedHub>,
     trees: Vec<Tree>,
+    watching: Watching,
+    /// The last one that was tried.
+    last_watching: Watching,
     inputs: Sender<Input>,
     runtime: Handle,
     health: Health,
@@ -83,12 +106,18 @@ pub struct Turns {
     /// The embedded hub's acceptances, for the next turn.
     accepted: Vec<Event>,
     /// Submissions whose answer is to come.
-    outstanding: usize,
-    /// When the daemon began.
-    began: Timestamp,
+    under_way: BTreeSet<SubmissionId>,
+    /// When the daemon began or its plan changed, until each present mount was swept since.
+    began: Option<Timestamp>,
+    /// Whether each present mount was swept under the plan before, which has the same ones.
+    was_settled: bool,
+    /// Topics that are served since another plan was in force, and that this one may not have.
+    unclaimed: BTreeSet<Topic>,
     configuration: ConfigurationStatus,
     is_ready: bool,
-    is_stopping: bool,
+    is_hub_resting: bool,
+    /// Once it was told to stop: until when it waits for what is under way.
+    stop_by: Option<Instant>,
     watchdog: Option<Duration>,
 }
 
@@ -109,6 +138,8 @@ impl Turns {
             publisher,
             hub: None,
             trees: Vec::new(),
+            watching: Watching::default(),
+            last_watching: Watching::default(),
             inputs,
             runtime,
             health,
@@ -117,26 +148,25 @@ impl Turns {
             orders: Vec::new(),
             trouble: None,
             accepted: Vec::new(),
-            outstanding: 0,
-            began: Timestamp::now(),
+            under_way: BTreeSet::new(),
+            began: Some(Timestamp::now()),
+            was_settled: false,
+            unclaimed: BTreeSet::new(),
             configuration: ConfigurationStatus {
                 loaded: Timestamp::now(),
                 refused: None,
                 in_force: String::new(),
             },
             is_ready: false,
-            is_stopping: false,
+            is_hub_resting: false,
+            stop_by: None,
             watchdog: sd_notify::watchdog_enabled(),
         }
     }
 
     /// Begins earlier than now: when the process did.
     pub fn began_at(&mut self, began: Timestamp) {
-        self.began = began;
-    }
-
-    pub fn engine(&self) -> &Engine {
-        &self.engine
+        self.began = Some(began);
     }
 
     /// The steps that deliveries pass, for whoever passes some elsewhere.
@@ -144,12 +174,18 @@ impl Turns {
         self.steps.clone()
     }
 
-    pub fn set_hub(&mut self, hub: EmbeddedHub) {
-        self.hub = Some(hub);
+    pub fn set_hub(&mut self, hub: Option<EmbeddedHub>) {
+        self.hub = hub;
     }
 
-    pub fn add_tree(&mut self, tree: Tree) {
-        self.trees.push(tree);
+    /// What is in force, and since when.
+    pub fn set_configuration(&mut self, configuration: ConfigurationStatus) {
+        self.configuration = configuration;
+    }
+
+    /// What is in force goes on, although another configuration was there.
+    pub fn refuse(&mut self, refused: RefusedConfiguration) {
+        self.configuration.refused = Some(refused);
     }
 
     /// Performs what taking up the state asked for, so that topics are served before any tree is looked at.
@@ -158,38 +194,43 @@ impl Turns {
         self.commit(false);
     }
 
-    /// Turns until it is told to stop; then waits up to `grace` for answers to what was sent, and sends
-    /// nothing more.
-    pub fn run(&mut self, received: &Receiver<Input>, grace: Duration) {
-        let mut stop_by: Option<Instant> = None;
+    /// Turns until another configuration may be there, or it is told to stop. Then it waits up to `grace` for
+    /// answers to what was sent, and sends nothing more.
+    pub fn run(&mut self, received: &Receiver<Input>, grace: Duration) -> Ended {
         loop {
-            let first = match received.recv_timeout(self.patience(stop_by)) {
+            let first = match received.recv_timeout(self.patience()) {
                 Ok(input) => Some(input),
                 Err(RecvTimeoutError::Timeout) => None,
-                Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Ended::Stopped { by: Instant::now() };
+                }
             };
             let is_idle = first.is_none();
+            let mut may_be_changed = false;
             for event in std::mem::take(&mut self.accepted) {
                 self.step(event);
             }
             for input in first.into_iter().chain(received.try_iter().take(TURN)) {
-                if self.input(input) && stop_by.is_none() {
-                    info!("stopping");
-                    let _ = sd_notify::notify(&[NotifyState::Stopping]);
-                    self.is_stopping = true;
-                    self.trees.clear();
-                    stop_by = Some(Instant::now() + grace);
+                match input {
+                    Input::Stop => self.stop(grace),
+                    Input::Reload => may_be_changed = true,
+                    input => self.input(input),
                 }
             }
             self.step(Event::Tick);
             let is_saved = self.commit(is_idle);
+            if is_saved {
+                self.withdraw_unclaimed();
+            }
             self.answer();
             self.tell_health(is_saved);
-            if let Some(deadline) = stop_by
-                && ((self.outstanding == 0 && self.accepted.is_empty())
-                    || Instant::now() >= deadline)
-            {
-                return;
+            match self.stop_by {
+                Some(by) if self.is_done() || Instant::now() >= by => {
+                    self.tell_unanswered();
+                    return Ended::Stopped { by };
+                }
+                None if may_be_changed => return Ended::Reload,
+                _ => {}
             }
         }
     }
@@ -209,7 +250,7 @@ impl Turns {
     }
 
     /// How long to wait for the next input.
-    fn patience(&self, stop_by: Option<Instant>) -> Duration {
+    fn patience(&self) -> Duration {
         if !self.accepted.is_empty() {
             return Duration::ZERO;
         }
@@ -222,27 +263,27 @@ impl Turns {
             let left = wake.duration_since(Timestamp::now());
             patience = patience.min(Duration::try_from(left).unwrap_or_default());
         }
-        if let Some(deadline) = stop_by {
+        if let Some(deadline) = self.stop_by {
             patience = patience.min(deadline.saturating_duration_since(Instant::now()));
         }
         patience
     }
 
-    /// Takes one input; tells whether it asks to stop.
-    fn input(&mut self, input: Input) -> bool {
+    fn input(&mut self, input: Input) {
         match input {
             Input::Event(event) => {
-                if matches!(event, Event::Answered { .. }) {
-                    self.outstanding = self.outstanding.saturating_sub(1);
+                if let Some(submission) = answered(&event) {
+                    self.under_way.remove(&submission);
                 }
                 self.step(event);
             }
-            Input::Tree(mut reported) => {
+            Input::Tree(watching, _) if watching != self.watching => {}
+            Input::Tree(_, mut reported) => {
                 // R13: a change made while the daemon starts is one, although no tree is watched yet.
                 if let Report::MountFound { started, .. } = &mut reported
-                    && !self.is_ready
+                    && let Some(began) = self.began
                 {
-                    *started = self.began.min(*started);
+                    *started = began.min(*started);
                 }
                 report::log(&reported);
                 if matches!(reported, Report::Observed(_)) {
@@ -262,9 +303,10 @@ impl Turns {
             }
             Input::Order(request, reply) => self.obey(request, reply),
             Input::Obeyed(order) => self.orders.push(order),
-            Input::Stop => return true,
+            Input::Rested => self.is_hub_resting = false,
+            // The loop has heard of it, or has ended.
+            Input::Reload | Input::Stop => {}
         }
-        false
     }
 
     /// Adds what the engine does not know.
@@ -359,6 +401,7 @@ impl Turns {
         match effect {
             Effect::Save(_) => {}
             Effect::Serve(page) => {
+                self.unclaimed.remove(&page.topic);
                 self.topics.serve(page);
                 self.steps.pass(Step::Served);
             }
@@ -369,7 +412,7 @@ impl Turns {
                 }
             }
             // What is not sent now is sent at the next start.
-            Effect::Submit(_) if self.is_stopping => {}
+            Effect::Submit(_) if self.stop_by.is_some() => {}
             Effect::Submit(submission) => self.submit(submission),
             Effect::Look(paths) => {
                 for tree in &self.trees {
@@ -381,7 +424,10 @@ impl Turns {
     }
 
     fn submit(&mut self, submission: Submission) {
-        self.outstanding += 1;
+        let Submission {
+            channel, hub, seq, ..
+        } = &submission;
+        self.under_way.insert((*channel, hub.clone(), *seq));
         let publisher = Arc::clone(&self.publisher);
         let inputs = self.inputs.clone();
         let steps = self.steps.clone();
@@ -402,7 +448,11 @@ impl Turns {
 
     fn tell_health(&mut self, is_saved: bool) {
         let is_settled = self.engine.is_settled();
-        self.health.turned(is_saved, is_settled);
+        if is_settled {
+            self.began = None;
+            self.was_settled = false;
+        }
+        self.health.turned(is_saved, is_settled || self.was_settled);
         if is_saved && is_settled && !self.is_ready {
             self.is_ready = true;
             self.steps.ready();
@@ -414,5 +464,15 @@ impl Turns {
         {
             warn!(%error, "cannot tell the service manager that all is well");
         }
+    }
+}
+
+/// Which submission an event answers.
+fn answered(event: &Event) -> Option<SubmissionId> {
+    match event {
+        Event::Answered {
+            channel, hub, seq, ..
+        } => Some((*channel, hub.clone(), *seq)),
+        _ => None,
     }
 }

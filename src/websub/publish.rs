@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use hyper::header::LOCATION;
 use reqwest::{Client, Response};
@@ -25,6 +26,11 @@ const CONCURRENT_REQUESTS: usize = 64;
 
 /// Sends submissions. Cheap to share behind an `Arc`.
 pub struct Publisher {
+    lines: RwLock<Arc<Lines>>,
+}
+
+/// The lines to all hubs.
+pub struct Lines {
     lines: HashMap<Hub, Line>,
     /// The addresses of all hubs: where a redirection may lead.
     configured: Vec<Url>,
@@ -37,13 +43,63 @@ struct Line {
     hub: Hub,
     publish_url: Url,
     client: Client,
-    permits: Semaphore,
+    permits: Arc<Semaphore>,
     /// Whether the last request was answered, so that a connection may be open.
     is_open: AtomicBool,
 }
 
 impl Publisher {
     pub fn new(hubs: Vec<HubSettings>) -> Result<Publisher, PublisherError> {
+        let lines = Lines::new(hubs)?;
+        Ok(Publisher {
+            lines: RwLock::new(Arc::new(lines)),
+        })
+    }
+
+    /// Uses other lines from now on. A request that has begun ends on the line on which it began, and counts
+    /// among those that its hub is sent at a time.
+    pub fn change(&self, mut lines: Lines) {
+        let mut own = self.lines.write().unwrap_or_else(PoisonError::into_inner);
+        for (hub, line) in &mut lines.lines {
+            if let Some(before) = own.lines.get(hub) {
+                line.permits = Arc::clone(&before.permits);
+            }
+        }
+        *own = Arc::new(lines);
+    }
+
+    fn lines(&self) -> Arc<Lines> {
+        Arc::clone(&self.lines.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Sends one submission and follows it through permitted redirections. Waits while its hub has as many
+    /// requests as it may have.
+    pub async fn submit(&self, submission: &Submission) -> Answer {
+        let hub = &submission.hub;
+        let unknown = || Answer::Failed(format!("{hub} is not configured"));
+        let Some(permits) = self.lines().permits(hub) else {
+            return unknown();
+        };
+        let Ok(_permit) = permits.acquire().await else {
+            return Answer::Failed("the publisher has ended".to_owned());
+        };
+        // Those of now: they may have changed meanwhile.
+        let lines = self.lines();
+        let Some(line) = lines.lines.get(hub) else {
+            return unknown();
+        };
+        lines.submit(submission, line).await
+    }
+}
+
+impl fmt::Debug for Publisher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Publisher").field(&self.lines()).finish()
+    }
+}
+
+impl Lines {
+    pub fn new(hubs: Vec<HubSettings>) -> Result<Lines, PublisherError> {
         let mask = settings::mask(&hubs);
         let mut configured = Vec::new();
         let mut lines = HashMap::new();
@@ -52,22 +108,18 @@ impl Publisher {
             configured.extend(Url::parse(settings.hub.as_str()));
             lines.insert(settings.hub.clone(), Line::new(settings)?);
         }
-        Ok(Publisher {
+        Ok(Lines {
             lines,
             configured,
             mask,
         })
     }
 
-    /// Sends one submission and follows it through permitted redirections. Waits while its hub has as many
-    /// requests as it may have.
-    pub async fn submit(&self, submission: &Submission) -> Answer {
-        let Some(mut line) = self.lines.get(&submission.hub) else {
-            return Answer::Failed(format!("{} is not configured", submission.hub));
-        };
-        let Ok(_permit) = line.permits.acquire().await else {
-            return Answer::Failed("the publisher has ended".to_owned());
-        };
+    fn permits(&self, hub: &Hub) -> Option<Arc<Semaphore>> {
+        self.lines.get(hub).map(|line| Arc::clone(&line.permits))
+    }
+
+    async fn submit<'a>(&'a self, submission: &Submission, mut line: &'a Line) -> Answer {
         let request = request(submission, line.publish_url.as_str());
         let mut url = match Url::parse(&request.url) {
             Ok(url) => url,
@@ -105,9 +157,9 @@ impl Publisher {
     }
 }
 
-impl fmt::Debug for Publisher {
+impl fmt::Debug for Lines {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Publisher")
+        f.debug_struct("Lines")
             .field("hubs", &self.lines.keys())
             .finish_non_exhaustive()
     }
@@ -119,7 +171,7 @@ impl Line {
             client: settings.client()?,
             hub: settings.hub,
             publish_url: settings.publish_url,
-            permits: Semaphore::new(CONCURRENT_REQUESTS),
+            permits: Arc::new(Semaphore::new(CONCURRENT_REQUESTS)),
             is_open: AtomicBool::new(false),
         })
     }

@@ -20,6 +20,7 @@ mod outbox;
 mod publishing;
 mod python;
 mod reach;
+mod reload;
 mod resync;
 // Steps are there in debug builds only.
 mod serving;

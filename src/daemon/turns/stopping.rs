@@ -1,0 +1,48 @@
+//! The end of the loop: nothing more is begun, and what is under way gets some time.
+
+use std::time::{Duration, Instant};
+
+use sd_notify::NotifyState;
+use tracing::{info, warn};
+
+use crate::daemon::turns::{Input, Turns};
+
+impl Turns {
+    /// Takes no more events of the trees, and begins nothing. Told twice, it waits for nothing either.
+    pub(super) fn stop(&mut self, grace: Duration) {
+        if self.stop_by.is_some() {
+            self.stop_by = Some(Instant::now());
+            return;
+        }
+        info!("stopping");
+        let _ = sd_notify::notify(&[NotifyState::Stopping]);
+        self.stop_by = Some(Instant::now() + grace);
+        self.trees.clear();
+        if let Some(hub) = self.hub.clone() {
+            self.is_hub_resting = true;
+            let inputs = self.inputs.clone();
+            self.runtime.spawn(async move {
+                hub.rest().await;
+                let _ = inputs.send(Input::Rested);
+            });
+        }
+    }
+
+    /// Whether nothing is under way any more.
+    pub(super) fn is_done(&self) -> bool {
+        self.under_way.is_empty() && self.accepted.is_empty() && !self.is_hub_resting
+    }
+
+    pub(super) fn tell_unanswered(&self) {
+        let requests = self.under_way.len();
+        if requests > 0 {
+            warn!(
+                requests,
+                "{requests} requests to hubs were not answered in time; they are made again at the next start"
+            );
+        }
+        if self.is_hub_resting {
+            warn!("not every subscriber answered in time; those are told again at the next start");
+        }
+    }
+}
