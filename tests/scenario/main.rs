@@ -17,5 +17,6 @@ mod hold;
 mod outage;
 mod outbox;
 mod payload;
+mod reload;
 mod routing;
 mod topics;
