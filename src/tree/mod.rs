@@ -97,9 +97,11 @@ pub enum Report {
         mount: MountId,
         reason: String,
     },
-    /// A sweep goes on.
+    /// A sweep goes on: said several times a second, for whoever shows that, and never by one that is
+    /// quickly done.
     Sweeping {
         mount: MountId,
+        /// Candidates met so far; how many there will be, nobody knows.
         files: u64,
     },
     /// A sweep has ended, and all that it found readable was reported before.

@@ -11,8 +11,8 @@ use crate::tree::looker::Looker;
 use crate::tree::model::{DirectoryId, Entry, push_name};
 use crate::tree::mount::Sweep;
 
-/// How often a sweep says that it goes on.
-const PROGRESS: Duration = Duration::from_secs(1);
+/// How often a sweep says that it goes on: often enough for somebody who watches a terminal.
+const PROGRESS: Duration = Duration::from_millis(250);
 
 impl Looker<'_> {
     /// Sweeps a mount, or does so from the beginning if it is being swept.
