@@ -5,6 +5,7 @@ mod advertise;
 mod asking;
 mod check;
 mod dry_run;
+mod health;
 mod listen;
 mod logging;
 pub mod options;
@@ -39,6 +40,7 @@ pub fn main() -> Exit {
         }
         Command::Listen(listen) => listen::listen(listen),
         Command::Advertise(own) => advertise::advertise(options.config.as_deref(), own),
+        Command::Health(health) => health::health(options.config.as_deref(), health),
     };
     match outcome {
         Ok(exit) => exit,

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::cli::health::HealthOptions;
 use crate::cli::outbox::OutboxCommand;
 use crate::cli::subscriptions::SubscriptionsCommand;
 use crate::config::overrides::Overrides;
@@ -47,6 +48,8 @@ pub enum Command {
     Listen(ListenOptions),
     /// Print what Capability Lists lack to advertise their channels, as patches, and how to subscribe
     Advertise(AdvertiseOptions),
+    /// Ask the running daemon whether it is alive
+    Health(HealthOptions),
 }
 
 /// The tree to work on, where no configuration file says so.
