@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::announce::delivery::attempt::{Attempt, Kind, Refusal};
 use crate::announce::engine::SourceView;
+use crate::announce::figures::Figures;
 use crate::announce::plan::Mode;
 use crate::announce::subscription::audience::view::HubStatus;
 use crate::resourcesync::capability::Capability;
@@ -24,6 +25,9 @@ pub struct Status {
     /// Nothing where there is no embedded hub.
     pub embedded_hub: Option<HubStatus>,
     pub findings: Vec<String>,
+    /// For the metrics alone.
+    #[serde(skip)]
+    pub figures: Figures,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -20,6 +20,7 @@ use crate::admin::Health;
 use crate::announce::delivery::{Answer, Submission};
 use crate::announce::engine::Engine;
 use crate::announce::event::{Effect, Event};
+use crate::announce::figures::{Counts, Figures};
 use crate::announce::plan::Mode;
 use crate::announce::status::Status;
 use crate::announce::subscription::HubRecord;
@@ -89,6 +90,7 @@ pub struct Turns {
     is_ready: bool,
     is_stopping: bool,
     watchdog: Option<Duration>,
+    counts: Counts,
 }
 
 impl Turns {
@@ -121,6 +123,7 @@ impl Turns {
             is_ready: false,
             is_stopping: false,
             watchdog: sd_notify::watchdog_enabled(),
+            counts: Counts::default(),
         }
     }
 
@@ -157,6 +160,7 @@ impl Turns {
     pub fn run(&mut self, received: &Receiver<Input>, grace: Duration) {
         let mut stop_by: Option<Instant> = None;
         loop {
+            self.counts.turns += 1;
             let first = match received.recv_timeout(self.patience(stop_by)) {
                 Ok(input) => Some(input),
                 Err(RecvTimeoutError::Timeout) => None,
@@ -239,6 +243,7 @@ impl Turns {
                     *started = self.began.min(*started);
                 }
                 report::log(&reported);
+                self.count(&reported);
                 if matches!(reported, Report::Observed(_)) {
                     self.steps.pass(Step::Observed);
                 }
@@ -247,19 +252,50 @@ impl Turns {
                 }
             }
             Input::HubRecords(records) => self.unsaved.records.extend(records),
-            Input::Ask(answer) => {
-                // Whoever asked may have gone.
-                let now = Timestamp::now();
-                let mut status = self.engine.status(now);
-                status.unsaved = self.trouble.as_ref().map(|(trouble, _)| trouble.clone());
-                status.embedded_hub = self.hub.as_ref().map(|hub| hub.status(now));
-                let _ = answer.send(status);
-            }
+            // Whoever asked may have gone.
+            Input::Ask(answer) => drop(answer.send(self.status(Timestamp::now()))),
             Input::Order(request, reply) => self.obey(request, reply),
             Input::Obeyed(order) => self.orders.push(order),
             Input::Stop => return true,
         }
         false
+    }
+
+    fn status(&self, now: Timestamp) -> Status {
+        let mut status = self.engine.status(now);
+        status.unsaved = self.trouble.as_ref().map(|(trouble, _)| trouble.clone());
+        status.embedded_hub = self.hub.as_ref().map(|hub| hub.status(now));
+        let names = self.engine.plan().sources.iter().map(|own| &own.name);
+        let hints = self.trees.iter().map(Tree::hints);
+        status.figures = Figures {
+            holdings: status.figures.holdings,
+            hints: names.cloned().zip(hints).collect(),
+            attempts: self.publisher.took(),
+            topics: self.topics.requests(),
+            counts: Counts {
+                began: self.began,
+                ..self.counts.clone()
+            },
+        };
+        status
+    }
+
+    fn count(&mut self, report: &Report) {
+        if let Report::Swept {
+            mount,
+            complete: true,
+            files,
+            took,
+            unwatched,
+        } = report
+            && let Some((_, source)) = self.engine.plan().source_of(*mount)
+            && let Some(mount) = source.mounts.iter().find(|own| own.id == *mount)
+        {
+            let directory = mount.directory.to_string_lossy().into_owned();
+            let sweeps = self.counts.mounts.entry((source.name.clone(), directory));
+            let now = Timestamp::now();
+            sweeps.or_default().ended(*took, *files, *unwatched, now);
+        }
     }
 
     fn step(&mut self, event: Event) {
@@ -294,14 +330,17 @@ impl Turns {
         let unsaved = &self.unsaved;
         let saved = if unsaved.must_be_written() {
             self.steps.saving(&unsaved.save, &unsaved.records);
+            let began = Instant::now();
             self.store
                 .save(&unsaved.save, &unsaved.records, &unsaved.owed)
+                .inspect(|()| self.counts.saves.observe(began.elapsed()))
         } else if is_idle || self.trouble.is_some() {
             self.store.probe()
         } else {
             Ok(())
         };
         if let Err(error) = saved {
+            self.counts.save_failures += 1;
             let trouble = report::chain(&error);
             if self
                 .trouble
@@ -365,7 +404,10 @@ impl Turns {
                     tree.look(paths.clone());
                 }
             }
-            Effect::Tell(fact) => report::fact(&fact),
+            Effect::Tell(fact) => {
+                self.counts.tell(&fact);
+                report::fact(&fact);
+            }
         }
     }
 
