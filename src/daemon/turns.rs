@@ -22,7 +22,7 @@ use crate::announce::engine::Engine;
 use crate::announce::event::{Effect, Event};
 use crate::announce::figures::{Counts, Figures};
 use crate::announce::plan::Mode;
-use crate::announce::status::Status;
+use crate::announce::status::{ConfigurationStatus, Status};
 use crate::announce::subscription::HubRecord;
 use crate::control::{self, Request};
 use crate::daemon::report;
@@ -85,11 +85,11 @@ pub struct Turns {
     accepted: Vec<Event>,
     /// Submissions whose answer is to come.
     outstanding: usize,
-    /// When the daemon began.
-    began: Timestamp,
+    configuration: ConfigurationStatus,
     is_ready: bool,
     is_stopping: bool,
     watchdog: Option<Duration>,
+    /// When the daemon began, and what was done since.
     counts: Counts,
 }
 
@@ -119,17 +119,24 @@ impl Turns {
             trouble: None,
             accepted: Vec::new(),
             outstanding: 0,
-            began: Timestamp::now(),
+            configuration: ConfigurationStatus {
+                loaded: Timestamp::now(),
+                refused: None,
+                in_force: String::new(),
+            },
             is_ready: false,
             is_stopping: false,
             watchdog: sd_notify::watchdog_enabled(),
-            counts: Counts::default(),
+            counts: Counts {
+                began: Timestamp::now(),
+                ..Counts::default()
+            },
         }
     }
 
     /// Begins earlier than now: when the process did.
     pub fn began_at(&mut self, began: Timestamp) {
-        self.began = began;
+        self.counts.began = began;
     }
 
     pub fn engine(&self) -> &Engine {
@@ -240,7 +247,7 @@ impl Turns {
                 if let Report::MountFound { started, .. } = &mut reported
                     && !self.is_ready
                 {
-                    *started = self.began.min(*started);
+                    *started = self.counts.began.min(*started);
                 }
                 report::log(&reported);
                 self.count(&reported);
@@ -252,8 +259,14 @@ impl Turns {
                 }
             }
             Input::HubRecords(records) => self.unsaved.records.extend(records),
-            // Whoever asked may have gone.
-            Input::Ask(answer) => drop(answer.send(self.status(Timestamp::now()))),
+            Input::Ask(answer) => {
+                // Whoever asked may have gone.
+                let mut status = self.engine.status(Timestamp::now());
+                status.unsaved = self.trouble.as_ref().map(|(trouble, _)| trouble.clone());
+                self.complete(&mut status);
+                self.count_up(&mut status.figures);
+                let _ = answer.send(status);
+            }
             Input::Order(request, reply) => self.obey(request, reply),
             Input::Obeyed(order) => self.orders.push(order),
             Input::Stop => return true,
@@ -261,23 +274,22 @@ impl Turns {
         false
     }
 
-    fn status(&self, now: Timestamp) -> Status {
-        let mut status = self.engine.status(now);
-        status.unsaved = self.trouble.as_ref().map(|(trouble, _)| trouble.clone());
-        status.embedded_hub = self.hub.as_ref().map(|hub| hub.status(now));
+    /// Adds what the engine does not know.
+    fn complete(&self, status: &mut Status) {
+        status.embedded_hub = self.hub.as_ref().map(|hub| hub.status(status.at));
+        status.configuration = Some(self.configuration.clone());
+    }
+
+    /// Adds what others counted.
+    fn count_up(&self, figures: &mut Figures) {
         let names = self.engine.plan().sources.iter().map(|own| &own.name);
-        let hints = self.trees.iter().map(Tree::hints);
-        status.figures = Figures {
-            holdings: status.figures.holdings,
-            hints: names.cloned().zip(hints).collect(),
-            attempts: self.publisher.took(),
-            topics: self.topics.requests(),
-            counts: Counts {
-                began: self.began,
-                ..self.counts.clone()
-            },
-        };
-        status
+        figures.hints = names
+            .cloned()
+            .zip(self.trees.iter().map(Tree::hints))
+            .collect();
+        figures.attempts = self.publisher.took();
+        figures.topics = self.topics.requests();
+        figures.counts = self.counts.clone();
     }
 
     fn count(&mut self, report: &Report) {

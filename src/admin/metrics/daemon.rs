@@ -1,6 +1,6 @@
 //! How the daemon itself does: whether it is ready, what it saves, what it is asked.
 
-use crate::admin::metrics::page::Page;
+use crate::admin::metrics::page::{Page, seconds};
 use crate::announce::status::Status;
 
 pub fn expose(page: &mut Page, status: &Status, is_ready: bool) {
@@ -35,6 +35,18 @@ pub fn expose(page: &mut Page, status: &Status, is_ready: bool) {
         "Turns of the loop; there is one every few seconds even if nothing happens",
         figures.counts.turns,
     );
+    if let Some(configuration) = &status.configuration {
+        page.gauge(
+            "rsnotify_config_last_reload_successful",
+            "0 while the configuration that was last asked for was refused, and the one before it goes on",
+            i64::from(configuration.refused.is_none()),
+        );
+        page.gauge(
+            "rsnotify_config_last_reload_success_timestamp_seconds",
+            "Since when the configuration in force is",
+            seconds(configuration.loaded),
+        );
+    }
     let topics = &figures.topics;
     let requests = [
         ("2xx", topics.answered),

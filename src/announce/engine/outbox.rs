@@ -56,6 +56,7 @@ impl Engine {
             sources: sources.into_iter().map(SourceStatus::from).collect(),
             channels: self.channels(),
             embedded_hub: None,
+            configuration: None,
             findings: self.findings().iter().map(ToString::to_string).collect(),
             figures,
         }
