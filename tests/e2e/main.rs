@@ -17,6 +17,7 @@ mod looking;
 mod modes;
 mod offline;
 mod outbox;
+mod progress;
 mod publishing;
 mod python;
 mod reach;
