@@ -28,6 +28,9 @@ _rsnotify() {
             rsnotify,completions)
                 cmd="rsnotify__subcmd__completions"
                 ;;
+            rsnotify,health)
+                cmd="rsnotify__subcmd__health"
+                ;;
             rsnotify,help)
                 cmd="rsnotify__subcmd__help"
                 ;;
@@ -63,6 +66,9 @@ _rsnotify() {
                 ;;
             rsnotify__subcmd__help,completions)
                 cmd="rsnotify__subcmd__help__subcmd__completions"
+                ;;
+            rsnotify__subcmd__help,health)
+                cmd="rsnotify__subcmd__help__subcmd__health"
                 ;;
             rsnotify__subcmd__help,help)
                 cmd="rsnotify__subcmd__help__subcmd__help"
@@ -170,7 +176,7 @@ _rsnotify() {
 
     case "${cmd}" in
         rsnotify)
-            opts="-h -V --config --help --version run check scan accept status outbox subscriptions listen advertise completions man help"
+            opts="-h -V --config --help --version run check scan accept status outbox subscriptions listen advertise health completions man help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -319,8 +325,46 @@ _rsnotify() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        rsnotify__subcmd__health)
+            opts="-h --root --url --state-dir --admin-listen --ready --timeout --config --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --root)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --url)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --state-dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --admin-listen)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         rsnotify__subcmd__help)
-            opts="run check scan accept status outbox subscriptions listen advertise completions man help"
+            opts="run check scan accept status outbox subscriptions listen advertise health completions man help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -376,6 +420,20 @@ _rsnotify() {
             return 0
             ;;
         rsnotify__subcmd__help__subcmd__completions)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        rsnotify__subcmd__help__subcmd__health)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )

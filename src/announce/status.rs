@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::announce::delivery::attempt::{Attempt, Kind, Refusal};
 use crate::announce::engine::SourceView;
+use crate::announce::figures::Figures;
 use crate::announce::plan::Mode;
 use crate::announce::subscription::audience::view::HubStatus;
 use crate::resourcesync::capability::Capability;
@@ -24,6 +25,29 @@ pub struct Status {
     /// Nothing where there is no embedded hub.
     pub embedded_hub: Option<HubStatus>,
     pub findings: Vec<String>,
+    /// Nothing where no daemon runs.
+    pub configuration: Option<ConfigurationStatus>,
+    /// For the metrics alone.
+    #[serde(skip)]
+    pub figures: Figures,
+}
+
+/// What a daemon goes by.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ConfigurationStatus {
+    /// Since when the configuration in force is.
+    pub loaded: Timestamp,
+    /// The last attempt at another one, if it failed and none came after it.
+    pub refused: Option<RefusedConfiguration>,
+    /// Every key with its value, secrets masked.
+    pub in_force: String,
+}
+
+/// A configuration that was not taken: the one before it goes on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RefusedConfiguration {
+    pub at: Timestamp,
+    pub error: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -6,6 +6,7 @@ mod asking;
 mod check;
 mod completions;
 mod dry_run;
+mod health;
 mod listen;
 mod logging;
 mod man;
@@ -42,6 +43,7 @@ pub fn main() -> Exit {
         }
         Command::Listen(listen) => listen::listen(listen),
         Command::Advertise(own) => advertise::advertise(options.config.as_deref(), own),
+        Command::Health(health) => health::health(options.config.as_deref(), health),
         Command::Completions(completions) => completions::completions(completions),
         Command::Man(man) => man::man(man),
     };

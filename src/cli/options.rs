@@ -11,6 +11,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::cli::advertise::AdvertiseOptions;
 use crate::cli::completions::CompletionsOptions;
+use crate::cli::health::HealthOptions;
 use crate::cli::man::ManOptions;
 use crate::cli::outbox::OutboxCommand;
 use crate::cli::scan::ScanOptions;
@@ -64,6 +65,8 @@ pub enum Command {
     Listen(ListenOptions),
     /// Print what Capability Lists lack to advertise their channels, as patches, and how to subscribe
     Advertise(AdvertiseOptions),
+    /// Ask the running daemon whether it is alive
+    Health(HealthOptions),
     /// Print what a shell completes
     Completions(CompletionsOptions),
     /// Print the manual page, or write all of them to a directory

@@ -91,8 +91,10 @@ pub fn fact(fact: &Fact) {
             seq,
             changes,
             attempts,
+            took,
         } => {
-            info!(%topic, %hub, seq, changes, attempts, "delivered notification {seq} to {hub}");
+            let seconds = took.as_secs_f64();
+            info!(%topic, %hub, seq, changes, attempts, seconds, "delivered notification {seq} to {hub}");
         }
         Fact::Refused {
             topic,
@@ -104,6 +106,7 @@ pub fn fact(fact: &Fact) {
             kind,
             needs_person,
         } => {
+            let kind = kind.as_str();
             let message = format!("{hub} did not accept notification {seq}: {reason}");
             if *needs_person {
                 error!(%topic, %hub, seq, attempts, kind, reason, %next_try, "{message}");
@@ -115,9 +118,10 @@ pub fn fact(fact: &Fact) {
             topic,
             hub,
             seq,
+            attempts,
             limit,
         } => warn!(
-            %topic, %hub, seq, limit,
+            %topic, %hub, seq, attempts, limit,
             "notification {seq} is too large for {hub}; sending {limit} changes at a time"
         ),
         Fact::Dropped {

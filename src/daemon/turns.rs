@@ -20,8 +20,9 @@ use crate::admin::Health;
 use crate::announce::delivery::{Answer, Submission};
 use crate::announce::engine::Engine;
 use crate::announce::event::{Effect, Event};
+use crate::announce::figures::{Counts, Figures};
 use crate::announce::plan::Mode;
-use crate::announce::status::Status;
+use crate::announce::status::{ConfigurationStatus, Status};
 use crate::announce::subscription::HubRecord;
 use crate::control::{self, Request};
 use crate::daemon::report;
@@ -84,11 +85,12 @@ pub struct Turns {
     accepted: Vec<Event>,
     /// Submissions whose answer is to come.
     outstanding: usize,
-    /// When the daemon began.
-    began: Timestamp,
+    configuration: ConfigurationStatus,
     is_ready: bool,
     is_stopping: bool,
     watchdog: Option<Duration>,
+    /// When the daemon began, and what was done since.
+    counts: Counts,
 }
 
 impl Turns {
@@ -117,16 +119,24 @@ impl Turns {
             trouble: None,
             accepted: Vec::new(),
             outstanding: 0,
-            began: Timestamp::now(),
+            configuration: ConfigurationStatus {
+                loaded: Timestamp::now(),
+                refused: None,
+                in_force: String::new(),
+            },
             is_ready: false,
             is_stopping: false,
             watchdog: sd_notify::watchdog_enabled(),
+            counts: Counts {
+                began: Timestamp::now(),
+                ..Counts::default()
+            },
         }
     }
 
     /// Begins earlier than now: when the process did.
     pub fn began_at(&mut self, began: Timestamp) {
-        self.began = began;
+        self.counts.began = began;
     }
 
     pub fn engine(&self) -> &Engine {
@@ -157,6 +167,7 @@ impl Turns {
     pub fn run(&mut self, received: &Receiver<Input>, grace: Duration) {
         let mut stop_by: Option<Instant> = None;
         loop {
+            self.counts.turns += 1;
             let first = match received.recv_timeout(self.patience(stop_by)) {
                 Ok(input) => Some(input),
                 Err(RecvTimeoutError::Timeout) => None,
@@ -236,9 +247,10 @@ impl Turns {
                 if let Report::MountFound { started, .. } = &mut reported
                     && !self.is_ready
                 {
-                    *started = self.began.min(*started);
+                    *started = self.counts.began.min(*started);
                 }
                 report::log(&reported);
+                self.count(&reported);
                 if matches!(reported, Report::Observed(_)) {
                     self.steps.pass(Step::Observed);
                 }
@@ -249,10 +261,10 @@ impl Turns {
             Input::HubRecords(records) => self.unsaved.records.extend(records),
             Input::Ask(answer) => {
                 // Whoever asked may have gone.
-                let now = Timestamp::now();
-                let mut status = self.engine.status(now);
+                let mut status = self.engine.status(Timestamp::now());
                 status.unsaved = self.trouble.as_ref().map(|(trouble, _)| trouble.clone());
-                status.embedded_hub = self.hub.as_ref().map(|hub| hub.status(now));
+                self.complete(&mut status);
+                self.count_up(&mut status.figures);
                 let _ = answer.send(status);
             }
             Input::Order(request, reply) => self.obey(request, reply),
@@ -260,6 +272,42 @@ impl Turns {
             Input::Stop => return true,
         }
         false
+    }
+
+    /// Adds what the engine does not know.
+    fn complete(&self, status: &mut Status) {
+        status.embedded_hub = self.hub.as_ref().map(|hub| hub.status(status.at));
+        status.configuration = Some(self.configuration.clone());
+    }
+
+    /// Adds what others counted.
+    fn count_up(&self, figures: &mut Figures) {
+        let names = self.engine.plan().sources.iter().map(|own| &own.name);
+        figures.hints = names
+            .cloned()
+            .zip(self.trees.iter().map(Tree::hints))
+            .collect();
+        figures.attempts = self.publisher.took();
+        figures.topics = self.topics.requests();
+        figures.counts = self.counts.clone();
+    }
+
+    fn count(&mut self, report: &Report) {
+        if let Report::Swept {
+            mount,
+            complete: true,
+            files,
+            took,
+            unwatched,
+        } = report
+            && let Some((_, source)) = self.engine.plan().source_of(*mount)
+            && let Some(mount) = source.mounts.iter().find(|own| own.id == *mount)
+        {
+            let directory = mount.directory.to_string_lossy().into_owned();
+            let sweeps = self.counts.mounts.entry((source.name.clone(), directory));
+            let now = Timestamp::now();
+            sweeps.or_default().ended(*took, *files, *unwatched, now);
+        }
     }
 
     fn step(&mut self, event: Event) {
@@ -294,14 +342,17 @@ impl Turns {
         let unsaved = &self.unsaved;
         let saved = if unsaved.must_be_written() {
             self.steps.saving(&unsaved.save, &unsaved.records);
+            let began = Instant::now();
             self.store
                 .save(&unsaved.save, &unsaved.records, &unsaved.owed)
+                .inspect(|()| self.counts.saves.observe(began.elapsed()))
         } else if is_idle || self.trouble.is_some() {
             self.store.probe()
         } else {
             Ok(())
         };
         if let Err(error) = saved {
+            self.counts.save_failures += 1;
             let trouble = report::chain(&error);
             if self
                 .trouble
@@ -365,7 +416,10 @@ impl Turns {
                     tree.look(paths.clone());
                 }
             }
-            Effect::Tell(fact) => report::fact(&fact),
+            Effect::Tell(fact) => {
+                self.counts.tell(&fact);
+                report::fact(&fact);
+            }
         }
     }
 

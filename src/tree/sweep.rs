@@ -83,7 +83,7 @@ impl Looker<'_> {
         for path in asked {
             self.ask(path, true);
         }
-        let hints = self.gives_hints(at);
+        let (hints, wanted) = (self.gives_hints(at), self.trusts_hints(at));
         let mount = &mut self.mounts[at];
         mount.was_swept |= complete;
         mount.is_polled = !hints || mount.has_unwatched;
@@ -98,6 +98,7 @@ impl Looker<'_> {
             complete,
             files: sweep.met,
             took: sweep.started.elapsed(),
+            unwatched: wanted && mount.is_polled,
         };
         self.send(report);
     }

@@ -11,6 +11,7 @@ mod delivery;
 mod documents;
 mod dry_run;
 mod embedded;
+mod health;
 mod hub;
 mod listener;
 mod looking;

@@ -82,6 +82,7 @@ impl Engine {
         flight.attempts += 1;
         let attempts = flight.attempts;
         let entries = flight.entries;
+        let took = Duration::try_from(now.duration_since(flight.cut)).unwrap_or_default();
         let limit_in_force = ledger.row.limit.unwrap_or(self.plan.window.max_entries);
         self.turn.ledgers.insert((id, hub.clone()));
         let attempt = |refusal| Some(Attempt::new(seq, answer, refusal, now));
@@ -94,6 +95,7 @@ impl Engine {
                     seq,
                     changes: entries,
                     attempts,
+                    took,
                 };
                 self.tell(fact);
                 self.accepted(id, hub, now);
@@ -112,6 +114,7 @@ impl Engine {
                     topic,
                     hub: hub.clone(),
                     seq,
+                    attempts,
                     limit,
                 });
                 for uri in doubtful {
@@ -142,7 +145,7 @@ impl Engine {
             attempts,
             reason: refusal.reason,
             next_try: at,
-            kind: refusal.kind.as_str(),
+            kind: refusal.kind,
             needs_person: refusal.needs_person,
         });
     }

@@ -26,7 +26,7 @@ impl Turns {
         let consult = |about| hub.map_or_else(no_hub, |hub| consult_hub(hub, about, now));
         let (mut answer, effects) = obey(&mut self.engine, Engine::step, consult, request, now);
         if let Answer::Status(status) = &mut answer {
-            status.embedded_hub = hub.map(|hub| hub.status(now));
+            self.complete(status);
         }
         self.take(effects);
         let order = Order { reply, answer };
