@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use sd_notify::NotifyState;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-use tracing::{error, info, warn};
+use tracing::{debug, error, info, warn};
 
 use crate::admin::Health;
 use crate::announce::delivery::{Answer, Submission};
@@ -249,7 +249,7 @@ impl Turns {
                 {
                     *started = self.counts.began.min(*started);
                 }
-                report::log(&reported);
+                report::log(&reported, self.engine.plan());
                 self.count(&reported);
                 if matches!(reported, Report::Observed(_)) {
                     self.steps.pass(Step::Observed);
@@ -359,7 +359,10 @@ impl Turns {
                 .as_ref()
                 .is_none_or(|(before, _)| *before != trouble)
             {
-                error!(error = trouble, "cannot save; nothing is sent until it can");
+                error!(
+                    error = trouble,
+                    "cannot save; nothing is sent until it can: {trouble}"
+                );
             }
             self.trouble = Some((trouble, Instant::now() + SAVE_AGAIN));
             return false;
@@ -424,6 +427,10 @@ impl Turns {
     }
 
     fn submit(&mut self, submission: Submission) {
+        let Submission {
+            topic, hub, seq, ..
+        } = &submission;
+        debug!(%topic, %hub, seq, "submitting notification {seq} to {hub}");
         self.outstanding += 1;
         let publisher = Arc::clone(&self.publisher);
         let inputs = self.inputs.clone();
