@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-use tracing::{error, info};
+use tracing::{debug, error, info};
 
 use crate::admin::Health;
 use crate::announce::delivery::{Answer, Submission};
@@ -258,7 +258,7 @@ impl Turns {
                 {
                     *started = self.counts.began.min(*started);
                 }
-                report::log(&reported);
+                report::log(&reported, self.engine.plan());
                 self.count(&reported);
                 self.note_sweep(&reported);
                 if matches!(reported, Report::Observed(_)) {
@@ -365,7 +365,10 @@ impl Turns {
             self.counts.save_failures += 1;
             let trouble = report::chain(&error);
             if self.trouble.as_ref() != Some(&trouble) {
-                error!(error = trouble, "cannot save; nothing is sent until it can");
+                error!(
+                    error = trouble,
+                    "cannot save; nothing is sent until it can: {trouble}"
+                );
             }
             self.trouble = Some(trouble);
             self.ask_at = Instant::now() + SAVE_AGAIN;
@@ -434,6 +437,10 @@ impl Turns {
     }
 
     fn submit(&mut self, submission: Submission) {
+        let Submission {
+            topic, hub, seq, ..
+        } = &submission;
+        debug!(%topic, %hub, seq, "submitting notification {seq} to {hub}");
         self.outstanding += 1;
         let publisher = Arc::clone(&self.publisher);
         let inputs = self.inputs.clone();
