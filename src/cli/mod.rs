@@ -4,6 +4,7 @@ mod accept;
 mod advertise;
 mod asking;
 mod check;
+mod config;
 mod dry_run;
 mod listen;
 mod logging;
@@ -39,6 +40,7 @@ pub fn main() -> Exit {
         }
         Command::Listen(listen) => listen::listen(listen),
         Command::Advertise(own) => advertise::advertise(options.config.as_deref(), own),
+        Command::Config(own) => config::config(options.config.as_deref(), own),
     };
     match outcome {
         Ok(exit) => exit,

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::cli::config::ConfigOptions;
 use crate::cli::outbox::OutboxCommand;
 use crate::cli::subscriptions::SubscriptionsCommand;
 use crate::config::overrides::Overrides;
@@ -47,6 +48,8 @@ pub enum Command {
     Listen(ListenOptions),
     /// Print what Capability Lists lack to advertise their channels, as patches, and how to subscribe
     Advertise(AdvertiseOptions),
+    /// Print the configuration in force, with defaults and without secrets
+    Config(ConfigOptions),
 }
 
 /// The tree to work on, where no configuration file says so.
@@ -93,7 +96,7 @@ pub struct NetworkOptions {
 }
 
 impl NetworkOptions {
-    fn overrides(&self, rest: Overrides) -> Overrides {
+    pub fn overrides(&self, rest: Overrides) -> Overrides {
         Overrides {
             hub: self.hub.clone(),
             listen: self.listen.clone(),
