@@ -5,6 +5,7 @@ mod advertise;
 mod asking;
 mod check;
 mod completions;
+mod config;
 mod dry_run;
 mod health;
 mod listen;
@@ -46,6 +47,7 @@ pub fn main() -> Exit {
         Command::Health(health) => health::health(options.config.as_deref(), health),
         Command::Completions(completions) => completions::completions(completions),
         Command::Man(man) => man::man(man),
+        Command::Config(own) => config::config(options.config.as_deref(), own),
     };
     match outcome {
         Ok(exit) => exit,

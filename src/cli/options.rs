@@ -11,6 +11,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::cli::advertise::AdvertiseOptions;
 use crate::cli::completions::CompletionsOptions;
+use crate::cli::config::ConfigOptions;
 use crate::cli::health::HealthOptions;
 use crate::cli::man::ManOptions;
 use crate::cli::outbox::OutboxCommand;
@@ -71,6 +72,8 @@ pub enum Command {
     Completions(CompletionsOptions),
     /// Print the manual page, or write all of them to a directory
     Man(ManOptions),
+    /// Print the configuration in force, with defaults and without secrets
+    Config(ConfigOptions),
 }
 
 /// The tree to work on, where no configuration file says so.
