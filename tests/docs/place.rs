@@ -84,6 +84,19 @@ impl Place {
             .replace(root, HOME)
     }
 
+    /// The first absolute path in a page's commands that is not a place of the story: nothing else is to be touched.
+    pub fn stranger(commands: &str) -> Option<&str> {
+        let words = commands.split(|c: char| c.is_whitespace() || "\"'=>(|;".contains(c));
+        let is_ours = |path: &str| {
+            let own = DIRECTORIES.iter().chain([&HOME, &"/dev/null"]);
+            // `patch` takes its paths from there.
+            path == "/" || own.into_iter().any(|own| path.starts_with(own))
+        };
+        words
+            .into_iter()
+            .find(|word| word.starts_with('/') && !is_ours(word))
+    }
+
     /// A shell as a reader has it who begins in this directory, for commands as they are here.
     pub fn shell(&self, commands: &str) -> Command {
         let root = self.directory.path();
@@ -177,4 +190,9 @@ fn a_place_has_its_own_ports_and_directories() {
     );
     assert_eq!(place.said(&here), page);
     assert_eq!(place.here("18400 84000"), "18400 84000");
+    assert_eq!(
+        Place::stranger("patch -d / < /srv/www/a.diff > /dev/null"),
+        None
+    );
+    assert_eq!(Place::stranger("rm -r \"/etc/nginx\""), Some("/etc/nginx"));
 }

@@ -62,6 +62,10 @@ impl Story<'_> {
         if block.mark("not run").is_some() {
             return;
         }
+        let stranger = Place::stranger(&block.text);
+        self.expect(block, stranger.is_none(), || {
+            format!("{stranger:?} is not for tests")
+        });
         // The binary that is tested is built already.
         let commands = block.text.replace(CARGO, "rsnotify");
         let commands = self.place.here(&commands);
