@@ -26,6 +26,11 @@ const DIRECTORIES: [&str; 5] = [
     "/var/lib/rsnotify",
 ];
 
+/// What begins a path of the machine that the tests run on.
+const MACHINE: [&str; 9] = [
+    "/etc", "/home", "/opt", "/root", "/run", "/srv", "/tmp", "/usr", "/var",
+];
+
 /// The directory that a story plays in, where a page has to name it.
 const HOME: &str = "/home/ada";
 
@@ -84,17 +89,14 @@ impl Place {
             .replace(root, HOME)
     }
 
-    /// The first absolute path in a page's commands that is not a place of the story: nothing else is to be touched.
+    /// The first path of this machine in a page's commands that is not a place of the story: nothing else is touched.
     pub fn stranger(commands: &str) -> Option<&str> {
-        let words = commands.split(|c: char| c.is_whitespace() || "\"'=>(|;".contains(c));
-        let is_ours = |path: &str| {
-            let own = DIRECTORIES.iter().chain([&HOME, &"/dev/null"]);
-            // `patch` takes its paths from there.
-            path == "/" || own.into_iter().any(|own| path.starts_with(own))
-        };
-        words
-            .into_iter()
-            .find(|word| word.starts_with('/') && !is_ours(word))
+        let mut words = commands.split(|c: char| c.is_whitespace() || "\"'=>(|;".contains(c));
+        words.find(|word| {
+            let is_ours = |own: &&str| word.starts_with(own);
+            MACHINE.iter().any(|root| word.starts_with(root))
+                && !DIRECTORIES.iter().chain([&HOME]).any(is_ours)
+        })
     }
 
     /// A shell as a reader has it who begins in this directory, for commands as they are here.
