@@ -13,7 +13,7 @@ pub struct Story<'a> {
     page: &'a Page,
     place: Place,
     terminals: BTreeMap<String, Terminal>,
-    /// What the last command showed that ran to its end, if no block has shown it yet.
+    /// What the last commands showed that were run to their end.
     output: Option<String>,
 }
 
@@ -36,7 +36,7 @@ impl Story<'_> {
             }
             match block.language.as_str() {
                 "sh" => story.run(block),
-                "text" => story.compare(block),
+                "text" | "diff" => story.compare(block),
                 _ => {}
             }
         }
@@ -104,13 +104,19 @@ impl Story<'_> {
             });
             return;
         }
-        let Some(output) = self.output.take().map(|output| self.place.said(&output)) else {
+        let Some(output) = &self.output else {
             panic!(
                 "{}:{}: no command shows this; run one, or say `not compared` and why",
                 self.page.path, block.line
             );
         };
-        self.expect(block, is_shown(&block.text, &output), || {
+        let output = self.place.said(output);
+        let is_met = match block.language.as_str() {
+            // A part of what was shown, that it may be explained by itself.
+            "diff" => appeared(&block.text, &output),
+            _ => is_shown(&block.text, &output),
+        };
+        self.expect(block, is_met, || {
             format!("the command shows something else:\n{output}")
         });
     }
