@@ -28,8 +28,7 @@ impl Story<'_> {
         story.set_up();
         for block in &page.blocks {
             if let Some(name) = block.mark("ctrl-c") {
-                let mut terminal = story.terminals.remove(name).unwrap();
-                let code = terminal.interrupt();
+                let code = story.terminal(block, name).interrupt();
                 story.expect(block, code == Ok(0), || {
                     format!("Ctrl-C in {name}: {code:?}")
                 });
@@ -96,12 +95,13 @@ impl Story<'_> {
             return;
         }
         if let Some(name) = block.mark("terminal") {
-            let terminal = self.terminals.get_mut(name).unwrap();
-            let place = &self.place;
-            let waited = terminal.wait(|shown| appeared(&block.text, &place.said(shown)));
+            let mut terminal = self.terminal(block, name);
+            let shown = |shown: &str| appeared(&block.text, &self.place.said(shown));
+            let waited = terminal.wait(shown);
             self.expect(block, waited.is_ok(), || {
                 format!("{name} shows something else:\n{}", waited.unwrap_err())
             });
+            self.terminals.insert(name.to_owned(), terminal);
             return;
         }
         let Some(output) = &self.output else {
@@ -119,6 +119,13 @@ impl Story<'_> {
         self.expect(block, is_met, || {
             format!("the command shows something else:\n{output}")
         });
+    }
+
+    /// Takes the terminal, which must be there.
+    fn terminal(&mut self, block: &Block, name: &str) -> Terminal {
+        let terminal = self.terminals.remove(name);
+        self.expect(block, terminal.is_some(), || format!("no terminal {name}"));
+        terminal.unwrap()
     }
 
     fn expect(&self, block: &Block, is_met: bool, otherwise: impl FnOnce() -> String) {
