@@ -2,27 +2,27 @@
 
 mod daemon;
 mod embedded;
+mod exposition;
 mod hubs;
-mod page;
 mod process;
 mod sources;
 
-use crate::admin::metrics::page::Page;
+use crate::admin::metrics::exposition::Exposition;
 use crate::announce::status::Status;
 
-pub use crate::admin::metrics::page::Format;
+pub use crate::admin::metrics::exposition::Format;
 
 /// The metrics, made anew for each scrape from how things stand. docs/metrics.md tells what each means.
 pub fn expose(status: &Status, is_ready: bool, format: Format) -> String {
-    let mut page = Page::default();
-    daemon::expose(&mut page, status, is_ready);
-    sources::expose(&mut page, status);
-    hubs::expose(&mut page, status);
+    let mut exposition = Exposition::default();
+    daemon::expose(&mut exposition, status, is_ready);
+    sources::expose(&mut exposition, status);
+    hubs::expose(&mut exposition, status);
     if let Some(hub) = &status.embedded_hub {
-        embedded::expose(&mut page, hub);
+        embedded::expose(&mut exposition, hub);
     }
-    process::expose(&mut page, status.figures.counts.began);
-    page.written(format)
+    process::expose(&mut exposition, status.figures.counts.began);
+    exposition.written(format)
 }
 
 fn count(number: usize) -> i64 {

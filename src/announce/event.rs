@@ -148,7 +148,13 @@ pub enum Fact {
         hub: Hub,
         after: Duration,
     },
-    /// A topic that was reported so was fetched (R26).
+    /// A topic was fetched after a ping about a notification, as a hub does that took it (R26).
+    Fetched {
+        topic: Topic,
+        hub: Hub,
+        seq: u64,
+    },
+    /// A topic that was reported as not fetched was fetched (R26).
     FetchedAgain {
         topic: Topic,
         hub: Hub,

@@ -1,36 +1,36 @@
 //! The embedded hub's figures for Prometheus. What is counted begins at zero with the daemon.
 
 use crate::admin::metrics::count;
-use crate::admin::metrics::page::{Label, Page};
+use crate::admin::metrics::exposition::{Exposition, Label};
 use crate::announce::subscription::audience::view::HubStatus;
 use crate::announce::subscription::counts::Counts;
 
-pub fn expose(page: &mut Page, hub: &HubStatus) {
-    page.gauge(
+pub fn expose(exposition: &mut Exposition, hub: &HubStatus) {
+    exposition.gauge(
         "rsnotify_subscriptions",
         "Subscriptions at the embedded hub",
         count(hub.subscriptions),
     );
-    page.gauge(
+    exposition.gauge(
         "rsnotify_failing_subscriptions",
         "Subscriptions that did not take what was last tried",
         count(hub.failing),
     );
-    page.gauge(
+    exposition.gauge(
         "rsnotify_owed_deliveries",
         "Deliveries that are still to be made, over all subscriptions",
         count(hub.owed),
     );
     let topics = hub.topics.iter();
-    page.gauges(
+    exposition.gauges(
         "rsnotify_topic_subscriptions",
         "Subscriptions to a topic, for the hundred topics that have most",
         topics.map(|(topic, many)| ([("topic", topic.to_string())], count(*many))),
     );
-    expose_counts(page, &hub.counts);
+    expose_counts(exposition, &hub.counts);
 }
 
-fn expose_counts(page: &mut Page, counts: &Counts) {
+fn expose_counts(exposition: &mut Exposition, counts: &Counts) {
     let Counts {
         requests,
         verifications,
@@ -42,7 +42,7 @@ fn expose_counts(page: &mut Page, counts: &Counts) {
         ("refused", requests.refused),
         ("excess", requests.excess),
     ];
-    page.counters(
+    exposition.counters(
         "rsnotify_subscription_requests_total",
         "Requests to subscribe and unsubscribe, by what was answered; excess: more than a limit allows",
         by("answer", answers),
@@ -52,7 +52,7 @@ fn expose_counts(page: &mut Page, counts: &Counts) {
         ("refused", verifications.refused),
         ("failed", verifications.failed),
     ];
-    page.counters(
+    exposition.counters(
         "rsnotify_verifications_total",
         "Verifications, by what came of them; failed: not answered, however often it was tried",
         by("outcome", outcomes),
@@ -64,12 +64,12 @@ fn expose_counts(page: &mut Page, counts: &Counts) {
         ("given_up", deliveries.given_up),
         ("gone", deliveries.gone),
     ];
-    page.counters(
+    exposition.counters(
         "rsnotify_deliveries_total",
         "Tries to deliver, by what came of them; refused and failed (no answer) are tried again, given_up are not",
         by("outcome", outcomes),
     );
-    page.histogram(
+    exposition.histogram(
         "rsnotify_delivery_seconds",
         "How long it took from when a notification was relayed until a subscriber accepted it, retries included",
         latency,

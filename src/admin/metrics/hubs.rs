@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use crate::admin::metrics::count;
-use crate::admin::metrics::page::{Label, Page, seconds};
+use crate::admin::metrics::exposition::{Exposition, Label, seconds};
 use crate::announce::delivery::attempt::Kind;
 use crate::announce::figures::{Figures, HubCounts};
 use crate::announce::status::{Condition, HubView, Status};
@@ -45,7 +45,7 @@ impl Sum {
     }
 }
 
-pub fn expose(page: &mut Page, status: &Status) {
+pub fn expose(exposition: &mut Exposition, status: &Status) {
     let mut hubs: BTreeMap<&Hub, Sum> = BTreeMap::new();
     for hub in status.channels.iter().flat_map(|channel| &channel.hubs) {
         hubs.entry(&hub.hub).or_default().add(hub, status.at);
@@ -54,22 +54,22 @@ pub fn expose(page: &mut Page, status: &Status) {
         let hubs = hubs.iter();
         hubs.map(move |(hub, sum)| ([of_hub(hub)], figure(sum)))
     };
-    page.gauges(
+    exposition.gauges(
         "rsnotify_due_changes",
         "Documents of which there is something to tell a hub",
         each(|sum| sum.due),
     );
-    page.gauges(
+    exposition.gauges(
         "rsnotify_oldest_due_seconds",
         "How long the notification waits that a hub has not accepted for longest; 0 without one",
         each(|sum| sum.oldest),
     );
-    page.gauges(
+    exposition.gauges(
         "rsnotify_in_flight_notifications",
         "Notifications a hub has not accepted yet",
         each(|sum| sum.in_flight),
     );
-    page.gauges(
+    exposition.gauges(
         "rsnotify_refused_notifications",
         "Notifications that a hub did not accept when they were last tried, by reason; no_subscribers_likely is no \
          reason to call anybody",
@@ -78,12 +78,12 @@ pub fn expose(page: &mut Page, status: &Status) {
             refused.map(|(kind, many)| ([of_hub(hub), ("reason", kind.as_str().to_owned())], *many))
         }),
     );
-    page.gauges(
+    exposition.gauges(
         "rsnotify_needs_person",
         "Notifications that a hub refuses for a reason that waiting alone will not help",
         each(|sum| sum.needs_person),
     );
-    page.gauges(
+    exposition.gauges(
         "rsnotify_last_accepted_timestamp_seconds",
         "When a hub last accepted a notification",
         hubs.iter()
@@ -93,20 +93,20 @@ pub fn expose(page: &mut Page, status: &Status) {
         let hubs = hubs.iter();
         hubs.filter_map(|(hub, sum)| Some(([of_hub(hub)], sum.unfetched?)))
     };
-    page.gauges(
+    exposition.gauges(
         "rsnotify_hub_fetch_confirmed",
         "0 while a hub has accepted a ping and not fetched the topic within a minute, for any topic",
         pinged().map(|(labels, unfetched)| (labels, i64::from(unfetched == 0))),
     );
-    page.gauges(
+    exposition.gauges(
         "rsnotify_unfetched_topics",
         "Topics that a hub accepted a ping about and has not fetched within a minute",
         pinged(),
     );
-    expose_counts(page, &hubs, &status.figures);
+    expose_counts(exposition, &hubs, &status.figures);
 }
 
-fn expose_counts(page: &mut Page, hubs: &BTreeMap<&Hub, Sum>, figures: &Figures) {
+fn expose_counts(exposition: &mut Exposition, hubs: &BTreeMap<&Hub, Sum>, figures: &Figures) {
     let uncounted = HubCounts::default();
     let counts = || {
         hubs.keys().map(|hub| {
@@ -114,7 +114,7 @@ fn expose_counts(page: &mut Page, hubs: &BTreeMap<&Hub, Sum>, figures: &Figures)
             (*hub, counts)
         })
     };
-    page.counters(
+    exposition.counters(
         "rsnotify_attempts_total",
         "Submissions of notifications, first ones and retries, by what came of them: accepted, or the reason why not",
         counts().flat_map(|(hub, counts)| {
@@ -126,12 +126,12 @@ fn expose_counts(page: &mut Page, hubs: &BTreeMap<&Hub, Sum>, figures: &Figures)
             outcomes.map(|(outcome, many)| ([of_hub(hub), ("outcome", outcome.to_owned())], many))
         }),
     );
-    page.counters(
+    exposition.counters(
         "rsnotify_retries_total",
         "Submissions of notifications that had been submitted before",
         counts().map(|(hub, counts)| ([of_hub(hub)], counts.retries)),
     );
-    page.histograms(
+    exposition.histograms(
         "rsnotify_attempt_seconds",
         "How long a hub took to answer a submission, or not to",
         figures
@@ -139,12 +139,12 @@ fn expose_counts(page: &mut Page, hubs: &BTreeMap<&Hub, Sum>, figures: &Figures)
             .iter()
             .map(|(hub, took)| ([of_hub(hub)], took)),
     );
-    page.histograms(
+    exposition.histograms(
         "rsnotify_notification_seconds",
         "How long it took from when a notification was cut until a hub accepted it, retries included",
         counts().map(|(hub, counts)| ([of_hub(hub)], &counts.took)),
     );
-    page.counters(
+    exposition.counters(
         "rsnotify_accepted_changes_total",
         "Changes in the notifications that a hub accepted",
         counts().map(|(hub, counts)| ([of_hub(hub)], counts.changes)),

@@ -8,38 +8,38 @@ use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::admin::metrics::count;
-use crate::admin::metrics::page::{Page, seconds};
+use crate::admin::metrics::exposition::{Exposition, seconds};
 
-pub fn expose(page: &mut Page, began: Timestamp) {
-    page.gauge(
+pub fn expose(exposition: &mut Exposition, began: Timestamp) {
+    exposition.gauge(
         "process_start_time_seconds",
         "When the process began",
         seconds(began),
     );
     let spent = clock_gettime(ClockId::ProcessCPUTime);
     if let Ok(spent) = std::time::Duration::try_from(spent) {
-        page.counter(
+        exposition.counter(
             "process_cpu_seconds_total",
             "Processor time that the process has spent",
             spent.as_secs_f64(),
         );
     }
     if let Some(bytes) = resident() {
-        page.gauge(
+        exposition.gauge(
             "process_resident_memory_bytes",
             "Memory that the process holds",
             bytes,
         );
     }
     if let Ok(open) = fs::read_dir("/proc/self/fd") {
-        page.gauge(
+        exposition.gauge(
             "process_open_fds",
             "Files and connections that are open",
             count(open.count()),
         );
     }
     if let Some(most) = getrlimit(Resource::Nofile).current {
-        page.gauge(
+        exposition.gauge(
             "process_max_fds",
             "Files and connections that may be open",
             most,

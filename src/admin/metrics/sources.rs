@@ -1,16 +1,16 @@
 //! What the trees hold, and how they are looked at.
 
 use crate::admin::metrics::count;
-use crate::admin::metrics::page::{Label, Page, seconds};
+use crate::admin::metrics::exposition::{Exposition, Label, seconds};
 use crate::announce::status::{SourceStatus, Status};
 
-pub fn expose(page: &mut Page, status: &Status) {
+pub fn expose(exposition: &mut Exposition, status: &Status) {
     let sources = || status.sources.iter();
     let each = |figure: fn(&SourceStatus) -> i64| {
         sources().map(move |source| ([of_source(&source.name)], figure(source)))
     };
     let holdings = || status.figures.holdings.iter();
-    page.gauges(
+    exposition.gauges(
         "rsnotify_documents",
         "Documents that are known, by what each is by itself, whatever a hub is due of it",
         holdings().flat_map(|(source, holdings)| {
@@ -25,17 +25,17 @@ pub fn expose(page: &mut Page, status: &Status) {
             })
         }),
     );
-    page.gauges(
+    exposition.gauges(
         "rsnotify_missing_documents",
         "Documents not found, and not yet believed deleted",
         each(|source| count(source.missing)),
     );
-    page.gauges(
+    exposition.gauges(
         "rsnotify_broken_documents",
         "Candidates that cannot be read now",
         each(|source| count(source.broken)),
     );
-    page.gauges(
+    exposition.gauges(
         "rsnotify_oldest_broken_seconds",
         "How long the candidate cannot be read that could not be for longest; 0 without one",
         holdings().map(|(source, holdings)| {
@@ -44,12 +44,12 @@ pub fn expose(page: &mut Page, status: &Status) {
             ([of_source(source)], age)
         }),
     );
-    page.gauges(
+    exposition.gauges(
         "rsnotify_suspended",
         "1 while too much is missing for deletions to be believed; `rsnotify accept SOURCE` believes them",
         each(|source| i64::from(source.suspended)),
     );
-    page.gauges(
+    exposition.gauges(
         "rsnotify_findings",
         "What is wrong with the tree although it can be read, by kind; `rsnotify check` says it in words",
         holdings().flat_map(|(source, holdings)| {
@@ -61,7 +61,7 @@ pub fn expose(page: &mut Page, status: &Status) {
         }),
     );
     let channels = [("live", false), ("retired", true)];
-    page.gauges(
+    exposition.gauges(
         "rsnotify_channels",
         "Channels; a retired one outlives its set for a while",
         channels.map(|(state, is_retired)| {
@@ -70,10 +70,10 @@ pub fn expose(page: &mut Page, status: &Status) {
             ([("state", state.to_owned())], count(many.count()))
         }),
     );
-    expose_looks(page, status);
+    expose_looks(exposition, status);
 }
 
-fn expose_looks(page: &mut Page, status: &Status) {
+fn expose_looks(exposition: &mut Exposition, status: &Status) {
     let mounts = status.sources.iter().flat_map(|source| {
         let mounts = source.mounts.iter();
         mounts.filter_map(|mount| {
@@ -81,7 +81,7 @@ fn expose_looks(page: &mut Page, status: &Status) {
             Some((labels, i64::from(mount.present?)))
         })
     });
-    page.gauges(
+    exposition.gauges(
         "rsnotify_mount_present",
         "Whether a mount is there; while it is not, nothing in it counts as deleted",
         mounts,
@@ -90,33 +90,33 @@ fn expose_looks(page: &mut Page, status: &Status) {
         let mounts = status.figures.counts.mounts.iter();
         mounts.map(|((source, directory), sweeps)| (of_mount(source, directory), sweeps))
     };
-    page.gauges(
+    exposition.gauges(
         "rsnotify_mount_unwatched",
         "1 while events should tell of a mount's changes and do not everywhere, so that sweeps find them later",
         swept().map(|(labels, sweeps)| (labels, i64::from(sweeps.unwatched))),
     );
-    page.histograms(
+    exposition.histograms(
         "rsnotify_sweep_seconds",
         "How long complete sweeps of a mount took",
         swept().map(|(labels, sweeps)| (labels, &sweeps.took)),
     );
-    page.gauges(
+    exposition.gauges(
         "rsnotify_last_sweep_timestamp_seconds",
         "When the last complete sweep of a mount ended",
         swept().map(|(labels, sweeps)| (labels, seconds(sweeps.last))),
     );
-    page.gauges(
+    exposition.gauges(
         "rsnotify_last_sweep_files",
         "Candidates that the last complete sweep of a mount met",
         swept().map(|(labels, sweeps)| (labels, i64::try_from(sweeps.files).unwrap_or(i64::MAX))),
     );
     let hints = || status.figures.hints.iter();
-    page.counters(
+    exposition.counters(
         "rsnotify_hints_total",
         "Events of the file system that may be about a document or a directory",
         hints().map(|(source, hints)| ([of_source(source)], hints.taken)),
     );
-    page.counters(
+    exposition.counters(
         "rsnotify_hint_overflows_total",
         "How often the kernel lost events, so that everything was swept",
         hints().map(|(source, hints)| ([of_source(source)], hints.overflows)),

@@ -44,11 +44,11 @@ pub type Label = (&'static str, String);
 
 /// The metrics, in the order in which they are added.
 #[derive(Debug, Default)]
-pub struct Page {
+pub struct Exposition {
     registry: Registry,
 }
 
-impl Page {
+impl Exposition {
     pub fn gauge<V: EncodeGaugeValue + Value>(&mut self, name: &str, help: &str, value: V) {
         self.registry.register(name, help, ConstGauge::new(value));
     }
@@ -196,21 +196,21 @@ pub fn seconds(at: Timestamp) -> f64 {
 mod tests {
     use super::*;
 
-    fn page() -> Page {
-        let mut page = Page::default();
-        page.counters(
+    fn exposition() -> Exposition {
+        let mut exposition = Exposition::default();
+        exposition.counters(
             "a_total",
             "Told of a counter",
             [([("path", "\"\\\n".to_owned())], 2)],
         );
-        page.gauge("b", "Not a counter", 1);
-        page
+        exposition.gauge("b", "Not a counter", 1);
+        exposition
     }
 
     #[test]
     fn open_metrics_names_a_counter_without_its_suffix_and_marks_the_end() {
         assert_eq!(
-            page().written(Format::OpenMetrics),
+            exposition().written(Format::OpenMetrics),
             "# HELP a Told of a counter.\n# TYPE a counter\na_total{path=\"\\\"\\\\\\n\"} 2\n\
              # HELP b Not a counter.\n# TYPE b gauge\nb 1\n# EOF\n"
         );
@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn the_older_format_names_a_counter_as_its_values_are_named() {
         assert_eq!(
-            page().written(Format::Text),
+            exposition().written(Format::Text),
             "# HELP a_total Told of a counter.\n# TYPE a_total counter\na_total{path=\"\\\"\\\\\\n\"} 2\n\
              # HELP b Not a counter.\n# TYPE b gauge\nb 1\n"
         );
