@@ -7,6 +7,7 @@ mod reload;
 pub mod report;
 pub mod settings;
 mod steps;
+mod supervisor;
 mod turns;
 
 use std::net::SocketAddr;
@@ -122,7 +123,7 @@ impl Daemon {
             health.clone(),
         );
         turns.began_at(began);
-        turns.set_configuration(loaded());
+        turns.set_configuration(loaded(&config));
         turns.perform_first(effects);
         let restored = turns.saved_subscriptions(conduct.is_some())?;
         let hub = conduct.map(|conduct| {
@@ -225,11 +226,11 @@ fn conduct(config: &Config, public_url: &Uri) -> Result<Option<Conduct>, HubErro
 }
 
 /// A configuration that has just been taken.
-fn loaded() -> ConfigurationStatus {
+fn loaded(config: &Config) -> ConfigurationStatus {
     ConfigurationStatus {
         loaded: Timestamp::now(),
         refused: None,
-        in_force: String::new(),
+        in_force: config.in_force(),
     }
 }
 

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::announce::delivery::attempt::{Attempt, Kind, Refusal};
 use crate::announce::engine::SourceView;
+use crate::announce::figures::Figures;
 use crate::announce::plan::Mode;
 use crate::announce::subscription::audience::view::HubStatus;
 use crate::resourcesync::capability::Capability;
@@ -26,6 +27,9 @@ pub struct Status {
     pub findings: Vec<String>,
     /// Nothing where no daemon runs.
     pub configuration: Option<ConfigurationStatus>,
+    /// For the metrics alone.
+    #[serde(skip)]
+    pub figures: Figures,
 }
 
 /// What a daemon goes by.

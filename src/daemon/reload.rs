@@ -81,7 +81,7 @@ impl Daemon {
             self.served.push(served);
         }
         self.served.retain(|task| !task.is_finished());
-        self.turns.set_configuration(loaded());
+        self.turns.set_configuration(loaded(&config));
         let changes = difference(&self.config, &config);
         self.config = config;
         self.public_url = public_url;

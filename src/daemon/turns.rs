@@ -3,32 +3,35 @@
 //! One turn takes everything that is at hand, so that a burst costs one commit. If the state cannot be
 //! saved, nothing is sent: what was to be done waits, and saving is tried again.
 
+mod health;
 pub mod orders;
 mod stopping;
 pub mod succession;
 mod unsaved;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use sd_notify::NotifyState;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-use tracing::{error, info, warn};
+use tracing::{debug, error, info};
 
 use crate::admin::Health;
 use crate::announce::delivery::{Answer, Submission, SubmissionId};
 use crate::announce::engine::Engine;
 use crate::announce::event::{Effect, Event};
+use crate::announce::figures::{Counts, Figures};
+use crate::announce::observation::MountId;
 use crate::announce::plan::Mode;
 use crate::announce::status::{ConfigurationStatus, RefusedConfiguration, Status};
 use crate::announce::subscription::HubRecord;
 use crate::control::{self, Request};
 use crate::daemon::report;
 use crate::daemon::steps::{Step, Steps};
+use crate::daemon::supervisor::Supervisor;
 use crate::daemon::turns::orders::Order;
 use crate::daemon::turns::unsaved::Unsaved;
 use crate::resourcesync::uri::Topic;
@@ -71,8 +74,8 @@ pub struct Watching(u64);
 
 /// At most so many inputs are taken into one turn.
 const TURN: usize = 4_096;
-/// The loop turns at least so often.
-const IDLE: Duration = Duration::from_secs(5);
+/// The store is asked at least so often whether it can be written, so that it is known before it matters.
+const PROBE: Duration = Duration::from_secs(60);
 /// What the embedded hub answers.
 const ACCEPTED: Answer = Answer::Status {
     status: 202,
@@ -98,11 +101,16 @@ pub struct Turns {
     runtime: Handle,
     health: Health,
     steps: Steps,
+    supervisor: Supervisor,
+    /// What each mount's sweep has met, until all are swept.
+    sweeps: BTreeMap<MountId, u64>,
     unsaved: Unsaved,
+    /// Why the state could not be saved.
+    trouble: Option<String>,
+    /// When the store is asked whether it can save, or to save what it could not.
+    ask_at: Instant,
     /// What commands asked in this turn.
     orders: Vec<Order>,
-    /// Why the state could not be saved, and when that is tried again.
-    trouble: Option<(String, Instant)>,
     /// The embedded hub's acceptances, for the next turn.
     accepted: Vec<Event>,
     /// Submissions whose answer is to come.
@@ -118,7 +126,8 @@ pub struct Turns {
     is_hub_resting: bool,
     /// Once it was told to stop: until when it waits for what is under way.
     stop_by: Option<Instant>,
-    watchdog: Option<Duration>,
+    /// When the daemon began, and what was done since.
+    counts: Counts,
 }
 
 impl Turns {
@@ -144,9 +153,12 @@ impl Turns {
             runtime,
             health,
             steps: Steps::from_environment(),
+            supervisor: Supervisor::from_environment(),
+            sweeps: BTreeMap::new(),
             unsaved: Unsaved::default(),
-            orders: Vec::new(),
             trouble: None,
+            ask_at: Instant::now() + PROBE,
+            orders: Vec::new(),
             accepted: Vec::new(),
             under_way: BTreeSet::new(),
             began: Some(Timestamp::now()),
@@ -160,13 +172,17 @@ impl Turns {
             is_ready: false,
             is_hub_resting: false,
             stop_by: None,
-            watchdog: sd_notify::watchdog_enabled(),
+            counts: Counts {
+                began: Timestamp::now(),
+                ..Counts::default()
+            },
         }
     }
 
     /// Begins earlier than now: when the process did.
     pub fn began_at(&mut self, began: Timestamp) {
         self.began = Some(began);
+        self.counts.began = began;
     }
 
     /// The steps that deliveries pass, for whoever passes some elsewhere.
@@ -198,6 +214,7 @@ impl Turns {
     /// answers to what was sent, and sends nothing more.
     pub fn run(&mut self, received: &Receiver<Input>, grace: Duration) -> Ended {
         loop {
+            self.counts.turns += 1;
             let first = match received.recv_timeout(self.patience()) {
                 Ok(input) => Some(input),
                 Err(RecvTimeoutError::Timeout) => None,
@@ -205,7 +222,7 @@ impl Turns {
                     return Ended::Stopped { by: Instant::now() };
                 }
             };
-            let is_idle = first.is_none();
+            let is_proof_wanted = self.supervisor.wants_proof();
             let mut may_be_changed = false;
             for event in std::mem::take(&mut self.accepted) {
                 self.step(event);
@@ -218,12 +235,15 @@ impl Turns {
                 }
             }
             self.step(Event::Tick);
-            let is_saved = self.commit(is_idle);
+            let is_saved = self.commit(is_proof_wanted);
             if is_saved {
                 self.withdraw_unclaimed();
             }
             self.answer();
             self.tell_health(is_saved);
+            if is_proof_wanted {
+                self.supervisor.ping();
+            }
             match self.stop_by {
                 Some(by) if self.is_done() || Instant::now() >= by => {
                     self.tell_unanswered();
@@ -245,7 +265,7 @@ impl Turns {
         self.answer();
         match &self.trouble {
             None => Ok(()),
-            Some((trouble, _)) => Err(trouble.clone()),
+            Some(trouble) => Err(trouble.clone()),
         }
     }
 
@@ -254,17 +274,14 @@ impl Turns {
         if !self.accepted.is_empty() {
             return Duration::ZERO;
         }
-        let mut patience = self
-            .watchdog
-            .map_or(IDLE, |watchdog| (watchdog / 2).min(IDLE));
-        if let Some((_, again)) = &self.trouble {
-            patience = patience.min(again.saturating_duration_since(Instant::now()));
-        } else if let Some(wake) = self.engine.wake() {
+        let wakes = [self.supervisor.wake(), self.stop_by].into_iter().flatten();
+        let wake = wakes.fold(self.ask_at, Instant::min);
+        let mut patience = wake.saturating_duration_since(Instant::now());
+        if self.trouble.is_none()
+            && let Some(wake) = self.engine.wake()
+        {
             let left = wake.duration_since(Timestamp::now());
             patience = patience.min(Duration::try_from(left).unwrap_or_default());
-        }
-        if let Some(deadline) = self.stop_by {
-            patience = patience.min(deadline.saturating_duration_since(Instant::now()));
         }
         patience
     }
@@ -285,7 +302,9 @@ impl Turns {
                 {
                     *started = began.min(*started);
                 }
-                report::log(&reported);
+                report::log(&reported, self.engine.plan());
+                self.count(&reported);
+                self.note_sweep(&reported);
                 if matches!(reported, Report::Observed(_)) {
                     self.steps.pass(Step::Observed);
                 }
@@ -297,8 +316,9 @@ impl Turns {
             Input::Ask(answer) => {
                 // Whoever asked may have gone.
                 let mut status = self.engine.status(Timestamp::now());
-                status.unsaved = self.trouble.as_ref().map(|(trouble, _)| trouble.clone());
+                status.unsaved = self.trouble.clone();
                 self.complete(&mut status);
+                self.count_up(&mut status.figures);
                 let _ = answer.send(status);
             }
             Input::Order(request, reply) => self.obey(request, reply),
@@ -313,6 +333,36 @@ impl Turns {
     fn complete(&self, status: &mut Status) {
         status.embedded_hub = self.hub.as_ref().map(|hub| hub.status(status.at));
         status.configuration = Some(self.configuration.clone());
+    }
+
+    /// Adds what others counted.
+    fn count_up(&self, figures: &mut Figures) {
+        let names = self.engine.plan().sources.iter().map(|own| &own.name);
+        figures.hints = names
+            .cloned()
+            .zip(self.trees.iter().map(Tree::hints))
+            .collect();
+        figures.attempts = self.publisher.took();
+        figures.topics = self.topics.requests();
+        figures.counts = self.counts.clone();
+    }
+
+    fn count(&mut self, report: &Report) {
+        if let Report::Swept {
+            mount,
+            complete: true,
+            files,
+            took,
+            unwatched,
+        } = report
+            && let Some((_, source)) = self.engine.plan().source_of(*mount)
+            && let Some(mount) = source.mounts.iter().find(|own| own.id == *mount)
+        {
+            let directory = mount.directory.to_string_lossy().into_owned();
+            let sweeps = self.counts.mounts.entry((source.name.clone(), directory));
+            let now = Timestamp::now();
+            sweeps.or_default().ended(*took, *files, *unwatched, now);
+        }
     }
 
     fn step(&mut self, event: Event) {
@@ -337,34 +387,40 @@ impl Turns {
         }
     }
 
-    /// Saves what the turn changed, then does what it asked for; tells whether the state can be saved.
-    fn commit(&mut self, is_idle: bool) -> bool {
-        if let Some((_, again)) = &self.trouble
-            && Instant::now() < *again
-        {
+    /// Saves what the turn changed, then does what it asked for; tells whether the state can be saved. The
+    /// store `must_answer` in this turn, or may be left alone while there is nothing for it.
+    fn commit(&mut self, must_answer: bool) -> bool {
+        let asks = must_answer || Instant::now() >= self.ask_at;
+        if self.trouble.is_some() && !asks {
             return false;
         }
         let unsaved = &self.unsaved;
-        let saved = if unsaved.must_be_written() {
+        let answered = if unsaved.must_be_written() {
             self.steps.saving(&unsaved.save, &unsaved.records);
-            self.store
+            let began = Instant::now();
+            let saved = self
+                .store
                 .save(&unsaved.save, &unsaved.records, &unsaved.owed)
-        } else if is_idle || self.trouble.is_some() {
-            self.store.probe()
+                .inspect(|()| self.counts.saves.observe(began.elapsed()));
+            Some(saved)
         } else {
-            Ok(())
+            asks.then(|| self.store.probe())
         };
-        if let Err(error) = saved {
+        if let Some(Err(error)) = answered {
+            self.counts.save_failures += 1;
             let trouble = report::chain(&error);
-            if self
-                .trouble
-                .as_ref()
-                .is_none_or(|(before, _)| *before != trouble)
-            {
-                error!(error = trouble, "cannot save; nothing is sent until it can");
+            if self.trouble.as_ref() != Some(&trouble) {
+                error!(
+                    error = trouble,
+                    "cannot save; nothing is sent until it can: {trouble}"
+                );
             }
-            self.trouble = Some((trouble, Instant::now() + SAVE_AGAIN));
+            self.trouble = Some(trouble);
+            self.ask_at = Instant::now() + SAVE_AGAIN;
             return false;
+        }
+        if answered.is_some() {
+            self.ask_at = Instant::now() + PROBE;
         }
         if self.trouble.take().is_some() {
             info!("the state can be saved again");
@@ -419,14 +475,22 @@ impl Turns {
                     tree.look(paths.clone());
                 }
             }
-            Effect::Tell(fact) => report::fact(&fact),
+            Effect::Tell(fact) => {
+                self.counts.tell(&fact);
+                report::fact(&fact);
+            }
         }
     }
 
     fn submit(&mut self, submission: Submission) {
         let Submission {
-            channel, hub, seq, ..
+            channel,
+            topic,
+            hub,
+            seq,
+            ..
         } = &submission;
+        debug!(%topic, %hub, seq, "submitting notification {seq} to {hub}");
         self.under_way.insert((*channel, hub.clone(), *seq));
         let publisher = Arc::clone(&self.publisher);
         let inputs = self.inputs.clone();
@@ -444,26 +508,6 @@ impl Turns {
                 jitter: fastrand::f64(),
             }));
         });
-    }
-
-    fn tell_health(&mut self, is_saved: bool) {
-        let is_settled = self.engine.is_settled();
-        if is_settled {
-            self.began = None;
-            self.was_settled = false;
-        }
-        self.health.turned(is_saved, is_settled || self.was_settled);
-        if is_saved && is_settled && !self.is_ready {
-            self.is_ready = true;
-            self.steps.ready();
-            info!("ready");
-            let _ = sd_notify::notify(&[NotifyState::Ready]);
-        }
-        if self.watchdog.is_some()
-            && let Err(error) = sd_notify::notify(&[NotifyState::Watchdog])
-        {
-            warn!(%error, "cannot tell the service manager that all is well");
-        }
     }
 }
 

@@ -1,10 +1,11 @@
 //! Submits notifications to hubs (R23, R24), each hub with its own connections, credentials and patience,
 //! so that none can delay another.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Instant;
 
 use hyper::header::LOCATION;
 use reqwest::{Client, Response};
@@ -14,6 +15,7 @@ use url::Url;
 use crate::announce::delivery::redirect::{Hop, next_hop, same_address};
 use crate::announce::delivery::secret::Mask;
 use crate::announce::delivery::{Answer, Request, Submission, request};
+use crate::announce::histogram::Histogram;
 use crate::resourcesync::uri::Hub;
 use crate::websub::client;
 
@@ -43,9 +45,16 @@ struct Line {
     hub: Hub,
     publish_url: Url,
     client: Client,
-    permits: Arc<Semaphore>,
+    traffic: Arc<Traffic>,
     /// Whether the last request was answered, so that a connection may be open.
     is_open: AtomicBool,
+}
+
+/// What one hub is sent: it outlives a line.
+struct Traffic {
+    permits: Semaphore,
+    /// How long submissions took, redirections included.
+    took: Mutex<Histogram>,
 }
 
 impl Publisher {
@@ -62,7 +71,7 @@ impl Publisher {
         let mut own = self.lines.write().unwrap_or_else(PoisonError::into_inner);
         for (hub, line) in &mut lines.lines {
             if let Some(before) = own.lines.get(hub) {
-                line.permits = Arc::clone(&before.permits);
+                line.traffic = Arc::clone(&before.traffic);
             }
         }
         *own = Arc::new(lines);
@@ -77,10 +86,10 @@ impl Publisher {
     pub async fn submit(&self, submission: &Submission) -> Answer {
         let hub = &submission.hub;
         let unknown = || Answer::Failed(format!("{hub} is not configured"));
-        let Some(permits) = self.lines().permits(hub) else {
+        let Some(traffic) = self.lines().traffic(hub) else {
             return unknown();
         };
-        let Ok(_permit) = permits.acquire().await else {
+        let Ok(_permit) = traffic.permits.acquire().await else {
             return Answer::Failed("the publisher has ended".to_owned());
         };
         // Those of now: they may have changed meanwhile.
@@ -88,7 +97,17 @@ impl Publisher {
         let Some(line) = lines.lines.get(hub) else {
             return unknown();
         };
-        lines.submit(submission, line).await
+        let began = Instant::now();
+        let answer = lines.follow(line, submission).await;
+        traffic.took().observe(began.elapsed());
+        answer
+    }
+
+    /// How long each hub took to answer, or not to.
+    pub fn took(&self) -> BTreeMap<Hub, Histogram> {
+        let lines = self.lines();
+        let took = |(hub, line): (&Hub, &Line)| (hub.clone(), line.traffic.took().clone());
+        lines.lines.iter().map(took).collect()
     }
 }
 
@@ -115,11 +134,12 @@ impl Lines {
         })
     }
 
-    fn permits(&self, hub: &Hub) -> Option<Arc<Semaphore>> {
-        self.lines.get(hub).map(|line| Arc::clone(&line.permits))
+    /// What one hub is sent, and what is known of that, whatever its line.
+    fn traffic(&self, hub: &Hub) -> Option<Arc<Traffic>> {
+        self.lines.get(hub).map(|line| Arc::clone(&line.traffic))
     }
 
-    async fn submit<'a>(&'a self, submission: &Submission, mut line: &'a Line) -> Answer {
+    async fn follow<'a>(&'a self, mut line: &'a Line, submission: &Submission) -> Answer {
         let request = request(submission, line.publish_url.as_str());
         let mut url = match Url::parse(&request.url) {
             Ok(url) => url,
@@ -165,13 +185,22 @@ impl fmt::Debug for Lines {
     }
 }
 
+impl Traffic {
+    fn took(&self) -> MutexGuard<'_, Histogram> {
+        self.took.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl Line {
     fn new(settings: HubSettings) -> Result<Line, PublisherError> {
         Ok(Line {
             client: settings.client()?,
             hub: settings.hub,
             publish_url: settings.publish_url,
-            permits: Arc::new(Semaphore::new(CONCURRENT_REQUESTS)),
+            traffic: Arc::new(Traffic {
+                permits: Semaphore::new(CONCURRENT_REQUESTS),
+                took: Mutex::default(),
+            }),
             is_open: AtomicBool::new(false),
         })
     }

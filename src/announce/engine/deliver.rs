@@ -94,6 +94,7 @@ impl Engine {
         flight.attempts += 1;
         let attempts = flight.attempts;
         let entries = flight.entries;
+        let took = Duration::try_from(now.duration_since(flight.cut)).unwrap_or_default();
         let limit_in_force = ledger.row.limit.unwrap_or(self.plan.window.max_entries);
         self.turn.ledgers.insert((id, hub.clone()));
         let attempt = |refusal| Some(Attempt::new(seq, answer, refusal, now));
@@ -106,6 +107,7 @@ impl Engine {
                     seq,
                     changes: entries,
                     attempts,
+                    took,
                 };
                 self.tell(fact);
                 self.accepted(id, hub, now);
@@ -124,6 +126,7 @@ impl Engine {
                     topic,
                     hub: hub.clone(),
                     seq,
+                    attempts,
                     limit,
                 });
                 for uri in doubtful {
@@ -154,7 +157,7 @@ impl Engine {
             attempts,
             reason: refusal.reason,
             next_try: at,
-            kind: refusal.kind.as_str(),
+            kind: refusal.kind,
             needs_person: refusal.needs_person,
         });
     }

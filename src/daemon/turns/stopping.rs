@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use sd_notify::NotifyState;
 use tracing::{info, warn};
 
 use crate::daemon::turns::{Input, Turns};
@@ -15,7 +14,7 @@ impl Turns {
             return;
         }
         info!("stopping");
-        let _ = sd_notify::notify(&[NotifyState::Stopping]);
+        self.supervisor.stopping();
         self.stop_by = Some(Instant::now() + grace);
         self.trees.clear();
         if let Some(hub) = self.hub.clone() {

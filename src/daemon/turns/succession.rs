@@ -56,7 +56,7 @@ impl Turns {
     pub fn succeed(&mut self, config: &Config, plan: Plan) -> anyhow::Result<()> {
         let began = Timestamp::now();
         if !self.commit(false)
-            && let Some((trouble, _)) = &self.trouble
+            && let Some(trouble) = &self.trouble
         {
             bail!("what is not saved cannot be taken up: {trouble}");
         }
