@@ -2,6 +2,7 @@
 
 mod descriptors;
 mod difference;
+mod given;
 mod listen;
 mod reload;
 pub mod report;
@@ -28,7 +29,7 @@ use crate::announce::event::Event;
 use crate::announce::status::ConfigurationStatus;
 use crate::announce::subscription::HubRecord;
 use crate::config::Config;
-use crate::config::error::ConfigError;
+use crate::config::error::{ConfigError, Place, Problem};
 use crate::control;
 use crate::daemon::listen::{Front, bind, until_dropped};
 use crate::daemon::steps::{Step, Steps};
@@ -93,9 +94,16 @@ impl Daemon {
         let (inputs, received) = mpsc::channel();
         // Before anything is said: whoever hears of us may send us signals.
         let signals = Signals::take()?;
-        let public = runtime.block_on(bind(&config.server.listen, "public"))?;
+        let given = given::take()?;
+        let public = match given.public {
+            Some(given) => given,
+            None => runtime.block_on(bind(&config.server.listen, "public"))?,
+        };
         public.tell();
-        let admin = runtime.block_on(bind(&config.server.admin_listen, "admin"))?;
+        let admin = match given.admin {
+            Some(given) => given,
+            None => runtime.block_on(bind(&config.server.admin_listen, "admin"))?,
+        };
         admin.tell();
         let public_url = public_url(&config, public.tcp_address())?;
         let conduct = conduct(&config, &public_url)?;
@@ -208,15 +216,25 @@ fn start_hub(
     EmbeddedHub::start(conduct, restored, topics, records)
 }
 
-/// What the public listener is reached as.
-fn public_url(config: &Config, bound: Option<SocketAddr>) -> anyhow::Result<Uri> {
-    match (&config.server.public_url, bound) {
-        (Some(url), _) => Ok(url.clone()),
-        (None, Some(address)) => Ok(config.server.public_url_at(address)),
-        (None, None) => {
-            anyhow::bail!("a Unix socket says nothing about how it is reached: set public_url")
+/// What the public listener is reached as. Of an address that was given, the configuration could not know.
+fn public_url(config: &Config, bound: Option<SocketAddr>) -> Result<Uri, ConfigError> {
+    let message = match (&config.server.public_url, bound) {
+        (Some(url), _) => return Ok(url.clone()),
+        (None, Some(address)) if !address.ip().is_unspecified() => {
+            return Ok(config.server.public_url_at(address));
         }
-    }
+        (None, Some(address)) => format!("nobody can reach {address} under that name: set it"),
+        (None, None) => "a Unix socket says nothing about how it is reached: set it".to_owned(),
+    };
+    let problem = Problem {
+        place: Place::Nowhere,
+        key: "server.public_url".to_owned(),
+        message,
+        suggestion: None,
+    };
+    Err(ConfigError::Invalid {
+        problems: vec![problem],
+    })
 }
 
 fn conduct(config: &Config, public_url: &Uri) -> Result<Option<Conduct>, HubError> {

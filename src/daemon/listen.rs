@@ -29,15 +29,15 @@ const BACKLOG: i32 = 4_096;
 /// A listener that is bound, and that nobody serves yet.
 pub struct Bound {
     name: &'static str,
-    address: Address,
+    /// As configured; nothing for one that was given.
+    address: Option<Address>,
     listener: Listener,
     file: Option<SocketFile>,
 }
 
 /// A listener that is served; it ends when this is dropped.
 pub struct Front {
-    /// As configured.
-    pub address: Address,
+    address: Option<Address>,
     /// As bound.
     pub tcp: Option<SocketAddr>,
     _file: Option<SocketFile>,
@@ -80,13 +80,30 @@ pub async fn bind(address: &Address, name: &'static str) -> anyhow::Result<Bound
     };
     Ok(Bound {
         name,
-        address: address.clone(),
+        address: Some(address.clone()),
         listener,
         file,
     })
 }
 
+impl Front {
+    /// Whether it is where it was to be. One that was given is, whatever the configuration says.
+    pub fn is_at(&self, address: &Address) -> bool {
+        self.address.as_ref().is_none_or(|own| own == address)
+    }
+}
+
 impl Bound {
+    /// A listener that somebody else has bound, and whose name is his.
+    pub fn given(name: &'static str, listener: Listener) -> Bound {
+        Bound {
+            name,
+            address: None,
+            listener,
+            file: None,
+        }
+    }
+
     /// The address, once bound to a free port.
     pub fn tcp_address(&self) -> Option<SocketAddr> {
         self.listener.tcp_address()
@@ -94,11 +111,25 @@ impl Bound {
 
     /// Says where it listens.
     pub fn tell(&self) {
-        let address = match self.tcp_address() {
-            Some(bound) => bound.to_string(),
-            None => self.address.to_string(),
+        let address = match &self.listener {
+            Listener::Tcp(tcp) => tcp.local_addr().map(Address::Tcp),
+            Listener::Unix(unix) => unix.local_addr().map(|address| {
+                Address::Unix(
+                    address
+                        .as_pathname()
+                        .map(Path::to_owned)
+                        .unwrap_or_default(),
+                )
+            }),
         };
-        info!(listener = self.name, %address, "listening");
+        let address = address.map_or_else(|error| error.to_string(), |it| it.to_string());
+        match self.address {
+            Some(_) => info!(listener = self.name, address, "listening"),
+            None => info!(
+                listener = self.name,
+                address, "listening on the socket that was given"
+            ),
+        }
     }
 
     /// Serves topics and the hub; within a tokio runtime.

@@ -114,7 +114,7 @@ impl Daemon {
         address: &Address,
         name: &'static str,
     ) -> anyhow::Result<Option<Bound>> {
-        let elsewhere = (front.address != *address).then(|| bind(address, name));
+        let elsewhere = (!front.is_at(address)).then(|| bind(address, name));
         elsewhere
             .map(|binding| self.runtime.block_on(binding))
             .transpose()

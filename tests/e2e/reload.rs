@@ -16,7 +16,7 @@ use crate::documents::{Site, URL, capability_list, list};
 use crate::hub::FakeHub;
 
 /// Asks the daemon to look at what is configured now; what it says of it.
-fn reload(daemon: &Daemon, setup: &Setup) -> String {
+pub fn reload(daemon: &Daemon, setup: &Setup) -> String {
     setup.file();
     daemon.signal(Signal::HUP);
     let said = daemon.await_log("the configuration");
@@ -24,7 +24,7 @@ fn reload(daemon: &Daemon, setup: &Setup) -> String {
 }
 
 /// Another window: a change that the engine hears of.
-fn change_window(setup: &mut Setup) {
+pub fn change_window(setup: &mut Setup) {
     let (before, after) = match setup.config.contains("quiet = \"20ms\"") {
         true => ("quiet = \"20ms\"", "quiet = \"21ms\""),
         false => ("quiet = \"21ms\"", "quiet = \"20ms\""),
