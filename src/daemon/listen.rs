@@ -10,6 +10,11 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 
 use anyhow::Context;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::service::Service;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -19,12 +24,15 @@ use crate::admin::{self, Admin};
 use crate::config::address::Address;
 use crate::websub::hub::EmbeddedHub;
 use crate::websub::public::serve_public;
-use crate::websub::server::{Limits, Listener};
+use crate::websub::server::{self, Limits, Listener, text};
 use crate::websub::topics::Topics;
 
 /// How many clients may have come and not been met yet. At the usual 128, a burst of them waits a second for
 /// TCP to try again, or is turned away at a Unix socket. The system may allow fewer.
 const BACKLOG: i32 = 4_096;
+
+/// Probes, Prometheus and a person or two.
+const ADMIN_CONNECTIONS: usize = 64;
 
 /// A listener that is bound, and that nobody serves yet.
 pub struct Bound {
@@ -191,21 +199,23 @@ fn remove_stale_socket(path: &Path) {
     }
 }
 
+/// The admin pages, under the same discipline as topics: nobody holds a connection for nothing.
 async fn serve_admin(listener: Listener, admin: Admin, shutdown: Ended) {
-    let service = admin::router(admin);
-    let ended = match listener {
-        Listener::Tcp(listener) => {
-            axum::serve(listener, service)
-                .with_graceful_shutdown(shutdown)
-                .await
-        }
-        Listener::Unix(listener) => {
-            axum::serve(listener, service)
-                .with_graceful_shutdown(shutdown)
-                .await
+    let pages = TowerToHyperService::new(admin::router(admin));
+    let handler = move |request: Request<Incoming>| {
+        let answer = pages.call(request);
+        async move {
+            let Ok(answer) = answer.await;
+            let (head, body) = answer.into_parts();
+            match body.collect().await {
+                Ok(body) => Response::from_parts(head, Full::new(body.to_bytes())),
+                Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+            }
         }
     };
-    if let Err(error) = ended {
-        tracing::error!(%error, "the admin listener ended");
-    }
+    let limits = Limits {
+        connections: ADMIN_CONNECTIONS,
+        ..Limits::default()
+    };
+    server::serve(listener, limits, shutdown, handler).await;
 }

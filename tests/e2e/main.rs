@@ -30,6 +30,7 @@ mod resync;
 mod serving;
 #[cfg(debug_assertions)]
 mod steps;
+mod stopping;
 mod subscriptions;
 mod supervised;
 

@@ -37,11 +37,13 @@ impl Turns {
         if requests > 0 {
             warn!(
                 requests,
-                "{requests} requests to hubs were not answered in time; they are made again at the next start"
+                "hubs did not answer in time; what they were sent is sent again at the next start"
             );
         }
         if self.is_hub_resting {
-            warn!("not every subscriber answered in time; those are told again at the next start");
+            warn!(
+                "subscribers did not answer in time; what they were sent is sent again at the next start"
+            );
         }
     }
 }
