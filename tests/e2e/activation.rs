@@ -17,11 +17,26 @@ const TOPIC: &str = "/topics/main/a/capabilitylist/";
 
 /// What starts the daemon with a socket as its first one, under this name.
 fn given(socket: impl Into<OwnedFd>, name: &str, setup: &Setup) -> Command {
-    let mut shell = Command::new("sh");
+    given_by(Command::new("env"), socket, name, setup)
+}
+
+/// As `given`, of a daemon that is to end by itself.
+fn refused(socket: impl Into<OwnedFd>, setup: &Setup) -> (Option<i32>, String, String) {
+    let mut bounded = Command::new("timeout");
+    bounded.arg(DEADLINE.as_secs().to_string());
+    output(&mut given_by(bounded, socket, "", setup))
+}
+
+fn given_by(
+    mut program: Command,
+    socket: impl Into<OwnedFd>,
+    name: &str,
+    setup: &Setup,
+) -> Command {
     let script =
         format!("exec 3>&1 >/dev/null; export LISTEN_PID=$$ LISTEN_FDS=1 {name}; exec \"$@\"");
-    shell.args(["-c", &script, "sh"]);
-    let mut command = started_by(shell, &setup.run());
+    program.args(["sh", "-c", &script, "sh"]);
+    let mut command = started_by(program, &setup.run());
     // Any stream does to pass it.
     command.stdout(Stdio::from(socket.into()));
     command
@@ -86,7 +101,7 @@ fn an_address_that_nobody_can_reach_is_a_mistake_in_the_configuration() {
     let site = Site::new();
     let setup = Setup::new(&site, &[], "");
     let listener = TcpListener::bind("0.0.0.0:0").unwrap();
-    let (code, _, said) = output(&mut given(listener, "", &setup));
+    let (code, _, said) = refused(listener, &setup);
     assert_eq!(code, Some(78), "{said}");
     assert!(
         said.contains("server.public_url: nobody can reach 0.0.0.0:"),
@@ -138,7 +153,7 @@ fn what_was_given_and_cannot_be_used_is_said() {
     let site = Site::new();
     let setup = Setup::new(&site, &[], "");
     let (connected, _other) = UnixStream::pair().unwrap();
-    let (code, _, said) = output(&mut given(connected, "", &setup));
+    let (code, _, said) = refused(connected, &setup);
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("needs Accept=no"), "{said}");
 }

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::time::Instant;
 
 use rustix::process::Signal;
 
@@ -101,13 +102,23 @@ fn a_delivery_to_a_subscriber_ends_and_is_not_made_again() {
     change(&site, "2");
     assert_eq!(subscriber.request().changes(), [CHANGE]);
     terminate(&daemon);
+    // It is there as long as it waits for the subscriber.
+    for _ in 0..20 {
+        assert!(
+            daemon
+                .get_admin("/status.json")
+                .0
+                .starts_with("HTTP/1.1 200")
+        );
+    }
     subscriber.behave(Manner::Accept);
     let public = daemon.public.to_string();
     end(daemon);
     setup.config = setup.config.replacen("127.0.0.1:0", &public, 1);
     let daemon = setup.start();
-    change(&site, "3");
-    assert_eq!(subscriber.request().changes(), [CHANGE]);
+    site.write("a/resourcelist.xml", &list("a", "resourcelist", "2"));
+    let next = subscriber.request().changes();
+    assert_eq!(next, ["updated resourcelist a/resourcelist.xml"]);
     daemon.stop();
     assert!(subscriber.heard().is_empty());
 }
@@ -132,6 +143,11 @@ fn a_request_to_the_public_listener_is_answered() {
     client.read_exact(&mut wanted).unwrap();
     assert_eq!(&wanted, b"HTTP/1.1 100 Continue\r\n\r\n");
     terminate(&daemon);
+    // Nobody else is let in by then.
+    let deadline = Instant::now() + DEADLINE;
+    while TcpStream::connect(daemon.public).is_ok() {
+        assert!(Instant::now() < deadline, "it still listens");
+    }
     client.write_all(form.as_bytes()).unwrap();
     let mut answer = String::new();
     client.read_to_string(&mut answer).unwrap();

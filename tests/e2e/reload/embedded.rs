@@ -1,7 +1,7 @@
 //! The embedded hub through a reload: subscriptions stay, deliveries are made once, other settings hold at once.
 
 use crate::daemon::Setup;
-use crate::documents::Site;
+use crate::documents::{Site, list};
 use crate::embedded::subscribe;
 use crate::hub::{FakeHub, Manner};
 use crate::reload::{CHANGE, another_hub, change, change_window, reload};
@@ -19,11 +19,12 @@ fn a_delivery_under_way_is_made_once_and_the_next_follows() {
     assert_eq!(subscriber.request().changes(), [CHANGE]);
     change_window(&mut setup);
     reload(&daemon, &setup);
-    change(&site, "3");
+    site.write("a/resourcelist.xml", &list("a", "resourcelist", "2"));
     daemon.await_log("delivered notification 2");
     assert!(subscriber.heard().is_empty());
     subscriber.behave(Manner::Accept);
-    assert_eq!(subscriber.request().changes(), [CHANGE]);
+    let next = subscriber.request().changes();
+    assert_eq!(next, ["updated resourcelist a/resourcelist.xml"]);
     assert!(daemon.stop().success());
     assert!(subscriber.heard().is_empty());
 }
