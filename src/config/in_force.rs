@@ -31,7 +31,7 @@ impl Config {
     }
 
     /// As [`Config::in_force`], with a comment behind each key that `remark` has one for.
-    pub fn in_force_with(&self, remark: &dyn Fn(Key) -> Option<&'static str>) -> String {
+    pub fn in_force_with(&self, remark: &dyn Fn(Key) -> Option<String>) -> String {
         let mut page = Page {
             text: String::new(),
             table: "",
@@ -68,7 +68,7 @@ struct Page<'a> {
     text: String,
     table: &'static str,
     entry: usize,
-    remark: &'a dyn Fn(Key) -> Option<&'static str>,
+    remark: &'a dyn Fn(Key) -> Option<String>,
 }
 
 impl Page<'_> {

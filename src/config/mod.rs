@@ -11,7 +11,7 @@ pub mod embedded_hub;
 pub mod error;
 pub mod http;
 pub mod hub;
-mod in_force;
+pub mod in_force;
 mod mount;
 pub mod overrides;
 mod raw;

@@ -17,10 +17,12 @@ mod listener;
 mod logging;
 mod looking;
 mod metrics;
+mod manager;
 mod modes;
 mod monitoring;
 mod offline;
 mod outbox;
+mod progress;
 mod publishing;
 mod python;
 mod reach;
@@ -30,6 +32,7 @@ mod serving;
 #[cfg(debug_assertions)]
 mod steps;
 mod subscriptions;
+mod supervised;
 
 /// How long an event is awaited before a test fails. Generous: the machine may be busy.
 pub const DEADLINE: std::time::Duration = std::time::Duration::from_secs(30);

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::announce::engine::Engine;
+use crate::announce::engine::outbox::hub_view;
 use crate::announce::engine::source::{MountStatus, Source};
 use crate::announce::event::Suspension;
 use crate::announce::figures::Holdings;
@@ -10,6 +11,8 @@ use crate::announce::finding::Finding;
 use crate::announce::observation::DocumentPath;
 use crate::announce::plan::SourcePlan;
 use crate::announce::state::{Hold, Presence, Record, Version};
+use crate::announce::status::Condition;
+use crate::announce::summary::Summary;
 use crate::resourcesync::capability::Capability;
 use crate::resourcesync::document::Form;
 use crate::resourcesync::uri::{Topic, Uri};
@@ -217,6 +220,35 @@ impl Engine {
     /// Whether every present mount of every source was swept.
     pub fn is_settled(&self) -> bool {
         self.sources.iter().all(|source| source.is_settled())
+    }
+
+    /// How everything stands, without a look at each document: it is asked for each second.
+    pub fn summary(&self) -> Summary {
+        let mut summary = Summary::default();
+        for channel in self.channels.values() {
+            summary.channels += usize::from(channel.is_live());
+            for (hub, ledger) in &channel.ledgers {
+                let view = hub_view(hub, ledger);
+                summary.pending += view.due;
+                if view.state <= Condition::Unfetched {
+                    let reason = view.last_failure;
+                    let reason = reason
+                        .unwrap_or_else(|| "it does not fetch what it is pinged about".to_owned());
+                    summary.troubled.entry(view.hub).or_insert(reason);
+                }
+            }
+        }
+        for (source, plan) in self.sources.iter().zip(&self.plan.sources) {
+            if source.suspended {
+                summary.suspended.push(plan.name.clone());
+            }
+            let mounts = source.mounts.values();
+            let absent = mounts.filter(|mount| mount.status == MountStatus::Absent);
+            summary
+                .absent
+                .extend(absent.map(|mount| mount.row.directory.clone()));
+        }
+        summary
     }
 
     /// What is wrong with the trees (R8).

@@ -249,7 +249,7 @@ impl Engine {
     }
 }
 
-fn hub_view(hub: &Hub, ledger: &Ledger) -> HubView {
+pub(super) fn hub_view(hub: &Hub, ledger: &Ledger) -> HubView {
     let flight = ledger.row.flight.as_ref();
     let ping = ledger.row.ping.filter(|_| ledger.mode == Mode::Ping);
     let mut view = HubView {

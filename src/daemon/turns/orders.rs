@@ -40,9 +40,8 @@ impl Turns {
 
     /// Answers what was asked: nothing is said to be done that a crash could undo.
     pub(super) fn answer(&mut self) {
-        let trouble = self.trouble.as_ref().map(|(trouble, _)| trouble);
         for order in self.orders.drain(..) {
-            let answer = match (trouble, order.answer) {
+            let answer = match (&self.trouble, order.answer) {
                 (Some(trouble), Answer::Status(mut status)) => {
                     status.unsaved = Some(trouble.clone());
                     Answer::Status(status)
