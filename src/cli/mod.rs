@@ -13,6 +13,7 @@ mod outbox;
 mod output;
 mod run;
 mod scan;
+mod schema;
 mod status;
 mod subscriptions;
 mod survey;
@@ -41,6 +42,7 @@ pub fn main() -> Exit {
         Command::Listen(listen) => listen::listen(listen),
         Command::Advertise(own) => advertise::advertise(options.config.as_deref(), own),
         Command::Config(own) => config::config(options.config.as_deref(), own),
+        Command::Schema => schema::schema(),
     };
     match outcome {
         Ok(exit) => exit,

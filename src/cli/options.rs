@@ -50,6 +50,8 @@ pub enum Command {
     Advertise(AdvertiseOptions),
     /// Print the configuration in force, with defaults and without secrets
     Config(ConfigOptions),
+    /// Print the JSON Schema of the configuration file, for editors
+    Schema,
 }
 
 /// The tree to work on, where no configuration file says so.
