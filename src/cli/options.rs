@@ -74,6 +74,8 @@ pub enum Command {
     Man(ManOptions),
     /// Print the configuration in force, with defaults and without secrets
     Config(ConfigOptions),
+    /// Print the JSON Schema of the configuration file, for editors
+    Schema,
 }
 
 /// The tree to work on, where no configuration file says so.
