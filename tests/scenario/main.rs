@@ -13,6 +13,7 @@ mod crash;
 mod deletion;
 mod delivery;
 mod documents;
+mod figures;
 mod hold;
 mod outage;
 mod outbox;
