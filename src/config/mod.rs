@@ -16,6 +16,7 @@ mod mount;
 pub mod overrides;
 mod raw;
 mod reading;
+pub mod schema;
 pub mod secret;
 pub mod server;
 pub mod source;

@@ -225,6 +225,7 @@ fn mass_deletion(text: &str) -> Result<MassDeletion, String> {
         return Ok(MassDeletion::Never);
     }
     text.strip_suffix('%')
+        .filter(|number| !number.starts_with('+'))
         .and_then(|number| number.parse().ok())
         .filter(|percent| *percent <= 100)
         .map(MassDeletion::Percent)
