@@ -8,12 +8,13 @@ use url::Url;
 use crate::page::{Page, pages, repository};
 
 /// Hosts that pages may link to.
-const HOSTS: [&str; 9] = [
+const HOSTS: [&str; 10] = [
     "crates.io",
     "developers.google.com",
     "keepachangelog.com",
     "prometheus.io",
     "semver.org",
+    "taplo.tamasfe.dev",
     "www.freedesktop.org",
     "www.openarchives.org",
     "www.rfc-editor.org",
