@@ -15,6 +15,7 @@ pub mod difference;
 pub mod engine;
 pub mod event;
 pub mod finding;
+pub mod history;
 pub mod inspection;
 pub mod ledger;
 pub mod notification;

@@ -18,4 +18,5 @@ mod outage;
 mod outbox;
 mod payload;
 mod routing;
+mod status;
 mod topics;

@@ -2,6 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use jiff::Timestamp;
+
+use crate::announce::channel::later;
 use crate::announce::engine::Engine;
 use crate::announce::engine::source::{MountStatus, Source};
 use crate::announce::event::Suspension;
@@ -9,9 +12,13 @@ use crate::announce::finding::Finding;
 use crate::announce::observation::DocumentPath;
 use crate::announce::plan::SourcePlan;
 use crate::announce::state::{Hold, Presence, Record};
+use crate::announce::status::BrokenView;
 use crate::resourcesync::capability::Capability;
 use crate::resourcesync::document::Form;
 use crate::resourcesync::uri::{Topic, Uri};
+
+/// So many candidates that cannot be read are told of; of others, how many they are.
+const MOST_BROKEN: usize = 100;
 
 /// A document, or a candidate that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -230,6 +237,37 @@ impl Engine {
     /// Whether every present mount of every source was swept.
     pub fn is_settled(&self) -> bool {
         self.sources.iter().all(|source| source.is_settled())
+    }
+
+    /// The candidates that cannot be read, those that cannot for longest first, and how many more.
+    pub(super) fn broken(&self, now: Timestamp) -> (Vec<BrokenView>, usize) {
+        let sources = self.sources.iter().zip(&self.plan.sources);
+        let troubles = sources.flat_map(|(source, plan)| {
+            let troubles = source.troubles.iter();
+            troubles.map(move |(uri, trouble)| (source, plan, uri, trouble))
+        });
+        let mut all: Vec<_> = troubles.collect();
+        all.sort_by_key(|(_, _, uri, trouble)| (trouble.since, *uri));
+        let first = all
+            .iter()
+            .take(MOST_BROKEN)
+            .map(|(source, plan, uri, trouble)| {
+                let mut mounts = plan.mounts.iter();
+                let mount = mounts.find(|own| own.id == trouble.path.mount);
+                BrokenView {
+                    source: plan.name.clone(),
+                    path: match mount {
+                        Some(mount) => format!("{}/{}", mount.directory.display(), trouble.path),
+                        None => trouble.path.to_string(),
+                    },
+                    uri: (*uri).clone(),
+                    reason: trouble.reason.clone(),
+                    since: trouble.since,
+                    known: source.catalog.is_there(uri),
+                    lasting: later(trouble.since, plan.broken_after) <= now,
+                }
+            });
+        (first.collect(), all.len().saturating_sub(MOST_BROKEN))
     }
 
     /// What is wrong with the trees (R8).
