@@ -5,6 +5,7 @@ mod listen;
 pub mod report;
 pub mod settings;
 mod steps;
+mod supervisor;
 mod turns;
 
 use std::ops::ControlFlow;

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::announce::delivery::attempt::{Attempt, Kind, Refusal};
 use crate::announce::engine::SourceView;
+use crate::announce::figures::Figures;
 use crate::announce::plan::Mode;
 use crate::announce::status::notification::NotificationView;
 use crate::announce::subscription::audience::view::HubStatus;
@@ -30,8 +31,6 @@ pub struct Status {
     pub at: Timestamp,
     /// Why the state cannot be saved; nothing is sent until it can.
     pub unsaved: Option<String>,
-    /// Nothing where no daemon runs.
-    pub configuration: Option<ConfigurationStatus>,
     pub sources: Vec<SourceStatus>,
     pub channels: Vec<ChannelView>,
     /// Nothing where there is no embedded hub.
@@ -43,21 +42,26 @@ pub struct Status {
     pub findings: Vec<String>,
     /// The last notifications, the newest first.
     pub notifications: Vec<NotificationView>,
+    /// Nothing where no daemon runs.
+    pub configuration: Option<ConfigurationStatus>,
+    /// For the metrics alone.
+    #[serde(skip)]
+    pub figures: Figures,
 }
 
-/// The configuration that a daemon works with.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// What a daemon goes by.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ConfigurationStatus {
-    /// When it was read.
+    /// Since when the configuration in force is.
     pub loaded: Timestamp,
-    /// Why a later one was not taken.
+    /// The last attempt at another one, if it failed and none came after it.
     pub refused: Option<RefusedConfiguration>,
     /// Every key with its value, secrets masked.
     pub in_force: String,
 }
 
-/// A configuration that was not taken; the one before goes on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// A configuration that was not taken: the one before it goes on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RefusedConfiguration {
     pub at: Timestamp,
     pub error: String,

@@ -8,7 +8,7 @@ use url::Url;
 use crate::announce::delivery::secret::Secret;
 use crate::config::raw::{self, HeaderValue, Held, Holder, Written};
 use crate::config::reading::{Given, Origin, Reading, in_file};
-use crate::config::secret::{pem, secret};
+use crate::config::secret::{Kept, pem, secret};
 
 /// How requests to a hub are made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub struct HttpSettings {
     pub credentials: Credentials,
     pub client_identity: Option<ClientIdentity>,
     /// Certificates, in PEM, trusted beside the system's.
-    pub ca: Option<String>,
+    pub ca: Option<Kept>,
     pub danger_accept_invalid_certs: bool,
     pub timeout: Duration,
 }
@@ -38,23 +38,23 @@ pub enum Proxy {
 pub struct Header {
     pub name: String,
     pub value: Secret,
-    /// Whether the value is written in the configuration, so that it is no secret.
-    pub is_public: bool,
+    /// What holds the value; nothing if it is written in the configuration, so that it is no secret.
+    pub by: Option<Holder>,
 }
 
 /// What the `Authorization` header says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Credentials {
     None,
-    Bearer(Secret),
-    Basic { username: String, password: Secret },
+    Bearer(Kept),
+    Basic { username: String, password: Kept },
 }
 
 /// A TLS client certificate and its key, in PEM.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientIdentity {
-    pub certificate: String,
-    pub key: Secret,
+    pub certificate: Kept,
+    pub key: Kept,
 }
 
 /// Headers whose values are secrets.
@@ -200,7 +200,7 @@ fn client_identity(
             let key = pem(reading, "hub.client_key", key, "PRIVATE KEY-----");
             Some(ClientIdentity {
                 certificate: certificate?,
-                key: Secret::new(key?),
+                key: key?,
             })
         }
         (Some(certificate), None) => {
@@ -240,34 +240,25 @@ fn headers(
             reading.report(origin, &key, "the protocol decides this header");
             continue;
         }
-        let is_public = matches!(value, HeaderValue::Literal(_));
-        if is_public && SECRET_HEADERS.contains(&lower_case.as_str()) {
+        let is_literal = matches!(value, HeaderValue::Literal(_));
+        if is_literal && SECRET_HEADERS.contains(&lower_case.as_str()) {
             let message = "its value is a secret, which does not belong into this file: write { file = \"...\" }, \
                            { env = \"...\" } or { credential = \"...\" }";
             reading.report(origin, &key, message);
             continue;
         }
-        let value = match value {
-            HeaderValue::Literal(value) => Some(value),
-            HeaderValue::By(holder) => secret(
-                reading,
-                &key,
-                Given {
-                    value: holder,
-                    origin,
-                },
-            ),
+        let (value, by) = match value {
+            HeaderValue::Literal(value) => (value, None),
+            HeaderValue::By(value) => match secret(reading, &key, Given { value, origin }) {
+                Some(kept) => (kept.content, Some(kept.by)),
+                None => continue,
+            },
         };
-        let Some(value) = value else { continue };
         if value.reveal().chars().any(char::is_control) {
             reading.report(origin, &key, "the value has a control character");
             continue;
         }
-        headers.push(Header {
-            name,
-            value,
-            is_public,
-        });
+        headers.push(Header { name, value, by });
     }
     headers
 }

@@ -21,6 +21,13 @@ pub struct HubSettings {
     pub http: HttpSettings,
 }
 
+/// The modes as they are written.
+pub const MODES: [(&str, Mode); 3] = [
+    ("content", Mode::Content),
+    ("ping", Mode::Ping),
+    ("content-query", Mode::ContentQuery),
+];
+
 /// Checks every `[[hub]]`, or the one that `--hub` names.
 pub fn hubs(
     reading: &mut Reading<'_>,
@@ -84,12 +91,7 @@ fn hub(
         .take()
         .map(in_file)
         .and_then(|given| reading.checked("hub.publish_url", &given, address));
-    let modes = [
-        ("content", Mode::Content),
-        ("ping", Mode::Ping),
-        ("content-query", Mode::ContentQuery),
-    ];
-    let mode = reading.choice("hub.mode", raw.mode.take(), &modes, Mode::Content);
+    let mode = reading.choice("hub.mode", raw.mode.take(), &MODES, Mode::Content);
     let http = http::settings(reading, origin, raw);
     let url = url?;
     Some(HubSettings {

@@ -92,7 +92,7 @@ pub struct Hub {
 }
 
 /// What holds a text that is not written here.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Holder {
     /// A file, by its path.

@@ -6,12 +6,26 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use crate::announce::delivery::secret::Secret;
-use crate::config::raw::{Held, Holder};
+use crate::config::raw::Held;
+pub use crate::config::raw::Holder;
 use crate::config::reading::{Given, Reading};
 
 const MAX_SECRET: u64 = 64 << 10;
 /// A bundle of all the authorities that a system trusts has a few hundred.
 const MAX_PEM: u64 = 4 << 20;
+
+/// A secret or a certificate, with what holds it: that is no secret. The path of a file is absolute.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kept {
+    pub by: Holder,
+    pub content: Secret,
+}
+
+impl Kept {
+    pub fn reveal(&self) -> &str {
+        self.content.reveal()
+    }
+}
 
 impl From<Held> for Holder {
     fn from(held: Held) -> Holder {
@@ -23,9 +37,9 @@ impl From<Held> for Holder {
 }
 
 /// The one line of text that is held.
-pub fn secret(reading: &mut Reading<'_>, key: &str, holder: Given<Holder>) -> Option<Secret> {
+pub fn secret(reading: &mut Reading<'_>, key: &str, holder: Given<Holder>) -> Option<Kept> {
     let origin = holder.origin;
-    let (name, content) = content(reading, key, holder, MAX_SECRET)?;
+    let (name, by, content) = content(reading, key, holder, MAX_SECRET)?;
     let line = content.trim_end_matches(['\r', '\n']);
     if line.is_empty() {
         reading.report(origin, key, format!("{name} is empty"));
@@ -36,43 +50,54 @@ pub fn secret(reading: &mut Reading<'_>, key: &str, holder: Given<Holder>) -> Op
         reading.report(origin, key, message);
         return None;
     }
-    Some(Secret::new(line))
+    Some(Kept {
+        by,
+        content: Secret::new(line),
+    })
 }
 
 /// What is held, if there is a block of this kind in it.
-pub fn pem(reading: &mut Reading<'_>, key: &str, held: Given<Held>, kind: &str) -> Option<String> {
+pub fn pem(reading: &mut Reading<'_>, key: &str, held: Given<Held>, kind: &str) -> Option<Kept> {
     let origin = held.origin;
-    let (name, content) = content(reading, key, held.map(Holder::from), MAX_PEM)?;
+    let (name, by, content) = content(reading, key, held.map(Holder::from), MAX_PEM)?;
     let begins = |line: &str| line.starts_with("-----BEGIN ") && line.trim_end().ends_with(kind);
     if !content.lines().any(begins) {
         let message = format!("{name} has no -----BEGIN … {kind} line");
         reading.report(origin, key, message);
         return None;
     }
-    Some(content)
+    Some(Kept {
+        by,
+        content: Secret::new(content),
+    })
 }
 
-/// How messages name the holder, and the content of it, which has at most so many bytes.
+/// How messages name the holder, the holder, and the content of it, which has at most so many bytes.
 fn content(
     reading: &mut Reading<'_>,
     key: &str,
     holder: Given<Holder>,
     most: u64,
-) -> Option<(String, String)> {
+) -> Option<(String, Holder, String)> {
     let origin = holder.origin;
-    let read = match holder.value {
+    let (name, by, read) = match holder.value {
         Holder::File(path) => {
             let full = reading.path(key, origin, Path::new(&path))?;
-            read(&full, most).map(|content| (path, content))
+            let by = Holder::File(full.display().to_string());
+            (path, by, read(&full, most))
         }
         Holder::Env(name) => {
-            variable(reading, &name, most).map(|content| (format!("${name}"), content))
+            let read = variable(reading, &name, most);
+            (format!("${name}"), Holder::Env(name), read)
         }
-        Holder::Credential(name) => credential(reading, &name)
-            .and_then(|path| read(&path, most))
-            .map(|content| (format!("the credential {name}"), content)),
+        Holder::Credential(name) => {
+            let read = credential(reading, &name).and_then(|path| read(&path, most));
+            let by = Holder::Credential(name.clone());
+            (format!("the credential {name}"), by, read)
+        }
     };
-    read.map_err(|message| reading.report(origin, key, message))
+    read.map(|content| (name, by, content))
+        .map_err(|message| reading.report(origin, key, message))
         .ok()
 }
 

@@ -40,6 +40,14 @@ pub enum Watch {
     Poll,
 }
 
+/// The ways to watch as they are written.
+pub const WATCHES: [(&str, Watch); 4] = [
+    ("auto", Watch::Auto),
+    ("inotify", Watch::Inotify),
+    ("notify", Watch::Notify),
+    ("poll", Watch::Poll),
+];
+
 /// Checks every `[[source]]`, or the tree that `--root` and `--url` name.
 pub fn sources(
     reading: &mut Reading<'_>,
@@ -224,16 +232,10 @@ fn mass_deletion(text: &str) -> Result<MassDeletion, String> {
 }
 
 fn watch(reading: &mut Reading<'_>, written: raw::Written<String>) -> Watch {
-    let choices = [
-        ("auto", Watch::Auto),
-        ("inotify", Watch::Inotify),
-        ("notify", Watch::Notify),
-        ("poll", Watch::Poll),
-    ];
     let origin = written
         .as_ref()
         .map_or(Origin::Absent, |written| Origin::File(written.span().start));
-    let watch = reading.choice("source.watch", written, &choices, Watch::Auto);
+    let watch = reading.choice("source.watch", written, &WATCHES, Watch::Auto);
     if watch == Watch::Inotify && !cfg!(target_os = "linux") {
         reading.report(
             origin,

@@ -1,6 +1,7 @@
 //! The whole of the configuration: what is accepted, and what is made of it.
 
 mod embedded_hub;
+mod in_force;
 mod messages;
 mod secrets;
 

@@ -37,7 +37,7 @@ fn publisher(hub: &config::hub::HubSettings) -> Result<HubSettings, PublisherErr
         Ok(Header {
             name,
             value: header.value.clone(),
-            is_public: header.is_public,
+            is_public: header.by.is_none(),
         })
     });
     let proxy = match &http.proxy {
@@ -47,10 +47,10 @@ fn publisher(hub: &config::hub::HubSettings) -> Result<HubSettings, PublisherErr
     };
     let credentials = match &http.credentials {
         http::Credentials::None => None,
-        http::Credentials::Bearer(token) => Some(Credentials::Bearer(token.clone())),
+        http::Credentials::Bearer(token) => Some(Credentials::Bearer(token.content.clone())),
         http::Credentials::Basic { username, password } => Some(Credentials::Basic {
             username: username.clone(),
-            password: password.clone(),
+            password: password.content.clone(),
         }),
     };
     let settings = HubSettings {
@@ -60,11 +60,11 @@ fn publisher(hub: &config::hub::HubSettings) -> Result<HubSettings, PublisherErr
         proxy,
         headers: headers.collect::<Result<_, _>>()?,
         credentials,
-        ca_pem: http.ca.as_ref().map(|ca| ca.as_bytes().to_vec()),
+        ca_pem: http.ca.as_ref().map(|ca| ca.reveal().as_bytes().to_vec()),
         identity_pem: http.client_identity.as_ref().map(|identity| {
             Secret::new(format!(
                 "{}\n{}",
-                identity.certificate,
+                identity.certificate.reveal(),
                 identity.key.reveal()
             ))
         }),

@@ -41,6 +41,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 
 use crate::announce::candidates::Candidates;
+use crate::announce::figures;
 use crate::announce::observation::{DocumentPath, Identity, MountId, Observation, Stat};
 use crate::announce::plan::MountPlan;
 use crate::tree::hints::Hints;
@@ -97,9 +98,11 @@ pub enum Report {
         mount: MountId,
         reason: String,
     },
-    /// A sweep goes on.
+    /// A sweep goes on: said several times a second, for whoever shows that, and never by one that is
+    /// quickly done.
     Sweeping {
         mount: MountId,
+        /// Candidates met so far; how many there will be, nobody knows.
         files: u64,
     },
     /// A sweep has ended, and all that it found readable was reported before.
@@ -110,6 +113,8 @@ pub enum Report {
         /// Candidates met.
         files: u64,
         took: Duration,
+        /// Events should tell of its changes and do not, everywhere: it is swept each `poll_interval` instead.
+        unwatched: bool,
     },
     Notice(Notice),
 }
@@ -213,6 +218,11 @@ impl Tree {
     /// Asks for a sweep of all mounts, now.
     pub fn sweep(&self) {
         self.hints.ask_for_sweep();
+    }
+
+    /// What the kernel told since the watching began.
+    pub fn hints(&self) -> figures::Hints {
+        self.hints.counted()
     }
 
     /// As if the kernel had said that events were lost.

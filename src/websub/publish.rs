@@ -1,9 +1,11 @@
 //! Submits notifications to hubs (R23, R24), each hub with its own connections, credentials and patience,
 //! so that none can delay another.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use hyper::header::LOCATION;
 use reqwest::{Client, Response};
@@ -13,6 +15,7 @@ use url::Url;
 use crate::announce::delivery::redirect::{Hop, next_hop, same_address};
 use crate::announce::delivery::secret::Mask;
 use crate::announce::delivery::{Answer, Request, Submission, request};
+use crate::announce::histogram::Histogram;
 use crate::resourcesync::uri::Hub;
 use crate::websub::client;
 
@@ -40,6 +43,8 @@ struct Line {
     permits: Semaphore,
     /// Whether the last request was answered, so that a connection may be open.
     is_open: AtomicBool,
+    /// How long submissions took, redirections included.
+    took: Mutex<Histogram>,
 }
 
 impl Publisher {
@@ -62,12 +67,19 @@ impl Publisher {
     /// Sends one submission and follows it through permitted redirections. Waits while its hub has as many
     /// requests as it may have.
     pub async fn submit(&self, submission: &Submission) -> Answer {
-        let Some(mut line) = self.lines.get(&submission.hub) else {
+        let Some(line) = self.lines.get(&submission.hub) else {
             return Answer::Failed(format!("{} is not configured", submission.hub));
         };
         let Ok(_permit) = line.permits.acquire().await else {
             return Answer::Failed("the publisher has ended".to_owned());
         };
+        let began = Instant::now();
+        let answer = self.follow(line, submission).await;
+        line.took().observe(began.elapsed());
+        answer
+    }
+
+    async fn follow(&self, mut line: &Line, submission: &Submission) -> Answer {
         let request = request(submission, line.publish_url.as_str());
         let mut url = match Url::parse(&request.url) {
             Ok(url) => url,
@@ -96,6 +108,14 @@ impl Publisher {
         unreachable!("redirections are bounded")
     }
 
+    /// How long each hub took to answer, or not to.
+    pub fn took(&self) -> BTreeMap<Hub, Histogram> {
+        let lines = self.lines.iter();
+        lines
+            .map(|(hub, line)| (hub.clone(), line.took().clone()))
+            .collect()
+    }
+
     /// The line of the hub that lives at `url`: it, not the one that redirected, gets its credentials.
     fn line_to(&self, url: &Url) -> Option<&Line> {
         self.lines.values().find(|line| {
@@ -121,6 +141,7 @@ impl Line {
             publish_url: settings.publish_url,
             permits: Semaphore::new(CONCURRENT_REQUESTS),
             is_open: AtomicBool::new(false),
+            took: Mutex::default(),
         })
     }
 
@@ -134,6 +155,10 @@ impl Line {
         }
         self.is_open.store(answered.is_ok(), Ordering::Relaxed);
         answered
+    }
+
+    fn took(&self) -> MutexGuard<'_, Histogram> {
+        self.took.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn post(&self, request: &Request, url: &Url) -> reqwest::Result<Response> {

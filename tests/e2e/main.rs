@@ -11,12 +11,15 @@ mod delivery;
 mod documents;
 mod dry_run;
 mod embedded;
+mod health;
 mod hub;
 mod listener;
 mod looking;
+mod manager;
 mod modes;
 mod offline;
 mod outbox;
+mod progress;
 mod publishing;
 mod python;
 mod reach;
@@ -26,6 +29,7 @@ mod serving;
 #[cfg(debug_assertions)]
 mod steps;
 mod subscriptions;
+mod supervised;
 
 /// How long an event is awaited before a test fails. Generous: the machine may be busy.
 pub const DEADLINE: std::time::Duration = std::time::Duration::from_secs(30);

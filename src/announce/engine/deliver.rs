@@ -83,6 +83,7 @@ impl Engine {
         flight.attempts += 1;
         let attempts = flight.attempts;
         let entries = flight.entries;
+        let took = Duration::try_from(now.duration_since(flight.cut)).unwrap_or_default();
         let limit_in_force = ledger.row.limit.unwrap_or(self.plan.window.max_entries);
         self.turn.ledgers.insert((id, hub.clone()));
         let attempt = |refusal| Some(Attempt::new(seq, answer, refusal, now));
@@ -95,6 +96,7 @@ impl Engine {
                     seq,
                     changes: entries,
                     attempts,
+                    took,
                 };
                 self.tell(fact);
                 let fate = Fate::Accepted {
@@ -119,6 +121,7 @@ impl Engine {
                     topic,
                     hub: hub.clone(),
                     seq,
+                    attempts,
                     limit,
                 });
                 for uri in doubtful {
@@ -149,7 +152,7 @@ impl Engine {
             attempts,
             reason: refusal.reason,
             next_try: at,
-            kind: refusal.kind.as_str(),
+            kind: refusal.kind,
             needs_person: refusal.needs_person,
         });
     }

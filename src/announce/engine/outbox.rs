@@ -8,6 +8,7 @@ use crate::announce::channel::Channel;
 use crate::announce::delivery::ChannelId;
 use crate::announce::engine::waiting::Held;
 use crate::announce::engine::{Engine, Turn};
+use crate::announce::figures::Figures;
 use crate::announce::ledger::Ledger;
 use crate::announce::notification::{Limits, spoken};
 use crate::announce::plan::Mode;
@@ -42,17 +43,27 @@ impl Engine {
     /// How everything stands.
     pub fn status(&self, now: Timestamp) -> Status {
         let (broken, more_broken) = self.broken(now);
+        let mut sources = self.sources();
+        let holdings = sources.iter_mut().map(|source| {
+            let holdings = std::mem::take(&mut source.holdings);
+            (source.name.clone(), holdings)
+        });
+        let figures = Figures {
+            holdings: holdings.collect(),
+            ..Figures::default()
+        };
         Status {
             at: now,
             unsaved: None,
-            configuration: None,
-            sources: self.sources().into_iter().map(SourceStatus::from).collect(),
+            sources: sources.into_iter().map(SourceStatus::from).collect(),
             channels: self.channels(),
             embedded_hub: None,
+            configuration: None,
             broken,
             more_broken,
             findings: self.findings().iter().map(ToString::to_string).collect(),
             notifications: self.notifications(),
+            figures,
         }
     }
 
@@ -208,7 +219,7 @@ impl Engine {
     }
 }
 
-fn hub_view(hub: &Hub, ledger: &Ledger) -> HubView {
+pub(super) fn hub_view(hub: &Hub, ledger: &Ledger) -> HubView {
     let flight = ledger.row.flight.as_ref();
     let ping = ledger.row.ping.filter(|_| ledger.mode == Mode::Ping);
     let mut view = HubView {

@@ -59,6 +59,14 @@ impl Engine {
                     continue;
                 }
                 let at = before.map_or(now, |ping| ping.at);
+                let last = ledger.row.last.as_ref().map(|last| last.seq);
+                if let Some(seq) = ledger.sending.or(last) {
+                    self.turn.facts.push(Fact::Fetched {
+                        topic: topic.clone(),
+                        hub: hub.clone(),
+                        seq,
+                    });
+                }
                 ledger.row.ping = Some(Ping {
                     at,
                     fetched: true,

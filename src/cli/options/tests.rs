@@ -67,6 +67,7 @@ fn every_command_of_the_contract_is_read() {
         "rsnotify --config c check --root a --url u --state-dir s --hub h --listen l --public-url p",
         "rsnotify scan --json --root a --url u --state-dir s",
         "rsnotify advertise --entry --json --root a --url u --state-dir s --hub h --listen l --public-url p",
+        "rsnotify config --config c --root a --url u --state-dir s --hub h --listen l --admin-listen al --public-url p",
         "rsnotify accept main --json --root a --url u --state-dir s --config c",
         "rsnotify status --json --root a --url u --state-dir s --config c",
         "rsnotify outbox list --json --root a --url u --state-dir s --config c",
@@ -78,6 +79,7 @@ fn every_command_of_the_contract_is_read() {
         "rsnotify subscriptions show 5b9efc35 --json",
         "rsnotify subscriptions show 5b9efc35 http://e.org/t",
         "rsnotify subscriptions remove 5b9efc35 http://e.org/t --yes --json",
+        "rsnotify health --ready --timeout 5s --admin-listen unix:a.sock --root a --url u --state-dir s --config c",
         "rsnotify listen http://e.org/t --callback http://c.example/ --callback-listen 127.0.0.1:0 --hub h --xml --lease 60",
     ] {
         assert!(
@@ -96,6 +98,7 @@ fn every_command_of_the_contract_is_read() {
         "rsnotify outbox drop --yes",
         "rsnotify subscriptions",
         "rsnotify subscriptions remove --yes",
+        "rsnotify health --timeout 5",
         "rsnotify listen",
         "rsnotify listen t --lease 0",
     ] {

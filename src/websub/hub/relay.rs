@@ -91,7 +91,11 @@ async fn deliver(shared: &Shared, assignment: &Assignment) -> bool {
     let took = shared.age(relay.id);
     shared.counts().tried(&answer, outcome, took);
     match outcome {
-        Outcome::Delivered | Outcome::Gone => {}
+        Outcome::Delivered => debug!(
+            %topic, %callback, seq, attempts, "{callback} took notification {seq}"
+        ),
+        // That its subscription ends is told below.
+        Outcome::Gone => {}
         Outcome::Retry { at } => debug!(
             %topic, %callback, seq, attempts, next_try = %at,
             "{callback} did not take notification {seq}: {last}"

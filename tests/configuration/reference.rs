@@ -1,18 +1,12 @@
 //! The configuration, its example file and its reference page say the same.
 
-#![expect(clippy::unwrap_used, reason = "a test may panic, its helpers too")]
-
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
 
 use rsnotify::config::Config;
 use rsnotify::config::overrides::Overrides;
 
-fn text(path: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
-    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-}
+use crate::{example_in_full, text};
 
 /// The tables of the file with their keys, read from the types that mirror it.
 fn keys() -> BTreeMap<&'static str, Vec<String>> {
@@ -42,19 +36,6 @@ fn keys() -> BTreeMap<&'static str, Vec<String>> {
     }
     assert_eq!(keys.len(), tables.len(), "{keys:?}");
     keys
-}
-
-/// The example with every key in force that it shows.
-fn example_in_full() -> String {
-    let is_key = |rest: &str| rest.starts_with(|c: char| c.is_ascii_lowercase() || c == '[');
-    let lines: Vec<String> = text("config.example.toml")
-        .lines()
-        .map(|line| match line.strip_prefix('#') {
-            Some(rest) if is_key(rest) => rest.to_owned(),
-            _ => line.to_owned(),
-        })
-        .collect();
-    lines.join("\n")
 }
 
 fn load(text: &str) -> Result<Config, String> {

@@ -1,0 +1,232 @@
+//! The configuration in force is written as a file that gives it again, without secrets.
+
+use std::fs;
+
+use proptest::prelude::{Strategy, prop_assert_eq, proptest};
+
+use crate::config::error::ConfigError;
+use crate::config::overrides::Overrides;
+use crate::config::tests::{SOURCE, environment, flags, read};
+use crate::config::{Config, Environment};
+
+/// The same configuration, read from what is said of it.
+fn again(config: &Config, environment: &Environment) -> Result<Config, ConfigError> {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("c.toml");
+    fs::write(&path, config.in_force()).unwrap();
+    let again = Config::load_in(environment, Some(&path), &Overrides::default())?;
+    Ok(bare(again))
+}
+
+/// What does not matter: which file it is, and whether the public URL was written or follows from the rest.
+fn bare(mut config: Config) -> Config {
+    config.file = None;
+    config.server.public_url = config.server.known_public_url();
+    config
+}
+
+#[test]
+fn what_is_in_force_reads_back() {
+    let tree = [("root", "a"), ("url", "http://e.org/")];
+    let many = r#"
+        state_dir = "/it's \"here\""
+        [server]
+        public_url = "https://push.example/a"
+        listen = "unix:/run/http.sock"
+        admin_listen = "[::1]:0"
+        topic_window = "90m"
+        [[source]]
+        name = "b"
+        mount = [
+            { path = "/srv/b", url = "https://b.example/", aliases = ["http://b.example/"] },
+            { path = "/srv/c", url = "https://b.example/c/" },
+        ]
+        include = ['{a,b}/*.xml', "**/\u00e9.xml"]
+        exclude = ["old/**"]
+        watch = "poll"
+        mass_deletion = "never"
+        announce_existing = true
+        unadvertised_channels = false
+        [window]
+        quiet = "1500ms"
+        max_entries = 7
+        [[hub]]
+        url = "https://h.example/?a=%7e"
+        publish_url = "http://10.0.0.1:8080"
+        mode = "content-query"
+        headers = { X-Client = 'a "b" \c', "x'y" = "" }
+        proxy = "none"
+        danger_accept_invalid_certs = true
+        [[hub]]
+        url = "https://g.example/"
+        mode = "ping"
+        proxy = "http://proxy.example:3128"
+        timeout = "1h"
+        [embedded_hub]
+        enabled = true
+        callback_ports = ["80", "1000-2000"]
+        trusted_proxies = ["127.0.0.1", "fd00::/8"]
+        max_subscriptions = 3
+        [[channel]]
+        capability_list = "https://b.example/c.xml"
+        topic = "https://push.example/a/t?%20"
+        hubs = ["https://g.example/"]
+    "#;
+    for (text, given) in [
+        (None, &[][..]),
+        (None, &[("listen", "127.0.0.1:0"), ("hub", "http://h.e/")]),
+        (None, &[("public_url", "https://e.org/push")]),
+        (Some(SOURCE), &[]),
+        (Some(SOURCE), &[("hub", "https://h.e/"), ("state_dir", "s")]),
+        (Some(many), &[]),
+        (Some(many), &[("hub", "https://g.example/")]),
+    ] {
+        let config = match text {
+            Some(text) => read(text, &flags(given)),
+            None => {
+                let flags = flags(&[&tree, given].concat());
+                Config::load_in(&environment(), None, &flags)
+            }
+        };
+        let config = config.unwrap();
+        let again = again(&config, &environment())
+            .unwrap_or_else(|error| panic!("{error}\n{}", config.in_force()));
+        assert_eq!(again.in_force(), config.in_force());
+        assert_eq!(again, bare(config));
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_text_reads_back(
+        path in "/\\PC{1,20}",
+        value in "\\PC{0,20}",
+        glob in "[^/\\pC\\[\\]{}*\\\\][^\\pC\\[\\]{}*\\\\]{0,20}",
+        milliseconds in (0..315_360_000_000_u64).prop_map(|most| most / 2),
+    ) {
+        let quoted = |text: &str| toml::Value::from(text).to_string();
+        let (path, value, glob) = (quoted(&path), quoted(&value), quoted(&glob));
+        let text = format!(
+            "state_dir = {path}\n{SOURCE}include = [{glob}]\nsettle = \"{milliseconds}ms\"\n\
+             [[hub]]\nurl = \"https://h.e/\"\nheaders = {{ a = {value} }}\n",
+        );
+        let config = bare(read(&text, &Overrides::default()).unwrap());
+        prop_assert_eq!(again(&config, &environment()).unwrap(), config);
+    }
+}
+
+#[test]
+fn a_secret_is_named_by_what_holds_it_and_else_masked() {
+    let directory = tempfile::tempdir().unwrap();
+    let there = directory.path();
+    let pem = |kind: &str| format!("-----BEGIN {kind}-----\nhunter2\n-----END {kind}-----\n");
+    fs::write(there.join("token"), "hunter2").unwrap();
+    fs::write(there.join("cert"), pem("CERTIFICATE")).unwrap();
+    fs::write(there.join("key"), pem("PRIVATE KEY")).unwrap();
+    let path = there.join("config.toml");
+    let text = r#"
+        [[source]]
+        name = "main"
+        mount = [{ path = "www", url = "https://example.org" }]
+        [[hub]]
+        url = "https://h.example/?id=7"
+        publish_url = "https://h.example/hunter2?key=hunter2"
+        headers = { X-A = { env = "TOKEN" }, X-Api-Key = "hunter2", X-B = "b" }
+        bearer_token_file = "token"
+        [[hub]]
+        url = "https://i.example/"
+        username = "ann"
+        password_file = { credential = "token" }
+        client_cert = { file = "cert" }
+        client_key = "key"
+        ca_file = "cert"
+    "#;
+    fs::write(&path, text).unwrap();
+    let environment = Environment {
+        variables: [
+            ("TOKEN".into(), "hunter2".into()),
+            ("CREDENTIALS_DIRECTORY".into(), there.into()),
+        ]
+        .into(),
+        ..environment()
+    };
+    let config = Config::load_in(&environment, Some(&path), &Overrides::default()).unwrap();
+    let in_force = config.in_force();
+    assert!(!in_force.contains("hunter"), "{in_force}");
+    let held = |name: &str| format!("{{ file = \"{}\" }}", there.join(name).display());
+    for line in [
+        "url = \"https://h.example/?id=7\"",
+        "publish_url = \"https://h.example/***\"",
+        "headers = { \"X-A\" = { env = \"TOKEN\" }, \"X-Api-Key\" = \"***\", \"X-B\" = \"b\" }",
+        &format!("bearer_token_file = {}", held("token")),
+        "publish_url = \"https://i.example/\"",
+        "password_file = { credential = \"token\" }",
+        &format!("client_cert = {}", held("cert")),
+        &format!("client_key = {}", held("key")),
+        &format!("ca_file = {}", held("cert")),
+    ] {
+        assert!(
+            in_force.lines().any(|own| own == line),
+            "{line}\n{in_force}"
+        );
+    }
+    // What is not masked is there again, the secrets included.
+    let mut again = again(&config, &environment).unwrap();
+    again.hubs[0]
+        .publish_url
+        .clone_from(&config.hubs[0].publish_url);
+    again.hubs[0].http.headers[1].clone_from(&config.hubs[0].http.headers[1]);
+    assert_eq!(again, bare(config));
+}
+
+#[test]
+fn what_is_in_force_without_a_file_is_this() {
+    let overrides = flags(&[("root", "/srv/www"), ("url", "https://example.org/")]);
+    let config = Config::load_in(&environment(), None, &overrides).unwrap();
+    insta::assert_snapshot!(config.in_force(), @r#"
+    state_dir = "/home/ann/.local/state/rsnotify"
+
+    [server]
+    listen = "127.0.0.1:8400"
+    public_url = "http://127.0.0.1:8400/"
+    admin_listen = "127.0.0.1:8401"
+    topic_window = "1h"
+    retired_topic = "30d"
+    shutdown_grace = "10s"
+
+    [[source]]
+    name = "main"
+    mount = [{ path = "/srv/www", url = "https://example.org/", aliases = [] }]
+    include = ["**/*.xml", "**/.well-known/resourcesync"]
+    exclude = []
+    watch = "auto"
+    rescan_interval = "30m"
+    poll_interval = "10s"
+    settle = "1s"
+    broken_after = "10s"
+    deletion_grace = "5m"
+    mass_deletion = "50%"
+    announce_existing = false
+    announce_all_deletions = false
+    announce_all_components = false
+    unadvertised_channels = true
+
+    [window]
+    quiet = "2s"
+    max_wait = "30s"
+    hold = "1m"
+    max_entries = 1000
+
+    [embedded_hub]
+    enabled = true
+    path = "/hub"
+    https_callbacks_only = false
+    callback_ports = ["1-65535"]
+    allow_callback_networks = ["127.0.0.0/8", "::1/128"]
+    trusted_proxies = []
+    max_subscriptions = 100000
+    max_subscriptions_per_host = 1000
+    max_subscriptions_per_address = 1000
+    max_requests_per_minute = 300
+    "#);
+}

@@ -1,0 +1,47 @@
+//! The configuration as an operator has it: its file, its flags, its reference, and what the commands say of it.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic, its helpers too")]
+
+mod precedence;
+mod reference;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// A file of the repository.
+fn text(path: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The example with every key in force that it shows.
+fn example_in_full() -> String {
+    let is_key = |rest: &str| rest.starts_with(|c: char| c.is_ascii_lowercase() || c == '[');
+    let lines: Vec<String> = text("config.example.toml")
+        .lines()
+        .map(|line| match line.strip_prefix('#') {
+            Some(rest) if is_key(rest) => rest.to_owned(),
+            _ => line.to_owned(),
+        })
+        .collect();
+    lines.join("\n")
+}
+
+/// The real binary, in an environment that says nothing.
+fn rsnotify(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rsnotify"));
+    command.args(arguments).env_clear();
+    command
+}
+
+/// Runs a command to its end: its exit code, and its output as text.
+fn output(command: &mut Command) -> (Option<i32>, String, String) {
+    let output = command.output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (
+        output.status.code(),
+        text(output.stdout),
+        text(output.stderr),
+    )
+}

@@ -1,0 +1,189 @@
+//! A flag counts before its environment variable, that before the file, the file before the default; and `config`
+//! says which of them it was.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use clap::CommandFactory;
+use rsnotify::cli::options::Options;
+
+use crate::{output, rsnotify};
+
+const SOURCE: &str =
+    "[[source]]\nname = \"main\"\nmount = [{ path = \"/file\", url = \"http://file.example/\" }]\n";
+
+/// Flags that belong together.
+struct Case {
+    /// Each with what it says, and what its environment variable says.
+    flags: &'static [(&'static str, &'static str, &'static str)],
+    /// What the file says.
+    written: &'static str,
+    /// What is in force without any of them, with the file, with the variable too, and with the flag too.
+    in_force: [&'static str; 4],
+}
+
+const CASES: [Case; 6] = [
+    Case {
+        flags: &[("state-dir", "/flag", "/variable")],
+        written: "state_dir = \"/file\"\n",
+        in_force: [
+            "state_dir = \"/home/ann/.local/state/rsnotify\"  # default",
+            "state_dir = \"/file\"",
+            "state_dir = \"/variable\"  # RSNOTIFY_STATE_DIR",
+            "state_dir = \"/flag\"  # --state-dir",
+        ],
+    },
+    Case {
+        flags: &[("listen", "127.0.0.1:1", "127.0.0.2:2")],
+        written: "[server]\nlisten = \"127.0.0.3:3\"\n",
+        in_force: [
+            "listen = \"127.0.0.1:8400\"  # default",
+            "listen = \"127.0.0.3:3\"",
+            "listen = \"127.0.0.2:2\"  # RSNOTIFY_LISTEN",
+            "listen = \"127.0.0.1:1\"  # --listen",
+        ],
+    },
+    Case {
+        flags: &[("admin-listen", "unix:/flag", "[::1]:0")],
+        written: "[server]\nadmin_listen = \"127.0.0.3:3\"\n",
+        in_force: [
+            "admin_listen = \"127.0.0.1:8401\"  # default",
+            "admin_listen = \"127.0.0.3:3\"",
+            "admin_listen = \"[::1]:0\"  # RSNOTIFY_ADMIN_LISTEN",
+            "admin_listen = \"unix:/flag\"  # --admin-listen",
+        ],
+    },
+    Case {
+        flags: &[(
+            "public-url",
+            "http://flag.example",
+            "http://variable.example",
+        )],
+        written: "[server]\npublic_url = \"http://file.example\"\n",
+        in_force: [
+            "public_url = \"http://127.0.0.1:8400/\"  # default",
+            "public_url = \"http://file.example/\"",
+            "public_url = \"http://variable.example/\"  # RSNOTIFY_PUBLIC_URL",
+            "public_url = \"http://flag.example/\"  # --public-url",
+        ],
+    },
+    Case {
+        flags: &[("hub", "http://flag.example/", "http://variable.example/")],
+        written: "[[hub]]\nurl = \"http://file.example/\"\n",
+        in_force: [
+            "enabled = true  # default",
+            "url = \"http://file.example/\"",
+            "url = \"http://variable.example/\"  # RSNOTIFY_HUB",
+            "url = \"http://flag.example/\"  # --hub",
+        ],
+    },
+    Case {
+        flags: &[
+            ("root", "/flag", "/variable"),
+            ("url", "http://flag.example/", "http://variable.example/"),
+        ],
+        written: "",
+        in_force: [
+            "mount = [{ path = \"/file\", url = \"http://file.example/\", aliases = [] }]",
+            "mount = [{ path = \"/file\", url = \"http://file.example/\", aliases = [] }]",
+            "mount = [{ path = \"/variable\", url = \"http://variable.example/\", aliases = [] }]  # RSNOTIFY_ROOT RSNOTIFY_URL",
+            "mount = [{ path = \"/flag\", url = \"http://flag.example/\", aliases = [] }]  # --root --url",
+        ],
+    },
+];
+
+#[test]
+fn a_flag_counts_before_its_variable_before_the_file_before_the_default() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("c.toml");
+    for case in &CASES {
+        for (sources, want) in case.in_force.iter().enumerate() {
+            let written = if sources > 0 { case.written } else { "" };
+            fs::write(&path, format!("{written}{SOURCE}")).unwrap();
+            let mut command = rsnotify(&["config", "--config", path.to_str().unwrap()]);
+            command.env("HOME", "/home/ann");
+            for (flag, by_flag, by_variable) in case.flags {
+                if sources > 1 {
+                    let name = flag.to_uppercase().replace('-', "_");
+                    command.env(format!("RSNOTIFY_{name}"), by_variable);
+                }
+                if sources > 2 {
+                    command.arg(format!("--{flag}")).arg(by_flag);
+                }
+            }
+            let (code, answer, errors) = output(&mut command);
+            assert_eq!(code, Some(0), "{errors}");
+            assert!(answer.lines().any(|line| line == *want), "{want}\n{answer}");
+        }
+    }
+}
+
+#[test]
+fn the_file_that_is_read_is_named_in_the_same_order() {
+    let directory = tempfile::tempdir().unwrap();
+    let there = |name: &str| directory.path().join(name).display().to_string();
+    let (flag, variable) = (there("flag.toml"), there("variable.toml"));
+    for path in [&flag, &variable] {
+        fs::write(path, format!("state_dir = \"{path}\"\n{SOURCE}")).unwrap();
+    }
+    for (arguments, want) in [
+        (&["config"][..], &variable),
+        (&["config", "--config", &flag], &flag),
+    ] {
+        let (_, answer, errors) = output(rsnotify(arguments).env("RSNOTIFY_CONFIG", &variable));
+        let want = format!("# Without a comment: from {want}.\nstate_dir = \"{want}\"\n");
+        assert!(answer.starts_with(&want), "{answer}{errors}");
+    }
+}
+
+#[test]
+fn a_flag_that_stands_for_tables_keeps_the_settings_of_the_one_it_names() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("c.toml");
+    let other = SOURCE.replace("main", "other").replace("file", "other");
+    let hubs = "[[hub]]\nurl = \"http://a.example/\"\n[[hub]]\nurl = \"http://b.example/\"\nmode = \"ping\"\n";
+    fs::write(&path, format!("{other}{SOURCE}settle = \"7s\"\n{hubs}")).unwrap();
+    let path = path.to_str().unwrap();
+    let flags = [
+        "--state-dir",
+        "s",
+        "--root",
+        "/r",
+        "--url",
+        "http://u.example/",
+        "--hub",
+        "http://b.example/",
+    ];
+    let (_, answer, errors) = output(&mut rsnotify(
+        &[&["config", "--config", path][..], &flags].concat(),
+    ));
+    for line in [
+        "settle = \"7s\"",
+        "watch = \"auto\"  # default",
+        "mode = \"ping\"",
+        "timeout = \"30s\"  # default",
+    ] {
+        assert!(
+            answer.lines().any(|own| own == line),
+            "{line}\n{answer}{errors}"
+        );
+    }
+}
+
+#[test]
+fn every_flag_of_run_that_says_what_a_key_says_is_tried_here() {
+    let command = Options::command();
+    let flags = |name: &str| -> BTreeSet<String> {
+        let command = command.find_subcommand(name).unwrap();
+        let flags = command.get_arguments().filter_map(|flag| flag.get_long());
+        flags.map(str::to_owned).collect()
+    };
+    let tried: BTreeSet<String> = CASES
+        .iter()
+        .flat_map(|case| case.flags)
+        .map(|(flag, _, _)| (*flag).to_owned())
+        .collect();
+    assert_eq!(flags("config"), tried);
+    let others = ["dry-run", "log-format", "log-level"].map(str::to_owned);
+    assert_eq!(flags("run"), tried.into_iter().chain(others).collect());
+}
