@@ -19,4 +19,5 @@ mod outage;
 mod outbox;
 mod payload;
 mod routing;
+mod status;
 mod topics;
