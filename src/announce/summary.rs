@@ -116,7 +116,7 @@ mod tests {
     }
 
     fn troubled(hubs: &[&str]) -> Doing {
-        let hub = |hub: &&str| (Hub::parse(hub).unwrap(), "it refuses (400)".to_owned());
+        let hub = |hub: &&str| (Hub::new(*hub), "it refuses (400)".to_owned());
         watching(|own| own.troubled = hubs.iter().map(hub).collect())
     }
 

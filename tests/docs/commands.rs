@@ -13,12 +13,13 @@ const LANGUAGES: [&str; 12] = [
 ];
 
 /// What may stand before a block of commands, and before what they show.
-const MARKS: [(&str, &[&str]); 2] = [
+const MARKS: [(&str, &[&str]); 3] = [
     (
         "sh",
         &["not run", "terminal", "wait for", "ctrl-c", "exits with"],
     ),
     ("text", &["not compared", "terminal"]),
+    ("diff", &["not compared"]),
 ];
 
 /// What commands need that not every machine has.

@@ -1,7 +1,8 @@
 //! The documentation is true: its links lead somewhere, its flags and keys exist, and its commands do what it says.
 //!
 //! Each page is a story. Its `sh` blocks run in order, each by bash in a directory of the page's own, and what a `text`
-//! block shows must be what came out. Comments before a block, which nobody sees in the rendered page, say the rest:
+//! block shows must be what came out; a `diff` block, a part of it. What the page supposes that its reader has is made
+//! by `setup/PAGE.sh`. Comments before a block, which nobody sees in the rendered page, say the rest:
 //!
 //! | comment | meaning |
 //! |---|---|

@@ -1,11 +1,12 @@
 //! Where a page's story plays: a directory of its own and free ports, and how both stand in the page's words.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Mutex;
 
 use tempfile::TempDir;
 
@@ -106,8 +107,10 @@ impl Place {
         shell.args(["-euo", "pipefail", "-c", commands]);
         for (variable, _) in std::env::vars_os() {
             let name = variable.to_string_lossy().to_lowercase();
-            if name.starts_with("rsnotify_") || name.ends_with("_proxy") || name.starts_with("xdg_")
-            {
+            let is_ours = ["rsnotify_", "xdg_"]
+                .iter()
+                .any(|own| name.starts_with(own));
+            if is_ours || name.ends_with("_proxy") || name.ends_with("_directory") {
                 shell.env_remove(variable);
             }
         }
@@ -148,16 +151,17 @@ impl Place {
 
 /// Of four digits, so that tables stay as wide as they are in the page, and so that no connection takes one by chance.
 fn free_ports() -> BTreeMap<String, String> {
-    let mut ports: BTreeMap<String, String> = BTreeMap::new();
-    for said in PORTS {
-        let free = std::iter::repeat_with(|| fastrand::u16(3000..9990)).find(|port| {
-            let port = port.to_string();
-            let is_taken = ports.values().any(|taken| *taken == port);
-            !is_taken && TcpListener::bind(format!("127.0.0.1:{port}")).is_ok()
-        });
-        ports.insert(said.to_owned(), free.unwrap().to_string());
-    }
-    ports
+    // Stories are told at the same time, and a port is bound some time after it was chosen.
+    static CHOSEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+    let is_free = |port: &u16| {
+        TcpListener::bind(format!("127.0.0.1:{port}")).is_ok()
+            && CHOSEN.lock().unwrap().insert(*port)
+    };
+    let free = || std::iter::repeat_with(|| fastrand::u16(3000..9990)).find(is_free);
+    PORTS
+        .iter()
+        .map(|said| ((*said).to_owned(), free().unwrap().to_string()))
+        .collect()
 }
 
 /// Replaces whole numbers; `instead` is also given the character before.

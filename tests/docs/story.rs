@@ -13,7 +13,7 @@ pub struct Story<'a> {
     page: &'a Page,
     place: Place,
     terminals: BTreeMap<String, Terminal>,
-    /// What the last command showed that ran to its end, if no block has shown it yet.
+    /// What the last commands showed that were run to their end.
     output: Option<String>,
 }
 
@@ -28,15 +28,14 @@ impl Story<'_> {
         story.set_up();
         for block in &page.blocks {
             if let Some(name) = block.mark("ctrl-c") {
-                let mut terminal = story.terminals.remove(name).unwrap();
-                let code = terminal.interrupt();
+                let code = story.terminal(block, name).interrupt();
                 story.expect(block, code == Ok(0), || {
                     format!("Ctrl-C in {name}: {code:?}")
                 });
             }
             match block.language.as_str() {
                 "sh" => story.run(block),
-                "text" => story.compare(block),
+                "text" | "diff" => story.compare(block),
                 _ => {}
             }
         }
@@ -96,23 +95,37 @@ impl Story<'_> {
             return;
         }
         if let Some(name) = block.mark("terminal") {
-            let terminal = self.terminals.get_mut(name).unwrap();
-            let place = &self.place;
-            let waited = terminal.wait(|shown| appeared(&block.text, &place.said(shown)));
+            let mut terminal = self.terminal(block, name);
+            let shown = |shown: &str| appeared(&block.text, &self.place.said(shown));
+            let waited = terminal.wait(shown);
             self.expect(block, waited.is_ok(), || {
                 format!("{name} shows something else:\n{}", waited.unwrap_err())
             });
+            self.terminals.insert(name.to_owned(), terminal);
             return;
         }
-        let Some(output) = self.output.take().map(|output| self.place.said(&output)) else {
+        let Some(output) = &self.output else {
             panic!(
                 "{}:{}: no command shows this; run one, or say `not compared` and why",
                 self.page.path, block.line
             );
         };
-        self.expect(block, is_shown(&block.text, &output), || {
+        let output = self.place.said(output);
+        let is_met = match block.language.as_str() {
+            // A part of what was shown, that it may be explained by itself.
+            "diff" => appeared(&block.text, &output),
+            _ => is_shown(&block.text, &output),
+        };
+        self.expect(block, is_met, || {
             format!("the command shows something else:\n{output}")
         });
+    }
+
+    /// Takes the terminal, which must be there.
+    fn terminal(&mut self, block: &Block, name: &str) -> Terminal {
+        let terminal = self.terminals.remove(name);
+        self.expect(block, terminal.is_some(), || format!("no terminal {name}"));
+        terminal.unwrap()
     }
 
     fn expect(&self, block: &Block, is_met: bool, otherwise: impl FnOnce() -> String) {

@@ -68,7 +68,7 @@ pub async fn deny(shared: Arc<Shared>, key: Key, reason: &'static str) {
 /// When the question was asked that the subscriber has confirmed: its lease runs from then.
 async fn confirmed(shared: &Shared, request: &Request) -> Option<Timestamp> {
     let callback = &request.callback;
-    for attempt in 1..=shared.settings.verification_attempts {
+    for attempts in 1..=shared.settings.verification_attempts {
         // Single use: each question has its own challenge.
         let challenge = Uuid::new_v4().to_string();
         let url = verification_url(
@@ -98,9 +98,9 @@ async fn confirmed(shared: &Shared, request: &Request) -> Option<Timestamp> {
         drop(permit);
         // The log alone hears of this. An address that may not be called is tried as often as one that refuses, so that
         // what is left of the limits does not tell them apart either.
-        debug!(%callback, attempt, "cannot ask {callback} whether it means it: {reason}");
-        if attempt < shared.settings.verification_attempts {
-            tokio::time::sleep(backoff(attempt, fastrand::f64())).await;
+        debug!(%callback, attempts, "cannot ask {callback} whether it means it: {reason}");
+        if attempts < shared.settings.verification_attempts {
+            tokio::time::sleep(backoff(attempts, fastrand::f64())).await;
         }
     }
     shared.counts().verifications.failed += 1;
