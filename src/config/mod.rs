@@ -9,6 +9,7 @@ pub mod channel;
 pub mod duration;
 pub mod embedded_hub;
 pub mod error;
+mod globs;
 pub mod http;
 pub mod hub;
 pub mod in_force;
