@@ -19,6 +19,7 @@ mod manager;
 mod modes;
 mod offline;
 mod outbox;
+mod page;
 mod progress;
 mod publishing;
 mod python;
