@@ -18,6 +18,7 @@ pub mod event;
 pub mod figures;
 pub mod finding;
 pub mod histogram;
+pub mod history;
 pub mod inspection;
 pub mod ledger;
 pub mod notification;

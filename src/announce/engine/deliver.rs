@@ -11,6 +11,7 @@ use crate::announce::delivery::verdict::{Verdict, verdict};
 use crate::announce::delivery::{Answer, ChannelId, Submission, SubmissionId};
 use crate::announce::engine::{Engine, Timer};
 use crate::announce::event::Fact;
+use crate::announce::history::Fate;
 use crate::announce::ledger::{PING_APART, PING_FETCHED_WITHIN, Prepared};
 use crate::announce::plan::Mode;
 use crate::announce::state::{Ping, Told};
@@ -110,6 +111,11 @@ impl Engine {
                     took,
                 };
                 self.tell(fact);
+                let fate = Fate::Accepted {
+                    at: now,
+                    attempts: Some(attempts),
+                };
+                self.history.note(id, seq, hub, fate);
                 self.accepted(id, hub, now);
                 return;
             }
@@ -121,6 +127,7 @@ impl Engine {
                 let doubtful = ledger.withdraw();
                 ledger.prepared = Prepared::default();
                 ledger.row.limit = Some(limit);
+                self.history.note(id, seq, hub, Fate::Withdrawn);
                 self.turn.ripe.insert(id);
                 self.tell(Fact::Halved {
                     topic,

@@ -73,8 +73,8 @@ async fn confirmed<'a>(
     request: &Request,
 ) -> Option<(Timestamp, SemaphorePermit<'a>)> {
     let callback = &request.callback;
-    let attempts = shared.conduct().settings.verification_attempts;
-    for attempt in 1..=attempts {
+    let allowed = shared.conduct().settings.verification_attempts;
+    for attempts in 1..=allowed {
         // Single use: each question has its own challenge.
         let challenge = Uuid::new_v4().to_string();
         let url = verification_url(
@@ -104,9 +104,9 @@ async fn confirmed<'a>(
         drop(permit);
         // The log alone hears of this. An address that may not be called is tried as often as one that refuses, so that
         // what is left of the limits does not tell them apart either.
-        debug!(%callback, attempt, "cannot ask {callback} whether it means it: {reason}");
-        if attempt < attempts {
-            tokio::time::sleep(backoff(attempt, fastrand::f64())).await;
+        debug!(%callback, attempts, "cannot ask {callback} whether it means it: {reason}");
+        if attempts < allowed {
+            tokio::time::sleep(backoff(attempts, fastrand::f64())).await;
         }
     }
     shared.counts().verifications.failed += 1;
