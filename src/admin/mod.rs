@@ -4,6 +4,7 @@
 //! stand.
 
 mod metrics;
+mod page;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -118,6 +119,11 @@ pub fn router(admin: Admin) -> Router {
         .route("/readyz", get(ready))
         .route("/metrics", get(exposition))
         .route("/status.json", get(status_json))
+        .route("/", get(page::overview))
+        .route("/channels", get(page::channels))
+        .route("/channel", get(page::channel))
+        .route("/payload", get(page::payload))
+        .route("/configuration", get(page::configuration))
         .layer(middleware::from_fn_with_state(admin.clone(), known_host))
         .with_state(admin)
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use crate::announce::delivery::attempt::printable;
+use crate::announce::status::words::grouped;
 use crate::resourcesync::uri::Hub;
 
 /// What the daemon does.
@@ -85,19 +86,6 @@ impl Summary {
         ));
         parts.join("; ")
     }
-}
-
-/// A number as people read it.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut grouped = String::with_capacity(digits.len() * 4 / 3);
-    for (at, digit) in digits.char_indices() {
-        if at > 0 && (digits.len() - at) % 3 == 0 {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ mod modes;
 mod monitoring;
 mod offline;
 mod outbox;
+mod page;
 mod progress;
 mod publishing;
 mod python;

@@ -1,5 +1,7 @@
 //! How numbers and times are said to people, on the status page as on a terminal.
 
+use std::fmt::Display;
+
 use jiff::Timestamp;
 
 /// A number of things, such as "1 change" and "2 changes".
@@ -8,6 +10,19 @@ pub fn counted(count: usize, thing: &str) -> String {
         1 => format!("1 {thing}"),
         count => format!("{count} {thing}s"),
     }
+}
+
+/// A number as people read it, such as 41,200.
+pub fn grouped(number: impl Display) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::with_capacity(digits.len() * 4 / 3);
+    for (at, digit) in digits.char_indices() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
 }
 
 /// How long ago, or in how long, `at` is, in one or two units; whoever needs it to the second finds it in JSON.

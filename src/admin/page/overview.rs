@@ -1,0 +1,74 @@
+//! The status page itself: whether all is well, then everything else, never more than fits.
+
+use askama::Template;
+use jiff::Timestamp;
+
+use crate::admin::page::parts::{self, Waiting, waiting};
+use crate::announce::status::alerts::{Alert, Verdict};
+use crate::announce::status::hubs::HubSummary;
+use crate::announce::status::{ChannelView, Status};
+
+/// So many of each are shown; others have pages of their own.
+const MOST_CHANNELS: usize = 20;
+const MOST_ALERTS: usize = 20;
+const MOST_WAITING: usize = 20;
+const MOST_FINDINGS: usize = 50;
+
+#[derive(Template)]
+#[template(path = "status.html")]
+pub struct Overview<'a> {
+    page: &'static str,
+    own: &'static str,
+    now: Timestamp,
+    status: &'a Status,
+    verdict: Verdict,
+    alerts: Vec<Alert>,
+    more_alerts: usize,
+    documents: usize,
+    hubs: Vec<HubSummary<'a>>,
+    channels: Vec<&'a ChannelView>,
+    more_channels: usize,
+    pending: usize,
+    held: usize,
+    waiting: Vec<Waiting<'a>>,
+    more_waiting: usize,
+    findings: &'a [String],
+    more_findings: usize,
+}
+
+impl<'a> Overview<'a> {
+    pub fn new(status: &'a Status) -> Overview<'a> {
+        let (alerts, more_alerts) = first(status.alerts(), MOST_ALERTS);
+        let (channels, more_channels) = first(status.by_trouble(), MOST_CHANNELS);
+        let pending = status.channels.iter().map(ChannelView::pending_count).sum();
+        let held = status.channels.iter().map(ChannelView::held_count).sum();
+        let (waiting, _) = first(waiting(status.channels.iter()), MOST_WAITING);
+        let shown = status.findings.len().min(MOST_FINDINGS);
+        Overview {
+            page: "status",
+            own: "/",
+            now: status.at,
+            status,
+            verdict: status.verdict(),
+            alerts,
+            more_alerts,
+            documents: status.sources.iter().map(|source| source.documents).sum(),
+            hubs: status.hubs(),
+            channels,
+            more_channels,
+            pending,
+            held,
+            more_waiting: (pending + held).saturating_sub(waiting.len()),
+            waiting,
+            findings: &status.findings[..shown],
+            more_findings: status.findings.len() - shown,
+        }
+    }
+}
+
+/// The first of them, and how many more there are.
+fn first<T>(mut all: Vec<T>, most: usize) -> (Vec<T>, usize) {
+    let more = all.len().saturating_sub(most);
+    all.truncate(most);
+    (all, more)
+}

@@ -1,0 +1,230 @@
+//! What the pages make of much, and of what means harm.
+
+use askama::Template;
+use jiff::Timestamp;
+
+use crate::admin::page::channels::{ChannelPage, ChannelsPage, Filter};
+use crate::admin::page::overview::Overview;
+use crate::announce::delivery::attempt::{Attempt, Kind, Refusal};
+use crate::announce::figures::Figures;
+use crate::announce::plan::Mode;
+use crate::announce::status::notification::{Body, NotificationView, Outcome, OutcomeView};
+use crate::announce::status::{
+    BrokenView, ChannelView, Condition, ConfigurationStatus, HubView, MountStatus,
+    RefusedConfiguration, SourceStatus, Status, WaitingView,
+};
+use crate::resourcesync::capability::Capability;
+use crate::resourcesync::uri::{Hub, Topic, Uri};
+
+const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+/// Ends whatever it may stand in, and begins what it must not.
+const HOSTILE: &str =
+    "</title></pre></script><script>alert(1)</script>\"'><img src=x onerror=alert(1)>";
+
+/// Everything says `words`.
+fn status(channels: usize, words: &str) -> Status {
+    let uri = |place: &str| Uri::parse(&format!("https://e.org/{place}/{words}")).unwrap();
+    let hub = HubView {
+        hub: Hub::new(format!("https://h.example/{words}")),
+        mode: Mode::Content,
+        state: Condition::NeedsPerson,
+        due: 1,
+        in_flight: Some(1),
+        since: Some(NOW),
+        attempts: 3,
+        sending: false,
+        next_try: Some(NOW),
+        last_failure: Some(words.to_owned()),
+        last: Some(Attempt {
+            at: NOW,
+            seq: 1,
+            status: Some(401),
+            excerpt: words.to_owned(),
+            refusal: Some(Refusal::new(Kind::NotAllowed, words, true)),
+        }),
+        accepted: Some(NOW),
+        fetch_confirmed: None,
+    };
+    let waiting = WaitingView {
+        uri: uri("waiting"),
+        capability: Capability::ResourceList,
+        since: NOW,
+        reason: words.to_owned(),
+    };
+    let channels = (0..channels).map(|number| ChannelView {
+        source: words.to_owned(),
+        set: uri("set"),
+        topic: Topic::new(format!("javascript:{number}//{words}")),
+        retired: None,
+        seq: 1,
+        hubs: vec![hub.clone(), hub.clone()],
+        pending: vec![waiting.clone(); 10],
+        more_pending: 5,
+        held: vec![waiting.clone(); 10],
+        more_held: 5,
+    });
+    let channels: Vec<ChannelView> = channels.collect();
+    let told = NotificationView {
+        topic: Topic::new(format!("javascript:0//{words}")),
+        seq: 1,
+        cut: NOW,
+        changes: Some(1),
+        hubs: vec![OutcomeView {
+            hub: hub.hub.clone(),
+            outcome: Outcome::Refused,
+            at: Some(NOW),
+            attempts: Some(3),
+            reason: Some(words.to_owned()),
+        }],
+        bytes: Some(1 << 20),
+        payload: Some(Body::from(words.repeat((1 << 20) / words.len()))),
+    };
+    let broken = BrokenView {
+        source: words.to_owned(),
+        path: words.to_owned(),
+        uri: uri("broken"),
+        reason: words.to_owned(),
+        since: NOW,
+        known: true,
+        lasting: true,
+    };
+    Status {
+        at: NOW,
+        unsaved: Some(words.to_owned()),
+        sources: vec![SourceStatus {
+            name: words.to_owned(),
+            settled: true,
+            suspended: true,
+            suspension: Some(words.to_owned()),
+            documents: 41_200,
+            missing: 1,
+            broken: 1,
+            mounts: vec![MountStatus {
+                directory: words.to_owned(),
+                url: uri("mount"),
+                present: Some(false),
+            }],
+        }],
+        channels,
+        embedded_hub: None,
+        broken: vec![broken; 100],
+        more_broken: 7,
+        findings: vec![words.to_owned(); 1_000],
+        notifications: vec![told; 50],
+        configuration: Some(ConfigurationStatus {
+            loaded: NOW,
+            refused: Some(RefusedConfiguration {
+                at: NOW,
+                error: words.to_owned(),
+            }),
+            in_force: words.repeat(10_000),
+        }),
+        figures: Figures::default(),
+    }
+}
+
+/// All pages of a status, by what they are called.
+fn pages(status: &Status) -> [(&'static str, String); 3] {
+    let topic = status.channels[0].topic.as_str().to_owned();
+    let filter = Filter::from_query(&[("text".to_owned(), status.sources[0].name.clone())]);
+    let channel = ChannelPage::new(status, &topic).unwrap();
+    [
+        ("status", Overview::new(status).render().unwrap()),
+        (
+            "channels",
+            ChannelsPage::new(status, filter).render().unwrap(),
+        ),
+        ("channel", channel.render().unwrap()),
+    ]
+}
+
+#[test]
+fn what_files_and_hubs_say_is_never_markup() {
+    for (name, page) in pages(&status(3, HOSTILE)) {
+        assert!(page.contains("&#60;script&#62;alert(1)"), "{name}");
+        for tag in ["<script", "<img", "href=\"javascript:", "<title></title>"] {
+            assert!(!page.contains(tag), "{name} has {tag}");
+        }
+        for (opened, closed) in [
+            ("<pre>", "</pre>"),
+            ("<title>", "</title>"),
+            ("<main", "</main>"),
+        ] {
+            let count = |tag| page.matches(tag).count();
+            assert_eq!(count(opened), count(closed), "{name}: {opened}");
+        }
+    }
+}
+
+#[test]
+fn a_thousand_channels_and_fifty_payloads_of_a_mebibyte_are_pages_of_bounded_size() {
+    let status = status(1_000, "words");
+    for (name, page) in pages(&status) {
+        assert!(page.len() < 700_000, "{name} has {} bytes", page.len());
+    }
+    let [(_, overview), (_, channels), _] = pages(&status);
+    assert!(
+        overview.contains("All 1,000 channels</a>: 980 are not shown here"),
+        "{overview}"
+    );
+    assert!(channels.contains("Page 1 of 10"));
+    assert!(channels.contains("page=2\" rel=\"next\""));
+}
+
+#[test]
+fn channels_are_sought_by_text_and_by_state() {
+    let mut status = status(250, "words");
+    status.channels[7].hubs.clear();
+    status.channels[7].retired = Some(NOW);
+    status.channels[8].pending.clear();
+    status.channels[8].more_pending = 0;
+    let shown = |query: &[(&str, &str)]| {
+        let query: Vec<_> = query
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect();
+        let page = ChannelsPage::new(&status, Filter::from_query(&query))
+            .render()
+            .unwrap();
+        let rows = page.matches("scope=\"row\"").count();
+        let (_, about) = page.split_once("</form>").unwrap();
+        let (about, _) = about.split_once("</p>").unwrap();
+        let about = about.trim().trim_start_matches("<p>");
+        (rows, about.split(". ").next().unwrap().to_owned())
+    };
+    for (query, rows, about) in [
+        (&[][..], 100, "250 channels, those in trouble first."),
+        (&[("text", "javascript:24")], 11, "11 of 250 channels"),
+        (&[("state", "retired")], 1, "1 of 250 channels"),
+        (&[("state", "trouble")], 100, "249 of 250 channels"),
+        (
+            &[("state", "trouble"), ("page", "3")],
+            49,
+            "249 of 250 channels",
+        ),
+        (
+            &[("page", "99")],
+            50,
+            "250 channels, those in trouble first.",
+        ),
+        (
+            &[("page", "-1"), ("state", "?")],
+            100,
+            "250 channels, those in trouble first.",
+        ),
+        (&[("text", "no such channel")], 0, "0 of 250 channels"),
+    ] {
+        assert_eq!(shown(query), (rows, about.to_owned()), "{query:?}");
+    }
+}
+
+#[test]
+fn every_table_has_a_caption_and_every_header_a_scope() {
+    for (name, page) in pages(&status(3, "words")) {
+        let count = |tag| page.matches(tag).count();
+        assert!(count("<table") > 0, "{name}");
+        assert_eq!(count("<table"), count("<caption"), "{name}");
+        assert_eq!(count("<th "), count(" scope=\""), "{name}");
+        assert_eq!(count("<h1"), 1, "{name}");
+    }
+}

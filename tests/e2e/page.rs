@@ -1,0 +1,97 @@
+//! The status page over HTTP: who is answered, with which headers, and what is behind its links.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+use crate::DEADLINE;
+use crate::daemon::{Daemon, Setup};
+use crate::documents::{Site, list};
+use crate::hub::FakeHub;
+
+const PAGES: [&str; 5] = [
+    "/",
+    "/channels",
+    "/channel?topic=",
+    "/payload",
+    "/configuration",
+];
+
+fn told() -> (Site, FakeHub, Setup, Daemon) {
+    let site = Site::new();
+    let hub = FakeHub::start();
+    let setup = Setup::new(&site, &[hub.url()], "");
+    let daemon = setup.start();
+    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    daemon.await_log("delivered notification 1");
+    (site, hub, setup, daemon)
+}
+
+/// The answer to a request without a body.
+fn ask(address: SocketAddr, method: &str, target: &str, host: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    let request =
+        format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn the_pages_only_answer_under_their_own_name_and_change_nothing() {
+    let (_site, _hub, _setup, daemon) = told();
+    for page in PAGES {
+        let answer = ask(daemon.admin, "GET", page, "rebound.example");
+        assert!(answer.starts_with("HTTP/1.1 421 "), "{page}: {answer}");
+        for method in ["POST", "PUT", "DELETE"] {
+            let answer = ask(daemon.admin, method, page, "localhost");
+            assert!(
+                answer.starts_with("HTTP/1.1 405 "),
+                "{method} {page}: {answer}"
+            );
+            assert!(answer.contains("\r\nallow: GET,HEAD\r\n"), "{answer}");
+        }
+    }
+}
+
+#[test]
+fn a_browser_is_told_to_run_load_and_keep_nothing() {
+    let (_site, _hub, _setup, daemon) = told();
+    for (page, content_type) in [("/", "text/html"), ("/configuration", "text/plain")] {
+        let (head, _) = daemon.get_admin(page);
+        for header in [
+            "content-security-policy: default-src 'none'; style-src 'sha256-",
+            "x-content-type-options: nosniff",
+            "cache-control: no-store",
+            "referrer-policy: no-referrer",
+            &format!("content-type: {content_type}; charset=utf-8"),
+        ] {
+            assert!(head.contains(header), "{page} without {header}: {head}");
+        }
+    }
+}
+
+#[test]
+fn a_payload_is_served_as_it_was_sent_and_what_is_not_there_is_not_found() {
+    let (_site, hub, _setup, daemon) = told();
+    let sent = hub.notification().body;
+    let topic = "topic=https%3A%2F%2Ftopics.example%2Ftopics%2Fmain%2Fa%2Fcapabilitylist%2F";
+    let (head, body) = daemon.get_admin(&format!("/payload?{topic}&seq=1"));
+    assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+    assert_eq!(body.as_bytes(), sent);
+    let (_, page) = daemon.get_admin("/");
+    assert!(
+        page.contains(&format!("/payload?{topic}&#38;seq=1")),
+        "{page}"
+    );
+    for missing in [
+        format!("/payload?{topic}&seq=2"),
+        "/payload?seq=1".to_owned(),
+        "/channel?topic=https://nowhere.example/".to_owned(),
+        "/channel".to_owned(),
+    ] {
+        let (head, _) = daemon.get_admin(&missing);
+        assert!(head.starts_with("HTTP/1.1 404 "), "{missing}: {head}");
+    }
+}
