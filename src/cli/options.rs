@@ -36,8 +36,8 @@ pub enum Command {
     /// Watch the tree and announce its changes, until stopped
     ///
     /// Reads the tree and writes only to the state directory. Hubs are told of each change, topics are served at --listen,
-    /// health, metrics and the status page at --admin-listen. SIGTERM ends it as soon as requests in flight are done, and
-    /// what it has not told by then it tells after the next start.
+    /// health, metrics and the status page at --admin-listen. SIGHUP makes it read its configuration again, SIGTERM ends it
+    /// as soon as requests in flight are done; what it has not told by then it tells after the next start.
     Run(RunOptions),
     /// Say what is wrong with the configuration, the tree, the machine, and the way to topics and hubs
     ///
