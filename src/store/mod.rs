@@ -103,7 +103,7 @@ impl Store {
         let mut connection = Connection::open(&path).map_err(open_error)?;
         // Subscribers' secrets lie in it. On a file system without modes there is nothing to keep.
         let _ = std::fs::set_permissions(&path, Permissions::from_mode(0o600));
-        // Durable before anything is sent: WAL with a sync at each commit. What a statement would need to undo itself, such
+        // Durable before anything is sent: WAL with a sync at each commit. What a statement needs to undo itself, such
         // as one that forgets a large channel, lies in memory: a container has no place for temporary files.
         connection
             .execute_batch(
