@@ -28,6 +28,9 @@ _rsnotify() {
             rsnotify,completions)
                 cmd="rsnotify__subcmd__completions"
                 ;;
+            rsnotify,config)
+                cmd="rsnotify__subcmd__config"
+                ;;
             rsnotify,health)
                 cmd="rsnotify__subcmd__health"
                 ;;
@@ -49,6 +52,9 @@ _rsnotify() {
             rsnotify,scan)
                 cmd="rsnotify__subcmd__scan"
                 ;;
+            rsnotify,schema)
+                cmd="rsnotify__subcmd__schema"
+                ;;
             rsnotify,status)
                 cmd="rsnotify__subcmd__status"
                 ;;
@@ -66,6 +72,9 @@ _rsnotify() {
                 ;;
             rsnotify__subcmd__help,completions)
                 cmd="rsnotify__subcmd__help__subcmd__completions"
+                ;;
+            rsnotify__subcmd__help,config)
+                cmd="rsnotify__subcmd__help__subcmd__config"
                 ;;
             rsnotify__subcmd__help,health)
                 cmd="rsnotify__subcmd__help__subcmd__health"
@@ -87,6 +96,9 @@ _rsnotify() {
                 ;;
             rsnotify__subcmd__help,scan)
                 cmd="rsnotify__subcmd__help__subcmd__scan"
+                ;;
+            rsnotify__subcmd__help,schema)
+                cmd="rsnotify__subcmd__help__subcmd__schema"
                 ;;
             rsnotify__subcmd__help,status)
                 cmd="rsnotify__subcmd__help__subcmd__status"
@@ -176,7 +188,7 @@ _rsnotify() {
 
     case "${cmd}" in
         rsnotify)
-            opts="-h -V --config --help --version run check scan accept status outbox subscriptions listen advertise health completions man help"
+            opts="-h -V --config --help --version run check scan accept status outbox subscriptions listen advertise health completions man config schema help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -325,6 +337,52 @@ _rsnotify() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        rsnotify__subcmd__config)
+            opts="-h --root --url --state-dir --hub --listen --public-url --admin-listen --config --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --root)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --url)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --state-dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --hub)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --listen)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --public-url)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --admin-listen)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         rsnotify__subcmd__health)
             opts="-h --root --url --state-dir --admin-listen --ready --timeout --config --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -364,7 +422,7 @@ _rsnotify() {
             return 0
             ;;
         rsnotify__subcmd__help)
-            opts="run check scan accept status outbox subscriptions listen advertise health completions man help"
+            opts="run check scan accept status outbox subscriptions listen advertise health completions man config schema help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -420,6 +478,20 @@ _rsnotify() {
             return 0
             ;;
         rsnotify__subcmd__help__subcmd__completions)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        rsnotify__subcmd__help__subcmd__config)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -574,6 +646,20 @@ _rsnotify() {
             return 0
             ;;
         rsnotify__subcmd__help__subcmd__scan)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        rsnotify__subcmd__help__subcmd__schema)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1004,6 +1090,24 @@ _rsnotify() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        rsnotify__subcmd__schema)
+            opts="-h --config --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 --config)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

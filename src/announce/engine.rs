@@ -281,11 +281,12 @@ impl Engine {
                 .filter_map(|id| self.page(*id))
                 .map(Effect::Serve),
         );
+        // That it was cut is told before that it is submitted.
+        effects.extend(turn.facts.into_iter().map(Effect::Tell));
         effects.extend(turn.submit.into_iter().map(Effect::Submit));
         if !turn.look.is_empty() {
             effects.push(Effect::Look(turn.look.into_iter().collect()));
         }
-        effects.extend(turn.facts.into_iter().map(Effect::Tell));
         effects
     }
 }

@@ -146,6 +146,7 @@ pub enum Fact {
     Unfetched {
         topic: Topic,
         hub: Hub,
+        seq: u64,
         after: Duration,
     },
     /// A topic was fetched after a ping about a notification, as a hub does that took it (R26).
@@ -153,11 +154,8 @@ pub enum Fact {
         topic: Topic,
         hub: Hub,
         seq: u64,
-    },
-    /// A topic that was reported as not fetched was fetched (R26).
-    FetchedAgain {
-        topic: Topic,
-        hub: Hub,
+        /// Whether it was told before that it is not fetched.
+        was_reported: bool,
     },
     Broken {
         path: DocumentPath,

@@ -151,3 +151,70 @@ impl Sweeps {
         (self.last, self.files, self.unwatched) = (now, files, unwatched);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resourcesync::uri::Topic;
+
+    #[test]
+    fn each_attempt_counts_once_under_what_came_of_it() {
+        let (topic, hub) = (
+            Topic::new("https://t.example/"),
+            Hub::new("https://h.example/"),
+        );
+        let refused = |attempts, kind| Fact::Refused {
+            topic: topic.clone(),
+            hub: hub.clone(),
+            seq: 1,
+            attempts,
+            reason: "it is down".to_owned(),
+            next_try: Timestamp::UNIX_EPOCH,
+            kind,
+            needs_person: false,
+        };
+        let mut counts = Counts::default();
+        for fact in [
+            refused(1, Kind::NoAnswer),
+            refused(2, Kind::NoAnswer),
+            refused(3, Kind::Unavailable),
+            Fact::Halved {
+                topic: topic.clone(),
+                hub: hub.clone(),
+                seq: 1,
+                attempts: 4,
+                limit: 2,
+            },
+            Fact::Delivered {
+                topic: topic.clone(),
+                hub: hub.clone(),
+                seq: 2,
+                changes: 7,
+                attempts: 1,
+                took: Duration::from_secs(3),
+            },
+            Fact::Cut {
+                topic: topic.clone(),
+                seq: 2,
+                changes: 7,
+                hubs: 1,
+            },
+        ] {
+            counts.tell(&fact);
+        }
+        let mut took = Histogram::default();
+        took.observe(Duration::from_secs(3));
+        let want = HubCounts {
+            accepted: 1,
+            refused: BTreeMap::from([
+                (Kind::NoAnswer, 2),
+                (Kind::Unavailable, 1),
+                (Kind::TooLarge, 1),
+            ]),
+            retries: 3,
+            changes: 7,
+            took,
+        };
+        assert_eq!(counts.hubs, BTreeMap::from([(hub.clone(), want)]));
+    }
+}

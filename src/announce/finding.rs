@@ -91,8 +91,8 @@ impl fmt::Display for Finding {
             }
             Finding::ForeignHubs { set, hubs } => write!(
                 f,
-                "{set} advertises only hubs that are not configured, so nothing is sent: {}",
-                hubs.iter().map(Hub::as_str).collect::<Vec<_>>().join(" ")
+                "{set} advertises only hubs that are not configured, so nothing is sent: {hubs}",
+                hubs = hubs.iter().map(Hub::as_str).collect::<Vec<_>>().join(" ")
             ),
             Finding::ForeignHub { set, hub } => {
                 write!(f, "{set} advertises the hub {hub}, which is not configured")

@@ -1,7 +1,7 @@
 //! `man`: the manual pages, made from the command line as it is.
 
-use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::fs;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -12,7 +12,7 @@ use clap_mangen::roff::{Roff, bold, italic, roman};
 use crate::cli::options::{Exit, Options};
 use crate::cli::output::print;
 
-/// The exit codes are those of [`Exit`], and what the argument parser answers.
+/// Those of [`Exit`], and what the argument parser answers.
 const EXIT_STATUS: [(&str, &str); 4] = [
     ("0", "All is well."),
     ("1", "Something was found, or failed."),
@@ -86,8 +86,8 @@ pub fn man(options: &ManOptions) -> anyhow::Result<Exit> {
             write_all(&command, None, directory)?;
         }
         None => {
-            let page = Page::of(&command, None);
-            print(|out| page.write(out))?;
+            let page = page(&command, None)?;
+            print(|out| out.write_all(&page))?;
         }
     }
     Ok(Exit::Fine)
@@ -95,61 +95,45 @@ pub fn man(options: &ManOptions) -> anyhow::Result<Exit> {
 
 /// Writes the page of a command, and those of its subcommands.
 fn write_all(command: &Command, parent: Option<&str>, directory: &Path) -> anyhow::Result<()> {
-    let page = Page::of(command, parent);
-    let path = directory.join(page.man.get_filename());
-    let write = || -> io::Result<()> {
-        let mut file = BufWriter::new(File::create(&path)?);
-        page.write(&mut file)?;
-        file.flush()
-    };
-    write().with_context(|| format!("cannot write {}", path.display()))?;
-    for own in command.get_subcommands().filter(|own| !own.is_hide_set()) {
-        write_all(own, Some(page.name), directory)?;
-    }
-    Ok(())
+    let path = directory.join(format!("{}.1", name(command)));
+    fs::write(&path, page(command, parent)?)
+        .with_context(|| format!("cannot write {}", path.display()))?;
+    command
+        .get_subcommands()
+        .try_for_each(|own| write_all(own, Some(name(command)), directory))
 }
 
-struct Page<'a> {
-    name: &'a str,
-    /// The page of the command that this is a part of.
-    parent: Option<&'a str>,
-    man: Man,
+/// A command as its page is called: `rsnotify-outbox-list`.
+fn name(command: &Command) -> &str {
+    command.get_display_name().unwrap_or(command.get_name())
 }
 
-impl<'a> Page<'a> {
-    fn of(command: &'a Command, parent: Option<&'a str>) -> Page<'a> {
-        // As `--help` has it, which names what flags take.
-        let usage = command.clone().render_usage().to_string();
-        let usage = usage.trim_start_matches("Usage: ").to_owned();
-        let man = Man::new(command.clone().override_usage(usage))
-            // A page that is the same on each day has no date; an empty one would be taken for none, and shift the rest.
-            .date(" ")
-            .source(concat!("rsnotify ", env!("CARGO_PKG_VERSION")))
-            .manual("User Commands");
-        Page {
-            name: command.get_display_name().unwrap_or(command.get_name()),
-            parent,
-            man,
+/// What the command line says of a command, and then what it does not know.
+fn page(command: &Command, parent: Option<&str>) -> io::Result<Vec<u8>> {
+    // As `--help` has it, which names what flags take.
+    let usage = command.clone().render_usage().to_string();
+    let usage = usage.trim_start_matches("Usage: ").to_owned();
+    let mut page = Vec::new();
+    Man::new(command.clone().override_usage(usage))
+        // A page that is the same on each day has no date; an empty one would be left out, and shift the rest.
+        .date(" ")
+        .source(concat!("rsnotify ", env!("CARGO_PKG_VERSION")))
+        .manual("User Commands")
+        .render(&mut page)?;
+    let mut rest = Roff::new();
+    section(&mut rest, "EXIT STATUS", &EXIT_STATUS);
+    match parent {
+        None => {
+            section(&mut rest, "ENVIRONMENT", &ENVIRONMENT);
+            section(&mut rest, "FILES", &FILES);
+        }
+        Some(parent) => {
+            rest.control("SH", ["SEE ALSO"]);
+            rest.text([bold(parent), roman("(1)")]);
         }
     }
-
-    /// What the command line says of itself, and then what it does not know.
-    fn write(&self, out: &mut impl Write) -> io::Result<()> {
-        self.man.render(out)?;
-        let mut rest = Roff::new();
-        section(&mut rest, "EXIT STATUS", &EXIT_STATUS);
-        match self.parent {
-            None => {
-                section(&mut rest, "ENVIRONMENT", &ENVIRONMENT);
-                section(&mut rest, "FILES", &FILES);
-            }
-            Some(parent) => {
-                rest.control("SH", ["SEE ALSO"]);
-                rest.text([bold(parent), roman("(1)")]);
-            }
-        }
-        out.write_all(rest.to_roff().as_bytes())
-    }
+    page.extend(rest.to_roff().into_bytes());
+    Ok(page)
 }
 
 fn section(page: &mut Roff, title: &str, entries: &[(&str, &str)]) {

@@ -17,6 +17,7 @@ mod output;
 mod progress;
 mod run;
 mod scan;
+mod schema;
 mod status;
 mod subscriptions;
 mod survey;
@@ -48,6 +49,7 @@ pub fn main() -> Exit {
         Command::Completions(completions) => completions::completions(completions),
         Command::Man(man) => man::man(man),
         Command::Config(own) => config::config(options.config.as_deref(), own),
+        Command::Schema => schema::schema(),
     };
     match outcome {
         Ok(exit) => exit,

@@ -69,11 +69,15 @@ pub enum Command {
     /// Ask the running daemon whether it is alive
     Health(HealthOptions),
     /// Print what a shell completes
+    #[command(display_order = 900)]
     Completions(CompletionsOptions),
     /// Print the manual page, or write all of them to a directory
+    #[command(display_order = 900)]
     Man(ManOptions),
     /// Print the configuration in force, with defaults and without secrets
     Config(ConfigOptions),
+    /// Print the JSON Schema of the configuration file, for editors
+    Schema,
 }
 
 /// The tree to work on, where no configuration file says so.

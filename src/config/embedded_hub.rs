@@ -150,7 +150,10 @@ fn ports(
 }
 
 fn checked_ports(text: &str) -> Result<RangeInclusive<u16>, String> {
-    let port = |digits: &str| digits.parse().ok().filter(|port: &u16| *port > 0);
+    let port = |digits: &str| {
+        let port = digits.parse().ok().filter(|port: &u16| *port > 0);
+        port.filter(|_| !digits.starts_with('+'))
+    };
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     port(first)
         .zip(port(last))

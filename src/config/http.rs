@@ -6,7 +6,8 @@ use std::time::Duration;
 use url::Url;
 
 use crate::announce::delivery::secret::Secret;
-use crate::config::raw::{self, HeaderValue, Held, Holder, Written};
+use crate::config::raw::held::{HeaderValue, Held, Holder};
+use crate::config::raw::{self, Written};
 use crate::config::reading::{Given, Origin, Reading, in_file};
 use crate::config::secret::{Kept, pem, secret};
 

@@ -6,8 +6,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use crate::announce::delivery::secret::Secret;
-use crate::config::raw::Held;
-pub use crate::config::raw::Holder;
+use crate::config::raw::held::Held;
+pub use crate::config::raw::held::Holder;
 use crate::config::reading::{Given, Reading};
 
 const MAX_SECRET: u64 = 64 << 10;

@@ -68,7 +68,11 @@ impl Server {
     }
 }
 
-fn default_public_url(address: SocketAddr) -> Uri {
+fn default_public_url(mut address: SocketAddr) -> Uri {
+    // Which interface it is means nothing elsewhere, and stands in no URI.
+    if let SocketAddr::V6(address) = &mut address {
+        address.set_scope_id(0);
+    }
     Uri::parse(&format!("http://{address}/")).expect("a socket address is a URI's authority")
 }
 
@@ -112,7 +116,7 @@ pub fn server(reading: &mut Reading<'_>, raw: raw::Server, overrides: &Overrides
         reading.report(listen_origin, "server.listen", message);
     }
     if let (Address::Tcp(address), None) = (&server.listen, &server.public_url)
-        && address.ip().is_unspecified()
+        && (address.ip().is_unspecified() || has_scope(address))
     {
         let message = format!("nobody can reach {address} under that name: set public_url too");
         reading.report(listen_origin, "server.listen", message);
@@ -144,6 +148,11 @@ pub fn given_admin_listen(
 /// Where that is.
 pub fn admin_address(reading: &mut Reading<'_>, given: Option<Given<String>>) -> Address {
     address(reading, "server.admin_listen", given, 8401)
+}
+
+/// Whether it is an address of one link only, such as `[fe80::1%2]:8400`.
+fn has_scope(address: &SocketAddr) -> bool {
+    matches!(address, SocketAddr::V6(address) if address.scope_id() != 0)
 }
 
 fn address(

@@ -3,10 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use globset::GlobBuilder;
-
-use crate::announce::candidates::Candidates;
-use crate::announce::plan::{DEFAULT_INCLUDE, MassDeletion, MountPlan, SourcePlan};
+use crate::announce::plan::{MassDeletion, MountPlan, SourcePlan};
+use crate::config::globs::candidates;
 use crate::config::mount::{GivenMount, Mounted, mount};
 use crate::config::overrides::Overrides;
 use crate::config::raw;
@@ -225,6 +223,7 @@ fn mass_deletion(text: &str) -> Result<MassDeletion, String> {
         return Ok(MassDeletion::Never);
     }
     text.strip_suffix('%')
+        .filter(|number| !number.starts_with('+'))
         .and_then(|number| number.parse().ok())
         .filter(|percent| *percent <= 100)
         .map(MassDeletion::Percent)
@@ -244,63 +243,4 @@ fn watch(reading: &mut Reading<'_>, written: raw::Written<String>) -> Watch {
         );
     }
     watch
-}
-
-/// The globs of a source (R1): at least one is included; `*` does not match `/`.
-fn candidates(
-    reading: &mut Reading<'_>,
-    include: raw::Written<Vec<toml::Spanned<String>>>,
-    exclude: Option<Vec<toml::Spanned<String>>>,
-) -> Candidates {
-    let place = include
-        .as_ref()
-        .map_or(Origin::Absent, |written| Origin::File(written.span().start));
-    let include = included(reading, include);
-    let exclude = exclude.into_iter().flatten().map(in_file);
-    let exclude = globs(reading, "source.exclude", exclude);
-    Candidates::new(include, exclude).unwrap_or_else(|error| {
-        reading.report(place, "source.include", error.to_string());
-        Candidates::none()
-    })
-}
-
-fn included(
-    reading: &mut Reading<'_>,
-    written: raw::Written<Vec<toml::Spanned<String>>>,
-) -> Vec<String> {
-    let key = "source.include";
-    let Some(written) = written.map(in_file) else {
-        let default = DEFAULT_INCLUDE.map(|glob| Given {
-            value: glob.to_owned(),
-            origin: Origin::Absent,
-        });
-        return globs(reading, key, default);
-    };
-    if written.value.is_empty() {
-        let message = "nothing would be watched: name at least one glob, or leave it out";
-        reading.report(written.origin, key, message);
-    }
-    globs(reading, key, written.value.into_iter().map(in_file))
-}
-
-fn globs(
-    reading: &mut Reading<'_>,
-    key: &str,
-    given: impl IntoIterator<Item = Given<String>>,
-) -> Vec<String> {
-    given
-        .into_iter()
-        .filter_map(|given| {
-            reading.checked(key, &given, |text| {
-                if text.starts_with('/') {
-                    return Err(format!(
-                        "\"{text}\" begins with \"/\": globs match the path below the mount"
-                    ));
-                }
-                let glob = GlobBuilder::new(text).literal_separator(true).build();
-                glob.map(|glob| glob.glob().to_owned())
-                    .map_err(|error| error.to_string())
-            })
-        })
-        .collect()
 }

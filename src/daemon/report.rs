@@ -165,16 +165,26 @@ pub fn fact(fact: &Fact) {
         } => warn!(
             %topic, %hub, changes, "dropped {changes} changes that {hub} was due, as asked: they count as told"
         ),
-        Fact::Unfetched { topic, hub, after } => warn!(
-            %topic, %hub, seconds = after.as_secs(),
+        Fact::Unfetched {
+            topic,
+            hub,
+            seq,
+            after,
+        } => warn!(
+            %topic, %hub, seq, seconds = after.as_secs(),
             "{hub} accepted a ping and has not fetched {topic}: does it see the topic's URI?"
         ),
-        Fact::Fetched { topic, hub, seq } => {
-            info!(%topic, %hub, seq, "{topic} was fetched after the ping of notification {seq} to {hub}");
-        }
-        Fact::FetchedAgain { topic, hub } => {
-            info!(%topic, %hub, "{topic} is fetched again after a ping to {hub}");
-        }
+        Fact::Fetched {
+            topic,
+            hub,
+            seq,
+            was_reported,
+        } => match was_reported {
+            false => info!(
+                %topic, %hub, seq, "{topic} was fetched after the ping of notification {seq} to {hub}"
+            ),
+            true => info!(%topic, %hub, seq, "{topic} is fetched again after a ping to {hub}"),
+        },
         Fact::Broken {
             path,
             uri,

@@ -122,32 +122,48 @@ pub enum Report {
 /// A fact that an operator may want to read in the log.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Notice {
-    #[error("{} is watched by {backend}", directory.display())]
+    #[error("{directory} is watched by {backend}", directory = directory.display())]
     Watching {
         directory: PathBuf,
         backend: &'static str,
     },
-    #[error("{} is swept every {} s: {reason}", directory.display(), interval.as_secs_f64())]
+    #[error(
+        "{directory} is swept every {seconds} s: {reason}",
+        directory = directory.display(),
+        seconds = interval.as_secs_f64()
+    )]
     Polling {
         directory: PathBuf,
         reason: String,
         interval: Duration,
     },
-    #[error("no more directories can be watched: {limit}; until then the tree is swept every {} s", interval.as_secs_f64())]
+    #[error(
+        "no more directories can be watched: {limit}; until then the tree is swept every {seconds} s",
+        seconds = interval.as_secs_f64()
+    )]
     WatchesRanOut { limit: Limit, interval: Duration },
     #[error("the kernel's event queue overflowed; everything is swept")]
     Overflow,
-    #[error("cannot watch {}: {reason}", directory.display())]
+    #[error("cannot watch {directory}: {reason}", directory = directory.display())]
     Unwatchable { directory: PathBuf, reason: String },
-    #[error("cannot read the directory {}: {reason}", directory.display())]
+    #[error("cannot read the directory {directory}: {reason}", directory = directory.display())]
     Unreadable { directory: PathBuf, reason: String },
-    #[error("the link {} leads back to a directory above it and is not followed", link.display())]
+    #[error("the link {link} leads back to a directory above it and is not followed", link = link.display())]
     Loop { link: PathBuf },
-    #[error("the link {} and others like it are not followed: the way there leads through too many links", link.display())]
+    #[error(
+        "the link {link} and others like it are not followed: the way there leads through too many links",
+        link = link.display()
+    )]
     LinkTooDeep { link: PathBuf },
-    #[error("the link {} and others are not followed: links lead to {directories} directories already", link.display())]
+    #[error(
+        "the link {link} and others are not followed: links lead to {directories} directories already",
+        link = link.display()
+    )]
     TooManyLinked { link: PathBuf, directories: usize },
-    #[error("no more events can be read: {reason}; the tree is swept every {} s", interval.as_secs_f64())]
+    #[error(
+        "no more events can be read: {reason}; the tree is swept every {seconds} s",
+        seconds = interval.as_secs_f64()
+    )]
     EventsEnded { reason: String, interval: Duration },
 }
 

@@ -4,6 +4,7 @@
 
 mod precedence;
 mod reference;
+mod schema;
 
 use std::fs;
 use std::path::Path;

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use rsnotify::config::Config;
+use rsnotify::config::duration;
 use rsnotify::config::overrides::Overrides;
+
+use serde_json::Value;
 
 use crate::{example_in_full, text};
 
@@ -121,4 +124,68 @@ fn the_reference_page_explains_every_key_and_no_other() {
         explained.is_empty(),
         "not in src/config/raw.rs: {explained:?}"
     );
+}
+
+/// The text without links, and without what opens brackets.
+fn unlinked(text: &str) -> String {
+    let mut parts = text.split("](");
+    let mut plain = parts.next().unwrap_or_default().replace('[', "");
+    for part in parts {
+        let (_, rest) = part.split_once(')').unwrap();
+        plain.push_str(&rest.replace('[', ""));
+    }
+    plain
+}
+
+#[test]
+fn the_reference_page_says_what_the_schema_says() {
+    let schema: Value = serde_json::from_str(&text("config.schema.json")).unwrap();
+    let page = text("docs/configuration.md");
+    let mut table = &schema;
+    let mut compared = 0;
+    for line in page.lines() {
+        if let Some(name) = line.strip_prefix("## `[") {
+            let name = name.trim_matches(['[', ']', '`']);
+            table = &schema["properties"][name];
+            if let Some(items) = table.get("items") {
+                table = items;
+            }
+        } else if line == "### `mount`" {
+            table = &table["properties"]["mount"]["items"];
+        }
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let ["", key, default, meaning, ""] = cells[..] else {
+            continue;
+        };
+        let Some(key) = key.strip_prefix('`') else {
+            continue;
+        };
+        let key = &table["properties"][key.trim_end_matches('`')];
+        let described = key["description"].as_str().unwrap_or_default();
+        let meaning = unlinked(meaning);
+        assert!(
+            !described.is_empty() && meaning.starts_with(unlinked(described).trim_end_matches('.')),
+            "{line}\n{described}"
+        );
+        if let Some(in_force) = key.get("default").filter(|_| default.contains('`')) {
+            let shown: toml::Table = format!("a = {}", default.trim_matches('`'))
+                .parse()
+                .unwrap();
+            assert_eq!(
+                canonical(shown["a"].clone()),
+                canonical(toml::Value::try_from(in_force).unwrap()),
+                "{line}"
+            );
+        }
+        compared += 1;
+    }
+    assert_eq!(compared, keys().values().flatten().count());
+}
+
+/// One spelling of a duration.
+fn canonical(value: toml::Value) -> toml::Value {
+    match value.as_str().and_then(|text| duration::parse(text).ok()) {
+        Some(duration) => toml::Value::from(duration::display(duration)),
+        None => value,
+    }
 }

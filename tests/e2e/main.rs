@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that fails should say where")]
 
+mod activation;
 mod advertise;
 mod checking;
 mod control;
@@ -14,9 +15,12 @@ mod embedded;
 mod health;
 mod hub;
 mod listener;
+mod logging;
 mod looking;
 mod manager;
+mod metrics;
 mod modes;
+mod monitoring;
 mod offline;
 mod outbox;
 mod page;
@@ -24,11 +28,13 @@ mod progress;
 mod publishing;
 mod python;
 mod reach;
+mod reload;
 mod resync;
 // Steps are there in debug builds only.
 mod serving;
 #[cfg(debug_assertions)]
 mod steps;
+mod stopping;
 mod subscriptions;
 mod supervised;
 

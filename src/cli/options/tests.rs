@@ -68,6 +68,7 @@ fn every_command_of_the_contract_is_read() {
         "rsnotify scan --json --root a --url u --state-dir s",
         "rsnotify advertise --entry --json --root a --url u --state-dir s --hub h --listen l --public-url p",
         "rsnotify config --config c --root a --url u --state-dir s --hub h --listen l --admin-listen al --public-url p",
+        "rsnotify schema",
         "rsnotify accept main --json --root a --url u --state-dir s --config c",
         "rsnotify status --json --root a --url u --state-dir s --config c",
         "rsnotify outbox list --json --root a --url u --state-dir s --config c",

@@ -38,6 +38,10 @@ fn every_mistake_in_the_file_is_named_with_its_place() {
             "5:17: source.mass_deletion: \"101%\" is neither \"0%\" to \"100%\" nor \"never\"",
         ),
         (
+            "mass_deletion = \"+5%\"",
+            "5:17: source.mass_deletion: \"+5%\" is neither \"0%\" to \"100%\" nor \"never\"",
+        ),
+        (
             "mass_deletion = \"always\"",
             "5:17: source.mass_deletion: \"always\" is neither \"0%\" to \"100%\" nor \"never\"",
         ),
@@ -260,6 +264,10 @@ fn every_mistake_in_the_file_is_named_with_its_place() {
             "6:25: embedded_hub.callback_ports: \"http\" is no port and no range such as \"8000-9999\"",
         ),
         (
+            "[embedded_hub]\ncallback_ports = [\"+80\"]",
+            "6:19: embedded_hub.callback_ports: \"+80\" is no port and no range such as \"8000-9999\"",
+        ),
+        (
             "[embedded_hub]\ncallback_ports = [\"9999-8000\"]",
             "6:19: embedded_hub.callback_ports: \"9999-8000\" is no port and no range such as \"8000-9999\"",
         ),
@@ -274,6 +282,10 @@ fn every_mistake_in_the_file_is_named_with_its_place() {
         (
             "[server]\nlisten = \"0.0.0.0:8400\"",
             "6:10: server.listen: nobody can reach 0.0.0.0:8400 under that name: set public_url too",
+        ),
+        (
+            "[server]\nlisten = \"[fe80::1%2]:80\"",
+            "6:10: server.listen: nobody can reach [fe80::1%2]:80 under that name: set public_url too",
         ),
         (
             "[embedded_hub]\nenabled = true\n[[hub]]\nurl = \"http://127.0.0.1:8400/hub\"",
