@@ -12,7 +12,7 @@ use crate::announce::status::{ChannelView, Status};
 const MOST_CHANNELS: usize = 20;
 const MOST_ALERTS: usize = 20;
 const MOST_WAITING: usize = 20;
-const MOST_FINDINGS: usize = 50;
+const MOST_FINDINGS: usize = 20;
 
 #[derive(Template)]
 #[template(path = "status.html")]

@@ -1,0 +1,24 @@
+//! The status page in a real browser, as a person meets it: with a mouse, with a keyboard, on a telephone, in the dark.
+//!
+//! Where there is no chromium with chromedriver, these pass and say on standard error that they were skipped; never
+//! where `CI` is set. With `RSNOTIFY_SCREENSHOTS=DIRECTORY` they leave pictures there.
+
+#![expect(clippy::unwrap_used, reason = "a test that fails should say where")]
+
+#[expect(dead_code, reason = "the end-to-end stories use the rest")]
+#[path = "../e2e/daemon.rs"]
+mod daemon;
+#[expect(dead_code, reason = "the end-to-end stories use the rest")]
+#[path = "../e2e/documents.rs"]
+mod documents;
+mod driver;
+#[expect(dead_code, reason = "the end-to-end stories use the rest")]
+#[path = "../e2e/hub.rs"]
+mod hub;
+
+mod looks;
+mod reading;
+mod troubled;
+
+/// How long an event is awaited before a test fails. Generous: the machine may be busy.
+pub const DEADLINE: std::time::Duration = std::time::Duration::from_secs(60);
