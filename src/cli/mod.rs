@@ -14,6 +14,7 @@ mod output;
 mod run;
 mod scan;
 mod schema;
+mod snippet;
 mod status;
 mod subscriptions;
 mod survey;
@@ -43,6 +44,7 @@ pub fn main() -> Exit {
         Command::Advertise(own) => advertise::advertise(options.config.as_deref(), own),
         Command::Config(own) => config::config(options.config.as_deref(), own),
         Command::Schema => schema::schema(),
+        Command::Snippet(own) => snippet::snippet(options.config.as_deref(), own),
     };
     match outcome {
         Ok(exit) => exit,

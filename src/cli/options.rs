@@ -11,6 +11,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::cli::config::ConfigOptions;
 use crate::cli::outbox::OutboxCommand;
+use crate::cli::snippet::SnippetOptions;
 use crate::cli::subscriptions::SubscriptionsCommand;
 use crate::config::overrides::Overrides;
 
@@ -52,6 +53,8 @@ pub enum Command {
     Config(ConfigOptions),
     /// Print the JSON Schema of the configuration file, for editors
     Schema,
+    /// Print the lines that make a web server in front pass topics and the embedded hub on
+    Snippet(SnippetOptions),
 }
 
 /// The tree to work on, where no configuration file says so.

@@ -69,6 +69,7 @@ fn every_command_of_the_contract_is_read() {
         "rsnotify advertise --entry --json --root a --url u --state-dir s --hub h --listen l --public-url p",
         "rsnotify config --config c --root a --url u --state-dir s --hub h --listen l --admin-listen al --public-url p",
         "rsnotify schema",
+        "rsnotify snippet nginx --config c --root a --url u --state-dir s --hub h --listen l --public-url p",
         "rsnotify accept main --json --root a --url u --state-dir s --config c",
         "rsnotify status --json --root a --url u --state-dir s --config c",
         "rsnotify outbox list --json --root a --url u --state-dir s --config c",
@@ -98,6 +99,8 @@ fn every_command_of_the_contract_is_read() {
         "rsnotify outbox drop --yes",
         "rsnotify subscriptions",
         "rsnotify subscriptions remove --yes",
+        "rsnotify snippet",
+        "rsnotify snippet iis",
         "rsnotify listen",
         "rsnotify listen t --lease 0",
     ] {
