@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::header::{CONTENT_TYPE, HOST};
+use axum::http::header::{ACCEPT, CONTENT_TYPE, HOST};
 use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -20,6 +20,7 @@ use axum::routing::get;
 use serde::Serialize;
 use tokio::sync::oneshot;
 
+use crate::admin::metrics::Format;
 use crate::announce::status::Status;
 
 /// Whether the daemon does its work.
@@ -158,11 +159,14 @@ async fn ready(State(admin): State<Admin>) -> Response {
     }
 }
 
-async fn exposition(State(admin): State<Admin>) -> Response {
+async fn exposition(State(admin): State<Admin>, headers: HeaderMap) -> Response {
+    let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
+    let format = Format::accepted(accept.unwrap_or_default());
     match admin.status().await {
         Ok(status) => {
-            let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-            ([(CONTENT_TYPE, content_type)], metrics::expose(&status)).into_response()
+            let is_ready = admin.health.objection().is_none();
+            let text = metrics::expose(&status, is_ready, format);
+            ([(CONTENT_TYPE, format.content_type())], text).into_response()
         }
         Err(refusal) => refusal.into_response(),
     }

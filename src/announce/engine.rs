@@ -12,6 +12,7 @@ mod deliver;
 mod findings;
 mod inventory;
 mod mounts;
+mod notifications;
 mod observe;
 mod outbox;
 mod page;
@@ -23,6 +24,7 @@ mod settle;
 mod source;
 mod start;
 mod trouble;
+mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,6 +34,7 @@ use crate::announce::channel::Channel;
 use crate::announce::delivery::{ChannelId, Submission};
 use crate::announce::engine::source::Source;
 use crate::announce::event::{Effect, Event, Fact};
+use crate::announce::history::History;
 use crate::announce::ledger::Ledger;
 use crate::announce::observation::{DocumentPath, MountId, Stat};
 use crate::announce::plan::Plan;
@@ -54,6 +57,7 @@ pub struct Engine {
     /// On which channels some hub was told of a document, or is due to be.
     heard: UriMap<BTreeSet<ChannelId>>,
     timers: BTreeSet<(Timestamp, Timer)>,
+    history: History,
     /// When the last step was.
     now: Timestamp,
     turn: Turn,
@@ -104,11 +108,13 @@ impl Engine {
             by_set: UriMap::default(),
             heard: UriMap::default(),
             timers: BTreeSet::new(),
+            history: History::default(),
             now,
             turn: Turn::default(),
             plan,
         };
         engine.restore(state, now);
+        engine.recall();
         let effects = engine.finish();
         (engine, effects)
     }
@@ -275,11 +281,12 @@ impl Engine {
                 .filter_map(|id| self.page(*id))
                 .map(Effect::Serve),
         );
+        // That it was cut is told before that it is submitted.
+        effects.extend(turn.facts.into_iter().map(Effect::Tell));
         effects.extend(turn.submit.into_iter().map(Effect::Submit));
         if !turn.look.is_empty() {
             effects.push(Effect::Look(turn.look.into_iter().collect()));
         }
-        effects.extend(turn.facts.into_iter().map(Effect::Tell));
         effects
     }
 }

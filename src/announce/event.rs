@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use crate::announce::delivery::attempt::Kind;
 use crate::announce::delivery::{Answer, ChannelId, Submission, TopicPage};
 use crate::announce::finding::Finding;
 use crate::announce::observation::{DocumentPath, Identity, MountId, Observation};
@@ -102,6 +103,8 @@ pub enum Fact {
         seq: u64,
         changes: usize,
         attempts: u32,
+        /// Since it was cut.
+        took: Duration,
     },
     /// An attempt failed; the notification will be tried again.
     Refused {
@@ -111,8 +114,7 @@ pub enum Fact {
         attempts: u32,
         reason: String,
         next_try: Timestamp,
-        /// A name for the reason, such as `no_subscribers_likely`.
-        kind: &'static str,
+        kind: Kind,
         /// Whether waiting alone will not help.
         needs_person: bool,
     },
@@ -121,6 +123,7 @@ pub enum Fact {
         topic: Topic,
         hub: Hub,
         seq: u64,
+        attempts: u32,
         limit: usize,
     },
     /// What a hub that is no longer configured was due is dropped (R13).
@@ -143,12 +146,16 @@ pub enum Fact {
     Unfetched {
         topic: Topic,
         hub: Hub,
+        seq: u64,
         after: Duration,
     },
-    /// A topic that was reported so was fetched (R26).
-    FetchedAgain {
+    /// A topic was fetched after a ping about a notification, as a hub does that took it (R26).
+    Fetched {
         topic: Topic,
         hub: Hub,
+        seq: u64,
+        /// Whether it was told before that it is not fetched.
+        was_reported: bool,
     },
     Broken {
         path: DocumentPath,

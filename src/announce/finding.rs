@@ -33,6 +33,23 @@ pub enum Finding {
 }
 
 impl Finding {
+    /// A name for it, as metrics have it.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Finding::Unrouted { .. } => "unrouted",
+            Finding::Unadvertised { .. } => "unadvertised",
+            Finding::NoIndex { .. } => "no_index",
+            Finding::ForeignHubs { .. } => "foreign_hubs",
+            Finding::ForeignHub { .. } => "foreign_hub",
+            Finding::ForeignTopic { .. } => "foreign_topic",
+            Finding::SharedTopic { .. } => "shared_topic",
+            Finding::SeveralChannels { .. } => "several_channels",
+            Finding::NoFile { .. } => "no_file",
+            Finding::Unclean { .. } => "unclean",
+            Finding::ForeignCapability { .. } => "foreign_capability",
+        }
+    }
+
     /// Whether it is about a file that is no document.
     pub fn is_about_file(&self) -> bool {
         matches!(self, Finding::ForeignCapability { .. })
@@ -74,8 +91,8 @@ impl fmt::Display for Finding {
             }
             Finding::ForeignHubs { set, hubs } => write!(
                 f,
-                "{set} advertises only hubs that are not configured, so nothing is sent: {}",
-                hubs.iter().map(Hub::as_str).collect::<Vec<_>>().join(" ")
+                "{set} advertises only hubs that are not configured, so nothing is sent: {hubs}",
+                hubs = hubs.iter().map(Hub::as_str).collect::<Vec<_>>().join(" ")
             ),
             Finding::ForeignHub { set, hub } => {
                 write!(f, "{set} advertises the hub {hub}, which is not configured")

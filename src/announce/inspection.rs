@@ -2,8 +2,9 @@
 //! what to do about it.
 //!
 //! The facts come from adaptors. [`topic`] and [`hub`] judge what was answered, [`clock`] what time it is
-//! elsewhere, [`machine`] what the system allows.
+//! elsewhere, [`machine`] what the system allows, and [`access`] what hides a directory from a service.
 
+pub mod access;
 pub mod clock;
 pub mod hub;
 pub mod machine;

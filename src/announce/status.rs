@@ -1,16 +1,28 @@
 //! How everything stands, as programs read it: `/status.json`, and what `status` and `outbox` print as JSON.
 //! What is absent is `null`.
+//!
+//! [`alerts`] tells at a glance what somebody should look at, [`hubs`] sums up each hub, [`notification`] is what was
+//! said lately, and [`words`] how numbers and times are said. The status page and the commands say it from these.
+
+pub mod account;
+pub mod alerts;
+pub mod hubs;
+pub mod notification;
+pub mod words;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::announce::delivery::attempt::{Attempt, Kind, Refusal};
 use crate::announce::engine::SourceView;
+use crate::announce::figures::Figures;
 use crate::announce::plan::Mode;
+use crate::announce::status::notification::NotificationView;
 use crate::announce::subscription::audience::view::HubStatus;
 use crate::resourcesync::capability::Capability;
-use crate::resourcesync::payload::Entry;
 use crate::resourcesync::uri::{Hub, Topic, Uri};
+
+pub use crate::announce::status::account::{AccountView, FlightView};
 
 /// How everything stands.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -23,7 +35,52 @@ pub struct Status {
     pub channels: Vec<ChannelView>,
     /// Nothing where there is no embedded hub.
     pub embedded_hub: Option<HubStatus>,
+    /// The first candidates that cannot be read, those that cannot for longest first, and how many more. Where no
+    /// daemon runs, those of which nothing else is known (R13).
+    pub broken: Vec<BrokenView>,
+    pub more_broken: usize,
     pub findings: Vec<String>,
+    /// The last notifications, the newest first.
+    pub notifications: Vec<NotificationView>,
+    /// Nothing where no daemon runs.
+    pub configuration: Option<ConfigurationStatus>,
+    /// For the metrics alone.
+    #[serde(skip)]
+    pub figures: Figures,
+}
+
+/// What a daemon goes by.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ConfigurationStatus {
+    /// Since when the configuration in force is.
+    pub loaded: Timestamp,
+    /// The last attempt at another one, if it failed and none came after it.
+    pub refused: Option<RefusedConfiguration>,
+    /// Every key with its value, secrets masked.
+    pub in_force: String,
+}
+
+/// A configuration that was not taken: the one before it goes on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RefusedConfiguration {
+    pub at: Timestamp,
+    pub error: String,
+}
+
+/// A candidate that is there and tells nothing (R3).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BrokenView {
+    pub source: String,
+    /// In the file system.
+    pub path: String,
+    pub uri: Uri,
+    /// With the line, where there is one.
+    pub reason: String,
+    pub since: Timestamp,
+    /// Whether an earlier version was read: that one stands.
+    pub known: bool,
+    /// Whether it has been so for `broken_after`: what is shorter may be a writer who is not done.
+    pub lasting: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -77,6 +134,22 @@ pub struct ChannelView {
     pub retired: Option<Timestamp>,
     pub seq: u64,
     pub hubs: Vec<HubView>,
+    /// The first documents of which some hub is due something, in order of their URIs, and how many more.
+    pub pending: Vec<WaitingView>,
+    pub more_pending: usize,
+    /// The first documents of which something will be said, but not yet, and how many more.
+    pub held: Vec<WaitingView>,
+    pub more_held: usize,
+}
+
+/// A document of which there is something to say, and what that waits for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitingView {
+    pub uri: Uri,
+    pub capability: Capability,
+    /// Since when it changed, is missing or is held.
+    pub since: Timestamp,
+    pub reason: String,
 }
 
 /// One hub's account on one channel.
@@ -122,6 +195,55 @@ pub enum Condition {
     Fine,
 }
 
+impl Condition {
+    /// How it is called.
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Condition::NeedsPerson => "needs a person",
+            Condition::Failing => "failing",
+            Condition::Unfetched => "not fetched",
+            Condition::NoSubscribers => "no subscribers",
+            Condition::Due => "due",
+            Condition::Fine => "fine",
+        }
+    }
+
+    /// Whether somebody should look at it.
+    pub fn is_trouble(self) -> bool {
+        self <= Condition::Unfetched
+    }
+}
+
+impl Status {
+    /// The channels, those in trouble first, then those on which something waits.
+    pub fn by_trouble(&self) -> Vec<&ChannelView> {
+        let mut channels: Vec<&ChannelView> = self.channels.iter().collect();
+        channels.sort_by_key(|own| (own.worst(), own.held.is_empty(), &own.topic));
+        channels
+    }
+}
+
+impl ChannelView {
+    pub fn pending_count(&self) -> usize {
+        self.pending.len() + self.more_pending
+    }
+
+    pub fn held_count(&self) -> usize {
+        self.held.len() + self.more_held
+    }
+
+    /// When a hub last accepted a notification.
+    pub fn accepted(&self) -> Option<Timestamp> {
+        self.hubs.iter().filter_map(|hub| hub.accepted).max()
+    }
+
+    /// How the hub stands that stands worst; a channel without hubs is fine.
+    pub fn worst(&self) -> Condition {
+        let states = self.hubs.iter().map(|hub| hub.state);
+        states.min().unwrap_or(Condition::Fine)
+    }
+}
+
 impl HubView {
     /// Why the notification in flight was not accepted when it was last tried.
     pub fn failure(&self) -> Option<&Refusal> {
@@ -129,6 +251,17 @@ impl HubView {
         last.refusal
             .as_ref()
             .filter(|_| self.in_flight == Some(last.seq))
+    }
+
+    /// What is wrong with it, if anything is.
+    pub fn trouble(&self) -> Option<&str> {
+        match self.failure() {
+            Some(refusal) => Some(&refusal.reason),
+            None if self.fetch_confirmed == Some(false) => {
+                Some("it accepted a ping, and did not fetch the topic")
+            }
+            None => None,
+        }
     }
 
     pub(crate) fn condition(&self) -> Condition {
@@ -141,44 +274,4 @@ impl HubView {
             None => Condition::Fine,
         }
     }
-}
-
-/// One hub's account on one channel, with all that it is due.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct AccountView {
-    /// When it was so.
-    pub at: Timestamp,
-    pub source: String,
-    pub set: Uri,
-    pub topic: Topic,
-    pub retired: Option<Timestamp>,
-    #[serde(flatten)]
-    pub hub: HubView,
-    pub notification: Option<FlightView>,
-    /// What the next notification would say, in order, and how many changes more.
-    pub changes: Vec<Entry>,
-    pub more_changes: usize,
-    /// What these changes wait for, besides what is in flight.
-    pub waits: Option<String>,
-    /// What is not said yet, and how many documents more.
-    pub held: Vec<HeldView>,
-    pub more_held: usize,
-}
-
-/// The notification in flight.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct FlightView {
-    pub seq: u64,
-    pub changes: Vec<Entry>,
-    pub bytes: usize,
-    /// What the hub, or who fetches the topic that it is pinged about, gets to read; if it was asked for.
-    pub payload: Option<String>,
-}
-
-/// A document of which something will be said, but not yet.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct HeldView {
-    pub uri: Uri,
-    pub capability: Capability,
-    pub reason: String,
 }

@@ -8,19 +8,45 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::path::Path;
 
+use clap::Args;
+use clap::builder::FalseyValueParser;
 use serde_json::{Value, json};
 use url::{Host, Url};
 
 use crate::cli::advertise::recipe::recipe;
 use crate::cli::advertise::sets::{Outcome, Set, sets};
-use crate::cli::options::{AdvertiseOptions, Exit};
+use crate::cli::options::{Exit, NetworkOptions, TreeOptions};
 use crate::cli::output::print;
 use crate::cli::survey::survey;
 use crate::config::Config;
+use crate::config::overrides::Overrides;
 use crate::resourcesync::advertise::entry;
 use crate::resourcesync::uri::Hub;
 
 const NOT_IN_THE_TREE: &str = "is not in the tree: what generates it has to add the entry";
+
+#[derive(Debug, Clone, Args)]
+pub struct AdvertiseOptions {
+    #[command(flatten)]
+    pub tree: TreeOptions,
+
+    #[command(flatten)]
+    pub network: NetworkOptions,
+
+    /// Print each entry alone, for those who write generators
+    #[arg(long, env = "RSNOTIFY_ENTRY", value_parser = FalseyValueParser::new())]
+    pub entry: bool,
+
+    /// Print JSON
+    #[arg(long, env = "RSNOTIFY_JSON", value_parser = FalseyValueParser::new())]
+    pub json: bool,
+}
+
+impl AdvertiseOptions {
+    pub fn overrides(&self) -> Overrides {
+        self.network.overrides(self.tree.overrides())
+    }
+}
 
 pub fn advertise(file: Option<&Path>, options: &AdvertiseOptions) -> anyhow::Result<Exit> {
     let config = Config::load(file, &options.overrides())?;

@@ -1,8 +1,13 @@
-//! Where log lines go: to standard error, for people or for machines.
+//! Where log lines go: to standard error, for people, for machines or for the journal.
 
+use std::fmt;
 use std::io::IsTerminal;
 
+use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
 
 use crate::cli::options::{Command, LogFormat, Options};
 
@@ -14,13 +19,148 @@ pub fn start(options: &Options) {
     };
     // The `notify` crate warns of each directory that goes, because it forgets a watch twice.
     let filter = EnvFilter::new(format!("warn,notify=error,rsnotify={level}"));
+    let is_journal = is_journal();
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
         .with_target(false);
     match format {
-        LogFormat::Human => lines.init(),
-        LogFormat::Json => lines.json().flatten_event(true).init(),
+        LogFormat::Human => {
+            let is_terminal = std::io::stderr().is_terminal();
+            lines
+                .map_event_format(|format| OneLine {
+                    format: format.with_ansi(is_terminal),
+                    is_journal,
+                })
+                .init();
+        }
+        LogFormat::Json => lines
+            .json()
+            .flatten_event(true)
+            .map_event_format(|format| OneLine { format, is_journal })
+            .init(),
+    }
+}
+
+/// Whether standard error leads to the journal, as systemd says and the file confirms (systemd.exec(5)).
+fn is_journal() -> bool {
+    let Ok(stream) = std::env::var("JOURNAL_STREAM") else {
+        return false;
+    };
+    rustix::fs::fstat(std::io::stderr())
+        .is_ok_and(|stat| stream == format!("{}:{}", stat.st_dev, stat.st_ino))
+}
+
+/// One line for each event, whatever it holds: a file whose name has a line break cannot write lines of its own. For
+/// the journal each begins with its priority (sd-daemon(3)), so that `journalctl -p warning` finds it.
+struct OneLine<F> {
+    format: F,
+    is_journal: bool,
+}
+
+impl<S, N, F> FormatEvent<S, N> for OneLine<F>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+    F: FormatEvent<S, N>,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let mut line = String::new();
+        self.format
+            .format_event(context, Writer::new(&mut line), event)?;
+        if self.is_journal {
+            writer.write_str(priority(event.metadata().level()))?;
+        }
+        for character in line.strip_suffix('\n').unwrap_or(&line).chars() {
+            match character {
+                '\n' => writer.write_str("\\n")?,
+                '\r' => writer.write_str("\\r")?,
+                character => writer.write_char(character)?,
+            }
+        }
+        writer.write_char('\n')
+    }
+}
+
+fn priority(level: &Level) -> &'static str {
+    match *level {
+        Level::ERROR => "<3>",
+        Level::WARN => "<4>",
+        Level::INFO => "<6>",
+        Level::DEBUG | Level::TRACE => "<7>",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What is written when `log` logs.
+    fn written(is_journal: bool, log: impl FnOnce()) -> String {
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(Level::TRACE)
+            .with_writer(move || writer.clone())
+            .with_target(false)
+            .without_time()
+            .map_event_format(|format| OneLine {
+                format: format.with_ansi(false),
+                is_journal,
+            })
+            .finish();
+        tracing::subscriber::with_default(subscriber, log);
+        let bytes = lines.0.lock().unwrap().clone();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn each_level_has_its_priority_in_the_journal_and_none_elsewhere() {
+        let log = || {
+            tracing::error!("one");
+            tracing::warn!("two");
+            tracing::info!("three");
+            tracing::debug!("four");
+            tracing::trace!("five");
+        };
+        assert_eq!(
+            written(true, log),
+            "<3>ERROR one\n<4> WARN two\n<6> INFO three\n<7>DEBUG four\n<7>TRACE five\n"
+        );
+        assert_eq!(
+            written(false, log),
+            "ERROR one\n WARN two\n INFO three\nDEBUG four\nTRACE five\n"
+        );
+    }
+
+    #[test]
+    fn what_is_logged_writes_no_lines_of_its_own() {
+        let path = "a\n<0>2026-11-21 ERROR all is lost\r\n.xml";
+        assert_eq!(
+            written(true, || tracing::info!(%path, "read {path}")),
+            "<6> INFO read a\\n<0>2026-11-21 ERROR all is lost\\r\\n.xml \
+             path=a\\n<0>2026-11-21 ERROR all is lost\\r\\n.xml\n"
+        );
     }
 }

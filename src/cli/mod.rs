@@ -4,13 +4,17 @@ mod accept;
 mod advertise;
 mod asking;
 mod check;
+mod completions;
 mod config;
 mod dry_run;
+mod health;
 mod listen;
 mod logging;
+mod man;
 pub mod options;
 mod outbox;
 mod output;
+mod progress;
 mod run;
 mod scan;
 mod schema;
@@ -42,6 +46,9 @@ pub fn main() -> Exit {
         }
         Command::Listen(listen) => listen::listen(listen),
         Command::Advertise(own) => advertise::advertise(options.config.as_deref(), own),
+        Command::Health(health) => health::health(options.config.as_deref(), health),
+        Command::Completions(completions) => completions::completions(completions),
+        Command::Man(man) => man::man(man),
         Command::Config(own) => config::config(options.config.as_deref(), own),
         Command::Schema => schema::schema(),
         Command::Snippet(own) => snippet::snippet(options.config.as_deref(), own),

@@ -9,15 +9,20 @@ use std::process::ExitCode;
 use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::cli::advertise::AdvertiseOptions;
+use crate::cli::completions::CompletionsOptions;
 use crate::cli::config::ConfigOptions;
+use crate::cli::health::HealthOptions;
+use crate::cli::man::ManOptions;
 use crate::cli::outbox::OutboxCommand;
+use crate::cli::scan::ScanOptions;
 use crate::cli::snippet::SnippetOptions;
 use crate::cli::subscriptions::SubscriptionsCommand;
 use crate::config::overrides::Overrides;
 
 /// Announces every change of a ResourceSync Source over WebSub, from the files it publishes.
 #[derive(Debug, Parser)]
-#[command(name = "rsnotify", version, about, arg_required_else_help = true)]
+#[command(name = "rsnotify", version, arg_required_else_help = true)]
 pub struct Options {
     #[command(subcommand)]
     pub command: Command,
@@ -30,10 +35,23 @@ pub struct Options {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Watch the tree and announce its changes, until stopped
+    ///
+    /// Reads the tree and writes only to the state directory. Hubs are told of each change, topics are served at --listen,
+    /// health, metrics and the status page at --admin-listen. SIGTERM ends it as soon as requests in flight are done, and
+    /// what it has not told by then it tells after the next start.
     Run(RunOptions),
     /// Say what is wrong with the configuration, the tree, the machine, and the way to topics and hubs
+    ///
+    /// Nothing is bound, saved or told; topics and hubs are asked by requests that change nothing. A finding is something
+    /// to put right and makes the exit status 1, a note does not.
     Check(CheckOptions),
     /// Print every document in the tree, and what it means for notifications
+    ///
+    /// One line for each: its state, its capability and form, its URI, and why. The states are announced (all hubs know
+    /// it), pending (a hub is due it), held (it waits to be listed), missing (and not yet believed deleted), broken (its
+    /// last good version counts), unrouted (it belongs to no set of resources), archived (an archive alone lists it), silent
+    /// (an index or a manifest, which are never announced) and new (nothing was saved yet). A terminal shows how far the
+    /// sweep of a large tree has come.
     Scan(ScanOptions),
     /// Believe that the documents of a source that are missing now are deleted
     Accept(AcceptOptions),
@@ -49,6 +67,14 @@ pub enum Command {
     Listen(ListenOptions),
     /// Print what Capability Lists lack to advertise their channels, as patches, and how to subscribe
     Advertise(AdvertiseOptions),
+    /// Ask the running daemon whether it is alive
+    Health(HealthOptions),
+    /// Print what a shell completes
+    #[command(display_order = 900)]
+    Completions(CompletionsOptions),
+    /// Print the manual page, or write all of them to a directory
+    #[command(display_order = 900)]
+    Man(ManOptions),
     /// Print the configuration in force, with defaults and without secrets
     Config(ConfigOptions),
     /// Print the JSON Schema of the configuration file, for editors
@@ -181,16 +207,6 @@ impl CheckOptions {
 }
 
 #[derive(Debug, Clone, Args)]
-pub struct ScanOptions {
-    #[command(flatten)]
-    pub tree: TreeOptions,
-
-    /// Print JSON
-    #[arg(long, env = "RSNOTIFY_JSON", value_parser = FalseyValueParser::new())]
-    pub json: bool,
-}
-
-#[derive(Debug, Clone, Args)]
 pub struct AcceptOptions {
     /// The source's name, as configured
     #[arg(value_name = "SOURCE")]
@@ -240,29 +256,6 @@ pub struct ListenOptions {
     /// How long the subscription is to last [default: as the hub decides]
     #[arg(long, value_name = "SECONDS", env = "RSNOTIFY_LEASE")]
     pub lease: Option<NonZeroU64>,
-}
-
-#[derive(Debug, Clone, Args)]
-pub struct AdvertiseOptions {
-    #[command(flatten)]
-    pub tree: TreeOptions,
-
-    #[command(flatten)]
-    pub network: NetworkOptions,
-
-    /// Print each entry alone, for those who write generators
-    #[arg(long, env = "RSNOTIFY_ENTRY", value_parser = FalseyValueParser::new())]
-    pub entry: bool,
-
-    /// Print JSON
-    #[arg(long, env = "RSNOTIFY_JSON", value_parser = FalseyValueParser::new())]
-    pub json: bool,
-}
-
-impl AdvertiseOptions {
-    pub fn overrides(&self) -> Overrides {
-        self.network.overrides(self.tree.overrides())
-    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

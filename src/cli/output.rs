@@ -2,8 +2,9 @@
 
 use std::io::{self, StdoutLock, Write};
 
-use jiff::Timestamp;
 use serde::Serialize;
+
+pub use crate::announce::status::words::{counted, next_try, relative, when};
 
 /// Writes to standard output.
 pub fn print(write: impl FnOnce(&mut StdoutLock<'static>) -> io::Result<()>) -> io::Result<()> {
@@ -33,39 +34,6 @@ pub fn print_json<T: Serialize>(running: bool, answer: &T) -> anyhow::Result<()>
     Ok(print(|out| writeln!(out, "{text}"))?)
 }
 
-/// A number of things, such as "1 change" and "2 changes".
-pub fn counted(count: usize, thing: &str) -> String {
-    match count {
-        1 => format!("1 {thing}"),
-        count => format!("{count} {thing}s"),
-    }
-}
-
-/// How long ago, or in how long, `at` is, in one or two units; whoever needs it to the second finds it in JSON.
-pub fn relative(at: Timestamp, now: Timestamp) -> String {
-    let seconds = at.duration_since(now).as_secs();
-    let length = length(seconds.unsigned_abs());
-    match seconds {
-        0 => "now".to_owned(),
-        ..0 => format!("{length} ago"),
-        1.. => format!("in {length}"),
-    }
-}
-
-/// As [`relative`], and to the second.
-pub fn when(at: Timestamp, now: Timestamp) -> String {
-    format!("{} ({at:.0})", relative(at, now))
-}
-
-/// When something is tried again, if it is.
-pub fn next_try(at: Option<Timestamp>, now: Timestamp) -> String {
-    match at {
-        Some(at) if at > now => relative(at, now),
-        Some(_) => "now".to_owned(),
-        None => "-".to_owned(),
-    }
-}
-
 /// Lines in columns; `numbers` are the columns that stand right.
 pub fn aligned<const N: usize>(lines: &[[String; N]], numbers: &[usize]) -> Vec<String> {
     let widths: [usize; N] = std::array::from_fn(|column| {
@@ -82,44 +50,4 @@ pub fn aligned<const N: usize>(lines: &[[String; N]], numbers: &[usize]) -> Vec<
             .collect()
     };
     lines.iter().map(|line| cells(line).join("  ")).collect()
-}
-
-/// A number of seconds in one or two units.
-fn length(seconds: u64) -> String {
-    const UNITS: [(u64, &str); 4] = [(86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")];
-    let first = UNITS.iter().position(|(unit, _)| seconds >= *unit);
-    let mut left = seconds;
-    let parts = UNITS.iter().skip(first.unwrap_or(3)).take(2);
-    let parts: Vec<String> = parts
-        .filter_map(|(unit, name)| {
-            let count = left / unit;
-            left %= unit;
-            (count > 0).then(|| format!("{count} {name}"))
-        })
-        .collect();
-    match parts.is_empty() {
-        true => "0 s".to_owned(),
-        false => parts.join(" "),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::length;
-
-    #[test]
-    fn lengths_of_time_are_told_in_two_units_at_most() {
-        for (seconds, want) in [
-            (0, "0 s"),
-            (59, "59 s"),
-            (60, "1 min"),
-            (754, "12 min 34 s"),
-            (3_600, "1 h"),
-            (3_605, "1 h"),
-            (7_500, "2 h 5 min"),
-            (8 * 86_400 + 3_600 + 59, "8 d 1 h"),
-        ] {
-            assert_eq!(length(seconds), want);
-        }
-    }
 }

@@ -3,13 +3,25 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+use clap::Args;
+use clap::builder::FalseyValueParser;
 use serde_json::{Value, json};
 
 use crate::announce::engine::{DocumentState, DocumentView};
-use crate::cli::options::{Exit, ScanOptions};
+use crate::cli::options::{Exit, TreeOptions};
 use crate::cli::output::print;
 use crate::cli::survey::survey;
 use crate::config::Config;
+
+#[derive(Debug, Clone, Args)]
+pub struct ScanOptions {
+    #[command(flatten)]
+    pub tree: TreeOptions,
+
+    /// Print JSON
+    #[arg(long, env = "RSNOTIFY_JSON", value_parser = FalseyValueParser::new())]
+    pub json: bool,
+}
 
 pub fn scan(file: Option<&Path>, options: &ScanOptions) -> anyhow::Result<Exit> {
     let config = Config::load(file, &options.tree.overrides())?;

@@ -1,19 +1,24 @@
 //! `status`: how everything stands, trouble first.
 
-use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::Path;
 
-use crate::announce::status::{Condition, HubView, Status};
+use crate::announce::delivery::attempt::printable;
+use crate::announce::status::alerts::{Part, Urgency};
+use crate::announce::status::hubs::HubSummary;
+use crate::announce::status::notification::NotificationView;
+use crate::announce::status::{SourceStatus, Status, WaitingView};
 use crate::cli::asking::{ask, unexpected};
 use crate::cli::options::{AskOptions, Exit};
-use crate::cli::outbox::text::{Row, in_words, write_rows};
-use crate::cli::output::{counted, print, print_json};
+use crate::cli::outbox::text::{Row, write_rows};
+use crate::cli::output::{counted, print, print_json, relative, when};
 use crate::config::Config;
 use crate::control::{Answer, Request};
 
 /// So many lines of one kind are printed; of others it is said where they are.
 const MOST_LINES: usize = 20;
+/// So many of the last notifications are printed.
+const MOST_NOTIFICATIONS: usize = 10;
 
 pub fn status(file: Option<&Path>, options: &AskOptions) -> anyhow::Result<Exit> {
     let config = Config::load(file, &options.tree.overrides())?;
@@ -38,26 +43,20 @@ fn write_status(out: &mut impl Write, status: &Status, is_running: bool) -> io::
     if let Some(trouble) = &status.unsaved {
         writeln!(out, "NOTHING IS SENT: {trouble}")?;
     }
-    for source in &status.sources {
-        let (name, missing, broken) = (&source.name, source.missing, source.broken);
+    write_alerts(out, status)?;
+    if let Some(configuration) = &status.configuration {
+        let loaded = when(configuration.loaded, status.at);
         writeln!(
             out,
-            "source {name}: {}, {missing} missing, {broken} broken",
-            counted(source.documents, "document")
+            "configuration read {loaded}; `rsnotify config` prints it"
         )?;
-        for mount in &source.mounts {
-            let presence = match mount.present {
-                Some(true) => "is there",
-                Some(false) => "IS NOT THERE; nothing below it counts as deleted",
-                None => "was not looked at",
-            };
-            writeln!(out, "  {} ({}) {presence}", mount.directory, mount.url)?;
-        }
-        if let Some(suspension) = &source.suspension {
-            writeln!(out, "  {suspension}")?;
-        }
     }
-    write_hubs(out, status)?;
+    for source in &status.sources {
+        write_source(out, source)?;
+    }
+    for hub in status.hubs() {
+        write_hub(out, &hub, status)?;
+    }
     if let Some(hub) = &status.embedded_hub {
         writeln!(
             out,
@@ -67,62 +66,195 @@ fn write_status(out: &mut impl Write, status: &Status, is_running: bool) -> io::
             hub.owed
         )?;
     }
-    let mut rows: Vec<Row<'_>> = status
-        .channels
-        .iter()
-        .flat_map(|channel| channel.hubs.iter().map(move |hub| Row { channel, hub }))
-        .filter(|row| row.hub.state <= Condition::Unfetched)
-        .collect();
-    rows.sort_by_key(|row| (row.hub.state, &row.channel.topic, &row.hub.hub));
-    if !rows.is_empty() {
-        let shown = &rows[..rows.len().min(MOST_LINES)];
-        writeln!(
-            out,
-            "\nin trouble; `rsnotify outbox show CHANNEL HUB` says more:"
-        )?;
-        write_rows(out, shown, status.at)?;
-        write_more(out, rows.len(), "outbox list")?;
-    }
+    let pending: usize = status.channels.iter().map(|own| own.pending_count()).sum();
+    let held: usize = status.channels.iter().map(|own| own.held_count()).sum();
+    writeln!(
+        out,
+        "{}: {pending} pending, {held} held",
+        counted(status.channels.len(), "channel")
+    )?;
+    write_troubled(out, status)?;
+    write_waiting(out, status)?;
+    write_broken(out, status)?;
     if !status.findings.is_empty() {
         writeln!(out, "\nfound in the tree:")?;
         for finding in status.findings.iter().take(MOST_LINES) {
-            writeln!(out, "{finding}")?;
+            writeln!(out, "{}", printable(finding))?;
         }
-        write_more(out, status.findings.len(), "check")?;
+        write_more(out, status.findings.len(), "rsnotify check")?;
     }
-    Ok(())
+    write_notifications(out, status)
 }
 
-/// One line for each hub, over all channels.
-fn write_hubs(out: &mut impl Write, status: &Status) -> io::Result<()> {
-    let mut hubs: BTreeMap<&str, Vec<&HubView>> = BTreeMap::new();
-    for hub in status.channels.iter().flat_map(|channel| &channel.hubs) {
-        hubs.entry(hub.hub.as_str()).or_default().push(hub);
-    }
-    for (name, accounts) in hubs {
-        let due: usize = accounts.iter().map(|hub| hub.due).sum();
-        let mut states: BTreeMap<Condition, usize> = BTreeMap::new();
-        for hub in &accounts {
-            *states.entry(hub.state).or_default() += 1;
-        }
-        let states: Vec<String> = states
-            .into_iter()
-            .map(|(state, count)| format!("{count} {}", in_words(state)))
-            .collect();
+/// What the rest says too, in a few lines that come first.
+fn write_alerts(out: &mut impl Write, status: &Status) -> io::Result<()> {
+    let mut alerts = status.alerts();
+    alerts.retain(|alert| alert.part != Part::State);
+    for alert in alerts.iter().take(MOST_LINES) {
+        let mark = match alert.urgency {
+            Urgency::Act => "!!",
+            Urgency::Look => " !",
+        };
+        let since = alert
+            .since
+            .map(|at| format!(" ({})", relative(at, status.at)));
         writeln!(
             out,
-            "hub {name}: {} due on {} ({})",
-            counted(due, "change"),
-            counted(accounts.len(), "channel"),
-            states.join(", ")
+            "{mark} {}{}",
+            printable(&alert.what),
+            since.unwrap_or_default()
+        )?;
+        if let Some(advice) = &alert.advice {
+            writeln!(out, "   {advice}")?;
+        }
+    }
+    write_more(out, alerts.len(), "rsnotify status --json")
+}
+
+fn write_source(out: &mut impl Write, source: &SourceStatus) -> io::Result<()> {
+    let (name, missing, broken) = (&source.name, source.missing, source.broken);
+    let documents = counted(source.documents, "document");
+    writeln!(
+        out,
+        "source {name}: {documents}, {missing} missing, {broken} broken"
+    )?;
+    for mount in &source.mounts {
+        let presence = match mount.present {
+            Some(true) => "is there",
+            Some(false) => "IS NOT THERE; nothing below it counts as deleted",
+            None => "was not looked at",
+        };
+        writeln!(out, "  {} ({}) {presence}", mount.directory, mount.url)?;
+    }
+    match &source.suspension {
+        Some(suspension) => writeln!(out, "  {suspension}"),
+        None => Ok(()),
+    }
+}
+
+/// One line for a hub, over all channels.
+fn write_hub(out: &mut impl Write, hub: &HubSummary<'_>, status: &Status) -> io::Result<()> {
+    let accepted = match hub.accepted {
+        Some(at) => format!(", last accepted {}", relative(at, status.at)),
+        None => String::new(),
+    };
+    writeln!(
+        out,
+        "hub {}: {} due on {} ({}){accepted}",
+        hub.hub,
+        counted(hub.due, "change"),
+        counted(hub.channels(), "channel"),
+        hub.states_in_words()
+    )
+}
+
+fn write_troubled(out: &mut impl Write, status: &Status) -> io::Result<()> {
+    let channels = status.channels.iter();
+    let rows =
+        channels.flat_map(|channel| channel.hubs.iter().map(move |hub| Row { channel, hub }));
+    let mut rows: Vec<Row<'_>> = rows.filter(|row| row.hub.state.is_trouble()).collect();
+    if rows.is_empty() {
+        return Ok(());
+    }
+    rows.sort_by_key(|row| (row.hub.state, &row.channel.topic, &row.hub.hub));
+    let shown = &rows[..rows.len().min(MOST_LINES)];
+    writeln!(
+        out,
+        "\nin trouble; `rsnotify outbox show CHANNEL HUB` says more:"
+    )?;
+    write_rows(out, shown, status.at)?;
+    write_more(out, rows.len(), "rsnotify outbox list")
+}
+
+fn write_waiting(out: &mut impl Write, status: &Status) -> io::Result<()> {
+    let channels = status.channels.iter();
+    let waiting = channels.flat_map(|own| {
+        let pending = own.pending.iter().map(|view| ("pending", view));
+        pending.chain(own.held.iter().map(|view| ("held", view)))
+    });
+    let mut waiting: Vec<(&str, &WaitingView)> = waiting.collect();
+    if waiting.is_empty() {
+        return Ok(());
+    }
+    waiting.sort_by_key(|(state, view)| (view.since, *state, &view.uri));
+    waiting.dedup_by(|one, other| one == other);
+    writeln!(out, "\nnot told yet, the oldest first:")?;
+    for (state, view) in waiting.iter().take(MOST_LINES) {
+        let (since, capability) = (relative(view.since, status.at), view.capability.as_str());
+        writeln!(
+            out,
+            "{state:<7}  {capability}  {}  {since}  ({})",
+            view.uri, view.reason
         )?;
     }
-    Ok(())
+    write_more(out, waiting.len(), "rsnotify outbox show CHANNEL HUB")
+}
+
+fn write_broken(out: &mut impl Write, status: &Status) -> io::Result<()> {
+    if status.broken.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\ncannot be read:")?;
+    for own in status.broken.iter().take(MOST_LINES) {
+        let since = relative(own.since, status.at);
+        let (path, reason) = (printable(&own.path), printable(&own.reason));
+        writeln!(out, "{path}  {since}  ({reason})")?;
+    }
+    write_more(
+        out,
+        status.broken.len() + status.more_broken,
+        "rsnotify check",
+    )
+}
+
+fn write_notifications(out: &mut impl Write, status: &Status) -> io::Result<()> {
+    if status.notifications.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\nlast notifications:")?;
+    let shown = status.notifications.iter().take(MOST_NOTIFICATIONS);
+    for own in shown {
+        let changes = match own.changes {
+            Some(changes) => counted(changes, "change"),
+            None => "changes".to_owned(),
+        };
+        let cut = relative(own.cut, status.at);
+        writeln!(
+            out,
+            "{cut}  {} of {}, {changes}: {}",
+            own.seq,
+            own.topic,
+            outcomes(own)
+        )?;
+    }
+    match status
+        .notifications
+        .len()
+        .saturating_sub(MOST_NOTIFICATIONS)
+    {
+        0 => Ok(()),
+        more => writeln!(
+            out,
+            "and {more} more: see `rsnotify status --json`, which has their payloads"
+        ),
+    }
+}
+
+/// What came of a notification at each hub; the hub is left out where there is one.
+fn outcomes(notification: &NotificationView) -> String {
+    let outcomes = notification.hubs.iter().map(|own| {
+        let (words, hub) = (own.outcome.in_words(), &own.hub);
+        match notification.hubs.len() {
+            1 => words.to_owned(),
+            _ => format!("{words} at {hub}"),
+        }
+    });
+    outcomes.collect::<Vec<_>>().join(", ")
 }
 
 fn write_more(out: &mut impl Write, count: usize, command: &str) -> io::Result<()> {
     match count.saturating_sub(MOST_LINES) {
         0 => Ok(()),
-        more => writeln!(out, "and {more} more: see `rsnotify {command}`"),
+        more => writeln!(out, "and {more} more: see `{command}`"),
     }
 }

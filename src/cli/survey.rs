@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use crate::announce::engine::Engine;
 use crate::announce::event::{Effect, Event};
 use crate::announce::observation::{DocumentPath, Incomplete, Look, MountId, Observation};
+use crate::cli::progress::Progress;
 use crate::config::Config;
 use crate::config::address::Address;
 use crate::daemon::{report, settings};
@@ -75,10 +76,12 @@ fn survey_beside(config: &Config, store: Option<&Store>) -> anyhow::Result<Surve
     let mut unreadable = 0;
     let mut watches = Vec::new();
     let mut latest = None;
+    let mut progress = Progress::new(remembered(&engine).count());
     for source in 0..config.sources.len() {
         let tree = settings::tree(config, source, engine.plan());
         let mut sight = Sight::default();
         let directories = tree::survey(tree, |reported| {
+            progress.note(&reported);
             sight.note(&reported);
             if let Some(event) = report::event(reported) {
                 step(&mut engine, event);
@@ -151,11 +154,7 @@ impl Sight {
 
     /// The documents that the state knows and the sweep did not meet.
     fn missing(&self, engine: &Engine) -> Vec<Observation> {
-        let known = engine
-            .known()
-            .map(|(path, _, _)| path)
-            .chain(engine.reread());
-        known
+        remembered(engine)
             .filter(|path| self.swept.contains(&path.mount) && !self.seen.contains(*path))
             .map(|path| Observation {
                 path: path.clone(),
@@ -164,6 +163,12 @@ impl Sight {
             })
             .collect()
     }
+}
+
+/// The documents that the state knows, and the candidates that could not be read.
+fn remembered(engine: &Engine) -> impl Iterator<Item = &DocumentPath> {
+    let read = engine.known().map(|(path, _, _)| path);
+    read.chain(engine.reread())
 }
 
 /// What the public listener would be reached as.

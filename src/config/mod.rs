@@ -4,6 +4,7 @@
 //! checks read the file and the secrets and certificates that it names, and nothing else of the environment.
 
 pub mod address;
+pub mod admin_address;
 pub mod channel;
 pub mod duration;
 pub mod embedded_hub;
@@ -75,30 +76,16 @@ impl Config {
         path: Option<&Path>,
         overrides: &Overrides,
     ) -> Result<Config, ConfigError> {
-        let default = &environment.default_file;
-        let path = match path {
-            Some(path) => Some(path),
-            None if overrides.root.is_some() || overrides.url.is_some() => None,
-            // One that cannot be looked at is reported when it is read.
-            None if default.try_exists().unwrap_or(true) => Some(default.as_path()),
-            None => {
+        let Some(path) = environment.file(path, overrides) else {
+            if overrides.root.is_none() && overrides.url.is_none() {
                 return Err(ConfigError::Nothing {
-                    default: default.clone(),
+                    default: environment.default_file.clone(),
                 });
             }
-        };
-        let Some(path) = path else {
             return checked(environment, None, overrides);
         };
-        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read {
-            path: path.to_owned(),
-            source,
-        })?;
-        checked(
-            environment,
-            Some(reading::Source { path, text: &text }),
-            overrides,
-        )
+        let text = &read(path)?;
+        checked(environment, Some(reading::Source { path, text }), overrides)
     }
 
     /// What the engine is told. `public_url` is what the public listener is reached as:
@@ -159,6 +146,14 @@ impl Environment {
         }
     }
 
+    /// The file to read: the one at `path`, or the default one if nothing else says what to watch.
+    fn file<'a>(&'a self, path: Option<&'a Path>, overrides: &Overrides) -> Option<&'a Path> {
+        // One that cannot be looked at is reported when it is read.
+        let is_there = || self.default_file.try_exists().unwrap_or(true);
+        let says_what = overrides.root.is_some() || overrides.url.is_some();
+        path.or_else(|| (!says_what && is_there()).then_some(self.default_file.as_path()))
+    }
+
     fn default_state_dir(&self) -> Option<PathBuf> {
         // systemd separates several state directories by colons.
         let given = self
@@ -177,6 +172,13 @@ impl Environment {
         };
         given.or_else(xdg).or_else(home)
     }
+}
+
+fn read(path: &Path) -> Result<String, ConfigError> {
+    std::fs::read_to_string(path).map_err(|source| ConfigError::Read {
+        path: path.to_owned(),
+        source,
+    })
 }
 
 fn checked(

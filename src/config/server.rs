@@ -79,11 +79,7 @@ fn default_public_url(mut address: SocketAddr) -> Uri {
 /// Checks `[server]`.
 pub fn server(reading: &mut Reading<'_>, raw: raw::Server, overrides: &Overrides) -> Server {
     let listen = flag_or_file("--listen", overrides.listen.as_ref(), raw.listen);
-    let admin_listen = flag_or_file(
-        "--admin-listen",
-        overrides.admin_listen.as_ref(),
-        raw.admin_listen,
-    );
+    let admin_listen = given_admin_listen(raw.admin_listen, overrides);
     let public_url = flag_or_file(
         "--public-url",
         overrides.public_url.as_ref(),
@@ -96,7 +92,7 @@ pub fn server(reading: &mut Reading<'_>, raw: raw::Server, overrides: &Overrides
 
     let server = Server {
         listen: address(reading, "server.listen", listen, 8400),
-        admin_listen: address(reading, "server.admin_listen", admin_listen, 8401),
+        admin_listen: admin_address(reading, admin_listen),
         public_url: public_url
             .and_then(|given| reading.checked("server.public_url", &given, web_uri::prefix)),
         topic_window: reading.duration(
@@ -139,6 +135,19 @@ pub fn server(reading: &mut Reading<'_>, raw: raw::Server, overrides: &Overrides
         reading.report(origin, "server.admin_listen", message);
     }
     server
+}
+
+/// What flag or file say of where the admin listener listens.
+pub fn given_admin_listen(
+    written: raw::Written<String>,
+    overrides: &Overrides,
+) -> Option<Given<String>> {
+    flag_or_file("--admin-listen", overrides.admin_listen.as_ref(), written)
+}
+
+/// Where that is.
+pub fn admin_address(reading: &mut Reading<'_>, given: Option<Given<String>>) -> Address {
+    address(reading, "server.admin_listen", given, 8401)
 }
 
 /// Whether it is an address of one link only, such as `[fe80::1%2]:8400`.

@@ -1,12 +1,13 @@
 //! Reads the file as TOML, and turns what the parser says about it into a problem an operator can act on.
 
+use serde::de::DeserializeOwned;
+
 use crate::config::error::{Place, Problem};
-use crate::config::raw::File;
 use crate::config::reading::Source;
 use crate::config::suggestion::nearest;
 
-/// The file as written.
-pub fn parse(source: Source<'_>) -> Result<File, Problem> {
+/// The file as written, or as much of it as a type has place for.
+pub fn parse<T: DeserializeOwned>(source: Source<'_>) -> Result<T, Problem> {
     toml::from_str(source.text).map_err(|error| {
         let offset = error.span().map(|span| span.start);
         let place = offset.map_or(Place::Nowhere, |offset| source.place(offset));

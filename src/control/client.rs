@@ -9,8 +9,9 @@ use crate::control::{Answer, Malformed, Request, SOCKET, from_line, reach, to_li
 
 /// The daemon answers between two turns of its loop; one that just started first loads its state.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// No answer is longer: a thousand channels with two hubs take 4 MiB where every hub says all that is kept of it.
-pub(super) const LONGEST_ANSWER: u64 = 64 << 20;
+/// No answer is longer: a thousand channels with two hubs take 18 MiB where every hub says all that is kept of it, and
+/// much waits on each channel.
+pub(super) const LONGEST_ANSWER: u64 = 128 << 20;
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]

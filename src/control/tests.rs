@@ -5,7 +5,8 @@ use jiff::Timestamp;
 use super::*;
 use crate::announce::delivery::attempt::{Attempt, Kind, Refusal};
 use crate::announce::plan::Mode;
-use crate::announce::status::{Condition, HubView};
+use crate::announce::status::{Condition, HubView, WaitingView};
+use crate::resourcesync::capability::Capability;
 use crate::resourcesync::uri::{Hub, Topic, Uri};
 
 fn accept() -> Request {
@@ -114,6 +115,14 @@ fn a_thousand_channels_with_two_loud_hubs_fit_into_an_answer() {
         accepted: Some(Timestamp::MAX),
         fetch_confirmed: Some(false),
     };
+    let waiting: Vec<WaitingView> = (0..10)
+        .map(|number| WaitingView {
+            uri: Uri::parse(&format!("https://e.org/{}/{number}", "d".repeat(200))).unwrap(),
+            capability: Capability::ResourceList,
+            since: Timestamp::MAX,
+            reason: "r".repeat(200),
+        })
+        .collect();
     let channels = (0..1_000).map(|number| ChannelView {
         source: "main".to_owned(),
         set: Uri::parse(&format!("https://e.org/{}/{number}", "s".repeat(200))).unwrap(),
@@ -121,6 +130,10 @@ fn a_thousand_channels_with_two_loud_hubs_fit_into_an_answer() {
         retired: Some(Timestamp::MAX),
         seq: u64::MAX,
         hubs: vec![hub(1), hub(2)],
+        pending: waiting.clone(),
+        more_pending: usize::MAX,
+        held: waiting.clone(),
+        more_held: usize::MAX,
     });
     let answer = Answer::Outbox(channels.collect());
     let line = to_line(&answer).unwrap();

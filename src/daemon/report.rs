@@ -5,6 +5,8 @@ use std::error::Error;
 use tracing::{debug, error, info, warn};
 
 use crate::announce::event::{Event, Fact};
+use crate::announce::observation::MountId;
+use crate::announce::plan::Plan;
 use crate::tree::Report;
 
 /// The event in a tree's report, if it is one.
@@ -29,11 +31,25 @@ pub fn event(report: Report) -> Option<Event> {
 }
 
 /// Logs what a tree reports besides events.
-pub fn log(report: &Report) {
+pub fn log(report: &Report, plan: &Plan) {
+    let directory = |mount: &MountId| {
+        let (_, source) = plan.source_of(*mount)?;
+        let mount = source.mounts.iter().find(|own| own.id == *mount)?;
+        Some(mount.directory.display())
+    };
     match report {
-        Report::Sweeping { files, .. } => debug!(files, "sweeping, {files} files so far"),
-        Report::Swept { files, took, .. } => {
-            debug!(files, seconds = took.as_secs_f64(), "swept {files} files");
+        Report::Sweeping { mount, files } => {
+            if let Some(mount) = directory(mount) {
+                debug!(%mount, files, "sweeping {mount}, {files} files so far");
+            }
+        }
+        Report::Swept {
+            mount, files, took, ..
+        } => {
+            let seconds = took.as_secs_f64();
+            if let Some(mount) = directory(mount) {
+                debug!(%mount, files, seconds, "swept {mount}, {files} files");
+            }
         }
         Report::Notice(notice) if notice.is_warning() => warn!("{notice}"),
         Report::Notice(notice) => info!("{notice}"),
@@ -65,7 +81,7 @@ pub fn fact(fact: &Fact) {
         Fact::MountLost { source, reason, .. } => {
             warn!(
                 source,
-                reason, "a mount of {source} is not there; nothing counts as deleted"
+                reason, "a mount of {source} is not there: {reason}; nothing counts as deleted"
             );
         }
         Fact::ChannelOpened { topic, set, hubs } => {
@@ -91,8 +107,10 @@ pub fn fact(fact: &Fact) {
             seq,
             changes,
             attempts,
+            took,
         } => {
-            info!(%topic, %hub, seq, changes, attempts, "delivered notification {seq} to {hub}");
+            let seconds = took.as_secs_f64();
+            info!(%topic, %hub, seq, changes, attempts, seconds, "delivered notification {seq} to {hub}");
         }
         Fact::Refused {
             topic,
@@ -104,20 +122,27 @@ pub fn fact(fact: &Fact) {
             kind,
             needs_person,
         } => {
-            let message = format!("{hub} did not accept notification {seq}: {reason}");
+            let kind = kind.as_str();
             if *needs_person {
-                error!(%topic, %hub, seq, attempts, kind, reason, %next_try, "{message}");
+                error!(
+                    %topic, %hub, seq, attempts, kind, reason, %next_try,
+                    "{hub} did not accept notification {seq}: {reason}"
+                );
             } else {
-                warn!(%topic, %hub, seq, attempts, kind, reason, %next_try, "{message}");
+                warn!(
+                    %topic, %hub, seq, attempts, kind, reason, %next_try,
+                    "{hub} did not accept notification {seq}: {reason}"
+                );
             }
         }
         Fact::Halved {
             topic,
             hub,
             seq,
+            attempts,
             limit,
         } => warn!(
-            %topic, %hub, seq, limit,
+            %topic, %hub, seq, attempts, limit,
             "notification {seq} is too large for {hub}; sending {limit} changes at a time"
         ),
         Fact::Dropped {
@@ -140,13 +165,26 @@ pub fn fact(fact: &Fact) {
         } => warn!(
             %topic, %hub, changes, "dropped {changes} changes that {hub} was due, as asked: they count as told"
         ),
-        Fact::Unfetched { topic, hub, after } => warn!(
-            %topic, %hub, seconds = after.as_secs(),
+        Fact::Unfetched {
+            topic,
+            hub,
+            seq,
+            after,
+        } => warn!(
+            %topic, %hub, seq, seconds = after.as_secs(),
             "{hub} accepted a ping and has not fetched {topic}: does it see the topic's URI?"
         ),
-        Fact::FetchedAgain { topic, hub } => {
-            info!(%topic, %hub, "{topic} is fetched again after a ping to {hub}");
-        }
+        Fact::Fetched {
+            topic,
+            hub,
+            seq,
+            was_reported,
+        } => match was_reported {
+            false => info!(
+                %topic, %hub, seq, "{topic} was fetched after the ping of notification {seq} to {hub}"
+            ),
+            true => info!(%topic, %hub, seq, "{topic} is fetched again after a ping to {hub}"),
+        },
         Fact::Broken {
             path,
             uri,
@@ -173,6 +211,6 @@ pub fn fact(fact: &Fact) {
             source,
             documents, "{documents} missing documents of {source} were accepted as deleted"
         ),
-        Fact::Found(finding) => warn!("{finding}"),
+        Fact::Found(finding) => warn!(kind = finding.kind(), "{finding}"),
     }
 }

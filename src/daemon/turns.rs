@@ -3,31 +3,38 @@
 //! One turn takes everything that is at hand, so that a burst costs one commit. If the state cannot be
 //! saved, nothing is sent: what was to be done waits, and saving is tried again.
 
+mod health;
 pub mod orders;
+mod stopping;
+pub mod succession;
 mod unsaved;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use sd_notify::NotifyState;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-use tracing::{error, info, warn};
+use tracing::{debug, error, info};
 
 use crate::admin::Health;
-use crate::announce::delivery::{Answer, Submission};
+use crate::announce::delivery::{Answer, Submission, SubmissionId};
 use crate::announce::engine::Engine;
 use crate::announce::event::{Effect, Event};
+use crate::announce::figures::{Counts, Figures};
+use crate::announce::observation::MountId;
 use crate::announce::plan::Mode;
-use crate::announce::status::Status;
+use crate::announce::status::{ConfigurationStatus, RefusedConfiguration, Status};
 use crate::announce::subscription::HubRecord;
 use crate::control::{self, Request};
 use crate::daemon::report;
 use crate::daemon::steps::{Step, Steps};
+use crate::daemon::supervisor::Supervisor;
 use crate::daemon::turns::orders::Order;
 use crate::daemon::turns::unsaved::Unsaved;
+use crate::resourcesync::uri::Topic;
 use crate::store::Store;
 use crate::tree::{Report, Tree};
 use crate::websub::hub::EmbeddedHub;
@@ -37,7 +44,8 @@ use crate::websub::topics::Topics;
 /// What the loop is told.
 pub enum Input {
     Event(Event),
-    Tree(Report),
+    /// With the watching that it came from: an earlier one means nothing any more.
+    Tree(Watching, Report),
     /// The embedded hub wants something remembered, all of it or nothing.
     HubRecords(Vec<HubRecord>),
     /// Somebody wants to know how things stand.
@@ -46,13 +54,28 @@ pub enum Input {
     Order(Request, oneshot::Sender<control::Answer>),
     /// The embedded hub has done what a command wants; what it wants remembered came before this.
     Obeyed(Order),
+    /// The embedded hub has ended what it had begun.
+    Rested,
+    Reload,
     Stop,
 }
 
+/// Why the loop ended.
+pub enum Ended {
+    /// Another configuration may be there.
+    Reload,
+    /// It was told to stop. What others have begun may take until then.
+    Stopped { by: Instant },
+}
+
+/// Counts how often the trees began to be watched.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Watching(u64);
+
 /// At most so many inputs are taken into one turn.
 const TURN: usize = 4_096;
-/// The loop turns at least so often.
-const IDLE: Duration = Duration::from_secs(5);
+/// The store is asked at least so often whether it can be written, so that it is known before it matters.
+const PROBE: Duration = Duration::from_secs(60);
 /// What the embedded hub answers.
 const ACCEPTED: Answer = Answer::Status {
     status: 202,
@@ -71,24 +94,40 @@ pub struct Turns {
     publisher: Arc<Publisher>,
     hub: Option<EmbeddedHub>,
     trees: Vec<Tree>,
+    watching: Watching,
+    /// The last one that was tried.
+    last_watching: Watching,
     inputs: Sender<Input>,
     runtime: Handle,
     health: Health,
     steps: Steps,
+    supervisor: Supervisor,
+    /// What each mount's sweep has met, until all are swept.
+    sweeps: BTreeMap<MountId, u64>,
     unsaved: Unsaved,
+    /// Why the state could not be saved.
+    trouble: Option<String>,
+    /// When the store is asked whether it can save, or to save what it could not.
+    ask_at: Instant,
     /// What commands asked in this turn.
     orders: Vec<Order>,
-    /// Why the state could not be saved, and when that is tried again.
-    trouble: Option<(String, Instant)>,
     /// The embedded hub's acceptances, for the next turn.
     accepted: Vec<Event>,
     /// Submissions whose answer is to come.
-    outstanding: usize,
-    /// When the daemon began.
-    began: Timestamp,
+    under_way: BTreeSet<SubmissionId>,
+    /// When the daemon began or its plan changed, until each present mount was swept since.
+    began: Option<Timestamp>,
+    /// Whether each present mount was swept under the plan before, which has the same ones.
+    was_settled: bool,
+    /// Topics that are served since another plan was in force, and that this one may not have.
+    unclaimed: BTreeSet<Topic>,
+    configuration: ConfigurationStatus,
     is_ready: bool,
-    is_stopping: bool,
-    watchdog: Option<Duration>,
+    is_hub_resting: bool,
+    /// Once it was told to stop: until when it waits for what is under way.
+    stop_by: Option<Instant>,
+    /// When the daemon began, and what was done since.
+    counts: Counts,
 }
 
 impl Turns {
@@ -108,29 +147,42 @@ impl Turns {
             publisher,
             hub: None,
             trees: Vec::new(),
+            watching: Watching::default(),
+            last_watching: Watching::default(),
             inputs,
             runtime,
             health,
             steps: Steps::from_environment(),
+            supervisor: Supervisor::from_environment(),
+            sweeps: BTreeMap::new(),
             unsaved: Unsaved::default(),
-            orders: Vec::new(),
             trouble: None,
+            ask_at: Instant::now() + PROBE,
+            orders: Vec::new(),
             accepted: Vec::new(),
-            outstanding: 0,
-            began: Timestamp::now(),
+            under_way: BTreeSet::new(),
+            began: Some(Timestamp::now()),
+            was_settled: false,
+            unclaimed: BTreeSet::new(),
+            configuration: ConfigurationStatus {
+                loaded: Timestamp::now(),
+                refused: None,
+                in_force: String::new(),
+            },
             is_ready: false,
-            is_stopping: false,
-            watchdog: sd_notify::watchdog_enabled(),
+            is_hub_resting: false,
+            stop_by: None,
+            counts: Counts {
+                began: Timestamp::now(),
+                ..Counts::default()
+            },
         }
     }
 
     /// Begins earlier than now: when the process did.
     pub fn began_at(&mut self, began: Timestamp) {
-        self.began = began;
-    }
-
-    pub fn engine(&self) -> &Engine {
-        &self.engine
+        self.began = Some(began);
+        self.counts.began = began;
     }
 
     /// The steps that deliveries pass, for whoever passes some elsewhere.
@@ -138,12 +190,18 @@ impl Turns {
         self.steps.clone()
     }
 
-    pub fn set_hub(&mut self, hub: EmbeddedHub) {
-        self.hub = Some(hub);
+    pub fn set_hub(&mut self, hub: Option<EmbeddedHub>) {
+        self.hub = hub;
     }
 
-    pub fn add_tree(&mut self, tree: Tree) {
-        self.trees.push(tree);
+    /// What is in force, and since when.
+    pub fn set_configuration(&mut self, configuration: ConfigurationStatus) {
+        self.configuration = configuration;
+    }
+
+    /// What is in force goes on, although another configuration was there.
+    pub fn refuse(&mut self, refused: RefusedConfiguration) {
+        self.configuration.refused = Some(refused);
     }
 
     /// Performs what taking up the state asked for, so that topics are served before any tree is looked at.
@@ -152,38 +210,47 @@ impl Turns {
         self.commit(false);
     }
 
-    /// Turns until it is told to stop; then waits up to `grace` for answers to what was sent, and sends
-    /// nothing more.
-    pub fn run(&mut self, received: &Receiver<Input>, grace: Duration) {
-        let mut stop_by: Option<Instant> = None;
+    /// Turns until another configuration may be there, or it is told to stop. Then it waits up to `grace` for
+    /// answers to what was sent, and sends nothing more.
+    pub fn run(&mut self, received: &Receiver<Input>, grace: Duration) -> Ended {
         loop {
-            let first = match received.recv_timeout(self.patience(stop_by)) {
+            self.counts.turns += 1;
+            let first = match received.recv_timeout(self.patience()) {
                 Ok(input) => Some(input),
                 Err(RecvTimeoutError::Timeout) => None,
-                Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Ended::Stopped { by: Instant::now() };
+                }
             };
-            let is_idle = first.is_none();
+            let is_proof_wanted = self.supervisor.wants_proof();
+            let mut may_be_changed = false;
             for event in std::mem::take(&mut self.accepted) {
                 self.step(event);
             }
             for input in first.into_iter().chain(received.try_iter().take(TURN)) {
-                if self.input(input) && stop_by.is_none() {
-                    info!("stopping");
-                    let _ = sd_notify::notify(&[NotifyState::Stopping]);
-                    self.is_stopping = true;
-                    self.trees.clear();
-                    stop_by = Some(Instant::now() + grace);
+                match input {
+                    Input::Stop => self.stop(grace),
+                    Input::Reload => may_be_changed = true,
+                    input => self.input(input),
                 }
             }
             self.step(Event::Tick);
-            let is_saved = self.commit(is_idle);
+            let is_saved = self.commit(is_proof_wanted);
+            if is_saved {
+                self.withdraw_unclaimed();
+            }
             self.answer();
             self.tell_health(is_saved);
-            if let Some(deadline) = stop_by
-                && ((self.outstanding == 0 && self.accepted.is_empty())
-                    || Instant::now() >= deadline)
-            {
-                return;
+            if is_proof_wanted {
+                self.supervisor.ping();
+            }
+            match self.stop_by {
+                Some(by) if self.is_done() || Instant::now() >= by => {
+                    self.tell_unanswered();
+                    return Ended::Stopped { by };
+                }
+                None if may_be_changed => return Ended::Reload,
+                _ => {}
             }
         }
     }
@@ -198,47 +265,46 @@ impl Turns {
         self.answer();
         match &self.trouble {
             None => Ok(()),
-            Some((trouble, _)) => Err(trouble.clone()),
+            Some(trouble) => Err(trouble.clone()),
         }
     }
 
     /// How long to wait for the next input.
-    fn patience(&self, stop_by: Option<Instant>) -> Duration {
+    fn patience(&self) -> Duration {
         if !self.accepted.is_empty() {
             return Duration::ZERO;
         }
-        let mut patience = self
-            .watchdog
-            .map_or(IDLE, |watchdog| (watchdog / 2).min(IDLE));
-        if let Some((_, again)) = &self.trouble {
-            patience = patience.min(again.saturating_duration_since(Instant::now()));
-        } else if let Some(wake) = self.engine.wake() {
+        let wakes = [self.supervisor.wake(), self.stop_by].into_iter().flatten();
+        let wake = wakes.fold(self.ask_at, Instant::min);
+        let mut patience = wake.saturating_duration_since(Instant::now());
+        if self.trouble.is_none()
+            && let Some(wake) = self.engine.wake()
+        {
             let left = wake.duration_since(Timestamp::now());
             patience = patience.min(Duration::try_from(left).unwrap_or_default());
-        }
-        if let Some(deadline) = stop_by {
-            patience = patience.min(deadline.saturating_duration_since(Instant::now()));
         }
         patience
     }
 
-    /// Takes one input; tells whether it asks to stop.
-    fn input(&mut self, input: Input) -> bool {
+    fn input(&mut self, input: Input) {
         match input {
             Input::Event(event) => {
-                if matches!(event, Event::Answered { .. }) {
-                    self.outstanding = self.outstanding.saturating_sub(1);
+                if let Some(submission) = answered(&event) {
+                    self.under_way.remove(&submission);
                 }
                 self.step(event);
             }
-            Input::Tree(mut reported) => {
+            Input::Tree(watching, _) if watching != self.watching => {}
+            Input::Tree(_, mut reported) => {
                 // R13: a change made while the daemon starts is one, although no tree is watched yet.
                 if let Report::MountFound { started, .. } = &mut reported
-                    && !self.is_ready
+                    && let Some(began) = self.began
                 {
-                    *started = self.began.min(*started);
+                    *started = began.min(*started);
                 }
-                report::log(&reported);
+                report::log(&reported, self.engine.plan());
+                self.count(&reported);
+                self.note_sweep(&reported);
                 if matches!(reported, Report::Observed(_)) {
                     self.steps.pass(Step::Observed);
                 }
@@ -249,17 +315,54 @@ impl Turns {
             Input::HubRecords(records) => self.unsaved.records.extend(records),
             Input::Ask(answer) => {
                 // Whoever asked may have gone.
-                let now = Timestamp::now();
-                let mut status = self.engine.status(now);
-                status.unsaved = self.trouble.as_ref().map(|(trouble, _)| trouble.clone());
-                status.embedded_hub = self.hub.as_ref().map(|hub| hub.status(now));
+                let mut status = self.engine.status(Timestamp::now());
+                status.unsaved = self.trouble.clone();
+                self.complete(&mut status);
+                self.count_up(&mut status.figures);
                 let _ = answer.send(status);
             }
             Input::Order(request, reply) => self.obey(request, reply),
             Input::Obeyed(order) => self.orders.push(order),
-            Input::Stop => return true,
+            Input::Rested => self.is_hub_resting = false,
+            // The loop has heard of it, or has ended.
+            Input::Reload | Input::Stop => {}
         }
-        false
+    }
+
+    /// Adds what the engine does not know.
+    fn complete(&self, status: &mut Status) {
+        status.embedded_hub = self.hub.as_ref().map(|hub| hub.status(status.at));
+        status.configuration = Some(self.configuration.clone());
+    }
+
+    /// Adds what others counted.
+    fn count_up(&self, figures: &mut Figures) {
+        let names = self.engine.plan().sources.iter().map(|own| &own.name);
+        figures.hints = names
+            .cloned()
+            .zip(self.trees.iter().map(Tree::hints))
+            .collect();
+        figures.attempts = self.publisher.took();
+        figures.topics = self.topics.requests();
+        figures.counts = self.counts.clone();
+    }
+
+    fn count(&mut self, report: &Report) {
+        if let Report::Swept {
+            mount,
+            complete: true,
+            files,
+            took,
+            unwatched,
+        } = report
+            && let Some((_, source)) = self.engine.plan().source_of(*mount)
+            && let Some(mount) = source.mounts.iter().find(|own| own.id == *mount)
+        {
+            let directory = mount.directory.to_string_lossy().into_owned();
+            let sweeps = self.counts.mounts.entry((source.name.clone(), directory));
+            let now = Timestamp::now();
+            sweeps.or_default().ended(*took, *files, *unwatched, now);
+        }
     }
 
     fn step(&mut self, event: Event) {
@@ -284,34 +387,40 @@ impl Turns {
         }
     }
 
-    /// Saves what the turn changed, then does what it asked for; tells whether the state can be saved.
-    fn commit(&mut self, is_idle: bool) -> bool {
-        if let Some((_, again)) = &self.trouble
-            && Instant::now() < *again
-        {
+    /// Saves what the turn changed, then does what it asked for; tells whether the state can be saved. The
+    /// store `must_answer` in this turn, or may be left alone while there is nothing for it.
+    fn commit(&mut self, must_answer: bool) -> bool {
+        let asks = must_answer || Instant::now() >= self.ask_at;
+        if self.trouble.is_some() && !asks {
             return false;
         }
         let unsaved = &self.unsaved;
-        let saved = if unsaved.must_be_written() {
+        let answered = if unsaved.must_be_written() {
             self.steps.saving(&unsaved.save, &unsaved.records);
-            self.store
+            let began = Instant::now();
+            let saved = self
+                .store
                 .save(&unsaved.save, &unsaved.records, &unsaved.owed)
-        } else if is_idle || self.trouble.is_some() {
-            self.store.probe()
+                .inspect(|()| self.counts.saves.observe(began.elapsed()));
+            Some(saved)
         } else {
-            Ok(())
+            asks.then(|| self.store.probe())
         };
-        if let Err(error) = saved {
+        if let Some(Err(error)) = answered {
+            self.counts.save_failures += 1;
             let trouble = report::chain(&error);
-            if self
-                .trouble
-                .as_ref()
-                .is_none_or(|(before, _)| *before != trouble)
-            {
-                error!(error = trouble, "cannot save; nothing is sent until it can");
+            if self.trouble.as_ref() != Some(&trouble) {
+                error!(
+                    error = trouble,
+                    "cannot save; nothing is sent until it can: {trouble}"
+                );
             }
-            self.trouble = Some((trouble, Instant::now() + SAVE_AGAIN));
+            self.trouble = Some(trouble);
+            self.ask_at = Instant::now() + SAVE_AGAIN;
             return false;
+        }
+        if answered.is_some() {
+            self.ask_at = Instant::now() + PROBE;
         }
         if self.trouble.take().is_some() {
             info!("the state can be saved again");
@@ -348,6 +457,7 @@ impl Turns {
         match effect {
             Effect::Save(_) => {}
             Effect::Serve(page) => {
+                self.unclaimed.remove(&page.topic);
                 self.topics.serve(page);
                 self.steps.pass(Step::Served);
             }
@@ -358,19 +468,30 @@ impl Turns {
                 }
             }
             // What is not sent now is sent at the next start.
-            Effect::Submit(_) if self.is_stopping => {}
+            Effect::Submit(_) if self.stop_by.is_some() => {}
             Effect::Submit(submission) => self.submit(submission),
             Effect::Look(paths) => {
                 for tree in &self.trees {
                     tree.look(paths.clone());
                 }
             }
-            Effect::Tell(fact) => report::fact(&fact),
+            Effect::Tell(fact) => {
+                self.counts.tell(&fact);
+                report::fact(&fact);
+            }
         }
     }
 
     fn submit(&mut self, submission: Submission) {
-        self.outstanding += 1;
+        let Submission {
+            channel,
+            topic,
+            hub,
+            seq,
+            ..
+        } = &submission;
+        debug!(%topic, %hub, seq, "submitting notification {seq} to {hub}");
+        self.under_way.insert((*channel, hub.clone(), *seq));
         let publisher = Arc::clone(&self.publisher);
         let inputs = self.inputs.clone();
         let steps = self.steps.clone();
@@ -388,20 +509,14 @@ impl Turns {
             }));
         });
     }
+}
 
-    fn tell_health(&mut self, is_saved: bool) {
-        let is_settled = self.engine.is_settled();
-        self.health.turned(is_saved, is_settled);
-        if is_saved && is_settled && !self.is_ready {
-            self.is_ready = true;
-            self.steps.ready();
-            info!("ready");
-            let _ = sd_notify::notify(&[NotifyState::Ready]);
-        }
-        if self.watchdog.is_some()
-            && let Err(error) = sd_notify::notify(&[NotifyState::Watchdog])
-        {
-            warn!(%error, "cannot tell the service manager that all is well");
-        }
+/// Which submission an event answers.
+fn answered(event: &Event) -> Option<SubmissionId> {
+    match event {
+        Event::Answered {
+            channel, hub, seq, ..
+        } => Some((*channel, hub.clone(), *seq)),
+        _ => None,
     }
 }

@@ -16,7 +16,7 @@ use crate::resourcesync::fingerprint;
 use crate::resourcesync::uri::{Hub, Uri};
 use crate::store::hub::{write_record, write_relay};
 use crate::store::row::{Column, covers_to_json, said_to_json, uris_to_json};
-use crate::store::{Store, StoreError};
+use crate::store::{Store, StoreError, schema};
 
 impl Store {
     /// Commits `save`, what the embedded hub recorded and the notifications it owes now; durable when it
@@ -34,10 +34,11 @@ impl Store {
             })
     }
 
-    /// Whether the state file can be written: an empty transaction that takes the write lock.
+    /// Whether the state file can be written: by writing what it says already, down to the disk. An empty
+    /// transaction would only show that nobody else holds the lock.
     pub fn probe(&mut self) -> Result<(), StoreError> {
         self.connection
-            .execute_batch("BEGIN IMMEDIATE; ROLLBACK;")
+            .pragma_update(None, "user_version", schema::VERSION as i64)
             .map_err(|source| StoreError::Save {
                 path: self.path.clone(),
                 source,

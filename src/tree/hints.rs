@@ -6,6 +6,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use crate::announce::candidates::{Candidates, is_hidden};
+use crate::announce::figures;
 use crate::announce::observation::DocumentPath;
 use crate::tree::watches::Key;
 
@@ -99,6 +100,7 @@ struct Pending {
     /// Whether there is anything worth waking for. A file that is being written is not.
     is_news: bool,
     interests: HashMap<Key, Interests>,
+    counted: figures::Hints,
 }
 
 /// Names that matter whatever they look like, because a link ends there or a mount is called so.
@@ -206,6 +208,10 @@ impl Hints {
         taken
     }
 
+    pub(super) fn counted(&self) -> figures::Hints {
+        self.pending().counted
+    }
+
     /// Whether an event that nobody took yet says that this name is being written.
     pub(super) fn is_being_written(&self, key: Key, name: &[u8]) -> bool {
         let pending = self.pending();
@@ -221,12 +227,14 @@ pub(super) struct Merging<'a> {
 
 impl Merging<'_> {
     pub(super) fn overflow(&mut self) {
+        self.pending.counted.overflows += 1;
         self.pending.taken.overflow = true;
         self.pending.is_news = true;
     }
 
     /// Something happened to a watched directory itself.
     pub(super) fn itself(&mut self, key: Key, happened: Happened) {
+        self.pending.counted.taken += 1;
         let place = self.pending.taken.places.entry(key).or_default();
         if happened == Happened::Touched {
             place.touched = true;
@@ -256,6 +264,7 @@ impl Merging<'_> {
         if !is_known && !(is_in_tree && (is_directory || changes_names)) {
             return;
         }
+        self.pending.counted.taken += 1;
         let place = self.pending.taken.places.entry(key).or_default();
         if !is_known && is_hidden(name) {
             place.other = true;

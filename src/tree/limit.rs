@@ -64,7 +64,8 @@ impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sysctl = self.sysctl;
         let allowed = self.allowed.map(|allowed| allowed.to_string());
-        let allowed = allowed.as_deref().unwrap_or("used up");
+        let allowed = allowed.as_deref();
+        let allowed = allowed.unwrap_or("used up, and hidden, as by ProcSubset=pid in a unit");
         let enough = self.enough();
         write!(
             f,
@@ -92,8 +93,8 @@ mod tests {
         );
         assert_eq!(
             limit("fs.inotify.max_user_instances", None),
-            "the sysctl fs.inotify.max_user_instances is used up; raise it, as by \
-             `sysctl -w fs.inotify.max_user_instances=1024`"
+            "the sysctl fs.inotify.max_user_instances is used up, and hidden, as by ProcSubset=pid in a unit; \
+             raise it, as by `sysctl -w fs.inotify.max_user_instances=1024`"
         );
     }
 }

@@ -41,6 +41,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 
 use crate::announce::candidates::Candidates;
+use crate::announce::figures;
 use crate::announce::observation::{DocumentPath, Identity, MountId, Observation, Stat};
 use crate::announce::plan::MountPlan;
 use crate::tree::hints::Hints;
@@ -97,9 +98,11 @@ pub enum Report {
         mount: MountId,
         reason: String,
     },
-    /// A sweep goes on.
+    /// A sweep goes on: said several times a second, for whoever shows that, and never by one that is
+    /// quickly done.
     Sweeping {
         mount: MountId,
+        /// Candidates met so far; how many there will be, nobody knows.
         files: u64,
     },
     /// A sweep has ended, and all that it found readable was reported before.
@@ -110,6 +113,8 @@ pub enum Report {
         /// Candidates met.
         files: u64,
         took: Duration,
+        /// Events should tell of its changes and do not, everywhere: it is swept each `poll_interval` instead.
+        unwatched: bool,
     },
     Notice(Notice),
 }
@@ -117,32 +122,48 @@ pub enum Report {
 /// A fact that an operator may want to read in the log.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Notice {
-    #[error("{} is watched by {backend}", directory.display())]
+    #[error("{directory} is watched by {backend}", directory = directory.display())]
     Watching {
         directory: PathBuf,
         backend: &'static str,
     },
-    #[error("{} is swept every {} s: {reason}", directory.display(), interval.as_secs_f64())]
+    #[error(
+        "{directory} is swept every {seconds} s: {reason}",
+        directory = directory.display(),
+        seconds = interval.as_secs_f64()
+    )]
     Polling {
         directory: PathBuf,
         reason: String,
         interval: Duration,
     },
-    #[error("no more directories can be watched: {limit}; until then the tree is swept every {} s", interval.as_secs_f64())]
+    #[error(
+        "no more directories can be watched: {limit}; until then the tree is swept every {seconds} s",
+        seconds = interval.as_secs_f64()
+    )]
     WatchesRanOut { limit: Limit, interval: Duration },
     #[error("the kernel's event queue overflowed; everything is swept")]
     Overflow,
-    #[error("cannot watch {}: {reason}", directory.display())]
+    #[error("cannot watch {directory}: {reason}", directory = directory.display())]
     Unwatchable { directory: PathBuf, reason: String },
-    #[error("cannot read the directory {}: {reason}", directory.display())]
+    #[error("cannot read the directory {directory}: {reason}", directory = directory.display())]
     Unreadable { directory: PathBuf, reason: String },
-    #[error("the link {} leads back to a directory above it and is not followed", link.display())]
+    #[error("the link {link} leads back to a directory above it and is not followed", link = link.display())]
     Loop { link: PathBuf },
-    #[error("the link {} and others like it are not followed: the way there leads through too many links", link.display())]
+    #[error(
+        "the link {link} and others like it are not followed: the way there leads through too many links",
+        link = link.display()
+    )]
     LinkTooDeep { link: PathBuf },
-    #[error("the link {} and others are not followed: links lead to {directories} directories already", link.display())]
+    #[error(
+        "the link {link} and others are not followed: links lead to {directories} directories already",
+        link = link.display()
+    )]
     TooManyLinked { link: PathBuf, directories: usize },
-    #[error("no more events can be read: {reason}; the tree is swept every {} s", interval.as_secs_f64())]
+    #[error(
+        "no more events can be read: {reason}; the tree is swept every {seconds} s",
+        seconds = interval.as_secs_f64()
+    )]
     EventsEnded { reason: String, interval: Duration },
 }
 
@@ -213,6 +234,11 @@ impl Tree {
     /// Asks for a sweep of all mounts, now.
     pub fn sweep(&self) {
         self.hints.ask_for_sweep();
+    }
+
+    /// What the kernel told since the watching began.
+    pub fn hints(&self) -> figures::Hints {
+        self.hints.counted()
     }
 
     /// As if the kernel had said that events were lost.

@@ -1,12 +1,14 @@
 //! Is the tree there, and is it the same tree as before?
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Instant;
 
 use jiff::Timestamp;
 
+use crate::announce::inspection::access::{Refusal, remedy};
 use crate::announce::observation::{DocumentPath, Identity, MountId, Stat};
 use crate::tree::file_system::{ALL_WRITE_HERE, FileSystem, coarse_now, file_system};
 use crate::tree::looker::Looker;
@@ -132,10 +134,10 @@ impl Looker<'_> {
                 // While it cannot be listed, it is not there.
                 match std::fs::read_dir(&self.mounts[at].directory) {
                     Ok(_) => self.find_mount(at, status.identity),
-                    Err(error) => self.lose_mount(at, error.to_string()),
+                    Err(error) => self.miss_mount(at, &error),
                 }
             }
-            Err(error) => self.lose_mount(at, stat::reason(error)),
+            Err(error) => self.miss_mount(at, &error.into()),
         }
     }
 
@@ -145,8 +147,24 @@ impl Looker<'_> {
         self.queue_directory(self.mounts[at].root, Queued::WithAllBeneath);
     }
 
-    pub(super) fn lose_mount(&mut self, at: usize, reason: String) {
+    /// A mount cannot be looked at: it is not there for us, though it may be for others.
+    pub(super) fn miss_mount(&mut self, at: usize, error: &io::Error) {
+        let refusal = match error.kind() {
+            ErrorKind::PermissionDenied => Some(Refusal::Denied),
+            ErrorKind::NotFound => Some(Refusal::Absent),
+            _ => None,
+        };
+        let directory = &self.mounts[at].directory;
+        let reason = match refusal.and_then(|refusal| remedy(directory, refusal)) {
+            Some(remedy) => format!("{error}: {remedy}"),
+            None => error.to_string(),
+        };
+        self.lose_mount(at, reason);
+    }
+
+    fn lose_mount(&mut self, at: usize, reason: String) {
         let mount = &mut self.mounts[at];
+        let reason = format!("{}: {reason}", mount.directory.display());
         let was_there = mount.identity.take().is_some();
         let is_told = mount
             .lost

@@ -11,8 +11,8 @@ use crate::tree::looker::Looker;
 use crate::tree::model::{DirectoryId, Entry, push_name};
 use crate::tree::mount::Sweep;
 
-/// How often a sweep says that it goes on.
-const PROGRESS: Duration = Duration::from_secs(1);
+/// How often a sweep says that it goes on: often enough for somebody who watches a terminal.
+const PROGRESS: Duration = Duration::from_millis(250);
 
 impl Looker<'_> {
     /// Sweeps a mount, or does so from the beginning if it is being swept.
@@ -83,7 +83,7 @@ impl Looker<'_> {
         for path in asked {
             self.ask(path, true);
         }
-        let hints = self.gives_hints(at);
+        let (hints, wanted) = (self.gives_hints(at), self.trusts_hints(at));
         let mount = &mut self.mounts[at];
         mount.was_swept |= complete;
         mount.is_polled = !hints || mount.has_unwatched;
@@ -98,6 +98,7 @@ impl Looker<'_> {
             complete,
             files: sweep.met,
             took: sweep.started.elapsed(),
+            unwatched: wanted && mount.is_polled,
         };
         self.send(report);
     }

@@ -22,14 +22,14 @@ const LAST_RETRY: Duration = Duration::from_secs(30);
 impl Looker<'_> {
     /// A directory cannot be read: nothing beneath it is known, and nothing is missing (R15).
     pub(super) fn deny(&mut self, id: DirectoryId, path: &Path, error: Errno) {
-        let reason = stat::reason(error);
         let Some(directory) = self.model.directory_mut(id) else {
             return;
         };
         if directory.parent.is_none() {
             let mount = directory.mount;
-            return self.lose_mount(mount, reason);
+            return self.miss_mount(mount, &error.into());
         }
+        let reason = stat::reason(error);
         let was_denied = std::mem::replace(&mut directory.is_denied, true);
         let tries = self.denied.get(&id).map_or(0, |(_, tries)| *tries);
         let after = FIRST_RETRY

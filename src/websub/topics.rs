@@ -1,9 +1,9 @@
 //! What topic URIs answer (contract, "Topics"), from a snapshot in memory: a request never waits for the
 //! engine or the disk, so a hub that fetches before it answers us cannot deadlock.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use hyper::body::Bytes;
 use hyper::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HOST, IF_NONE_MATCH, LINK};
@@ -11,6 +11,7 @@ use hyper::{HeaderMap, Method, Request, Response, StatusCode, header::HeaderValu
 use percent_encoding::percent_decode_str;
 
 use crate::announce::delivery::{PAYLOAD_TYPE, TopicPage, link_header};
+use crate::announce::figures::TopicRequests;
 use crate::announce::inspection::NO_SUCH_TOPIC;
 use crate::resourcesync::uri::{Topic, Uri};
 use crate::websub::server::{Reply, text};
@@ -24,6 +25,7 @@ pub struct Topics {
 struct Shared {
     pages: RwLock<Pages>,
     fetched: Box<dyn Fn(Topic) + Send + Sync>,
+    requests: Mutex<TopicRequests>,
 }
 
 /// By the request target, byte for byte. More than one only where hosts differ.
@@ -45,6 +47,7 @@ impl Topics {
             shared: Arc::new(Shared {
                 pages: RwLock::default(),
                 fetched: Box::new(fetched),
+                requests: Mutex::default(),
             }),
         }
     }
@@ -57,6 +60,13 @@ impl Topics {
         let same_target = pages.entry(target.into()).or_default();
         same_target.retain(|other| other.page.topic != served.page.topic);
         same_target.push(served);
+    }
+
+    /// The topics that are served.
+    pub fn served(&self) -> BTreeSet<Topic> {
+        let pages = self.read();
+        let topics = pages.values().flatten();
+        topics.map(|served| served.page.topic.clone()).collect()
     }
 
     /// Answers 404 at this topic from now on.
@@ -105,6 +115,22 @@ impl Topics {
 
     /// Answers a request for whatever path.
     pub fn answer<B>(&self, request: &Request<B>) -> Reply {
+        let reply = self.reply(request);
+        self.counting().count(reply.status().as_u16());
+        reply
+    }
+
+    /// How requests were answered so far.
+    pub fn requests(&self) -> TopicRequests {
+        *self.counting()
+    }
+
+    fn counting(&self) -> MutexGuard<'_, TopicRequests> {
+        let requests = &self.shared.requests;
+        requests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn reply<B>(&self, request: &Request<B>) -> Reply {
         let Some(served) = self.requested(request) else {
             return text(StatusCode::NOT_FOUND, NO_SUCH_TOPIC);
         };

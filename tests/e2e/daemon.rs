@@ -163,7 +163,9 @@ impl Daemon {
         };
         for _ in 0..2 {
             let entry = daemon.await_log("listening");
-            let address = entry["address"].as_str().unwrap().parse().unwrap();
+            // A Unix socket has none.
+            let address = entry["address"].as_str().unwrap().parse();
+            let address = address.unwrap_or(nowhere);
             match entry["listener"].as_str().unwrap() {
                 "public" => daemon.public = address,
                 _ => daemon.admin = address,

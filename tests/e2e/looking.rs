@@ -105,8 +105,18 @@ fn the_admin_listener_answers_probes_and_only_under_its_own_name() {
         assert!(!body.is_empty(), "{page}");
     }
     let (_, metrics) = daemon.get_admin("/metrics");
-    assert!(
-        metrics.contains("rsnotify_documents{source=\"main\"} 4"),
-        "{metrics}"
-    );
+    for (capability, documents) in [
+        ("resourcelist", 1),
+        ("changelist", 1),
+        ("capabilitylist", 1),
+    ] {
+        let line = format!(
+            "rsnotify_documents{{source=\"main\",capability=\"{capability}\",state=\"announced\"}} {documents}\n"
+        );
+        assert!(metrics.contains(&line), "{line}{metrics}");
+    }
+    let all = metrics
+        .lines()
+        .filter(|line| line.starts_with("rsnotify_documents{"));
+    assert_eq!(all.count(), 4, "{metrics}");
 }

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that fails should say where")]
 
+mod activation;
 mod advertise;
 mod checking;
 mod control;
@@ -11,21 +12,30 @@ mod delivery;
 mod documents;
 mod dry_run;
 mod embedded;
+mod health;
 mod hub;
 mod listener;
+mod logging;
 mod looking;
+mod manager;
+mod metrics;
 mod modes;
+mod monitoring;
 mod offline;
 mod outbox;
+mod progress;
 mod publishing;
 mod python;
 mod reach;
+mod reload;
 mod resync;
 // Steps are there in debug builds only.
 mod serving;
 #[cfg(debug_assertions)]
 mod steps;
+mod stopping;
 mod subscriptions;
+mod supervised;
 
 /// How long an event is awaited before a test fails. Generous: the machine may be busy.
 pub const DEADLINE: std::time::Duration = std::time::Duration::from_secs(30);

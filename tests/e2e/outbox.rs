@@ -113,6 +113,9 @@ fn a_refusal_is_shown_with_what_the_hub_said_while_the_daemon_runs_and_after() {
         let status = json(&mut setup.command("status"));
         assert_eq!(status["running"], is_running);
         assert_eq!(status["unsaved"], Value::Null);
+        let configuration = &status["configuration"];
+        assert_eq!(configuration["loaded"].is_string(), is_running);
+        assert_eq!(configuration["refused"], Value::Null);
         assert_eq!(status["channels"][0]["hubs"][0]["state"], "needs_person");
         let (code, out, _) = output(&mut setup.command("status"));
         assert_eq!(

@@ -13,6 +13,9 @@ mod documents;
 #[expect(dead_code, reason = "the end-to-end stories use the rest")]
 #[path = "../e2e/hub.rs"]
 mod hub;
+#[path = "../e2e/manager.rs"]
+#[expect(dead_code, reason = "the end-to-end stories use the rest")]
+mod manager;
 #[path = "../tree/namespace.rs"]
 mod namespace;
 #[path = "../e2e/python.rs"]

@@ -316,7 +316,9 @@ fn silence_is_told_once_and_so_is_its_end() {
         let facts = world.facts().into_iter();
         let told = facts.filter_map(|fact| match fact {
             Fact::Unfetched { .. } => Some("silent"),
-            Fact::FetchedAgain { .. } => Some("fetched"),
+            Fact::Fetched {
+                was_reported: true, ..
+            } => Some("fetched"),
             _ => None,
         });
         told.collect()

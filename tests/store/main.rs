@@ -412,3 +412,22 @@ fn looking_whether_a_state_is_in_use_keeps_nobody_out() {
         assert!(looking.join().unwrap());
     });
 }
+
+#[test]
+fn a_probe_writes_and_leaves_all_as_it_was() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = Store::open(directory.path()).unwrap();
+    store.save(&everything(), &[], &[]).unwrap();
+    let other = rusqlite::Connection::open(directory.path().join("state.sqlite")).unwrap();
+    let version = |name| -> i64 {
+        other
+            .pragma_query_value(None, name, |row| row.get(0))
+            .unwrap()
+    };
+    // This one changes whenever another connection has written.
+    let before = (version("data_version"), version("user_version"));
+    store.probe().unwrap();
+    let after = (version("data_version"), version("user_version"));
+    assert_ne!(after.0, before.0);
+    assert_eq!(after.1, before.1);
+}

@@ -27,6 +27,8 @@ pub struct Watched {
     /// Every look at a path, in order.
     pub looks: HashMap<Vec<u8>, Vec<Look>>,
     pub sweeps: usize,
+    /// Whether the last sweep said that watches are lacking.
+    pub is_unwatched: bool,
     pub found: Vec<Identity>,
     pub lost: Vec<String>,
     pub notices: Vec<Notice>,
@@ -115,6 +117,7 @@ impl Watched {
             reports,
             looks: HashMap::new(),
             sweeps: 0,
+            is_unwatched: false,
             found: Vec::new(),
             lost: Vec::new(),
             notices: Vec::new(),
@@ -231,7 +234,14 @@ impl Watched {
             }
             Report::MountFound { identity, .. } => self.found.push(identity),
             Report::MountLost { reason, .. } => self.lost.push(reason),
-            Report::Swept { complete, .. } => self.sweeps += usize::from(complete),
+            Report::Swept {
+                complete,
+                unwatched,
+                ..
+            } => {
+                self.sweeps += usize::from(complete);
+                self.is_unwatched = unwatched;
+            }
             Report::Sweeping { .. } => {}
             Report::Notice(notice) => self.notices.push(notice),
         }

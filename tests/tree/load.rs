@@ -87,6 +87,8 @@ fn when_watches_run_out_the_tree_is_polled_and_the_sysctl_named(
         "{:?}",
         it.notices
     );
+    it.wait_for_quiet();
+    assert!(it.is_unwatched);
 }
 
 #[test]
@@ -102,4 +104,22 @@ fn without_inotify_instances_auto_polls_and_names_the_sysctl() {
     assert!(it.notices.iter().any(|notice| {
         matches!(notice, Notice::WatchesRanOut { limit, .. } if limit.sysctl == "fs.inotify.max_user_instances")
     }));
+    it.wait_for_quiet();
+    assert!(it.is_unwatched);
+}
+
+#[rstest]
+fn hints_and_overflows_are_counted(#[values(Inotify, Notify, Poll)] watch: WatchMode) {
+    let mut it = Watched::start(watch);
+    it.write("a.xml", 1);
+    it.wait_for("a.xml", 1);
+    it.wait_for_quiet();
+    assert!(
+        !it.is_unwatched,
+        "a tree that is to be polled lacks nothing"
+    );
+    let hints = it.tree().hints();
+    assert_eq!((hints.taken > 0, hints.overflows), (watch != Poll, 0));
+    it.tree().overflow();
+    assert_eq!(it.tree().hints().overflows, 1);
 }

@@ -109,8 +109,12 @@ fn a_root_removed_and_made_again_is_found(#[values(Inotify, Notify, Poll)] watch
 fn a_file_in_the_place_of_a_root_is_no_mount(#[values(Inotify, Poll)] watch: WatchMode) {
     let place = tempfile::tempdir().unwrap();
     fs::write(place.path().join("root"), "").unwrap();
+    let lost = format!(
+        "{}: it is not a directory",
+        place.path().join("root").display()
+    );
     let mut it = Watched::start_in(place, watch, Vec::new());
-    it.wait("the loss", |it| it.lost == ["it is not a directory"]);
+    it.wait("the loss", |it| it.lost == [lost.as_str()]);
 }
 
 #[rstest]

@@ -93,6 +93,10 @@ const KINDS: [Kind; 11] = [
 ];
 
 impl Kind {
+    pub fn all() -> impl Iterator<Item = Kind> {
+        KINDS.into_iter()
+    }
+
     pub fn as_str(self) -> &'static str {
         match self {
             Kind::NoAnswer => "no_answer",

@@ -1,11 +1,14 @@
 //! Cuts notifications from what hubs are due, and what topics serve with them (R21, R22, R25).
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 
 use crate::announce::channel::earlier;
 use crate::announce::delivery::ChannelId;
 use crate::announce::engine::Engine;
 use crate::announce::event::Fact;
+use crate::announce::history::{Fate, Notification};
 use crate::announce::ledger::Prepared;
 use crate::announce::notification::{Cut, Limits, cut, overhead, spoken, up};
 use crate::announce::standing::{Standing, standing};
@@ -129,6 +132,16 @@ impl Engine {
             changes: flight.entries,
             hubs: hubs.len(),
         };
+        self.history.push(Notification {
+            channel: id,
+            topic: channel.row.topic.clone(),
+            seq: flight.seq,
+            cut: now,
+            changes: Some(flight.entries),
+            bytes: Some(flight.body.len()),
+            body: Some(Arc::clone(&flight.body)),
+            hubs: hubs.iter().map(|hub| (hub.clone(), Fate::Open)).collect(),
+        });
         for hub in &hubs {
             if let Some(ledger) = channel.ledgers.get_mut(hub) {
                 ledger.row.flight = Some(flight.clone());

@@ -8,9 +8,10 @@ use jiff::Timestamp;
 use crate::announce::channel::later;
 use crate::announce::delivery::attempt::{Attempt, Kind, Refusal};
 use crate::announce::delivery::verdict::{Verdict, verdict};
-use crate::announce::delivery::{Answer, ChannelId, Submission};
+use crate::announce::delivery::{Answer, ChannelId, Submission, SubmissionId};
 use crate::announce::engine::{Engine, Timer};
 use crate::announce::event::Fact;
+use crate::announce::history::Fate;
 use crate::announce::ledger::{PING_APART, PING_FETCHED_WITHIN, Prepared};
 use crate::announce::plan::Mode;
 use crate::announce::state::{Ping, Told};
@@ -20,6 +21,18 @@ use crate::resourcesync::uri::{Hub, Uri};
 const TOO_LARGE_WAIT: Duration = Duration::from_secs(15 * 60);
 
 impl Engine {
+    /// An engine before this one made these submissions, and their answers are to come to this one: until then nothing
+    /// else is submitted in their place.
+    pub fn await_answers(&mut self, under_way: impl IntoIterator<Item = SubmissionId>) {
+        for (id, hub, seq) in under_way {
+            // A new channel must not hear the answer to one that is gone.
+            self.next_channel = self.next_channel.max(ChannelId(id.0 + 1));
+            if let Some(ledger) = self.ledger_mut(id, &hub) {
+                ledger.sending = Some(seq);
+            }
+        }
+    }
+
     pub(super) fn submit(&mut self, id: ChannelId, hub: &Hub) {
         let Some(channel) = self.channels.get_mut(&id) else {
             return;
@@ -82,6 +95,7 @@ impl Engine {
         flight.attempts += 1;
         let attempts = flight.attempts;
         let entries = flight.entries;
+        let took = Duration::try_from(now.duration_since(flight.cut)).unwrap_or_default();
         let limit_in_force = ledger.row.limit.unwrap_or(self.plan.window.max_entries);
         self.turn.ledgers.insert((id, hub.clone()));
         let attempt = |refusal| Some(Attempt::new(seq, answer, refusal, now));
@@ -94,8 +108,14 @@ impl Engine {
                     seq,
                     changes: entries,
                     attempts,
+                    took,
                 };
                 self.tell(fact);
+                let fate = Fate::Accepted {
+                    at: now,
+                    attempts: Some(attempts),
+                };
+                self.history.note(id, seq, hub, fate);
                 self.accepted(id, hub, now);
                 return;
             }
@@ -107,11 +127,13 @@ impl Engine {
                 let doubtful = ledger.withdraw();
                 ledger.prepared = Prepared::default();
                 ledger.row.limit = Some(limit);
+                self.history.note(id, seq, hub, Fate::Withdrawn);
                 self.turn.ripe.insert(id);
                 self.tell(Fact::Halved {
                     topic,
                     hub: hub.clone(),
                     seq,
+                    attempts,
                     limit,
                 });
                 for uri in doubtful {
@@ -142,7 +164,7 @@ impl Engine {
             attempts,
             reason: refusal.reason,
             next_try: at,
-            kind: refusal.kind.as_str(),
+            kind: refusal.kind,
             needs_person: refusal.needs_person,
         });
     }

@@ -3,12 +3,16 @@
 use std::collections::BTreeSet;
 
 use crate::announce::engine::Engine;
+use crate::announce::engine::outbox::hub_view;
 use crate::announce::engine::source::{MountStatus, Source};
 use crate::announce::event::Suspension;
+use crate::announce::figures::Holdings;
 use crate::announce::finding::Finding;
 use crate::announce::observation::DocumentPath;
 use crate::announce::plan::SourcePlan;
-use crate::announce::state::{Hold, Presence, Record};
+use crate::announce::state::{Hold, Presence, Record, Version};
+use crate::announce::status::Condition;
+use crate::announce::summary::Summary;
 use crate::resourcesync::capability::Capability;
 use crate::resourcesync::document::Form;
 use crate::resourcesync::uri::{Topic, Uri};
@@ -70,6 +74,7 @@ pub struct SourceView {
     pub missing: usize,
     pub broken: usize,
     pub mounts: Vec<MountView>,
+    pub holdings: Holdings,
 }
 
 /// A mount.
@@ -162,34 +167,19 @@ impl Engine {
                 Some(format!("its {what} is due to {hubs}")),
             );
         }
-        let capability = record.version.capability;
-        let is_description = capability == Capability::SourceDescription;
-        if let Hold::Waiting { since } = record.hold {
-            let reason = format!("waits since {since:.0} for a document that lists it");
-            (DocumentState::Held, Some(reason))
-        } else if capability.is_manifest() {
-            (
-                DocumentState::Silent,
-                Some("manifests are not announced".to_owned()),
-            )
-        } else if record.version.form == Form::Index {
-            (
-                DocumentState::Silent,
-                Some("indexes are not announced".to_owned()),
-            )
-        } else if record.relations.archived {
-            (
-                DocumentState::Archived,
-                Some("listed by an archive only".to_owned()),
-            )
-        } else if record.relations.sets.is_empty() && !is_description {
-            (
-                DocumentState::Unrouted,
-                Some("belongs to no set of resources".to_owned()),
-            )
-        } else {
-            (DocumentState::Announced, None)
-        }
+        let reason = match (state_alone(record), record.hold) {
+            (DocumentState::Held, Hold::Waiting { since }) => Some(format!(
+                "waits since {since:.0} for a document that lists it"
+            )),
+            (DocumentState::Silent, _) => Some(match record.version.capability.is_manifest() {
+                true => "manifests are not announced".to_owned(),
+                false => "indexes are not announced".to_owned(),
+            }),
+            (DocumentState::Archived, _) => Some("listed by an archive only".to_owned()),
+            (DocumentState::Unrouted, _) => Some("belongs to no set of resources".to_owned()),
+            _ => None,
+        };
+        (state_alone(record), reason)
     }
 
     /// Every source, as the plan orders them.
@@ -199,11 +189,10 @@ impl Engine {
             .iter()
             .zip(&self.plan.sources)
             .map(|(source, plan)| {
-                let records = || {
-                    source
-                        .catalog
-                        .iter()
-                        .filter(|(_, record)| !record.is_gone())
+                let holdings = holdings(source);
+                let missing = |((_, state), count): (&(_, DocumentState), &usize)| match state {
+                    DocumentState::Missing => *count,
+                    _ => 0,
                 };
                 let mounts = source.mounts.values().map(|mount| MountView {
                     directory: mount.row.directory.clone(),
@@ -218,10 +207,11 @@ impl Engine {
                     name: plan.name.clone(),
                     settled: source.is_settled(),
                     suspension: source.suspension(&plan.name),
-                    documents: records().count(),
-                    missing: records().filter(|(_, record)| record.is_missing()).count(),
+                    documents: holdings.documents.values().sum(),
+                    missing: holdings.documents.iter().map(missing).sum(),
                     broken: source.troubles.len(),
                     mounts: mounts.collect(),
+                    holdings,
                 }
             });
         views.collect()
@@ -232,6 +222,35 @@ impl Engine {
         self.sources.iter().all(|source| source.is_settled())
     }
 
+    /// How everything stands, without a look at each document: it is asked for each second.
+    pub fn summary(&self) -> Summary {
+        let mut summary = Summary::default();
+        for channel in self.channels.values() {
+            summary.channels += usize::from(channel.is_live());
+            for (hub, ledger) in &channel.ledgers {
+                let view = hub_view(hub, ledger);
+                summary.pending += view.due;
+                if view.state <= Condition::Unfetched {
+                    let reason = view.last_failure;
+                    let reason = reason
+                        .unwrap_or_else(|| "it does not fetch what it is pinged about".to_owned());
+                    summary.troubled.entry(view.hub).or_insert(reason);
+                }
+            }
+        }
+        for (source, plan) in self.sources.iter().zip(&self.plan.sources) {
+            if source.suspended {
+                summary.suspended.push(plan.name.clone());
+            }
+            let mounts = source.mounts.values();
+            let absent = mounts.filter(|mount| mount.status == MountStatus::Absent);
+            summary
+                .absent
+                .extend(absent.map(|mount| mount.row.directory.clone()));
+        }
+        summary
+    }
+
     /// What is wrong with the trees (R8).
     pub fn findings(&self) -> BTreeSet<Finding> {
         self.sources
@@ -240,6 +259,57 @@ impl Engine {
             .cloned()
             .collect()
     }
+}
+
+/// What a document is by itself, whatever hubs are due of it.
+fn state_alone(record: &Record) -> DocumentState {
+    let Version {
+        capability, form, ..
+    } = record.version;
+    let is_routed =
+        capability == Capability::SourceDescription || !record.relations.sets.is_empty();
+    if record.is_missing() {
+        DocumentState::Missing
+    } else if matches!(record.hold, Hold::Waiting { .. }) {
+        DocumentState::Held
+    } else if capability.is_manifest() || form == Form::Index {
+        DocumentState::Silent
+    } else if record.relations.archived {
+        DocumentState::Archived
+    } else if is_routed {
+        DocumentState::Announced
+    } else {
+        DocumentState::Unrouted
+    }
+}
+
+/// What a source has, found in one walk: a tree may hold a hundred thousand documents, and somebody may ask every few
+/// seconds.
+fn holdings(source: &Source) -> Holdings {
+    let mut holdings = Holdings::default();
+    let mut count = |record: &Record, state, by: isize| {
+        let kind = (record.version.capability, state);
+        let documents = holdings.documents.entry(kind).or_default();
+        *documents = documents.saturating_add_signed(by);
+    };
+    for (_, record) in source.catalog.iter().filter(|(_, own)| !own.is_gone()) {
+        count(record, state_alone(record), 1);
+    }
+    for uri in source.troubles.keys() {
+        if let Some(record) = source
+            .catalog
+            .get(uri)
+            .filter(|own| !own.is_gone() && !own.is_missing())
+        {
+            count(record, state_alone(record), -1);
+            count(record, DocumentState::Broken, 1);
+        }
+    }
+    holdings.broken_since = source.troubles.values().map(|trouble| trouble.since).min();
+    for finding in source.findings.values().flatten() {
+        *holdings.findings.entry(finding.kind()).or_default() += 1;
+    }
+    holdings
 }
 
 /// Since when a missing document is not there, and whether that is believed (R15).

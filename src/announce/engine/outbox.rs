@@ -6,13 +6,15 @@ use jiff::Timestamp;
 
 use crate::announce::channel::Channel;
 use crate::announce::delivery::ChannelId;
+use crate::announce::engine::waiting::Held;
 use crate::announce::engine::{Engine, Turn};
+use crate::announce::figures::Figures;
 use crate::announce::ledger::Ledger;
 use crate::announce::notification::{Limits, spoken};
 use crate::announce::plan::Mode;
 use crate::announce::standing::{Standing, standing, standing_after};
-use crate::announce::state::{Hold, Presence, Record, Told};
-use crate::announce::status::{AccountView, ChannelView, Condition, FlightView, HeldView, HubView};
+use crate::announce::state::{Hold, Told};
+use crate::announce::status::{AccountView, ChannelView, Condition, FlightView, HubView};
 use crate::announce::status::{SourceStatus, Status};
 use crate::resourcesync::payload::{Entry, Payload};
 use crate::resourcesync::uri::{Hub, Uri};
@@ -40,29 +42,50 @@ pub enum UnknownAccount {
 impl Engine {
     /// How everything stands.
     pub fn status(&self, now: Timestamp) -> Status {
+        let (broken, more_broken) = self.broken(now);
+        let mut sources = self.sources();
+        let holdings = sources.iter_mut().map(|source| {
+            let holdings = std::mem::take(&mut source.holdings);
+            (source.name.clone(), holdings)
+        });
+        let figures = Figures {
+            holdings: holdings.collect(),
+            ..Figures::default()
+        };
         Status {
             at: now,
             unsaved: None,
-            sources: self.sources().into_iter().map(SourceStatus::from).collect(),
+            sources: sources.into_iter().map(SourceStatus::from).collect(),
             channels: self.channels(),
             embedded_hub: None,
+            configuration: None,
+            broken,
+            more_broken,
             findings: self.findings().iter().map(ToString::to_string).collect(),
+            notifications: self.notifications(),
+            figures,
         }
     }
 
     /// Every channel, retired ones too, in the order they were opened.
     pub fn channels(&self) -> Vec<ChannelView> {
-        let views = self.channels.values().map(|channel| ChannelView {
-            source: channel.row.source.clone(),
-            set: channel.row.set.clone(),
-            topic: channel.row.topic.clone(),
-            retired: channel.row.retired.as_ref().map(|retired| retired.since),
-            seq: channel.row.seq,
-            hubs: channel
-                .ledgers
-                .iter()
-                .map(|(hub, ledger)| hub_view(hub, ledger))
-                .collect(),
+        let held = self.held_by_channel();
+        let views = self.channels.iter().map(|(id, channel)| {
+            let hubs = channel.ledgers.iter();
+            let (pending, more_pending) = self.pending(channel, self.now);
+            let (held, more_held) = held.get(id).map_or_else(Default::default, Held::tell);
+            ChannelView {
+                source: channel.row.source.clone(),
+                set: channel.row.set.clone(),
+                topic: channel.row.topic.clone(),
+                retired: channel.row.retired.as_ref().map(|retired| retired.since),
+                seq: channel.row.seq,
+                hubs: hubs.map(|(hub, ledger)| hub_view(hub, ledger)).collect(),
+                pending,
+                more_pending,
+                held,
+                more_held,
+            }
         });
         views.collect()
     }
@@ -175,47 +198,6 @@ impl Engine {
         spoken.flat_map(|spoken| spoken.entries).collect()
     }
 
-    /// Why what is due is not in flight.
-    fn waits(&self, channel: &Channel, ledger: &Ledger, now: Timestamp) -> Option<String> {
-        if ledger.row.flight.is_some() {
-            return None;
-        }
-        if !self.sources[channel.source].is_settled() {
-            return Some("until the tree was looked at".to_owned());
-        }
-        if let Some(window) = channel.window {
-            let closes = window.closes(&self.plan.window);
-            return Some(format!("for further changes, until {closes:.0}"));
-        }
-        match ledger.free_from() {
-            None => Some("for the answer to what was dropped".to_owned()),
-            Some(at) if at > now => Some(format!("for the topic to be fetched, or until {at:.0}")),
-            Some(_) => None,
-        }
-    }
-
-    /// What will be said to a hub once something else happens, and what that is (R15, R17).
-    fn held(&self, channel: &Channel, hub: &Hub) -> Vec<HeldView> {
-        let source = &self.sources[channel.source];
-        let plan = &self.plan.sources[channel.source];
-        let waiting = source.catalog.iter().filter(|(_, record)| {
-            record.is_missing() || matches!(record.hold, Hold::Waiting { .. })
-        });
-        let held = waiting.filter_map(|(uri, record)| {
-            match standing(plan, &source.catalog, channel, hub, uri) {
-                Standing::Held | Standing::Away => Some(HeldView {
-                    uri: uri.clone(),
-                    capability: record.version.capability,
-                    reason: hold_reason(record),
-                }),
-                _ => None,
-            }
-        });
-        let mut held: Vec<HeldView> = held.collect();
-        held.sort_by(|one, other| one.uri.cmp(&other.uri));
-        held
-    }
-
     /// Compares what was seen with what was told, as a stored state has both: for a command where no daemon
     /// runs, and so nobody looks at the tree. Nothing comes of it.
     pub fn take_stock(&mut self, now: Timestamp) {
@@ -237,7 +219,7 @@ impl Engine {
     }
 }
 
-fn hub_view(hub: &Hub, ledger: &Ledger) -> HubView {
+pub(super) fn hub_view(hub: &Hub, ledger: &Ledger) -> HubView {
     let flight = ledger.row.flight.as_ref();
     let ping = ledger.row.ping.filter(|_| ledger.mode == Mode::Ping);
     let mut view = HubView {
@@ -262,18 +244,6 @@ fn hub_view(hub: &Hub, ledger: &Ledger) -> HubView {
     view.last_failure = view.failure().map(|refusal| refusal.reason.clone());
     view.state = view.condition();
     view
-}
-
-fn hold_reason(record: &Record) -> String {
-    match (record.presence, record.hold) {
-        (Presence::Missing { since, .. }, _) => {
-            format!("it is missing since {since:.0}: it may return, or turn out to be deleted")
-        }
-        (_, Hold::Waiting { since }) => {
-            format!("it waits since {since:.0} for a document that lists it")
-        }
-        _ => "it waits for a document that lists it".to_owned(),
-    }
 }
 
 /// The first of them, and how many more there are.

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use crate::announce::delivery::ChannelId;
 use crate::announce::engine::{Engine, Timer};
 use crate::announce::event::Fact;
+use crate::announce::history::Fate;
 use crate::announce::ledger::Prepared;
 use crate::announce::standing::{Standing, standing};
 use crate::announce::state::Told;
@@ -71,7 +72,7 @@ impl Engine {
         let Some(ledger) = self.ledger_mut(id, hub) else {
             return;
         };
-        ledger.row.flight = None;
+        let flight = ledger.row.flight.take();
         ledger.row.limit = None;
         ledger.in_doubt = false;
         ledger.due.clear();
@@ -81,6 +82,9 @@ impl Engine {
                 Some(told) => ledger.told.insert(uri, told),
                 None => ledger.told.remove(&uri),
             };
+        }
+        if let Some(flight) = flight {
+            self.history.note(id, flight.seq, hub, Fate::Dropped);
         }
         self.turn.ledgers.insert((id, hub.clone()));
         for uri in &owed {

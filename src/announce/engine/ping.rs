@@ -6,7 +6,7 @@ use crate::announce::channel::later;
 use crate::announce::delivery::ChannelId;
 use crate::announce::engine::{Engine, Timer};
 use crate::announce::event::Fact;
-use crate::announce::ledger::{PING_APART, PING_FETCHED_WITHIN};
+use crate::announce::ledger::{Ledger, PING_APART, PING_FETCHED_WITHIN};
 use crate::announce::plan::Mode;
 use crate::announce::state::Ping;
 use crate::resourcesync::uri::{Hub, Topic};
@@ -30,11 +30,13 @@ impl Engine {
         {
             ping.reported = true;
             let topic = channel.row.topic.clone();
+            let seq = pinged_about(ledger, channel.row.seq);
             self.turn.ledgers.insert((id, hub.clone()));
             let after = PING_FETCHED_WITHIN;
             self.tell(Fact::Unfetched {
                 topic,
                 hub: hub.clone(),
+                seq,
                 after,
             });
         }
@@ -67,13 +69,19 @@ impl Engine {
                 self.turn.ledgers.insert((id, hub.clone()));
                 self.timers
                     .insert((later(at, PING_APART), Timer::Ping(id, hub.clone())));
-                if before.is_some_and(|ping| ping.reported) {
-                    self.turn.facts.push(Fact::FetchedAgain {
-                        topic: topic.clone(),
-                        hub: hub.clone(),
-                    });
-                }
+                self.turn.facts.push(Fact::Fetched {
+                    topic: topic.clone(),
+                    hub: hub.clone(),
+                    seq: pinged_about(ledger, channel.row.seq),
+                    was_reported: before.is_some_and(|ping| ping.reported),
+                });
             }
         }
     }
+}
+
+/// The number of the notification that a hub was pinged about; `latest` is the channel's.
+fn pinged_about(ledger: &Ledger, latest: u64) -> u64 {
+    let last = ledger.row.last.as_ref().map(|last| last.seq);
+    ledger.sending.or(last).unwrap_or(latest)
 }

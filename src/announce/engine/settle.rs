@@ -96,16 +96,8 @@ impl Engine {
         let Some(record) = self.sources[source].catalog.get(uri) else {
             return;
         };
-        let mut concerned: BTreeSet<ChannelId> = self.heard.get(uri).cloned().unwrap_or_default();
-        for set in &record.relations.sets {
-            concerned.extend(self.by_set.get(set).into_iter().flatten());
-        }
-        if record.is_source_description() {
-            let of_source = |(_, channel): &(&ChannelId, &Channel)| channel.source == source;
-            concerned.extend(self.channels.iter().filter(of_source).map(|(id, _)| *id));
-        }
         let mut is_held = false;
-        for id in concerned {
+        for id in self.concerned(source, uri, record) {
             let hubs: Vec<Hub> = self
                 .channels
                 .get(&id)
@@ -131,6 +123,24 @@ impl Engine {
             }
             _ => {}
         }
+    }
+
+    /// The channels that must hear of a document, or did (R10).
+    pub(super) fn concerned(
+        &self,
+        source: usize,
+        uri: &Uri,
+        record: &Record,
+    ) -> BTreeSet<ChannelId> {
+        let mut concerned = self.heard.get(uri).cloned().unwrap_or_default();
+        for set in &record.relations.sets {
+            concerned.extend(self.by_set.get(set).into_iter().flatten());
+        }
+        if record.is_source_description() {
+            let of_source = |(_, channel): &(&ChannelId, &Channel)| channel.source == source;
+            concerned.extend(self.channels.iter().filter(of_source).map(|(id, _)| *id));
+        }
+        concerned
     }
 
     /// Brings one account up to date; tells whether the change is held.

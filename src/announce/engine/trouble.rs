@@ -7,7 +7,11 @@ use crate::announce::engine::{Engine, Timer};
 use crate::announce::event::Fact;
 use crate::announce::observation::{DocumentPath, Incomplete};
 use crate::announce::state::{Presence, Trouble};
+use crate::announce::status::BrokenView;
 use crate::resourcesync::uri::Uri;
+
+/// So many candidates that cannot be read are told of; of others, how many they are.
+const MOST_BROKEN: usize = 100;
 
 impl Engine {
     /// R3: a document that cannot be read keeps its last good state.
@@ -77,5 +81,36 @@ impl Engine {
             self.turn.troubles.insert((source, uri.clone()));
         }
         Some(trouble)
+    }
+
+    /// The candidates that cannot be read, those that cannot for longest first, and how many more.
+    pub(super) fn broken(&self, now: Timestamp) -> (Vec<BrokenView>, usize) {
+        let sources = self.sources.iter().zip(&self.plan.sources);
+        let troubles = sources.flat_map(|(source, plan)| {
+            let troubles = source.troubles.iter();
+            troubles.map(move |(uri, trouble)| (source, plan, uri, trouble))
+        });
+        let mut all: Vec<_> = troubles.collect();
+        all.sort_by_key(|(_, _, uri, trouble)| (trouble.since, *uri));
+        let first = all
+            .iter()
+            .take(MOST_BROKEN)
+            .map(|(source, plan, uri, trouble)| {
+                let mut mounts = plan.mounts.iter();
+                let mount = mounts.find(|own| own.id == trouble.path.mount);
+                BrokenView {
+                    source: plan.name.clone(),
+                    path: match mount {
+                        Some(mount) => format!("{}/{}", mount.directory.display(), trouble.path),
+                        None => trouble.path.to_string(),
+                    },
+                    uri: (*uri).clone(),
+                    reason: trouble.reason.clone(),
+                    since: trouble.since,
+                    known: source.catalog.is_there(uri),
+                    lasting: later(trouble.since, plan.broken_after) <= now,
+                }
+            });
+        (first.collect(), all.len().saturating_sub(MOST_BROKEN))
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::announce::delivery::Answer;
+use crate::announce::histogram::Histogram;
 use crate::announce::subscription::relay::Outcome;
 
 /// All that is counted.
@@ -11,7 +12,7 @@ pub struct Counts {
     pub requests: Requests,
     pub verifications: Verifications,
     pub deliveries: Deliveries,
-    pub latency: Latency,
+    pub latency: Histogram,
 }
 
 impl Counts {
@@ -80,37 +81,6 @@ impl Deliveries {
     }
 }
 
-/// The bounds of latencies that are told apart: from a subscriber next door to one that was away for hours.
-const SECONDS: [f64; 14] = [
-    0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 600.0, 3600.0,
-];
-
-/// How long it took from when a notification was relayed until a subscriber accepted it, whatever came between.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Latency {
-    pub sum: f64,
-    /// How many lay within each bound and not within a lower one; the last, beyond all.
-    counts: [u64; SECONDS.len() + 1],
-}
-
-impl Latency {
-    pub fn observe(&mut self, took: Duration) {
-        let seconds = took.as_secs_f64();
-        self.sum += seconds;
-        self.counts[SECONDS.partition_point(|bound| *bound < seconds)] += 1;
-    }
-
-    pub fn count(&self) -> u64 {
-        self.counts.iter().sum()
-    }
-
-    /// Each bound with how many lay within it and not within a lower one.
-    pub fn buckets(&self) -> impl Iterator<Item = (f64, u64)> {
-        let bounds = SECONDS.into_iter().chain([f64::INFINITY]);
-        bounds.zip(self.counts)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
@@ -160,19 +130,5 @@ mod tests {
             excess: 2,
         };
         assert_eq!(requests, want);
-    }
-
-    #[test]
-    fn a_latency_lies_in_the_lowest_bucket_that_holds_it() {
-        let mut latency = Latency::default();
-        for seconds in [0.0, 0.005, 0.006, 3600.0, 86_400.0] {
-            latency.observe(Duration::from_secs_f64(seconds));
-        }
-        let held: Vec<(f64, u64)> = latency.buckets().filter(|(_, count)| *count > 0).collect();
-        assert_eq!(
-            held,
-            [(0.005, 2), (0.01, 1), (3600.0, 1), (f64::INFINITY, 1)]
-        );
-        assert_eq!((latency.count(), latency.sum), (5, 90_000.011));
     }
 }

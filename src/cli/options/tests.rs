@@ -81,6 +81,7 @@ fn every_command_of_the_contract_is_read() {
         "rsnotify subscriptions show 5b9efc35 --json",
         "rsnotify subscriptions show 5b9efc35 http://e.org/t",
         "rsnotify subscriptions remove 5b9efc35 http://e.org/t --yes --json",
+        "rsnotify health --ready --timeout 5s --admin-listen unix:a.sock --root a --url u --state-dir s --config c",
         "rsnotify listen http://e.org/t --callback http://c.example/ --callback-listen 127.0.0.1:0 --hub h --xml --lease 60",
     ] {
         assert!(
@@ -101,6 +102,7 @@ fn every_command_of_the_contract_is_read() {
         "rsnotify subscriptions remove --yes",
         "rsnotify snippet",
         "rsnotify snippet iis",
+        "rsnotify health --timeout 5",
         "rsnotify listen",
         "rsnotify listen t --lease 0",
     ] {

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::announce::delivery::attempt::Attempt;
-use crate::announce::status::{AccountView, ChannelView, Condition, HubView};
+use crate::announce::status::{AccountView, ChannelView, HubView};
 use crate::cli::output::{aligned, counted, next_try, when};
 use crate::resourcesync::payload::Entry;
 
@@ -38,18 +38,6 @@ impl Serialize for Row<'_> {
     }
 }
 
-/// How a condition is called.
-pub fn in_words(state: Condition) -> &'static str {
-    match state {
-        Condition::NeedsPerson => "needs a person",
-        Condition::Failing => "failing",
-        Condition::Unfetched => "not fetched",
-        Condition::NoSubscribers => "no subscribers",
-        Condition::Due => "due",
-        Condition::Fine => "fine",
-    }
-}
-
 /// One line each, in columns.
 pub fn write_rows(out: &mut impl Write, rows: &[Row<'_>], now: Timestamp) -> io::Result<()> {
     if rows.is_empty() {
@@ -58,7 +46,7 @@ pub fn write_rows(out: &mut impl Write, rows: &[Row<'_>], now: Timestamp) -> io:
     let header = ["STATE", "DUE", "TRIES", "NEXT TRY", "CHANNEL", "HUB"].map(str::to_owned);
     let lines = rows.iter().map(|row| {
         [
-            in_words(row.hub.state).to_owned(),
+            row.hub.state.in_words().to_owned(),
             row.hub.due.to_string(),
             row.hub.attempts.to_string(),
             match row.hub.sending {
@@ -73,7 +61,7 @@ pub fn write_rows(out: &mut impl Write, rows: &[Row<'_>], now: Timestamp) -> io:
         ]
     });
     let all: Vec<[String; 6]> = std::iter::once(header).chain(lines).collect();
-    let reasons = std::iter::once(None).chain(rows.iter().map(|row| trouble(row.hub)));
+    let reasons = std::iter::once(None).chain(rows.iter().map(|row| row.hub.trouble()));
     for (text, reason) in aligned(&all, &[1, 2]).iter().zip(reasons) {
         match reason {
             Some(reason) => writeln!(out, "{text}  ({reason})")?,
@@ -81,15 +69,6 @@ pub fn write_rows(out: &mut impl Write, rows: &[Row<'_>], now: Timestamp) -> io:
         }
     }
     Ok(())
-}
-
-/// What is wrong with a hub, if anything is.
-pub fn trouble(hub: &HubView) -> Option<String> {
-    let unfetched = "it accepted a ping, and did not fetch the topic".to_owned();
-    match hub.failure() {
-        Some(refusal) => Some(refusal.reason.clone()),
-        None => (hub.fetch_confirmed == Some(false)).then_some(unfetched),
-    }
 }
 
 /// All there is to know about one hub on one channel.
@@ -112,7 +91,7 @@ pub fn write_account(out: &mut impl Write, account: &AccountView) -> io::Result<
         )?;
     }
     writeln!(out, "hub        {} (mode {mode})", hub.hub)?;
-    writeln!(out, "state      {}", in_words(hub.state))?;
+    writeln!(out, "state      {}", hub.state.in_words())?;
     match &hub.last {
         Some(last) => write_attempt(out, last, now)?,
         None => writeln!(out, "last try   none yet")?,

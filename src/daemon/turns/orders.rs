@@ -26,7 +26,7 @@ impl Turns {
         let consult = |about| hub.map_or_else(no_hub, |hub| consult_hub(hub, about, now));
         let (mut answer, effects) = obey(&mut self.engine, Engine::step, consult, request, now);
         if let Answer::Status(status) = &mut answer {
-            status.embedded_hub = hub.map(|hub| hub.status(now));
+            self.complete(status);
         }
         self.take(effects);
         let order = Order { reply, answer };
@@ -40,9 +40,8 @@ impl Turns {
 
     /// Answers what was asked: nothing is said to be done that a crash could undo.
     pub(super) fn answer(&mut self) {
-        let trouble = self.trouble.as_ref().map(|(trouble, _)| trouble);
         for order in self.orders.drain(..) {
-            let answer = match (trouble, order.answer) {
+            let answer = match (&self.trouble, order.answer) {
                 (Some(trouble), Answer::Status(mut status)) => {
                     status.unsaved = Some(trouble.clone());
                     Answer::Status(status)

@@ -69,9 +69,10 @@ async fn deliver(shared: &Shared, assignment: &Assignment) -> bool {
     let key = &assignment.key;
     // Unknown once the topic is no longer served.
     let list = shared.topics.capability_list(&key.topic);
-    let (hub, secret) = (&shared.settings.hub, secret.as_ref());
+    let conduct = shared.conduct();
+    let (hub, secret) = (&conduct.settings.hub, secret.as_ref());
     let (topic, callback, seq) = (&key.topic, &key.callback, relay.seq);
-    let request = shared
+    let request = conduct
         .caller
         .request(Method::POST, callback, callback.as_str());
     let answer = match request {
@@ -91,7 +92,11 @@ async fn deliver(shared: &Shared, assignment: &Assignment) -> bool {
     let took = shared.age(relay.id);
     shared.counts().tried(&answer, outcome, took);
     match outcome {
-        Outcome::Delivered | Outcome::Gone => {}
+        Outcome::Delivered => debug!(
+            %topic, %callback, seq, attempts, "{callback} took notification {seq}"
+        ),
+        // That its subscription ends is told below.
+        Outcome::Gone => {}
         Outcome::Retry { at } => debug!(
             %topic, %callback, seq, attempts, next_try = %at,
             "{callback} did not take notification {seq}: {last}"

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::DEADLINE;
 use crate::documents::{Site, list};
+use crate::manager::FakeManager;
 use crate::namespace::was_run_again;
 use crate::state_file::{ends, mount};
 use crate::story::Story;
@@ -86,6 +87,27 @@ fn what_changed_while_the_disk_was_full_is_announced_once_it_is_not() {
     story.hears(&UPDATED);
     await_readiness(&story, "200");
     story.ends();
+}
+
+#[test]
+fn a_full_disk_is_no_reason_for_a_service_manager_to_start_it_again() {
+    if was_run_again(NAMESPACE) {
+        return;
+    }
+    let (mut story, filler) = small_disk();
+    let manager = FakeManager::start();
+    let daemon = manager.launch(story.setup.run(), Duration::from_secs(2));
+    manager.await_message("READY=1");
+    fill(&filler);
+    change(&story);
+    manager.await_message("STATUS=cannot save, nothing is sent: ");
+    for _ in 0..3 {
+        manager.await_ping();
+    }
+    fs::remove_file(&filler).unwrap();
+    story.hears(&UPDATED);
+    manager.await_message("STATUS=2 channels, 0 pending");
+    assert!(daemon.stop().success());
 }
 
 #[test]

@@ -1,0 +1,156 @@
+//! What hubs are due and what they took: by hub, and not by channel, for there may be thousands of those, and
+//! `rsnotify outbox list` has them.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use crate::admin::metrics::count;
+use crate::admin::metrics::exposition::{Exposition, Label, seconds};
+use crate::announce::delivery::attempt::Kind;
+use crate::announce::figures::{Figures, HubCounts};
+use crate::announce::status::{Condition, HubView, Status};
+use crate::resourcesync::uri::Hub;
+
+/// How one hub stands, over all channels.
+#[derive(Default)]
+struct Sum {
+    due: i64,
+    oldest: i64,
+    in_flight: i64,
+    refused: BTreeMap<Kind, i64>,
+    needs_person: i64,
+    accepted: Option<Timestamp>,
+    /// Topics that it was pinged about and did not fetch; nothing if it is not pinged.
+    unfetched: Option<i64>,
+}
+
+impl Sum {
+    fn add(&mut self, hub: &HubView, now: Timestamp) {
+        self.due += count(hub.due);
+        self.in_flight += i64::from(hub.in_flight.is_some());
+        let age = hub
+            .since
+            .map_or(0, |since| now.duration_since(since).as_secs());
+        self.oldest = self.oldest.max(age);
+        if let Some(refusal) = hub.failure() {
+            *self.refused.entry(refusal.kind).or_default() += 1;
+        }
+        self.needs_person += i64::from(hub.state == Condition::NeedsPerson);
+        self.accepted = self.accepted.max(hub.accepted);
+        if hub.mode.is_pinged() {
+            let unfetched = self.unfetched.get_or_insert_default();
+            *unfetched += i64::from(hub.fetch_confirmed == Some(false));
+        }
+    }
+}
+
+pub fn expose(exposition: &mut Exposition, status: &Status) {
+    let mut hubs: BTreeMap<&Hub, Sum> = BTreeMap::new();
+    for hub in status.channels.iter().flat_map(|channel| &channel.hubs) {
+        hubs.entry(&hub.hub).or_default().add(hub, status.at);
+    }
+    let each = |figure: fn(&Sum) -> i64| {
+        let hubs = hubs.iter();
+        hubs.map(move |(hub, sum)| ([of_hub(hub)], figure(sum)))
+    };
+    exposition.gauges(
+        "rsnotify_due_changes",
+        "Documents of which there is something to tell a hub",
+        each(|sum| sum.due),
+    );
+    exposition.gauges(
+        "rsnotify_oldest_due_seconds",
+        "How long the notification waits that a hub has not accepted for longest; 0 without one",
+        each(|sum| sum.oldest),
+    );
+    exposition.gauges(
+        "rsnotify_in_flight_notifications",
+        "Notifications a hub has not accepted yet",
+        each(|sum| sum.in_flight),
+    );
+    exposition.gauges(
+        "rsnotify_refused_notifications",
+        "Notifications that a hub did not accept when they were last tried, by reason; no_subscribers_likely is no \
+         reason to call anybody",
+        hubs.iter().flat_map(|(hub, sum)| {
+            let refused = sum.refused.iter();
+            refused.map(|(kind, many)| ([of_hub(hub), ("reason", kind.as_str().to_owned())], *many))
+        }),
+    );
+    exposition.gauges(
+        "rsnotify_needs_person",
+        "Notifications that a hub refuses for a reason that waiting alone will not help",
+        each(|sum| sum.needs_person),
+    );
+    exposition.gauges(
+        "rsnotify_last_accepted_timestamp_seconds",
+        "When a hub last accepted a notification",
+        hubs.iter()
+            .filter_map(|(hub, sum)| Some(([of_hub(hub)], seconds(sum.accepted?)))),
+    );
+    let pinged = || {
+        let hubs = hubs.iter();
+        hubs.filter_map(|(hub, sum)| Some(([of_hub(hub)], sum.unfetched?)))
+    };
+    exposition.gauges(
+        "rsnotify_hub_fetch_confirmed",
+        "0 while a hub has accepted a ping and not fetched the topic within a minute, for any topic",
+        pinged().map(|(labels, unfetched)| (labels, i64::from(unfetched == 0))),
+    );
+    exposition.gauges(
+        "rsnotify_unfetched_topics",
+        "Topics that a hub accepted a ping about and has not fetched within a minute",
+        pinged(),
+    );
+    expose_counts(exposition, &hubs, &status.figures);
+}
+
+fn expose_counts(exposition: &mut Exposition, hubs: &BTreeMap<&Hub, Sum>, figures: &Figures) {
+    let uncounted = HubCounts::default();
+    let counts = || {
+        hubs.keys().map(|hub| {
+            let counts = figures.counts.hubs.get(hub).unwrap_or(&uncounted);
+            (*hub, counts)
+        })
+    };
+    exposition.counters(
+        "rsnotify_attempts_total",
+        "Submissions of notifications, first ones and retries, by what came of them: accepted, or the reason why not",
+        counts().flat_map(|(hub, counts)| {
+            let refused = Kind::all().map(|kind| {
+                let many = counts.refused.get(&kind).copied().unwrap_or_default();
+                (kind.as_str(), many)
+            });
+            let outcomes = [("accepted", counts.accepted)].into_iter().chain(refused);
+            outcomes.map(|(outcome, many)| ([of_hub(hub), ("outcome", outcome.to_owned())], many))
+        }),
+    );
+    exposition.counters(
+        "rsnotify_retries_total",
+        "Submissions of notifications that had been submitted before",
+        counts().map(|(hub, counts)| ([of_hub(hub)], counts.retries)),
+    );
+    exposition.histograms(
+        "rsnotify_attempt_seconds",
+        "How long a hub took to answer a submission, or not to",
+        figures
+            .attempts
+            .iter()
+            .map(|(hub, took)| ([of_hub(hub)], took)),
+    );
+    exposition.histograms(
+        "rsnotify_notification_seconds",
+        "How long it took from when a notification was cut until a hub accepted it, retries included",
+        counts().map(|(hub, counts)| ([of_hub(hub)], &counts.took)),
+    );
+    exposition.counters(
+        "rsnotify_accepted_changes_total",
+        "Changes in the notifications that a hub accepted",
+        counts().map(|(hub, counts)| ([of_hub(hub)], counts.changes)),
+    );
+}
+
+fn of_hub(hub: &Hub) -> Label {
+    ("hub", hub.to_string())
+}

@@ -1,0 +1,184 @@
+//! What somebody should look at, and whether all is well: the same on the status page and on a terminal.
+
+use jiff::Timestamp;
+
+use crate::announce::status::hubs::HubTrouble;
+use crate::announce::status::words::counted;
+use crate::announce::status::{ChannelView, Condition, SourceStatus, Status};
+use crate::resourcesync::uri::Hub;
+
+/// Something is not as it should be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Alert {
+    pub urgency: Urgency,
+    pub part: Part,
+    pub what: String,
+    pub since: Option<Timestamp>,
+    /// What usually causes it, or what to do.
+    pub advice: Option<String>,
+}
+
+/// Whether it passes by itself; the worst comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Urgency {
+    /// It stays until somebody does something.
+    Act,
+    /// It may pass, and the rest goes on.
+    Look,
+}
+
+/// The part of the status that says more about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    State,
+    Configuration,
+    Sources,
+    Hubs,
+    Broken,
+    Findings,
+}
+
+/// How everything stands, in a word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    Act,
+    Look,
+    /// Nothing is wrong, and something is yet to be done.
+    Busy,
+    Fine,
+}
+
+impl Verdict {
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Verdict::Act => "Somebody must act",
+            Verdict::Look => "Something is not right",
+            Verdict::Busy => "All is well, and work is under way",
+            Verdict::Fine => "All is well",
+        }
+    }
+}
+
+impl Status {
+    /// How everything stands, in a word.
+    pub fn verdict(&self) -> Verdict {
+        let waits = |own: &ChannelView| !own.pending.is_empty() || !own.held.is_empty();
+        match self.alerts().first().map(|alert| alert.urgency) {
+            Some(Urgency::Act) => Verdict::Act,
+            Some(Urgency::Look) => Verdict::Look,
+            None if self.sources.iter().any(|source| !source.settled) => Verdict::Busy,
+            None if self.channels.iter().any(waits) => Verdict::Busy,
+            None => Verdict::Fine,
+        }
+    }
+
+    /// What somebody should look at, the most urgent first.
+    pub fn alerts(&self) -> Vec<Alert> {
+        let mut alerts = Vec::new();
+        if let Some(trouble) = &self.unsaved {
+            alerts.push(Alert {
+                urgency: Urgency::Act,
+                part: Part::State,
+                what: format!("Nothing is sent: {trouble}"),
+                since: None,
+                advice: Some(
+                    "what was to be sent waits until the state can be saved again".to_owned(),
+                ),
+            });
+        }
+        let configuration = self.configuration.as_ref();
+        if let Some(refused) = configuration.and_then(|own| own.refused.as_ref()) {
+            alerts.push(Alert {
+                urgency: Urgency::Act,
+                part: Part::Configuration,
+                what: format!("The configuration was not reloaded: {}", refused.error),
+                since: Some(refused.at),
+                advice: Some("the one before goes on; correct the file and reload".to_owned()),
+            });
+        }
+        self.sources
+            .iter()
+            .for_each(|source| of_source(source, &mut alerts));
+        for summary in self.hubs() {
+            let troubles = summary.troubles.iter();
+            alerts.extend(troubles.map(|trouble| of_hub(summary.hub, trouble)));
+        }
+        // Those that are not told of came later: they last only if all before them do.
+        let lasting = self.broken.iter().take_while(|own| own.lasting).count();
+        if lasting > 0 {
+            let all_last = lasting == self.broken.len();
+            let count = lasting + if all_last { self.more_broken } else { 0 };
+            alerts.push(Alert {
+                urgency: Urgency::Look,
+                part: Part::Broken,
+                what: format!("{} cannot be read", counted(count, "document")),
+                since: self.broken.first().map(|own| own.since),
+                advice: Some("what was read of them before stands".to_owned()),
+            });
+        }
+        if !self.findings.is_empty() {
+            let count = counted(self.findings.len(), "thing");
+            alerts.push(Alert {
+                urgency: Urgency::Look,
+                part: Part::Findings,
+                what: format!("{count} in the published tree should be corrected"),
+                since: None,
+                advice: None,
+            });
+        }
+        alerts.sort_by_key(|alert| alert.urgency);
+        alerts
+    }
+}
+
+fn of_source(source: &SourceStatus, alerts: &mut Vec<Alert>) {
+    let mut alert = |what: String, advice: Option<&str>| {
+        alerts.push(Alert {
+            urgency: Urgency::Act,
+            part: Part::Sources,
+            what,
+            since: None,
+            advice: advice.map(str::to_owned),
+        });
+    };
+    for mount in source
+        .mounts
+        .iter()
+        .filter(|own| own.present == Some(false))
+    {
+        alert(
+            format!("{} ({}) is not there", mount.directory, source.name),
+            Some("nothing below it counts as deleted; it is taken up when it is back"),
+        );
+    }
+    if let Some(suspension) = &source.suspension {
+        alert(suspension.clone(), None);
+    }
+}
+
+fn of_hub(hub: &Hub, trouble: &HubTrouble<'_>) -> Alert {
+    let channels = counted(trouble.channels, "channel");
+    let what = match trouble.state {
+        Condition::Unfetched => format!("{hub} is pinged and does not fetch {channels}"),
+        _ => format!(
+            "{hub} does not accept notifications of {channels}: {}",
+            trouble.reason
+        ),
+    };
+    Alert {
+        urgency: match trouble.state {
+            Condition::NeedsPerson => Urgency::Act,
+            _ => Urgency::Look,
+        },
+        part: Part::Hubs,
+        what,
+        since: trouble.since,
+        advice: match trouble.kind {
+            Some(kind) => Some(format!("usually: {}", kind.usual_cause())),
+            None => Some(
+                "usually: the hub cannot reach the topic at its URI, or it was never advertised with this hub"
+                    .to_owned(),
+            ),
+        },
+    }
+}

@@ -1,0 +1,88 @@
+//! What was said lately, and what became of it.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::resourcesync::uri::{Hub, Topic};
+
+/// A notification, whatever became of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotificationView {
+    pub topic: Topic,
+    pub seq: u64,
+    /// When it was made.
+    pub cut: Timestamp,
+    /// How many changes it tells; nothing where only its number outlived a restart.
+    pub changes: Option<usize>,
+    pub hubs: Vec<OutcomeView>,
+    pub bytes: Option<usize>,
+    /// Nothing where it is not kept any more.
+    pub payload: Option<Body>,
+}
+
+/// What became of it at one hub.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutcomeView {
+    pub hub: Hub,
+    pub outcome: Outcome,
+    /// When it was last answered.
+    pub at: Option<Timestamp>,
+    /// Nothing where that is not known any more.
+    pub attempts: Option<u32>,
+    /// Why it was not accepted when it was last tried.
+    pub reason: Option<String>,
+}
+
+/// What becomes of a notification.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// It is on its way.
+    InFlight,
+    /// The hub did not accept it yet; it is tried again.
+    Refused,
+    Accepted,
+    /// It was too large for the hub, which was then told in smaller ones.
+    Withdrawn,
+    /// A person dropped it, or it has no hub any more.
+    Dropped,
+}
+
+impl Outcome {
+    /// How it is called.
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Outcome::InFlight => "on its way",
+            Outcome::Refused => "not accepted yet",
+            Outcome::Accepted => "accepted",
+            Outcome::Withdrawn => "too large, sent in parts",
+            Outcome::Dropped => "dropped",
+        }
+    }
+}
+
+/// A payload, shared and not copied until somebody reads it; ours, and so UTF-8.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub struct Body(pub Arc<[u8]>);
+
+impl Body {
+    pub fn as_text(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(&self.0)
+    }
+}
+
+impl From<String> for Body {
+    fn from(text: String) -> Body {
+        Body(text.into_bytes().into())
+    }
+}
+
+impl From<Body> for String {
+    fn from(body: Body) -> String {
+        body.as_text().into_owned()
+    }
+}

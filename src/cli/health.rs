@@ -1,0 +1,147 @@
+//! `health`: asks the running daemon whether it is alive, for whoever restarts it if it is not.
+//!
+//! A container image without a shell has nothing else to ask with. So this needs no published tree, no state
+//! directory and no secret, only where the admin listener is.
+
+use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use clap::builder::FalseyValueParser;
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::body::Bytes;
+use hyper::client::conn::http1;
+use hyper::header::HOST;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::time::timeout;
+
+use crate::cli::options::{Exit, TreeOptions};
+use crate::cli::output::print;
+use crate::config::address::Address;
+use crate::config::admin_address::admin_address;
+use crate::config::duration;
+use crate::config::overrides::Overrides;
+
+/// An answer of ours is one short line.
+const LONGEST_ANSWER: usize = 4 * 1024;
+
+#[derive(Debug, Clone, Args)]
+pub struct HealthOptions {
+    #[command(flatten)]
+    pub tree: TreeOptions,
+
+    /// Where the daemon's admin listener is [default: 127.0.0.1:8401]
+    #[arg(long, value_name = "ADDR", env = "RSNOTIFY_ADMIN_LISTEN")]
+    pub admin_listen: Option<String>,
+
+    /// Ask whether it is ready: everything was looked at once, and the state can be saved
+    #[arg(long, env = "RSNOTIFY_READY", value_parser = FalseyValueParser::new())]
+    pub ready: bool,
+
+    /// How long to wait for the answer
+    #[arg(
+        long,
+        value_name = "DURATION",
+        env = "RSNOTIFY_TIMEOUT",
+        default_value = "2s",
+        value_parser = duration::parse
+    )]
+    pub timeout: Duration,
+}
+
+pub fn health(file: Option<&Path>, options: &HealthOptions) -> anyhow::Result<Exit> {
+    let overrides = Overrides {
+        admin_listen: options.admin_listen.clone(),
+        ..options.tree.overrides()
+    };
+    let address = reached(admin_address(file, &overrides)?)?;
+    let page = if options.ready { "/readyz" } else { "/healthz" };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the network threads")?;
+    let patience = duration::display(options.timeout);
+    let answered = runtime.block_on(async { timeout(options.timeout, ask(&address, page)).await });
+    let Ok(answered) = answered else {
+        bail!("no answer from {address} to {page} within {patience}");
+    };
+    let answer = answered.with_context(|| format!("cannot ask {address} for {page}"))?;
+    let (head, body) = answer.into_parts();
+    let body = String::from_utf8_lossy(&body);
+    // Whoever answers need not be ours.
+    let line = body.lines().next().unwrap_or_default();
+    let line = line.replace(char::is_control, " ");
+    if head.status != StatusCode::OK {
+        bail!("{address} answers {page} with {}: {line}", head.status);
+    }
+    print(|out| writeln!(out, "{line}"))?;
+    Ok(Exit::Fine)
+}
+
+/// Where a listener is reached from the same machine.
+fn reached(address: Address) -> anyhow::Result<Address> {
+    let Address::Tcp(mut tcp) = address else {
+        return Ok(address);
+    };
+    if tcp.port() == 0 {
+        bail!(
+            "the admin listener takes any free port, and only the daemon's log says which: give it one in \
+             server.admin_listen"
+        );
+    }
+    if tcp.ip().is_unspecified() {
+        tcp.set_ip(match tcp.ip() {
+            IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        });
+    }
+    Ok(Address::Tcp(tcp))
+}
+
+async fn ask(address: &Address, page: &str) -> anyhow::Result<Response<Bytes>> {
+    match address {
+        Address::Tcp(tcp) => exchange(TcpStream::connect(tcp).await?, &tcp.to_string(), page).await,
+        Address::Unix(path) => exchange(UnixStream::connect(path).await?, "localhost", page).await,
+    }
+}
+
+/// One request on a connection of its own. No proxy stands between, whatever the environment says.
+async fn exchange(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    host: &str,
+    page: &str,
+) -> anyhow::Result<Response<Bytes>> {
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    tokio::spawn(connection);
+    let request = Request::get(page)
+        .header(HOST, host)
+        .body(Empty::<Bytes>::new())?;
+    let (head, body) = sender.send_request(request).await?.into_parts();
+    let body = Limited::new(body, LONGEST_ANSWER).collect().await;
+    let body = body.map_err(|error| anyhow::anyhow!(error))?;
+    Ok(Response::from_parts(head, body.to_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listener_for_everybody_is_asked_on_this_machine() {
+        for (listens, reached_at) in [
+            ("0.0.0.0:8401", "127.0.0.1:8401"),
+            ("[::]:8401", "[::1]:8401"),
+            ("10.0.0.7:8401", "10.0.0.7:8401"),
+            ("unix:/run/a.sock", "unix:/run/a.sock"),
+        ] {
+            let address = Address::parse(listens).unwrap();
+            assert_eq!(reached(address).unwrap().to_string(), reached_at);
+        }
+    }
+}

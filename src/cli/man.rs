@@ -1,0 +1,146 @@
+//! `man`: the manual pages, made from the command line as it is.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::{Args, Command, CommandFactory};
+use clap_mangen::Man;
+use clap_mangen::roff::{Roff, bold, italic, roman};
+
+use crate::cli::options::{Exit, Options};
+use crate::cli::output::print;
+
+/// Those of [`Exit`], and what the argument parser answers.
+const EXIT_STATUS: [(&str, &str); 4] = [
+    ("0", "All is well."),
+    ("1", "Something was found, or failed."),
+    ("2", "The command line is wrong."),
+    ("78", "The configuration is wrong; nothing else answers so."),
+];
+
+/// Variables that no flag has. Each flag's own is told where the flag is.
+const ENVIRONMENT: [(&str, &str); 7] = [
+    (
+        "STATE_DIRECTORY",
+        "Where what was seen and told is kept, unless state_dir is configured. systemd sets it.",
+    ),
+    (
+        "XDG_STATE_HOME",
+        "The directory below which rsnotify keeps that otherwise [default: ~/.local/state].",
+    ),
+    (
+        "CREDENTIALS_DIRECTORY",
+        "Where secrets lie that are configured as { credential = \"NAME\" }. systemd sets it.",
+    ),
+    (
+        "HTTPS_PROXY, HTTP_PROXY, ALL_PROXY",
+        "The proxy through which hubs are reached, unless the configuration names one.",
+    ),
+    (
+        "NO_PROXY",
+        "The hosts, separated by commas, that are reached without it.",
+    ),
+    (
+        "NOTIFY_SOCKET, WATCHDOG_USEC",
+        "How systemd hears that the daemon is ready, and that it works.",
+    ),
+    (
+        "LISTEN_FDS",
+        "Sockets that systemd has opened for the daemon.",
+    ),
+];
+
+const FILES: [(&str, &str); 3] = [
+    (
+        "/etc/rsnotify/config.toml",
+        "The configuration, unless --config or --root is given.",
+    ),
+    (
+        "/var/lib/rsnotify/",
+        "What was seen and told, when rsnotify is run as a service.",
+    ),
+    (
+        "/usr/share/doc/rsnotify/",
+        "More to read: docs/configuration.md explains each key of the configuration, docs/how-it-decides.md what is \
+         announced and when.",
+    ),
+];
+
+#[derive(Debug, Clone, Args)]
+pub struct ManOptions {
+    /// The directory to write all pages to [default: print the page of rsnotify alone]
+    #[arg(value_name = "DIR")]
+    pub directory: Option<PathBuf>,
+}
+
+pub fn man(options: &ManOptions) -> anyhow::Result<Exit> {
+    // `help` repeats what each page says.
+    let mut command = Options::command().disable_help_subcommand(true);
+    command.build();
+    match &options.directory {
+        Some(directory) => {
+            fs::create_dir_all(directory)
+                .with_context(|| format!("cannot create {}", directory.display()))?;
+            write_all(&command, None, directory)?;
+        }
+        None => {
+            let page = page(&command, None)?;
+            print(|out| out.write_all(&page))?;
+        }
+    }
+    Ok(Exit::Fine)
+}
+
+/// Writes the page of a command, and those of its subcommands.
+fn write_all(command: &Command, parent: Option<&str>, directory: &Path) -> anyhow::Result<()> {
+    let path = directory.join(format!("{}.1", name(command)));
+    fs::write(&path, page(command, parent)?)
+        .with_context(|| format!("cannot write {}", path.display()))?;
+    command
+        .get_subcommands()
+        .try_for_each(|own| write_all(own, Some(name(command)), directory))
+}
+
+/// A command as its page is called: `rsnotify-outbox-list`.
+fn name(command: &Command) -> &str {
+    command.get_display_name().unwrap_or(command.get_name())
+}
+
+/// What the command line says of a command, and then what it does not know.
+fn page(command: &Command, parent: Option<&str>) -> io::Result<Vec<u8>> {
+    // As `--help` has it, which names what flags take.
+    let usage = command.clone().render_usage().to_string();
+    let usage = usage.trim_start_matches("Usage: ").to_owned();
+    let mut page = Vec::new();
+    Man::new(command.clone().override_usage(usage))
+        // A page that is the same on each day has no date; an empty one would be left out, and shift the rest.
+        .date(" ")
+        .source(concat!("rsnotify ", env!("CARGO_PKG_VERSION")))
+        .manual("User Commands")
+        .render(&mut page)?;
+    let mut rest = Roff::new();
+    section(&mut rest, "EXIT STATUS", &EXIT_STATUS);
+    match parent {
+        None => {
+            section(&mut rest, "ENVIRONMENT", &ENVIRONMENT);
+            section(&mut rest, "FILES", &FILES);
+        }
+        Some(parent) => {
+            rest.control("SH", ["SEE ALSO"]);
+            rest.text([bold(parent), roman("(1)")]);
+        }
+    }
+    page.extend(rest.to_roff().into_bytes());
+    Ok(page)
+}
+
+fn section(page: &mut Roff, title: &str, entries: &[(&str, &str)]) {
+    page.control("SH", [title]);
+    for (name, text) in entries {
+        page.control("TP", []);
+        page.text([italic(*name)]);
+        page.text([roman(*text)]);
+    }
+}

@@ -1,0 +1,57 @@
+//! How far a sweep has come, for somebody who waits at a terminal: elsewhere nothing is written, and nothing stays.
+
+use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
+
+use crate::tree::Report;
+
+/// Where an earlier run knew how many files there are about.
+const OF_KNOWN: &str = "reading the tree [{bar:24}] {human_pos} of about {human_len} files";
+/// The first time, nobody knows how many there will be.
+const OF_FOUND: &str = "reading the tree: {human_pos} of {human_len} files found so far";
+
+/// Counts what sweeps find and read, and shows it once one takes long enough to say so.
+#[derive(Default)]
+pub struct Progress {
+    /// How many files an earlier run knew.
+    known: u64,
+    read: u64,
+    /// How many files the sweeps found that have ended.
+    swept: u64,
+    bar: Option<ProgressBar>,
+}
+
+impl Progress {
+    pub fn new(known: usize) -> Progress {
+        Progress {
+            known: known as u64,
+            ..Progress::default()
+        }
+    }
+
+    pub fn note(&mut self, report: &Report) {
+        match report {
+            Report::Observed(observations) => self.read += observations.len() as u64,
+            Report::Sweeping { files, .. } => self.show(*files),
+            Report::Swept { files, .. } => self.swept += files,
+            Report::MountFound { .. } | Report::MountLost { .. } | Report::Notice(_) => {}
+        }
+    }
+
+    fn show(&mut self, found: u64) {
+        let bar = self.bar.get_or_insert_with(|| bar(self.known > 0));
+        bar.update(|state| {
+            state.set_len(self.known.max(self.swept + found));
+            state.set_pos(self.read);
+        });
+    }
+}
+
+/// It draws itself on standard error if that is a terminal, and wipes itself off when it is dropped.
+fn bar(is_length_known: bool) -> ProgressBar {
+    let template = if is_length_known { OF_KNOWN } else { OF_FOUND };
+    let style =
+        ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::no_length()
+        .with_style(style.progress_chars("=> "))
+        .with_finish(ProgressFinish::AndClear)
+}

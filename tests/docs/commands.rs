@@ -1,0 +1,105 @@
+//! Every command in the documentation is run, or says why it is not.
+
+use std::io::Write;
+use std::process::Command;
+
+use crate::page::{Page, pages};
+use crate::story::{Story, setup};
+
+/// The languages of blocks. Commands are `sh` and nothing else, so that none is overlooked.
+const LANGUAGES: [&str; 12] = [
+    "apache", "caddy", "diff", "ini", "json", "nginx", "promql", "sh", "text", "toml", "xml",
+    "yaml",
+];
+
+/// What may stand before a block of commands, and before what they show.
+const MARKS: [(&str, &[&str]); 3] = [
+    (
+        "sh",
+        &["not run", "terminal", "wait for", "ctrl-c", "exits with"],
+    ),
+    ("text", &["not compared", "terminal"]),
+    ("diff", &["not compared"]),
+];
+
+/// What commands need that not every machine has.
+const TOOLS: [&str; 7] = [
+    "curl", "nginx", "patch", "python3", "rsync", "sqlite3", "xmllint",
+];
+
+/// The first tool that a page's commands name and that is not installed.
+fn missing_tool(page: &Page) -> Option<&'static str> {
+    let blocks = page.blocks.iter().filter(|block| block.language == "sh");
+    let run = blocks.filter(|block| block.mark("not run").is_none());
+    let mut commands: String = run.map(|block| block.text.as_str()).collect();
+    commands.extend(setup(page));
+    let is_missing = |tool: &&str| {
+        let mut found = Command::new("sh");
+        found.args([
+            "-c",
+            "PATH=$PATH:/usr/sbin:/sbin; command -v \"$0\" > /dev/null",
+        ]);
+        !found.arg(tool).status().unwrap().success()
+    };
+    TOOLS
+        .into_iter()
+        .filter(|tool| commands.split_whitespace().any(|word| word == *tool))
+        .find(is_missing)
+}
+
+#[test]
+fn commands_do_what_their_page_says() {
+    let pages = pages();
+    let failed: Vec<&str> = std::thread::scope(|scope| {
+        let stories: Vec<_> = pages
+            .iter()
+            .map(|page| {
+                let story = std::thread::Builder::new().name(page.path.clone());
+                (page, story.spawn_scoped(scope, || tell(page)).unwrap())
+            })
+            .collect();
+        let told = stories
+            .into_iter()
+            .map(|(page, story)| (page, story.join()));
+        told.filter(|(_, outcome)| outcome.is_err())
+            .map(|(page, _)| page.path.as_str())
+            .collect()
+    });
+    assert!(failed.is_empty(), "see above: {failed:?}");
+}
+
+fn tell(page: &Page) {
+    if let Some(tool) = missing_tool(page) {
+        assert!(std::env::var_os("CI").is_none(), "there is no {tool}");
+        // Not `eprintln!`, which the test runner keeps to itself.
+        let _ = writeln!(
+            std::io::stderr(),
+            "SKIPPED: there is no {tool}, so the commands of {} were not run",
+            page.path
+        );
+        return;
+    }
+    Story::tell(page);
+}
+
+#[test]
+fn blocks_and_their_marks_are_known() {
+    for page in pages() {
+        for block in &page.blocks {
+            let (path, line, language) = (&page.path, block.line, block.language.as_str());
+            assert!(
+                LANGUAGES.contains(&language),
+                "{path}:{line}: a block in {language:?}; commands are `sh`"
+            );
+            let known = MARKS.iter().find(|(own, _)| *own == language);
+            for (mark, value) in &block.marks {
+                let is_known = known.is_some_and(|(_, marks)| marks.contains(&mark.as_str()));
+                assert!(
+                    is_known,
+                    "{path}:{line}: {mark:?} means nothing before {language}"
+                );
+                assert!(!value.is_empty(), "{path}:{line}: say more: {mark}");
+            }
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Links and paths lead to what exists. Nothing is fetched: other hosts are judged by their names alone.
+
+use std::fs;
+use std::path::PathBuf;
+
+use url::Url;
+
+use crate::page::{Page, pages, repository};
+
+/// Hosts that pages may link to.
+const HOSTS: [&str; 10] = [
+    "crates.io",
+    "developers.google.com",
+    "keepachangelog.com",
+    "prometheus.io",
+    "semver.org",
+    "taplo.tamasfe.dev",
+    "www.freedesktop.org",
+    "www.openarchives.org",
+    "www.rfc-editor.org",
+    "www.w3.org",
+];
+
+/// Pages that are being written.
+const ARRIVING: [&str; 3] = ["docs/container.md", "docs/reloading.md", "docs/status.md"];
+
+/// What a code span begins with if it is a path in this repository.
+const FOLDERS: [&str; 11] = [
+    ".cargo/",
+    ".ci/",
+    "benches/",
+    "docs/",
+    "examples/",
+    "fuzz/",
+    "packaging/",
+    "src/",
+    "systemd/",
+    "templates/",
+    "tests/",
+];
+
+/// The page or file that `path` means in a link of `page`, from the root of the repository.
+fn target(page: &Page, path: &str) -> Option<String> {
+    let mut parts: Vec<&str> = page.path.split('/').collect();
+    parts.pop();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop()?;
+            }
+            part => parts.push(part),
+        }
+    }
+    Some(parts.join("/"))
+}
+
+fn fault(page: &Page, link: &str, pages: &[Page]) -> Option<String> {
+    if link.contains("://") {
+        return match Url::parse(link) {
+            Ok(url) if url.scheme() != "https" => Some("is not https".to_owned()),
+            Ok(url) if !url.host_str().is_some_and(|host| HOSTS.contains(&host)) => {
+                Some("leads to a host that tests/docs/links.rs does not know".to_owned())
+            }
+            Ok(_) => None,
+            Err(error) => Some(error.to_string()),
+        };
+    }
+    let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
+    let target = match path {
+        "" => page.path.clone(),
+        path => match target(page, path) {
+            Some(target) => target,
+            None => return Some("leads out of the repository".to_owned()),
+        },
+    };
+    match pages.iter().find(|page| page.path == target) {
+        None if ARRIVING.contains(&target.as_str()) => None,
+        None if !repository().join(&target).exists() => {
+            Some(format!("leads to {target}, which does not exist"))
+        }
+        None if anchor.is_empty() => None,
+        Some(page) if anchor.is_empty() || page.anchors.iter().any(|own| own == anchor) => None,
+        _ => Some(format!("leads to {target}, which has no heading #{anchor}")),
+    }
+}
+
+/// Pages of `docs/` that another file speaks of, as far as they are named with a heading.
+fn mentions(text: &str) -> impl Iterator<Item = &str> {
+    let ends = |c: char| !c.is_ascii_alphanumeric() && !"-_./#".contains(c);
+    text.split(ends)
+        .filter(|word| word.starts_with("docs/") && word.contains(".md#"))
+        .map(|word| word.trim_end_matches('.'))
+}
+
+fn is_path(span: &str) -> bool {
+    FOLDERS.iter().any(|folder| span.starts_with(folder))
+        && span
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c))
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let pages = pages();
+    let mut faults = Vec::new();
+    for page in &pages {
+        for link in &page.links {
+            if let Some(fault) = fault(page, &link.text, &pages) {
+                faults.push(format!(
+                    "{}:{}: {} {fault}",
+                    page.path, link.line, link.text
+                ));
+            }
+        }
+        for span in page.spans.iter().filter(|span| is_path(&span.text)) {
+            if !repository().join(&span.text).exists() {
+                faults.push(format!(
+                    "{}:{}: there is no {}",
+                    page.path, span.line, span.text
+                ));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+}
+
+#[test]
+fn other_files_speak_of_headings_that_exist() {
+    let pages = pages();
+    let mut paths = vec![repository().join("config.example.toml")];
+    let mut folders = ["examples", "packaging", "src", "systemd", "templates"]
+        .map(PathBuf::from)
+        .to_vec();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(repository().join(folder))
+            .into_iter()
+            .flatten()
+        {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => folders.push(path),
+                false => paths.push(path),
+            }
+        }
+    }
+    for path in paths {
+        let text = fs::read(&path).unwrap();
+        for link in mentions(&String::from_utf8_lossy(&text)) {
+            let root = Page::parse("FILE", "");
+            assert_eq!(
+                fault(&root, link, &pages),
+                None,
+                "{}: {link}",
+                path.display()
+            );
+        }
+    }
+    let text = "It is long. See docs/a.md#b-c, docs/d.md and\ndocs/e.md#f.";
+    assert_eq!(
+        mentions(text).collect::<Vec<_>>(),
+        ["docs/a.md#b-c", "docs/e.md#f"]
+    );
+}
+
+#[test]
+fn every_page_of_docs_is_found_from_the_readme() {
+    let pages = pages();
+    let readme = pages.iter().find(|page| page.path == "README.md").unwrap();
+    for page in pages.iter().filter(|page| page.path.starts_with("docs/")) {
+        assert!(
+            readme.links.iter().any(|link| link.text == page.path),
+            "README.md does not link to {}",
+            page.path
+        );
+    }
+}
+
+#[test]
+fn dead_links_are_noticed() {
+    let pages = [
+        Page::parse("docs/a.md", "# One heading\n"),
+        Page::parse("docs/configuration.md", "# Other\n\n## `[server]`\n"),
+    ];
+    for (link, is_dead) in [
+        ("configuration.md", false),
+        ("configuration.md#server", false),
+        ("#one-heading", false),
+        ("../README.md", false),
+        ("../src/lib.rs", false),
+        ("https://www.w3.org/TR/websub/", false),
+        ("configuration.md#client", true),
+        ("#server", true),
+        ("no-such-page.md", true),
+        ("../../README.md", true),
+        ("../../../README.md", true),
+        ("http://www.w3.org/TR/websub/", true),
+        ("https://www.example.org/", true),
+        ("https://[/", true),
+    ] {
+        let fault = fault(&pages[0], link, &pages);
+        assert_eq!(fault.is_some(), is_dead, "{link}: {fault:?}");
+    }
+}

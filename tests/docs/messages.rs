@@ -1,0 +1,82 @@
+//! Messages that pages quote are messages of the program, word for word.
+
+use std::fs;
+use std::path::Path;
+
+use crate::page::{pages, repository};
+
+/// What the program may say: its sources as one line, with what it fills in as a character that nobody quotes.
+fn sources() -> String {
+    let mut text = String::new();
+    collect(&repository().join("src"), &mut text);
+    // A text goes on in the next line after a backslash.
+    let text: String = text
+        .split("\\\n")
+        .enumerate()
+        .map(|(at, part)| if at == 0 { part } else { part.trim_start() })
+        .collect();
+    let mut parts = text.split('{');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| match part.split_once('}') {
+        Some((name, after)) if is_filled_in(name) => text + "\0" + after,
+        _ => text + part,
+    })
+}
+
+/// Whether this stood in braces within a text, rather than being code.
+fn is_filled_in(name: &str) -> bool {
+    name.chars()
+        .all(|c| c.is_alphanumeric() || "_.:?#".contains(c))
+}
+
+fn collect(path: &Path, text: &mut String) {
+    if path.is_dir() {
+        for entry in fs::read_dir(path).unwrap() {
+            collect(&entry.unwrap().path(), text);
+        }
+    } else {
+        text.push_str(&fs::read_to_string(path).unwrap());
+    }
+}
+
+/// What a quotation has word for word, between words in capitals, ellipses and numbers, which stand for others.
+fn fixed_parts(quote: &str) -> Vec<String> {
+    let stands_for_another = |word: &str| {
+        let word = word.trim_matches(|c: char| !c.is_alphanumeric() && c != '…');
+        word.contains('…')
+            || (!word.is_empty() && word.chars().all(|c| c.is_ascii_uppercase()))
+            || word.contains(|c: char| c.is_ascii_digit())
+    };
+    let words: Vec<&str> = quote.split_whitespace().collect();
+    words
+        .split(|word| stands_for_another(word))
+        .map(|part| part.join(" "))
+        .filter(|part| !part.is_empty())
+        .collect()
+}
+
+#[test]
+fn quoted_messages_are_ours() {
+    let sources = sources();
+    for page in pages() {
+        for quote in &page.quotes {
+            for part in fixed_parts(&quote.text) {
+                assert!(
+                    sources.contains(&part),
+                    "{}:{}: nothing says {part:?}",
+                    page.path,
+                    quote.line
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_quotation_is_compared_between_what_stands_for_something() {
+    assert_eq!(
+        fixed_parts("cannot read PATH: REASON; it stands, 12 times, as `ls` says …"),
+        ["cannot read", "it stands,", "times, as `ls` says"]
+    );
+    assert!(sources().contains("did not accept notification \0: \0"));
+}

@@ -1,0 +1,147 @@
+//! A page from its first block to its last: what it says to type is typed, and what it shows must come out.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use crate::output::{appeared, is_shown};
+use crate::page::{Block, CARGO, Page, repository};
+use crate::place::Place;
+use crate::terminal::Terminal;
+
+pub struct Story<'a> {
+    page: &'a Page,
+    place: Place,
+    terminals: BTreeMap<String, Terminal>,
+    /// What the last commands showed that were run to their end.
+    output: Option<String>,
+}
+
+impl Story<'_> {
+    pub fn tell(page: &Page) {
+        let mut story = Story {
+            page,
+            place: Place::new(),
+            terminals: BTreeMap::new(),
+            output: None,
+        };
+        story.set_up();
+        for block in &page.blocks {
+            if let Some(name) = block.mark("ctrl-c") {
+                let code = story.terminal(block, name).interrupt();
+                story.expect(block, code == Ok(0), || {
+                    format!("Ctrl-C in {name}: {code:?}")
+                });
+            }
+            match block.language.as_str() {
+                "sh" => story.run(block),
+                "text" | "diff" => story.compare(block),
+                _ => {}
+            }
+        }
+    }
+
+    fn set_up(&mut self) {
+        if let Some(script) = setup(self.page) {
+            let mut terminal = Terminal::start(self.place.shell(&self.place.here(&script)));
+            let code = terminal.end();
+            assert_eq!(code, Ok(0), "{}: {}", self.page.path, terminal.shown());
+            // What it started in the background goes on.
+            self.terminals.insert("setup".to_owned(), terminal);
+        }
+    }
+
+    fn run(&mut self, block: &Block) {
+        self.output = None;
+        if block.mark("not run").is_some() {
+            return;
+        }
+        let stranger = Place::stranger(&block.text);
+        self.expect(block, stranger.is_none(), || {
+            format!("{stranger:?} is not for tests")
+        });
+        // The binary that is tested is built already.
+        let commands = block.text.replace(CARGO, "rsnotify");
+        let commands = self.place.here(&commands);
+        let Some(name) = block.mark("terminal") else {
+            let mut terminal = Terminal::start(self.place.shell(&commands));
+            let (code, output) = (terminal.end(), terminal.shown());
+            let wanted = block
+                .mark("exits with")
+                .map_or(0, |code| code.parse().unwrap());
+            self.expect(block, code == Ok(wanted), || {
+                format!("exit code {code:?}\n{output}")
+            });
+            self.output = Some(output);
+            return;
+        };
+        let mut terminal = Terminal::start(self.place.shell(&commands));
+        if let Some(text) = block.mark("wait for") {
+            let waited = terminal.wait(|shown| shown.contains(text));
+            self.expect(block, waited.is_ok(), || {
+                format!("no {text:?} in\n{waited:?}")
+            });
+        }
+        self.terminals.insert(name.to_owned(), terminal);
+    }
+
+    fn compare(&mut self, block: &Block) {
+        if block.mark("not compared").is_some() {
+            return;
+        }
+        if let Some(name) = block.mark("terminal") {
+            let mut terminal = self.terminal(block, name);
+            let shown = |shown: &str| appeared(&block.text, &self.place.said(shown));
+            let waited = terminal.wait(shown);
+            self.expect(block, waited.is_ok(), || {
+                format!("{name} shows something else:\n{}", waited.unwrap_err())
+            });
+            self.terminals.insert(name.to_owned(), terminal);
+            return;
+        }
+        let Some(output) = &self.output else {
+            panic!(
+                "{}:{}: no command shows this; run one, or say `not compared` and why",
+                self.page.path, block.line
+            );
+        };
+        let output = self.place.said(output);
+        let is_met = match block.language.as_str() {
+            // A part of what was shown, that it may be explained by itself.
+            "diff" => appeared(&block.text, &output),
+            _ => is_shown(&block.text, &output),
+        };
+        self.expect(block, is_met, || {
+            format!("the command shows something else:\n{output}")
+        });
+    }
+
+    /// Takes the terminal, which must be there.
+    fn terminal(&mut self, block: &Block, name: &str) -> Terminal {
+        let terminal = self.terminals.remove(name);
+        self.expect(block, terminal.is_some(), || format!("no terminal {name}"));
+        terminal.unwrap()
+    }
+
+    fn expect(&self, block: &Block, is_met: bool, otherwise: impl FnOnce() -> String) {
+        if is_met {
+            return;
+        }
+        let screens: String = self
+            .terminals
+            .iter()
+            .map(|(name, terminal)| format!("\n--- terminal {name}\n{}", terminal.shown()))
+            .collect();
+        let (path, line) = (&self.page.path, block.line);
+        panic!("{path}:{line}: {}\n{}{screens}", block.text, otherwise());
+    }
+}
+
+/// Commands that make what a page supposes that its reader has, if it supposes anything.
+pub fn setup(page: &Page) -> Option<String> {
+    let name = Path::new(&page.path).with_extension("sh");
+    let path = repository()
+        .join("tests/docs/setup")
+        .join(name.file_name()?);
+    fs::read_to_string(path).ok()
+}

@@ -1,0 +1,237 @@
+//! Commands, flags, variables and keys that pages speak of exist; and no command goes unmentioned.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use clap::{Command, CommandFactory};
+use rsnotify::cli::options::Options;
+
+use crate::page::{Block, CARGO, Page, pages};
+use crate::place::Place;
+
+/// Variables that no flag stands for: tests read them.
+const OTHER_VARIABLES: [&str; 2] = ["RSNOTIFY_MODEL_CASES", "RSNOTIFY_MODEL_SEED"];
+
+fn program() -> Command {
+    let mut program = Options::command();
+    program.build();
+    program
+}
+
+/// Text that is code.
+struct Code {
+    line: usize,
+    text: String,
+    /// A line of a block of commands, not a span in a sentence.
+    is_typed: bool,
+}
+
+fn code(page: &Page) -> Vec<Code> {
+    let spans = page.spans.iter().map(|span| Code {
+        line: span.line,
+        text: span.text.clone(),
+        is_typed: false,
+    });
+    let blocks = page.blocks.iter().filter(|block| block.language == "sh");
+    let typed = blocks.flat_map(|block| {
+        // A line that ends in a backslash goes on in the next one.
+        let text = block.text.replace("\\\n", " ").replace(CARGO, "rsnotify");
+        let lines = text.lines().map(|line| Code {
+            line: block.line,
+            text: line.to_owned(),
+            is_typed: true,
+        });
+        lines.collect::<Vec<_>>()
+    });
+    spans.chain(typed).collect()
+}
+
+/// The words of each call of rsnotify.
+fn calls(code: &Code) -> Vec<Vec<&str>> {
+    let words: Vec<&str> = code.text.split_whitespace().collect();
+    let starts = words.iter().enumerate().filter(|(at, word)| {
+        let before = at.checked_sub(1).map(|before| words[before]);
+        word.trim_start_matches("$(") == "rsnotify"
+            && before.is_none_or(|before| code.is_typed && !takes_a_name(before))
+    });
+    starts
+        .map(|(at, _)| {
+            let rest = words[at + 1..].iter().copied();
+            rest.take_while(|word| !ends_a_call(word)).collect()
+        })
+        .collect()
+}
+
+/// Whether what follows is the user, the unit or the package of that name.
+fn takes_a_name(word: &str) -> bool {
+    [
+        "--now", "--unit", "-u", "edit", "install", "purge", "reload", "remove", "restart",
+        "start", "status", "stop",
+    ]
+    .contains(&word)
+}
+
+fn ends_a_call(word: &str) -> bool {
+    word.starts_with(['|', '>', '<', '&', ';', '#', ')']) || word.starts_with("2>")
+}
+
+/// What is wrong with a call; otherwise the names of its commands.
+fn follow(program: &Command, call: &[&str]) -> Result<Vec<String>, String> {
+    let mut command = program;
+    let mut path = Vec::new();
+    for word in call {
+        let word = word.trim_end_matches([')', ';', ',']);
+        if let Some(flag) = word.strip_prefix("--").filter(|flag| !flag.is_empty()) {
+            let flag = flag.split('=').next().unwrap_or(flag);
+            if !has_flag(command, flag) {
+                return Err(format!("`{}` has no --{flag}", command.get_name()));
+            }
+        } else if let Some(next) = command.find_subcommand(word) {
+            path.push(next.get_name().to_owned());
+            command = next;
+        } else if command.has_subcommands() && word.starts_with(|c: char| c.is_ascii_lowercase()) {
+            return Err(format!("`{}` has no command {word}", command.get_name()));
+        }
+    }
+    Ok(path)
+}
+
+fn has_flag(command: &Command, flag: &str) -> bool {
+    command
+        .get_arguments()
+        .any(|argument| argument.get_long() == Some(flag))
+}
+
+fn every_command(command: &Command) -> Vec<&Command> {
+    let below = command.get_subcommands().flat_map(every_command);
+    std::iter::once(command).chain(below).collect()
+}
+
+#[test]
+fn commands_flags_and_variables_exist() {
+    let program = program();
+    let commands = every_command(&program);
+    let variables: BTreeSet<&str> = commands
+        .iter()
+        .flat_map(|command| command.get_arguments())
+        .filter_map(|argument| argument.get_env()?.to_str())
+        .chain(OTHER_VARIABLES)
+        .collect();
+    let mut faults = Vec::new();
+    for page in pages() {
+        for code in code(&page) {
+            let mut note =
+                |fault: String| faults.push(format!("{}:{}: {fault}", page.path, code.line));
+            for call in calls(&code) {
+                follow(&program, &call)
+                    .err()
+                    .into_iter()
+                    .for_each(&mut note);
+            }
+            // A flag that stands alone in the text is one of ours.
+            let flag = code.text.strip_prefix("--");
+            let flag = flag.and_then(|flag| flag.split([' ', '=']).next());
+            if flag.is_some_and(|flag| !commands.iter().any(|own| has_flag(own, flag))) {
+                note(format!("there is no {}", code.text));
+            }
+            for word in code
+                .text
+                .split(|c: char| !c.is_ascii_uppercase() && c != '_')
+            {
+                let is_ours = word.starts_with("RSNOTIFY_") && word.len() > "RSNOTIFY_".len();
+                if is_ours && !variables.contains(word) {
+                    note(format!("there is no {word}"));
+                }
+            }
+        }
+    }
+    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+}
+
+#[test]
+fn every_command_is_mentioned() {
+    let program = program();
+    let mut mentioned = BTreeSet::new();
+    for page in pages() {
+        for code in code(&page) {
+            let followed = calls(&code).into_iter().map(|call| follow(&program, &call));
+            mentioned.extend(followed.flatten().map(|path| path.join(" ")));
+        }
+    }
+    for path in program.get_subcommands().flat_map(paths) {
+        assert!(
+            mentioned.contains(&path),
+            "no page mentions `rsnotify {path}`"
+        );
+    }
+}
+
+/// What has to be typed for each thing that a command can do.
+fn paths(command: &Command) -> Vec<String> {
+    let name = command.get_name();
+    let below: Vec<String> = command.get_subcommands().flat_map(paths).collect();
+    match (name, &below[..]) {
+        ("help", _) => Vec::new(),
+        (_, []) => vec![name.to_owned()],
+        _ => below.iter().map(|path| format!("{name} {path}")).collect(),
+    }
+}
+
+#[test]
+fn configurations_are_valid() {
+    for page in pages() {
+        for block in page.blocks.iter().filter(|block| block.language == "toml") {
+            if let Err(said) = load(block) {
+                panic!("{}:{}: {}\n{said}", page.path, block.line, block.text);
+            }
+        }
+    }
+}
+
+/// What `check` says about a part of a configuration, if it is not valid together with what every one needs.
+fn load(block: &Block) -> Result<(), String> {
+    let mut text = block.text.clone();
+    if !text.contains("[[source]]") {
+        text.push_str("\n[[source]]\nname = \"main\"\n");
+        text.push_str("mount = [{ path = \"/srv/www\", url = \"https://example.org/\" }]\n");
+    }
+    let place = Place::new();
+    let commands = "rsnotify check --no-environment --config /etc/rsnotify/page.toml";
+    fs::write(place.here("/etc/rsnotify/page.toml"), place.here(&text)).unwrap();
+    fs::write(place.here("/etc/rsnotify/hub-token"), "secret\n").unwrap();
+    let mut shell = place.shell(&place.here(commands));
+    shell.env("CREDENTIALS_DIRECTORY", place.here("/etc/rsnotify"));
+    let output = shell.output().unwrap();
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+    }
+}
+
+#[test]
+fn what_does_not_exist_is_noticed() {
+    let program = program();
+    for (text, is_known) in [
+        ("rsnotify run --root a --url b", true),
+        ("rsnotify outbox show CHANNEL HUB --payload", true),
+        ("rsnotify advertise --entry | patch --strip 0", true),
+        ("rsnotify check --json > a.json", true),
+        ("systemctl status rsnotify --no-pager", true),
+        ("rsnotify outbox forget", false),
+        ("rsnotify watch", false),
+        ("rsnotify scan --hub x", false),
+        ("a && rsnotify scan --no-such", false),
+    ] {
+        let code = Code {
+            line: 1,
+            text: text.to_owned(),
+            is_typed: true,
+        };
+        let followed = calls(&code)
+            .iter()
+            .all(|call| follow(&program, call).is_ok());
+        assert_eq!(followed, is_known, "{text}");
+    }
+    let page = Page::parse("page.md", "```toml\n[window]\nquite = \"2s\"\n```\n");
+    assert!(load(&page.blocks[0]).is_err());
+}

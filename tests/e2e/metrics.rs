@@ -1,0 +1,242 @@
+//! The metrics of a daemon that has everything: they are what docs/metrics.md says, and they count what happened.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use crate::daemon::{Daemon, Setup};
+use crate::documents::{Site, list};
+use crate::embedded::subscribe;
+use crate::hub::{FakeHub, Manner};
+
+/// What a metric is: its type, and the names of its labels.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Metric {
+    kind: String,
+    labels: BTreeSet<String>,
+}
+
+/// A daemon with a hub of each kind, a subscriber, and something wrong with its tree.
+struct Everything {
+    daemon: Daemon,
+    refusing: FakeHub,
+    site: Site,
+    _others: (Setup, [FakeHub; 3]),
+}
+
+fn everything() -> Everything {
+    let site = Site::new();
+    site.write("a/broken.xml", &list("a", "changelist", "1")[..200]);
+    site.write("a/orphan.xml", &list("nowhere", "changelist", "1"));
+    let [content, pinged, refusing, subscriber] = [(); 4].map(|()| FakeHub::start());
+    let hubs = [
+        (&content, "content"),
+        (&pinged, "ping"),
+        (&refusing, "content"),
+    ];
+    let hubs = hubs.map(|(hub, mode)| {
+        let url = hub.url();
+        format!("[[hub]]\nurl = \"{url}\"\nmode = \"{mode}\"\n")
+    });
+    let mut setup = Setup::with_source(&site, "broken_after = \"50ms\"", &hubs.concat());
+    setup.config.push_str("enabled = true\n");
+    // The subscriber must reach the topic.
+    let public_url = format!("public_url = \"{}\"\n", crate::daemon::TOPICS);
+    setup.config = setup.config.replace(&public_url, "");
+    let daemon = setup.start();
+    daemon.await_log("cannot read a/broken.xml");
+    let topic = format!("http://{}/topics/main/a/capabilitylist/", daemon.public);
+    let callback = format!("http://{}/callback", subscriber.address);
+    let answer = subscribe(daemon.public, &topic, &callback);
+    assert!(answer.starts_with("HTTP/1.1 202 "), "{answer}");
+    daemon.await_log(" subscribed to ");
+    subscriber.request();
+    refusing.behave(Manner::Refuse(503));
+    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    subscriber.notification();
+    content.notification();
+    pinged.notification();
+    daemon.await_log("did not accept notification 1: ");
+    Everything {
+        daemon,
+        refusing,
+        site,
+        _others: (setup, [content, pinged, subscriber]),
+    }
+}
+
+/// Each metric of an exposition, with the labels of its values. Those of a histogram are one.
+fn exposed(text: &str) -> BTreeMap<String, Metric> {
+    let mut metrics: BTreeMap<String, Metric> = BTreeMap::new();
+    let mut family = String::new();
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = rest.split_once(' ').unwrap();
+            family = name.to_owned();
+            let metric = Metric {
+                kind: kind.to_owned(),
+                labels: BTreeSet::new(),
+            };
+            assert!(metrics.insert(family.clone(), metric).is_none(), "{line}");
+        } else if !line.starts_with('#') {
+            let (name, labels) = match line.split_once('{') {
+                Some((name, rest)) => (name, rest.rsplit_once('}').unwrap().0),
+                None => (line.split_once(' ').unwrap().0, ""),
+            };
+            assert!(name.starts_with(&family), "{line} is none of {family}");
+            let names = labels
+                .split("\",")
+                .filter_map(|label| label.split_once("=\""));
+            let names = names.map(|(name, _)| name.to_owned());
+            let metric = metrics.get_mut(&family).unwrap();
+            metric.labels.extend(names.filter(|name| name != "le"));
+        }
+    }
+    metrics
+}
+
+/// Each metric of the tables in docs/metrics.md.
+pub fn documented() -> BTreeMap<String, Metric> {
+    let page = include_str!("../../docs/metrics.md");
+    let in_code = |cell: &str| -> BTreeSet<String> {
+        let names = cell.split('`').skip(1).step_by(2);
+        names.map(str::to_owned).collect()
+    };
+    let rows = page.lines().filter(|line| line.starts_with("| `"));
+    let metrics = rows.map(|row| {
+        let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+        let [name, kind, labels, meaning, _off] = cells[..] else {
+            panic!("not five cells: {row}");
+        };
+        assert!(!meaning.is_empty(), "{row}");
+        let metric = Metric {
+            kind: kind.to_owned(),
+            labels: in_code(labels),
+        };
+        (name.trim_matches('`').to_owned(), metric)
+    });
+    metrics.collect()
+}
+
+/// The value of a line that begins so.
+fn value(text: &str, series: &str) -> f64 {
+    let begins = format!("{series} ");
+    let line = text.lines().find(|line| line.starts_with(&begins));
+    let line = line.unwrap_or_else(|| panic!("no {series} in {text}"));
+    line[begins.len()..].parse().unwrap()
+}
+
+#[test]
+fn the_page_has_each_metric_that_is_exposed_and_no_other() {
+    let everything = everything();
+    let (_, text) = everything.daemon.get_admin("/metrics");
+    let (exposed, documented) = (exposed(&text), documented());
+    for (name, metric) in &exposed {
+        assert_eq!(
+            Some(metric),
+            documented.get(name),
+            "docs/metrics.md, {name}\n{text}"
+        );
+    }
+    for name in documented.keys() {
+        assert!(
+            exposed.contains_key(name),
+            "docs/metrics.md has {name}:\n{text}"
+        );
+    }
+    lint(&text);
+}
+
+/// What promtool finds wrong with an exposition: nothing, where there is a promtool.
+fn lint(text: &str) {
+    let mut promtool = Command::new("promtool");
+    promtool.args(["check", "metrics"]);
+    promtool.stdin(Stdio::piped()).stderr(Stdio::piped());
+    let Ok(mut child) = promtool.stdout(Stdio::piped()).spawn() else {
+        return crate::monitoring::skipped();
+    };
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(text.as_bytes()).unwrap();
+    drop(stdin);
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.is_empty(), "{said}\n{text}");
+}
+
+#[test]
+fn attempts_retries_and_acceptances_are_counted_for_each_hub() {
+    let everything = everything();
+    let hub = everything.refusing.url();
+    everything.refusing.behave(Manner::Accept);
+    everything
+        .daemon
+        .await_log(&format!("delivered notification 1 to {hub}"));
+    let (_, text) = everything.daemon.get_admin("/metrics");
+    let of_hub = |name: &str, more: &str| value(&text, &format!("{name}{{hub=\"{hub}\"{more}}}"));
+    let attempts = |outcome: &str| {
+        let label = format!(",outcome=\"{outcome}\"");
+        of_hub("rsnotify_attempts_total", &label)
+    };
+    let refused = attempts("unavailable");
+    assert!(refused >= 1.0, "{text}");
+    assert_eq!(attempts("accepted"), 1.0);
+    assert_eq!(attempts("no_answer"), 0.0);
+    assert_eq!(of_hub("rsnotify_retries_total", ""), refused);
+    assert_eq!(of_hub("rsnotify_accepted_changes_total", ""), 1.0);
+    assert_eq!(of_hub("rsnotify_attempt_seconds_count", ""), refused + 1.0);
+    assert_eq!(of_hub("rsnotify_notification_seconds_count", ""), 1.0);
+    let waited = of_hub("rsnotify_notification_seconds_sum", "");
+    assert!(
+        waited > of_hub("rsnotify_attempt_seconds_sum", ""),
+        "{text}"
+    );
+    assert_eq!(of_hub("rsnotify_oldest_due_seconds", ""), 0.0);
+}
+
+#[test]
+fn trees_and_topics_are_counted() {
+    let everything = everything();
+    let daemon = &everything.daemon;
+    daemon.get("/topics/main/a/capabilitylist/");
+    daemon.get("/topics/main/nowhere/");
+    let (_, text) = daemon.get_admin("/metrics");
+    let of_source = |name: &str| value(&text, &format!("{name}{{source=\"main\"}}"));
+    let documents = |capability: &str, state: &str| {
+        let labels = format!("source=\"main\",capability=\"{capability}\",state=\"{state}\"");
+        value(&text, &format!("rsnotify_documents{{{labels}}}"))
+    };
+    assert_eq!(documents("changelist", "announced"), 1.0);
+    assert_eq!(documents("changelist", "unrouted"), 1.0);
+    assert_eq!(of_source("rsnotify_broken_documents"), 1.0);
+    assert!(of_source("rsnotify_hints_total") >= 1.0, "{text}");
+    assert_eq!(of_source("rsnotify_hint_overflows_total"), 0.0);
+    let mount = everything.site.root.path().display().to_string();
+    let of_mount = |name: &str| {
+        let labels = format!("source=\"main\",mount=\"{mount}\"");
+        value(&text, &format!("{name}{{{labels}}}"))
+    };
+    assert!(of_mount("rsnotify_sweep_seconds_count") >= 1.0, "{text}");
+    // Three of the set, a Source Description, one that is broken and one of no set.
+    assert_eq!(of_mount("rsnotify_last_sweep_files"), 6.0);
+    let began = value(&text, "process_start_time_seconds");
+    assert!(
+        of_mount("rsnotify_last_sweep_timestamp_seconds") >= began,
+        "{text}"
+    );
+    assert_eq!(of_mount("rsnotify_mount_present"), 1.0);
+    let requests = |code: &str| {
+        value(
+            &text,
+            &format!("rsnotify_topic_requests_total{{code=\"{code}\"}}"),
+        )
+    };
+    assert!(requests("2xx") >= 1.0, "{text}");
+    assert_eq!(requests("4xx"), 1.0);
+    for (name, wanted) in [
+        ("ready", 1.0),
+        ("unsaved", 0.0),
+        ("save_failures_total", 0.0),
+    ] {
+        assert_eq!(value(&text, &format!("rsnotify_{name}")), wanted, "{name}");
+    }
+}

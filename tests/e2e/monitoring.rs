@@ -1,0 +1,177 @@
+//! What examples/prometheus offers to operators: it can be parsed, names only metrics and headings that exist, and its
+//! alerts fire when they should.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+use yaml_rust2::{Yaml, YamlLoader};
+
+use crate::metrics::documented;
+
+fn path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
+}
+
+fn text(name: &str) -> String {
+    std::fs::read_to_string(path(name)).unwrap()
+}
+
+fn yaml(name: &str) -> Yaml {
+    let mut documents = YamlLoader::load_from_str(&text(name)).unwrap();
+    assert_eq!(documents.len(), 1, "{name}");
+    documents.remove(0)
+}
+
+fn rules() -> Vec<Yaml> {
+    let file = yaml("examples/prometheus/rsnotify.rules.yml");
+    let groups = file["groups"].as_vec().unwrap().iter();
+    let rules = groups.flat_map(|group| group["rules"].as_vec().unwrap().clone());
+    rules.collect()
+}
+
+/// Every value under a key, however deep.
+fn values<'a>(value: &'a Value, key: &str, found: &mut Vec<&'a str>) {
+    match value {
+        Value::Object(object) => {
+            for (name, value) in object {
+                found.extend(value.as_str().filter(|_| name == key));
+                values(value, key, found);
+            }
+        }
+        Value::Array(array) => array.iter().for_each(|value| values(value, key, found)),
+        _ => {}
+    }
+}
+
+/// The metrics of ours in an expression, as the page names them.
+fn named(expression: &str) -> BTreeSet<String> {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let words = expression.split(|c| !is_name(c));
+    let ours = words.filter(|word| word.starts_with("rsnotify_") || word.starts_with("process_"));
+    ours.map(|word| {
+        let of_histogram = ["_bucket", "_sum", "_count"];
+        let mut family = of_histogram.iter().filter_map(|end| word.strip_suffix(end));
+        family.next().unwrap_or(word).to_owned()
+    })
+    .collect()
+}
+
+fn assert_known(names: &BTreeSet<String>, place: &str) {
+    let known = documented();
+    for name in names {
+        assert!(known.contains_key(name), "{place} names {name}");
+    }
+}
+
+#[test]
+fn the_rules_name_metrics_that_exist_and_are_all_tried() {
+    let tried = text("examples/prometheus/rsnotify.test.yml");
+    let rules = rules();
+    assert!(!rules.is_empty());
+    for rule in &rules {
+        let alert = rule["alert"].as_str().unwrap();
+        let names = named(rule["expr"].as_str().unwrap());
+        assert!(!names.is_empty() || alert == "RsnotifyAbsent", "{alert}");
+        assert_known(&names, alert);
+        let severity = rule["labels"]["severity"].as_str().unwrap();
+        assert!(
+            ["critical", "warning", "info"].contains(&severity),
+            "{alert}"
+        );
+        assert!(rule["annotations"]["summary"].as_str().is_some(), "{alert}");
+        assert!(
+            tried.contains(alert),
+            "rsnotify.test.yml does not try {alert}"
+        );
+    }
+    assert_known(&named(&tried), "rsnotify.test.yml");
+}
+
+/// What GitHub and others make of a heading, for links to it.
+fn anchor(heading: &str) -> String {
+    let kept = heading
+        .chars()
+        .filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+    let kept: String = kept.collect();
+    kept.trim().to_lowercase().replace(' ', "-")
+}
+
+#[test]
+fn each_rule_leads_to_a_heading_that_says_what_to_do() {
+    let page = text("docs/operations.md");
+    let headings = page.lines().filter_map(|line| line.strip_prefix('#'));
+    let headings: BTreeSet<String> = headings
+        .map(|heading| anchor(heading.trim_start_matches('#')))
+        .collect();
+    for rule in rules() {
+        let description = rule["annotations"]["description"].as_str().unwrap();
+        let (_, link) = description.split_once("docs/operations.md#").unwrap();
+        assert!(headings.contains(link.trim()), "no heading for {link}");
+    }
+}
+
+#[test]
+fn the_dashboard_names_metrics_that_exist() {
+    let dashboard: Value =
+        serde_json::from_str(&text("examples/prometheus/grafana-dashboard.json")).unwrap();
+    let mut expressions = Vec::new();
+    values(&dashboard, "expr", &mut expressions);
+    values(&dashboard, "query", &mut expressions);
+    assert!(expressions.len() > 30, "{expressions:?}");
+    for expression in expressions {
+        assert_known(&named(expression), expression);
+    }
+    let panels = dashboard["panels"].as_array().unwrap();
+    let ids: BTreeSet<u64> = panels
+        .iter()
+        .filter_map(|panel| panel["id"].as_u64())
+        .collect();
+    assert_eq!(ids.len(), panels.len(), "two panels have one id");
+}
+
+#[test]
+fn the_scrape_example_asks_where_the_admin_listener_is_by_default() {
+    let file = yaml("examples/prometheus/prometheus.yml");
+    let job = &file["scrape_configs"][0];
+    assert_eq!(job["job_name"].as_str(), Some("rsnotify"));
+    let target = job["static_configs"][0]["targets"][0].as_str().unwrap();
+    let default = format!("| `admin_listen` | `\"{target}\"` |");
+    assert!(text("docs/configuration.md").contains(&default), "{target}");
+    for file in file["rule_files"].as_vec().unwrap() {
+        let path = path("examples/prometheus").join(file.as_str().unwrap());
+        assert!(path.is_file(), "{path:?}");
+    }
+}
+
+#[test]
+fn prometheus_takes_the_examples_and_the_alerts_fire_when_they_should() {
+    for arguments in [
+        ["check", "rules", "rsnotify.rules.yml"],
+        ["check", "config", "prometheus.yml"],
+        ["test", "rules", "rsnotify.test.yml"],
+    ] {
+        let mut promtool = Command::new("promtool");
+        promtool
+            .current_dir(path("examples/prometheus"))
+            .args(arguments);
+        let Ok(output) = promtool.output() else {
+            return skipped();
+        };
+        let said =
+            String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {said}");
+    }
+}
+
+/// There is no promtool.
+pub fn skipped() {
+    assert!(std::env::var_os("CI").is_none(), "there is no promtool");
+    // Not `eprintln!`, which the test runner keeps to itself.
+    let _ = writeln!(
+        std::io::stderr(),
+        "SKIPPED: there is no promtool, so it did not look at the metrics and the rules"
+    );
+}

@@ -1,0 +1,140 @@
+//! What a service manager is told: once that all is ready, what is being done, and as long as work gets done that
+//! it does.
+
+use std::time::{Duration, Instant};
+
+use rusqlite::Connection;
+use rustix::process::Signal;
+
+use crate::daemon::{Daemon, Setup, output};
+use crate::documents::{Site, list};
+use crate::hub::{FakeHub, Manner};
+use crate::manager::FakeManager;
+
+/// Longer than any test.
+const PATIENT: Duration = Duration::from_secs(600);
+const IMPATIENT: Duration = Duration::from_secs(2);
+
+fn readyz(daemon: &Daemon) -> String {
+    daemon.get_admin("/readyz").0[..12].to_owned()
+}
+
+#[test]
+fn ready_is_told_once_and_when_probes_are_told_so() {
+    let (site, hub, manager) = (Site::new(), FakeHub::start(), FakeManager::start());
+    // The site was just written, and is waited for; this tree is as old as the checkout.
+    let old = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/tree");
+    let old = format!(
+        "[[hub]]\nurl = \"{}\"\n[[source]]\nname = \"old\"\n\
+         mount = [{{ path = \"{old}\", url = \"https://old.example/\" }}]\n",
+        hub.url()
+    );
+    let mut setup = Setup::with_source(&site, "", &old);
+    setup.config = setup.config.replace("settle = \"50ms\"", "settle = \"6s\"");
+    let daemon = manager.launch(setup.run(), PATIENT);
+    assert_eq!(readyz(&daemon), "HTTP/1.1 503");
+    let (_, mut told) = manager.await_message("STATUS=sweeping 12 files");
+    assert_eq!(readyz(&daemon), "HTTP/1.1 503");
+    let (_, meanwhile) = manager.await_message("READY=1");
+    assert_eq!(readyz(&daemon), "HTTP/1.1 200");
+    told.extend(meanwhile);
+    let others = told
+        .iter()
+        .filter(|(_, own)| !own.starts_with("STATUS=sweeping"));
+    assert_eq!(
+        others.map(|(_, own)| own.as_str()).collect::<Vec<_>>(),
+        ["WATCHDOG=1"]
+    );
+    manager.await_message("STATUS=1 channel, 0 pending");
+
+    assert!(daemon.stop().success());
+    let (_, before) = manager.await_message("STATUS=stopping");
+    let before: Vec<&str> = before.iter().map(|(_, own)| own.as_str()).collect();
+    assert_eq!(before, ["STOPPING=1"]);
+}
+
+#[test]
+fn the_status_says_what_is_pending_and_which_hub_is_in_trouble() {
+    let (site, hub, manager) = (Site::new(), FakeHub::start(), FakeManager::start());
+    let setup = Setup::new(&site, &[hub.url()], "");
+    let daemon = manager.launch(setup.run(), PATIENT);
+    manager.await_message("STATUS=1 channel, 0 pending");
+    hub.behave(Manner::Refuse(400));
+    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    let ((_, status), _) = manager.await_message("STATUS=1 hub in trouble");
+    let want = format!(
+        "STATUS=1 hub in trouble: {}: it wants the notification in another form (400): \
+         try another mode; 1 channel, 1 pending",
+        hub.url()
+    );
+    assert_eq!(status, want);
+    hub.behave(Manner::Accept);
+    let mut retry = setup.command("outbox");
+    assert_eq!(output(retry.arg("retry")).0, Some(0));
+    manager.await_message("STATUS=1 channel, 0 pending");
+    assert!(daemon.stop().success());
+}
+
+#[test]
+fn signs_of_life_come_as_often_as_is_asked_for_idle_and_busy() {
+    let (site, hub, manager) = (Site::new(), FakeHub::start(), FakeManager::start());
+    let setup = Setup::new(&site, &[hub.url()], "");
+    let daemon = manager.launch(setup.run(), IMPATIENT);
+    manager.await_message("READY=1");
+    let pings = |while_waiting: &mut dyn FnMut()| {
+        let first = manager.await_ping();
+        let mut last = first;
+        let mut count = 0;
+        while count < 3 {
+            while_waiting();
+            last = manager.await_ping();
+            count += 1;
+        }
+        assert!(last - first >= IMPATIENT, "{:?}", last - first);
+    };
+    pings(&mut || {});
+    let mut version = 1;
+    // Each of these is a turn or several.
+    pings(&mut || {
+        for _ in 0..50 {
+            version += 1;
+            site.write(
+                "a/changelist.xml",
+                &list("a", "changelist", &version.to_string()),
+            );
+            daemon.get_admin("/status.json");
+        }
+    });
+    hub.notification();
+
+    daemon.signal(Signal::STOP);
+    std::thread::sleep(IMPATIENT); // stall: nothing comes of a stopped process
+    manager.heard();
+    std::thread::sleep(IMPATIENT); // stall: as above, with what was under way gone
+    assert_eq!(manager.heard(), [""; 0]);
+    daemon.signal(Signal::CONT);
+    manager.await_ping();
+}
+
+#[test]
+fn a_sign_of_life_waits_for_the_store_to_answer_and_an_error_is_an_answer() {
+    let (site, hub, manager) = (Site::new(), FakeHub::start(), FakeManager::start());
+    let setup = Setup::new(&site, &[hub.url()], "");
+    let daemon = manager.launch(setup.run(), IMPATIENT);
+    manager.await_message("READY=1");
+    let state = Connection::open(setup.state.path().join("state/state.sqlite")).unwrap();
+    state.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let locked = Instant::now();
+    // The store waits five seconds for the lock, and the manager as long for the next sign; one was under way.
+    let ((said, status), before) =
+        manager.await_message("STATUS=cannot save, nothing is sent: cannot write");
+    assert!(status.contains("locked"), "{status}");
+    assert!(said - locked > 2 * IMPATIENT, "{:?}", said - locked);
+    assert!(before.len() <= 1, "{before:?}");
+    manager.await_ping();
+    manager.await_ping();
+    assert_eq!(readyz(&daemon), "HTTP/1.1 503");
+    state.execute_batch("ROLLBACK").unwrap();
+    manager.await_message("STATUS=1 channel, 0 pending");
+    assert_eq!(readyz(&daemon), "HTTP/1.1 200");
+}

@@ -1,0 +1,77 @@
+//! What metrics tell of a tree: how many documents there are of each kind, and what is wrong with them.
+
+use rsnotify::announce::engine::DocumentState;
+use rsnotify::announce::figures::Holdings;
+use rsnotify::resourcesync::capability::Capability;
+
+use crate::world::{World, index, list, plan};
+
+/// What the only source has, and how many documents its status tells of, and how many are missing.
+fn holdings(world: &World) -> (Holdings, usize, usize) {
+    let mut status = world.engine().status(world.now);
+    let holdings = status.figures.holdings.pop_first().unwrap().1;
+    let source = &status.sources[0];
+    (holdings, source.documents, source.missing)
+}
+
+#[test]
+fn each_document_counts_once_by_what_it_is_by_itself() {
+    use Capability::{CapabilityList, ChangeList, ResourceDump, ResourceList, SourceDescription};
+    use DocumentState::{Announced, Broken, Held, Missing, Silent, Unrouted};
+    let mut world = World::with_two_sets(plan());
+    world.write("/orphan.xml", list("changelist"));
+    world.write(
+        "/a/index.xml",
+        index("resourcedump").up("/a/capabilitylist.xml"),
+    );
+    world.write("/a/new.xml", list("changelist").up("/a/capabilitylist.xml"));
+    world.delete("/b/resourcelist.xml");
+    world.break_off("/b/changelist.xml");
+    world.wait(20);
+    let (found, documents, missing) = holdings(&world);
+    let kinds = [
+        ((SourceDescription, Announced), 1),
+        ((CapabilityList, Announced), 2),
+        ((ResourceList, Announced), 1),
+        ((ResourceList, Missing), 1),
+        ((ResourceDump, Silent), 1),
+        ((ChangeList, Announced), 1),
+        ((ChangeList, Held), 1),
+        ((ChangeList, Broken), 1),
+        ((ChangeList, Unrouted), 1),
+    ];
+    let there = found.documents.iter().filter(|(_, many)| **many > 0);
+    let there: Vec<_> = there.map(|(kind, many)| (*kind, *many)).collect();
+    let mut kinds = kinds.to_vec();
+    kinds.sort();
+    assert_eq!(there, kinds);
+    assert_eq!((documents, missing), (10, 1));
+    assert!(found.broken_since.is_some());
+    assert_eq!(
+        found.findings.get("unrouted"),
+        Some(&1),
+        "{:?}",
+        found.findings
+    );
+}
+
+#[test]
+fn a_document_that_is_gone_or_mended_counts_no_more() {
+    let mut world = World::with_two_sets(plan());
+    let before = holdings(&world).0;
+    world.delete("/b/resourcelist.xml");
+    world.break_off("/b/changelist.xml");
+    world.wait(20);
+    assert_ne!(holdings(&world).0.documents, before.documents);
+    let mended = list("changelist").up("/b/capabilitylist.xml");
+    world.write("/b/changelist.xml", mended);
+    world.wait(1_000);
+    let (after, documents, missing) = holdings(&world);
+    assert_eq!((documents, missing), (6, 0));
+    assert_eq!(after.broken_since, None);
+    let broken = after
+        .documents
+        .keys()
+        .any(|(_, state)| *state == DocumentState::Broken);
+    assert!(!broken, "{:?}", after.documents);
+}

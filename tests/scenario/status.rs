@@ -1,0 +1,259 @@
+//! What an operator is shown of everything at once: whether all is well, what waits, what is broken, and what was
+//! said lately.
+
+use rsnotify::announce::plan::Plan;
+use rsnotify::announce::status::alerts::{Part, Urgency, Verdict};
+use rsnotify::announce::status::notification::{NotificationView, Outcome};
+use rsnotify::announce::status::{ChannelView, Status};
+use rsnotify::resourcesync::payload::Payload;
+
+use crate::world::{HUB, OTHER_HUB, Reply, World, list, ping_hub, plan, two_hubs};
+
+const CHANGED: &str = "/a/changelist.xml";
+
+fn status(world: &World) -> Status {
+    world.engine().status(world.now)
+}
+
+fn first(status: &Status) -> &ChannelView {
+    let is_first = |own: &&ChannelView| own.set.as_str().contains("/a/");
+    status.channels.iter().find(is_first).unwrap()
+}
+
+fn outcomes(own: &NotificationView) -> Vec<Outcome> {
+    own.hubs.iter().map(|hub| hub.outcome).collect()
+}
+
+/// A change that the first hub answers so, ten seconds ago.
+fn answered(plan: Plan, reply: Reply) -> World {
+    let mut world = World::with_two_sets(plan);
+    world.script(HUB, reply);
+    world.update(CHANGED);
+    world.wait(10);
+    world
+}
+
+#[test]
+fn the_last_notifications_say_what_became_of_them_at_each_hub() {
+    let mut world = answered(two_hubs(), Reply::Status(403));
+    world.update("/b/changelist.xml");
+    world.wait(1);
+    world.script(HUB, Reply::Accept);
+    world.wait(9);
+    let status = status(&world);
+    let [second, first] = &status.notifications[..] else {
+        panic!("{:?}", status.notifications);
+    };
+    assert!(second.topic.as_str().ends_with("/b/framework/"));
+    assert_eq!((second.seq, second.changes), (1, Some(1)));
+    assert_eq!(outcomes(second), [Outcome::Accepted; 2]);
+    assert_eq!(outcomes(first), [Outcome::Refused, Outcome::Accepted]);
+    let refused = &first.hubs[0];
+    assert_eq!(refused.hub.as_str(), HUB);
+    assert_eq!(refused.attempts, Some(1));
+    assert!(
+        refused.reason.as_ref().unwrap().contains("403"),
+        "{refused:?}"
+    );
+    let heard = world.heard_by(OTHER_HUB);
+    let payload = first.payload.as_ref().unwrap();
+    assert_eq!(payload.0, heard[0].body);
+    assert_eq!(first.bytes, Some(payload.0.len()));
+}
+
+#[test]
+fn a_notification_that_was_dropped_or_was_too_large_says_so() {
+    let mut world = answered(plan(), Reply::Status(403));
+    world.drop_due("/a", HUB);
+    assert_eq!(
+        outcomes(&status(&world).notifications[0]),
+        [Outcome::Dropped]
+    );
+    world.script(HUB, Reply::AtMost(1));
+    world.update(CHANGED);
+    world.update("/a/resourcelist.xml");
+    world.wait(10);
+    let status = status(&world);
+    let fates: Vec<_> = status.notifications.iter().map(outcomes).collect();
+    let parts = [Outcome::Accepted];
+    assert_eq!(
+        fates,
+        [
+            &parts[..],
+            &parts,
+            &[Outcome::Withdrawn],
+            &[Outcome::Dropped]
+        ]
+    );
+}
+
+#[test]
+fn a_restart_remembers_what_is_in_flight_and_the_last_notification_of_each_channel() {
+    let mut world = answered(two_hubs(), Reply::Status(403));
+    world.update("/b/changelist.xml");
+    world.wait(10);
+    world.update("/a/resourcelist.xml");
+    world.wait(10);
+    let before = status(&world);
+    world.crash_and_start();
+    let after = status(&world);
+    let told = |status: &Status| -> Vec<_> {
+        let all = status.notifications.iter();
+        all.map(|own| (own.topic.clone(), own.seq, own.payload.clone(), own.changes))
+            .collect()
+    };
+    assert_eq!(told(&after), told(&before));
+    // Which of several attempts the hub accepted is not saved, nor what others said of an older one.
+    let [last, other, first] = &after.notifications[..] else {
+        panic!("{:?}", after.notifications);
+    };
+    assert_eq!(outcomes(last), [Outcome::Accepted]);
+    assert_eq!(last.hubs[0].attempts, None);
+    assert_eq!(outcomes(other), [Outcome::Refused, Outcome::Accepted]);
+    assert_eq!(outcomes(first), [Outcome::Refused]);
+}
+
+#[test]
+fn what_a_ping_hub_was_told_is_not_taken_for_the_page_that_it_read() {
+    let mut world = World::with_two_sets(ping_hub());
+    for name in [CHANGED, "/a/resourcelist.xml"] {
+        world.update(name);
+        world.wait(10);
+        world.fetch("/a/framework/");
+        world.wait(10);
+    }
+    let before = status(&world).notifications.remove(0);
+    let said = Payload::parse(&before.payload.unwrap().0).unwrap();
+    assert_eq!(said.entries.len(), 1, "the topic serves two by now");
+    world.crash_and_start();
+    let after = status(&world).notifications.remove(0);
+    assert_eq!((after.seq, after.payload, after.changes), (2, None, None));
+}
+
+#[test]
+fn what_waits_is_told_with_its_reason_and_since_when() {
+    let mut world = World::with_two_sets(plan());
+    world.script(HUB, Reply::Status(503));
+    let changed = world.now;
+    world.update(CHANGED);
+    world.wait(1);
+    let pending = |world: &World| {
+        let status = status(world);
+        let own = first(&status);
+        assert_eq!((own.pending.len(), own.pending_count()), (1, 1));
+        (own.pending[0].since, own.pending[0].reason.clone())
+    };
+    let (since, reason) = pending(&world);
+    assert_eq!(since, changed);
+    assert_eq!(
+        reason,
+        "it waits for further changes, until 2026-11-20T12:01:52Z"
+    );
+    world.wait(5);
+    let refused = format!("{HUB} has not accepted notification 1 yet");
+    assert_eq!(pending(&world), (changed, refused));
+    let later = world.now;
+    world.update("/a/resourcelist.xml");
+    world.wait(5);
+    let status = status(&world);
+    let reasons: Vec<_> = first(&status).pending.iter().collect();
+    assert_eq!(reasons.len(), 2);
+    let (since, reason) = (reasons[1].since, &reasons[1].reason);
+    assert_eq!(since, later);
+    let follows = format!("it follows notification 1, which {HUB} has not accepted yet");
+    assert_eq!(*reason, follows);
+}
+
+#[test]
+fn what_is_held_is_told_on_its_channel_and_only_the_first_of_many() {
+    let mut world = World::with_two_sets(two_hubs());
+    for number in 0..30 {
+        let name = format!("/a/new-{number}.xml");
+        world.write(&name, list("changelist").up("/a/capabilitylist.xml"));
+    }
+    world.update("/b/resourcelist.xml");
+    world.delete("/b/resourcelist.xml");
+    world.wait(5);
+    let status = status(&world);
+    let own = first(&status);
+    assert_eq!((own.held.len(), own.more_held), (10, 20));
+    assert!(own.held[0].uri.as_str().ends_with("/a/new-0.xml"));
+    assert!(own.held[0].reason.contains("for a document that lists it"));
+    assert_eq!(own.pending_count(), 0);
+    let other = status.channels.iter().find(|other| *other != own).unwrap();
+    assert_eq!(other.held_count(), 1);
+    assert!(other.held[0].reason.contains("it is missing since"));
+    assert_eq!(status.verdict(), Verdict::Busy);
+}
+
+#[test]
+fn a_broken_document_is_told_with_path_line_and_since_when() {
+    let mut world = World::with_two_sets(plan());
+    let since = world.now;
+    world.break_off(CHANGED);
+    world.break_off("/a/other.xml");
+    world.wait(1);
+    let shown = status(&world);
+    assert!(shown.broken.iter().all(|own| !own.lasting));
+    assert_eq!(shown.alerts(), []);
+    world.wait(30);
+    let shown = status(&world);
+    let [known, unknown] = &shown.broken[..] else {
+        panic!("{:?}", shown.broken);
+    };
+    assert_eq!(known.path, "/srv/www/a/changelist.xml");
+    assert!(known.reason.contains("line"), "{}", known.reason);
+    assert_eq!(known.since, since);
+    assert_eq!((known.known, unknown.known), (true, false));
+    let alerts = shown.alerts();
+    assert_eq!((alerts.len(), alerts[0].part), (1, Part::Broken));
+    assert_eq!(alerts[0].what, "2 documents cannot be read");
+    assert_eq!(shown.verdict(), Verdict::Look);
+}
+
+#[test]
+fn the_verdict_is_what_is_most_urgent() {
+    let mut world = World::with_two_sets(two_hubs());
+    assert_eq!(status(&world).verdict(), Verdict::Fine);
+    world.script(HUB, Reply::Status(503));
+    world.update(CHANGED);
+    world.wait(1);
+    assert_eq!(status(&world).verdict(), Verdict::Busy);
+    world.update("/b/changelist.xml");
+    world.wait(10);
+    let alerts = status(&world).alerts();
+    assert_eq!(
+        alerts.len(),
+        1,
+        "one for a hub, whatever the number of channels"
+    );
+    assert!(
+        alerts[0].what.contains("of 2 channels: "),
+        "{}",
+        alerts[0].what
+    );
+    assert_eq!(alerts[0].urgency, Urgency::Look);
+    world.unmount(0);
+    let alerts = status(&world).alerts();
+    let urgencies: Vec<Urgency> = alerts.iter().map(|alert| alert.urgency).collect();
+    assert_eq!(urgencies, [Urgency::Act, Urgency::Look]);
+    assert!(alerts[0].what.contains("/srv/www (main) is not there"));
+}
+
+#[test]
+fn a_hub_is_summed_up_over_all_channels() {
+    let mut world = answered(two_hubs(), Reply::Status(401));
+    world.update("/b/changelist.xml");
+    world.wait(10);
+    let status = status(&world);
+    let hubs = status.hubs();
+    assert_eq!(hubs.len(), 2);
+    assert_eq!(hubs[0].hub.as_str(), HUB, "the one in trouble comes first");
+    assert_eq!((hubs[0].channels(), hubs[0].due), (2, 2));
+    assert_eq!(hubs[0].states_in_words(), "2 needs a person");
+    assert_eq!(hubs[0].troubles.len(), 1);
+    assert_eq!(hubs[0].last.unwrap().status, Some(401));
+    assert!(hubs[0].accepted.is_none() && hubs[1].accepted.is_some());
+    let by_trouble = status.by_trouble();
+    assert!(by_trouble.iter().all(|own| own.worst().is_trouble()));
+}
