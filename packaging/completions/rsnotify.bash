@@ -55,6 +55,9 @@ _rsnotify() {
             rsnotify,schema)
                 cmd="rsnotify__subcmd__schema"
                 ;;
+            rsnotify,snippet)
+                cmd="rsnotify__subcmd__snippet"
+                ;;
             rsnotify,status)
                 cmd="rsnotify__subcmd__status"
                 ;;
@@ -99,6 +102,9 @@ _rsnotify() {
                 ;;
             rsnotify__subcmd__help,schema)
                 cmd="rsnotify__subcmd__help__subcmd__schema"
+                ;;
+            rsnotify__subcmd__help,snippet)
+                cmd="rsnotify__subcmd__help__subcmd__snippet"
                 ;;
             rsnotify__subcmd__help,status)
                 cmd="rsnotify__subcmd__help__subcmd__status"
@@ -188,7 +194,7 @@ _rsnotify() {
 
     case "${cmd}" in
         rsnotify)
-            opts="-h -V --config --help --version run check scan accept status outbox subscriptions listen advertise health completions man config schema help"
+            opts="-h -V --config --help --version run check scan accept status outbox subscriptions listen advertise health completions man config schema snippet help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -422,7 +428,7 @@ _rsnotify() {
             return 0
             ;;
         rsnotify__subcmd__help)
-            opts="run check scan accept status outbox subscriptions listen advertise health completions man config schema help"
+            opts="run check scan accept status outbox subscriptions listen advertise health completions man config schema snippet help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -660,6 +666,20 @@ _rsnotify() {
             return 0
             ;;
         rsnotify__subcmd__help__subcmd__schema)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        rsnotify__subcmd__help__subcmd__snippet)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1108,6 +1128,48 @@ _rsnotify() {
                 return 0
             fi
             case "${prev}" in
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        rsnotify__subcmd__snippet)
+            opts="-h --root --url --state-dir --hub --listen --public-url --config --help nginx apache caddy"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --root)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --url)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --state-dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --hub)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --listen)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --public-url)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --config)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

@@ -18,6 +18,7 @@ mod progress;
 mod run;
 mod scan;
 mod schema;
+mod snippet;
 mod status;
 mod subscriptions;
 mod survey;
@@ -50,6 +51,7 @@ pub fn main() -> Exit {
         Command::Man(man) => man::man(man),
         Command::Config(own) => config::config(options.config.as_deref(), own),
         Command::Schema => schema::schema(),
+        Command::Snippet(own) => snippet::snippet(options.config.as_deref(), own),
     };
     match outcome {
         Ok(exit) => exit,

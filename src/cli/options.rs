@@ -16,6 +16,7 @@ use crate::cli::health::HealthOptions;
 use crate::cli::man::ManOptions;
 use crate::cli::outbox::OutboxCommand;
 use crate::cli::scan::ScanOptions;
+use crate::cli::snippet::SnippetOptions;
 use crate::cli::subscriptions::SubscriptionsCommand;
 use crate::config::overrides::Overrides;
 
@@ -78,6 +79,8 @@ pub enum Command {
     Config(ConfigOptions),
     /// Print the JSON Schema of the configuration file, for editors
     Schema,
+    /// Print the lines that make a web server in front pass topics and the embedded hub on
+    Snippet(SnippetOptions),
 }
 
 /// The tree to work on, where no configuration file says so.

@@ -5,6 +5,7 @@
 mod precedence;
 mod reference;
 mod schema;
+mod snippet;
 
 use std::fs;
 use std::path::Path;

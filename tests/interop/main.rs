@@ -27,6 +27,7 @@ mod schema;
 mod sent;
 mod stories;
 mod subscriber;
+mod web_servers;
 
 /// How long an event is awaited before a test fails. Generous: the machine may be busy, and where a hub did not
 /// get what it was told to fetch, it is told of the next change only a minute later (R24).

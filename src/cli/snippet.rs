@@ -1,0 +1,155 @@
+//! `snippet`: what a web server in front needs to be told, so that it passes topics and the embedded hub on.
+
+mod apache;
+mod caddy;
+mod nginx;
+mod passing;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::Path;
+
+use anyhow::{Context, bail, ensure};
+use clap::{Args, ValueEnum};
+
+use crate::cli::options::{Exit, NetworkOptions, TreeOptions};
+use crate::cli::output::print;
+use crate::cli::snippet::passing::{Behind, Site, passing};
+use crate::cli::survey::survey;
+use crate::config::Config;
+use crate::config::address::Address;
+
+#[derive(Debug, Clone, Args)]
+pub struct SnippetOptions {
+    /// The web server in front
+    #[arg(value_enum, value_name = "SERVER")]
+    pub server: WebServer,
+
+    #[command(flatten)]
+    pub tree: TreeOptions,
+
+    #[command(flatten)]
+    pub network: NetworkOptions,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum WebServer {
+    Nginx,
+    Apache,
+    Caddy,
+}
+
+impl WebServer {
+    /// The lines for one site of it.
+    fn lines(self, site: &Site, behind: &Behind) -> String {
+        match self {
+            WebServer::Nginx => nginx::lines(site, behind),
+            WebServer::Apache => apache::lines(site, behind),
+            WebServer::Caddy => caddy::lines(site, behind),
+        }
+    }
+
+    /// What it calls the part of its configuration where the lines belong.
+    fn part(self) -> &'static str {
+        match self {
+            WebServer::Nginx => "server { } block",
+            WebServer::Apache => "<VirtualHost>",
+            WebServer::Caddy => "site block",
+        }
+    }
+}
+
+pub fn snippet(file: Option<&Path>, options: &SnippetOptions) -> anyhow::Result<Exit> {
+    let overrides = options.network.overrides(options.tree.overrides());
+    let config = Config::load(file, &overrides)?;
+    let public_url = config.server.public_url.as_ref();
+    let public_url = public_url.context(
+        "nothing stands in front of rsnotify, since it is reached where it listens: set server.public_url to what \
+         the web server is reached as",
+    )?;
+    let behind = behind(&config.server.listen)?;
+    let survey = survey(&config)?;
+    for notice in &survey.notices {
+        eprintln!("rsnotify: {notice}");
+    }
+    let topics = survey.engine.channels().into_iter();
+    let topics: BTreeSet<_> = topics.map(|channel| channel.topic).collect();
+    let mut sources = config.sources.iter();
+    let makes_topics = sources.any(|source| source.plan.unadvertised_channels);
+    let embedded = config.embedded_hub.as_ref();
+    let passing = passing(
+        &topics,
+        makes_topics.then_some(public_url),
+        embedded.map(|embedded| embedded.hub(public_url)).as_ref(),
+    );
+    for (topic, reason) in &passing.refused {
+        eprintln!("rsnotify: {topic} cannot be passed on: {reason}");
+    }
+    print(|out| {
+        for site in &passing.sites {
+            let (part, lines) = (options.server.part(), options.server.lines(site, &behind));
+            writeln!(out, "# In the {part} of {}:\n{lines}", site.origin)?;
+        }
+        match trust(&config, &behind) {
+            Some(trust) => writeln!(out, "{trust}"),
+            None => Ok(()),
+        }
+    })?;
+    Ok(match passing.refused.is_empty() {
+        true => Exit::Fine,
+        false => Exit::Failure,
+    })
+}
+
+/// Where the web server reaches rsnotify, from the same machine.
+fn behind(listen: &Address) -> anyhow::Result<Behind> {
+    match listen {
+        Address::Tcp(address) => {
+            ensure!(
+                address.port() != 0,
+                "each start listens on another port: set server.listen to a port that the web server can know"
+            );
+            let mut address = *address;
+            match address.ip() {
+                IpAddr::V4(own) if own.is_unspecified() => {
+                    address.set_ip(Ipv4Addr::LOCALHOST.into())
+                }
+                IpAddr::V6(own) if own.is_unspecified() => {
+                    address.set_ip(Ipv6Addr::LOCALHOST.into())
+                }
+                _ => {}
+            }
+            Ok(Behind::Tcp(address))
+        }
+        Address::Unix(path) => {
+            let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
+            match path.to_str() {
+                Some(path) if path.chars().all(is_plain) => Ok(Behind::Unix(path.to_owned())),
+                _ => bail!(
+                    "{} cannot be written for every web server: choose a path of letters, digits, \"/\", \".\", \"_\", \
+                     \"-\" and \"+\"",
+                    path.display()
+                ),
+            }
+        }
+    }
+}
+
+/// What rsnotify's own configuration lacks, so that the web server's word about a subscriber's address is believed.
+fn trust(config: &Config, behind: &Behind) -> Option<String> {
+    let Behind::Tcp(address) = behind else {
+        return None;
+    };
+    let ip = address.ip();
+    let trusted = &config.embedded_hub.as_ref()?.trusted_proxies;
+    let is_trusted = trusted.iter().any(|network| network.contains(ip));
+    (!is_trusted).then(|| {
+        format!(
+            "# In [embedded_hub] of rsnotify's own configuration, or all subscribers count as one:\n\
+             # trusted_proxies = [\"{ip}\"]"
+        )
+    })
+}

@@ -1,0 +1,128 @@
+//! What a web server in front has to pass on, site by site: topics come from files that anyone may have written, so
+//! what cannot be written safely for each server is refused.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+
+use percent_encoding::percent_decode_str;
+use url::Url;
+
+use crate::resourcesync::uri::{Hub, Topic, Uri};
+
+/// Everything that is to be passed on.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Passing {
+    pub sites: Vec<Site>,
+    /// The topics that are not, and why.
+    pub refused: Vec<(Topic, &'static str)>,
+}
+
+/// What one site has to pass on.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Site {
+    /// Such as `https://example.org`.
+    pub origin: String,
+    /// All that lies below these.
+    pub below: Vec<RequestPath>,
+    /// These and no others; none lies below the former.
+    pub exactly: Vec<RequestPath>,
+}
+
+/// The path of a request, which a query may follow.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RequestPath {
+    /// As it is sent: ASCII, with escapes.
+    pub raw: String,
+    /// Without escapes, and without control characters.
+    pub decoded: String,
+}
+
+/// Where rsnotify listens.
+#[derive(Debug)]
+pub enum Behind {
+    Tcp(SocketAddr),
+    /// A path of plain characters.
+    Unix(String),
+}
+
+/// What is to be passed on for these topics and this embedded hub. `home` is what public URL new topics lie below, if
+/// rsnotify makes any.
+pub fn passing(topics: &BTreeSet<Topic>, home: Option<&Uri>, hub: Option<&Hub>) -> Passing {
+    let mut sites: BTreeMap<String, Site> = BTreeMap::new();
+    let mut refused = Vec::new();
+    if let Some(Ok((origin, path))) = home.map(|home| request(&format!("{home}topics/"))) {
+        sites.entry(origin).or_default().below.push(path);
+    }
+    if let Some(Ok((origin, path))) = hub.map(|hub| request(hub.as_str())) {
+        sites.entry(origin).or_default().exactly.push(path);
+    }
+    for topic in topics {
+        match request(topic.as_str()) {
+            Ok((origin, path)) => {
+                let site = sites.entry(origin).or_default();
+                if !site.passes(&path) {
+                    site.exactly.push(path);
+                }
+            }
+            Err(reason) => refused.push((topic.clone(), reason)),
+        }
+    }
+    let sites = sites
+        .into_iter()
+        .map(|(origin, site)| Site { origin, ..site });
+    Passing {
+        sites: sites.collect(),
+        refused,
+    }
+}
+
+impl Site {
+    fn passes(&self, path: &RequestPath) -> bool {
+        let is_below = |below: &RequestPath| path.raw.starts_with(&below.raw);
+        self.below.iter().any(is_below) || self.exactly.contains(path)
+    }
+}
+
+/// The site and the path that a request for this address goes to.
+fn request(uri: &str) -> Result<(String, RequestPath), &'static str> {
+    let url = Url::parse(uri).map_err(|_| "it is no address")?;
+    let (_, rest) = uri.split_once("://").ok_or("it is no address")?;
+    let target = rest.find(['/', '?', '#']).map_or("", |at| &rest[at..]);
+    let raw = target.split(['?', '#']).next().unwrap_or_default();
+    let raw = if raw.is_empty() { "/" } else { raw };
+    if !raw.chars().all(|c| c.is_ascii_graphic()) {
+        return Err("no client sends it as it is written");
+    }
+    if raw.to_ascii_lowercase().contains("%2f") {
+        return Err("web servers do not agree what an escaped slash means");
+    }
+    let decoded = percent_decode_str(raw).decode_utf8();
+    let decoded = decoded.map_err(|_| "without its escapes it is no text")?;
+    if decoded.chars().any(char::is_control) {
+        return Err("it stands for control characters");
+    }
+    let mut segments = decoded.split('/');
+    if segments.any(|segment| matches!(segment, "." | "..")) || decoded.contains("//") {
+        return Err("web servers shorten a path with empty segments or dots");
+    }
+    let path = RequestPath {
+        raw: raw.to_owned(),
+        decoded: decoded.into_owned(),
+    };
+    Ok((url.origin().ascii_serialization(), path))
+}
+
+/// A regular expression for exactly this text, in which nothing has a meaning for whoever reads the file around it.
+pub fn pattern(text: &str) -> String {
+    let mut pattern = String::new();
+    for c in text.chars() {
+        match c {
+            '.' => pattern.push_str("[.]"),
+            '/' | '-' | '_' | '~' | '%' => pattern.push(c),
+            c if c.is_alphanumeric() => pattern.push(c),
+            c if c.is_ascii() => pattern.push_str(&format!("\\x{:02x}", u32::from(c))),
+            c => pattern.push_str(&format!("\\x{{{:x}}}", u32::from(c))),
+        }
+    }
+    pattern
+}

@@ -1,0 +1,168 @@
+//! What web servers are told is right for the topics there are, and safe for those that somebody made up.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::{prop_assert, prop_assert_eq, proptest};
+
+use crate::cli::snippet::passing::{Behind, Passing, RequestPath, passing, pattern};
+use crate::cli::snippet::{WebServer, nginx};
+use crate::resourcesync::uri::{Hub, Topic, Uri};
+
+fn passed(topics: &[&str], home: Option<&str>, hub: Option<&str>) -> Passing {
+    let topics: BTreeSet<Topic> = topics.iter().map(|topic| Topic::new(*topic)).collect();
+    let home = home.map(|home| Uri::parse(home).unwrap());
+    passing(&topics, home.as_ref(), hub.map(Hub::new).as_ref())
+}
+
+#[test]
+fn each_site_is_told_what_is_its_own() {
+    let passing = passed(
+        &[
+            "http://a.example:8080/t",
+            "https://a.example/p/topics/main/x/",
+            "https://a.example/p/x/topics/?b=c",
+            "https://a.example/p/x/topics/?b=d",
+            "https://A.example/%7ey/",
+            "https://b.example?a/b",
+        ],
+        Some("https://a.example/p/"),
+        Some("https://a.example/p/hub"),
+    );
+    let sites = passing.sites.iter().map(|site| {
+        let raw = |paths: &[RequestPath]| -> Vec<String> {
+            paths.iter().map(|path| path.raw.clone()).collect()
+        };
+        (site.origin.as_str(), raw(&site.below), raw(&site.exactly))
+    });
+    let texts = |texts: &[&str]| {
+        texts
+            .iter()
+            .map(|text| (*text).to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        sites.collect::<Vec<_>>(),
+        [
+            ("http://a.example:8080", texts(&[]), texts(&["/t"])),
+            (
+                "https://a.example",
+                texts(&["/p/topics/"]),
+                texts(&["/p/hub", "/%7ey/", "/p/x/topics/"])
+            ),
+            ("https://b.example", texts(&[]), texts(&["/"])),
+        ]
+    );
+    assert_eq!(passing.refused, []);
+}
+
+#[test]
+fn what_no_server_would_read_as_it_is_meant_is_refused() {
+    for (path, reason) in [
+        ("a/é", "no client sends it as it is written"),
+        (
+            "a%2Fb",
+            "web servers do not agree what an escaped slash means",
+        ),
+        ("a%ff", "without its escapes it is no text"),
+        ("a%0ab", "it stands for control characters"),
+        ("a%C2%85", "it stands for control characters"),
+        (
+            "a//b",
+            "web servers shorten a path with empty segments or dots",
+        ),
+        (
+            "a/%2e%2E/b",
+            "web servers shorten a path with empty segments or dots",
+        ),
+        (
+            "./a",
+            "web servers shorten a path with empty segments or dots",
+        ),
+    ] {
+        let topic = format!("https://e.org/{path}");
+        let passing = passed(&[&topic], None, None);
+        assert_eq!(passing.refused, [(Topic::new(topic), reason)]);
+        assert_eq!(passing.sites, []);
+    }
+}
+
+#[test]
+fn each_web_server_is_told_in_its_own_words() {
+    let passing = passed(
+        &[
+            "https://e.org/a%20b.c/%24%7BX%7D",
+            "https://e.org/%61%20b.c/%24%7BX%7D",
+        ],
+        Some("https://e.org/"),
+        None,
+    );
+    let told = |server: WebServer, behind: Behind| server.lines(&passing.sites[0], &behind);
+    let tcp = || Behind::Tcp("[::1]:8400".parse().unwrap());
+    let unix = || Behind::Unix("/run/a.sock".to_owned());
+    insta::assert_snapshot!(told(WebServer::Nginx, unix()), @r#"
+    # proxy_pass has no path, so that path and query are passed on as they came.
+    location ^~ "/topics/" {
+        proxy_pass http://unix:/run/a.sock;
+        proxy_set_header Host $http_host;
+        proxy_set_header Forwarded "";
+        proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+        proxy_cache off;
+        charset off;
+        gzip off;
+    }
+    location = "/a b.c/${X}" {
+        proxy_pass http://unix:/run/a.sock;
+        proxy_set_header Host $http_host;
+        proxy_set_header Forwarded "";
+        proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+        proxy_cache off;
+        charset off;
+        gzip off;
+    }
+    "#);
+    insta::assert_snapshot!(told(WebServer::Apache, tcp()), @r##"
+    # a2enmod headers proxy proxy_http rewrite
+    RewriteEngine On
+    RewriteCond "%{THE_REQUEST}" "^[A-Z]+ (/topics/[^? ]*)[? ]" [OR]
+    RewriteCond "%{THE_REQUEST}" "^[A-Z]+ (/%61%20b[.]c/%24%7BX%7D)[? ]" [OR]
+    RewriteCond "%{THE_REQUEST}" "^[A-Z]+ (/a%20b[.]c/%24%7BX%7D)[? ]"
+    RewriteRule "^" "http://[::1]:8400%1" [P,NE,E=rsnotify:1]
+    ProxyPreserveHost On
+    RequestHeader unset Forwarded env=rsnotify
+    "##);
+    insta::assert_snapshot!(told(WebServer::Caddy, unix()), @r"
+    @rsnotify path_regexp `^(?:/topics/|/a\x20b[.]c/\x24\x7bX\x7d$|/a\x20b[.]c/\x24\x7bX\x7d$)`
+    handle @rsnotify {
+        reverse_proxy unix//run/a.sock {
+            header_up -Forwarded
+        }
+    }
+    ");
+    assert!(told(WebServer::Nginx, tcp()).contains("proxy_pass http://[::1]:8400;"));
+    assert!(told(WebServer::Apache, unix()).contains("\"unix:/run/a.sock|http://localhost%1\""));
+    assert!(told(WebServer::Caddy, tcp()).contains("reverse_proxy [::1]:8400 {"));
+}
+
+proptest! {
+    #[test]
+    fn nothing_in_a_topic_has_a_meaning_of_its_own(path in "/\\PC{0,30}") {
+        // What is left are letters, digits, escapes, and what means itself everywhere.
+        let mut pattern = pattern(&path);
+        for part in ["[.]", "\\x{", "}"] {
+            pattern = pattern.replace(part, "");
+        }
+        let mut left = pattern.replace("\\x", "");
+        left.retain(|c| !c.is_alphanumeric() && !"/-_~%".contains(c));
+        prop_assert_eq!(left, "");
+
+        let quoted = nginx::quoted(&path);
+        let inside = quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap();
+        let mut read = String::new();
+        let mut characters = inside.chars();
+        while let Some(c) = characters.next() {
+            prop_assert!(c != '"');
+            read.extend(if c == '\\' { characters.next() } else { Some(c) });
+        }
+        prop_assert_eq!(read, path);
+    }
+}

@@ -1,0 +1,92 @@
+//! `snippet` says what it cannot know, and what the web server's lines are no good without.
+
+use std::fs;
+
+use crate::{output, rsnotify};
+
+fn snippet(flags: &[&str]) -> (Option<i32>, String, String) {
+    let directory = tempfile::tempdir().unwrap();
+    let there = |name: &str| directory.path().join(name).display().to_string();
+    fs::create_dir(there("tree")).unwrap();
+    let (tree, state) = (there("tree"), there("state"));
+    let given = [
+        "--root",
+        &tree,
+        "--url",
+        "https://e.org/",
+        "--state-dir",
+        &state,
+    ];
+    output(&mut rsnotify(
+        &[&["snippet", "nginx"], &given[..], flags].concat(),
+    ))
+}
+
+#[test]
+fn what_a_web_server_cannot_be_told_is_said() {
+    for (flags, want) in [
+        (
+            &[][..],
+            "rsnotify: nothing stands in front of rsnotify, since it is reached where it listens: set \
+                   server.public_url to what the web server is reached as\n",
+        ),
+        (
+            &["--public-url", "https://e.org", "--listen", "127.0.0.1:0"],
+            "rsnotify: each start listens on another port: \
+                   set server.listen to a port that the web server can know\n",
+        ),
+        (
+            &[
+                "--public-url",
+                "https://e.org",
+                "--listen",
+                "unix:/run/$a;b",
+            ],
+            "rsnotify: /run/$a;b cannot be written for \
+                   every web server: choose a path of letters, digits, \"/\", \".\", \"_\", \"-\" and \"+\"\n",
+        ),
+    ] {
+        assert_eq!(snippet(flags), (Some(1), String::new(), want.to_owned()));
+    }
+}
+
+#[test]
+fn rsnotify_is_reached_where_it_listens_and_must_trust_who_passes_on() {
+    for (listen, address, trusted) in [
+        (
+            "127.0.0.1:8400",
+            "http://127.0.0.1:8400;",
+            "[\"127.0.0.1\"]",
+        ),
+        ("0.0.0.0:8400", "http://127.0.0.1:8400;", "[\"127.0.0.1\"]"),
+        ("[::]:8400", "http://[::1]:8400;", "[\"::1\"]"),
+        (
+            "192.0.2.1:8400",
+            "http://192.0.2.1:8400;",
+            "[\"192.0.2.1\"]",
+        ),
+        ("unix:/run/a.sock", "http://unix:/run/a.sock;", ""),
+    ] {
+        let (code, lines, errors) =
+            snippet(&["--public-url", "https://e.org/p", "--listen", listen]);
+        assert_eq!((code, errors.as_str()), (Some(0), ""), "{lines}");
+        assert!(lines.contains("location ^~ \"/p/topics/\""), "{lines}");
+        assert!(lines.contains("location = \"/p/hub\""), "{lines}");
+        assert!(lines.contains(address), "{lines}");
+        let last = lines.trim_end().lines().last().unwrap();
+        match trusted {
+            "" => assert_eq!(last, "}"),
+            trusted => assert_eq!(last, format!("# trusted_proxies = {trusted}")),
+        }
+    }
+    let (_, lines, _) = snippet(&[
+        "--public-url",
+        "https://e.org",
+        "--hub",
+        "https://h.example/",
+    ]);
+    assert!(
+        !lines.contains("hub\"") && !lines.contains("trusted"),
+        "{lines}"
+    );
+}
