@@ -7,6 +7,7 @@ mod listen;
 mod reload;
 pub mod report;
 pub mod settings;
+mod signals;
 mod steps;
 mod supervisor;
 mod turns;
@@ -19,7 +20,6 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use jiff::Timestamp;
 use tokio::runtime::Runtime;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
@@ -32,6 +32,7 @@ use crate::config::Config;
 use crate::config::error::{ConfigError, Place, Problem};
 use crate::control;
 use crate::daemon::listen::{Front, bind, until_dropped};
+use crate::daemon::signals::Signals;
 use crate::daemon::steps::{Step, Steps};
 use crate::daemon::turns::succession::Successor;
 use crate::daemon::turns::{Ended, Input, Turns};
@@ -280,37 +281,6 @@ fn serve_commands(
             let directory = config.state_dir.display();
             warn!(%error, "cannot listen in {directory} to commands such as `rsnotify accept`: {error}");
             None
-        }
-    }
-}
-
-/// The signals that mean something to us.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-    hangup: Signal,
-}
-
-impl Signals {
-    fn take() -> anyhow::Result<Signals> {
-        let take = |kind, name| signal(kind).with_context(|| format!("cannot wait for {name}"));
-        Ok(Signals {
-            terminate: take(SignalKind::terminate(), "SIGTERM")?,
-            interrupt: take(SignalKind::interrupt(), "SIGINT")?,
-            hangup: take(SignalKind::hangup(), "SIGHUP")?,
-        })
-    }
-
-    async fn pass_on(mut self, inputs: Sender<Input>) {
-        loop {
-            let input = tokio::select! {
-                _ = self.terminate.recv() => Input::Stop,
-                _ = self.interrupt.recv() => Input::Stop,
-                _ = self.hangup.recv() => Input::Reload,
-            };
-            if inputs.send(input).is_err() {
-                return;
-            }
         }
     }
 }

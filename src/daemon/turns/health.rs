@@ -1,10 +1,13 @@
-//! What the loop lets others know of itself at the end of each turn: those who probe it, and the service manager.
+//! What the loop lets others know of itself: those who ask, those who probe it, and the service manager.
 
+use jiff::Timestamp;
 use tracing::info;
 
+use crate::announce::figures::Figures;
+use crate::announce::status::Status;
 use crate::announce::summary::{Doing, Summary};
 use crate::daemon::turns::Turns;
-use crate::tree::Report;
+use crate::tree::{Report, Tree};
 
 impl Turns {
     /// Notes how far the sweeps have come that keep us from being ready.
@@ -49,5 +52,41 @@ impl Turns {
                 files: self.sweeps.values().sum(),
             },
         });
+    }
+
+    /// Adds what the engine does not know.
+    pub(super) fn complete(&self, status: &mut Status) {
+        status.embedded_hub = self.hub.as_ref().map(|hub| hub.status(status.at));
+        status.configuration = Some(self.configuration.clone());
+    }
+
+    /// Adds what others counted.
+    pub(super) fn count_up(&self, figures: &mut Figures) {
+        let names = self.engine.plan().sources.iter().map(|own| &own.name);
+        figures.hints = names
+            .cloned()
+            .zip(self.trees.iter().map(Tree::hints))
+            .collect();
+        figures.attempts = self.publisher.took();
+        figures.topics = self.topics.requests();
+        figures.counts = self.counts.clone();
+    }
+
+    pub(super) fn count(&mut self, report: &Report) {
+        if let Report::Swept {
+            mount,
+            complete: true,
+            files,
+            took,
+            unwatched,
+        } = report
+            && let Some((_, source)) = self.engine.plan().source_of(*mount)
+            && let Some(mount) = source.mounts.iter().find(|own| own.id == *mount)
+        {
+            let directory = mount.directory.to_string_lossy().into_owned();
+            let sweeps = self.counts.mounts.entry((source.name.clone(), directory));
+            let now = Timestamp::now();
+            sweeps.or_default().ended(*took, *files, *unwatched, now);
+        }
     }
 }

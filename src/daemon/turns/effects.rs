@@ -1,0 +1,166 @@
+//! What the engine asks for: all that is to be remembered is written first, and the rest is done once it is.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tracing::{debug, error, info};
+
+use crate::announce::delivery::{Answer, Submission};
+use crate::announce::event::{Effect, Event};
+use crate::announce::plan::Mode;
+use crate::daemon::report;
+use crate::daemon::steps::Step;
+use crate::daemon::turns::unsaved::Unsaved;
+use crate::daemon::turns::{Input, PROBE, Turns};
+
+/// What the embedded hub answers.
+const ACCEPTED: Answer = Answer::Status {
+    status: 202,
+    content_type: None,
+    retry_after: None,
+    excerpt: String::new(),
+};
+/// How long after a failure to save it is tried again.
+const SAVE_AGAIN: Duration = Duration::from_secs(1);
+
+impl Turns {
+    /// Sorts effects into what is written and what comes after. The embedded hub accepts by owing each
+    /// subscriber a delivery, in the same transaction.
+    pub(super) fn take(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Save(save) => self.unsaved.save.merge(*save),
+                Effect::Submit(submission) if submission.mode == Mode::Embedded => {
+                    if let Some(hub) = &self.hub {
+                        self.unsaved.owed.extend(hub.relay(&submission));
+                    }
+                    self.unsaved.relayed.push(submission);
+                }
+                effect => self.unsaved.then.push(effect),
+            }
+        }
+    }
+
+    /// Saves what the turn changed, then does what it asked for; tells whether the state can be saved. The
+    /// store `must_answer` in this turn, or may be left alone while there is nothing for it.
+    pub(super) fn commit(&mut self, must_answer: bool) -> bool {
+        let asks = must_answer || Instant::now() >= self.ask_at;
+        if self.trouble.is_some() && !asks {
+            return false;
+        }
+        let unsaved = &self.unsaved;
+        let answered = if unsaved.must_be_written() {
+            self.steps.saving(&unsaved.save, &unsaved.records);
+            let began = Instant::now();
+            let saved = self
+                .store
+                .save(&unsaved.save, &unsaved.records, &unsaved.owed)
+                .inspect(|()| self.counts.saves.observe(began.elapsed()));
+            Some(saved)
+        } else {
+            asks.then(|| self.store.probe())
+        };
+        if let Some(Err(error)) = answered {
+            self.counts.save_failures += 1;
+            let trouble = report::chain(&error);
+            if self.trouble.as_ref() != Some(&trouble) {
+                error!(
+                    error = trouble,
+                    "cannot save; nothing is sent until it can: {trouble}"
+                );
+            }
+            self.trouble = Some(trouble);
+            self.ask_at = Instant::now() + SAVE_AGAIN;
+            return false;
+        }
+        if answered.is_some() {
+            self.ask_at = Instant::now() + PROBE;
+        }
+        if self.trouble.take().is_some() {
+            info!("the state can be saved again");
+        }
+        let Unsaved {
+            save,
+            records,
+            owed,
+            relayed,
+            then,
+        } = std::mem::take(&mut self.unsaved);
+        self.steps.saved(&save, &records);
+        for effect in then {
+            self.perform(effect);
+        }
+        if let Some(hub) = &self.hub
+            && !owed.is_empty()
+        {
+            hub.dispatch(owed);
+            self.steps.pass(Step::Dispatched);
+        }
+        self.accepted
+            .extend(relayed.into_iter().map(|submission| Event::Answered {
+                channel: submission.channel,
+                hub: submission.hub,
+                seq: submission.seq,
+                answer: ACCEPTED,
+                jitter: 0.0,
+            }));
+        true
+    }
+
+    pub(super) fn perform(&mut self, effect: Effect) {
+        match effect {
+            Effect::Save(_) => {}
+            Effect::Serve(page) => {
+                self.unclaimed.remove(&page.topic);
+                self.topics.serve(page);
+                self.steps.pass(Step::Served);
+            }
+            Effect::Withdraw(topic) => {
+                self.topics.withdraw(&topic);
+                if let Some(hub) = &self.hub {
+                    hub.end_topic(&topic);
+                }
+            }
+            // What is not sent now is sent at the next start.
+            Effect::Submit(_) if self.stop_by.is_some() => {}
+            Effect::Submit(submission) => self.submit(submission),
+            Effect::Look(paths) => {
+                for tree in &self.trees {
+                    tree.look(paths.clone());
+                }
+            }
+            Effect::Tell(fact) => {
+                self.counts.tell(&fact);
+                report::fact(&fact);
+            }
+        }
+    }
+
+    fn submit(&mut self, submission: Submission) {
+        let Submission {
+            channel,
+            topic,
+            hub,
+            seq,
+            ..
+        } = &submission;
+        debug!(%topic, %hub, seq, "submitting notification {seq} to {hub}");
+        self.under_way.insert((*channel, hub.clone(), *seq));
+        let publisher = Arc::clone(&self.publisher);
+        let inputs = self.inputs.clone();
+        let steps = self.steps.clone();
+        self.runtime.spawn(async move {
+            steps.pass(Step::Submitting);
+            let answer = publisher.submit(&submission).await;
+            steps.pass(Step::Answered);
+            // A stopped loop hears it at the next start, by submitting again.
+            let _ = inputs.send(Input::Event(Event::Answered {
+                channel: submission.channel,
+                hub: submission.hub,
+                seq: submission.seq,
+                answer,
+                jitter: fastrand::f64(),
+            }));
+        });
+    }
+}
