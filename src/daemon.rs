@@ -124,8 +124,8 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
     };
     let admin_service = Admin::new(health, settings::hosts(config), {
         let inputs = inputs.clone();
-        move |answer| {
-            let _ = inputs.send(Input::Ask(answer));
+        move |detail, answer| {
+            let _ = inputs.send(Input::Ask(detail, answer));
         }
     });
     let mut served = vec![
