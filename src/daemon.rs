@@ -1,207 +1,320 @@
 //! Joins the parts: binds, starts, and stops them. The only loop is in `turns`.
 
 mod descriptors;
+mod difference;
+mod given;
 mod listen;
+mod reload;
 pub mod report;
 pub mod settings;
 mod steps;
 mod supervisor;
 mod turns;
 
-use std::ops::ControlFlow;
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::mpsc;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use jiff::Timestamp;
+use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
 use crate::admin::{Admin, Health};
-use crate::announce::engine::Engine;
 use crate::announce::event::Event;
+use crate::announce::status::ConfigurationStatus;
 use crate::announce::subscription::HubRecord;
 use crate::config::Config;
+use crate::config::error::{ConfigError, Place, Problem};
 use crate::control;
-use crate::daemon::steps::Step;
-use crate::daemon::turns::{Input, Turns};
+use crate::daemon::listen::{Front, bind, until_dropped};
+use crate::daemon::steps::{Step, Steps};
+use crate::daemon::turns::succession::Successor;
+use crate::daemon::turns::{Ended, Input, Turns};
+use crate::resourcesync::uri::Uri;
 use crate::store::Store;
-use crate::tree::Tree;
-use crate::websub::hub::{EmbeddedHub, Restored};
-use crate::websub::public::serve_public;
+use crate::websub::hub::{Conduct, EmbeddedHub, HubError, Restored};
 use crate::websub::publish::Publisher;
-use crate::websub::server::Limits;
 use crate::websub::topics::Topics;
 
 pub use crate::daemon::turns::orders::{consult, no_hub, obey};
 
-/// Runs until SIGTERM or SIGINT. Everything that can fail for want of permission or a free address does so
-/// before the first file is looked at.
-pub fn run(config: &Config) -> anyhow::Result<()> {
-    let began = Timestamp::now();
-    descriptors::take_all_granted();
-    let hubs = settings::publishers(config)?;
-    let store = Store::open(&config.state_dir)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .context("cannot start the network threads")?;
-    let _guard = runtime.enter();
-    // Before anything is said: whoever hears of us may stop us.
-    let terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
-    let interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
-    let (inputs, received) = mpsc::channel();
-    let (stop, stopped) = watch::channel(false);
-    let public = runtime.block_on(listen::bind(&config.server.listen, "public"))?;
-    let admin = runtime.block_on(listen::bind(&config.server.admin_listen, "admin"))?;
-    let public_url = match (&config.server.public_url, public.tcp_address()) {
-        (Some(url), _) => url.clone(),
-        (None, Some(address)) => config.server.public_url_at(address),
-        (None, None) => {
-            anyhow::bail!("a Unix socket says nothing about how it is reached: set public_url")
-        }
-    };
+/// Answers that are at hand when the daemon stops are given, however long it waited for others.
+const LAST_MOMENT: Duration = Duration::from_secs(1);
 
-    let state = store.load()?;
-    let mut plan = config.plan(&public_url);
-    plan.adopt(&state.mounts);
-    let known_others: Vec<_> = state
-        .others
-        .iter()
-        .map(|(path, (stat, at))| (path.clone(), *stat, *at))
-        .collect();
-    let (subscriptions, relays) = store.load_hub()?;
-    let (engine, effects) = Engine::new(plan, state, Timestamp::now());
+/// What runs beside the loop, and the loop.
+struct Daemon {
+    runtime: Runtime,
+    config: Config,
+    public_url: Uri,
+    inputs: Sender<Input>,
+    turns: Turns,
+    topics: Topics,
+    publisher: Arc<Publisher>,
+    health: Health,
+    /// Once there was one it stays, even while the configuration has none: what it has begun ends.
+    hub: Option<EmbeddedHub>,
+    /// The one that takes subscriptions.
+    open_hub: watch::Sender<Option<EmbeddedHub>>,
+    public: Front,
+    admin: Front,
+    control: Option<(control::Socket, watch::Sender<()>)>,
+    served: Vec<JoinHandle<()>>,
+}
 
-    let topics = Topics::new({
-        let inputs = inputs.clone();
-        move |topic| {
-            // A stopped loop no longer cares.
-            let _ = inputs.send(Input::Event(Event::Fetched(topic)));
+/// Runs until SIGTERM or SIGINT. At SIGHUP the configuration that `reread` finds takes over, if it can. Everything that
+/// can fail for want of permission or a free address does so before the first file is looked at.
+pub fn run(config: Config, reread: impl Fn() -> Result<Config, ConfigError>) -> anyhow::Result<()> {
+    let (mut daemon, received) = Daemon::start(config)?;
+    loop {
+        let grace = daemon.config.server.shutdown_grace;
+        match daemon.turns.run(&received, grace) {
+            Ended::Reload => daemon.reload(&reread),
+            Ended::Stopped { by } => return daemon.stop(&received, by),
         }
-    });
-    let publisher = Arc::new(Publisher::new(hubs)?);
-    let health = Health::new();
-    let mut turns = Turns::new(
-        engine,
-        store,
-        topics.clone(),
-        publisher,
-        inputs.clone(),
-        runtime.handle().clone(),
-        health.clone(),
-    );
-    turns.began_at(began);
-    turns.perform_first(effects);
-    let hub = match &config.embedded_hub {
-        Some(embedded) => {
-            let records = inputs.clone();
+    }
+}
+
+impl Daemon {
+    fn start(config: Config) -> anyhow::Result<(Daemon, Receiver<Input>)> {
+        let began = Timestamp::now();
+        descriptors::take_all_granted();
+        let publisher = Arc::new(Publisher::new(settings::publishers(&config)?)?);
+        let store = Store::open(&config.state_dir)?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()
+            .context("cannot start the network threads")?;
+        let handle = runtime.handle().clone();
+        let _context = handle.enter();
+        let (inputs, received) = mpsc::channel();
+        // Before anything is said: whoever hears of us may send us signals.
+        let signals = Signals::take()?;
+        let given = given::take()?;
+        let public = match given.public {
+            Some(given) => given,
+            None => runtime.block_on(bind(&config.server.listen, "public"))?,
+        };
+        public.tell();
+        let admin = match given.admin {
+            Some(given) => given,
+            None => runtime.block_on(bind(&config.server.admin_listen, "admin"))?,
+        };
+        admin.tell();
+        let public_url = public_url(&config, public.tcp_address())?;
+        let conduct = conduct(&config, &public_url)?;
+
+        let Successor {
+            engine,
+            effects,
+            others,
+        } = Successor::new(&store, config.plan(&public_url))?;
+        let topics = Topics::new({
+            let inputs = inputs.clone();
+            move |topic| {
+                // A stopped loop no longer cares.
+                let _ = inputs.send(Input::Event(Event::Fetched(topic)));
+            }
+        });
+        let health = Health::new();
+        let mut turns = Turns::new(
+            engine,
+            store,
+            topics.clone(),
+            Arc::clone(&publisher),
+            inputs.clone(),
+            handle.clone(),
+            health.clone(),
+        );
+        turns.began_at(began);
+        turns.set_configuration(loaded(&config));
+        turns.perform_first(effects);
+        let restored = turns.saved_subscriptions(conduct.is_some())?;
+        let hub = conduct.map(|conduct| {
             let steps = turns.steps();
-            let hub = EmbeddedHub::start(
-                settings::embedded_hub(embedded, &public_url),
-                Restored {
-                    subscriptions,
-                    relays,
-                },
-                topics.clone(),
-                move |changed| {
-                    for record in &changed {
-                        if matches!(record, HubRecord::Progressed(..)) {
-                            steps.pass(Step::Relayed);
-                        }
-                    }
-                    let _ = records.send(Input::HubRecords(changed));
-                },
-            )?;
-            turns.set_hub(hub.clone());
-            Some(hub)
+            start_hub(conduct, restored, topics.clone(), inputs.clone(), steps)
+        });
+        turns.set_hub(hub.clone());
+        let (open_hub, opened) = watch::channel(hub.clone());
+        let (public, public_served) = public.serve_public(topics.clone(), opened);
+        let (admin, admin_served) = admin.serve_admin(admin_pages(&config, &health, &inputs));
+        let mut served = vec![public_served, admin_served];
+        let control = serve_commands(&config, &inputs, &mut served);
+        turns.watch(&config, &others)?;
+        tokio::spawn(signals.pass_on(inputs.clone()));
+        let daemon = Daemon {
+            inputs,
+            turns,
+            topics,
+            publisher,
+            health,
+            hub,
+            open_hub,
+            public,
+            public_url,
+            admin,
+            control,
+            served,
+            config,
+            runtime,
+        };
+        Ok((daemon, received))
+    }
+
+    /// Ends what is left by itself until `by`, and saves what it left.
+    fn stop(self, received: &Receiver<Input>, by: Instant) -> anyhow::Result<()> {
+        let Daemon {
+            runtime,
+            mut turns,
+            public,
+            admin,
+            control,
+            served,
+            ..
+        } = self;
+        // First nobody may come any more, then what they left is saved.
+        drop((public, admin, control));
+        let left = by.saturating_duration_since(Instant::now());
+        runtime.block_on(async {
+            let all = async {
+                for task in served {
+                    let _ = task.await;
+                }
+            };
+            let _ = tokio::time::timeout(left.max(LAST_MOMENT), all).await;
+        });
+        let finished = turns.finish(received);
+        drop(turns);
+        runtime.shutdown_background();
+        if let Err(trouble) = finished {
+            anyhow::bail!("stopped with changes unsaved, they will be found again: {trouble}");
         }
-        None => None,
+        info!("stopped; everything is saved");
+        Ok(())
+    }
+}
+
+fn start_hub(
+    conduct: Conduct,
+    restored: Restored,
+    topics: Topics,
+    inputs: Sender<Input>,
+    steps: Steps,
+) -> EmbeddedHub {
+    let records = move |changed: Vec<HubRecord>| {
+        for record in &changed {
+            if matches!(record, HubRecord::Progressed(..)) {
+                steps.pass(Step::Relayed);
+            }
+        }
+        let _ = inputs.send(Input::HubRecords(changed));
     };
-    let until_stopped = |mut stopped: watch::Receiver<bool>| async move {
-        let _ = stopped.wait_for(|stopped| *stopped).await;
+    EmbeddedHub::start(conduct, restored, topics, records)
+}
+
+/// What the public listener is reached as. Of an address that was given, the configuration could not know.
+fn public_url(config: &Config, bound: Option<SocketAddr>) -> Result<Uri, ConfigError> {
+    let message = match (&config.server.public_url, bound) {
+        (Some(url), _) => return Ok(url.clone()),
+        (None, Some(address)) if !address.ip().is_unspecified() => {
+            return Ok(config.server.public_url_at(address));
+        }
+        (None, Some(address)) => format!("nobody can reach {address} under that name: set it"),
+        (None, None) => "a Unix socket says nothing about how it is reached: set it".to_owned(),
     };
-    let admin_service = Admin::new(health, settings::hosts(config), {
-        let inputs = inputs.clone();
+    let problem = Problem {
+        place: Place::Nowhere,
+        key: "server.public_url".to_owned(),
+        message,
+        suggestion: None,
+    };
+    Err(ConfigError::Invalid {
+        problems: vec![problem],
+    })
+}
+
+fn conduct(config: &Config, public_url: &Uri) -> Result<Option<Conduct>, HubError> {
+    let embedded = config.embedded_hub.as_ref();
+    let settings = embedded.map(|embedded| settings::embedded_hub(embedded, public_url));
+    settings.map(Conduct::new).transpose()
+}
+
+/// A configuration that has just been taken.
+fn loaded(config: &Config) -> ConfigurationStatus {
+    ConfigurationStatus {
+        loaded: Timestamp::now(),
+        refused: None,
+        in_force: config.in_force(),
+    }
+}
+
+fn admin_pages(config: &Config, health: &Health, inputs: &Sender<Input>) -> Admin {
+    let inputs = inputs.clone();
+    Admin::new(
+        health.clone(),
+        settings::hosts(config),
         move |detail, answer| {
             let _ = inputs.send(Input::Ask(detail, answer));
-        }
-    });
-    let mut served = vec![
-        runtime.spawn(serve_public(
-            public,
-            topics,
-            hub,
-            Limits::default(),
-            until_stopped(stopped.clone()),
-        )),
-        runtime.spawn(listen::serve_admin(
-            admin,
-            admin_service,
-            until_stopped(stopped.clone()),
-        )),
-    ];
-    let socket = match control::Server::bind(&config.state_dir) {
+        },
+    )
+}
+
+/// Takes commands until what this returns is dropped.
+fn serve_commands(
+    config: &Config,
+    inputs: &Sender<Input>,
+    served: &mut Vec<JoinHandle<()>>,
+) -> Option<(control::Socket, watch::Sender<()>)> {
+    match control::Server::bind(&config.state_dir) {
         Ok((server, socket)) => {
             let inputs = inputs.clone();
             let order = move |request, reply| {
                 // A loop that has stopped answers by dropping the reply.
                 let _ = inputs.send(Input::Order(request, reply));
             };
-            served.push(runtime.spawn(server.serve(order, until_stopped(stopped))));
-            Some(socket)
+            let (open, ended) = until_dropped();
+            served.push(tokio::spawn(server.serve(order, ended)));
+            Some((socket, open))
         }
         Err(error) => {
             let directory = config.state_dir.display();
             warn!(%error, "cannot listen in {directory} to commands such as `rsnotify accept`: {error}");
             None
         }
-    };
-    for source in 0..config.sources.len() {
-        let tree = settings::tree(config, source, turns.engine().plan());
-        let known = settings::known(turns.engine(), source, &known_others);
-        let reports = inputs.clone();
-        let tree = Tree::watch(tree, known, move |report| {
-            match reports.send(Input::Tree(report)) {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(_) => ControlFlow::Break(()),
-            }
-        })?;
-        turns.add_tree(tree);
     }
-    drop(known_others);
-    runtime.spawn(stop_on_signal(terminate, interrupt, inputs));
-
-    turns.run(&received, config.server.shutdown_grace);
-
-    // First nobody may come any more, then what they left is saved.
-    let _ = stop.send(true);
-    runtime.block_on(async {
-        let all = async {
-            for task in served {
-                let _ = task.await;
-            }
-        };
-        let _ = tokio::time::timeout(config.server.shutdown_grace, all).await;
-    });
-    drop(socket);
-    listen::remove_socket(&config.server.listen);
-    listen::remove_socket(&config.server.admin_listen);
-    let finished = turns.finish(&received);
-    drop(turns);
-    runtime.shutdown_background();
-    if let Err(trouble) = finished {
-        anyhow::bail!("stopped with changes unsaved, they will be found again: {trouble}");
-    }
-    info!("stopped; everything is saved");
-    Ok(())
 }
 
-async fn stop_on_signal(mut terminate: Signal, mut interrupt: Signal, inputs: mpsc::Sender<Input>) {
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+/// The signals that mean something to us.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    fn take() -> anyhow::Result<Signals> {
+        let take = |kind, name| signal(kind).with_context(|| format!("cannot wait for {name}"));
+        Ok(Signals {
+            terminate: take(SignalKind::terminate(), "SIGTERM")?,
+            interrupt: take(SignalKind::interrupt(), "SIGINT")?,
+            hangup: take(SignalKind::hangup(), "SIGHUP")?,
+        })
     }
-    let _ = inputs.send(Input::Stop);
+
+    async fn pass_on(mut self, inputs: Sender<Input>) {
+        loop {
+            let input = tokio::select! {
+                _ = self.terminate.recv() => Input::Stop,
+                _ = self.interrupt.recv() => Input::Stop,
+                _ = self.hangup.recv() => Input::Reload,
+            };
+            if inputs.send(input).is_err() {
+                return;
+            }
+        }
+    }
 }

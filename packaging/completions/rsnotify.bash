@@ -52,6 +52,9 @@ _rsnotify() {
             rsnotify,scan)
                 cmd="rsnotify__subcmd__scan"
                 ;;
+            rsnotify,schema)
+                cmd="rsnotify__subcmd__schema"
+                ;;
             rsnotify,status)
                 cmd="rsnotify__subcmd__status"
                 ;;
@@ -93,6 +96,9 @@ _rsnotify() {
                 ;;
             rsnotify__subcmd__help,scan)
                 cmd="rsnotify__subcmd__help__subcmd__scan"
+                ;;
+            rsnotify__subcmd__help,schema)
+                cmd="rsnotify__subcmd__help__subcmd__schema"
                 ;;
             rsnotify__subcmd__help,status)
                 cmd="rsnotify__subcmd__help__subcmd__status"
@@ -182,7 +188,7 @@ _rsnotify() {
 
     case "${cmd}" in
         rsnotify)
-            opts="-h -V --config --help --version run check scan accept status outbox subscriptions listen advertise health completions man config help"
+            opts="-h -V --config --help --version run check scan accept status outbox subscriptions listen advertise health completions man config schema help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -416,7 +422,7 @@ _rsnotify() {
             return 0
             ;;
         rsnotify__subcmd__help)
-            opts="run check scan accept status outbox subscriptions listen advertise health completions man config help"
+            opts="run check scan accept status outbox subscriptions listen advertise health completions man config schema help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -640,6 +646,20 @@ _rsnotify() {
             return 0
             ;;
         rsnotify__subcmd__help__subcmd__scan)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        rsnotify__subcmd__help__subcmd__schema)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1070,6 +1090,24 @@ _rsnotify() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        rsnotify__subcmd__schema)
+            opts="-h --config --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 --config)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

@@ -22,6 +22,9 @@ pub mod verdict;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ChannelId(pub u64);
 
+/// What tells a submission from all others that are under way at the same time: its channel, hub and number.
+pub type SubmissionId = (ChannelId, Hub, u64);
+
 /// One attempt to tell one hub.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Submission {

@@ -8,10 +8,12 @@ use crate::config::Config;
 use crate::daemon;
 
 pub fn run(file: Option<&Path>, options: &RunOptions) -> anyhow::Result<Exit> {
-    let config = Config::load(file, &options.overrides())?;
+    let overrides = options.overrides();
+    let load = || Config::load(file, &overrides);
+    let config = load()?;
     if options.dry_run {
         return dry_run(&config);
     }
-    daemon::run(&config)?;
+    daemon::run(config, load)?;
     Ok(Exit::Fine)
 }

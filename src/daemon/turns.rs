@@ -5,9 +5,11 @@
 
 mod health;
 pub mod orders;
+mod stopping;
+pub mod succession;
 mod unsaved;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
@@ -18,13 +20,13 @@ use tokio::sync::oneshot;
 use tracing::{debug, error, info};
 
 use crate::admin::Health;
-use crate::announce::delivery::{Answer, Submission};
+use crate::announce::delivery::{Answer, Submission, SubmissionId};
 use crate::announce::engine::Engine;
 use crate::announce::event::{Effect, Event};
 use crate::announce::figures::{Counts, Figures};
 use crate::announce::observation::MountId;
 use crate::announce::plan::Mode;
-use crate::announce::status::{ConfigurationStatus, Detail, Status};
+use crate::announce::status::{ConfigurationStatus, Detail, RefusedConfiguration, Status};
 use crate::announce::subscription::HubRecord;
 use crate::control::{self, Request};
 use crate::daemon::report;
@@ -32,6 +34,7 @@ use crate::daemon::steps::{Step, Steps};
 use crate::daemon::supervisor::Supervisor;
 use crate::daemon::turns::orders::Order;
 use crate::daemon::turns::unsaved::Unsaved;
+use crate::resourcesync::uri::Topic;
 use crate::store::Store;
 use crate::tree::{Report, Tree};
 use crate::websub::hub::EmbeddedHub;
@@ -41,7 +44,8 @@ use crate::websub::topics::Topics;
 /// What the loop is told.
 pub enum Input {
     Event(Event),
-    Tree(Report),
+    /// With the watching that it came from: an earlier one means nothing any more.
+    Tree(Watching, Report),
     /// The embedded hub wants something remembered, all of it or nothing.
     HubRecords(Vec<HubRecord>),
     /// Somebody wants to know how things stand.
@@ -50,8 +54,23 @@ pub enum Input {
     Order(Request, oneshot::Sender<control::Answer>),
     /// The embedded hub has done what a command wants; what it wants remembered came before this.
     Obeyed(Order),
+    /// The embedded hub has ended what it had begun.
+    Rested,
+    Reload,
     Stop,
 }
+
+/// Why the loop ended.
+pub enum Ended {
+    /// Another configuration may be there.
+    Reload,
+    /// It was told to stop. What others have begun may take until then.
+    Stopped { by: Instant },
+}
+
+/// Counts how often the trees began to be watched.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Watching(u64);
 
 /// At most so many inputs are taken into one turn.
 const TURN: usize = 4_096;
@@ -75,6 +94,9 @@ pub struct Turns {
     publisher: Arc<Publisher>,
     hub: Option<EmbeddedHub>,
     trees: Vec<Tree>,
+    watching: Watching,
+    /// The last one that was tried.
+    last_watching: Watching,
     inputs: Sender<Input>,
     runtime: Handle,
     health: Health,
@@ -92,10 +114,18 @@ pub struct Turns {
     /// The embedded hub's acceptances, for the next turn.
     accepted: Vec<Event>,
     /// Submissions whose answer is to come.
-    outstanding: usize,
+    under_way: BTreeSet<SubmissionId>,
+    /// When the daemon began or its plan changed, until each present mount was swept since.
+    began: Option<Timestamp>,
+    /// Whether each present mount was swept under the plan before, which has the same ones.
+    was_settled: bool,
+    /// Topics that are served since another plan was in force, and that this one may not have.
+    unclaimed: BTreeSet<Topic>,
     configuration: ConfigurationStatus,
     is_ready: bool,
-    is_stopping: bool,
+    is_hub_resting: bool,
+    /// Once it was told to stop: until when it waits for what is under way.
+    stop_by: Option<Instant>,
     /// When the daemon began, and what was done since.
     counts: Counts,
 }
@@ -117,6 +147,8 @@ impl Turns {
             publisher,
             hub: None,
             trees: Vec::new(),
+            watching: Watching::default(),
+            last_watching: Watching::default(),
             inputs,
             runtime,
             health,
@@ -128,14 +160,18 @@ impl Turns {
             ask_at: Instant::now() + PROBE,
             orders: Vec::new(),
             accepted: Vec::new(),
-            outstanding: 0,
+            under_way: BTreeSet::new(),
+            began: Some(Timestamp::now()),
+            was_settled: false,
+            unclaimed: BTreeSet::new(),
             configuration: ConfigurationStatus {
                 loaded: Timestamp::now(),
                 refused: None,
                 in_force: String::new(),
             },
             is_ready: false,
-            is_stopping: false,
+            is_hub_resting: false,
+            stop_by: None,
             counts: Counts {
                 began: Timestamp::now(),
                 ..Counts::default()
@@ -145,11 +181,8 @@ impl Turns {
 
     /// Begins earlier than now: when the process did.
     pub fn began_at(&mut self, began: Timestamp) {
+        self.began = Some(began);
         self.counts.began = began;
-    }
-
-    pub fn engine(&self) -> &Engine {
-        &self.engine
     }
 
     /// The steps that deliveries pass, for whoever passes some elsewhere.
@@ -157,12 +190,18 @@ impl Turns {
         self.steps.clone()
     }
 
-    pub fn set_hub(&mut self, hub: EmbeddedHub) {
-        self.hub = Some(hub);
+    pub fn set_hub(&mut self, hub: Option<EmbeddedHub>) {
+        self.hub = hub;
     }
 
-    pub fn add_tree(&mut self, tree: Tree) {
-        self.trees.push(tree);
+    /// What is in force, and since when.
+    pub fn set_configuration(&mut self, configuration: ConfigurationStatus) {
+        self.configuration = configuration;
+    }
+
+    /// What is in force goes on, although another configuration was there.
+    pub fn refuse(&mut self, refused: RefusedConfiguration) {
+        self.configuration.refused = Some(refused);
     }
 
     /// Performs what taking up the state asked for, so that topics are served before any tree is looked at.
@@ -171,42 +210,47 @@ impl Turns {
         self.commit(false);
     }
 
-    /// Turns until it is told to stop; then waits up to `grace` for answers to what was sent, and sends
-    /// nothing more.
-    pub fn run(&mut self, received: &Receiver<Input>, grace: Duration) {
-        let mut stop_by: Option<Instant> = None;
+    /// Turns until another configuration may be there, or it is told to stop. Then it waits up to `grace` for
+    /// answers to what was sent, and sends nothing more.
+    pub fn run(&mut self, received: &Receiver<Input>, grace: Duration) -> Ended {
         loop {
             self.counts.turns += 1;
-            let first = match received.recv_timeout(self.patience(stop_by)) {
+            let first = match received.recv_timeout(self.patience()) {
                 Ok(input) => Some(input),
                 Err(RecvTimeoutError::Timeout) => None,
-                Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Ended::Stopped { by: Instant::now() };
+                }
             };
             let is_proof_wanted = self.supervisor.wants_proof();
+            let mut may_be_changed = false;
             for event in std::mem::take(&mut self.accepted) {
                 self.step(event);
             }
             for input in first.into_iter().chain(received.try_iter().take(TURN)) {
-                if self.input(input) && stop_by.is_none() {
-                    info!("stopping");
-                    self.supervisor.stopping();
-                    self.is_stopping = true;
-                    self.trees.clear();
-                    stop_by = Some(Instant::now() + grace);
+                match input {
+                    Input::Stop => self.stop(grace),
+                    Input::Reload => may_be_changed = true,
+                    input => self.input(input),
                 }
             }
             self.step(Event::Tick);
             let is_saved = self.commit(is_proof_wanted);
+            if is_saved {
+                self.withdraw_unclaimed();
+            }
             self.answer();
             self.tell_health(is_saved);
             if is_proof_wanted {
                 self.supervisor.ping();
             }
-            if let Some(deadline) = stop_by
-                && ((self.outstanding == 0 && self.accepted.is_empty())
-                    || Instant::now() >= deadline)
-            {
-                return;
+            match self.stop_by {
+                Some(by) if self.is_done() || Instant::now() >= by => {
+                    self.tell_unanswered();
+                    return Ended::Stopped { by };
+                }
+                None if may_be_changed => return Ended::Reload,
+                _ => {}
             }
         }
     }
@@ -226,11 +270,11 @@ impl Turns {
     }
 
     /// How long to wait for the next input.
-    fn patience(&self, stop_by: Option<Instant>) -> Duration {
+    fn patience(&self) -> Duration {
         if !self.accepted.is_empty() {
             return Duration::ZERO;
         }
-        let wakes = [self.supervisor.wake(), stop_by].into_iter().flatten();
+        let wakes = [self.supervisor.wake(), self.stop_by].into_iter().flatten();
         let wake = wakes.fold(self.ask_at, Instant::min);
         let mut patience = wake.saturating_duration_since(Instant::now());
         if self.trouble.is_none()
@@ -242,21 +286,21 @@ impl Turns {
         patience
     }
 
-    /// Takes one input; tells whether it asks to stop.
-    fn input(&mut self, input: Input) -> bool {
+    fn input(&mut self, input: Input) {
         match input {
             Input::Event(event) => {
-                if matches!(event, Event::Answered { .. }) {
-                    self.outstanding = self.outstanding.saturating_sub(1);
+                if let Some(submission) = answered(&event) {
+                    self.under_way.remove(&submission);
                 }
                 self.step(event);
             }
-            Input::Tree(mut reported) => {
+            Input::Tree(watching, _) if watching != self.watching => {}
+            Input::Tree(_, mut reported) => {
                 // R13: a change made while the daemon starts is one, although no tree is watched yet.
                 if let Report::MountFound { started, .. } = &mut reported
-                    && !self.is_ready
+                    && let Some(began) = self.began
                 {
-                    *started = self.counts.began.min(*started);
+                    *started = began.min(*started);
                 }
                 report::log(&reported, self.engine.plan());
                 self.count(&reported);
@@ -282,9 +326,10 @@ impl Turns {
             }
             Input::Order(request, reply) => self.obey(request, reply),
             Input::Obeyed(order) => self.orders.push(order),
-            Input::Stop => return true,
+            Input::Rested => self.is_hub_resting = false,
+            // The loop has heard of it, or has ended.
+            Input::Reload | Input::Stop => {}
         }
-        false
     }
 
     /// Adds what the engine does not know.
@@ -415,6 +460,7 @@ impl Turns {
         match effect {
             Effect::Save(_) => {}
             Effect::Serve(page) => {
+                self.unclaimed.remove(&page.topic);
                 self.topics.serve(page);
                 self.steps.pass(Step::Served);
             }
@@ -425,7 +471,7 @@ impl Turns {
                 }
             }
             // What is not sent now is sent at the next start.
-            Effect::Submit(_) if self.is_stopping => {}
+            Effect::Submit(_) if self.stop_by.is_some() => {}
             Effect::Submit(submission) => self.submit(submission),
             Effect::Look(paths) => {
                 for tree in &self.trees {
@@ -441,10 +487,14 @@ impl Turns {
 
     fn submit(&mut self, submission: Submission) {
         let Submission {
-            topic, hub, seq, ..
+            channel,
+            topic,
+            hub,
+            seq,
+            ..
         } = &submission;
         debug!(%topic, %hub, seq, "submitting notification {seq} to {hub}");
-        self.outstanding += 1;
+        self.under_way.insert((*channel, hub.clone(), *seq));
         let publisher = Arc::clone(&self.publisher);
         let inputs = self.inputs.clone();
         let steps = self.steps.clone();
@@ -461,5 +511,15 @@ impl Turns {
                 jitter: fastrand::f64(),
             }));
         });
+    }
+}
+
+/// Which submission an event answers.
+fn answered(event: &Event) -> Option<SubmissionId> {
+    match event {
+        Event::Answered {
+            channel, hub, seq, ..
+        } => Some((*channel, hub.clone(), *seq)),
+        _ => None,
     }
 }

@@ -103,10 +103,12 @@ impl Store {
         let mut connection = Connection::open(&path).map_err(open_error)?;
         // Subscribers' secrets lie in it. On a file system without modes there is nothing to keep.
         let _ = std::fs::set_permissions(&path, Permissions::from_mode(0o600));
-        // Durable before anything is sent: WAL with a sync at each commit.
+        // Durable before anything is sent: WAL with a sync at each commit. What a statement would need to undo itself, such
+        // as one that forgets a large channel, lies in memory: a container has no place for temporary files.
         connection
             .execute_batch(
-                "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON;",
+                "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; \
+                 PRAGMA temp_store = MEMORY;",
             )
             .map_err(open_error)?;
         connection.set_prepared_statement_cache_capacity(64);
@@ -220,4 +222,20 @@ fn user_version(connection: &Connection, path: &Path) -> Result<usize, StoreErro
         });
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Store;
+
+    #[test]
+    fn temporary_files_are_not_needed() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(directory.path()).unwrap();
+        let place = store
+            .connection
+            .pragma_query_value(None, "temp_store", |row| row.get::<_, i64>(0));
+        let in_memory = 2;
+        assert_eq!(place, Ok(in_memory));
+    }
 }

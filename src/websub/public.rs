@@ -2,23 +2,26 @@
 
 use hyper::Request;
 use hyper::body::Incoming;
+use tokio::sync::watch;
 
 use crate::websub::hub::EmbeddedHub;
 use crate::websub::server::{self, Limits, Listener};
 use crate::websub::topics::Topics;
 
-/// Serves until `shutdown`, then lets requests that have begun end. The caller bounds that wait.
+/// Serves until `shutdown`, then lets requests that have begun end. The caller bounds that wait. There may be
+/// another hub meanwhile, or none.
 pub async fn serve_public(
     listener: Listener,
     topics: Topics,
-    hub: Option<EmbeddedHub>,
+    hub: watch::Receiver<Option<EmbeddedHub>>,
     limits: Limits,
     shutdown: impl Future<Output = ()>,
 ) {
     let body_timeout = limits.body_timeout;
     let handler = move |request: Request<Incoming>| {
         let topics = topics.clone();
-        let hub = hub.clone().filter(|hub| hub.path() == request.uri().path());
+        let hub = hub.borrow().clone();
+        let hub = hub.filter(|hub| hub.is_at(request.uri().path()));
         async move {
             match hub {
                 Some(hub) => hub.answer(request, body_timeout).await,

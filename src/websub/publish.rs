@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Instant;
 
 use hyper::header::LOCATION;
@@ -28,6 +28,11 @@ const CONCURRENT_REQUESTS: usize = 64;
 
 /// Sends submissions. Cheap to share behind an `Arc`.
 pub struct Publisher {
+    lines: RwLock<Arc<Lines>>,
+}
+
+/// The lines to all hubs.
+pub struct Lines {
     lines: HashMap<Hub, Line>,
     /// The addresses of all hubs: where a redirection may lead.
     configured: Vec<Url>,
@@ -40,15 +45,80 @@ struct Line {
     hub: Hub,
     publish_url: Url,
     client: Client,
-    permits: Semaphore,
+    traffic: Arc<Traffic>,
     /// Whether the last request was answered, so that a connection may be open.
     is_open: AtomicBool,
+}
+
+/// What one hub is sent: it outlives a line.
+struct Traffic {
+    permits: Semaphore,
     /// How long submissions took, redirections included.
     took: Mutex<Histogram>,
 }
 
 impl Publisher {
     pub fn new(hubs: Vec<HubSettings>) -> Result<Publisher, PublisherError> {
+        let lines = Lines::new(hubs)?;
+        Ok(Publisher {
+            lines: RwLock::new(Arc::new(lines)),
+        })
+    }
+
+    /// Uses other lines from now on. A request that has begun ends on the line on which it began, and counts
+    /// among those that its hub is sent at a time.
+    pub fn change(&self, mut lines: Lines) {
+        let mut own = self.lines.write().unwrap_or_else(PoisonError::into_inner);
+        for (hub, line) in &mut lines.lines {
+            if let Some(before) = own.lines.get(hub) {
+                line.traffic = Arc::clone(&before.traffic);
+            }
+        }
+        *own = Arc::new(lines);
+    }
+
+    fn lines(&self) -> Arc<Lines> {
+        Arc::clone(&self.lines.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Sends one submission and follows it through permitted redirections. Waits while its hub has as many
+    /// requests as it may have.
+    pub async fn submit(&self, submission: &Submission) -> Answer {
+        let hub = &submission.hub;
+        let unknown = || Answer::Failed(format!("{hub} is not configured"));
+        let Some(traffic) = self.lines().traffic(hub) else {
+            return unknown();
+        };
+        let Ok(_permit) = traffic.permits.acquire().await else {
+            return Answer::Failed("the publisher has ended".to_owned());
+        };
+        // Those of now: they may have changed meanwhile.
+        let lines = self.lines();
+        let Some(line) = lines.lines.get(hub) else {
+            return unknown();
+        };
+        let began = Instant::now();
+        let answer = lines.follow(line, submission).await;
+        traffic.took().observe(began.elapsed());
+        answer
+    }
+
+    /// How long each hub took to answer, or not to.
+    pub fn took(&self) -> BTreeMap<Hub, Histogram> {
+        let lines = self.lines();
+        let took = |(hub, line): (&Hub, &Line)| (hub.clone(), line.traffic.took().clone());
+        lines.lines.iter().map(took).collect()
+    }
+}
+
+impl fmt::Debug for Publisher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Publisher").field(&self.lines()).finish()
+    }
+}
+
+impl Lines {
+    pub fn new(hubs: Vec<HubSettings>) -> Result<Lines, PublisherError> {
         let mask = settings::mask(&hubs);
         let mut configured = Vec::new();
         let mut lines = HashMap::new();
@@ -57,29 +127,19 @@ impl Publisher {
             configured.extend(Url::parse(settings.hub.as_str()));
             lines.insert(settings.hub.clone(), Line::new(settings)?);
         }
-        Ok(Publisher {
+        Ok(Lines {
             lines,
             configured,
             mask,
         })
     }
 
-    /// Sends one submission and follows it through permitted redirections. Waits while its hub has as many
-    /// requests as it may have.
-    pub async fn submit(&self, submission: &Submission) -> Answer {
-        let Some(line) = self.lines.get(&submission.hub) else {
-            return Answer::Failed(format!("{} is not configured", submission.hub));
-        };
-        let Ok(_permit) = line.permits.acquire().await else {
-            return Answer::Failed("the publisher has ended".to_owned());
-        };
-        let began = Instant::now();
-        let answer = self.follow(line, submission).await;
-        line.took().observe(began.elapsed());
-        answer
+    /// What one hub is sent, and what is known of that, whatever its line.
+    fn traffic(&self, hub: &Hub) -> Option<Arc<Traffic>> {
+        self.lines.get(hub).map(|line| Arc::clone(&line.traffic))
     }
 
-    async fn follow(&self, mut line: &Line, submission: &Submission) -> Answer {
+    async fn follow<'a>(&'a self, mut line: &'a Line, submission: &Submission) -> Answer {
         let request = request(submission, line.publish_url.as_str());
         let mut url = match Url::parse(&request.url) {
             Ok(url) => url,
@@ -108,14 +168,6 @@ impl Publisher {
         unreachable!("redirections are bounded")
     }
 
-    /// How long each hub took to answer, or not to.
-    pub fn took(&self) -> BTreeMap<Hub, Histogram> {
-        let lines = self.lines.iter();
-        lines
-            .map(|(hub, line)| (hub.clone(), line.took().clone()))
-            .collect()
-    }
-
     /// The line of the hub that lives at `url`: it, not the one that redirected, gets its credentials.
     fn line_to(&self, url: &Url) -> Option<&Line> {
         self.lines.values().find(|line| {
@@ -125,11 +177,17 @@ impl Publisher {
     }
 }
 
-impl fmt::Debug for Publisher {
+impl fmt::Debug for Lines {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Publisher")
+        f.debug_struct("Lines")
             .field("hubs", &self.lines.keys())
             .finish_non_exhaustive()
+    }
+}
+
+impl Traffic {
+    fn took(&self) -> MutexGuard<'_, Histogram> {
+        self.took.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -139,9 +197,11 @@ impl Line {
             client: settings.client()?,
             hub: settings.hub,
             publish_url: settings.publish_url,
-            permits: Semaphore::new(CONCURRENT_REQUESTS),
+            traffic: Arc::new(Traffic {
+                permits: Semaphore::new(CONCURRENT_REQUESTS),
+                took: Mutex::default(),
+            }),
             is_open: AtomicBool::new(false),
-            took: Mutex::default(),
         })
     }
 
@@ -155,10 +215,6 @@ impl Line {
         }
         self.is_open.store(answered.is_ok(), Ordering::Relaxed);
         answered
-    }
-
-    fn took(&self) -> MutexGuard<'_, Histogram> {
-        self.took.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn post(&self, request: &Request, url: &Url) -> reqwest::Result<Response> {

@@ -1,7 +1,7 @@
 //! What topic URIs answer (contract, "Topics"), from a snapshot in memory: a request never waits for the
 //! engine or the disk, so a hub that fetches before it answers us cannot deadlock.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
@@ -60,6 +60,13 @@ impl Topics {
         let same_target = pages.entry(target.into()).or_default();
         same_target.retain(|other| other.page.topic != served.page.topic);
         same_target.push(served);
+    }
+
+    /// The topics that are served.
+    pub fn served(&self) -> BTreeSet<Topic> {
+        let pages = self.read();
+        let topics = pages.values().flatten();
+        topics.map(|served| served.page.topic.clone()).collect()
     }
 
     /// Answers 404 at this topic from now on.

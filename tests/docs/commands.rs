@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::Command;
 
 use crate::page::{Page, pages};
-use crate::story::Story;
+use crate::story::{Story, setup};
 
 /// The languages of blocks. Commands are `sh` and nothing else, so that none is overlooked.
 const LANGUAGES: [&str; 12] = [
@@ -29,14 +29,11 @@ const TOOLS: [&str; 7] = [
 
 /// The first tool that a page's commands name and that is not installed.
 fn missing_tool(page: &Page) -> Option<&'static str> {
-    let run = |tool: &&&str| {
-        page.blocks.iter().any(|block| {
-            block.language == "sh"
-                && block.mark("not run").is_none()
-                && block.text.split_whitespace().any(|word| word == **tool)
-        })
-    };
-    let is_missing = |tool: &&&str| {
+    let blocks = page.blocks.iter().filter(|block| block.language == "sh");
+    let run = blocks.filter(|block| block.mark("not run").is_none());
+    let mut commands: String = run.map(|block| block.text.as_str()).collect();
+    commands.extend(setup(page));
+    let is_missing = |tool: &&str| {
         let mut found = Command::new("sh");
         found.args([
             "-c",
@@ -44,7 +41,10 @@ fn missing_tool(page: &Page) -> Option<&'static str> {
         ]);
         !found.arg(tool).status().unwrap().success()
     };
-    TOOLS.iter().filter(run).find(is_missing).copied()
+    TOOLS
+        .into_iter()
+        .filter(|tool| commands.split_whitespace().any(|word| word == *tool))
+        .find(is_missing)
 }
 
 #[test]

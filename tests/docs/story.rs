@@ -41,16 +41,11 @@ impl Story<'_> {
         }
     }
 
-    /// What the page supposes that its reader has: `setup/PAGE.sh` makes it.
     fn set_up(&mut self) {
-        let name = Path::new(&self.page.path).with_extension("sh");
-        let script = repository()
-            .join("tests/docs/setup")
-            .join(name.file_name().unwrap());
-        if let Ok(script) = fs::read_to_string(&script) {
+        if let Some(script) = setup(self.page) {
             let mut terminal = Terminal::start(self.place.shell(&self.place.here(&script)));
             let code = terminal.end();
-            assert_eq!(code, Ok(0), "{name:?}: {}", terminal.shown());
+            assert_eq!(code, Ok(0), "{}: {}", self.page.path, terminal.shown());
             // What it started in the background goes on.
             self.terminals.insert("setup".to_owned(), terminal);
         }
@@ -140,4 +135,13 @@ impl Story<'_> {
         let (path, line) = (&self.page.path, block.line);
         panic!("{path}:{line}: {}\n{}{screens}", block.text, otherwise());
     }
+}
+
+/// Commands that make what a page supposes that its reader has, if it supposes anything.
+pub fn setup(page: &Page) -> Option<String> {
+    let name = Path::new(&page.path).with_extension("sh");
+    let path = repository()
+        .join("tests/docs/setup")
+        .join(name.file_name()?);
+    fs::read_to_string(path).ok()
 }

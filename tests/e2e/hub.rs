@@ -21,6 +21,8 @@ pub enum Manner {
     Refuse(u16),
     /// Takes the request and never answers.
     Hang,
+    /// Takes the request, and accepts it once it is told to behave otherwise.
+    Wait,
     /// Closes the connection in the middle of its answer.
     CutOff,
     /// Refuses what has more than one change.
@@ -190,7 +192,7 @@ impl Drop for FakeHub {
 
 fn serve(
     stream: TcpStream,
-    manner: &Mutex<Manner>,
+    shared: &Mutex<Manner>,
     delay: &Mutex<Duration>,
     requests: &Sender<Request>,
 ) {
@@ -198,13 +200,13 @@ fn serve(
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     let mut writer = stream;
     while let Some(mut request) = read(&mut reader) {
-        let manner = *manner.lock().unwrap();
+        let manner = *shared.lock().unwrap();
         let delay = *delay.lock().unwrap();
         if !delay.is_zero() {
             std::thread::sleep(delay); // what a slow hub is: not a wait for luck, nor for a deadline
         }
         request.accepted = match manner {
-            Manner::Accept => true,
+            Manner::Accept | Manner::Wait => true,
             Manner::OneChangeOnly => request.changes().len() == 1,
             _ => false,
         };
@@ -214,7 +216,7 @@ fn serve(
                 let length = words.len();
                 format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{words}")
             }
-            Manner::Accept | Manner::OneChangeOnly => refusal(413),
+            Manner::Accept | Manner::Wait | Manner::OneChangeOnly => refusal(413),
             Manner::Refuse(status) => refusal(status),
             Manner::CutOff => "HTTP/1.1 200 OK\r\nContent-Len".to_owned(),
             Manner::Hang => String::new(),
@@ -225,6 +227,9 @@ fn serve(
             answer = answer.replace("\r\n\r\nnot now\n", "\r\n\r\n");
         } else if requests.send(request).is_err() {
             return;
+        }
+        while manner == Manner::Wait && *shared.lock().unwrap() == Manner::Wait {
+            std::thread::sleep(Duration::from_millis(5)); // poll: somebody tells it
         }
         if manner == Manner::Hang {
             let _ = reader.fill_buf();

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that fails should say where")]
 
+mod activation;
 mod advertise;
 mod checking;
 mod control;
@@ -26,11 +27,13 @@ mod progress;
 mod publishing;
 mod python;
 mod reach;
+mod reload;
 mod resync;
 // Steps are there in debug builds only.
 mod serving;
 #[cfg(debug_assertions)]
 mod steps;
+mod stopping;
 mod subscriptions;
 mod supervised;
 

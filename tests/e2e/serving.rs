@@ -19,6 +19,9 @@ use crate::documents::{Site, list};
 use crate::hub::FakeHub;
 use crate::listener::Listener;
 
+/// Who may be connected to the admin listener at a time.
+const ADMIN_CONNECTIONS: usize = 64;
+
 const TARGET: &str = "/topics/main/a/capabilitylist/";
 
 /// A reader that keeps its connection, and what it was answered last.
@@ -285,4 +288,18 @@ fn hold_nobody_up(limit: &str, is_raised: bool) {
         .iter()
         .any(|line| line.contains("files may be open instead of 128"));
     assert_eq!(raised, is_raised, "{log:#?}");
+}
+
+#[test]
+fn connections_that_ask_nothing_do_not_keep_a_probe_from_its_answer() {
+    let site = Site::new();
+    let setup = Setup::new(&site, &[], "");
+    let daemon = setup.start();
+    let connect = || TcpStream::connect_timeout(&daemon.admin, DEADLINE).unwrap();
+    let mut idle: Vec<TcpStream> = (0..ADMIN_CONNECTIONS).map(|_| connect()).collect();
+    let (head, _) = daemon.get_admin("/healthz");
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    // Whoever was idle for longest made room.
+    idle[0].set_read_timeout(Some(DEADLINE)).unwrap();
+    assert_eq!(idle[0].read(&mut [0]).unwrap(), 0);
 }

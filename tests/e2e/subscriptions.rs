@@ -16,13 +16,13 @@ use crate::hub::{FakeHub, Manner};
 /// What is no business of whoever sees a log.
 const SECRET: &str = "capability-to-write-here";
 
-fn topic(daemon: &Daemon, set: &str) -> String {
+pub fn topic(daemon: &Daemon, set: &str) -> String {
     let public = daemon.public;
     format!("http://{public}/topics/main/{set}/capabilitylist/")
 }
 
 /// Subscribes, and waits until the hub knows.
-fn join(daemon: &Daemon, subscriber: &FakeHub, set: &str) -> String {
+pub fn join(daemon: &Daemon, subscriber: &FakeHub, set: &str) -> String {
     let callback = format!("http://{}/{SECRET}", subscriber.address);
     let answer = subscribe(daemon.public, &topic(daemon, set), &callback);
     assert!(answer.starts_with("HTTP/1.1 202 "), "{answer}");

@@ -18,6 +18,7 @@ mod hold;
 mod outage;
 mod outbox;
 mod payload;
+mod reload;
 mod routing;
 mod status;
 mod topics;

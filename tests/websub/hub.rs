@@ -12,7 +12,7 @@ use rsnotify::announce::subscription::{
     Callback, HubRecord, Key, Progress, Relay, RelayId, Subscription,
 };
 use rsnotify::resourcesync::uri::{Hub, Topic};
-use rsnotify::websub::hub::{EmbeddedHub, Restored, Settings};
+use rsnotify::websub::hub::{Conduct, EmbeddedHub, Restored, Settings};
 use rsnotify::websub::subscribe::Subscriber;
 use rsnotify::websub::topics::Topics;
 use tokio::net::TcpListener;
@@ -57,7 +57,8 @@ async fn start_with(restored: Restored, set: impl Fn(&mut Settings)) -> Running 
             let _ = sender.send(record);
         }
     };
-    let hub = EmbeddedHub::start(settings, restored, topics.clone(), record).unwrap();
+    let conduct = Conduct::new(settings).unwrap();
+    let hub = EmbeddedHub::start(conduct, restored, topics.clone(), record);
     let address = serve_at(listener, &topics, Some(hub.clone()));
     Running {
         hub,

@@ -13,7 +13,7 @@ use rsnotify::websub::server::{Limits, Listener};
 use rsnotify::websub::topics::Topics;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 /// How long anything may take that must happen.
 pub const DEADLINE: Duration = Duration::from_secs(10);
@@ -294,7 +294,7 @@ pub fn serve_at(listener: TcpListener, topics: &Topics, hub: Option<EmbeddedHub>
     tokio::spawn(serve_public(
         listener,
         topics.clone(),
-        hub,
+        watch::channel(hub).1,
         limits,
         std::future::pending(),
     ));

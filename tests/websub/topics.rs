@@ -9,7 +9,7 @@ use rsnotify::websub::server::{Limits, Listener};
 use rsnotify::websub::topics::Topics;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::support::{BODY, ask, exchange, page, public, soon, status};
 
@@ -212,7 +212,7 @@ async fn a_unix_socket_serves_and_shutdown_ends_it() {
     let server = tokio::spawn(serve_public(
         listener,
         topics,
-        None,
+        watch::channel(None).1,
         Limits::default(),
         shutdown,
     ));

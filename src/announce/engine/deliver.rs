@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use crate::announce::channel::later;
 use crate::announce::delivery::attempt::{Attempt, Kind, Refusal};
 use crate::announce::delivery::verdict::{Verdict, verdict};
-use crate::announce::delivery::{Answer, ChannelId, Submission};
+use crate::announce::delivery::{Answer, ChannelId, Submission, SubmissionId};
 use crate::announce::engine::{Engine, Timer};
 use crate::announce::event::Fact;
 use crate::announce::history::Fate;
@@ -21,6 +21,18 @@ use crate::resourcesync::uri::{Hub, Uri};
 const TOO_LARGE_WAIT: Duration = Duration::from_secs(15 * 60);
 
 impl Engine {
+    /// An engine before this one made these submissions, and their answers are to come to this one: until then nothing
+    /// else is submitted in their place.
+    pub fn await_answers(&mut self, under_way: impl IntoIterator<Item = SubmissionId>) {
+        for (id, hub, seq) in under_way {
+            // A new channel must not hear the answer to one that is gone.
+            self.next_channel = self.next_channel.max(ChannelId(id.0 + 1));
+            if let Some(ledger) = self.ledger_mut(id, &hub) {
+                ledger.sending = Some(seq);
+            }
+        }
+    }
+
     pub(super) fn submit(&mut self, id: ChannelId, hub: &Hub) {
         let Some(channel) = self.channels.get_mut(&id) else {
             return;

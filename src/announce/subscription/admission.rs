@@ -35,6 +35,15 @@ impl Admission {
         }
     }
 
+    /// Other limits hold from now on. What is taken stays taken; if the pace is another, it begins anew.
+    pub fn change(&mut self, limits: Limits) {
+        if limits.requests_per_minute != self.limits.requests_per_minute {
+            self.requesters = Pace::new(limits.requests_per_minute);
+            self.hosts = Pace::new(limits.requests_per_minute);
+        }
+        self.limits = limits;
+    }
+
     /// A request has come, whatever it may be. Times run from any one beginning.
     pub fn request(&mut self, from: Option<Requester>, now: Duration) -> Result<(), Excess> {
         let Some(from) = from else { return Ok(()) };

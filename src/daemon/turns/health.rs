@@ -17,7 +17,8 @@ impl Turns {
     /// Tells probes and the service manager how the turn that ends leaves us.
     pub(super) fn tell_health(&mut self, is_saved: bool) {
         let is_settled = self.engine.is_settled();
-        self.health.turned(is_saved, is_settled);
+        // What was looked through under the plan before is known.
+        self.health.turned(is_saved, is_settled || self.was_settled);
         if is_saved && is_settled && !self.is_ready {
             self.is_ready = true;
             self.steps.ready();
@@ -25,9 +26,11 @@ impl Turns {
             self.supervisor.ready();
         }
         if is_settled {
+            self.began = None;
+            self.was_settled = false;
             self.sweeps.clear();
         }
-        if self.is_stopping {
+        if self.stop_by.is_some() {
             return;
         }
         self.supervisor.say(|| match &self.trouble {

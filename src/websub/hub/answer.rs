@@ -67,7 +67,7 @@ impl EmbeddedHub {
     // callback is found out later, and never told (WebSub section 5.1.2, and no word about our network).
     fn take(&self, form: &[u8], requester: Option<Requester>) -> Result<(), NotTaken> {
         let shared = &self.shared;
-        let request = read(form, &shared.settings.policy)?;
+        let request = read(form, &shared.conduct().settings.policy)?;
         let topic = shared.topics.find(&request.topic).ok_or(Refusal::Topic)?;
         let key = Key {
             topic,
@@ -101,7 +101,8 @@ impl Shared {
             .get::<Peer>()
             .and_then(|Peer(peer)| *peer);
         let (forwarded, x_forwarded_for) = (values("forwarded"), values("x-forwarded-for"));
-        let trusted = &self.settings.trusted_proxies;
+        let conduct = self.conduct();
+        let trusted = &conduct.settings.trusted_proxies;
         let found = requester(peer, trusted, &forwarded, &x_forwarded_for);
         if let Some(peer) = peer
             && found == Some(Requester::new(peer))

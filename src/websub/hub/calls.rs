@@ -51,6 +51,7 @@ pub enum NotCalled {
 }
 
 /// Makes requests to callbacks.
+#[derive(Debug)]
 pub struct Caller {
     client: Client,
     judge: Judge,
@@ -97,7 +98,7 @@ impl Caller {
 
 /// Resolves the name for each connection, and lets it be made only if each of the addresses is permitted: the name
 /// may stand for others each time it is asked for.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 struct Judge {
     policy: Arc<CallbackPolicy>,
     resolver: Resolver,

@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -79,6 +79,29 @@ impl Settings {
     }
 }
 
+/// How the hub behaves, with all that it takes at hand.
+#[derive(Debug)]
+pub struct Conduct {
+    settings: Settings,
+    path: String,
+    caller: Caller,
+}
+
+impl Conduct {
+    pub fn new(settings: Settings) -> Result<Conduct, HubError> {
+        let caller = Caller::new(
+            settings.policy.clone(),
+            settings.resolver.clone(),
+            settings.timeout,
+        )?;
+        Ok(Conduct {
+            path: path(&settings.hub),
+            caller,
+            settings,
+        })
+    }
+}
+
 /// What earlier runs saved.
 #[derive(Debug, Clone, Default)]
 pub struct Restored {
@@ -98,11 +121,9 @@ pub struct EmbeddedHub {
 }
 
 struct Shared {
-    settings: Settings,
-    path: String,
+    conduct: RwLock<Arc<Conduct>>,
     topics: Topics,
     records: Box<dyn Fn(Vec<HubRecord>) + Send + Sync>,
-    caller: Caller,
     runtime: Handle,
     subscriptions: Mutex<Subscriptions>,
     /// Locked last, where `subscriptions` is locked too.
@@ -115,22 +136,20 @@ struct Shared {
     verifications: Lanes<Pending>,
     verifying: Semaphore,
     delivering: Arc<Semaphore>,
+    /// All places of `verifying` and of `delivering`.
+    places: (u32, u32),
 }
 
 impl EmbeddedHub {
     /// Takes up what earlier runs left; must be called within a tokio runtime. `records` hears, in order,
     /// what is to be saved, and at once what is to be saved together; it must neither block nor call the hub.
     pub fn start(
-        settings: Settings,
+        conduct: Conduct,
         restored: Restored,
         topics: Topics,
         records: impl Fn(Vec<HubRecord>) + Send + Sync + 'static,
-    ) -> Result<EmbeddedHub, HubError> {
-        let caller = Caller::new(
-            settings.policy.clone(),
-            settings.resolver.clone(),
-            settings.timeout,
-        )?;
+    ) -> EmbeddedHub {
+        let settings = &conduct.settings;
         let mut admission = Admission::new(settings.limits.clone());
         let Restored {
             subscriptions,
@@ -143,10 +162,8 @@ impl EmbeddedHub {
         }
         let topics_owed = subscriptions.audience.topics_owed();
         let shared = Arc::new(Shared {
-            path: path(&settings.hub),
             topics,
             records: Box::new(records),
-            caller,
             runtime: Handle::current(),
             subscriptions: Mutex::new(subscriptions),
             admission: Mutex::new(admission),
@@ -156,17 +173,48 @@ impl EmbeddedHub {
             verifications: Lanes::default(),
             verifying: Semaphore::new(settings.concurrent_verifications),
             delivering: Arc::new(Semaphore::new(settings.concurrent_deliveries)),
-            settings,
+            places: (
+                u32::try_from(settings.concurrent_verifications).unwrap_or(u32::MAX),
+                u32::try_from(settings.concurrent_deliveries).unwrap_or(u32::MAX),
+            ),
+            conduct: RwLock::new(Arc::new(conduct)),
         });
         tokio::spawn(subscriptions::end_leases(Arc::downgrade(&shared)));
         let hub = EmbeddedHub { shared };
         topics_owed.iter().for_each(|topic| hub.deliver(topic));
-        Ok(hub)
+        hub
     }
 
-    /// The path at which subscriptions are taken.
-    pub fn path(&self) -> &str {
-        &self.shared.path
+    /// Behaves otherwise from now on, but for how much it does at a time. What it knows, owes and has begun stays.
+    pub fn change(&self, conduct: Conduct) {
+        let limits = conduct.settings.limits.clone();
+        self.shared.admission().change(limits);
+        let own = self.shared.conduct.write();
+        *own.unwrap_or_else(PoisonError::into_inner) = Arc::new(conduct);
+    }
+
+    /// Begins no more deliveries and asks no more subscribers, and waits for those that it has begun. What they came to
+    /// is among the records then; what was not begun is owed, or was promised to nobody.
+    pub async fn rest(&self) {
+        let Shared {
+            verifying,
+            delivering,
+            places,
+            ..
+        } = &*self.shared;
+        // Whoever waits for a place stands behind this.
+        let (verified, delivered) = tokio::join!(
+            verifying.acquire_many(places.0),
+            delivering.acquire_many(places.1)
+        );
+        for all_places in [verified, delivered].into_iter().flatten() {
+            all_places.forget();
+        }
+    }
+
+    /// Whether subscriptions are taken at this path.
+    pub fn is_at(&self, path: &str) -> bool {
+        self.shared.conduct().path == path
     }
 
     /// A notification for whoever subscribes to its topic, if anybody does. To be saved, then handed to
@@ -232,17 +280,19 @@ impl EmbeddedHub {
 impl fmt::Debug for EmbeddedHub {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EmbeddedHub")
-            .field("settings", &self.shared.settings)
+            .field("settings", &self.shared.conduct().settings)
             .finish_non_exhaustive()
     }
 }
 
 impl Shared {
     fn trim(&self, topic: &Topic) {
-        let (most, most_bytes) = (
-            self.settings.waiting_notifications,
-            self.settings.waiting_bytes,
-        );
+        let conduct = self.conduct();
+        let Settings {
+            waiting_notifications: most,
+            waiting_bytes: most_bytes,
+            ..
+        } = conduct.settings;
         self.change(|audience| {
             let forgone = audience.trim(topic, most, most_bytes).into_iter();
             forgone
@@ -258,6 +308,10 @@ impl Shared {
                 })
                 .collect()
         });
+    }
+
+    fn conduct(&self) -> Arc<Conduct> {
+        Arc::clone(&self.conduct.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn counts(&self) -> MutexGuard<'_, Counts> {

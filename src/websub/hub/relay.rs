@@ -69,9 +69,10 @@ async fn deliver(shared: &Shared, assignment: &Assignment) -> bool {
     let key = &assignment.key;
     // Unknown once the topic is no longer served.
     let list = shared.topics.capability_list(&key.topic);
-    let (hub, secret) = (&shared.settings.hub, secret.as_ref());
+    let conduct = shared.conduct();
+    let (hub, secret) = (&conduct.settings.hub, secret.as_ref());
     let (topic, callback, seq) = (&key.topic, &key.callback, relay.seq);
-    let request = shared
+    let request = conduct
         .caller
         .request(Method::POST, callback, callback.as_str());
     let answer = match request {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use hyper::Method;
 use jiff::Timestamp;
 use reqwest::Response;
+use tokio::sync::SemaphorePermit;
 use tracing::debug;
 use uuid::Uuid;
 
@@ -27,7 +28,7 @@ pub struct Pending {
 /// Verifies what waits for one topic and callback, in order: the last confirmed one holds.
 pub async fn verify_all(shared: Arc<Shared>, key: Key) {
     while let Some(Pending { request, share }) = shared.verifications.first(&key) {
-        if let Some(asked_at) = confirmed(&shared, &request).await {
+        if let Some((asked_at, _place)) = confirmed(&shared, &request).await {
             match request.action {
                 Action::Subscribe { lease, secret } => {
                     let subscription = Subscription {
@@ -53,7 +54,7 @@ pub async fn verify_all(shared: Arc<Shared>, key: Key) {
 /// Tells a subscriber that it is one no longer (WebSub section 5.2). What it answers means nothing.
 pub async fn deny(shared: Arc<Shared>, key: Key, reason: &'static str) {
     let url = denial_url(&key.callback, key.topic.as_str(), reason);
-    for attempt in 1..=shared.settings.verification_attempts {
+    for attempt in 1..=shared.conduct().settings.verification_attempts {
         let Ok(permit) = shared.verifying.acquire().await else {
             return;
         };
@@ -65,10 +66,15 @@ pub async fn deny(shared: Arc<Shared>, key: Key, reason: &'static str) {
     }
 }
 
-/// When the question was asked that the subscriber has confirmed: its lease runs from then.
-async fn confirmed(shared: &Shared, request: &Request) -> Option<Timestamp> {
+/// When the question was asked that the subscriber has confirmed: its lease runs from then. What it confirmed is to be
+/// done before the place is left.
+async fn confirmed<'a>(
+    shared: &'a Shared,
+    request: &Request,
+) -> Option<(Timestamp, SemaphorePermit<'a>)> {
     let callback = &request.callback;
-    for attempts in 1..=shared.settings.verification_attempts {
+    let allowed = shared.conduct().settings.verification_attempts;
+    for attempts in 1..=allowed {
         // Single use: each question has its own challenge.
         let challenge = Uuid::new_v4().to_string();
         let url = verification_url(
@@ -87,7 +93,7 @@ async fn confirmed(shared: &Shared, request: &Request) -> Option<Timestamp> {
                 let is_meant = broke_off.is_none() && confirms(status, &body, &challenge);
                 if is_meant {
                     shared.counts().verifications.confirmed += 1;
-                    return Some(asked_at);
+                    return Some((asked_at, permit));
                 }
                 shared.counts().verifications.refused += 1;
                 debug!(%callback, status, "{callback} did not confirm that it means it");
@@ -99,7 +105,7 @@ async fn confirmed(shared: &Shared, request: &Request) -> Option<Timestamp> {
         // The log alone hears of this. An address that may not be called is tried as often as one that refuses, so that
         // what is left of the limits does not tell them apart either.
         debug!(%callback, attempts, "cannot ask {callback} whether it means it: {reason}");
-        if attempts < shared.settings.verification_attempts {
+        if attempts < allowed {
             tokio::time::sleep(backoff(attempts, fastrand::f64())).await;
         }
     }
@@ -108,7 +114,8 @@ async fn confirmed(shared: &Shared, request: &Request) -> Option<Timestamp> {
 }
 
 async fn ask(shared: &Shared, callback: &Callback, url: &str) -> Result<Response, String> {
-    let request = shared.caller.request(Method::GET, callback, url);
+    let conduct = shared.conduct();
+    let request = conduct.caller.request(Method::GET, callback, url);
     let request = request.map_err(|error| error.to_string())?;
     request.send().await.map_err(describe)
 }

@@ -246,7 +246,15 @@ impl World {
         }
         self.plan.adopt(&self.disk.mounts);
         self.pages.clear();
-        let (engine, effects) = Engine::new(self.plan.clone(), self.disk.clone(), self.now);
+        let (mut engine, effects) = Engine::new(self.plan.clone(), self.disk.clone(), self.now);
+        // There is nothing to come after a crash.
+        let under_way = self.coming.iter().filter_map(|(_, event)| match event {
+            Event::Answered {
+                channel, hub, seq, ..
+            } => Some((*channel, hub.clone(), *seq)),
+            _ => None,
+        });
+        engine.await_answers(under_way);
         self.engine = Some(engine);
         self.perform(effects);
         self.step(Event::Tick);
@@ -265,6 +273,11 @@ impl World {
 
     pub fn crash_and_start(&mut self) {
         self.crash();
+        self.start();
+    }
+
+    /// The plan that there is now takes over, and what is under way goes on.
+    pub fn reload(&mut self) {
         self.start();
     }
 

@@ -11,6 +11,7 @@ use rsnotify::websub::public::serve_public;
 use rsnotify::websub::server::{Limits, Listener};
 use rsnotify::websub::topics::Topics;
 use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::watch;
 
 use crate::hub::{Running, form, start_with, unsubscribed, willing};
 use crate::support::{Peer, Say, exchange, exchange_on, form_request, status};
@@ -159,7 +160,7 @@ async fn behind_a_unix_socket_the_proxy_says_who_asks() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("http.sock");
     let listener = Listener::Unix(UnixListener::bind(&path).unwrap());
-    let hub = Some(running.hub.clone());
+    let (_, hub) = watch::channel(Some(running.hub.clone()));
     let (topics, limits) = (Topics::new(|_| {}), Limits::default());
     tokio::spawn(serve_public(
         listener,

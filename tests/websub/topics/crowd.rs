@@ -8,7 +8,7 @@ use rsnotify::websub::server::{Limits, Listener};
 use rsnotify::websub::topics::Topics;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::support::{BODY, ask, page, soon, status};
@@ -26,7 +26,13 @@ async fn serve(
 ) -> (SocketAddr, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let server = serve_public(Listener::Tcp(listener), topics, None, limits, shutdown);
+    let server = serve_public(
+        Listener::Tcp(listener),
+        topics,
+        watch::channel(None).1,
+        limits,
+        shutdown,
+    );
     (address, tokio::spawn(server))
 }
 

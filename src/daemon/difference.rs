@@ -1,0 +1,160 @@
+//! What another configuration changes, in a few words for the log.
+
+use crate::announce::observation::MountId;
+use crate::config::Config;
+use crate::config::source::Source;
+
+/// More than so many of one kind are counted, not named.
+const MOST_NAMES: usize = 3;
+
+/// Such as `source blog added; window changed`. No value is in it: it may be a secret.
+pub fn difference(before: &Config, after: &Config) -> String {
+    let mut words = listed(
+        "source",
+        (&before.sources, &after.sources),
+        |source| source.plan.name.clone(),
+        |one, other| unnumbered(one) == unnumbered(other),
+    );
+    words.extend(listed(
+        "hub",
+        (&before.hubs, &after.hubs),
+        |hub| hub.hub.to_string(),
+        PartialEq::eq,
+    ));
+    words.extend(listed(
+        "embedded hub",
+        (
+            before.embedded_hub.as_slice(),
+            after.embedded_hub.as_slice(),
+        ),
+        |hub| format!("/{}", hub.path),
+        PartialEq::eq,
+    ));
+    words.extend(listed(
+        "channel",
+        (&before.channels, &after.channels),
+        |channel| channel.capability_list.to_string(),
+        PartialEq::eq,
+    ));
+    let (old, new) = (&before.server, &after.server);
+    for (key, is_same) in [
+        ("window", before.window == after.window),
+        ("listen", old.listen == new.listen),
+        ("admin_listen", old.admin_listen == new.admin_listen),
+        ("public_url", old.public_url == new.public_url),
+        ("topic_window", old.topic_window == new.topic_window),
+        ("retired_topic", old.retired_topic == new.retired_topic),
+        ("shutdown_grace", old.shutdown_grace == new.shutdown_grace),
+    ] {
+        if !is_same {
+            words.push(format!("{key} changed"));
+        }
+    }
+    match words.is_empty() {
+        true => "nothing changed".to_owned(),
+        false => words.join("; "),
+    }
+}
+
+/// What came, went and changed of one kind, told apart by name.
+fn listed<T>(
+    kind: &str,
+    (before, after): (&[T], &[T]),
+    name: impl Fn(&T) -> String,
+    is_same: impl Fn(&T, &T) -> bool,
+) -> Vec<String> {
+    let named = |all: &[T], wanted: &str| all.iter().position(|one| name(one) == wanted);
+    let (mut added, mut changed) = (Vec::new(), Vec::new());
+    for one in after {
+        match named(before, &name(one)) {
+            None => added.push(name(one)),
+            Some(at) if !is_same(&before[at], one) => changed.push(name(one)),
+            Some(_) => {}
+        }
+    }
+    let names = before.iter().map(&name);
+    let removed = names.filter(|own| named(after, own).is_none()).collect();
+    let all = [(added, "added"), (removed, "removed"), (changed, "changed")];
+    let some = all.into_iter().filter(|(names, _)| !names.is_empty());
+    some.map(|(names, verb)| match names.len() {
+        0..=MOST_NAMES => format!("{kind} {} {verb}", names.join(", ")),
+        count => format!("{count} {kind}s {verb}"),
+    })
+    .collect()
+}
+
+/// The source as it is written: its mounts' numbers depend on the sources before it.
+fn unnumbered(source: &Source) -> Source {
+    let mut source = source.clone();
+    for mount in &mut source.plan.mounts {
+        mount.id = MountId(0);
+    }
+    source
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use crate::config::overrides::Overrides;
+
+    use super::*;
+
+    /// A source for each name, and more keys.
+    fn configured(sources: &[&str], more: &str) -> Config {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("c.toml");
+        let sources: String = sources
+            .iter()
+            .map(|name| {
+                format!(
+                    "[[source]]\nname = \"{name}\"\nmount = [{{ path = \"/{name}\", url = \"https://{name}.org/\" }}]\n"
+                )
+            })
+            .collect();
+        fs::write(&path, format!("{sources}{more}")).unwrap();
+        Config::load(Some(&path), &Overrides::default()).unwrap()
+    }
+
+    const HUB: &str = "[[hub]]\nurl = \"https://h.example/\"\n";
+
+    #[test]
+    fn what_came_went_and_changed_is_named() {
+        let window = format!("{HUB}[window]\nquiet = \"1s\"");
+        let token = format!("{HUB}headers = {{ X-Key = \"secret\" }}");
+        for (before, after, want) in [
+            (
+                configured(&["a"], HUB),
+                configured(&["a"], HUB),
+                "nothing changed",
+            ),
+            (
+                configured(&["b"], HUB),
+                configured(&["a", "b"], HUB),
+                "source a added",
+            ),
+            (
+                configured(&["a", "b"], HUB),
+                configured(&["b"], &window),
+                "source a removed; window changed",
+            ),
+            (
+                configured(&["a"], HUB),
+                configured(&["a"], &token),
+                "hub https://h.example/ changed",
+            ),
+            (
+                configured(&["a"], HUB),
+                configured(&["a"], ""),
+                "hub https://h.example/ removed; embedded hub /hub added",
+            ),
+            (
+                configured(&["a"], HUB),
+                configured(&["a", "b", "c", "d", "e"], HUB),
+                "4 sources added",
+            ),
+        ] {
+            assert_eq!(difference(&before, &after), want);
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! The end of the loop: nothing more is begun, and what is under way gets some time.
+
+use std::time::{Duration, Instant};
+
+use tracing::{info, warn};
+
+use crate::daemon::turns::{Input, Turns};
+
+impl Turns {
+    /// Takes no more events of the trees, and begins nothing. Told twice, it waits for nothing either.
+    pub(super) fn stop(&mut self, grace: Duration) {
+        if self.stop_by.is_some() {
+            self.stop_by = Some(Instant::now());
+            return;
+        }
+        info!("stopping");
+        self.supervisor.stopping();
+        self.stop_by = Some(Instant::now() + grace);
+        self.trees.clear();
+        if let Some(hub) = self.hub.clone() {
+            self.is_hub_resting = true;
+            let inputs = self.inputs.clone();
+            self.runtime.spawn(async move {
+                hub.rest().await;
+                let _ = inputs.send(Input::Rested);
+            });
+        }
+    }
+
+    /// Whether nothing is under way any more.
+    pub(super) fn is_done(&self) -> bool {
+        self.under_way.is_empty() && self.accepted.is_empty() && !self.is_hub_resting
+    }
+
+    pub(super) fn tell_unanswered(&self) {
+        let requests = self.under_way.len();
+        if requests > 0 {
+            warn!(
+                requests,
+                "hubs did not answer in time; what they were sent is sent again at the next start"
+            );
+        }
+        if self.is_hub_resting {
+            warn!(
+                "subscribers did not answer in time; what they were sent is sent again at the next start"
+            );
+        }
+    }
+}

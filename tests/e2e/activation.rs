@@ -1,0 +1,144 @@
+//! Sockets that a service manager opened before the daemon: clients may have come by then.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::process::{Command, Stdio};
+
+use rustix::process::Signal;
+
+use crate::DEADLINE;
+use crate::daemon::{Daemon, Setup, get, output, started_by};
+use crate::documents::Site;
+use crate::hub::FakeHub;
+
+const TOPIC: &str = "/topics/main/a/capabilitylist/";
+
+/// What starts the daemon with a socket as its first one, under this name.
+fn given(socket: impl Into<OwnedFd>, name: &str, setup: &Setup) -> Command {
+    let mut shell = Command::new("sh");
+    let script =
+        format!("exec 3>&1 >/dev/null; export LISTEN_PID=$$ LISTEN_FDS=1 {name}; exec \"$@\"");
+    shell.args(["-c", &script, "sh"]);
+    let mut command = started_by(shell, &setup.run());
+    // Any stream does to pass it.
+    command.stdout(Stdio::from(socket.into()));
+    command
+}
+
+/// A setup that could not listen where it says.
+fn without_address(site: &Site) -> Setup {
+    let mut setup = Setup::new(site, &[FakeHub::start().url()], "");
+    setup.config = setup.config.replace(
+        "[server]\nlisten = \"127.0.0.1:0\"",
+        "[server]\nlisten = \"unix:/nowhere/public.sock\"",
+    );
+    setup
+}
+
+#[test]
+fn who_came_before_the_daemon_is_answered() {
+    let site = Site::new();
+    let mut setup = without_address(&site);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut client = TcpStream::connect(address).unwrap();
+    client.set_read_timeout(Some(DEADLINE)).unwrap();
+    write!(
+        client,
+        "GET {TOPIC} HTTP/1.1\r\nHost: e\r\nConnection: close\r\n\r\n"
+    )
+    .unwrap();
+    // What systemd calls a socket that its unit does not name.
+    let daemon = Daemon::spawn(given(listener, "LISTEN_FDNAMES=rsnotify.socket", &setup));
+    assert_eq!(daemon.public, address);
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 "), "{answer}");
+    daemon.await_log("ready");
+
+    crate::reload::change_window(&mut setup);
+    setup.config = setup.config.replace("/nowhere/public", "/nowhere/else");
+    let said = crate::reload::reload(&daemon, &setup);
+    assert!(said.starts_with("reloaded the configuration"), "{said}");
+    assert!(daemon.get(TOPIC).0.starts_with("HTTP/1.1 200"));
+    assert!(daemon.stop().success());
+}
+
+#[test]
+fn what_a_given_socket_is_reached_as_is_its_own_address() {
+    let site = Site::new();
+    let setup = Setup::new(&site, &[], "");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let daemon = Daemon::spawn(given(listener, "LISTEN_FDNAMES=public", &setup));
+    daemon.await_log("ready");
+    let (head, _) = daemon.get(TOPIC);
+    assert!(
+        head.contains(&format!("<http://{address}{TOPIC}>; rel=\"self\"")),
+        "{head}"
+    );
+}
+
+#[test]
+fn an_address_that_nobody_can_reach_is_a_mistake_in_the_configuration() {
+    let site = Site::new();
+    let setup = Setup::new(&site, &[], "");
+    let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+    let (code, _, said) = output(&mut given(listener, "", &setup));
+    assert_eq!(code, Some(78), "{said}");
+    assert!(
+        said.contains("server.public_url: nobody can reach 0.0.0.0:"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_socket_that_is_named_admin_is_for_that() {
+    let site = Site::new();
+    let setup = Setup::new(&site, &[FakeHub::start().url()], "");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let daemon = Daemon::spawn(given(listener, "LISTEN_FDNAMES=admin", &setup));
+    daemon.await_log("ready");
+    assert_eq!(daemon.admin, address);
+    assert!(get(address, "/readyz").0.starts_with("HTTP/1.1 200"));
+    assert!(daemon.get(TOPIC).0.starts_with("HTTP/1.1 200"));
+}
+
+#[test]
+fn the_file_of_a_given_unix_socket_stays() {
+    let site = Site::new();
+    let setup = Setup::new(&site, &[FakeHub::start().url()], "");
+    let path = setup.state.path().join("given.sock");
+    let listener = UnixListener::bind(&path).unwrap();
+    let mut process = given(listener, "", &setup)
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut stream = UnixStream::connect(&path).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    write!(
+        stream,
+        "GET {TOPIC} HTTP/1.1\r\nHost: e\r\nConnection: close\r\n\r\n"
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 "), "{answer}");
+    let pid = rustix::process::Pid::from_child(&process);
+    rustix::process::kill_process(pid, Signal::TERM).unwrap();
+    assert!(process.wait().unwrap().success());
+    assert!(path.exists());
+}
+
+#[test]
+fn what_was_given_and_cannot_be_used_is_said() {
+    let site = Site::new();
+    let setup = Setup::new(&site, &[], "");
+    let (connected, _other) = UnixStream::pair().unwrap();
+    let (code, _, said) = output(&mut given(connected, "", &setup));
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("needs Accept=no"), "{said}");
+}

@@ -1,0 +1,251 @@
+//! SIGHUP: what is configured then takes over, or what was in force goes on; nothing is lost, nothing is told twice.
+
+mod delivering;
+mod embedded;
+mod listening;
+mod refusing;
+
+use std::time::Instant;
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::DEADLINE;
+use crate::daemon::{Daemon, Setup};
+use crate::documents::{Site, URL, capability_list, list};
+use crate::hub::FakeHub;
+
+/// Asks the daemon to look at what is configured now; what it says of it.
+pub fn reload(daemon: &Daemon, setup: &Setup) -> String {
+    setup.file();
+    daemon.signal(Signal::HUP);
+    let said = daemon.await_log("the configuration");
+    said["message"].as_str().unwrap().to_owned()
+}
+
+/// Another window: a change that the engine hears of.
+pub fn change_window(setup: &mut Setup) {
+    let (before, after) = match setup.config.contains("quiet = \"20ms\"") {
+        true => ("quiet = \"20ms\"", "quiet = \"21ms\""),
+        false => ("quiet = \"21ms\"", "quiet = \"20ms\""),
+    };
+    setup.config = setup.config.replace(before, after);
+}
+
+fn change(site: &Site, content: &str) {
+    site.write("a/changelist.xml", &list("a", "changelist", content));
+}
+
+const CHANGE: &str = "updated changelist a/changelist.xml";
+
+fn another_hub(hub: &FakeHub) -> String {
+    format!("[[hub]]\nurl = \"{}\"\nmode = \"content\"\n", hub.url())
+}
+
+fn another_source(site: &Site, name: &str) -> String {
+    let root = site.root.path().display();
+    format!(
+        "[[source]]\nname = \"{name}\"\nsettle = \"50ms\"\n\
+         mount = [{{ path = \"{root}\", url = \"https://{name}.example/\" }}]\n"
+    )
+}
+
+fn status(daemon: &Daemon) -> Value {
+    let (head, body) = daemon.get_admin("/status.json");
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    serde_json::from_str(&body).unwrap()
+}
+
+/// Waits until the status is as wanted.
+fn await_status(daemon: &Daemon, is_wanted: impl Fn(&Value) -> bool) -> Value {
+    let deadline = Instant::now() + DEADLINE;
+    loop {
+        let status = status(daemon);
+        if is_wanted(&status) {
+            return status;
+        }
+        assert!(Instant::now() < deadline, "{status:#}");
+        std::thread::sleep(std::time::Duration::from_millis(10)); // poll: no line says it
+    }
+}
+
+#[test]
+fn what_did_not_change_goes_on_untouched() {
+    let (site, hub) = (Site::new(), FakeHub::start());
+    let setup = Setup::new(&site, &[hub.url()], "");
+    let daemon = setup.start();
+    let before = status(&daemon)["configuration"]["loaded"].clone();
+    let said = reload(&daemon, &setup);
+    assert_eq!(said, "reloaded the configuration: nothing changed");
+    let after = status(&daemon)["configuration"]["loaded"].clone();
+    assert!(before.as_str() < after.as_str(), "{before} {after}");
+    change(&site, "2");
+    assert_eq!(hub.notification().changes(), [CHANGE]);
+    daemon.stop();
+    assert!(hub.heard().is_empty());
+}
+
+#[test]
+fn a_flag_counts_more_than_a_file_that_changed() {
+    let site = Site::new();
+    let mut setup = Setup::new(&site, &[FakeHub::start().url()], "");
+    let mut command = setup.run();
+    command.args(["--public-url", "https://flag.example/"]);
+    let daemon = Daemon::spawn(command);
+    daemon.await_log("ready");
+    setup.config = setup.config.replace("topics.example", "file.example");
+    let said = reload(&daemon, &setup);
+    assert_eq!(said, "reloaded the configuration: nothing changed");
+}
+
+#[test]
+fn what_waited_in_a_long_window_is_told_in_the_short_one() {
+    let (site, hub) = (Site::new(), FakeHub::start());
+    let mut setup = Setup::new(&site, &[hub.url()], "");
+    let short = "quiet = \"20ms\"";
+    setup.config = setup
+        .config
+        .replace(short, "quiet = \"1h\"\nmax_wait = \"1h\"");
+    let daemon = setup.start();
+    change(&site, "2");
+    await_status(&daemon, |now| now["channels"][0]["hubs"][0]["due"] == 1);
+    setup.config = setup
+        .config
+        .replace("quiet = \"1h\"\nmax_wait = \"1h\"", short);
+    let said = reload(&daemon, &setup);
+    assert_eq!(said, "reloaded the configuration: window changed");
+    assert_eq!(hub.notification().changes(), [CHANGE]);
+}
+
+#[test]
+fn a_new_source_is_known_and_a_removed_one_forgotten() {
+    let (site, other, hub) = (Site::new(), Site::new(), FakeHub::start());
+    let mut setup = Setup::new(&site, &[hub.url()], "");
+    let without = setup.config.clone();
+    let daemon = setup.start();
+    let topic = "/topics/other/a/capabilitylist/";
+    setup.config += &another_source(&other, "other");
+    let said = reload(&daemon, &setup);
+    assert_eq!(said, "reloaded the configuration: source other added");
+    daemon.await_log("took the baseline of other: 4 documents");
+    // Its links are those of the first site; only this document of it knows its set.
+    let list = "a/capabilitylist.xml";
+    other.write(list, &capability_list("a", &["resourcelist"]));
+    let changed = format!("updated capabilitylist https://other.example/{list}");
+    assert_eq!(hub.notification().changes(), [changed]);
+    assert!(daemon.get(topic).0.starts_with("HTTP/1.1 200"));
+
+    setup.config = without;
+    let said = reload(&daemon, &setup);
+    assert_eq!(said, "reloaded the configuration: source other removed");
+    let deadline = Instant::now() + DEADLINE;
+    while !daemon.get(topic).0.starts_with("HTTP/1.1 404") {
+        assert!(Instant::now() < deadline, "{topic} is still served");
+    }
+    other.write(list, &capability_list("a", &["changelist"]));
+    change(&site, "2");
+    assert_eq!(hub.notification().changes(), [CHANGE]);
+    daemon.stop();
+    assert!(hub.heard().is_empty());
+}
+
+#[test]
+fn a_channel_that_gets_another_topic_retires_the_first() {
+    let (site, hub) = (Site::new(), FakeHub::start());
+    let mut setup = Setup::new(&site, &[hub.url()], "");
+    let daemon = setup.start();
+    setup.config += &format!(
+        "[[channel]]\ncapability_list = \"{URL}a/capabilitylist.xml\"\ntopic = \"{URL}news/\"\n"
+    );
+    reload(&daemon, &setup);
+    daemon.await_log("retired channel https://topics.example/topics/main/a/capabilitylist/");
+    change(&site, "2");
+    let told = hub.notification();
+    assert_eq!(told.topic(), format!("{URL}news/"));
+    assert_eq!(told.changes(), [CHANGE]);
+    let (head, _) = daemon.get("/topics/main/a/capabilitylist/");
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+}
+
+#[test]
+fn readiness_and_topics_outlast_a_reload() {
+    let (site, hub) = (Site::new(), FakeHub::start());
+    let mut setup = Setup::new(&site, &[hub.url()], "");
+    setup.config = setup.config.replace("settle = \"50ms\"", "settle = \"1s\"");
+    let daemon = setup.start();
+    let (is_done, done) = std::sync::mpsc::channel::<()>();
+    let (public, admin) = (daemon.public, daemon.admin);
+    let watching = std::thread::spawn(move || {
+        let mut asked = 0;
+        while done.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {
+            for (address, path) in [
+                (admin, "/readyz"),
+                (admin, "/healthz"),
+                (public, "/topics/main/a/capabilitylist/"),
+            ] {
+                let (head, body) = crate::daemon::get(address, path);
+                assert!(head.starts_with("HTTP/1.1 200"), "{path}: {head}\n{body}");
+                asked += 1;
+            }
+        }
+        asked
+    });
+    for content in ["2", "3"] {
+        // A sweep waits for what has just been written.
+        change(&site, content);
+        change_window(&mut setup);
+        reload(&daemon, &setup);
+        daemon.await_log("swept");
+        hub.notification();
+    }
+    drop(is_done);
+    assert!(watching.join().unwrap() > 0);
+}
+
+#[test]
+fn many_reloads_in_a_row_end_with_the_last() {
+    let (site, hub) = (Site::new(), FakeHub::start());
+    let mut setup = Setup::new(&site, &[hub.url()], "");
+    let daemon = setup.start();
+    for _ in 0..100 {
+        change_window(&mut setup);
+        setup.file();
+        daemon.signal(Signal::HUP);
+    }
+    setup.config += &another_source(&Site::new(), "last");
+    setup.file();
+    daemon.signal(Signal::HUP);
+    await_status(&daemon, |now| now["sources"].as_array().unwrap().len() == 2);
+    change(&site, "2");
+    assert_eq!(hub.notification().changes(), [CHANGE]);
+    assert!(daemon.stop().success());
+    assert!(hub.heard().is_empty());
+}
+
+#[test]
+fn a_reload_before_everything_is_known_announces_nothing() {
+    let (site, hub) = (Site::new(), FakeHub::start());
+    let mut setup = Setup::new(&site, &[hub.url()], "");
+    // Nothing in it is read before it is so old.
+    setup.config = setup.config.replace("settle = \"50ms\"", "settle = \"2s\"");
+    let daemon = setup.launch();
+    change_window(&mut setup);
+    let said = reload(&daemon, &setup);
+    assert_eq!(said, "reloaded the configuration: window changed");
+    daemon.await_log("ready");
+    change(&site, "2");
+    assert_eq!(hub.notification().changes(), [CHANGE]);
+    daemon.stop();
+    assert!(hub.heard().is_empty());
+}
+
+#[test]
+fn a_reload_does_not_keep_a_stop_waiting() {
+    let (site, hub) = (Site::new(), FakeHub::start());
+    let mut setup = Setup::new(&site, &[hub.url()], "");
+    let daemon = setup.start();
+    change_window(&mut setup);
+    setup.file();
+    daemon.signal(Signal::HUP);
+    assert!(daemon.stop().success());
+}

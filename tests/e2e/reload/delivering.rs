@@ -1,0 +1,156 @@
+//! A reload in the middle of deliveries: each change is told once, and nobody waits for a hub that hangs.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::daemon::Setup;
+use crate::documents::{Site, capability_list, list};
+use crate::hub::{FakeHub, Manner};
+use crate::reload::{CHANGE, another_hub, await_status, change, change_window, reload};
+
+#[test]
+fn a_new_hub_starts_at_now() {
+    let (site, hub, other) = (Site::new(), FakeHub::start(), FakeHub::start());
+    let mut setup = Setup::new(&site, &[hub.url()], "");
+    let daemon = setup.start();
+    change(&site, "2");
+    hub.notification();
+    setup.config += &another_hub(&other);
+    let said = reload(&daemon, &setup);
+    assert!(
+        said.ends_with(&format!("hub {} added", other.url())),
+        "{said}"
+    );
+    change(&site, "3");
+    assert_eq!(other.notification().changes(), [CHANGE]);
+    assert_eq!(hub.notification().changes(), [CHANGE]);
+    daemon.stop();
+    assert!(hub.heard().is_empty() && other.heard().is_empty());
+}
+
+#[test]
+fn what_a_removed_hub_was_due_is_dropped_and_said() {
+    let (site, hub, other) = (Site::new(), FakeHub::start(), FakeHub::start());
+    let mut setup = Setup::new(&site, &[hub.url()], "");
+    let without = setup.config.clone();
+    setup.config += &another_hub(&other);
+    let with = setup.config.clone();
+    let daemon = setup.start();
+    other.behave(Manner::Wait);
+    change(&site, "2");
+    hub.notification();
+    other.request();
+    setup.config = without;
+    reload(&daemon, &setup);
+    let dropped = daemon.await_log("is no longer told");
+    assert_eq!(dropped["hub"], other.url(), "{dropped}");
+    // The answer to what was under way means nothing any more, and what comes later is not for it.
+    other.behave(Manner::Accept);
+    change(&site, "3");
+    hub.notification();
+    setup.config = with;
+    reload(&daemon, &setup);
+    change(&site, "4");
+    assert_eq!(other.notification().changes(), [CHANGE]);
+    hub.notification();
+    daemon.stop();
+    assert!(hub.heard().is_empty() && other.heard().is_empty());
+}
+
+#[test]
+fn a_rotated_secret_is_in_the_next_request() {
+    let (site, hub) = (Site::new(), FakeHub::start());
+    let mut setup = Setup::new(&site, &[hub.url()], "");
+    setup.config = setup
+        .config
+        .replace("[[hub]]\n", "[[hub]]\nbearer_token_file = \"token\"\n");
+    let token = setup.state.path().join("token");
+    std::fs::write(&token, "first-token").unwrap();
+    let daemon = setup.start();
+    change(&site, "2");
+    let authorization = |hub: &FakeHub| hub.notification().headers["authorization"].clone();
+    assert_eq!(authorization(&hub), "Bearer first-token");
+    std::fs::write(&token, "second-token").unwrap();
+    let said = reload(&daemon, &setup);
+    let want = format!("reloaded the configuration: hub {} changed", hub.url());
+    assert_eq!(said, want);
+    change(&site, "3");
+    assert_eq!(authorization(&hub), "Bearer second-token");
+    let (_, log) = daemon.stop_and_tell();
+    assert!(
+        !log.iter().any(|line| line.contains("-token\"")),
+        "{log:#?}"
+    );
+}
+
+#[test]
+fn a_burst_of_changes_is_told_once_through_many_reloads() {
+    let (site, hub) = (Site::new(), FakeHub::start());
+    let sets: Vec<String> = (0..30).map(|number| format!("set{number}")).collect();
+    for set in &sets {
+        site.write(
+            &format!("{set}/capabilitylist.xml"),
+            &capability_list(set, &["changelist"]),
+        );
+        site.write(
+            &format!("{set}/changelist.xml"),
+            &list(set, "changelist", "1"),
+        );
+    }
+    let mut setup = Setup::new(&site, &[hub.url()], "");
+    let daemon = setup.start();
+    hub.answer_after(Duration::from_millis(50));
+    for (at, set) in sets.iter().enumerate() {
+        site.write(
+            &format!("{set}/changelist.xml"),
+            &list(set, "changelist", "2"),
+        );
+        if at % 3 == 0 {
+            change_window(&mut setup);
+            reload(&daemon, &setup);
+        }
+    }
+    let wanted: Vec<String> = sets
+        .iter()
+        .map(|set| format!("updated changelist {set}/changelist.xml"))
+        .collect();
+    let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
+    let told = hub.changes_until(&wanted);
+    assert!(daemon.stop().success());
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    let late = hub.heard();
+    let late = late.iter().flat_map(|request| request.changes());
+    for change in told.into_iter().chain(late) {
+        *counts.entry(change).or_default() += 1;
+    }
+    assert_eq!(counts.len(), wanted.len(), "{counts:#?}");
+    assert!(counts.values().all(|count| *count == 1), "{counts:#?}");
+}
+
+#[test]
+fn what_is_under_way_is_not_sent_again_and_its_answer_counts() {
+    let (site, hub, slow) = (Site::new(), FakeHub::start(), FakeHub::start());
+    let mut setup = Setup::new(&site, &[hub.url(), slow.url()], "");
+    let daemon = setup.start();
+    slow.behave(Manner::Wait);
+    change(&site, "2");
+    assert_eq!(slow.request().changes(), [CHANGE]);
+    hub.notification();
+    // Neither a reload nor another hub waits for the one that does not answer.
+    for content in ["3", "4"] {
+        change_window(&mut setup);
+        reload(&daemon, &setup);
+        change(&site, content);
+        assert_eq!(hub.notification().changes(), [CHANGE]);
+    }
+    assert!(slow.heard().is_empty(), "it has one request, not answered");
+    slow.behave(Manner::Accept);
+    let next = slow.request();
+    assert_eq!(next.changes(), [CHANGE], "the difference since then");
+    await_status(&daemon, |now| {
+        let hubs = now["channels"][0]["hubs"].as_array().unwrap();
+        hubs.iter().all(|hub| hub["due"] == 0)
+    });
+    daemon.stop();
+    assert!(slow.heard().is_empty() && hub.heard().is_empty());
+}

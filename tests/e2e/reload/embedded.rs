@@ -1,0 +1,97 @@
+//! The embedded hub through a reload: subscriptions stay, deliveries are made once, other settings hold at once.
+
+use crate::daemon::Setup;
+use crate::documents::Site;
+use crate::embedded::subscribe;
+use crate::hub::{FakeHub, Manner};
+use crate::reload::{CHANGE, another_hub, change, change_window, reload};
+use crate::subscriptions::{join, topic};
+
+#[test]
+fn a_delivery_under_way_is_made_once_and_the_next_follows() {
+    let site = Site::new();
+    let mut setup = Setup::new(&site, &[], "");
+    let daemon = setup.start();
+    let subscriber = FakeHub::start();
+    join(&daemon, &subscriber, "a");
+    subscriber.behave(Manner::Wait);
+    change(&site, "2");
+    assert_eq!(subscriber.request().changes(), [CHANGE]);
+    change_window(&mut setup);
+    reload(&daemon, &setup);
+    change(&site, "3");
+    daemon.await_log("delivered notification 2");
+    assert!(subscriber.heard().is_empty());
+    subscriber.behave(Manner::Accept);
+    assert_eq!(subscriber.request().changes(), [CHANGE]);
+    assert!(daemon.stop().success());
+    assert!(subscriber.heard().is_empty());
+}
+
+#[test]
+fn other_networks_hold_from_the_next_request_on() {
+    let site = Site::new();
+    let mut setup = Setup::new(&site, &[], "");
+    let open = setup.config.clone();
+    let daemon = setup.start();
+    let answer = || subscribe(daemon.public, &topic(&daemon, "a"), "http://127.0.0.1:9/c");
+    assert!(answer().starts_with("HTTP/1.1 202 "));
+    setup.config = open.replace("\"127.0.0.0/8\", ", "");
+    let said = reload(&daemon, &setup);
+    assert_eq!(
+        said,
+        "reloaded the configuration: embedded hub /hub changed"
+    );
+    assert!(answer().starts_with("HTTP/1.1 403 "), "{}", answer());
+    setup.config = open;
+    reload(&daemon, &setup);
+    assert!(answer().starts_with("HTTP/1.1 202 "));
+}
+
+#[test]
+fn subscribers_stay_while_the_hub_is_away() {
+    let (site, hub) = (Site::new(), FakeHub::start());
+    let mut setup = Setup::new(&site, &[], "");
+    let embedded = setup.config.clone();
+    let daemon = setup.start();
+    let subscriber = FakeHub::start();
+    join(&daemon, &subscriber, "a");
+    setup.config = format!("{embedded}{}", another_hub(&hub))
+        .replace("[embedded_hub]", "[embedded_hub]\nenabled = false");
+    let said = reload(&daemon, &setup);
+    assert!(said.ends_with("embedded hub /hub removed"), "{said}");
+    let answer = subscribe(daemon.public, &topic(&daemon, "a"), "http://127.0.0.1:9/c");
+    assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
+    change(&site, "2");
+    assert_eq!(hub.notification().changes(), [CHANGE]);
+    setup.config = embedded;
+    reload(&daemon, &setup);
+    change(&site, "3");
+    // What came while it was away was for others: a hub starts at now.
+    assert_eq!(subscriber.request().changes(), [CHANGE]);
+    assert!(daemon.stop().success());
+    assert!(subscriber.heard().is_empty() && hub.heard().is_empty());
+}
+
+#[test]
+fn a_hub_that_is_new_takes_subscriptions() {
+    let (site, hub) = (Site::new(), FakeHub::start());
+    let mut setup = Setup::new(&site, &[hub.url()], "");
+    let daemon = setup.start();
+    setup.config = setup
+        .config
+        .replace("[embedded_hub]", "[embedded_hub]\nenabled = true")
+        .replace("topics.example", "topics.example:8443");
+    reload(&daemon, &setup);
+    daemon.await_log("opened channel https://topics.example:8443/");
+    let subscriber = FakeHub::start();
+    let topic = "https://topics.example:8443/topics/main/a/capabilitylist/";
+    let callback = format!("http://{}/c", subscriber.address);
+    let answer = subscribe(daemon.public, topic, &callback);
+    assert!(answer.starts_with("HTTP/1.1 202 "), "{answer}");
+    daemon.await_log(" subscribed to ");
+    assert!(subscriber.request().challenge().is_some());
+    change(&site, "2");
+    assert_eq!(subscriber.request().changes(), [CHANGE]);
+    assert_eq!(hub.notification().changes(), [CHANGE]);
+}

@@ -1,0 +1,83 @@
+//! A configuration that cannot be taken: it is said why, and the one before goes on.
+
+use serde_json::Value;
+
+use crate::daemon::{Daemon, Setup};
+use crate::documents::Site;
+use crate::hub::FakeHub;
+use crate::reload::{CHANGE, change, reload, status};
+
+fn is_refused(daemon: &Daemon, setup: &Setup, why: &str) {
+    let said = reload(daemon, setup);
+    assert!(said.starts_with("cannot take the configuration"), "{said}");
+    assert!(said.contains(why), "no {why:?} in: {said}");
+    let refused = &status(daemon)["configuration"]["refused"];
+    assert!(
+        refused["error"].as_str().unwrap().contains(why),
+        "{refused}"
+    );
+}
+
+#[test]
+fn what_is_refused_is_said_and_the_one_before_goes_on() {
+    let (site, hub) = (Site::new(), FakeHub::start());
+    let mut setup = Setup::new(&site, &[hub.url()], "");
+    let good = setup.config.clone();
+    let daemon = setup.start();
+    let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = other.local_addr().unwrap();
+    let pem = "-----BEGIN CERTIFICATE-----\nbm9uZQ==\n-----END CERTIFICATE-----\n";
+    std::fs::write(setup.state.path().join("none.pem"), pem).unwrap();
+    let listening = "listen = \"127.0.0.1:0\"\nadmin_listen";
+    let in_hub = |key: &str| good.replace("[[hub]]\n", &format!("[[hub]]\n{key}\n"));
+    for (config, why) in [
+        (good.replace("[[hub]]", "[[hub"), "unclosed array table"),
+        (good.replace("quiet", "quite"), "did you mean \"quiet\"?"),
+        (good.replace("\"20ms\"", "\"1h\""), "longer than max_wait"),
+        (
+            in_hub("bearer_token_file = \"nowhere\""),
+            "No such file or directory",
+        ),
+        (
+            in_hub("ca_file = \"none.pem\""),
+            "cannot use the certificates",
+        ),
+        (
+            format!("state_dir = \"/nowhere\"\n{good}"),
+            "state_dir is /nowhere now: restart rsnotify",
+        ),
+        (
+            good.replace(listening, &format!("listen = \"{taken}\"\nadmin_listen")),
+            "is another program there?",
+        ),
+    ] {
+        setup.config = config;
+        is_refused(&daemon, &setup, why);
+        assert!(daemon.get_admin("/readyz").0.starts_with("HTTP/1.1 200"));
+    }
+    change(&site, "2");
+    assert_eq!(hub.notification().changes(), [CHANGE]);
+    setup.config = good;
+    let said = reload(&daemon, &setup);
+    assert_eq!(said, "reloaded the configuration: nothing changed");
+    assert_eq!(status(&daemon)["configuration"]["refused"], Value::Null);
+}
+
+#[test]
+fn a_listener_is_not_moved_where_the_other_cannot_be() {
+    let site = Site::new();
+    let mut setup = Setup::new(&site, &[FakeHub::start().url()], "");
+    let daemon = setup.start();
+    let socket = setup.state.path().join("public.sock");
+    setup.config = setup.config.replace(
+        "listen = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"",
+        &format!(
+            "listen = \"unix:{}\"\nadmin_listen = \"unix:/nowhere/admin.sock\"",
+            socket.display()
+        ),
+    );
+    is_refused(&daemon, &setup, "cannot listen on unix:/nowhere/admin.sock");
+    assert!(!socket.exists(), "what was bound in vain is gone");
+    let (head, _) = daemon.get("/topics/main/a/capabilitylist/");
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+}

@@ -1,0 +1,140 @@
+//! SIGTERM: nothing more is begun, what is under way may end, and all of it is saved.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use rustix::process::Signal;
+
+use crate::DEADLINE;
+use crate::daemon::{Daemon, Setup};
+use crate::documents::{Site, list};
+use crate::hub::{FakeHub, Manner};
+use crate::subscriptions::join;
+
+const TOPIC: &str = "/topics/main/a/capabilitylist/";
+const CHANGE: &str = "updated changelist a/changelist.xml";
+
+fn change(site: &Site, content: &str) {
+    site.write("a/changelist.xml", &list("a", "changelist", content));
+}
+
+/// How long requests may take to end, instead of ten seconds.
+fn with_grace(mut setup: Setup, grace: &str) -> Setup {
+    let keys = format!("[server]\nshutdown_grace = \"{grace}\"");
+    setup.config = setup.config.replacen("[server]", &keys, 1);
+    setup
+}
+
+fn terminate(daemon: &Daemon) {
+    daemon.signal(Signal::TERM);
+    daemon.await_log("stopping");
+}
+
+/// Waits for the end of a daemon that was told to stop before.
+fn end(daemon: Daemon) {
+    daemon.await_log("stopped; everything is saved");
+    // One signal more means nothing by then.
+    assert!(daemon.stop().success());
+}
+
+#[test]
+fn a_request_to_a_hub_ends_and_what_happens_meanwhile_waits_for_the_next_start() {
+    let (site, hub) = (Site::new(), FakeHub::start());
+    let setup = with_grace(Setup::new(&site, &[hub.url()], ""), "1h");
+    let daemon = setup.start();
+    hub.behave(Manner::Wait);
+    change(&site, "2");
+    hub.request();
+    terminate(&daemon);
+    change(&site, "3");
+    // A hub that was pinged fetches the topic before it answers.
+    assert!(daemon.get(TOPIC).0.starts_with("HTTP/1.1 200"));
+    hub.behave(Manner::Accept);
+    end(daemon);
+    assert!(hub.heard().is_empty());
+    let daemon = setup.start();
+    assert_eq!(hub.notification().changes(), [CHANGE]);
+    daemon.stop();
+    assert!(
+        hub.heard().is_empty(),
+        "what was answered is not sent again"
+    );
+}
+
+#[test]
+fn a_hub_that_never_answers_is_not_waited_for_and_is_told_at_the_next_start() {
+    let (site, hub) = (Site::new(), FakeHub::start());
+    let setup = with_grace(Setup::new(&site, &[hub.url()], ""), "100ms");
+    let daemon = setup.start();
+    hub.behave(Manner::Hang);
+    change(&site, "2");
+    let first = hub.request();
+    terminate(&daemon);
+    daemon.await_log("hubs did not answer in time");
+    end(daemon);
+    hub.behave(Manner::Accept);
+    let _daemon = setup.start();
+    assert_eq!(hub.notification().body, first.body);
+}
+
+#[test]
+fn told_twice_it_waits_for_nothing() {
+    let (site, hub) = (Site::new(), FakeHub::start());
+    let setup = with_grace(Setup::new(&site, &[hub.url()], ""), "1h");
+    let daemon = setup.start();
+    hub.behave(Manner::Hang);
+    change(&site, "2");
+    hub.request();
+    terminate(&daemon);
+    daemon.signal(Signal::INT);
+    end(daemon);
+}
+
+#[test]
+fn a_delivery_to_a_subscriber_ends_and_is_not_made_again() {
+    let site = Site::new();
+    let mut setup = with_grace(Setup::new(&site, &[], ""), "1h");
+    let daemon = setup.start();
+    let subscriber = FakeHub::start();
+    join(&daemon, &subscriber, "a");
+    subscriber.behave(Manner::Wait);
+    change(&site, "2");
+    assert_eq!(subscriber.request().changes(), [CHANGE]);
+    terminate(&daemon);
+    subscriber.behave(Manner::Accept);
+    let public = daemon.public.to_string();
+    end(daemon);
+    setup.config = setup.config.replacen("127.0.0.1:0", &public, 1);
+    let daemon = setup.start();
+    change(&site, "3");
+    assert_eq!(subscriber.request().changes(), [CHANGE]);
+    daemon.stop();
+    assert!(subscriber.heard().is_empty());
+}
+
+#[test]
+fn a_request_to_the_public_listener_is_answered() {
+    let site = Site::new();
+    let setup = Setup::new(&site, &[], "");
+    let daemon = setup.start();
+    let mut client = TcpStream::connect(daemon.public).unwrap();
+    client.set_read_timeout(Some(DEADLINE)).unwrap();
+    let form = "hub.mode=subscribe";
+    write!(
+        client,
+        "POST /hub HTTP/1.1\r\nHost: e\r\nExpect: 100-continue\r\nContent-Length: {}\r\n\
+         Content-Type: application/x-www-form-urlencoded\r\n\r\n",
+        form.len()
+    )
+    .unwrap();
+    // The body is wanted: so the request has begun.
+    let mut wanted = [0; 25];
+    client.read_exact(&mut wanted).unwrap();
+    assert_eq!(&wanted, b"HTTP/1.1 100 Continue\r\n\r\n");
+    terminate(&daemon);
+    client.write_all(form.as_bytes()).unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
+    end(daemon);
+}

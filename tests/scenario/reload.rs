@@ -1,0 +1,99 @@
+//! Another plan takes over while submissions are under way: each change is told once.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use crate::world::{HUB, Heard, OTHER_HUB, Reply, World, plan, two_hubs};
+
+const UPDATED: [&str; 1] = ["updated changelist /a/changelist.xml"];
+
+#[test]
+fn what_is_under_way_is_not_submitted_again() {
+    let mut world = World::with_two_sets(plan());
+    world.script(HUB, Reply::Slow(20));
+    world.update("/a/changelist.xml");
+    world.wait(10);
+    world.reload();
+    world.update("/a/changelist.xml");
+    world.wait(10);
+    assert_eq!(world.attempts_at(HUB).len(), 1);
+    world.wait(30);
+    assert_eq!(world.attempts_at(HUB).len(), 1);
+    assert_eq!(world.news(), [UPDATED[0], UPDATED[0]]);
+}
+
+#[test]
+fn what_is_under_way_to_a_hub_that_is_removed_and_added_again_means_nothing() {
+    let mut world = World::with_two_sets(two_hubs());
+    world.script(OTHER_HUB, Reply::Slow(60));
+    world.update("/a/changelist.xml");
+    world.wait(10);
+    for plan in [plan(), two_hubs()] {
+        world.plan = plan;
+        world.reload();
+        world.wait(5);
+    }
+    world.update("/a/changelist.xml");
+    world.wait(200);
+    let seqs: Vec<u64> = world
+        .attempts_at(OTHER_HUB)
+        .iter()
+        .map(|own| own.seq)
+        .collect();
+    assert_eq!(seqs, [1, 2]);
+}
+
+/// Seconds before the next operation, which document changes, and whether another plan takes over then.
+fn operations() -> impl Strategy<Value = Vec<(u64, usize, bool)>> {
+    vec((0..12_u64, 0..DOCUMENTS.len(), any::<bool>()), 1..30)
+}
+
+const DOCUMENTS: [&str; 4] = [
+    "/a/changelist.xml",
+    "/a/resourcelist.xml",
+    "/b/changelist.xml",
+    "/b/resourcelist.xml",
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn each_notification_is_made_once_and_the_last_change_is_told(
+        operations in operations(),
+        slow in 0..40_u64,
+    ) {
+        let mut world = World::with_two_sets(plan());
+        world.script(HUB, Reply::Slow(slow));
+        let mut changed: BTreeMap<&str, jiff::Timestamp> = BTreeMap::new();
+        for (seconds, document, is_reloaded) in operations {
+            world.wait(seconds);
+            world.update(DOCUMENTS[document]);
+            changed.insert(DOCUMENTS[document], world.now);
+            if is_reloaded {
+                world.plan.window.quiet = Duration::from_secs(1 + seconds % 5);
+                world.reload();
+            }
+        }
+        world.wait(1_000);
+        let attempts = world.attempts_at(HUB);
+        let heard = world.heard_by(HUB);
+        prop_assert_eq!(attempts.len(), heard.len());
+        let mut seqs: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+        for Heard { topic, seq, .. } in &attempts {
+            seqs.entry(topic.clone()).or_default().push(*seq);
+        }
+        for own in seqs.values() {
+            prop_assert!(own.is_sorted_by(|one, next| one < next), "{:?}", seqs);
+        }
+        for (document, at) in changed {
+            let is_told = |own: &&Heard| own.changes().iter().any(|change| change.ends_with(document));
+            let last = heard.iter().rfind(is_told);
+            prop_assert!(last.is_some_and(|own| own.at >= at), "{} is not told", document);
+        }
+        prop_assert!(world.news().is_empty());
+    }
+}
