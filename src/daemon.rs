@@ -255,9 +255,13 @@ fn loaded(config: &Config) -> ConfigurationStatus {
 
 fn admin_pages(config: &Config, health: &Health, inputs: &Sender<Input>) -> Admin {
     let inputs = inputs.clone();
-    Admin::new(health.clone(), settings::hosts(config), move |answer| {
-        let _ = inputs.send(Input::Ask(answer));
-    })
+    Admin::new(
+        health.clone(),
+        settings::hosts(config),
+        move |detail, answer| {
+            let _ = inputs.send(Input::Ask(detail, answer));
+        },
+    )
 }
 
 /// Takes commands until what this returns is dropped.

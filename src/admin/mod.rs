@@ -22,7 +22,7 @@ use serde::Serialize;
 use tokio::sync::oneshot;
 
 use crate::admin::metrics::Format;
-use crate::announce::status::Status;
+use crate::announce::status::{Detail, Status};
 
 /// Whether the daemon does its work.
 #[derive(Debug, Clone, Default)]
@@ -67,7 +67,7 @@ struct StatusPage<'a> {
 }
 
 /// Asks the loop; the answer arrives at the sender.
-type Ask = dyn Fn(oneshot::Sender<Status>) + Send + Sync;
+type Ask = dyn Fn(Detail, oneshot::Sender<Status>) + Send + Sync;
 
 /// The admin pages.
 #[derive(Clone)]
@@ -90,7 +90,7 @@ impl Admin {
     pub fn new(
         health: Health,
         hosts: Vec<String>,
-        ask: impl Fn(oneshot::Sender<Status>) + Send + Sync + 'static,
+        ask: impl Fn(Detail, oneshot::Sender<Status>) + Send + Sync + 'static,
     ) -> Admin {
         Admin {
             health,
@@ -99,9 +99,9 @@ impl Admin {
         }
     }
 
-    async fn status(&self) -> Result<Status, (StatusCode, &'static str)> {
+    async fn status(&self, detail: Detail) -> Result<Status, (StatusCode, &'static str)> {
         let (sender, receiver) = oneshot::channel();
-        (self.ask)(sender);
+        (self.ask)(detail, sender);
         match tokio::time::timeout(Duration::from_secs(5), receiver).await {
             Ok(Ok(status)) => Ok(status),
             _ => Err((
@@ -168,7 +168,7 @@ async fn ready(State(admin): State<Admin>) -> Response {
 async fn exposition(State(admin): State<Admin>, headers: HeaderMap) -> Response {
     let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
     let format = Format::accepted(accept.unwrap_or_default());
-    match admin.status().await {
+    match admin.status(Detail::Figures).await {
         Ok(status) => {
             let is_ready = admin.health.objection().is_none();
             let text = metrics::expose(&status, is_ready, format);
@@ -179,7 +179,7 @@ async fn exposition(State(admin): State<Admin>, headers: HeaderMap) -> Response 
 }
 
 async fn status_json(State(admin): State<Admin>) -> Response {
-    match admin.status().await {
+    match admin.status(Detail::Everything).await {
         Ok(status) => {
             let page = StatusPage {
                 version: 1,

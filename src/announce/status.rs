@@ -24,6 +24,14 @@ use crate::resourcesync::uri::{Hub, Topic, Uri};
 
 pub use crate::announce::status::account::{AccountView, FlightView};
 
+/// How much somebody wants to know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Detail {
+    Everything,
+    /// What the metrics tell, without the lists, which take longer to make: Prometheus asks every few seconds.
+    Figures,
+}
+
 /// How everything stands.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Status {

@@ -25,7 +25,7 @@ use crate::announce::engine::Engine;
 use crate::announce::event::{Effect, Event};
 use crate::announce::figures::Counts;
 use crate::announce::observation::MountId;
-use crate::announce::status::{ConfigurationStatus, RefusedConfiguration, Status};
+use crate::announce::status::{ConfigurationStatus, Detail, RefusedConfiguration, Status};
 use crate::announce::subscription::HubRecord;
 use crate::control::{self, Request};
 use crate::daemon::report;
@@ -48,7 +48,7 @@ pub enum Input {
     /// The embedded hub wants something remembered, all of it or nothing.
     HubRecords(Vec<HubRecord>),
     /// Somebody wants to know how things stand.
-    Ask(oneshot::Sender<Status>),
+    Ask(Detail, oneshot::Sender<Status>),
     /// A command wants something done.
     Order(Request, oneshot::Sender<control::Answer>),
     /// The embedded hub has done what a command wants; what it wants remembered came before this.
@@ -302,9 +302,12 @@ impl Turns {
                 }
             }
             Input::HubRecords(records) => self.unsaved.records.extend(records),
-            Input::Ask(answer) => {
+            Input::Ask(detail, answer) => {
                 // Whoever asked may have gone.
-                let mut status = self.engine.status(Timestamp::now());
+                let mut status = match detail {
+                    Detail::Everything => self.engine.status(Timestamp::now()),
+                    Detail::Figures => self.engine.outline(Timestamp::now()),
+                };
                 status.unsaved = self.trouble.clone();
                 self.complete(&mut status);
                 self.count_up(&mut status.figures);

@@ -4,7 +4,7 @@ use rsnotify::announce::engine::DocumentState;
 use rsnotify::announce::figures::Holdings;
 use rsnotify::resourcesync::capability::Capability;
 
-use crate::world::{World, index, list, plan};
+use crate::world::{HUB, Reply, World, index, list, plan};
 
 /// What the only source has, and how many documents its status tells of, and how many are missing.
 fn holdings(world: &World) -> (Holdings, usize, usize) {
@@ -74,4 +74,33 @@ fn a_document_that_is_gone_or_mended_counts_no_more() {
         .keys()
         .any(|(_, state)| *state == DocumentState::Broken);
     assert!(!broken, "{:?}", after.documents);
+}
+
+#[test]
+fn the_outline_is_the_status_without_its_lists() {
+    let mut world = World::with_two_sets(plan());
+    world.script(HUB, Reply::Status(403));
+    world.write("/orphan.xml", list("changelist"));
+    world.write("/a/new.xml", list("changelist").up("/a/capabilitylist.xml"));
+    world.break_off("/b/changelist.xml");
+    world.update("/a/changelist.xml");
+    world.wait(30);
+    let mut status = world.engine().status(world.now);
+    for list in [
+        status.broken.len(),
+        status.findings.len(),
+        status.notifications.len(),
+        status.channels[0].pending.len(),
+        status.channels[0].held.len(),
+    ] {
+        assert_ne!(list, 0, "{status:#?}");
+    }
+    status.broken.clear();
+    status.findings.clear();
+    status.notifications.clear();
+    for channel in &mut status.channels {
+        channel.pending.clear();
+        channel.held.clear();
+    }
+    assert_eq!(world.engine().outline(world.now), status);
 }

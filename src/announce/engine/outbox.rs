@@ -43,6 +43,18 @@ impl Engine {
     /// How everything stands.
     pub fn status(&self, now: Timestamp) -> Status {
         let (broken, more_broken) = self.broken(now);
+        Status {
+            channels: self.channels(),
+            broken,
+            more_broken,
+            findings: self.findings().iter().map(ToString::to_string).collect(),
+            notifications: self.notifications(),
+            ..self.outline(now)
+        }
+    }
+
+    /// The same without its lists: of documents, findings and notifications.
+    pub fn outline(&self, now: Timestamp) -> Status {
         let mut sources = self.sources();
         let holdings = sources.iter_mut().map(|source| {
             let holdings = std::mem::take(&mut source.holdings);
@@ -56,13 +68,13 @@ impl Engine {
             at: now,
             unsaved: None,
             sources: sources.into_iter().map(SourceStatus::from).collect(),
-            channels: self.channels(),
+            channels: self.channels.values().map(channel_view).collect(),
             embedded_hub: None,
             configuration: None,
-            broken,
-            more_broken,
-            findings: self.findings().iter().map(ToString::to_string).collect(),
-            notifications: self.notifications(),
+            broken: Vec::new(),
+            more_broken: 0,
+            findings: Vec::new(),
+            notifications: Vec::new(),
             figures,
         }
     }
@@ -71,20 +83,14 @@ impl Engine {
     pub fn channels(&self) -> Vec<ChannelView> {
         let held = self.held_by_channel();
         let views = self.channels.iter().map(|(id, channel)| {
-            let hubs = channel.ledgers.iter();
             let (pending, more_pending) = self.pending(channel, self.now);
             let (held, more_held) = held.get(id).map_or_else(Default::default, Held::tell);
             ChannelView {
-                source: channel.row.source.clone(),
-                set: channel.row.set.clone(),
-                topic: channel.row.topic.clone(),
-                retired: channel.row.retired.as_ref().map(|retired| retired.since),
-                seq: channel.row.seq,
-                hubs: hubs.map(|(hub, ledger)| hub_view(hub, ledger)).collect(),
                 pending,
                 more_pending,
                 held,
                 more_held,
+                ..channel_view(channel)
             }
         });
         views.collect()
@@ -216,6 +222,23 @@ impl Engine {
             }
         }
         self.turn = Turn::default();
+    }
+}
+
+/// A channel without what waits on it.
+fn channel_view(channel: &Channel) -> ChannelView {
+    let hubs = channel.ledgers.iter();
+    ChannelView {
+        source: channel.row.source.clone(),
+        set: channel.row.set.clone(),
+        topic: channel.row.topic.clone(),
+        retired: channel.row.retired.as_ref().map(|retired| retired.since),
+        seq: channel.row.seq,
+        hubs: hubs.map(|(hub, ledger)| hub_view(hub, ledger)).collect(),
+        pending: Vec::new(),
+        more_pending: 0,
+        held: Vec::new(),
+        more_held: 0,
     }
 }
 
