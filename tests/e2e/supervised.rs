@@ -130,7 +130,8 @@ fn a_sign_of_life_waits_for_the_store_to_answer_and_an_error_is_an_answer() {
         manager.await_message("STATUS=cannot save, nothing is sent: cannot write");
     assert!(status.contains("locked"), "{status}");
     assert!(said - locked > 2 * IMPATIENT, "{:?}", said - locked);
-    assert!(before.len() <= 1, "{before:?}");
+    let pings = before.iter().filter(|(_, own)| own == "WATCHDOG=1");
+    assert!(pings.count() <= 1, "{before:?}");
     manager.await_ping();
     manager.await_ping();
     assert_eq!(readyz(&daemon), "HTTP/1.1 503");
