@@ -44,9 +44,9 @@ fn admin_address_in(
         .zip(text.as_deref())
         .map(|(path, text)| Source { path, text });
     let File { server } = match source {
-        Some(source) => syntax::parse(source).map_err(|problem| ConfigError::Invalid {
-            problems: vec![problem],
-        })?,
+        Some(source) => {
+            syntax::parse(source).map_err(|problems| ConfigError::Invalid { problems })?
+        }
         None => File::default(),
     };
     let reading = &mut Reading::new(source, environment);

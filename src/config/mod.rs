@@ -187,9 +187,7 @@ fn checked(
     overrides: &Overrides,
 ) -> Result<Config, ConfigError> {
     let raw = match file {
-        Some(file) => syntax::parse(file).map_err(|problem| ConfigError::Invalid {
-            problems: vec![problem],
-        })?,
+        Some(file) => syntax::parse(file).map_err(|problems| ConfigError::Invalid { problems })?,
         None => raw::File::default(),
     };
     let reading = &mut Reading::new(file, environment);

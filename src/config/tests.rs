@@ -4,6 +4,7 @@ mod embedded_hub;
 mod in_force;
 mod messages;
 mod secrets;
+mod slips;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

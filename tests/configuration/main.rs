@@ -6,6 +6,7 @@ mod precedence;
 mod reference;
 mod schema;
 mod snippet;
+mod tiers;
 
 use std::fs;
 use std::path::Path;

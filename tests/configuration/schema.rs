@@ -139,6 +139,8 @@ fn the_schema_refuses_what_the_loader_refuses() {
         ("[server]\nadmin_listen = \"unix:/run/a\"", true),
         ("[server]\nadmin_listen = \"8401\"", false),
         ("[sever]", false),
+        ("[[window]]\nmax_entries = 5", false),
+        ("[hub]\nurl = \"https://h.example/\"", false),
         ("[window]\nmax_entries = 50000", true),
         ("[window]\nmax_entries = 50001", false),
         ("[window]\nmax_entries = 0", false),
