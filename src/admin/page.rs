@@ -21,11 +21,12 @@ use url::form_urlencoded;
 use crate::admin::Admin;
 use crate::admin::page::channels::{ChannelPage, ChannelsPage, Filter};
 use crate::admin::page::overview::Overview;
+use crate::announce::status::Detail;
 use crate::announce::status::notification::NotificationView;
 
 /// `/`: how everything stands.
 pub async fn overview(State(admin): State<Admin>) -> Response {
-    match admin.status().await {
+    match admin.status(Detail::Everything).await {
         Ok(status) => html(StatusCode::OK, &Overview::new(&status)),
         Err(refusal) => refusal.into_response(),
     }
@@ -33,7 +34,7 @@ pub async fn overview(State(admin): State<Admin>) -> Response {
 
 /// `/channels`: all of them, some at a time.
 pub async fn channels(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
-    match admin.status().await {
+    match admin.status(Detail::Everything).await {
         Ok(status) => {
             let filter = Filter::from_query(&parameters(query));
             html(StatusCode::OK, &ChannelsPage::new(&status, filter))
@@ -48,7 +49,7 @@ pub async fn channel(State(admin): State<Admin>, RawQuery(query): RawQuery) -> R
     let Some(topic) = parameter(&parameters, "topic") else {
         return nothing("no topic is named");
     };
-    match admin.status().await {
+    match admin.status(Detail::Everything).await {
         Ok(status) => match ChannelPage::new(&status, topic) {
             Some(page) => html(StatusCode::OK, &page),
             None => nothing("no channel has this topic any more"),
@@ -66,7 +67,7 @@ pub async fn payload(State(admin): State<Admin>, RawQuery(query): RawQuery) -> R
         return nothing("no notification is named");
     };
     let is_meant = |own: &&NotificationView| own.topic.as_str() == topic && own.seq == seq;
-    match admin.status().await {
+    match admin.status(Detail::Everything).await {
         Ok(status) => {
             let found = status.notifications.iter().find(is_meant);
             match found.and_then(|own| own.payload.as_ref()) {
@@ -80,7 +81,7 @@ pub async fn payload(State(admin): State<Admin>, RawQuery(query): RawQuery) -> R
 
 /// `/configuration`: the one in force, secrets masked.
 pub async fn configuration(State(admin): State<Admin>) -> Response {
-    match admin.status().await {
+    match admin.status(Detail::Everything).await {
         Ok(status) => match status.configuration {
             Some(configuration) => text(configuration.in_force),
             None => nothing("no configuration is known"),
