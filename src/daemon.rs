@@ -84,17 +84,17 @@ impl Daemon {
     fn start(config: Config) -> anyhow::Result<(Daemon, Receiver<Input>)> {
         let began = Timestamp::now();
         descriptors::take_all_granted();
-        let publisher = Arc::new(Publisher::new(settings::publishers(&config)?)?);
-        let store = Store::open(&config.state_dir)?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()
             .context("cannot start the network threads")?;
         let handle = runtime.handle().clone();
         let _context = handle.enter();
-        let (inputs, received) = mpsc::channel();
-        // Before anything is said: whoever hears of us may send us signals.
+        // Before all that takes time, or is said: whoever knows of us may send us signals.
         let signals = Signals::take()?;
+        let (inputs, received) = mpsc::channel();
+        let publisher = Arc::new(Publisher::new(settings::publishers(&config)?)?);
+        let store = Store::open(&config.state_dir)?;
         let given = given::take()?;
         let public = match given.public {
             Some(given) => given,
@@ -139,7 +139,7 @@ impl Daemon {
             let steps = turns.steps();
             start_hub(conduct, restored, topics.clone(), inputs.clone(), steps)
         });
-        turns.set_hub(hub.clone());
+        turns.set_hub(hub.clone(), hub.is_some());
         let (open_hub, opened) = watch::channel(hub.clone());
         let (public, public_served) = public.serve_public(topics.clone(), opened);
         let (admin, admin_served) = admin.serve_admin(admin_pages(&config, &health, &inputs));

@@ -186,7 +186,10 @@ async fn status_json(State(admin): State<Admin>) -> Response {
                 status: &status,
             };
             let content_type = [(CONTENT_TYPE, "application/json")];
-            (content_type, serde_json::json!(page).to_string()).into_response()
+            match serde_json::to_string(&page) {
+                Ok(text) => (content_type, text).into_response(),
+                Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+            }
         }
         Err(refusal) => refusal.into_response(),
     }

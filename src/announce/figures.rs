@@ -45,6 +45,16 @@ pub struct Hints {
     pub overflows: u64,
 }
 
+impl Hints {
+    /// These, and what was told before or after.
+    pub fn and(self, others: Hints) -> Hints {
+        Hints {
+            taken: self.taken + others.taken,
+            overflows: self.overflows + others.overflows,
+        }
+    }
+}
+
 /// Requests for topics, by the class of what they were answered.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TopicRequests {
@@ -67,13 +77,14 @@ impl TopicRequests {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Counts {
     pub began: Timestamp,
-    pub turns: u64,
     /// What was saved, and how long that took.
     pub saves: Histogram,
     pub save_failures: u64,
     pub hubs: BTreeMap<Hub, HubCounts>,
     /// By source and directory.
     pub mounts: BTreeMap<(String, String), Sweeps>,
+    /// By source, of trees that others have taken the place of.
+    pub hints: BTreeMap<String, Hints>,
 }
 
 impl Counts {

@@ -43,11 +43,13 @@ pub struct Status {
     pub channels: Vec<ChannelView>,
     /// Nothing where there is no embedded hub.
     pub embedded_hub: Option<HubStatus>,
-    /// The first candidates that cannot be read, those that cannot for longest first, and how many more. Where no
-    /// daemon runs, those of which nothing else is known (R13).
+    /// The first candidates that cannot be read, and how many more: those that lasted come first, then those that
+    /// cannot be read for longest. Where no daemon runs, those of which nothing else is known (R13).
     pub broken: Vec<BrokenView>,
     pub more_broken: usize,
+    /// The first findings, and how many more.
     pub findings: Vec<String>,
+    pub more_findings: usize,
     /// The last notifications, the newest first.
     pub notifications: Vec<NotificationView>,
     /// Nothing where no daemon runs.
@@ -142,10 +144,10 @@ pub struct ChannelView {
     pub retired: Option<Timestamp>,
     pub seq: u64,
     pub hubs: Vec<HubView>,
-    /// The first documents of which some hub is due something, in order of their URIs, and how many more.
+    /// The documents of which some hub is due something for longest, and how many more.
     pub pending: Vec<WaitingView>,
     pub more_pending: usize,
-    /// The first documents of which something will be said, but not yet, and how many more.
+    /// The documents of which something will be said, but not yet, that wait for longest, and how many more.
     pub held: Vec<WaitingView>,
     pub more_held: usize,
 }

@@ -85,8 +85,14 @@ pub fn snippet(file: Option<&Path>, options: &SnippetOptions) -> anyhow::Result<
         makes_topics.then_some(public_url),
         embedded.map(|embedded| embedded.hub(public_url)).as_ref(),
     );
-    for (topic, reason) in &passing.refused {
-        eprintln!("rsnotify: {topic} cannot be passed on: {reason}");
+    for (address, reason) in &passing.refused {
+        eprintln!("rsnotify: {address} cannot be passed on: {reason}");
+    }
+    for site in passing.sites.iter().filter(|site| site.gives_its_root()) {
+        let origin = &site.origin;
+        eprintln!(
+            "rsnotify: a topic lies at {origin}/: with these lines rsnotify answers there, and not the web server"
+        );
     }
     print(|out| {
         for site in &passing.sites {

@@ -81,7 +81,8 @@ fn write_status(out: &mut impl Write, status: &Status, is_running: bool) -> io::
         for finding in status.findings.iter().take(MOST_LINES) {
             writeln!(out, "{}", printable(finding))?;
         }
-        write_more(out, status.findings.len(), "rsnotify check")?;
+        let count = status.findings.len() + status.more_findings;
+        write_more(out, count, "rsnotify check")?;
     }
     write_notifications(out, status)
 }
@@ -187,7 +188,11 @@ fn write_waiting(out: &mut impl Write, status: &Status) -> io::Result<()> {
             view.uri, view.reason
         )?;
     }
-    write_more(out, waiting.len(), "rsnotify outbox show CHANNEL HUB")
+    // Of each channel, the status itself has only those that wait for longest.
+    let channels = status.channels.iter();
+    let untold = channels.map(|own| own.more_pending + own.more_held);
+    let more = waiting.len().saturating_sub(MOST_LINES) + untold.sum::<usize>();
+    write_more(out, more + MOST_LINES, "rsnotify outbox show CHANNEL HUB")
 }
 
 fn write_broken(out: &mut impl Write, status: &Status) -> io::Result<()> {

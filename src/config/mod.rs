@@ -45,6 +45,8 @@ use crate::config::server::Server;
 use crate::config::source::Source;
 use crate::resourcesync::uri::{Hub, Uri};
 
+/// Where systemd keeps the credentials of the service while it runs.
+const CREDENTIALS_OF_SERVICE: &str = "/run/credentials/rsnotify.service";
 /// The largest payload (R21).
 const MAX_BYTES: usize = 1024 * 1024;
 
@@ -142,7 +144,7 @@ impl Environment {
             state_directory: variable("STATE_DIRECTORY"),
             xdg_state_home: variable("XDG_STATE_HOME"),
             home: variable("HOME"),
-            variables: env::vars_os().collect(),
+            variables: variables(),
         }
     }
 
@@ -172,6 +174,18 @@ impl Environment {
         };
         given.or_else(xdg).or_else(home)
     }
+}
+
+/// The environment variables. Whoever asks about the service, such as `rsnotify status`, reads the same credentials as it
+/// does, if they may: systemd keeps them where only the service is told.
+fn variables() -> HashMap<OsString, OsString> {
+    let mut variables: HashMap<_, _> = env::vars_os().collect();
+    if Path::new(CREDENTIALS_OF_SERVICE).is_dir() {
+        variables
+            .entry("CREDENTIALS_DIRECTORY".into())
+            .or_insert_with(|| CREDENTIALS_OF_SERVICE.into());
+    }
+    variables
 }
 
 fn read(path: &Path) -> Result<String, ConfigError> {

@@ -16,8 +16,9 @@ pub struct Given {
     pub admin: Option<Bound>,
 }
 
-/// Takes what was given, once, before there are threads that read the environment; within a tokio runtime. What is named
-/// `admin` is for that, any other for topics: a socket unit that names nothing lends its own name.
+/// Takes what was given, once, and out of the environment: so before any thread has something to do that reads it, but
+/// within a tokio runtime. What is named `admin` is for that, any other for topics: a socket unit that names nothing
+/// lends its own name.
 pub fn take() -> anyhow::Result<Given> {
     let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
     let mut names = names.split(':');

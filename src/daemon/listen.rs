@@ -95,6 +95,11 @@ pub async fn bind(address: &Address, name: &'static str) -> anyhow::Result<Bound
 }
 
 impl Front {
+    /// Whether somebody else has bound it.
+    pub fn was_given(&self) -> bool {
+        self.address.is_none()
+    }
+
     /// Whether it is where it was to be. One that was given is, whatever the configuration says.
     pub fn is_at(&self, address: &Address) -> bool {
         self.address.as_ref().is_none_or(|own| own == address)

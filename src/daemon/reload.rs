@@ -2,7 +2,7 @@
 
 use anyhow::bail;
 use jiff::Timestamp;
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use crate::announce::status::RefusedConfiguration;
 use crate::config::Config;
@@ -83,6 +83,13 @@ impl Daemon {
         self.served.retain(|task| !task.is_finished());
         self.turns.set_configuration(loaded(&config));
         let changes = difference(&self.config, &config);
+        let (old, new) = (&self.config.server, &config.server);
+        if self.public.was_given() && old.listen != new.listen {
+            warn!("server.listen is not used: the socket that was given stays");
+        }
+        if self.admin.was_given() && old.admin_listen != new.admin_listen {
+            warn!("server.admin_listen is not used: the socket that was given stays");
+        }
         self.config = config;
         self.public_url = public_url;
         Ok(changes)
@@ -103,7 +110,7 @@ impl Daemon {
         if open.is_some() {
             self.hub.clone_from(&open);
         }
-        self.turns.set_hub(open.clone());
+        self.turns.set_hub(self.hub.clone(), open.is_some());
         self.open_hub.send_replace(open);
     }
 

@@ -68,6 +68,11 @@ impl Supervisor {
         }
     }
 
+    /// What we do changed outside a turn.
+    pub fn hurry(&mut self) {
+        self.is_behind = self.is_there;
+    }
+
     /// Whether it is time to prove that work gets done. A turn that begins so ends with [`Supervisor::ping`],
     /// once the store has answered in it.
     pub fn wants_proof(&self) -> bool {

@@ -75,6 +75,7 @@ pub struct Watching(u64);
 const TURN: usize = 4_096;
 /// The store is asked at least so often whether it can be written, so that it is known before it matters.
 const PROBE: Duration = Duration::from_secs(60);
+
 /// The engine and all that acts for it.
 pub struct Turns {
     engine: Engine,
@@ -82,6 +83,8 @@ pub struct Turns {
     topics: Topics,
     publisher: Arc<Publisher>,
     hub: Option<EmbeddedHub>,
+    /// Whether it takes subscriptions. One that does not ends what it has begun.
+    is_hub_open: bool,
     trees: Vec<Tree>,
     watching: Watching,
     /// The last one that was tried.
@@ -135,6 +138,7 @@ impl Turns {
             topics,
             publisher,
             hub: None,
+            is_hub_open: false,
             trees: Vec::new(),
             watching: Watching::default(),
             last_watching: Watching::default(),
@@ -179,18 +183,22 @@ impl Turns {
         self.steps.clone()
     }
 
-    pub fn set_hub(&mut self, hub: Option<EmbeddedHub>) {
+    /// The embedded hub, if there was ever one, and whether it takes subscriptions.
+    pub fn set_hub(&mut self, hub: Option<EmbeddedHub>, is_open: bool) {
         self.hub = hub;
+        self.is_hub_open = is_open;
     }
 
     /// What is in force, and since when.
     pub fn set_configuration(&mut self, configuration: ConfigurationStatus) {
         self.configuration = configuration;
+        self.supervisor.hurry();
     }
 
     /// What is in force goes on, although another configuration was there.
     pub fn refuse(&mut self, refused: RefusedConfiguration) {
         self.configuration.refused = Some(refused);
+        self.supervisor.hurry();
     }
 
     /// Performs what taking up the state asked for, so that topics are served before any tree is looked at.
@@ -203,7 +211,6 @@ impl Turns {
     /// answers to what was sent, and sends nothing more.
     pub fn run(&mut self, received: &Receiver<Input>, grace: Duration) -> Ended {
         loop {
-            self.counts.turns += 1;
             let first = match received.recv_timeout(self.patience()) {
                 Ok(input) => Some(input),
                 Err(RecvTimeoutError::Timeout) => None,
@@ -250,6 +257,11 @@ impl Turns {
             self.input(input);
         }
         self.trouble = None;
+        self.commit(false);
+        // What the embedded hub has accepted and owes now is not to be submitted again.
+        for event in std::mem::take(&mut self.accepted) {
+            self.step(event);
+        }
         self.commit(false);
         self.answer();
         match &self.trouble {
@@ -302,8 +314,9 @@ impl Turns {
                 }
             }
             Input::HubRecords(records) => self.unsaved.records.extend(records),
+            // Whoever asked may have gone, before or while it is answered.
+            Input::Ask(_, answer) if answer.is_closed() => {}
             Input::Ask(detail, answer) => {
-                // Whoever asked may have gone.
                 let mut status = match detail {
                     Detail::Everything => self.engine.status(Timestamp::now()),
                     Detail::Figures => self.engine.outline(Timestamp::now()),

@@ -75,8 +75,10 @@ fn who_came_before_the_daemon_is_answered() {
 
     crate::reload::change_window(&mut setup);
     setup.config = setup.config.replace("/nowhere/public", "/nowhere/else");
-    let said = crate::reload::reload(&daemon, &setup);
-    assert!(said.starts_with("reloaded the configuration"), "{said}");
+    setup.file();
+    daemon.signal(Signal::HUP);
+    daemon.await_log("server.listen is not used: the socket that was given stays");
+    daemon.await_log("reloaded the configuration");
     assert!(daemon.get(TOPIC).0.starts_with("HTTP/1.1 200"));
     assert!(daemon.stop().success());
 }

@@ -249,3 +249,30 @@ fn a_reload_does_not_keep_a_stop_waiting() {
     daemon.signal(Signal::HUP);
     assert!(daemon.stop().success());
 }
+
+#[test]
+fn metrics_have_no_directory_that_is_left_and_count_on() {
+    let (site, other, hub) = (Site::new(), Site::new(), FakeHub::start());
+    let mut setup = Setup::new(&site, &[hub.url()], "");
+    let without = setup.config.clone();
+    setup.config += &another_source(&other, "other");
+    let daemon = setup.start();
+    let metrics = || daemon.get_admin("/metrics").1;
+    let hints = || -> f64 {
+        let text = metrics();
+        let series = "rsnotify_hints_total{source=\"main\"} ";
+        let value = text.lines().find_map(|line| line.strip_prefix(series));
+        value.unwrap().parse().unwrap()
+    };
+    let swept = "rsnotify_last_sweep_files{source=\"other\"";
+    assert!(metrics().contains(swept), "{}", metrics());
+    change(&site, "2");
+    assert_eq!(hub.notification().changes(), [CHANGE]);
+    let before = hints();
+    assert!(before >= 1.0);
+    setup.config = without;
+    reload(&daemon, &setup);
+    assert!(!metrics().contains(swept), "{}", metrics());
+    assert!(hints() >= before);
+    assert!(daemon.stop().success());
+}

@@ -46,6 +46,21 @@ fn what_is_under_way_to_a_hub_that_is_removed_and_added_again_means_nothing() {
     assert_eq!(seqs, [1, 2]);
 }
 
+#[test]
+fn the_last_notifications_are_remembered_with_what_became_of_them() {
+    let mut world = World::with_two_sets(two_hubs());
+    for _ in 0..3 {
+        world.update("/a/changelist.xml");
+        world.wait(10);
+    }
+    let told = |world: &World| world.engine().status(world.now).notifications;
+    let before = told(&world);
+    assert_eq!(before.len(), 3);
+    world.plan.window.quiet = Duration::from_secs(1);
+    world.reload();
+    assert_eq!(told(&world), before);
+}
+
 /// Seconds before the next operation, which document changes, and whether another plan takes over then.
 fn operations() -> impl Strategy<Value = Vec<(u64, usize, bool)>> {
     vec((0..12_u64, 0..DOCUMENTS.len(), any::<bool>()), 1..30)

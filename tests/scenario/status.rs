@@ -1,13 +1,15 @@
 //! What an operator is shown of everything at once: whether all is well, what waits, what is broken, and what was
 //! said lately.
 
-use rsnotify::announce::plan::Plan;
+use std::time::Duration;
+
+use rsnotify::announce::plan::{Plan, SourcePlan};
 use rsnotify::announce::status::alerts::{Part, Urgency, Verdict};
 use rsnotify::announce::status::notification::{NotificationView, Outcome};
 use rsnotify::announce::status::{ChannelView, Status};
 use rsnotify::resourcesync::payload::Payload;
 
-use crate::world::{HUB, OTHER_HUB, Reply, World, list, ping_hub, plan, two_hubs};
+use crate::world::{HUB, OTHER_HUB, Reply, World, list, mount, ping_hub, plan, two_hubs};
 
 const CHANGED: &str = "/a/changelist.xml";
 
@@ -165,18 +167,23 @@ fn what_waits_is_told_with_its_reason_and_since_when() {
 }
 
 #[test]
-fn what_is_held_is_told_on_its_channel_and_only_the_first_of_many() {
+fn what_is_held_is_told_on_its_channel_and_of_many_only_the_oldest() {
     let mut world = World::with_two_sets(two_hubs());
     for number in 0..30 {
         let name = format!("/a/new-{number}.xml");
         world.write(&name, list("changelist").up("/a/capabilitylist.xml"));
     }
+    world.wait(1);
+    world.write(
+        "/a/later.xml",
+        list("changelist").up("/a/capabilitylist.xml"),
+    );
     world.update("/b/resourcelist.xml");
     world.delete("/b/resourcelist.xml");
     world.wait(5);
     let status = status(&world);
     let own = first(&status);
-    assert_eq!((own.held.len(), own.more_held), (10, 20));
+    assert_eq!((own.held.len(), own.more_held), (10, 21));
     assert!(own.held[0].uri.as_str().ends_with("/a/new-0.xml"));
     assert!(own.held[0].reason.contains("for a document that lists it"));
     assert_eq!(own.pending_count(), 0);
@@ -209,6 +216,42 @@ fn a_broken_document_is_told_with_path_line_and_since_when() {
     assert_eq!((alerts.len(), alerts[0].part), (1, Part::Broken));
     assert_eq!(alerts[0].what, "2 documents cannot be read");
     assert_eq!(shown.verdict(), Verdict::Look);
+}
+
+#[test]
+fn what_may_still_be_written_elsewhere_does_not_hide_what_is_lastingly_broken() {
+    let mut plan = plan();
+    plan.sources.push(SourcePlan {
+        name: "patient".to_owned(),
+        mounts: vec![mount("/srv/other", "https://other.example.org/")],
+        broken_after: Duration::from_secs(3_600),
+        ..plan.sources[0].clone()
+    });
+    let mut world = World::with_two_sets(plan);
+    world.break_off("https://other.example.org/a.xml");
+    world.wait(1);
+    let since = world.now;
+    world.break_off(CHANGED);
+    world.wait(30);
+    let shown = status(&world);
+    let lasting: Vec<bool> = shown.broken.iter().map(|own| own.lasting).collect();
+    assert_eq!(lasting, [true, false]);
+    let alerts = shown.alerts();
+    assert_eq!((alerts.len(), alerts[0].since), (1, Some(since)));
+    assert_eq!(alerts[0].what, "1 document cannot be read");
+}
+
+#[test]
+fn of_many_findings_the_first_are_told_and_how_many_more() {
+    let mut world = World::with_two_sets(plan());
+    for number in 0..120 {
+        world.write(&format!("/orphan-{number}.xml"), list("changelist"));
+    }
+    world.wait(1);
+    let shown = status(&world);
+    assert_eq!((shown.findings.len(), shown.more_findings), (100, 20));
+    assert!(shown.alerts()[0].what.starts_with("120 things"));
+    assert_eq!(world.engine().findings().len(), 120);
 }
 
 #[test]

@@ -30,11 +30,6 @@ pub fn expose(exposition: &mut Exposition, status: &Status, is_ready: bool) {
         "How often the state could not be saved",
         figures.counts.save_failures,
     );
-    exposition.counter(
-        "rsnotify_turns_total",
-        "Turns of the loop; there is one every few seconds even if nothing happens",
-        figures.counts.turns,
-    );
     if let Some(configuration) = &status.configuration {
         exposition.gauge(
             "rsnotify_config_last_reload_successful",

@@ -32,8 +32,12 @@ impl Sum {
         let age = hub
             .since
             .map_or(0, |since| now.duration_since(since).as_secs());
-        self.oldest = self.oldest.max(age);
-        if let Some(refusal) = hub.failure() {
+        let refusal = hub.failure();
+        // Nobody is called because nobody has subscribed to one topic, and others of the hub are not hidden by it.
+        if refusal.is_none_or(|own| own.kind != Kind::NoSubscribersLikely) {
+            self.oldest = self.oldest.max(age);
+        }
+        if let Some(refusal) = refusal {
             *self.refused.entry(refusal.kind).or_default() += 1;
         }
         self.needs_person += i64::from(hub.state == Condition::NeedsPerson);
@@ -61,7 +65,8 @@ pub fn expose(exposition: &mut Exposition, status: &Status) {
     );
     exposition.gauges(
         "rsnotify_oldest_due_seconds",
-        "How long the notification waits that a hub has not accepted for longest; 0 without one",
+        "How long the notification waits that a hub has not accepted for longest; 0 without one; what is refused \
+         because probably nobody has subscribed is not counted",
         each(|sum| sum.oldest),
     );
     exposition.gauges(
@@ -153,4 +158,46 @@ fn expose_counts(exposition: &mut Exposition, hubs: &BTreeMap<&Hub, Sum>, figure
 
 fn of_hub(hub: &Hub) -> Label {
     ("hub", hub.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::announce::delivery::attempt::{Attempt, Refusal};
+    use crate::announce::plan::Mode;
+
+    /// What waits since that second, refused for this reason.
+    fn refused(kind: Kind, since: i64) -> HubView {
+        HubView {
+            hub: Hub::new("https://h.example/".to_owned()),
+            mode: Mode::Content,
+            state: Condition::Due,
+            due: 1,
+            in_flight: Some(1),
+            since: Some(Timestamp::from_second(since).unwrap()),
+            attempts: 1,
+            sending: false,
+            next_try: None,
+            last_failure: None,
+            last: Some(Attempt {
+                at: Timestamp::UNIX_EPOCH,
+                seq: 1,
+                status: None,
+                excerpt: String::new(),
+                refusal: Some(Refusal::new(kind, "words", false)),
+            }),
+            accepted: None,
+            fetch_confirmed: None,
+        }
+    }
+
+    #[test]
+    fn a_topic_that_nobody_subscribed_to_is_not_the_oldest_and_hides_no_other() {
+        let now = Timestamp::from_second(100).unwrap();
+        let mut sum = Sum::default();
+        sum.add(&refused(Kind::NoSubscribersLikely, 0), now);
+        assert_eq!((sum.oldest, sum.due), (0, 1));
+        sum.add(&refused(Kind::NoAnswer, 40), now);
+        assert_eq!(sum.oldest, 60);
+    }
 }

@@ -42,7 +42,11 @@ impl<'a> Overview<'a> {
         let (channels, more_channels) = first(status.by_trouble(), MOST_CHANNELS);
         let pending = status.channels.iter().map(ChannelView::pending_count).sum();
         let held = status.channels.iter().map(ChannelView::held_count).sum();
-        let (waiting, _) = first(waiting(status.channels.iter()), MOST_WAITING);
+        let (waiting, beyond) = first(waiting(status.channels.iter()), MOST_WAITING);
+        let untold = status
+            .channels
+            .iter()
+            .map(|own| own.more_pending + own.more_held);
         let shown = status.findings.len().min(MOST_FINDINGS);
         Overview {
             page: "status",
@@ -58,10 +62,10 @@ impl<'a> Overview<'a> {
             more_channels,
             pending,
             held,
-            more_waiting: (pending + held).saturating_sub(waiting.len()),
+            more_waiting: beyond + untold.sum::<usize>(),
             waiting,
             findings: &status.findings[..shown],
-            more_findings: status.findings.len() - shown,
+            more_findings: status.findings.len() - shown + status.more_findings,
         }
     }
 }

@@ -109,7 +109,8 @@ fn status(channels: usize, words: &str) -> Status {
         embedded_hub: None,
         broken: vec![broken; 100],
         more_broken: 7,
-        findings: vec![words.to_owned(); 1_000],
+        findings: vec![words.to_owned(); 100],
+        more_findings: 900,
         notifications: vec![told; 50],
         configuration: Some(ConfigurationStatus {
             loaded: NOW,
@@ -215,6 +216,30 @@ fn channels_are_sought_by_text_and_by_state() {
         (&[("text", "no such channel")], 0, "0 of 250 channels"),
     ] {
         assert_eq!(shown(query), (rows, about.to_owned()), "{query:?}");
+    }
+}
+
+#[test]
+fn a_retired_channel_does_not_hide_that_its_hub_refuses() {
+    let mut status = status(1, "words");
+    let is_shown = |status: &Status, state: &str| {
+        let page = ChannelsPage::new(status, Filter::from_query(&[]));
+        page.render().unwrap().contains(&format!("{state}</span>"))
+    };
+    status.channels[0].retired = Some(NOW);
+    assert!(is_shown(&status, "retired") && is_shown(&status, "needs a person"));
+    for hub in &mut status.channels[0].hubs {
+        hub.state = Condition::Fine;
+    }
+    assert!(is_shown(&status, "retired") && !is_shown(&status, "fine"));
+}
+
+#[test]
+fn what_is_not_shown_is_counted() {
+    let page = Overview::new(&status(3, "words")).render().unwrap();
+    // What waits on several channels alike is shown once.
+    for more in ["30 more are not shown here", "980 more are not shown;"] {
+        assert!(page.contains(more), "{page}");
     }
 }
 

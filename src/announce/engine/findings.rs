@@ -16,7 +16,29 @@ use crate::resourcesync::capability::Capability;
 use crate::resourcesync::document::{Form, Other};
 use crate::resourcesync::uri::Uri;
 
+/// So many findings are told of in a status; of others, how many they are.
+const MOST_FINDINGS: usize = 100;
+
 impl Engine {
+    /// What is wrong with the trees (R8).
+    pub fn findings(&self) -> BTreeSet<Finding> {
+        self.each_finding().into_iter().cloned().collect()
+    }
+
+    /// The first of them in words, and how many more.
+    pub(super) fn first_findings(&self) -> (Vec<String>, usize) {
+        let all = self.each_finding();
+        let first = all.iter().take(MOST_FINDINGS).map(ToString::to_string);
+        (first.collect(), all.len().saturating_sub(MOST_FINDINGS))
+    }
+
+    fn each_finding(&self) -> BTreeSet<&Finding> {
+        let sources = self.sources.iter();
+        sources
+            .flat_map(|source| source.findings.values().flatten())
+            .collect()
+    }
+
     /// What is wrong with a set's channel.
     pub fn channel_findings(&self, set: &Uri) -> impl Iterator<Item = &Finding> {
         let findings = self

@@ -7,7 +7,6 @@ use crate::announce::engine::outbox::hub_view;
 use crate::announce::engine::source::{MountStatus, Source};
 use crate::announce::event::Suspension;
 use crate::announce::figures::Holdings;
-use crate::announce::finding::Finding;
 use crate::announce::observation::DocumentPath;
 use crate::announce::plan::SourcePlan;
 use crate::announce::state::{Hold, Presence, Record, Version};
@@ -249,15 +248,6 @@ impl Engine {
                 .extend(absent.map(|mount| mount.row.directory.clone()));
         }
         summary
-    }
-
-    /// What is wrong with the trees (R8).
-    pub fn findings(&self) -> BTreeSet<Finding> {
-        self.sources
-            .iter()
-            .flat_map(|source| source.findings.values().flatten())
-            .cloned()
-            .collect()
     }
 }
 

@@ -19,7 +19,9 @@ impl Engine {
     /// The last notifications, the newest first.
     pub(super) fn notifications(&self) -> Vec<NotificationView> {
         let views = self.history.iter().map(|own| {
+            // The id of a channel that was removed may be another's by now.
             let channel = self.channels.get(&own.channel);
+            let channel = channel.filter(|channel| channel.row.topic == own.topic);
             let hubs = own.hubs.iter().map(|(hub, fate)| {
                 let ledger = channel.and_then(|channel| channel.ledgers.get(hub));
                 outcome(hub, own.seq, *fate, ledger)
@@ -35,6 +37,11 @@ impl Engine {
             }
         });
         views.collect()
+    }
+
+    /// Goes on with what the engine before remembers.
+    pub fn inherit(&mut self, before: &mut Engine) {
+        self.history = std::mem::take(&mut before.history);
     }
 
     /// Begins the history with what a stored state holds: what is in flight, and the last notification of each

@@ -43,11 +43,13 @@ impl Engine {
     /// How everything stands.
     pub fn status(&self, now: Timestamp) -> Status {
         let (broken, more_broken) = self.broken(now);
+        let (findings, more_findings) = self.first_findings();
         Status {
             channels: self.channels(),
             broken,
             more_broken,
-            findings: self.findings().iter().map(ToString::to_string).collect(),
+            findings,
+            more_findings,
             notifications: self.notifications(),
             ..self.outline(now)
         }
@@ -74,6 +76,7 @@ impl Engine {
             broken: Vec::new(),
             more_broken: 0,
             findings: Vec::new(),
+            more_findings: 0,
             notifications: Vec::new(),
             figures,
         }

@@ -83,7 +83,8 @@ impl Engine {
         Some(trouble)
     }
 
-    /// The candidates that cannot be read, those that cannot for longest first, and how many more.
+    /// The candidates that cannot be read, and how many more: first those that lasted, each kind by how long it
+    /// cannot be read.
     pub(super) fn broken(&self, now: Timestamp) -> (Vec<BrokenView>, usize) {
         let sources = self.sources.iter().zip(&self.plan.sources);
         let troubles = sources.flat_map(|(source, plan)| {
@@ -91,7 +92,11 @@ impl Engine {
             troubles.map(move |(uri, trouble)| (source, plan, uri, trouble))
         });
         let mut all: Vec<_> = troubles.collect();
-        all.sort_by_key(|(_, _, uri, trouble)| (trouble.since, *uri));
+        // Each source has its own `broken_after`: an older trouble may not have lasted where a later one has.
+        all.sort_by_key(|(_, plan, uri, trouble)| {
+            let is_fresh = later(trouble.since, plan.broken_after) > now;
+            (is_fresh, trouble.since, *uri)
+        });
         let first = all
             .iter()
             .take(MOST_BROKEN)

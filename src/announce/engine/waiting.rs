@@ -19,14 +19,15 @@ const MOST_TOLD: usize = 10;
 /// The documents of one channel that are held, as far as they are told of.
 #[derive(Default)]
 pub(super) struct Held<'a> {
-    first: BTreeMap<&'a Uri, &'a Record>,
+    /// Those that wait for longest.
+    first: BTreeMap<(Timestamp, &'a Uri), &'a Record>,
     count: usize,
 }
 
 impl<'a> Held<'a> {
     fn add(&mut self, uri: &'a Uri, record: &'a Record) {
         self.count += 1;
-        self.first.insert(uri, record);
+        self.first.insert((held_since(record), uri), record);
         if self.first.len() > MOST_TOLD {
             self.first.pop_last();
         }
@@ -37,7 +38,7 @@ impl<'a> Held<'a> {
         let first = self
             .first
             .iter()
-            .map(|(uri, record)| hold_view(uri, record));
+            .map(|((_, uri), record)| hold_view(uri, record));
         (first.collect(), self.count - self.first.len())
     }
 }
@@ -67,22 +68,24 @@ impl Engine {
         }
     }
 
-    /// The first documents of which some hub of a channel is due something, and how many more.
+    /// The documents of which some hub of a channel is due something for longest, and how many more.
     pub(super) fn pending(&self, channel: &Channel, now: Timestamp) -> (Vec<WaitingView>, usize) {
-        let owed = channel.ledgers.values().flat_map(Ledger::owed);
-        let mut owed: Vec<&Uri> = owed.collect();
-        owed.sort_unstable();
-        owed.dedup();
         let catalog = &self.sources[channel.source].catalog;
-        let first = owed.iter().take(MOST_TOLD).filter_map(|uri| {
-            let record = catalog.get(uri)?;
-            Some(WaitingView {
+        let owed: BTreeSet<&Uri> = channel.ledgers.values().flat_map(Ledger::owed).collect();
+        let owed = owed
+            .into_iter()
+            .filter_map(|uri| Some((uri, catalog.get(uri)?)));
+        let mut owed: Vec<(&Uri, &Record)> = owed.collect();
+        owed.sort_by_key(|(_, record)| changed(record));
+        let first = owed
+            .iter()
+            .take(MOST_TOLD)
+            .map(|(uri, record)| WaitingView {
                 uri: (*uri).clone(),
                 capability: record.version.capability,
                 since: changed(record),
                 reason: self.pending_reason(channel, uri, now),
-            })
-        });
+            });
         (first.collect(), owed.len().saturating_sub(MOST_TOLD))
     }
 
@@ -161,25 +164,28 @@ fn changed(record: &Record) -> Timestamp {
     }
 }
 
+/// Since when what is to be said of a document is held.
+fn held_since(record: &Record) -> Timestamp {
+    match (record.presence, record.hold) {
+        (Presence::Missing { since, .. }, _) | (_, Hold::Waiting { since }) => since,
+        _ => record.changed,
+    }
+}
+
 fn hold_view(uri: &Uri, record: &Record) -> WaitingView {
-    let (since, reason) = match (record.presence, record.hold) {
-        (Presence::Missing { since, .. }, _) => (
-            since,
-            format!("it is missing since {since:.0}: it may return, or turn out to be deleted"),
-        ),
-        (_, Hold::Waiting { since }) => (
-            since,
-            format!("it waits since {since:.0} for a document that lists it"),
-        ),
-        _ => (
-            record.changed,
-            "it waits for a document that lists it".to_owned(),
-        ),
+    let reason = match (record.presence, record.hold) {
+        (Presence::Missing { since, .. }, _) => {
+            format!("it is missing since {since:.0}: it may return, or turn out to be deleted")
+        }
+        (_, Hold::Waiting { since }) => {
+            format!("it waits since {since:.0} for a document that lists it")
+        }
+        _ => "it waits for a document that lists it".to_owned(),
     };
     WaitingView {
         uri: uri.clone(),
         capability: record.version.capability,
-        since,
+        since: held_since(record),
         reason,
     }
 }

@@ -103,7 +103,7 @@ impl Status {
             let troubles = summary.troubles.iter();
             alerts.extend(troubles.map(|trouble| of_hub(summary.hub, trouble)));
         }
-        // Those that are not told of came later: they last only if all before them do.
+        // Those that lasted come first: those that are not told of did only if all that are did.
         let lasting = self.broken.iter().take_while(|own| own.lasting).count();
         if lasting > 0 {
             let all_last = lasting == self.broken.len();
@@ -117,7 +117,7 @@ impl Status {
             });
         }
         if !self.findings.is_empty() {
-            let count = counted(self.findings.len(), "thing");
+            let count = counted(self.findings.len() + self.more_findings, "thing");
             alerts.push(Alert {
                 urgency: Urgency::Look,
                 part: Part::Findings,

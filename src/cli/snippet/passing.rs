@@ -13,8 +13,8 @@ use crate::resourcesync::uri::{Hub, Topic, Uri};
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Passing {
     pub sites: Vec<Site>,
-    /// The topics that are not, and why.
-    pub refused: Vec<(Topic, &'static str)>,
+    /// What is not, and why.
+    pub refused: Vec<(String, &'static str)>,
 }
 
 /// What one site has to pass on.
@@ -50,11 +50,17 @@ pub enum Behind {
 pub fn passing(topics: &BTreeSet<Topic>, home: Option<&Uri>, hub: Option<&Hub>) -> Passing {
     let mut sites: BTreeMap<String, Site> = BTreeMap::new();
     let mut refused = Vec::new();
-    if let Some(Ok((origin, path))) = home.map(|home| request(&format!("{home}topics/"))) {
-        sites.entry(origin).or_default().below.push(path);
+    if let Some(home) = home.map(|home| format!("{home}topics/")) {
+        match request(&home) {
+            Ok((origin, path)) => sites.entry(origin).or_default().below.push(path),
+            Err(reason) => refused.push((home, reason)),
+        }
     }
-    if let Some(Ok((origin, path))) = hub.map(|hub| request(hub.as_str())) {
-        sites.entry(origin).or_default().exactly.push(path);
+    if let Some(hub) = hub {
+        match request(hub.as_str()) {
+            Ok((origin, path)) => sites.entry(origin).or_default().exactly.push(path),
+            Err(reason) => refused.push((hub.to_string(), reason)),
+        }
     }
     for topic in topics {
         match request(topic.as_str()) {
@@ -64,7 +70,7 @@ pub fn passing(topics: &BTreeSet<Topic>, home: Option<&Uri>, hub: Option<&Hub>) 
                     site.exactly.push(path);
                 }
             }
-            Err(reason) => refused.push((topic.clone(), reason)),
+            Err(reason) => refused.push((topic.to_string(), reason)),
         }
     }
     let sites = sites
@@ -77,6 +83,12 @@ pub fn passing(topics: &BTreeSet<Topic>, home: Option<&Uri>, hub: Option<&Hub>) 
 }
 
 impl Site {
+    /// Whether the front page is passed on. A web server tells topics by their paths alone, and one may differ from it
+    /// in the query only.
+    pub fn gives_its_root(&self) -> bool {
+        self.exactly.iter().any(|path| path.raw == "/")
+    }
+
     fn passes(&self, path: &RequestPath) -> bool {
         let is_below = |below: &RequestPath| path.raw.starts_with(&below.raw);
         self.below.iter().any(is_below) || self.exactly.contains(path)

@@ -81,8 +81,31 @@ fn what_no_server_would_read_as_it_is_meant_is_refused() {
     ] {
         let topic = format!("https://e.org/{path}");
         let passing = passed(&[&topic], None, None);
-        assert_eq!(passing.refused, [(Topic::new(topic), reason)]);
+        assert_eq!(passing.refused, [(topic.to_owned(), reason)]);
         assert_eq!(passing.sites, []);
+    }
+}
+
+#[test]
+fn a_hub_and_new_topics_are_refused_for_the_same_reasons() {
+    let escaped = "https://e.org/a%2Fb/";
+    let passing = passed(&[], Some(escaped), Some(&format!("{escaped}hub")));
+    let reason = "web servers do not agree what an escaped slash means";
+    assert_eq!(
+        passing.refused,
+        ["topics/", "hub"].map(|name| (format!("{escaped}{name}"), reason))
+    );
+    assert_eq!(passing.sites, []);
+}
+
+#[test]
+fn a_topic_that_only_its_query_tells_from_the_front_page_takes_that_away() {
+    for (topic, takes) in [
+        ("https://e.org/?set=a", true),
+        ("https://e.org/a?set=a", false),
+    ] {
+        let passing = passed(&[topic], None, None);
+        assert_eq!(passing.sites[0].gives_its_root(), takes, "{topic}");
     }
 }
 

@@ -30,6 +30,8 @@ impl Turns {
         for effect in effects {
             match effect {
                 Effect::Save(save) => self.unsaved.save.merge(*save),
+                // What is not begun now is begun at the next start.
+                Effect::Submit(_) if self.stop_by.is_some() => {}
                 Effect::Submit(submission) if submission.mode == Mode::Embedded => {
                     if let Some(hub) = &self.hub {
                         self.unsaved.owed.extend(hub.relay(&submission));
@@ -121,7 +123,7 @@ impl Turns {
                     hub.end_topic(&topic);
                 }
             }
-            // What is not sent now is sent at the next start.
+            // It was asked for just before the stop: sent at the next start.
             Effect::Submit(_) if self.stop_by.is_some() => {}
             Effect::Submit(submission) => self.submit(submission),
             Effect::Look(paths) => {

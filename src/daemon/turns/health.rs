@@ -1,13 +1,16 @@
 //! What the loop lets others know of itself: those who ask, those who probe it, and the service manager.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use tracing::info;
 
-use crate::announce::figures::Figures;
+use crate::announce::figures::{Figures, Hints};
+use crate::announce::plan::{MountPlan, Plan};
 use crate::announce::status::Status;
 use crate::announce::summary::{Doing, Summary};
 use crate::daemon::turns::Turns;
-use crate::tree::{Report, Tree};
+use crate::tree::Report;
 
 impl Turns {
     /// Notes how far the sweeps have come that keep us from being ready.
@@ -56,20 +59,39 @@ impl Turns {
 
     /// Adds what the engine does not know.
     pub(super) fn complete(&self, status: &mut Status) {
-        status.embedded_hub = self.hub.as_ref().map(|hub| hub.status(status.at));
+        let hub = self.hub.as_ref().filter(|_| self.is_hub_open);
+        status.embedded_hub = hub.map(|hub| hub.status(status.at));
         status.configuration = Some(self.configuration.clone());
     }
 
     /// Adds what others counted.
     pub(super) fn count_up(&self, figures: &mut Figures) {
-        let names = self.engine.plan().sources.iter().map(|own| &own.name);
-        figures.hints = names
-            .cloned()
-            .zip(self.trees.iter().map(Tree::hints))
-            .collect();
+        figures.hints = self.hints();
         figures.attempts = self.publisher.took();
         figures.topics = self.topics.requests();
         figures.counts = self.counts.clone();
+    }
+
+    /// What each source's tree was told since the daemon began, whatever trees there were.
+    fn hints(&self) -> BTreeMap<String, Hints> {
+        let told = self.engine.plan().sources.iter().zip(&self.trees);
+        told.map(|(source, tree)| {
+            let before = self.counts.hints.get(&source.name).copied();
+            let hints = before.unwrap_or_default().and(tree.hints());
+            (source.name.clone(), hints)
+        })
+        .collect()
+    }
+
+    /// What was counted stays so, but for what another plan no longer looks at.
+    pub(super) fn keep_counts(&mut self, plan: &Plan) {
+        let hints = self.hints();
+        self.counts.hints.extend(hints);
+        self.counts.mounts.retain(|(source, directory), _| {
+            let mut sources = plan.sources.iter().filter(|own| own.name == *source);
+            let is_there = |own: &MountPlan| own.directory.to_string_lossy() == *directory;
+            sources.any(|own| own.mounts.iter().any(is_there))
+        });
     }
 
     pub(super) fn count(&mut self, report: &Report) {

@@ -21,7 +21,7 @@ pub struct Order {
 impl Turns {
     pub(super) fn obey(&mut self, request: Request, reply: oneshot::Sender<Answer>) {
         let now = Timestamp::now();
-        let hub = self.hub.as_ref();
+        let hub = self.hub.as_ref().filter(|_| self.is_hub_open);
         let is_hubs = matches!(request, Request::Subscriptions(_));
         let consult = |about| hub.map_or_else(no_hub, |hub| consult_hub(hub, about, now));
         let (mut answer, effects) = obey(&mut self.engine, Engine::step, consult, request, now);

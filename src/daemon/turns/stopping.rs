@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use tracing::{info, warn};
 
 use crate::daemon::turns::{Input, Turns};
+use crate::tree::Tree;
 
 impl Turns {
     /// Takes no more events of the trees, and begins nothing. Told twice, it waits for nothing either.
@@ -16,7 +17,10 @@ impl Turns {
         info!("stopping");
         self.supervisor.stopping();
         self.stop_by = Some(Instant::now() + grace);
-        self.trees.clear();
+        // What they have reported and nobody has taken yet comes too late as well.
+        self.last_watching.0 += 1;
+        self.watching = self.last_watching;
+        leave(std::mem::take(&mut self.trees));
         if let Some(hub) = self.hub.clone() {
             self.is_hub_resting = true;
             let inputs = self.inputs.clone();
@@ -46,4 +50,10 @@ impl Turns {
             );
         }
     }
+}
+
+/// Watches these trees no longer. A thread on a dead mount is waited for elsewhere.
+pub(super) fn leave(trees: Vec<Tree>) {
+    // Without a thread for it, it happens here.
+    let _ = std::thread::Builder::new().spawn(move || drop(trees));
 }

@@ -11,6 +11,7 @@ use crate::announce::observation::{DocumentPath, Stat};
 use crate::announce::plan::{Plan, SourcePlan};
 use crate::config::Config;
 use crate::daemon::settings;
+use crate::daemon::turns::stopping::leave;
 use crate::daemon::turns::{Input, Turns, answered};
 use crate::store::{Store, StoreError};
 use crate::tree::{Tree, TreeError};
@@ -70,12 +71,15 @@ impl Turns {
         self.last_watching.0 += 1;
         // These begin before the others end, and until then take as many watches again; where those ran out, the next
         // sweep finds them free.
-        self.trees = self.watched(config, &engine, &others)?;
+        let trees = self.watched(config, &engine, &others)?;
         self.watching = self.last_watching;
+        self.keep_counts(engine.plan());
+        leave(std::mem::replace(&mut self.trees, trees));
         let was_settled = self.was_settled || self.engine.is_settled();
         self.was_settled = was_settled && self.looks_where(engine.plan());
         self.unclaimed = self.topics.served();
         self.began.get_or_insert(began);
+        engine.inherit(&mut self.engine);
         self.engine = engine;
         self.take(effects);
         Ok(())

@@ -1,10 +1,12 @@
 //! The embedded hub through a reload: subscriptions stay, deliveries are made once, other settings hold at once.
 
+use rustix::process::Signal;
+
 use crate::daemon::Setup;
 use crate::documents::{Site, list};
 use crate::embedded::subscribe;
 use crate::hub::{FakeHub, Manner};
-use crate::reload::{CHANGE, another_hub, change, change_window, reload};
+use crate::reload::{CHANGE, another_hub, change, change_window, reload, status};
 use crate::subscriptions::{join, topic};
 
 #[test]
@@ -95,4 +97,31 @@ fn a_hub_that_is_new_takes_subscriptions() {
     change(&site, "2");
     assert_eq!(subscriber.request().changes(), [CHANGE]);
     assert_eq!(hub.notification().changes(), [CHANGE]);
+}
+
+#[test]
+fn what_a_hub_that_is_away_has_begun_may_end_before_the_daemon_does() {
+    let (site, hub) = (Site::new(), FakeHub::start());
+    let mut setup = Setup::new(&site, &[], "");
+    let keys = "[server]\nshutdown_grace = \"1h\"";
+    setup.config = setup.config.replacen("[server]", keys, 1);
+    let daemon = setup.start();
+    let subscriber = FakeHub::start();
+    join(&daemon, &subscriber, "a");
+    subscriber.behave(Manner::Wait);
+    change(&site, "2");
+    assert_eq!(subscriber.request().changes(), [CHANGE]);
+    setup.config = format!("{}{}", setup.config, another_hub(&hub))
+        .replace("[embedded_hub]", "[embedded_hub]\nenabled = false");
+    reload(&daemon, &setup);
+    daemon.signal(Signal::TERM);
+    daemon.await_log("stopping");
+    // It is there as long as it waits for the subscriber.
+    for _ in 0..20 {
+        status(&daemon);
+    }
+    subscriber.behave(Manner::Accept);
+    daemon.await_log("stopped; everything is saved");
+    assert!(daemon.stop().success());
+    assert!(subscriber.heard().is_empty());
 }

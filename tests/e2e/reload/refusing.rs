@@ -1,10 +1,13 @@
 //! A configuration that cannot be taken: it is said why, and the one before goes on.
 
+use std::time::Duration;
+
 use serde_json::Value;
 
 use crate::daemon::{Daemon, Setup};
 use crate::documents::Site;
 use crate::hub::FakeHub;
+use crate::manager::FakeManager;
 use crate::reload::{CHANGE, change, reload, status};
 
 fn is_refused(daemon: &Daemon, setup: &Setup, why: &str) {
@@ -80,4 +83,20 @@ fn a_listener_is_not_moved_where_the_other_cannot_be() {
     assert!(!socket.exists(), "what was bound in vain is gone");
     let (head, _) = daemon.get("/topics/main/a/capabilitylist/");
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+}
+
+#[test]
+fn the_service_manager_hears_of_it_before_anything_else_happens() {
+    let (site, hub, manager) = (Site::new(), FakeHub::start(), FakeManager::start());
+    let mut setup = Setup::new(&site, &[hub.url()], "");
+    let good = setup.config.clone();
+    let daemon = manager.launch(setup.run(), Duration::from_secs(600));
+    manager.await_message("STATUS=1 channel, 0 pending");
+    setup.config += "[[sourc]]\n";
+    is_refused(&daemon, &setup, "sourc");
+    manager.await_message("STATUS=the new configuration is refused: ");
+    setup.config = good;
+    reload(&daemon, &setup);
+    manager.await_message("STATUS=1 channel, 0 pending");
+    assert!(daemon.stop().success());
 }

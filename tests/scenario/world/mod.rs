@@ -255,6 +255,9 @@ impl World {
             _ => None,
         });
         engine.await_answers(under_way);
+        if let Some(before) = &mut self.engine {
+            engine.inherit(before);
+        }
         self.engine = Some(engine);
         self.perform(effects);
         self.step(Event::Tick);
