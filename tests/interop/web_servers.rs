@@ -179,7 +179,10 @@ fn passes_on_what_it_was_told_to(kind: &Kind) {
 
     let subscriber = Subscriber::start();
     for (topic, set) in [(odd, "a"), (made, "b")] {
-        subscriber.subscribe(&format!("http://{address}{topic}"));
+        let url = format!("http://{address}{topic}");
+        subscriber.subscribe(&url);
+        // Having asked, the hub still has to hear the answer.
+        daemon.await_log(&format!("subscribed to {url}"));
         let path = format!("{set}/changelist.xml");
         site.write(&path, &list(set, "changelist", "2"));
         subscriber.deliveries_until(&[format!("updated changelist {path}")]);
