@@ -195,7 +195,7 @@ impl Stage {
             let mut public = None;
             for line in log.lines().map_while(Result::ok) {
                 if let Some((_, address)) = line.split_once("listener=\"public\" address=") {
-                    public = address.trim().parse().ok();
+                    public = address.trim().trim_matches('"').parse().ok();
                 }
                 if let (true, Some(public)) = (line.contains(" ready"), public) {
                     let _ = sender.send(public);
