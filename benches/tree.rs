@@ -166,6 +166,7 @@ fn watch(root: &Path, known: Vec<Known>) -> (Tree, Receiver<Report>) {
         rescan_interval: Duration::from_secs(3600),
         poll_interval: Duration::from_secs(10),
         settle: Duration::from_secs(1),
+        open_writer: Duration::from_secs(30),
     };
     let tree = Tree::watch(settings, known, move |report| {
         let _ = sender.send(report);

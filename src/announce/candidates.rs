@@ -5,7 +5,10 @@ use std::fmt;
 
 use globset::{Candidate, GlobBuilder, GlobSet, GlobSetBuilder};
 
-/// The include and exclude globs of a source, for paths below its mounts. Two are equal if their globs are.
+use crate::resourcesync::uri::Uri;
+
+/// The include and exclude globs of a source. They see the path of a file below its mount, and the path of its URI.
+/// Two are equal if their globs are.
 #[derive(Clone)]
 pub struct Candidates {
     /// The globs as written, which the rest is made of.
@@ -17,6 +20,10 @@ pub struct Candidates {
     /// Directories beneath which everything is excluded.
     prune: GlobSet,
 }
+
+/// The path under which a mount is published, unescaped, without the slashes around it; empty for a whole host.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PublishedPath(Box<[u8]>);
 
 /// As an operator writes them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,8 +47,8 @@ enum Shape {
 }
 
 impl Candidates {
-    /// A path is a candidate if it matches one of `include` and none of `exclude`; a directory that matches
-    /// one of `exclude` is not entered.
+    /// A file is a candidate if one of its two paths matches one of `include`, and neither of them one of
+    /// `exclude`; a directory that matches one of `exclude` is not entered.
     pub fn new(include: Vec<String>, exclude: Vec<String>) -> Result<Candidates, globset::Error> {
         let pruned: Vec<&str> = exclude
             .iter()
@@ -81,18 +88,18 @@ impl Candidates {
     }
 
     /// Whether the file at this path below its mount is a candidate: each directory above it may be entered.
-    pub fn accepts(&self, below: &[u8]) -> bool {
+    pub fn accepts(&self, published: &PublishedPath, below: &[u8]) -> bool {
         let ends = (0..below.len()).filter(|&at| below[at] == b'/');
         let mut start = 0;
         for end in ends {
             let name = &below[start..end];
-            if name.is_empty() || !self.may_enter(name, || below[..end].to_vec()) {
+            if name.is_empty() || !self.may_enter(published, name, || below[..end].to_vec()) {
                 return false;
             }
             start = end + 1;
         }
         let name = &below[start..];
-        !name.is_empty() && self.may_be(name) && self.is_candidate(below)
+        !name.is_empty() && self.may_be(name) && self.is_candidate(published, below)
     }
 
     /// Whether a file of this name, in some directory, can be a candidate.
@@ -102,25 +109,63 @@ impl Candidates {
 
     /// Whether the file at this path below its mount is a candidate, given that its name
     /// [may be](Candidates::may_be) one.
-    pub fn is_candidate(&self, below: &[u8]) -> bool {
+    pub fn is_candidate(&self, published: &PublishedPath, below: &[u8]) -> bool {
         let name = below.rsplit(|&byte| byte == b'/').next().unwrap_or(below);
-        let path = Candidate::from_bytes(below);
-        (self
-            .tails
-            .iter()
-            .any(|tail| tail.anywhere && tail.matches(name))
-            || self.include.is_match_candidate(&path))
-            && (self.exclude.is_empty() || !self.exclude.is_match_candidate(&path))
+        let mut tails = self.tails.iter();
+        (tails.any(|tail| tail.anywhere && tail.matches(name))
+            || published.matches(&self.include, below))
+            && !published.matches(&self.exclude, below)
     }
 
     /// Whether candidates may lie beneath this directory. `below` is its path, `name` the last part of it.
-    pub fn may_enter(&self, name: &[u8], below: impl FnOnce() -> Vec<u8>) -> bool {
-        !is_hidden(name)
-            && (self.prune.is_empty()
-                || !self
-                    .prune
-                    .is_match_candidate(&Candidate::from_bytes(&below())))
+    pub fn may_enter(
+        &self,
+        published: &PublishedPath,
+        name: &[u8],
+        below: impl FnOnce() -> Vec<u8>,
+    ) -> bool {
+        !is_hidden(name) && (self.prune.is_empty() || !published.matches(&self.prune, &below()))
     }
+}
+
+impl PublishedPath {
+    /// That of a mount with this prefix.
+    pub fn of(prefix: &Uri) -> PublishedPath {
+        let text = prefix.as_str();
+        let host = text.split_once("://").map_or(text, |(_, host)| host);
+        let path = host.split_once('/').map_or("", |(_, path)| path);
+        let path = path.trim_matches('/').as_bytes();
+        let mut unescaped = Vec::with_capacity(path.len());
+        let mut left = path;
+        while let Some((&byte, after)) = left.split_first() {
+            let escaped = after
+                .get(..2)
+                .filter(|_| byte == b'%')
+                .and_then(hexadecimal);
+            unescaped.push(escaped.unwrap_or(byte));
+            left = if escaped.is_some() {
+                &after[2..]
+            } else {
+                after
+            };
+        }
+        PublishedPath(unescaped.into())
+    }
+
+    /// Whether a glob matches what lies at `below`, by the one path or the other.
+    fn matches(&self, globs: &GlobSet, below: &[u8]) -> bool {
+        if globs.is_empty() {
+            return false;
+        }
+        let matches = |path: &[u8]| globs.is_match_candidate(&Candidate::from_bytes(path));
+        matches(below) || !self.0.is_empty() && matches(&[&self.0, below].join(&b'/'))
+    }
+}
+
+fn hexadecimal(digits: &[u8]) -> Option<u8> {
+    let value = |digit: &u8| char::from(*digit).to_digit(16);
+    let [high, low] = digits else { return None };
+    u8::try_from(value(high)? << 4 | value(low)?).ok()
 }
 
 impl PartialEq for Candidates {
@@ -185,8 +230,9 @@ fn globs<'a>(globs: impl Iterator<Item = &'a str>) -> Result<GlobSet, globset::E
 
 #[cfg(test)]
 mod tests {
-    use super::Candidates;
+    use super::{Candidates, PublishedPath};
     use crate::announce::plan::DEFAULT_INCLUDE;
+    use crate::resourcesync::uri::Uri;
 
     #[test]
     fn names_are_candidates_as_r1_says() {
@@ -204,7 +250,11 @@ mod tests {
             b"4913/a.xml",
             b"a.part/b.tmp/c~/#d#/a.xml",
         ] {
-            assert!(names.accepts(yes), "{}", yes.escape_ascii());
+            assert!(
+                names.accepts(&PublishedPath::default(), yes),
+                "{}",
+                yes.escape_ascii()
+            );
         }
         for no in [
             &b"a.txt"[..],
@@ -224,13 +274,99 @@ mod tests {
             b"private/b/a.xml",
             b"c/old-1.xml",
         ] {
-            assert!(!names.accepts(no), "{}", no.escape_ascii());
+            assert!(
+                !names.accepts(&PublishedPath::default(), no),
+                "{}",
+                no.escape_ascii()
+            );
         }
     }
 
     #[test]
     fn nothing_included_is_nothing_accepted() {
         let names = Candidates::none();
-        assert!(!names.accepts(b"a.xml"));
+        assert!(!names.accepts(&PublishedPath::default(), b"a.xml"));
+    }
+
+    #[test]
+    fn a_glob_sees_the_path_below_the_mount_and_the_path_of_the_uri() {
+        let published = |prefix: &str| PublishedPath::of(&Uri::parse(prefix).unwrap());
+        let default = DEFAULT_INCLUDE.map(str::to_owned).to_vec();
+        let of = |include: &[&str], exclude: &[&str]| {
+            let [include, exclude] =
+                [include, exclude].map(|globs| globs.iter().map(|&glob| glob.to_owned()).collect());
+            Candidates::new(include, exclude).unwrap()
+        };
+        let default = Candidates::new(default, Vec::new()).unwrap();
+        for (names, prefix, below, want) in [
+            (
+                &default,
+                "https://e.org/.well-known/",
+                &b"resourcesync"[..],
+                true,
+            ),
+            (
+                &default,
+                "https://e.org/%2Ewell-known/",
+                b"resourcesync",
+                true,
+            ),
+            (
+                &default,
+                "https://e.org/a/.well-known/",
+                b"resourcesync",
+                true,
+            ),
+            (
+                &default,
+                "https://e.org/.well-known/",
+                b".well-known/resourcesync",
+                true,
+            ),
+            (
+                &default,
+                "https://e.org/.well-known/",
+                b"d/resourcesync",
+                false,
+            ),
+            (&default, "https://e.org/", b"resourcesync", false),
+            (&default, "https://e.org/.well-known", b"a.txt", false),
+            (&of(&["a b/*.x"], &[]), "https://e.org/a%20b/", b"1.x", true),
+            (
+                &of(&["a b/*.x"], &[]),
+                "https://e.org/a%20b/",
+                b"d/1.x",
+                false,
+            ),
+            (&of(&["*.x"], &[]), "https://e.org/a%20b/", b"1.x", true),
+            (&of(&["100%/*.x"], &[]), "https://e.org/100%/", b"1.x", true),
+            (
+                &of(&["**/*.x"], &["p/**"]),
+                "https://e.org/p/",
+                b"1.x",
+                false,
+            ),
+            (
+                &of(&["**/*.x"], &["p/d/**"]),
+                "https://e.org/p/",
+                b"d/e/1.x",
+                false,
+            ),
+            (
+                &of(&["**/*.x"], &["d/**"]),
+                "https://e.org/p/",
+                b"d/1.x",
+                false,
+            ),
+            (
+                &of(&["**/*.x"], &["p/d/**"]),
+                "https://e.org/p/",
+                b"e/1.x",
+                true,
+            ),
+        ] {
+            let is_accepted = names.accepts(&published(prefix), below);
+            assert_eq!(is_accepted, want, "{prefix} {}", below.escape_ascii());
+        }
     }
 }

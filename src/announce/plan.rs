@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::announce::candidates::Candidates;
+use crate::announce::candidates::{Candidates, PublishedPath};
 use crate::announce::observation::{DocumentPath, MountId};
 use crate::announce::state::MountRow;
 use crate::resourcesync::uri::{Hub, Topic, Uri};
@@ -70,6 +70,13 @@ pub struct MountPlan {
     pub prefix: Uri,
     /// Other prefixes under which the same documents are referred to; each ends in `/`.
     pub aliases: Vec<Uri>,
+}
+
+impl MountPlan {
+    /// The path under which it is published, for globs.
+    pub fn published(&self) -> PublishedPath {
+        PublishedPath::of(&self.prefix)
+    }
 }
 
 /// When deletions are too many to be believed (R15).
@@ -188,6 +195,12 @@ impl Plan {
 }
 
 impl SourcePlan {
+    /// Whether the file at this path may be a document.
+    pub fn accepts(&self, path: &DocumentPath) -> bool {
+        let mount = self.mounts.iter().find(|mount| mount.id == path.mount);
+        mount.is_some_and(|mount| self.candidates.accepts(&mount.published(), &path.below))
+    }
+
     /// The mount that publishes `uri`: of several, the one with the longest prefix (R1).
     pub fn mount_of(&self, uri: &Uri) -> Option<&MountPlan> {
         self.mounts

@@ -127,6 +127,7 @@ fn source(page: &mut Page<'_>, Source { plan, tree }: &Source) {
         ("rescan_interval", tree.rescan_interval),
         ("poll_interval", tree.poll_interval),
         ("settle", tree.settle),
+        ("open_writer", tree.open_writer),
         ("broken_after", plan.broken_after),
         ("deletion_grace", plan.deletion_grace),
     ] {

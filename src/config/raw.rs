@@ -102,6 +102,9 @@ pub struct Source {
     /// How long a file that was found without a hint must have been left alone before it is believed complete.
     #[schemars(with = "Duration")]
     pub settle: Written<String>,
+    /// How long a writer that keeps a file open must not have written to it before the file is believed complete.
+    #[schemars(with = "Duration")]
+    pub open_writer: Written<String>,
     /// How long a document may be incomplete before it is reported as broken.
     #[schemars(with = "Duration")]
     pub broken_after: Written<String>,

@@ -25,6 +25,7 @@ pub struct TreeSettings {
     pub poll_interval: Duration,
     /// How old a file found without an event must be (R3).
     pub settle: Duration,
+    pub open_writer: Duration,
 }
 
 /// Where hints come from.
@@ -203,6 +204,7 @@ fn source(
                 seconds(10),
             ),
             settle: reading.duration("source.settle", raw.settle, seconds(1)),
+            open_writer: reading.duration("source.open_writer", raw.open_writer, seconds(30)),
         },
     }
 }

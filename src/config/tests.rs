@@ -91,8 +91,10 @@ fn two_flags_are_enough() {
     assert_eq!(source.plan.mass_deletion, MassDeletion::Percent(50));
     assert!(source.plan.unadvertised_channels);
     assert_eq!(source.tree.watch, Watch::Auto);
-    assert!(source.plan.candidates.accepts(b"a/b.xml"));
-    assert!(source.plan.candidates.accepts(b".well-known/resourcesync"));
+    let published = source.plan.mounts[0].published();
+    let accepts = |below: &[u8]| source.plan.candidates.accepts(&published, below);
+    assert!(accepts(b"a/b.xml"));
+    assert!(accepts(b".well-known/resourcesync"));
 
     let plan = config.plan(
         &config

@@ -99,6 +99,7 @@ pub fn tree(config: &Config, source: usize, plan: &Plan) -> tree::Settings {
         rescan_interval: settings.rescan_interval,
         poll_interval: settings.poll_interval,
         settle: settings.settle,
+        open_writer: settings.open_writer,
     }
 }
 

@@ -14,7 +14,7 @@ impl Looker<'_> {
         let Some(at) = self.mounts.iter().position(|it| it.id == path.mount) else {
             return;
         };
-        if !self.names.accepts(&path.below) {
+        if !self.names.accepts(&self.mounts[at].published, &path.below) {
             return;
         }
         if self.mounts[at].identity.is_none() {

@@ -77,7 +77,8 @@ impl Looker<'_> {
             push_name(&mut below, name);
             below
         };
-        if !self.names.may_enter(name, below) {
+        let published = &self.mounts[self.model.directory(id)?.mount].published;
+        if !self.names.may_enter(published, name, below) {
             self.remove_entry(id, name);
             return None;
         }
@@ -119,7 +120,7 @@ impl Looker<'_> {
         let at = self.model.directory(id)?.mount;
         let mut below = self.model.below(id);
         push_name(&mut below, name);
-        if !self.names.is_candidate(&below) {
+        if !self.names.is_candidate(&self.mounts[at].published, &below) {
             return None;
         }
         let file = self.model.add_file(id, name);

@@ -14,7 +14,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags};
 
 use crate::announce::candidates::Candidates;
 use crate::tree::hints::{Happened, Hints, Merging};
-use crate::tree::watches::Key;
+use crate::tree::watches::{Events, Key};
 
 /// Room for some ten thousand events.
 const BUFFER: usize = 512 * 1024;
@@ -50,18 +50,17 @@ impl Inotify {
         })
     }
 
-    pub(super) fn add(&mut self, path: &Path, follow: bool) -> io::Result<Key> {
-        // Never OPEN or ACCESS: on a web server they mean one event per request.
-        let mut mask = WatchMask::CREATE
-            | WatchMask::DELETE
-            | WatchMask::MOVE
-            | WatchMask::CLOSE_WRITE
-            | WatchMask::MODIFY
-            | WatchMask::ATTRIB
-            | WatchMask::DELETE_SELF
-            | WatchMask::MOVE_SELF
-            | WatchMask::ONLYDIR
-            | WatchMask::EXCL_UNLINK;
+    /// Watches a directory for this at least, whatever it was watched for before.
+    pub(super) fn add(&mut self, path: &Path, follow: bool, events: Events) -> io::Result<Key> {
+        self.watch(path, follow, mask(events) | WatchMask::MASK_ADD)
+    }
+
+    /// Watches a directory for names that come and go, and no more.
+    pub(super) fn reduce(&mut self, path: &Path) -> io::Result<Key> {
+        self.watch(path, true, mask(Events::Names))
+    }
+
+    fn watch(&mut self, path: &Path, follow: bool, mut mask: WatchMask) -> io::Result<Key> {
         if !follow {
             mask |= WatchMask::DONT_FOLLOW;
         }
@@ -85,6 +84,23 @@ impl Drop for Inotify {
         let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
         if let Some(reader) = self.reader.take() {
             let _ = reader.join();
+        }
+    }
+}
+
+fn mask(events: Events) -> WatchMask {
+    let names = WatchMask::CREATE
+        | WatchMask::DELETE
+        | WatchMask::MOVE
+        | WatchMask::DELETE_SELF
+        | WatchMask::MOVE_SELF
+        | WatchMask::ONLYDIR
+        | WatchMask::EXCL_UNLINK;
+    match events {
+        Events::Names => names,
+        // Never OPEN or ACCESS: on a web server they mean one event per request.
+        Events::NamesAndContent => {
+            names | WatchMask::CLOSE_WRITE | WatchMask::MODIFY | WatchMask::ATTRIB
         }
     }
 }

@@ -3,14 +3,14 @@
 
 use std::ops::Bound;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::announce::observation::Identity;
 use crate::tree::Notice;
 use crate::tree::hints::Hint;
 use crate::tree::looker::Looker;
-use crate::tree::model::{Directory, DirectoryId, Entry, FileId, Queued, Target};
+use crate::tree::model::{Directory, DirectoryId, Entry, FileId, Queued, Target, join};
 use crate::tree::stat::{self, Kind};
 use crate::tree::watches::Named;
 
@@ -108,6 +108,51 @@ impl Looker<'_> {
     fn leads_back(&self, id: DirectoryId, target: Identity) -> bool {
         self.path_to(id)
             .any(|directory| directory.identity == Some(target))
+    }
+
+    /// The path of the directory above this one that is the same directory: a circle, wherever the link is that
+    /// led here.
+    pub(super) fn above_itself(&self, id: DirectoryId, identity: Identity) -> Option<PathBuf> {
+        let mut above = self.model.directory(id)?.parent;
+        while let Some(id) = above {
+            let directory = self.model.directory(id)?;
+            if directory.identity == Some(identity) {
+                // Another one may have come in its place, and its inode may be in use again.
+                let path = join(
+                    &self.mounts[directory.mount].directory,
+                    &self.model.below(id),
+                );
+                let now = stat::follow(&path).map(|status| status.identity);
+                return (now == Ok(identity)).then_some(path);
+            }
+            above = directory.parent;
+        }
+        None
+    }
+
+    /// Takes in that a directory stands above itself.
+    pub(super) fn cut_circle(
+        &mut self,
+        id: DirectoryId,
+        path: PathBuf,
+        above: PathBuf,
+        identity: Identity,
+    ) {
+        self.unwatch(id);
+        self.denied.remove(&id);
+        let Some(directory) = self.model.directory_mut(id) else {
+            return;
+        };
+        let names: Vec<Arc<[u8]>> = directory.entries.keys().cloned().collect();
+        (directory.identity, directory.is_denied) = (Some(identity), false);
+        let was_circle = std::mem::replace(&mut directory.is_circle, true);
+        for name in names {
+            self.remove_entry(id, &name);
+        }
+        if !was_circle {
+            let directory = path;
+            self.notice(Notice::Circle { directory, above });
+        }
     }
 
     /// Whether a new link in this directory is one too many; said once for each mount and reason.

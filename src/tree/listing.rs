@@ -47,6 +47,9 @@ impl Looker<'_> {
         if parent.is_none() && Some(status.identity) != self.mounts[at].identity {
             return self.check_mount(at);
         }
+        if let Some(above) = self.above_itself(id, status.identity) {
+            return self.cut_circle(id, path, above, status.identity);
+        }
         let is_another = before != Some(status.identity);
         if is_another {
             self.unwatch(id);
@@ -58,15 +61,15 @@ impl Looker<'_> {
         }
         // Watched first, then listed: what is created in between is seen twice, not never.
         self.watch(id, &path);
-        let found = match self.entries(&fd, &path, &below) {
+        let found = match self.entries(at, &fd, &path, &below) {
             Ok(found) => found,
             Err(error) => return self.deny(id, &path, error),
         };
         if was_denied {
             self.denied.remove(&id);
-            if let Some(directory) = self.model.directory_mut(id) {
-                directory.is_denied = false;
-            }
+        }
+        if let Some(directory) = self.model.directory_mut(id) {
+            (directory.is_denied, directory.is_circle) = (false, false);
         }
         self.listing = self.listing.wrapping_add(1);
         let listing = Listing {
@@ -96,9 +99,15 @@ impl Looker<'_> {
     }
 
     /// The names in an open directory that matter.
-    fn entries(&mut self, fd: &OwnedFd, path: &Path, below: &[u8]) -> Result<Vec<Listed>, Errno> {
+    fn entries(
+        &mut self,
+        at: usize,
+        fd: &OwnedFd,
+        path: &Path,
+        below: &[u8],
+    ) -> Result<Vec<Listed>, Errno> {
         let mut found = Vec::new();
-        let names = Arc::clone(&self.names);
+        let (names, published) = (&self.names, &self.mounts[at].published);
         let mut whole = below.to_vec();
         let mut take = |name: &[u8], kind: Option<Kind>| {
             let is_file = !matches!(kind, Some(Kind::Directory));
@@ -107,8 +116,8 @@ impl Looker<'_> {
                 return;
             }
             push_name(&mut whole, name);
-            if is_file && names.may_be(name) && names.is_candidate(&whole)
-                || may_lead_on && names.may_enter(name, || whole.clone())
+            if is_file && names.may_be(name) && names.is_candidate(published, &whole)
+                || may_lead_on && names.may_enter(published, name, || whole.clone())
             {
                 found.push(Listed {
                     name: name.into(),

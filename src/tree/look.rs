@@ -8,7 +8,7 @@ use crate::announce::observation::{Incomplete, Look, Stat};
 use crate::resourcesync::document::Content;
 use crate::tree::hints::Hint;
 use crate::tree::looker::Looker;
-use crate::tree::model::{FileId, Told, join, push_name};
+use crate::tree::model::{FileId, Told, Writing, join, push_name};
 use crate::tree::read::{Reading, read};
 use crate::tree::stat::{self, Kind, Status};
 
@@ -19,10 +19,6 @@ const CREATED_GRACE: Duration = Duration::from_millis(2);
 const EMPTY_GRACE: Duration = Duration::from_millis(50);
 /// A file that is being written for longer than this is reported so.
 const WRITING_TOLD: Duration = Duration::from_secs(2);
-const WRITING_RETRY: Duration = Duration::from_secs(30);
-/// Nobody writes a file that has not changed for this long, whatever an event said (`truncate` by path has
-/// no closing event).
-const WRITING_STALE: Duration = Duration::from_secs(600);
 /// R4: stat data this close to the read may not tell the next version apart.
 const RACY: Duration = Duration::from_secs(2);
 /// A page that is mapped and written changes a file's times once, and not again until the kernel has saved it.
@@ -37,19 +33,27 @@ impl Looker<'_> {
             return;
         };
         if hint.renamed {
-            file.writing_since = None;
+            file.writing = None;
         }
         if hint.writing {
-            if file.writing_since.is_none() {
-                file.writing_since = Some(Instant::now());
-                self.set_timer(id, WRITING_TOLD);
+            let now = Instant::now();
+            match &mut file.writing {
+                Some(writing) => writing.last = now,
+                None => {
+                    file.writing = Some(Writing {
+                        since: now,
+                        last: now,
+                    });
+                    let after = WRITING_TOLD.min(self.settings.open_writer);
+                    self.set_timer(id, after);
+                }
             }
             return;
         }
         if hint.ended {
-            file.writing_since = None;
+            file.writing = None;
         }
-        let is_done = hint.ended || hint.touched && !hint.renamed && file.writing_since.is_none();
+        let is_done = hint.ended || hint.touched && !hint.renamed && file.writing.is_none();
         if !(is_done || hint.renamed || hint.unclear) {
             return;
         }
@@ -103,7 +107,7 @@ impl Looker<'_> {
             Kind::Directory | Kind::Link => return self.look_again_by_name(id),
             Kind::Special => return self.incomplete(id, &below, Incomplete::NotAFile, None),
         }
-        if self.is_being_written(id, &below, &status, in_sweep)
+        if self.is_being_written(id, &below, in_sweep)
             || self.is_known(id, &status.stat)
             || self.is_unsettled(id, &below, &status, in_sweep)
         {
@@ -133,29 +137,35 @@ impl Looker<'_> {
         }
     }
 
-    fn is_being_written(
-        &mut self,
-        id: FileId,
-        below: &[u8],
-        status: &Status,
-        in_sweep: bool,
-    ) -> bool {
+    /// R3: a writer that has the file open is waited for until it has not written for `open_writer`: it may keep
+    /// the file open for ever, and `truncate` by path has no closing event at all.
+    fn is_being_written(&mut self, id: FileId, below: &[u8], in_sweep: bool) -> bool {
+        let open_writer = self.settings.open_writer;
         let Some(file) = self.model.file_mut(id) else {
             return true;
         };
-        let Some(since) = file.writing_since else {
+        let Some(writing) = file.writing else {
             return false;
         };
-        if age(&status.stat).is_some_and(|age| age >= WRITING_STALE) {
-            file.writing_since = None;
+        let left = open_writer.saturating_sub(writing.last.elapsed());
+        if left.is_zero() {
+            file.writing = None;
+            (file.is_trusted, file.must_read) = (true, true);
             return false;
         }
         let is_to_tell = file.is_asked || in_sweep && file.told == Told::Nothing;
-        let left = WRITING_TOLD.saturating_sub(since.elapsed());
-        if left.is_zero() || is_to_tell {
+        let untold = WRITING_TOLD.saturating_sub(writing.since.elapsed());
+        if untold.is_zero() || is_to_tell {
             self.tell_incomplete(id, below, Incomplete::BeingWritten);
         }
-        self.set_timer(id, if left.is_zero() { WRITING_RETRY } else { left });
+        self.set_timer(
+            id,
+            if untold.is_zero() {
+                left
+            } else {
+                left.min(untold)
+            },
+        );
         true
     }
 

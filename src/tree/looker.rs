@@ -61,6 +61,8 @@ impl<'a> Looker<'a> {
         report: impl FnMut(Report) -> ControlFlow<()> + 'a,
     ) -> Looker<'a> {
         let mut model = Model::default();
+        let published = settings.mounts.iter().map(|it| (it.id, it.published()));
+        let published: HashMap<_, _> = published.collect();
         let mut known_of: HashMap<_, HashMap<Box<[u8]>, Ghost>> = HashMap::new();
         for Known {
             path,
@@ -69,7 +71,8 @@ impl<'a> Looker<'a> {
         } in known
         {
             // What was excluded since is there nevertheless: it is forgotten, not missing.
-            if !names.accepts(&path.below) {
+            let published = published.get(&path.mount);
+            if !published.is_some_and(|it| names.accepts(it, &path.below)) {
                 continue;
             }
             let ghost = Ghost {
@@ -82,7 +85,7 @@ impl<'a> Looker<'a> {
         let mounts = settings.mounts.iter().enumerate().map(|(at, plan)| {
             let root = model.add_directory(at, None, b"", true);
             let known = known_of.remove(&plan.id).unwrap_or_default();
-            Mount::new(plan.id, plan.directory.clone(), root, known)
+            Mount::new(plan, root, known)
         });
         let mounts = mounts.collect();
         Looker {

@@ -60,6 +60,8 @@ pub struct Settings {
     pub poll_interval: Duration,
     /// How old a file found without an event must be before it is read (R3).
     pub settle: Duration,
+    /// How long a writer that keeps a file open must have been silent before the file is read (R3).
+    pub open_writer: Duration,
 }
 
 /// Where hints come from.
@@ -150,6 +152,12 @@ pub enum Notice {
     Unreadable { directory: PathBuf, reason: String },
     #[error("the link {link} leads back to a directory above it and is not followed", link = link.display())]
     Loop { link: PathBuf },
+    #[error(
+        "{directory} is {above} again, reached through a link, and is not entered",
+        directory = directory.display(),
+        above = above.display()
+    )]
+    Circle { directory: PathBuf, above: PathBuf },
     #[error(
         "the link {link} and others like it are not followed: the way there leads through too many links",
         link = link.display()

@@ -38,6 +38,8 @@ pub(super) struct Directory {
     /// Names of entries that are symbolic links.
     pub(super) links: BTreeSet<Arc<[u8]>>,
     pub(super) is_denied: bool,
+    /// It stands above itself, so that nothing in it is looked at.
+    pub(super) is_circle: bool,
     pub(super) queued: Queued,
     /// The listing that met it last.
     pub(super) met: u32,
@@ -72,7 +74,7 @@ pub(super) struct File {
     pub(super) read_at: Timestamp,
     pub(super) told: Told,
     /// An event said that it is being written, and none that its writer is done.
-    pub(super) writing_since: Option<Instant>,
+    pub(super) writing: Option<Writing>,
     /// An event said that its writer is done: no need to let it settle.
     pub(super) is_trusted: bool,
     /// Read it even if its stat data did not change.
@@ -87,6 +89,14 @@ pub(super) struct File {
     pub(super) tries: u8,
     /// Stat data that has not settled, and since when it is the same.
     pub(super) unsettled: Option<Box<(Stat, Instant)>>,
+}
+
+/// A writer that has a file open, as far as events tell.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Writing {
+    pub(super) since: Instant,
+    /// When the last event said so.
+    pub(super) last: Instant,
 }
 
 /// Where a link to a file ends.
@@ -154,6 +164,7 @@ impl Model {
             entries: HashMap::new(),
             links: BTreeSet::new(),
             is_denied: false,
+            is_circle: false,
             queued: Queued::No,
             met: 0,
         }));
@@ -198,7 +209,7 @@ impl Model {
             stat: None,
             read_at: Timestamp::MIN,
             told: Told::Nothing,
-            writing_since: None,
+            writing: None,
             is_trusted: false,
             must_read: false,
             is_asked: false,
@@ -251,7 +262,7 @@ impl Model {
     /// Forgets which files are being written.
     pub(super) fn forget_writers(&mut self) {
         for file in self.files.items.iter_mut().flatten() {
-            file.writing_since = None;
+            file.writing = None;
         }
     }
 

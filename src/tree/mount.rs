@@ -8,8 +8,10 @@ use std::time::Instant;
 
 use jiff::Timestamp;
 
+use crate::announce::candidates::PublishedPath;
 use crate::announce::inspection::access::{Refusal, remedy};
 use crate::announce::observation::{DocumentPath, Identity, MountId, Stat};
+use crate::announce::plan::MountPlan;
 use crate::tree::file_system::{ALL_WRITE_HERE, FileSystem, coarse_now, file_system};
 use crate::tree::looker::Looker;
 use crate::tree::model::{DirectoryId, FileId, Queued};
@@ -22,6 +24,7 @@ use crate::tree::{Notice, Report, WatchMode};
 pub(super) struct Mount {
     pub(super) id: MountId,
     pub(super) directory: PathBuf,
+    pub(super) published: PublishedPath,
     pub(super) root: DirectoryId,
     /// The root while it is present.
     pub(super) identity: Option<Identity>,
@@ -79,14 +82,14 @@ pub(super) struct Sweep {
 
 impl Mount {
     pub(super) fn new(
-        id: MountId,
-        directory: PathBuf,
+        plan: &MountPlan,
         root: DirectoryId,
         known: HashMap<Box<[u8]>, Ghost>,
     ) -> Mount {
         Mount {
-            id,
-            directory,
+            id: plan.id,
+            directory: plan.directory.clone(),
+            published: plan.published(),
             root,
             identity: None,
             lost: None,

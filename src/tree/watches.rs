@@ -34,11 +34,32 @@ pub(super) enum Named {
     Mount(usize),
 }
 
+/// What a directory is watched for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Events {
+    /// Names that come and go: enough to notice a root that is replaced. A busy log beside it wakes nobody.
+    Names,
+    NamesAndContent,
+}
+
 /// What a watch stands for. A directory that is reached by several paths has one watch.
 #[derive(Debug, Default)]
 pub(super) struct Watched {
     pub(super) directories: Vec<DirectoryId>,
     pub(super) named: HashMap<Box<[u8]>, Vec<Named>>,
+    /// What the backend was asked for; more than is needed, if some of it was given up.
+    asked: Option<Events>,
+}
+
+impl Watched {
+    fn events(&self) -> Events {
+        let is_link = |named: &Named| matches!(named, Named::Link(_));
+        if self.directories.is_empty() && !self.named.values().flatten().any(is_link) {
+            Events::Names
+        } else {
+            Events::NamesAndContent
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -144,8 +165,9 @@ impl Watches {
         follow: bool,
         directory: DirectoryId,
     ) -> Result<Key, Unwatched> {
-        let key = self.add_to_backend(path, follow)?;
+        let key = self.add_to_backend(path, follow, Events::NamesAndContent)?;
         let watched = self.watched.entry(key).or_default();
+        watched.asked = Some(Events::NamesAndContent);
         if !watched.directories.contains(&directory) {
             watched.directories.push(directory);
             if !watched.named.is_empty()
@@ -164,14 +186,22 @@ impl Watches {
         name: &[u8],
         named: Named,
     ) -> Result<Key, Unwatched> {
-        let key = self.add_to_backend(path, true)?;
+        let events = match named {
+            Named::Link(_) => Events::NamesAndContent,
+            Named::Mount(_) => Events::Names,
+        };
+        let key = self.add_to_backend(path, true, events)?;
         let watched = self.watched.entry(key).or_default();
+        watched.asked = watched.asked.max(Some(events));
         let all = watched.named.entry(name.into()).or_default();
         if !all.contains(&named) {
             all.push(named);
         }
         if let Some(hints) = &self.hints {
             hints.add_interest(key, name, !watched.directories.is_empty());
+        }
+        if watched.asked > Some(watched.events()) {
+            self.reduce(key, path);
         }
         Ok(key)
     }
@@ -222,11 +252,32 @@ impl Watches {
         }
     }
 
-    fn add_to_backend(&mut self, path: &Path, follow: bool) -> Result<Key, Unwatched> {
+    /// Gives up the events of a watch that nobody needs any more.
+    fn reduce(&mut self, key: Key, path: &Path) {
+        let reduced = match &mut self.backend {
+            #[cfg(target_os = "linux")]
+            Backend::Inotify(inotify) => inotify.reduce(path).ok(),
+            // It knows no difference.
+            Backend::None | Backend::Notify(_) => Some(key),
+        };
+        // Where another directory has come in its place, the next look at the mount says so.
+        if reduced == Some(key)
+            && let Some(watched) = self.watched.get_mut(&key)
+        {
+            watched.asked = Some(Events::Names);
+        }
+    }
+
+    fn add_to_backend(
+        &mut self,
+        path: &Path,
+        follow: bool,
+        events: Events,
+    ) -> Result<Key, Unwatched> {
         match &mut self.backend {
             Backend::None => Err(Unwatched::Failed(io::ErrorKind::Unsupported.into())),
             #[cfg(target_os = "linux")]
-            Backend::Inotify(inotify) => inotify.add(path, follow).map_err(|error| {
+            Backend::Inotify(inotify) => inotify.add(path, follow, events).map_err(|error| {
                 if error.raw_os_error() == Some(rustix::io::Errno::NOSPC.raw_os_error()) {
                     Unwatched::RanOut(WATCHES)
                 } else {

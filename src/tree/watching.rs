@@ -113,7 +113,7 @@ impl Looker<'_> {
                 // Whether a writer is done may have been said before.
                 for file in self.model.files_in(id) {
                     if let Some(file) = self.model.file_mut(file) {
-                        file.writing_since = None;
+                        file.writing = None;
                     }
                 }
                 if let Some(directory) = self.model.directory_mut(id) {

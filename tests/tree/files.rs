@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};
 
 use rsnotify::announce::observation::{Incomplete, Look};
+use rsnotify::resourcesync::uri::Uri;
 use rsnotify::tree::WatchMode::{self, Inotify, Notify, Poll};
 use rstest::rstest;
 
@@ -87,6 +88,70 @@ fn under_events_an_open_writer_is_waited_for_however_complete_its_file_looks(
     drop(file);
     it.wait_for("a.xml", 1);
     assert_eq!(it.versions("a.xml"), [1]);
+}
+
+#[rstest]
+fn a_writer_that_keeps_its_file_open_is_heard_once_it_is_silent(
+    #[values(Inotify, Notify)] watch: WatchMode,
+) {
+    let place = tempfile::tempdir().unwrap();
+    let root = place.path().join("root");
+    fs::create_dir(&root).unwrap();
+    let mut settings = crate::harness::settings(&root, watch);
+    settings.open_writer = Duration::from_millis(1_500);
+    let mut it = Watched::start_with(place, settings, Vec::new());
+    it.wait("the first sweep", |it| it.sweeps > 0);
+    let mut file = fs::File::create(it.root.join("a.xml")).unwrap();
+    for version in 1..=2 {
+        file.set_len(0).unwrap();
+        std::io::Seek::rewind(&mut file).unwrap();
+        let begun = Instant::now();
+        file.write_all(document(version).as_bytes()).unwrap();
+        // A clock that is ahead does not matter.
+        file.set_modified(std::time::SystemTime::now() + Duration::from_secs(3600))
+            .unwrap();
+        it.wait_for("a.xml", version);
+        assert!(begun.elapsed() >= Duration::from_millis(1_500));
+    }
+    // One that goes on is waited for.
+    let mut busy = fs::File::create(it.root.join("b.xml")).unwrap();
+    busy.write_all(document(3).as_bytes()).unwrap();
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(4) {
+        busy.write_all(b" ").unwrap();
+        std::thread::sleep(Duration::from_millis(50)); // a slow writer: no event, so no deadline
+    }
+    it.wait("a word about the writer", |it| {
+        it.last("b.xml") == Some(&Look::Incomplete(Incomplete::BeingWritten))
+    });
+    assert!(it.versions("b.xml").is_empty());
+    it.wait_for("b.xml", 3);
+    drop((file, busy));
+    it.wait_for_quiet();
+    assert_eq!(it.versions("a.xml"), [1, 2]);
+}
+
+#[rstest]
+fn a_mount_may_be_published_below_a_path_that_globs_ask_for(
+    #[values(Inotify, Notify, Poll)] watch: WatchMode,
+) {
+    let place = tempfile::tempdir().unwrap();
+    let root = place.path().join("root");
+    fs::create_dir(&root).unwrap();
+    fs::write(root.join("resourcesync"), document(1)).unwrap();
+    let mut settings = crate::harness::settings(&root, watch);
+    settings.mounts[0].prefix = Uri::parse("https://example.org/.well-known/").unwrap();
+    settings.candidates = excluding(&[".well-known/private/**"]);
+    let mut it = Watched::start_with(place, settings, Vec::new());
+    it.wait_for("resourcesync", 1);
+    it.write("resourcesync", 2);
+    it.wait_for("resourcesync", 2);
+    fs::create_dir(it.root.join("private")).unwrap();
+    it.write("private/a.xml", 3);
+    it.write("b.xml", 4);
+    it.wait_for("b.xml", 4);
+    it.wait_for_quiet();
+    assert!(it.looks_at("private/a.xml").is_empty());
 }
 
 #[rstest]

@@ -47,6 +47,7 @@ pub fn settings(root: &Path, watch: WatchMode) -> Settings {
         rescan_interval: Duration::from_secs(3600),
         poll_interval: Duration::from_millis(100),
         settle: SETTLE,
+        open_writer: Duration::from_secs(30),
     }
 }
 

@@ -132,6 +132,63 @@ fn loops_are_cut_and_said_once(#[values(Inotify, Notify, Poll)] watch: WatchMode
 }
 
 #[rstest]
+fn a_directory_that_stands_above_itself_is_cut_wherever_the_link_is(
+    #[values(Inotify, Notify, Poll)] watch: WatchMode,
+) {
+    let mut it = Watched::start_on(watch, |root| {
+        let beside = root.with_file_name("beside");
+        fs::create_dir_all(root.join("a/b")).unwrap();
+        fs::create_dir_all(&beside).unwrap();
+        fs::write(beside.join("s.xml"), document(7)).unwrap();
+        fs::write(root.join("a/b/x.xml"), document(1)).unwrap();
+        symlink("..", root.join("up")).unwrap();
+        // Through a link that lies outside of the tree.
+        fs::create_dir(beside.join("d")).unwrap();
+        symlink("../../root", beside.join("d/back")).unwrap();
+        symlink("../../beside/d", root.join("a/d")).unwrap();
+    });
+    it.wait_for("a/b/x.xml", 1);
+    it.wait_for("up/beside/s.xml", 7);
+    it.wait_for_quiet();
+    let circles = |it: &Watched| {
+        let is_circle = |notice: &&Notice| matches!(notice, Notice::Circle { .. });
+        it.notices.iter().filter(is_circle).count()
+    };
+    assert_eq!(circles(&it), 1, "{:?}", it.notices);
+    it.looks.remove(&b"sentinel.xml"[..]);
+    let mut paths: Vec<_> = it
+        .looks
+        .keys()
+        .map(|path| path.escape_ascii().to_string())
+        .collect();
+    paths.sort();
+    assert_eq!(paths, ["a/b/x.xml", "up/beside/s.xml"]);
+}
+
+#[rstest]
+fn a_circle_that_is_none_any_more_is_entered(#[values(Inotify, Notify, Poll)] watch: WatchMode) {
+    let mut it = Watched::start_on(watch, |root| symlink("../over", root.join("up")).unwrap());
+    let over = it.place.path().join("over");
+    fs::create_dir(&over).unwrap();
+    symlink("../root", over.join("d")).unwrap();
+    it.write("x.xml", 1);
+    it.wait_for("x.xml", 1);
+    it.wait_for_quiet();
+    let plain = it.place.path().join("plain");
+    fs::create_dir(&plain).unwrap();
+    fs::write(plain.join("y.xml"), document(2)).unwrap();
+    fs::remove_file(over.join("d")).unwrap();
+    fs::rename(&plain, over.join("d")).unwrap();
+    it.wait_for("up/d/y.xml", 2);
+    // And one that becomes a circle loses what was in it.
+    fs::remove_dir_all(over.join("d")).unwrap();
+    symlink("../root", over.join("d")).unwrap();
+    it.wait_for_missing("up/d/y.xml");
+    it.wait_for_quiet();
+    assert!(it.looks_at("up/d/x.xml").is_empty());
+}
+
+#[rstest]
 fn a_dangling_link_is_seen_once_its_target_is_there(
     #[values(Inotify, Notify, Poll)] watch: WatchMode,
 ) {

@@ -1,10 +1,10 @@
 //! The root of a mount: missing, late, replaced, gone for a while. None of it makes a file missing.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::process::Command;
 use std::sync::mpsc::channel;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rsnotify::tree::Tree;
 use rsnotify::tree::WatchMode::{self, Inotify, Notify, Poll};
@@ -176,4 +176,56 @@ fn a_tree_that_hangs_is_left_behind() {
     });
     let has_ended = drops.recv_timeout(Duration::from_secs(20));
     assert!(has_ended.is_ok(), "dropping it took too long");
+}
+
+#[test]
+fn the_parent_of_a_root_is_watched_for_names_that_come_and_go_alone() {
+    if was_run_again("") {
+        return;
+    }
+    const MODIFY_CLOSE_WRITE_ATTRIB: u32 = 0x2 | 0x8 | 0x4;
+    let masks_of = |directory: &std::path::Path| -> Vec<u32> {
+        let inode = fs::metadata(directory).unwrap().ino();
+        let wanted = format!(" ino:{inode:x} ");
+        let mut found = Vec::new();
+        for entry in fs::read_dir("/proc/self/fdinfo").unwrap() {
+            let text = fs::read_to_string(entry.unwrap().path()).unwrap_or_default();
+            let lines = text.lines().filter(|line| line.contains(&wanted));
+            found.extend(lines.filter_map(|line| {
+                let (_, mask) = line.split_once(" mask:")?;
+                u32::from_str_radix(mask.split(' ').next()?, 16).ok()
+            }));
+        }
+        found
+    };
+    let mut it = Watched::start(Inotify);
+    let parent = masks_of(it.place.path());
+    assert_eq!(parent.len(), 1);
+    assert_eq!(parent[0] & MODIFY_CLOSE_WRITE_ATTRIB, 0, "{parent:x?}");
+    let root = masks_of(&it.root);
+    assert_eq!(
+        root[0] & MODIFY_CLOSE_WRITE_ATTRIB,
+        MODIFY_CLOSE_WRITE_ATTRIB
+    );
+    // A link that ends beside the root needs more, for as long as it is there.
+    fs::write(it.place.path().join("beside.txt"), document(1)).unwrap();
+    symlink("../beside.txt", it.root.join("a.xml")).unwrap();
+    it.wait_for("a.xml", 1);
+    let before = it.looks_at("a.xml").len();
+    fs::write(it.place.path().join("beside.txt"), document(2)).unwrap();
+    it.wait_for("a.xml", 2);
+    assert!(it.looks_at("a.xml").len() > before);
+    fs::remove_file(it.root.join("a.xml")).unwrap();
+    it.wait_for_missing("a.xml");
+    let end = Instant::now() + DEADLINE;
+    while masks_of(it.place.path()) != parent {
+        assert!(
+            Instant::now() < end,
+            "the parent is watched for more than it needs"
+        );
+        std::thread::sleep(Duration::from_millis(20)); // asked again, with a deadline
+    }
+    // A root that is exchanged is noticed as before.
+    fs::rename(&it.root, it.place.path().join("away")).unwrap();
+    it.wait("the loss", |it| !it.lost.is_empty());
 }

@@ -139,7 +139,7 @@ impl Engine {
     /// Whether the plan still wants this path looked at.
     fn is_candidate(&self, path: &DocumentPath) -> bool {
         let source = self.plan.source_of(path.mount);
-        source.is_some_and(|(_, source)| source.candidates.accepts(&path.below))
+        source.is_some_and(|(_, source)| source.accepts(path))
     }
 
     fn restore_channel(

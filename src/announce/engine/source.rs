@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-use crate::announce::candidates::Candidates;
+use crate::announce::candidates::{Candidates, PublishedPath};
 use crate::announce::catalog::Catalog;
 use crate::announce::delivery::ChannelId;
 use crate::announce::event::Suspension;
@@ -84,8 +84,9 @@ impl Mount {
     /// Whether nobody has looked at `below` yet: what lies there was there before, as far as anybody knows
     /// (R13).
     pub fn is_new_ground(&self, below: &[u8]) -> bool {
-        let looked_at = self.looked_at.as_ref();
-        !self.row.baselined || looked_at.is_some_and(|looked_at| !looked_at.accepts(below))
+        let was_looked_at =
+            |before: &Candidates| before.accepts(&PublishedPath::of(&self.row.prefix), below);
+        !self.row.baselined || !self.looked_at.as_ref().is_none_or(was_looked_at)
     }
 }
 

@@ -203,6 +203,7 @@ fn what_is_in_force_without_a_file_is_this() {
     rescan_interval = "30m"
     poll_interval = "10s"
     settle = "1s"
+    open_writer = "30s"
     broken_after = "10s"
     deletion_grace = "5m"
     mass_deletion = "50%"

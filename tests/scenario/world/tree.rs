@@ -48,7 +48,10 @@ pub fn path_of(plan: &Plan, name: &str) -> Option<(DocumentPath, PathBuf)> {
         .filter_map(|own| Some((own, own.mount_of(&uri)?)))
         .next()?;
     let below = uri.as_str().strip_prefix(mount.prefix.as_str()).unwrap();
-    if !source.candidates.accepts(below.as_bytes()) {
+    if !source
+        .candidates
+        .accepts(&mount.published(), below.as_bytes())
+    {
         return None;
     }
     let path = DocumentPath {
