@@ -23,6 +23,7 @@ use tokio::sync::oneshot;
 
 use crate::admin::metrics::Format;
 use crate::announce::status::{Detail, Status};
+use crate::resourcesync::escape::escaped_lines;
 
 /// Whether the daemon does its work.
 #[derive(Debug, Clone, Default)]
@@ -187,7 +188,7 @@ async fn status_json(State(admin): State<Admin>) -> Response {
             };
             let content_type = [(CONTENT_TYPE, "application/json")];
             match serde_json::to_string(&page) {
-                Ok(text) => (content_type, text).into_response(),
+                Ok(text) => (content_type, escaped_lines(&text).into_owned()).into_response(),
                 Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
             }
         }

@@ -23,6 +23,7 @@ use crate::admin::page::channels::{ChannelPage, ChannelsPage, Filter};
 use crate::admin::page::overview::Overview;
 use crate::announce::status::Detail;
 use crate::announce::status::notification::NotificationView;
+use crate::resourcesync::escape::escaped_lines;
 
 /// `/`: how everything stands.
 pub async fn overview(State(admin): State<Admin>) -> Response {
@@ -94,7 +95,7 @@ fn html(status: StatusCode, page: &impl Template) -> Response {
     match page.render() {
         Ok(page) => {
             let headers = guarded("text/html; charset=utf-8");
-            (status, headers, page).into_response()
+            (status, headers, escaped_lines(&page).into_owned()).into_response()
         }
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
     }

@@ -1,11 +1,13 @@
 //! What one look at the tree found.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
 use crate::resourcesync::document::{Malformed, Other, Parsed};
+use crate::resourcesync::escape;
 
 /// A mount of the plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -19,9 +21,17 @@ pub struct DocumentPath {
     pub below: Arc<[u8]>,
 }
 
+impl DocumentPath {
+    /// The path as text, for programs.
+    pub fn text(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(&self.below)
+    }
+}
+
+/// As people are shown it.
 impl fmt::Display for DocumentPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&String::from_utf8_lossy(&self.below))
+        escape::write(f, &self.text())
     }
 }
 

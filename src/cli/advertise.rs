@@ -16,11 +16,12 @@ use url::{Host, Url};
 use crate::cli::advertise::recipe::recipe;
 use crate::cli::advertise::sets::{Outcome, Set, sets};
 use crate::cli::options::{Exit, NetworkOptions, TreeOptions};
-use crate::cli::output::print;
+use crate::cli::output::{Output, print, say};
 use crate::cli::survey::survey;
 use crate::config::Config;
 use crate::config::overrides::Overrides;
 use crate::resourcesync::advertise::entry;
+use crate::resourcesync::escape::escaped;
 use crate::resourcesync::uri::Hub;
 
 const NOT_IN_THE_TREE: &str = "is not in the tree: what generates it has to add the entry";
@@ -56,11 +57,11 @@ pub fn advertise(file: Option<&Path>, options: &AdvertiseOptions) -> anyhow::Res
     );
     let survey = survey(&config)?;
     for notice in &survey.notices {
-        eprintln!("rsnotify: {notice}");
+        say(notice);
     }
     let sets = sets(&survey.engine);
     for reservation in reservations(&config, &sets) {
-        eprintln!("rsnotify: {reservation}");
+        say(reservation);
     }
     // Where the entry is all that was asked for, it does not matter what the list has.
     let failures = sets.iter().filter_map(|set| {
@@ -68,7 +69,7 @@ pub fn advertise(file: Option<&Path>, options: &AdvertiseOptions) -> anyhow::Res
         Some((set, set.failure().filter(|_| is_asked_for)?))
     });
     for (set, reason) in failures.clone() {
-        eprintln!("rsnotify: {} {reason}", set.list);
+        say(format_args!("{} {reason}", set.list));
     }
     print(|out| {
         if options.json {
@@ -155,12 +156,12 @@ fn write_entry(out: &mut impl Write, set: &Set) -> io::Result<()> {
 }
 
 /// The patches, and what people want to know, in lines that `patch` overlooks.
-fn write_patches(out: &mut impl Write, sets: &[Set]) -> io::Result<()> {
+fn write_patches(out: &mut Output, sets: &[Set]) -> io::Result<()> {
     if sets
         .iter()
         .any(|set| matches!(set.outcome, Outcome::Lacks { .. }))
     {
-        write_note(
+        write_lines(
             out,
             "To apply the patches, pipe this into: patch -d / -p0\n",
         )?;
@@ -175,20 +176,24 @@ fn write_patches(out: &mut impl Write, sets: &[Set]) -> io::Result<()> {
         write_note(out, &format!("{} {state}", set.list))?;
         if let Some(channel) = &set.channel {
             if let Outcome::NotInTheTree | Outcome::Failed { .. } = set.outcome {
-                write_note(out, entry(channel).trim_end())?;
+                write_lines(out, entry(channel).trim_end())?;
             }
-            write_note(out, &recipe(channel))?;
+            write_lines(out, &recipe(channel))?;
         }
         if let Outcome::Lacks { patch } = &set.outcome {
-            out.write_all(patch)?;
+            out.foreign(patch)?;
         }
         writeln!(out)?;
     }
     Ok(())
 }
 
+fn write_note(out: &mut Output, text: &str) -> io::Result<()> {
+    write_lines(out, &escaped(text))
+}
+
 /// Each line begins with `#`, so that none looks like a patch.
-fn write_note(out: &mut impl Write, text: &str) -> io::Result<()> {
+fn write_lines(out: &mut Output, text: &str) -> io::Result<()> {
     text.split('\n')
         .try_for_each(|line| writeln!(out, "{}", format!("# {line}").trim_end()))
 }

@@ -20,6 +20,7 @@ use crate::cli::survey::{Survey, survey, survey_without_state};
 use crate::config::Config;
 use crate::daemon::report::chain;
 use crate::daemon::settings;
+use crate::resourcesync::escape::escaped;
 use crate::store::StoreError;
 use crate::websub::publish::HubSettings;
 
@@ -140,9 +141,9 @@ fn write_section(out: &mut impl Write, section: &Section) -> io::Result<()> {
             Weight::Finding => "",
             Weight::Note => "note: ",
         };
-        writeln!(out, "  {note}{}", remark.seen)?;
+        writeln!(out, "  {note}{}", escaped(&remark.seen))?;
         if !remark.remedy.is_empty() {
-            writeln!(out, "      {}", remark.remedy)?;
+            writeln!(out, "      {}", escaped(&remark.remedy))?;
         }
     }
     writeln!(out)

@@ -1,7 +1,5 @@
 //! `completions`: what shells complete, made from the command line as it is.
 
-use std::io::Write;
-
 use clap::{Args, CommandFactory, ValueEnum};
 
 use crate::cli::options::{Exit, Options};
@@ -30,6 +28,6 @@ pub fn completions(options: &CompletionsOptions) -> anyhow::Result<Exit> {
     };
     let mut script = Vec::new();
     clap_complete::generate(generator, &mut Options::command(), "rsnotify", &mut script);
-    print(|out| out.write_all(&script))?;
+    print(|out| out.exact(&script))?;
     Ok(Exit::Fine)
 }

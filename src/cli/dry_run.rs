@@ -15,7 +15,7 @@ use crate::announce::rehearsal::rehearse;
 use crate::announce::subscription::relay::headers;
 use crate::announce::subscription::{Progress, Relay, RelayId, Subscription};
 use crate::cli::options::Exit;
-use crate::cli::output::print;
+use crate::cli::output::{print, say};
 use crate::cli::survey::survey;
 use crate::config::Config;
 use crate::daemon::settings;
@@ -55,7 +55,7 @@ pub fn dry_run(config: &Config) -> anyhow::Result<Exit> {
         }
     }
     for notice in survey.notices {
-        eprintln!("rsnotify: {notice}");
+        say(notice);
     }
     print(|out| {
         shown
@@ -63,9 +63,11 @@ pub fn dry_run(config: &Config) -> anyhow::Result<Exit> {
             .try_for_each(|shown| writeln!(out, "# {}\n{}", shown.title, shown.request))
     })?;
     let count = shown.len();
-    eprintln!("rsnotify: {count} requests would be sent; none was, and nothing was saved");
+    say(format_args!(
+        "{count} requests would be sent; none was, and nothing was saved"
+    ));
     if !survey.has_state {
-        eprintln!("rsnotify: there is no state yet: the first run takes what is there as known");
+        say("there is no state yet: the first run takes what is there as known");
     }
     Ok(Exit::Fine)
 }

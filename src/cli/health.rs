@@ -27,6 +27,7 @@ use crate::config::address::Address;
 use crate::config::admin_address::admin_address;
 use crate::config::duration;
 use crate::config::overrides::Overrides;
+use crate::resourcesync::escape::excerpt;
 
 /// An answer of ours is one short line.
 const LONGEST_ANSWER: usize = 4 * 1024;
@@ -76,7 +77,7 @@ pub fn health(file: Option<&Path>, options: &HealthOptions) -> anyhow::Result<Ex
     let body = String::from_utf8_lossy(&body);
     // Whoever answers need not be ours.
     let line = body.lines().next().unwrap_or_default();
-    let line = line.replace(char::is_control, " ");
+    let line = excerpt(line, LONGEST_ANSWER);
     if head.status != StatusCode::OK {
         bail!("{address} answers {page} with {}: {line}", head.status);
     }

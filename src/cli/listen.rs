@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use url::Url;
 
 use crate::cli::options::{Exit, ListenOptions};
+use crate::cli::output::{Output, say};
 use crate::daemon::report::chain;
 use crate::resourcesync::payload::Payload;
 use crate::resourcesync::uri::{Hub, Topic};
@@ -113,7 +114,10 @@ async fn keep(
             Ok(granted) => Lease::new(granted, now),
             Err(error) => match lease.tried(now) {
                 Some(lease) => {
-                    eprintln!("rsnotify: cannot renew the lease yet: {}", chain(&error));
+                    say(format_args!(
+                        "cannot renew the lease yet: {}",
+                        chain(&error)
+                    ));
                     lease
                 }
                 None => return error,
@@ -152,9 +156,9 @@ fn stopped() -> io::Result<impl Future<Output = ()>> {
 
 /// One line per change, or the payload as it came.
 fn print(notification: &Received, xml: bool) -> io::Result<()> {
-    let mut out = io::stdout().lock();
+    let mut out = Output::new();
     if xml {
-        out.write_all(&notification.body)?;
+        out.foreign(&notification.body)?;
         return writeln!(out);
     }
     match Payload::parse(&notification.body) {
@@ -175,10 +179,10 @@ fn print(notification: &Received, xml: bool) -> io::Result<()> {
                 }
             }
         }
-        Err(error) => eprintln!(
-            "rsnotify: what arrived for {} is no notification: {error}",
+        Err(error) => say(format_args!(
+            "what arrived for {} is no notification: {error}",
             notification.topic
-        ),
+        )),
     }
     out.flush()
 }

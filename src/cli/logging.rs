@@ -3,13 +3,16 @@
 use std::fmt;
 use std::io::IsTerminal;
 
+use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::field::RecordFields;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
 use crate::cli::options::{Command, LogFormat, Options};
+use crate::resourcesync::escape::escaped;
 
 /// Starts logging for this process. Commands that print an answer log warnings only.
 pub fn start(options: &Options) {
@@ -28,16 +31,22 @@ pub fn start(options: &Options) {
         LogFormat::Human => {
             let is_terminal = std::io::stderr().is_terminal();
             lines
+                .fmt_fields(Fields)
                 .map_event_format(|format| OneLine {
                     format: format.with_ansi(is_terminal),
                     is_journal,
+                    has_colours: is_terminal,
                 })
                 .init();
         }
         LogFormat::Json => lines
             .json()
             .flatten_event(true)
-            .map_event_format(|format| OneLine { format, is_journal })
+            .map_event_format(|format| OneLine {
+                format,
+                is_journal,
+                has_colours: false,
+            })
             .init(),
     }
 }
@@ -51,11 +60,62 @@ fn is_journal() -> bool {
         .is_ok_and(|stat| stream == format!("{}:{}", stat.st_dev, stat.st_ino))
 }
 
+/// The message and the fields of an event, as people may see them: what they hold cannot command a terminal.
+struct Fields;
+
+impl<'writer> FormatFields<'writer> for Fields {
+    fn format_fields<R: RecordFields>(&self, writer: Writer<'writer>, fields: R) -> fmt::Result {
+        let mut line = Line {
+            writer,
+            is_empty: true,
+            written: Ok(()),
+        };
+        fields.record(&mut line);
+        line.written
+    }
+}
+
+/// The line that [`Fields`] writes.
+struct Line<'writer> {
+    writer: Writer<'writer>,
+    is_empty: bool,
+    written: fmt::Result,
+}
+
+impl Line<'_> {
+    fn write(&mut self, field: &Field, value: &str) -> fmt::Result {
+        if !std::mem::take(&mut self.is_empty) {
+            self.writer.write_char(' ')?;
+        }
+        let value = escaped(value);
+        match field.name() {
+            "message" => self.writer.write_str(&value),
+            name if self.writer.has_ansi_escapes() => {
+                write!(
+                    self.writer,
+                    "\u{1b}[3m{name}\u{1b}[0m\u{1b}[2m=\u{1b}[0m{value}"
+                )
+            }
+            name => write!(self.writer, "{name}={value}"),
+        }
+    }
+}
+
+impl Visit for Line<'_> {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        // What the `log` crate says of where it was called from.
+        if self.written.is_ok() && !field.name().starts_with("log.") {
+            self.written = self.write(field, &format!("{value:?}"));
+        }
+    }
+}
+
 /// One line for each event, whatever it holds: a file whose name has a line break cannot write lines of its own. For
 /// the journal each begins with its priority (sd-daemon(3)), so that `journalctl -p warning` finds it.
 struct OneLine<F> {
     format: F,
     is_journal: bool,
+    has_colours: bool,
 }
 
 impl<S, N, F> FormatEvent<S, N> for OneLine<F>
@@ -76,12 +136,11 @@ where
         if self.is_journal {
             writer.write_str(priority(event.metadata().level()))?;
         }
-        for character in line.strip_suffix('\n').unwrap_or(&line).chars() {
-            match character {
-                '\n' => writer.write_str("\\n")?,
-                '\r' => writer.write_str("\\r")?,
-                character => writer.write_char(character)?,
-            }
+        let line = line.strip_suffix('\n').unwrap_or(&line);
+        // The colours are ours, and the fields are escaped.
+        match self.has_colours {
+            true => writer.write_str(line)?,
+            false => writer.write_str(&escaped(line))?,
         }
         writer.write_char('\n')
     }
@@ -117,7 +176,7 @@ mod tests {
     }
 
     /// What is written when `log` logs.
-    fn written(is_journal: bool, log: impl FnOnce()) -> String {
+    fn written(is_journal: bool, has_colours: bool, log: impl FnOnce()) -> String {
         let lines = Lines::default();
         let writer = lines.clone();
         let subscriber = tracing_subscriber::fmt()
@@ -125,9 +184,11 @@ mod tests {
             .with_writer(move || writer.clone())
             .with_target(false)
             .without_time()
+            .fmt_fields(Fields)
             .map_event_format(|format| OneLine {
-                format: format.with_ansi(false),
+                format: format.with_ansi(has_colours),
                 is_journal,
+                has_colours,
             })
             .finish();
         tracing::subscriber::with_default(subscriber, log);
@@ -145,11 +206,11 @@ mod tests {
             tracing::trace!("five");
         };
         assert_eq!(
-            written(true, log),
+            written(true, false, log),
             "<3>ERROR one\n<4> WARN two\n<6> INFO three\n<7>DEBUG four\n<7>TRACE five\n"
         );
         assert_eq!(
-            written(false, log),
+            written(false, false, log),
             "ERROR one\n WARN two\n INFO three\nDEBUG four\nTRACE five\n"
         );
     }
@@ -158,9 +219,30 @@ mod tests {
     fn what_is_logged_writes_no_lines_of_its_own() {
         let path = "a\n<0>2026-11-21 ERROR all is lost\r\n.xml";
         assert_eq!(
-            written(true, || tracing::info!(%path, "read {path}")),
+            written(true, false, || tracing::info!(%path, "read {path}")),
             "<6> INFO read a\\n<0>2026-11-21 ERROR all is lost\\r\\n.xml \
              path=a\\n<0>2026-11-21 ERROR all is lost\\r\\n.xml\n"
+        );
+    }
+
+    #[test]
+    fn what_is_logged_commands_no_terminal() {
+        let path = "a\u{1b}[2J\u{9b}31m\u{202e}\u{7}.xml";
+        let log = || tracing::warn!(%path, text = path, "read {path}");
+        let shown = "a\\u001b[2J\\u009b31m\\u202e\\u0007.xml";
+        let quoted = "\"a\\u{1b}[2J\\u{9b}31m\\u{202e}\\u{7}.xml\"";
+        assert_eq!(
+            written(false, false, log),
+            format!(" WARN read {shown} path={shown} text={quoted}\n")
+        );
+        let coloured = written(false, true, log);
+        let own = ["[33m", "[0m", "[3m", "[2m"].map(|code| format!("\u{1b}{code}"));
+        let bare = own
+            .iter()
+            .fold(coloured, |line, code| line.replace(code, ""));
+        assert_eq!(
+            bare,
+            format!(" WARN read {shown} path={shown} text={quoted}\n")
         );
     }
 }

@@ -1,7 +1,7 @@
 //! `man`: the manual pages, made from the command line as it is.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -87,7 +87,7 @@ pub fn man(options: &ManOptions) -> anyhow::Result<Exit> {
         }
         None => {
             let page = page(&command, None)?;
-            print(|out| out.write_all(&page))?;
+            print(|out| out.exact(&page))?;
         }
     }
     Ok(Exit::Fine)

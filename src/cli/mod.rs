@@ -28,6 +28,7 @@ use clap::Parser;
 use crate::cli::options::{Command, Exit, Options};
 use crate::config::error::ConfigError;
 use crate::daemon::report::chain;
+use crate::resourcesync::escape::escaped_lines;
 use crate::websub::publish::PublisherError;
 
 /// Does what the arguments say, and tells what came of it.
@@ -56,7 +57,8 @@ pub fn main() -> Exit {
     match outcome {
         Ok(exit) => exit,
         Err(error) => {
-            eprintln!("rsnotify: {}", chain(error.as_ref()));
+            let error_in_words = chain(error.as_ref());
+            eprintln!("rsnotify: {}", escaped_lines(&error_in_words));
             if is_about_configuration(&error) {
                 Exit::Configuration
             } else {

@@ -1,14 +1,57 @@
 //! Prints answers; whoever closes the pipe has seen enough.
 
-use std::io::{self, StdoutLock, Write};
+use std::fmt::Display;
+use std::io::{self, IsTerminal, StdoutLock, Write};
 
 use serde::Serialize;
 
+use crate::resourcesync::escape::{escaped, escaped_lines};
+
 pub use crate::announce::status::words::{counted, next_try, relative, when};
 
+/// Standard output, where file names and what files hold cannot command a terminal, and JSON stays what it is. Where
+/// such a text must not end a line either, whoever writes it escapes that.
+pub struct Output(StdoutLock<'static>);
+
+impl Output {
+    pub fn new() -> Output {
+        Output(io::stdout().lock())
+    }
+
+    /// Writes what is ours, for programs: byte for byte.
+    pub fn exact(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.write_all(bytes)
+    }
+
+    /// Writes what others wrote, for programs: byte for byte, unless a terminal shows it.
+    pub fn foreign(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self.0.is_terminal() {
+            true => self.write_all(bytes),
+            false => self.0.write_all(bytes),
+        }
+    }
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(bytes);
+        self.0.write_all(escaped_lines(&text).as_bytes())?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+/// Says something on standard error, in one line.
+pub fn say(words: impl Display) {
+    eprintln!("rsnotify: {}", escaped(&words.to_string()));
+}
+
 /// Writes to standard output.
-pub fn print(write: impl FnOnce(&mut StdoutLock<'static>) -> io::Result<()>) -> io::Result<()> {
-    let mut out = io::stdout().lock();
+pub fn print(write: impl FnOnce(&mut Output) -> io::Result<()>) -> io::Result<()> {
+    let mut out = Output::new();
     match write(&mut out).and_then(|()| out.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written,

@@ -9,9 +9,10 @@ use serde_json::{Value, json};
 
 use crate::announce::engine::{DocumentState, DocumentView};
 use crate::cli::options::{Exit, TreeOptions};
-use crate::cli::output::print;
+use crate::cli::output::{print, say};
 use crate::cli::survey::survey;
 use crate::config::Config;
+use crate::resourcesync::escape::escaped;
 
 #[derive(Debug, Clone, Args)]
 pub struct ScanOptions {
@@ -40,7 +41,7 @@ pub fn scan(file: Option<&Path>, options: &ScanOptions) -> anyhow::Result<Exit> 
         }
     }
     for notice in survey.notices.iter().chain(&survey.suspensions()) {
-        eprintln!("rsnotify: {notice}");
+        say(notice);
     }
     print(|out| {
         if options.json {
@@ -57,7 +58,7 @@ pub fn scan(file: Option<&Path>, options: &ScanOptions) -> anyhow::Result<Exit> 
 fn to_json(document: &DocumentView) -> Value {
     json!({
         "uri": document.uri.as_str(),
-        "path": document.path.to_string(),
+        "path": document.path.text(),
         "capability": document.kind.map(|(capability, _)| capability.as_str()),
         "form": document.kind.map(|(_, form)| form.as_str()),
         "index": document.index.as_ref().map(|index| index.as_str()),
@@ -81,7 +82,7 @@ fn write_row(out: &mut impl Write, document: &DocumentView) -> io::Result<()> {
         document.uri
     )?;
     match &document.reason {
-        Some(reason) => writeln!(out, "  ({reason})"),
+        Some(reason) => writeln!(out, "  ({})", escaped(reason)),
         None => writeln!(out),
     }
 }

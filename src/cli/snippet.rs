@@ -16,7 +16,7 @@ use anyhow::{Context, bail, ensure};
 use clap::{Args, ValueEnum};
 
 use crate::cli::options::{Exit, NetworkOptions, TreeOptions};
-use crate::cli::output::print;
+use crate::cli::output::{print, say};
 use crate::cli::snippet::passing::{Behind, Site, passing};
 use crate::cli::survey::survey;
 use crate::config::Config;
@@ -73,7 +73,7 @@ pub fn snippet(file: Option<&Path>, options: &SnippetOptions) -> anyhow::Result<
     let behind = behind(&config.server.listen)?;
     let survey = survey(&config)?;
     for notice in &survey.notices {
-        eprintln!("rsnotify: {notice}");
+        say(notice);
     }
     let topics = survey.engine.channels().into_iter();
     let topics: BTreeSet<_> = topics.map(|channel| channel.topic).collect();
@@ -86,13 +86,13 @@ pub fn snippet(file: Option<&Path>, options: &SnippetOptions) -> anyhow::Result<
         embedded.map(|embedded| embedded.hub(public_url)).as_ref(),
     );
     for (address, reason) in &passing.refused {
-        eprintln!("rsnotify: {address} cannot be passed on: {reason}");
+        say(format_args!("{address} cannot be passed on: {reason}"));
     }
     for site in passing.sites.iter().filter(|site| site.gives_its_root()) {
         let origin = &site.origin;
-        eprintln!(
-            "rsnotify: a topic lies at {origin}/: with these lines rsnotify answers there, and not the web server"
-        );
+        say(format_args!(
+            "a topic lies at {origin}/: with these lines rsnotify answers there, and not the web server"
+        ));
     }
     print(|out| {
         for site in &passing.sites {

@@ -3,7 +3,6 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use crate::announce::delivery::attempt::printable;
 use crate::announce::status::alerts::{Part, Urgency};
 use crate::announce::status::hubs::HubSummary;
 use crate::announce::status::notification::NotificationView;
@@ -14,9 +13,12 @@ use crate::cli::outbox::text::{Row, write_rows};
 use crate::cli::output::{counted, print, print_json, relative, when};
 use crate::config::Config;
 use crate::control::{Answer, Request};
+use crate::resourcesync::escape::{escaped, excerpt};
 
 /// So many lines of one kind are printed; of others it is said where they are.
 const MOST_LINES: usize = 20;
+/// So much is printed of what others wrote.
+const MOST_CHARACTERS: usize = 500;
 /// So many of the last notifications are printed.
 const MOST_NOTIFICATIONS: usize = 10;
 
@@ -79,7 +81,7 @@ fn write_status(out: &mut impl Write, status: &Status, is_running: bool) -> io::
     if !status.findings.is_empty() {
         writeln!(out, "\nfound in the tree:")?;
         for finding in status.findings.iter().take(MOST_LINES) {
-            writeln!(out, "{}", printable(finding))?;
+            writeln!(out, "{}", shown(finding))?;
         }
         let count = status.findings.len() + status.more_findings;
         write_more(out, count, "rsnotify check")?;
@@ -102,7 +104,7 @@ fn write_alerts(out: &mut impl Write, status: &Status) -> io::Result<()> {
         writeln!(
             out,
             "{mark} {}{}",
-            printable(&alert.what),
+            shown(&alert.what),
             since.unwrap_or_default()
         )?;
         if let Some(advice) = &alert.advice {
@@ -202,7 +204,7 @@ fn write_broken(out: &mut impl Write, status: &Status) -> io::Result<()> {
     writeln!(out, "\ncannot be read:")?;
     for own in status.broken.iter().take(MOST_LINES) {
         let since = relative(own.since, status.at);
-        let (path, reason) = (printable(&own.path), printable(&own.reason));
+        let (path, reason) = (shown(&own.path), shown(&own.reason));
         writeln!(out, "{path}  {since}  ({reason})")?;
     }
     write_more(
@@ -255,6 +257,11 @@ fn outcomes(notification: &NotificationView) -> String {
         }
     });
     outcomes.collect::<Vec<_>>().join(", ")
+}
+
+/// A text of others in one line that is not too long.
+fn shown(text: &str) -> String {
+    excerpt(&escaped(text), MOST_CHARACTERS)
 }
 
 fn write_more(out: &mut impl Write, count: usize, command: &str) -> io::Result<()> {

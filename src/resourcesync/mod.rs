@@ -7,6 +7,7 @@ pub mod capability;
 mod characters;
 pub mod document;
 mod encoding;
+pub mod escape;
 pub mod fingerprint;
 mod namespaces;
 mod outline;

@@ -10,6 +10,8 @@ use std::sync::Arc;
 use foldhash::fast::FixedState;
 use serde::{Deserialize, Serialize};
 
+use crate::resourcesync::escape;
+
 /// The URI of a document, normalised as RFC 3986 section 6.2 says, so that equal URIs are equal strings.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -146,9 +148,10 @@ impl From<Uri> for String {
     }
 }
 
+/// As people are shown it; [`Uri::as_str`] is the URI itself.
 impl fmt::Display for Uri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        escape::write(f, &self.0)
     }
 }
 
@@ -186,9 +189,10 @@ macro_rules! byte_exact {
             }
         }
 
+        /// As people are shown it; `as_str` is the URI itself.
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&self.0)
+                escape::write(f, &self.0)
             }
         }
     };

@@ -129,7 +129,7 @@ pub fn covers_to_json(covers: &[(Uri, Option<Told>)]) -> String {
     let json: Vec<CoverJson> = covers
         .iter()
         .map(|(uri, told)| CoverJson {
-            uri: uri.to_string(),
+            uri: uri.as_str().to_owned(),
             told: told.map(|told| ToldJson {
                 capability: told.capability.to_string(),
                 form: told.form.as_str().to_owned(),
@@ -175,7 +175,7 @@ pub fn said_to_json(said: &[Said]) -> String {
         .iter()
         .map(|said| SaidJson {
             at: said.at,
-            uri: said.entry.uri.to_string(),
+            uri: said.entry.uri.as_str().to_owned(),
             change: said.entry.change.to_string(),
             capability: said.entry.capability.to_string(),
             datetime: said.entry.datetime,

@@ -11,6 +11,7 @@ use reqwest::{Client, ClientBuilder, Response};
 use crate::announce::delivery::secret::Mask;
 use crate::announce::delivery::verdict::LOCATION;
 use crate::announce::delivery::{Answer, FORM_TYPE};
+use crate::resourcesync::escape::excerpt;
 use crate::websub::failure::describe;
 
 /// Who we are.
@@ -45,7 +46,7 @@ pub fn body(bytes: &Arc<[u8]>) -> reqwest::Body {
 
 /// What was answered, or why nothing was; without what the mask hides.
 pub async fn answer(answered: reqwest::Result<Response>, mask: &Mask) -> Answer {
-    let failed = |error| Answer::Failed(printable(&mask.hide(&describe(error)), EXCERPT_CHARS));
+    let failed = |error| Answer::Failed(excerpt(&mask.hide(&describe(error)), EXCERPT_CHARS));
     let mut response = match answered {
         Ok(response) => response,
         Err(error) => return failed(error),
@@ -54,7 +55,7 @@ pub async fn answer(answered: reqwest::Result<Response>, mask: &Mask) -> Answer 
     let header = |name| {
         let value = response.headers().get(name)?;
         let value = mask.hide(&String::from_utf8_lossy(value.as_bytes()));
-        Some(printable(&value, EXCERPT_CHARS))
+        Some(excerpt(&value, EXCERPT_CHARS))
     };
     let (content_type, retry_after) = (header(CONTENT_TYPE), header(RETRY_AFTER));
     let location = header(header::LOCATION);
@@ -66,7 +67,7 @@ pub async fn answer(answered: reqwest::Result<Response>, mask: &Mask) -> Answer 
     if let (Some(error), true) = (broke_off, may_deny) {
         return failed(error);
     }
-    let excerpt = match location {
+    let said = match location {
         Some(location) if status.is_redirection() => format!("{LOCATION}{location}"),
         _ if may_deny => mask.hide_in_form(&String::from_utf8_lossy(&body)),
         _ => mask.hide(&String::from_utf8_lossy(&body)),
@@ -76,7 +77,7 @@ pub async fn answer(answered: reqwest::Result<Response>, mask: &Mask) -> Answer 
         status: status.as_u16(),
         content_type,
         retry_after,
-        excerpt: printable(&excerpt, most),
+        excerpt: excerpt(&said, most),
     }
 }
 
@@ -96,11 +97,4 @@ pub async fn beginning(response: &mut Response, most: usize) -> (Vec<u8>, Option
             Err(error) => return (body, Some(error)),
         }
     }
-}
-
-fn printable(text: &str, most: usize) -> String {
-    text.chars()
-        .take(most)
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect()
 }

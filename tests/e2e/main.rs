@@ -12,6 +12,7 @@ mod delivery;
 mod documents;
 mod dry_run;
 mod embedded;
+mod escaping;
 mod health;
 mod hub;
 mod listener;

@@ -14,6 +14,7 @@ use crate::announce::status::{ChannelView, Condition, HubView, SourceStatus, Wai
 use crate::resourcesync::uri::Topic;
 
 pub use crate::announce::status::words::grouped;
+pub use crate::resourcesync::escape::escaped;
 
 pub const STYLE: &str = include_str!("../../../templates/style.css");
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::announce::delivery::Answer;
+use crate::resourcesync::escape::excerpt;
 
 /// How many characters are kept of what a hub says, whatever it says.
 const EXCERPT: usize = 500;
@@ -168,10 +169,7 @@ impl FromStr for Kind {
 
 /// The beginning of a text that somebody else wrote, fit for a terminal.
 pub fn printable(text: &str) -> String {
-    let beginning = text.trim().chars().take(EXCERPT);
-    beginning
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect()
+    excerpt(text.trim(), EXCERPT)
 }
 
 #[cfg(test)]

@@ -158,7 +158,7 @@ fn findings_of(uri: &Uri, record: &Record, catalog: &Catalog, source: &SourcePla
         }));
         let unclean = structure.members.iter().filter(|member| !member.is_clean());
         findings.extend(unclean.map(|member| Finding::Unclean {
-            uri: member.to_string(),
+            uri: member.as_str().to_owned(),
         }));
     }
     findings

@@ -106,8 +106,10 @@ impl Engine {
                 BrokenView {
                     source: plan.name.clone(),
                     path: match mount {
-                        Some(mount) => format!("{}/{}", mount.directory.display(), trouble.path),
-                        None => trouble.path.to_string(),
+                        Some(mount) => {
+                            format!("{}/{}", mount.directory.display(), trouble.path.text())
+                        }
+                        None => trouble.path.text().into_owned(),
                     },
                     uri: (*uri).clone(),
                     reason: trouble.reason.clone(),

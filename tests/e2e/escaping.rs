@@ -1,0 +1,116 @@
+//! What files are called, and what they hold, commands neither a terminal nor a log.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use crate::daemon::{Setup, output};
+use crate::documents::{Site, list};
+
+/// ESC, CR, a line of its own, C1, a bidirectional control, BEL, DEL.
+const NAME: &str = "x\u{1b}[2J\r\nERROR all is lost\u{9b}31m\u{202e}\u{7}\u{7f}\u{2028}";
+/// As it is shown.
+const SHOWN: &str = "x\\u001b[2J\\r\\nERROR all is lost\\u009b31m\\u202e\\u0007\\u007f\\u2028";
+/// What XML admits of that in an attribute or a text.
+const TEXT: &str = "y&#xd;&#xa;ERROR&#x9b;&#x202e;&#x2028;";
+
+fn is_control(c: char) -> bool {
+    c.is_control() || "\u{202a}\u{202b}\u{202c}\u{202d}\u{202e}\u{2066}\u{2028}".contains(c)
+}
+
+#[track_caller]
+fn is_harmless(shown: &str) {
+    let harm = shown.find(|c| c != '\n' && is_control(c));
+    assert!(harm.is_none(), "{harm:?} in {shown:?}");
+    let forged = shown.lines().find(|line| line.starts_with("ERROR"));
+    assert_eq!(forged, None, "{shown}");
+}
+
+fn harmful() -> Site {
+    let site = Site::new();
+    let broken = site
+        .root
+        .path()
+        .join(OsStr::from_bytes(format!("a/{NAME}broken.xml").as_bytes()));
+    fs::write(broken, "<urlset").unwrap();
+    site.write(
+        &format!("a/{NAME}orphan.xml"),
+        &list("nowhere", "changelist", "1"),
+    );
+    site.write("a/foreign.xml", &list("a", TEXT, "1"));
+    let directory = site.path(&format!("a/{NAME}loop"));
+    std::os::unix::fs::symlink(site.root.path(), directory).unwrap();
+    let list = fs::read_to_string(site.path("a/capabilitylist.xml")).unwrap();
+    let loc = "https://source.example/a/changelist.xml";
+    let evil = format!("{loc}</loc></url><url><loc>https://source.example/a/{TEXT}");
+    site.write("a/capabilitylist.xml", &list.replace(loc, &evil));
+    site
+}
+
+#[test]
+fn commands_show_names_and_contents_escaped() {
+    let site = harmful();
+    let setup = Setup::with_source(&site, "broken_after = \"0s\"", "");
+    let daemon = setup.launch();
+    daemon.await_log("cannot read a/x");
+    for (command, arguments) in [
+        ("check", vec![]),
+        ("check", vec!["--json"]),
+        ("scan", vec![]),
+        ("scan", vec!["--json"]),
+        ("status", vec![]),
+        ("status", vec!["--json"]),
+    ] {
+        let (_, stdout, stderr) = output(setup.command(command).args(&arguments));
+        is_harmless(&stdout);
+        is_harmless(&stderr);
+        if arguments.is_empty() && command != "scan" {
+            assert!(stdout.contains(SHOWN), "{command}: {stdout}");
+        }
+        if !arguments.is_empty() {
+            let answer: Value = serde_json::from_str(&stdout).unwrap();
+            assert_eq!(answer["version"], 1);
+        }
+    }
+    let paths: Vec<Value> = setup.scan();
+    let broken = format!("a/{NAME}broken.xml");
+    assert!(paths.iter().any(|own| own["path"] == broken.as_str()));
+    for page in ["/", "/channels", "/status.json"] {
+        let (_, body) = daemon.get_admin(page);
+        is_harmless(&body.replace("\r\n", "\n"));
+    }
+}
+
+#[test]
+fn log_lines_show_names_and_contents_escaped() {
+    let site = harmful();
+    for format in ["human", "json"] {
+        // A run that has a state does not read again what is no document.
+        let setup = Setup::with_source(&site, "broken_after = \"0s\"", "");
+        let mut command = setup.command("run");
+        command.args(["--log-format", format]);
+        let (reader, writer) = std::io::pipe().unwrap();
+        command.stderr(Stdio::from(writer));
+        let mut child = command.spawn().unwrap();
+        drop(command);
+        let mut seen = String::new();
+        for line in std::io::BufRead::lines(std::io::BufReader::new(reader)) {
+            let line = line.unwrap();
+            is_harmless(&line);
+            seen += &line;
+            if seen.contains("cannot read a/x") && seen.contains("foreign.xml") {
+                break;
+            }
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let shown = match format {
+            "json" => SHOWN.replace('\\', "\\\\"),
+            _ => SHOWN.to_owned(),
+        };
+        assert!(seen.contains(&shown), "{seen}");
+    }
+}
