@@ -32,6 +32,34 @@ struct Globs {
     exclude: Vec<String>,
 }
 
+/// Why a file is no candidate.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Exclusion {
+    /// Its name, or one above it, is that of hidden or temporary files (R1).
+    Hidden,
+    /// This glob of `exclude` matches.
+    Excluded(String),
+    /// No glob of `include` matches. These would: the ones that there are, and one more.
+    NotIncluded(Vec<String>),
+}
+
+impl std::error::Error for Exclusion {}
+
+impl fmt::Display for Exclusion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Exclusion::Hidden => f.write_str(
+                "the file there has the name of a hidden or temporary one, and those are never read: rename it",
+            ),
+            Exclusion::Excluded(glob) => write!(f, "`exclude` has {glob:?}, which matches the file there"),
+            Exclusion::NotIncluded(include) => write!(
+                f,
+                "`include` does not match the file there: write include = {include:?}"
+            ),
+        }
+    }
+}
+
 #[derive(Debug, Clone)]
 struct Tail {
     shape: Shape,
@@ -102,6 +130,43 @@ impl Candidates {
         !name.is_empty() && self.may_be(name) && self.is_candidate(published, below)
     }
 
+    /// Returns why the file at this path below its mount is no candidate; nothing if it is one.
+    pub fn exclusion(&self, published: &PublishedPath, below: &[u8]) -> Option<Exclusion> {
+        let mut names = below.split(|&byte| byte == b'/');
+        let is_unread = |name: &[u8]| is_hidden(name) || is_temporary(name);
+        if names.clone().any(is_hidden) || names.next_back().is_none_or(is_unread) {
+            return Some(Exclusion::Hidden);
+        }
+        let ends = (0..below.len()).filter(|&at| below[at] == b'/');
+        let above = ends.filter_map(|end| published.matching(&self.prune, &below[..end]));
+        let itself = published.matching(&self.exclude, below);
+        if let Some(glob) = above.chain(itself).next() {
+            return Some(Exclusion::Excluded(self.globs.exclude[glob].clone()));
+        }
+        (!self.accepts(published, below)).then(|| Exclusion::NotIncluded(self.including(below)))
+    }
+
+    /// The include globs with one more that accepts the file at this path, and others like it.
+    fn including(&self, below: &[u8]) -> Vec<String> {
+        let below = String::from_utf8_lossy(below);
+        let (directory, name) = below.rsplit_once('/').unwrap_or(("", &below));
+        let packed = name.strip_suffix(".gz").unwrap_or(name);
+        let extension = packed.rfind('.').filter(|&at| at > 0);
+        let may_be = self.tails.iter().any(|tail| tail.matches(name.as_bytes()));
+        let glob = match extension {
+            None => globset::escape(&below),
+            Some(at) if !may_be => format!("**/*{}", globset::escape(&name[at..])),
+            Some(at) => {
+                let above = match directory {
+                    "" => String::new(),
+                    directory => format!("{}/", globset::escape(directory)),
+                };
+                format!("{above}*{}", globset::escape(&name[at..]))
+            }
+        };
+        self.globs.include.iter().cloned().chain([glob]).collect()
+    }
+
     /// Whether a file of this name, in some directory, can be a candidate.
     pub fn may_be(&self, name: &[u8]) -> bool {
         !is_hidden(name) && !is_temporary(name) && self.tails.iter().any(|tail| tail.matches(name))
@@ -150,6 +215,16 @@ impl PublishedPath {
             };
         }
         PublishedPath(unescaped.into())
+    }
+
+    /// The first glob that matches what lies at `below`, by the one path or the other.
+    fn matching(&self, globs: &GlobSet, below: &[u8]) -> Option<usize> {
+        let matching = |path: &[u8]| {
+            let matching = globs.matches_candidate(&Candidate::from_bytes(path));
+            matching.first().copied()
+        };
+        let published = || (!self.0.is_empty()).then(|| [&self.0, below].join(&b'/'));
+        matching(below).or_else(|| matching(&published()?))
     }
 
     /// Whether a glob matches what lies at `below`, by the one path or the other.
@@ -230,7 +305,7 @@ fn globs<'a>(globs: impl Iterator<Item = &'a str>) -> Result<GlobSet, globset::E
 
 #[cfg(test)]
 mod tests {
-    use super::{Candidates, PublishedPath};
+    use super::{Candidates, Exclusion, PublishedPath};
     use crate::announce::plan::DEFAULT_INCLUDE;
     use crate::resourcesync::uri::Uri;
 
@@ -278,6 +353,50 @@ mod tests {
                 !names.accepts(&PublishedPath::default(), no),
                 "{}",
                 no.escape_ascii()
+            );
+        }
+    }
+
+    #[test]
+    fn an_exclusion_says_which_globs_would_accept() {
+        let root = PublishedPath::default();
+        let new = |include: &[&str], exclude: &[&str]| {
+            let owned = |globs: &[&str]| globs.iter().map(|glob| (*glob).to_owned()).collect();
+            Candidates::new(owned(include), owned(exclude)).unwrap()
+        };
+        let default = new(&DEFAULT_INCLUDE, &["private/**", "**/old-*.xml"]);
+        let some = new(&["set/*.xml"], &[]);
+        for (names, below, want) in [
+            (&default, "a/rl.xml", None),
+            (&default, "a/rl.xml.gz", Some("**/*.xml.gz")),
+            (&default, "rl.XML", Some("**/*.XML")),
+            (&default, "a/resource[1]", Some("a/resource[[]1[]]")),
+            (&some, "other/rl.xml", Some("other/*.xml")),
+            (&some, "rl.xml", Some("*.xml")),
+        ] {
+            let mut globs = names.include().to_vec();
+            globs.extend(want.map(str::to_owned));
+            let exclusion = want.map(|_| Exclusion::NotIncluded(globs.clone()));
+            assert_eq!(names.exclusion(&root, below.as_bytes()), exclusion, "{below}");
+            let included = Candidates::new(globs, Vec::new()).unwrap();
+            assert!(included.accepts(&root, below.as_bytes()), "{below}");
+        }
+        for (below, glob) in [
+            ("private/b/a.xml", "private/**"),
+            ("a/old-1.xml", "**/old-*.xml"),
+        ] {
+            let excluded = Exclusion::Excluded(glob.to_owned());
+            assert_eq!(
+                default.exclusion(&root, below.as_bytes()),
+                Some(excluded),
+                "{below}"
+            );
+        }
+        for below in [".git/a.xml", "a/.a.xml", "a.xml~"] {
+            assert_eq!(
+                default.exclusion(&root, below.as_bytes()),
+                Some(Exclusion::Hidden),
+                "{below}"
             );
         }
     }

@@ -94,6 +94,7 @@ struct Turn {
     withdraw: BTreeSet<Topic>,
     submit: Vec<Submission>,
     look: BTreeSet<DocumentPath>,
+    explain: BTreeSet<DocumentPath>,
     facts: Vec<Fact>,
 }
 
@@ -146,6 +147,11 @@ impl Engine {
                     self.observe(observation);
                 }
             }
+            Event::Explained(explained) => {
+                for (path, cause) in explained {
+                    self.explained(&path, cause, now);
+                }
+            }
             Event::MountFound {
                 mount,
                 identity,
@@ -187,7 +193,7 @@ impl Engine {
         self.sources
             .iter()
             .flat_map(|source| source.catalog.iter())
-            .filter(|(_, record)| !record.is_gone() && !record.is_structural() && !record.outdated)
+            .filter(|(_, record)| !record.is_gone() && !record.is_read_at_start())
             .map(|(_, record)| (&record.path, record.stat, record.looked))
     }
 
@@ -198,7 +204,7 @@ impl Engine {
             .sources
             .iter()
             .flat_map(|source| source.catalog.iter())
-            .filter(|(_, record)| !record.is_gone() && (record.is_structural() || record.outdated))
+            .filter(|(_, record)| !record.is_gone() && record.is_read_at_start())
             .map(|(_, record)| &record.path);
         let troubles = self.sources.iter().flat_map(|source| {
             let unknown = |(uri, _): &(&Uri, &Trouble)| !source.catalog.is_there(uri);
@@ -286,6 +292,9 @@ impl Engine {
         effects.extend(turn.submit.into_iter().map(Effect::Submit));
         if !turn.look.is_empty() {
             effects.push(Effect::Look(turn.look.into_iter().collect()));
+        }
+        if !turn.explain.is_empty() {
+            effects.push(Effect::Explain(turn.explain.into_iter().collect()));
         }
         effects
     }

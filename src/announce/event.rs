@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use crate::announce::delivery::attempt::Kind;
 use crate::announce::delivery::{Answer, ChannelId, Submission, TopicPage};
 use crate::announce::finding::Finding;
-use crate::announce::observation::{DocumentPath, Identity, MountId, Observation};
+use crate::announce::observation::{DocumentPath, Identity, MountId, NoDocument, Observation};
 use crate::announce::state::Save;
 use crate::resourcesync::uri::{Hub, Topic, Uri};
 
@@ -17,6 +17,8 @@ use crate::resourcesync::uri::{Hub, Topic, Uri};
 pub enum Event {
     /// Files were looked at.
     Observed(Vec<Observation>),
+    /// What lies where a Capability List names a document, and there is none.
+    Explained(Vec<(DocumentPath, NoDocument)>),
     /// A mount's root is there, and a sweep of it begins. `started` is by the file system's clock.
     MountFound {
         mount: MountId,
@@ -61,6 +63,8 @@ pub enum Effect {
     Submit(Submission),
     /// Look at files again, and report what is found, even if nothing changed.
     Look(Vec<DocumentPath>),
+    /// Look why there is no document at these paths, and report it as [`Event::Explained`].
+    Explain(Vec<DocumentPath>),
     /// Tell the operator.
     Tell(Fact),
 }

@@ -2,7 +2,9 @@
 
 use std::fmt;
 
+use crate::announce::observation::NoDocument;
 use crate::resourcesync::capability::Capability;
+use crate::resourcesync::document::{Excess, LARGEST, MOST_ENTRIES, Other};
 use crate::resourcesync::uri::{Hub, Topic, Uri};
 
 /// Something that a generator, or the configuration, should put right. Never a reason to guess.
@@ -26,10 +28,20 @@ pub enum Finding {
     SeveralChannels { set: Uri },
     /// A Capability List names a document below a mount where there is none.
     NoFile { set: Uri, uri: Uri },
+    /// A Capability List names a path below a mount, and what lies there is no document.
+    NoDocument {
+        set: Uri,
+        uri: Uri,
+        cause: NoDocument,
+    },
     /// A URI with characters that no URI may have; it is left out of headers.
     Unclean { uri: String },
     /// A file is like a capability document, but for a capability that is never announced (R2).
     ForeignCapability { uri: Uri, capability: String },
+    /// A document is beyond the limits of the Sitemap protocol.
+    TooLarge { uri: Uri, excess: Excess },
+    /// A file is like a capability document, but for a namespace.
+    ForeignNamespace { uri: Uri, reason: Other },
 }
 
 impl Finding {
@@ -45,14 +57,30 @@ impl Finding {
             Finding::SharedTopic { .. } => "shared_topic",
             Finding::SeveralChannels { .. } => "several_channels",
             Finding::NoFile { .. } => "no_file",
+            Finding::NoDocument { .. } => "no_document",
             Finding::Unclean { .. } => "unclean",
             Finding::ForeignCapability { .. } => "foreign_capability",
+            Finding::TooLarge { .. } => "too_large",
+            Finding::ForeignNamespace { .. } => "foreign_namespace",
         }
     }
 
-    /// Whether it is about a file that is no document.
+    /// The URI that a Capability List names and that is no document's.
+    pub fn without_document(&self) -> Option<&Uri> {
+        match self {
+            Finding::NoFile { uri, .. } | Finding::NoDocument { uri, .. } => Some(uri),
+            _ => None,
+        }
+    }
+
+    /// Whether it is about what the last look at a file found.
     pub fn is_about_file(&self) -> bool {
-        matches!(self, Finding::ForeignCapability { .. })
+        matches!(
+            self,
+            Finding::ForeignCapability { .. }
+                | Finding::ForeignNamespace { .. }
+                | Finding::TooLarge { .. }
+        )
     }
 
     /// Whether it is about a document, and neither about a set's channel nor about another file.
@@ -116,6 +144,9 @@ impl fmt::Display for Finding {
             Finding::NoFile { set, uri } => {
                 write!(f, "{set} names {uri}, and no file is there")
             }
+            Finding::NoDocument { set, uri, cause } => {
+                write!(f, "{set} names {uri}, and {cause}")
+            }
             Finding::Unclean { uri } => write!(
                 f,
                 "the URI {uri:?} has characters that no URI may have; percent-encode them"
@@ -124,6 +155,19 @@ impl fmt::Display for Finding {
                 f,
                 "{uri} has the capability {capability:?}, which is none that is announced"
             ),
+            Finding::TooLarge { uri, excess } => {
+                write!(
+                    f,
+                    "{uri} has {entries} entries in {size} bytes, and a list may have {MOST_ENTRIES} in {LARGEST}: \
+                     its changes are announced, and what it lists beyond that is not remembered; split it, and list \
+                     the parts in an index",
+                    entries = excess.entries,
+                    size = excess.size,
+                )
+            }
+            Finding::ForeignNamespace { uri, reason } => {
+                write!(f, "{uri} is no document: {reason}")
+            }
         }
     }
 }

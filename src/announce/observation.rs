@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use crate::announce::candidates::Exclusion;
 use crate::resourcesync::document::{Malformed, Other, Parsed};
 use crate::resourcesync::escape;
 
@@ -90,4 +91,28 @@ pub enum Incomplete {
     /// It, or a directory above it, cannot be read: what the system said.
     #[error("it cannot be read: {0}")]
     Denied(String),
+}
+
+/// What lies at a path that a Capability List names, if it is no document.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+pub enum NoDocument {
+    /// Nothing, or nothing that can be told from it.
+    #[error("no file is there")]
+    Nothing,
+    #[error("only {0} is there, whose name differs in case")]
+    OtherCase(String),
+    /// A file that cannot be read, or is broken (R3).
+    #[error("the file there is broken: {0}")]
+    Broken(String),
+    /// A file that cannot be read.
+    #[error("the file there is not read: {0}")]
+    Denied(String),
+    /// A complete file (R2).
+    #[error("the file there is no document: {0}")]
+    Other(Other),
+    /// A file that is never read (R1).
+    #[error(transparent)]
+    Excluded(Exclusion),
+    #[error("what is there is no regular file")]
+    NotAFile,
 }

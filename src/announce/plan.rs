@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use percent_encoding::percent_decode_str;
 use serde::{Deserialize, Serialize};
 
 use crate::announce::candidates::{Candidates, PublishedPath};
@@ -207,6 +208,19 @@ impl SourcePlan {
             .iter()
             .filter(|mount| uri.is_below(&mount.prefix))
             .max_by_key(|mount| mount.prefix.as_str().len())
+    }
+
+    /// The path of the file that is published as `uri`; nothing if no file can be (R1).
+    pub fn path_of(&self, uri: &Uri) -> Option<DocumentPath> {
+        let mount = self.mount_of(uri)?;
+        let below = &uri.as_str()[mount.prefix.as_str().len()..];
+        let below: Vec<u8> = percent_decode_str(below).collect();
+        let is_it =
+            !below.is_empty() && !below.contains(&0) && Uri::below(&mount.prefix, &below) == *uri;
+        is_it.then(|| DocumentPath {
+            mount: mount.id,
+            below: below.into(),
+        })
     }
 
     /// The URI under which we know the document that a document of this source calls `uri`: aliases are

@@ -81,6 +81,10 @@ fn consequences(effect: &Effect, at: Timestamp) -> Vec<Event> {
             });
             vec![Event::Observed(looked.collect())]
         }
-        Effect::Save(_) | Effect::Serve(_) | Effect::Withdraw(_) | Effect::Tell(_) => Vec::new(),
+        Effect::Save(_)
+        | Effect::Serve(_)
+        | Effect::Withdraw(_)
+        | Effect::Explain(_)
+        | Effect::Tell(_) => Vec::new(),
     }
 }

@@ -11,7 +11,7 @@ use crate::announce::delivery::ChannelId;
 use crate::announce::delivery::attempt::Attempt;
 use crate::announce::observation::{DocumentPath, Identity, MountId, Stat};
 use crate::resourcesync::capability::Capability;
-use crate::resourcesync::document::{Form, is_structural};
+use crate::resourcesync::document::{Form, LARGEST, is_structural};
 use crate::resourcesync::fingerprint::Fingerprint;
 use crate::resourcesync::payload::Entry;
 use crate::resourcesync::uri::{Hub, Topic, Uri};
@@ -85,6 +85,12 @@ pub struct Record {
 impl Record {
     pub fn is_structural(&self) -> bool {
         is_structural(self.version.capability, self.version.form)
+    }
+
+    /// Whether a new run reads it although its stat data did not change: for what it lists, for a fingerprint that is
+    /// comparable, or because it is a finding that it is so large.
+    pub fn is_read_at_start(&self) -> bool {
+        self.is_structural() || self.outdated || self.stat.size > LARGEST
     }
 
     /// Whether it is a Source Description, whose changes every channel hears (R10). An index of several is

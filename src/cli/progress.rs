@@ -33,7 +33,10 @@ impl Progress {
             Report::Observed(observations) => self.read += observations.len() as u64,
             Report::Sweeping { files, .. } => self.show(*files),
             Report::Swept { files, .. } => self.swept += files,
-            Report::MountFound { .. } | Report::MountLost { .. } | Report::Notice(_) => {}
+            Report::Explained(_)
+            | Report::MountFound { .. }
+            | Report::MountLost { .. }
+            | Report::Notice(_) => {}
         }
     }
 

@@ -68,10 +68,15 @@ fn survey_beside(config: &Config, store: Option<&Store>) -> anyhow::Result<Surve
     let mut engine = take_up(config, store)?;
     let mut notices = Vec::new();
     let mut begun = Vec::new();
+    let mut questions = Vec::new();
     let mut step = |engine: &mut Engine, event| {
-        let effects = engine.step(event, Timestamp::now()).into_iter();
-        begun
-            .extend(effects.filter(|effect| matches!(effect, Effect::Submit(_) | Effect::Look(_))));
+        for effect in engine.step(event, Timestamp::now()) {
+            match effect {
+                Effect::Explain(paths) => questions.extend(paths),
+                Effect::Submit(_) | Effect::Look(_) => begun.push(effect),
+                _ => {}
+            }
+        }
     };
     let mut unreadable = 0;
     let mut watches = Vec::new();
@@ -96,6 +101,14 @@ fn survey_beside(config: &Config, store: Option<&Store>) -> anyhow::Result<Surve
         latest = latest.max(sight.latest);
     }
     step(&mut engine, Event::Tick);
+    let trees =
+        (0..config.sources.len()).map(|source| settings::tree(config, source, engine.plan()));
+    let trees: Vec<_> = trees.collect();
+    let explained = questions.into_iter().filter_map(|path| {
+        let explained = trees.iter().find_map(|tree| tree::explain(tree, &path))?;
+        Some((path, explained))
+    });
+    engine.step(Event::Explained(explained.collect()), Timestamp::now());
     Ok(Survey {
         engine,
         has_state: store.is_some(),

@@ -13,6 +13,7 @@ use crate::tree::Report;
 pub fn event(report: Report) -> Option<Event> {
     match report {
         Report::Observed(observations) => Some(Event::Observed(observations)),
+        Report::Explained(explained) => Some(Event::Explained(explained)),
         Report::MountFound {
             mount,
             identity,
@@ -53,7 +54,10 @@ pub fn log(report: &Report, plan: &Plan) {
         }
         Report::Notice(notice) if notice.is_warning() => warn!("{notice}"),
         Report::Notice(notice) => info!("{notice}"),
-        Report::Observed(_) | Report::MountFound { .. } | Report::MountLost { .. } => {}
+        Report::Observed(_)
+        | Report::Explained(_)
+        | Report::MountFound { .. }
+        | Report::MountLost { .. } => {}
     }
 }
 

@@ -16,6 +16,24 @@ pub(crate) fn is_allowed(character: char) -> bool {
     }
 }
 
+/// Whether a name may begin with a character (XML 1.0 section 2.3, fifth edition, which admits all that the ones
+/// before it did). The colon is left to the caller.
+pub(crate) fn is_name_start(character: char) -> bool {
+    matches!(character,
+        'A'..='Z' | 'a'..='z' | '_'
+        | '\u{c0}'..='\u{d6}' | '\u{d8}'..='\u{f6}' | '\u{f8}'..='\u{2ff}' | '\u{370}'..='\u{37d}'
+        | '\u{37f}'..='\u{1fff}' | '\u{200c}'..='\u{200d}' | '\u{2070}'..='\u{218f}'
+        | '\u{2c00}'..='\u{2fef}' | '\u{3001}'..='\u{d7ff}' | '\u{f900}'..='\u{fdcf}'
+        | '\u{fdf0}'..='\u{fffd}' | '\u{10000}'..='\u{effff}')
+}
+
+/// Whether a name may contain a character; as [`is_name_start`].
+pub(crate) fn is_in_name(character: char) -> bool {
+    is_name_start(character)
+        || matches!(character,
+            '-' | '.' | '0'..='9' | '\u{b7}' | '\u{300}'..='\u{36f}' | '\u{203f}'..='\u{2040}')
+}
+
 /// The message about a character that XML does not admit.
 pub(crate) fn forbidden(character: char) -> String {
     format!(

@@ -2,6 +2,7 @@
 
 use crate::resourcesync::capability::Capability;
 use crate::resourcesync::fingerprint::Fingerprint;
+use crate::resourcesync::namespaces::{RS, SITEMAP};
 use crate::resourcesync::uri::{Hub, Topic, Uri};
 
 /// Which of the two Sitemap formats a document is written in (core 1.1 section 6).
@@ -33,12 +34,13 @@ pub struct Document {
     /// Root-level `rs:ln rel="index"`.
     pub index: Option<Uri>,
     /// The `loc` of each entry, in order, of the documents that give the framework its structure
-    /// ([`Document::is_structural`]); empty for all others, whatever their size.
+    /// ([`Document::is_structural`]), of the first [`MOST_ENTRIES`]; empty for all others, whatever their size.
     pub members: Vec<Uri>,
     /// The Framework Notification channels that a Capability List advertises
     /// (Framework Notification 1.0.1 section 5), in order.
     pub channels: Vec<Advertisement>,
     pub span: Span,
+    pub excess: Option<Excess>,
 }
 
 impl Document {
@@ -68,6 +70,26 @@ pub struct Advertisement {
     pub hubs: Vec<Hub>,
 }
 
+/// How many entries a list may have (<https://www.sitemaps.org/protocol.html>, core 1.1 section 6).
+pub const MOST_ENTRIES: usize = 50_000;
+/// How large it may be, in bytes: 50 MB.
+pub const LARGEST: u64 = 52_428_800;
+
+/// The size of a document that is beyond the limits of the Sitemap protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Excess {
+    pub entries: usize,
+    /// In bytes, unpacked.
+    pub size: u64,
+}
+
+impl Excess {
+    /// Nothing of a document within the limits.
+    pub fn of(entries: usize, size: u64) -> Option<Excess> {
+        (entries > MOST_ENTRIES || size > LARGEST).then_some(Excess { entries, size })
+    }
+}
+
 /// The times that the root-level `rs:md` declares, as written (core 1.1 section 7).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Span {
@@ -93,15 +115,44 @@ pub enum Content {
     Other(Other),
 }
 
-/// Why an XML file is not a document that can be announced (R2).
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+/// Why a file is not a document that can be announced (R2).
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum Other {
     #[error("its root element is neither urlset nor sitemapindex of the sitemap namespace")]
     ForeignRoot,
-    #[error("it has no root-level rs:md with a capability")]
+    /// `urlset` or `sitemapindex` of another namespace than [`SITEMAP`]; `has_terms` if the root declares a
+    /// namespace like [`RS`], so that a capability document was meant.
+    #[error(
+        "its root element {root} is in {}: write xmlns=\"{SITEMAP}\"",
+        in_words(namespace)
+    )]
+    Namespace {
+        root: String,
+        namespace: String,
+        has_terms: bool,
+    },
+    #[error(
+        "it has no root-level rs:md with a capability: add one, such as <rs:md capability=\"changelist\"/>"
+    )]
     NoCapability,
+    /// A root-level `md` with a capability, in another namespace than [`RS`].
+    #[error(
+        "its root-level md is in {}: write rs:md, and xmlns:rs=\"{RS}\"",
+        in_words(namespace)
+    )]
+    Terms { namespace: String },
     #[error("its capability \"{0}\" is none that is announced")]
     Capability(String),
+    /// Compressed content in a file whose name does not say so.
+    #[error("it is compressed with gzip, and its name does not end in .gz: rename or unpack it")]
+    Gzip,
+}
+
+fn in_words(namespace: &str) -> String {
+    match namespace {
+        "" => "no namespace".to_owned(),
+        namespace => format!("the namespace \"{namespace}\""),
+    }
 }
 
 /// Why a candidate file is not complete, well-formed XML (R3). Lines count from 1.
@@ -117,6 +168,10 @@ pub enum Malformed {
     Doctype { line: u64 },
     #[error("line {line}: the text is not {encoding}")]
     Encoding { line: u64, encoding: String },
-    #[error("it lists more than {limit} documents")]
-    TooLarge { limit: usize },
+    #[error("its gzip data is broken: {0}")]
+    Gzip(String),
+    #[error(
+        "it is {unpacked} bytes and more when it is unpacked, from {packed} bytes: that is not accepted"
+    )]
+    Bomb { unpacked: u64, packed: u64 },
 }

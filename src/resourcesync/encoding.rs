@@ -2,7 +2,8 @@
 
 use encoding_rs::{Encoding, UTF_8, WINDOWS_1252};
 use quick_xml::encoding::{DetectedEncoding, detect_encoding};
-use quick_xml::events::Event;
+
+use crate::resourcesync::markup;
 
 /// What the first bytes of a file say about the others.
 #[derive(Debug)]
@@ -31,20 +32,22 @@ pub(crate) fn detect(head: &[u8]) -> Detected {
 fn declared(head: &[u8]) -> Detected {
     let end = head.windows(2).position(|pair| pair == b"?>");
     let declaration = &head[..end.map_or(0, |end| end + 2)];
-    let event = quick_xml::Reader::from_reader(declaration).read_event();
-    let Ok(Event::Decl(declaration)) = event else {
+    let declaration = declaration.strip_prefix(b"<?xml");
+    let Some(declared) = declaration.and_then(|declaration| declaration.strip_suffix(b"?>")) else {
         return utf8();
     };
-    let Some(Ok(label)) = declaration.encoding() else {
+    // What is wrong with it is found when it is read as text.
+    let Ok(Some(encoding)) = markup::declaration(declared) else {
         return utf8();
     };
-    match Encoding::for_label_no_replacement(label.as_bytes()) {
+    let label = &declared[encoding];
+    match Encoding::for_label_no_replacement(label) {
         // What declares UTF-16 and is readable without is UTF-8: a string that was written to a file.
         Some(encoding) if encoding.output_encoding() != encoding => utf8(),
         Some(encoding) => Detected { encoding, ..utf8() },
         None => Detected {
             encoding: WINDOWS_1252,
-            unknown: Some(label.into_owned()),
+            unknown: Some(String::from_utf8_lossy(label).into_owned()),
             ..utf8()
         },
     }

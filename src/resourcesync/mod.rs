@@ -9,6 +9,8 @@ pub mod document;
 mod encoding;
 pub mod escape;
 pub mod fingerprint;
+pub mod gzip;
+mod markup;
 mod namespaces;
 mod outline;
 pub mod parse;

@@ -8,6 +8,8 @@ const XML: &str = "http://www.w3.org/XML/1998/namespace";
 
 /// More than any document needs, and few enough to keep memory bounded.
 const MOST_DECLARATIONS: usize = 1_000;
+/// The longest that a declared namespace may be; with its prefix, what is in force stays below 64 MiB.
+const LONGEST_NAMESPACE: usize = 32 << 10;
 
 /// A namespace of one document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +55,9 @@ impl Namespaces {
             _ if uri.is_empty() => return Err("a prefix is declared with no namespace"),
             _ => {}
         }
+        if uri.len() + prefix.len() > LONGEST_NAMESPACE {
+            return Err("a namespace is too long");
+        }
         if self.bindings.len() >= MOST_DECLARATIONS || self.others.len() >= MOST_DECLARATIONS {
             return Err("too many namespaces are declared");
         }
@@ -94,6 +99,12 @@ impl Namespaces {
             Namespace::Rs => RS,
             Namespace::Other(index) => &self.others[index],
         }
+    }
+
+    /// Whether a namespace that is declared is such a one.
+    pub(crate) fn is_any(&self, is_such: impl Fn(&str) -> bool) -> bool {
+        let mut declared = self.bindings.iter();
+        declared.any(|(_, namespace)| is_such(self.uri(*namespace)))
     }
 
     fn other(&mut self, uri: &str) -> usize {

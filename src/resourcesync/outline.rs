@@ -4,16 +4,16 @@ use std::str::FromStr;
 
 use crate::resourcesync::capability::{Capability, UnknownCapability};
 use crate::resourcesync::document::{
-    Advertisement, Document, Form, Malformed, Other, Span, is_structural,
+    Advertisement, Document, Excess, Form, LARGEST, MOST_ENTRIES, Other, Span, is_structural,
 };
 use crate::resourcesync::payload::NOTIFICATION;
 use crate::resourcesync::tag::Tag;
 use crate::resourcesync::uri::{Hub, Topic, Uri};
 
-/// How many entries of one document are kept.
-const MOST_MEMBERS: usize = 1_000_000;
-/// How long all their addresses may be.
-const LONGEST_LOCS: usize = 256 << 20;
+/// The longest `loc` or link that is kept: longer ones are no addresses that anybody could request.
+const LONGEST_URI: usize = 8 << 10;
+/// How long all hubs of one document may be: more are left out.
+const LONGEST_HUBS: usize = 1 << 20;
 
 /// The elements that mean something here; their namespace is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,15 +30,21 @@ pub(crate) enum Element {
 pub(crate) struct Outline {
     form: Form,
     capability: Option<Result<Capability, UnknownCapability>>,
+    /// The namespace of an `md` with a capability that is none of the ResourceSync terms.
+    foreign_terms: Option<String>,
     up: Option<Uri>,
     index: Option<Uri>,
     span: Span,
+    /// How many there are, kept or not.
+    entries: usize,
     /// The `loc`s one after the other, because a list of 50,000 whose `rs:md` comes last is kept until then.
     locs: String,
     /// Where each entry's `loc` ends.
     ends: Vec<usize>,
     /// The entries that advertise a channel, by their place among all.
     channels: Vec<(usize, Vec<Hub>)>,
+    /// How long their hubs are.
+    hubs: usize,
     entry: Option<Entry>,
 }
 
@@ -55,12 +61,15 @@ impl Outline {
         Outline {
             form,
             capability: None,
+            foreign_terms: None,
             up: None,
             index: None,
             span: Span::default(),
+            entries: 0,
             locs: String::new(),
             ends: Vec::new(),
             channels: Vec::new(),
+            hubs: 0,
             entry: None,
         }
     }
@@ -68,7 +77,12 @@ impl Outline {
     /// A child of the root begins.
     pub(crate) fn root_child(&mut self, element: Element, tag: Tag<'_>) {
         match element {
-            Element::Entry if self.keeps_entries() => self.entry = Some(Entry::default()),
+            Element::Entry => {
+                self.entries += 1;
+                // In bounded memory, whatever a list holds.
+                let is_within = self.entries <= MOST_ENTRIES && (self.locs.len() as u64) < LARGEST;
+                self.entry = (is_within && self.keeps_entries()).then(Entry::default);
+            }
             Element::Md if self.capability.is_none() => self.describe(tag),
             Element::Ln => {
                 if self.up.is_none() && has_relation(tag, "up") {
@@ -82,6 +96,13 @@ impl Outline {
         }
     }
 
+    /// A child of the root begins that is called `md` and is none of ours.
+    pub(crate) fn foreign_terms(&mut self, namespace: &str, tag: Tag<'_>) {
+        if self.foreign_terms.is_none() && capability(tag).is_some() {
+            self.foreign_terms = Some(excerpt(namespace));
+        }
+    }
+
     /// A child of an entry begins.
     pub(crate) fn entry_child(&mut self, element: Element, tag: Tag<'_>) {
         let Some(entry) = &mut self.entry else {
@@ -91,7 +112,10 @@ impl Outline {
             Element::Md => entry.is_channel |= capability(tag).as_deref() == Some(NOTIFICATION),
             Element::Ln if has_relation(tag, "hub") => {
                 let href = tag.value("href").unwrap_or_default();
-                if Uri::parse(&href).is_ok() {
+                if href.len() <= LONGEST_URI.min(LONGEST_HUBS - self.hubs)
+                    && Uri::parse(&href).is_ok()
+                {
+                    self.hubs += href.len();
                     entry.hubs.push(Hub::new(href.trim()));
                 }
             }
@@ -103,6 +127,7 @@ impl Outline {
     pub(crate) fn loc(&mut self, text: &str) {
         if let Some(entry) = &mut self.entry
             && !entry.has_loc
+            && text.len() <= LONGEST_URI
         {
             entry.has_loc = true;
             self.locs.push_str(text);
@@ -110,26 +135,25 @@ impl Outline {
     }
 
     /// An entry ends.
-    pub(crate) fn end_entry(&mut self) -> Result<(), Malformed> {
+    pub(crate) fn end_entry(&mut self) {
         let Some(entry) = self.entry.take().filter(|entry| entry.has_loc) else {
-            return Ok(());
+            return;
         };
-        if self.ends.len() >= MOST_MEMBERS || self.locs.len() > LONGEST_LOCS {
-            return Err(Malformed::TooLarge {
-                limit: MOST_MEMBERS,
-            });
-        }
         if entry.is_channel {
             self.channels.push((self.ends.len(), entry.hubs));
         }
         self.ends.push(self.locs.len());
-        Ok(())
     }
 
     /// What the document is, once it is complete.
-    pub(crate) fn conclude(self) -> Result<Document, Other> {
+    pub(crate) fn conclude(self, size: u64) -> Result<Document, Other> {
         let capability = match self.capability {
-            None => return Err(Other::NoCapability),
+            None => {
+                return Err(match self.foreign_terms {
+                    Some(namespace) => Other::Terms { namespace },
+                    None => Other::NoCapability,
+                });
+            }
             Some(Err(UnknownCapability(value))) => return Err(Other::Capability(value)),
             Some(Ok(capability)) => capability,
         };
@@ -141,6 +165,7 @@ impl Outline {
             members: Vec::new(),
             channels: Vec::new(),
             span: self.span,
+            excess: Excess::of(self.entries, size),
         };
         let mut channels = self.channels.into_iter().peekable();
         let mut start = 0;
@@ -175,8 +200,8 @@ impl Outline {
         let Some(value) = capability(tag) else {
             return;
         };
-        let time = |name| tag.value(name).map(|time| time.trim().into());
-        self.capability = Some(Capability::from_str(&value));
+        let time = |name| tag.value(name).map(|time| excerpt(time.trim()).into());
+        self.capability = Some(Capability::from_str(&excerpt(&value)));
         self.span = Span {
             at: time("at"),
             from: time("from"),
@@ -189,6 +214,11 @@ impl Outline {
             self.channels = Vec::new();
         }
     }
+}
+
+/// The beginning of a text that a message repeats.
+pub(crate) fn excerpt(text: &str) -> String {
+    text.chars().take(200).collect()
 }
 
 /// The value of `capability`; an empty one says nothing.
@@ -209,5 +239,6 @@ pub(crate) fn holds(rel: &str, relation: &str) -> bool {
 }
 
 fn target(tag: Tag<'_>) -> Option<Uri> {
-    Uri::parse(&tag.value("href")?).ok()
+    let href = tag.value("href").filter(|href| href.len() <= LONGEST_URI)?;
+    Uri::parse(&href).ok()
 }

@@ -7,6 +7,9 @@ use crate::resourcesync::pause::Pause;
 use crate::resourcesync::reading::Reading;
 use crate::resourcesync::window::Window;
 
+/// The first byte of gzip's magic number, and of no text.
+const GZIP: u8 = 0x1f;
+
 /// Why a candidate file yields no content.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
@@ -35,11 +38,10 @@ pub fn parse(reader: impl Read) -> Result<Content, ReadError> {
         .into());
     }
     // What begins with anything else than a tag is other text. NULs are what a crash leaves.
-    if window
-        .first_byte()
-        .is_some_and(|byte| byte != b'<' && byte != 0)
-    {
-        return Ok(Content::Other(Other::ForeignRoot));
+    match window.first_byte() {
+        Some(b'<' | 0) | None => {}
+        Some(GZIP) => return Ok(Content::Other(Other::Gzip)),
+        Some(_) => return Ok(Content::Other(Other::ForeignRoot)),
     }
     // What is refused in a document of ours, and does not matter in another one.
     let mut refused = None;
@@ -52,7 +54,16 @@ pub fn parse(reader: impl Read) -> Result<Content, ReadError> {
                 refused.get_or_insert(Malformed::Doctype { line });
                 window.take(length);
             }
-            Pause::ForeignRoot => return Ok(Content::Other(Other::ForeignRoot)),
+            Pause::Refused {
+                length,
+                at,
+                message,
+            } => {
+                let line = window.line(at);
+                refused.get_or_insert(Malformed::Syntax { line, message });
+                window.take(length);
+            }
+            Pause::Other(other) => return Ok(Content::Other(other)),
             Pause::Root => {
                 if let Some(refused) = refused.or_else(|| unknown_encoding(&window)) {
                     return Err(refused.into());
@@ -64,13 +75,12 @@ pub fn parse(reader: impl Read) -> Result<Content, ReadError> {
                 let line = window.line(at);
                 return Err(Malformed::Syntax { line, message }.into());
             }
-            Pause::Malformed(malformed) => return Err(malformed.into()),
             Pause::End | Pause::Cut if window.grow()? => {}
             Pause::End | Pause::Cut if reading.is_before_root() && window.is_exhausted() => {
                 return Ok(Content::Other(Other::ForeignRoot));
             }
             Pause::End if reading.is_after_root() && window.fault().is_none() => {
-                return Ok(reading.conclude());
+                return Ok(reading.conclude(window.size()));
             }
             Pause::End | Pause::Cut => {
                 let line = window.line(usize::MAX);

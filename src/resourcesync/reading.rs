@@ -1,17 +1,16 @@
 //! The reading of one document: its markup, the checks that make it well-formed, and what is made of it.
 //!
-//! Tags, texts and references are read here, in one pass and where they lie in the window; quick-xml reads
-//! the rest (comments, CDATA, declarations). What outlives a window is held here: open elements,
-//! namespaces, text.
+//! Tags, texts and references are read here, in one pass and where they lie in the window; `markup` reads the rest.
+//! What outlives a window is held here: open elements, namespaces, text.
 
 use quick_xml::Reader;
-use quick_xml::errors::{Error, SyntaxError};
-use quick_xml::events::Event;
+use quick_xml::errors::Error;
 
 use crate::resourcesync::canonical::Canonical;
 use crate::resourcesync::document::{Content, Form, Other, Parsed};
+use crate::resourcesync::markup::{Kind, Markup};
 use crate::resourcesync::namespaces::{Namespace, Namespaces};
-use crate::resourcesync::outline::{Element, Outline};
+use crate::resourcesync::outline::{Element, Outline, excerpt};
 use crate::resourcesync::pause::Pause;
 use crate::resourcesync::reference::push_referenced;
 use crate::resourcesync::scan::{find, skip_space};
@@ -19,6 +18,8 @@ use crate::resourcesync::tag::{Attribute, RawTag, local_name, undeclared};
 
 /// Deeper than any document, and shallow enough to keep memory bounded.
 const DEEPEST: usize = 1_000;
+/// The longest that the names of all open elements may be.
+const LONGEST_NAMES: usize = 1 << 20;
 /// The longest text of one element.
 const LONGEST_TEXT: usize = 4 << 20;
 
@@ -97,8 +98,9 @@ impl Reading {
     }
 
     /// What a document is whose root has ended.
-    pub(crate) fn conclude(self) -> Content {
-        match self.outline.map(Outline::conclude) {
+    /// `size` is what was read, in bytes.
+    pub(crate) fn conclude(self, size: u64) -> Content {
+        match self.outline.map(|outline| outline.conclude(size)) {
             None => Content::Other(Other::ForeignRoot),
             Some(Err(other)) => Content::Other(other),
             Some(Ok(document)) => Content::Document(Box::new(Parsed {
@@ -120,7 +122,7 @@ impl Reading {
         }
         // R2: what is wrong with a document that is none of ours does not matter.
         if self.is_before_root() && local_name(rest).is_some_and(|name| form(name).is_none()) {
-            return Err(Pause::ForeignRoot);
+            return Err(Pause::Other(Other::ForeignRoot));
         }
         let raw = RawTag::read(rest, &mut self.attributes)?;
         self.flush_text();
@@ -133,9 +135,15 @@ impl Reading {
         let element = element(namespace, raw.local);
         match (&mut self.outline, self.open.len()) {
             (None, _) => {
-                let form = form(raw.local).filter(|_| namespace == Namespace::Sitemap);
-                let form = form.ok_or(Pause::ForeignRoot)?;
+                let form = form(raw.local).ok_or(Pause::Other(Other::ForeignRoot))?;
+                if namespace != Namespace::Sitemap {
+                    let other = foreign_namespace(raw.local, namespace, &self.namespaces);
+                    return Err(Pause::Other(other));
+                }
                 self.outline = Some(Outline::new(form));
+            }
+            (Some(outline), 1) if element == Element::Other && raw.local == "md" => {
+                outline.foreign_terms(self.namespaces.uri(namespace), tag);
             }
             (Some(outline), 1) => outline.root_child(element, tag),
             (Some(outline), 2) => outline.entry_child(element, tag),
@@ -155,8 +163,11 @@ impl Reading {
             element,
         });
         self.names.push_str(raw.name);
+        if self.names.len() > LONGEST_NAMES {
+            return Err(Pause::flaw(0, "the names of nested elements are too long"));
+        }
         if raw.is_empty_element {
-            self.end()?;
+            self.end();
         }
         Ok(raw.text.len())
     }
@@ -171,7 +182,7 @@ impl Reading {
         let is_it = rest.as_bytes().get(2..name_end) == Some(expected.as_bytes());
         match rest.as_bytes().get(end) {
             Some(b'>') if is_it => {
-                self.end()?;
+                self.end();
                 Ok(end + 1)
             }
             _ if !rest.contains('>') => Err(Pause::Cut),
@@ -210,8 +221,21 @@ impl Reading {
             return Ok(end);
         }
         self.inside_root(start, "text")?;
-        if find(text.as_bytes(), [b']']).is_some() && text.contains("]]>") {
-            return Err(Pause::flaw(0, "]]> stands in the text"));
+        let mut end = end;
+        let mut text = text;
+        if find(text.as_bytes(), [b']']).is_some() {
+            if let Some(at) = text.find("]]>") {
+                return Err(Pause::flaw(start + at, "]]> stands in the text"));
+            }
+            // The window may end between the brackets and the sign that they must not stand before.
+            if length.is_none() {
+                let kept = text.len() - text.trim_end_matches(']').len();
+                end -= kept.min(2);
+                text = &rest[start..end];
+            }
+            if end == 0 {
+                return Err(Pause::Cut);
+            }
         }
         self.text.push_str(text);
         self.bound_text()?;
@@ -220,47 +244,68 @@ impl Reading {
 
     /// Comments, processing instructions, CDATA sections, the declaration and the DOCTYPE.
     fn other_markup(&mut self, rest: &str) -> Result<usize, Pause> {
-        let mut reader = Reader::from_reader(rest.as_bytes());
-        reader.config_mut().check_comments = true;
-        let event = match reader.read_event() {
-            Ok(event) => event,
-            Err(error) if is_cut(&error, rest) => return Err(Pause::Cut),
-            Err(Error::Syntax(error)) => return Err(Pause::flaw(0, error.to_string())),
-            Err(Error::IllFormed(error)) => return Err(Pause::flaw(0, error.to_string())),
-            Err(error) => return Err(Pause::flaw(0, error.to_string())),
-        };
-        let length = rest.len() - reader.get_ref().len();
-        match event {
-            Event::CData(text) => {
+        let Markup {
+            kind,
+            length,
+            mut flaw,
+        } = Markup::read(rest)?;
+        match kind {
+            Kind::Comment | Kind::Instruction => {}
+            Kind::Declaration if self.has_begun => {
+                let message = "the XML declaration is not at the start";
+                flaw = Some((0, message.to_owned()));
+            }
+            Kind::Declaration => {}
+            Kind::CData(text) => {
                 self.inside_root(0, "a CDATA section")?;
-                self.text.push_str(&text.into_inner());
+                self.text.push_str(text);
                 self.bound_text()?;
             }
-            Event::Decl(_) if self.has_begun => {
-                return Err(Pause::flaw(0, "the XML declaration is not at the start"));
-            }
-            Event::DocType(_) if self.is_before_root() => {
-                self.has_begun = true;
-                return Err(Pause::Doctype { length });
-            }
-            Event::DocType(_) => return Err(Pause::flaw(0, "a DOCTYPE stands inside the root")),
-            _ => {}
+            Kind::Doctype => return self.doctype(rest),
         }
-        Ok(length)
+        match flaw {
+            None => Ok(length),
+            Some((at, message)) if self.is_before_root() => {
+                self.has_begun = true;
+                Err(Pause::Refused {
+                    length,
+                    at,
+                    message,
+                })
+            }
+            Some((at, message)) => Err(Pause::flaw(at, message)),
+        }
+    }
+
+    /// R2: a DOCTYPE is refused, in a document of ours.
+    fn doctype(&mut self, rest: &str) -> Result<usize, Pause> {
+        if !self.is_before_root() {
+            return Err(Pause::flaw(0, "a DOCTYPE stands inside the root"));
+        }
+        let mut reader = Reader::from_reader(rest.as_bytes());
+        match reader.read_event() {
+            Ok(_) => {}
+            Err(Error::Syntax(_)) => return Err(Pause::Cut),
+            Err(error) => return Err(Pause::flaw(0, error.to_string())),
+        }
+        self.has_begun = true;
+        let length = rest.len() - reader.get_ref().len();
+        Err(Pause::Doctype { length })
     }
 
     /// Ends the innermost element.
-    fn end(&mut self) -> Result<(), Pause> {
+    fn end(&mut self) {
         self.flush_text();
         self.canonical.end();
         let Some(open) = self.open.pop() else {
-            return Ok(());
+            return;
         };
         self.names.truncate(open.name_start);
         self.namespaces.back_to(open.namespaces);
-        match &mut self.outline {
-            Some(outline) if self.open.len() == 1 => outline.end_entry().map_err(Pause::Malformed),
-            _ => Ok(()),
+        if let Some(outline) = &mut self.outline
+            && self.open.len() == 1
+        {
+            outline.end_entry();
         }
     }
 
@@ -307,6 +352,20 @@ fn form(root: &str) -> Option<Form> {
     }
 }
 
+/// What a root of ours by its name is, in a namespace that is not ours.
+fn foreign_namespace(root: &str, namespace: Namespace, namespaces: &Namespaces) -> Other {
+    Other::Namespace {
+        root: root.to_owned(),
+        namespace: excerpt(namespaces.uri(namespace)),
+        has_terms: namespaces.is_any(is_like_terms),
+    }
+}
+
+/// Whether a namespace is that of the ResourceSync terms, or meant to be.
+fn is_like_terms(namespace: &str) -> bool {
+    namespace.contains("openarchives.org/rs/")
+}
+
 fn element(namespace: Namespace, local: &str) -> Element {
     match (namespace, local) {
         (Namespace::Sitemap, "url" | "sitemap") => Element::Entry,
@@ -314,20 +373,5 @@ fn element(namespace: Namespace, local: &str) -> Element {
         (Namespace::Rs, "md") => Element::Md,
         (Namespace::Rs, "ln") => Element::Ln,
         _ => Element::Other,
-    }
-}
-
-/// Whether more text can make markup of what quick-xml cannot read: not after an odd character.
-fn is_cut(error: &Error, rest: &str) -> bool {
-    let can_begin = |markup: &str| {
-        let common = rest.len().min(markup.len());
-        rest.as_bytes()[..common].eq_ignore_ascii_case(&markup.as_bytes()[..common])
-    };
-    match error {
-        Error::Syntax(SyntaxError::InvalidBangMarkup) => rest.len() < 3,
-        Error::Syntax(_) => ["<?", "<!--", "<![CDATA[", "<!DOCTYPE"]
-            .into_iter()
-            .any(can_begin),
-        _ => false,
     }
 }

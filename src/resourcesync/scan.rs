@@ -1,5 +1,7 @@
 //! Finding the next thing in markup quickly: every byte of a document goes through here.
 
+use crate::resourcesync::characters::{is_in_name, is_name_start};
+
 /// Where the first of some bytes is. Eight are looked at at once: where a byte equals a wanted one their
 /// difference is zero, subtracting one sets its high bit, and the lowest high bit set is always right.
 #[inline]
@@ -48,10 +50,12 @@ pub(crate) fn name_at(bytes: &[u8], start: usize) -> Option<Name> {
         local_start: start,
         end: start,
     };
+    let mut is_ascii = true;
     loop {
         let class = bytes.get(name.end).map(|&byte| CLASSES[usize::from(byte)]);
         match class {
             Some(NAME_START) => {}
+            Some(BEYOND_ASCII) => is_ascii = false,
             Some(NAME) if name.end > name.local_start => {}
             Some(COLON) if name.local_start == start && name.end > start => {
                 name.prefix_end = name.end;
@@ -59,28 +63,45 @@ pub(crate) fn name_at(bytes: &[u8], start: usize) -> Option<Name> {
             }
             Some(NAME | COLON) => return None,
             // At the end of the text more may follow; the caller will find nothing there.
-            None => return Some(name),
-            Some(_) => return (name.end > name.local_start).then_some(name),
+            None => break,
+            Some(_) if name.end == name.local_start => return None,
+            Some(_) => break,
         }
         name.end += 1;
     }
+    (is_ascii || is_proper(bytes, start, &name)).then_some(name)
 }
 
-/// What a byte may be in a name (XML 1.0 section 2.3); beyond ASCII, anything.
+/// Whether the parts of a name that goes beyond ASCII hold only characters that a name may.
+#[cold]
+fn is_proper(bytes: &[u8], start: usize, name: &Name) -> bool {
+    let is_name = |part: &[u8]| {
+        std::str::from_utf8(part).is_ok_and(|part| {
+            let first = part.chars().next();
+            first.is_none_or(is_name_start) && part.chars().all(is_in_name)
+        })
+    };
+    is_name(&bytes[start..name.prefix_end]) && is_name(&bytes[name.local_start..name.end])
+}
+
+/// What a byte may be in a name (XML 1.0 section 2.3).
 const OTHER: u8 = 0;
 const NAME_START: u8 = 1;
 /// Part of a name, but not its first character.
 const NAME: u8 = 2;
 const COLON: u8 = 3;
+/// A part of a character that may be one of a name or not.
+const BEYOND_ASCII: u8 = 4;
 
 const CLASSES: [u8; 256] = {
     let mut classes = [OTHER; 256];
     let mut byte = 0;
     while byte < 256 {
         classes[byte] = match byte as u8 {
-            b'a'..=b'z' | b'A'..=b'Z' | b'_' | 0x80.. => NAME_START,
+            b'a'..=b'z' | b'A'..=b'Z' | b'_' => NAME_START,
             b'0'..=b'9' | b'-' | b'.' => NAME,
             b':' => COLON,
+            0x80.. => BEYOND_ASCII,
             _ => OTHER,
         };
         byte += 1;

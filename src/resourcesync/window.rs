@@ -38,6 +38,8 @@ pub(crate) struct Window<R> {
     unknown_encoding: Option<String>,
     has_begun: bool,
     is_at_end: bool,
+    /// How much was read.
+    size: u64,
     /// How much may still be read.
     budget: usize,
     /// Whether the last character was a CR, so that a LF belongs to it.
@@ -66,6 +68,7 @@ impl<R: Read> Window<R> {
             unknown_encoding: None,
             has_begun: false,
             is_at_end: false,
+            size: 0,
             budget: PROLOG_LIMIT,
             after_cr: false,
             newlines_taken: 0,
@@ -94,6 +97,11 @@ impl<R: Read> Window<R> {
     /// Lifts the limit that holds until the root's start tag is known.
     pub(crate) fn lift_limit(&mut self) {
         self.budget = usize::MAX;
+    }
+
+    /// How many bytes were read.
+    pub(crate) fn size(&self) -> u64 {
+        self.size
     }
 
     /// Whether the limit before the root's start tag is what keeps the window from growing.
@@ -191,6 +199,7 @@ impl<R: Read> Window<R> {
         let room = &mut self.buffer[self.filled..];
         let (read, is_at_end) = read_full(&mut self.source, room, self.budget)?;
         self.budget -= read;
+        self.size += read as u64;
         self.filled += read;
         self.is_at_end = is_at_end;
         Ok(())
@@ -245,6 +254,7 @@ impl<R: Read> Window<R> {
         let (read, is_at_end) = read_full(&mut self.source, &mut undecoded[from..], self.budget)?;
         undecoded.truncate(from + read);
         self.budget -= read;
+        self.size += read as u64;
         self.is_at_end = is_at_end;
         self.decode();
         Ok(())

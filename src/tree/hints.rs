@@ -81,6 +81,8 @@ pub(super) struct Taken {
     /// Events were lost.
     pub(super) overflow: bool,
     pub(super) asked: Vec<DocumentPath>,
+    /// To be explained.
+    pub(super) questions: Vec<DocumentPath>,
     pub(super) sweep: bool,
     pub(super) stop: bool,
     /// Why there will be no more events.
@@ -127,6 +129,13 @@ impl Hints {
     pub(super) fn ask(&self, mut paths: Vec<DocumentPath>) {
         self.wake(|pending| {
             pending.taken.asked.append(&mut paths);
+            pending.is_news = true;
+        });
+    }
+
+    pub(super) fn question(&self, mut paths: Vec<DocumentPath>) {
+        self.wake(|pending| {
+            pending.taken.questions.append(&mut paths);
             pending.is_news = true;
         });
     }

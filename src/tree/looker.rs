@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::announce::candidates::Candidates;
-use crate::announce::observation::{DocumentPath, Look, Observation};
+use crate::announce::observation::{DocumentPath, Look, NoDocument, Observation};
+use crate::tree::explain::explain;
 use crate::tree::hints::{Hint, Hints, Place, Taken};
 use crate::tree::model::{DirectoryId, FileId, Model, Queued};
 use crate::tree::mount::{Ghost, Mount, Sweep};
@@ -35,6 +36,8 @@ pub(super) struct Looker<'a> {
     /// To be listed, and to be looked at, because of a hint or a timer: before any sweep goes on.
     pub(super) directories: VecDeque<DirectoryId>,
     pub(super) files: VecDeque<FileId>,
+    /// To be explained, when there is nothing else to do.
+    questions: VecDeque<DocumentPath>,
     pub(super) timers: BinaryHeap<Reverse<(Instant, FileId)>>,
     /// Directories that could not be read: when to try again, and how often that was done.
     pub(super) denied: HashMap<DirectoryId, (Instant, u8)>,
@@ -47,6 +50,7 @@ pub(super) struct Looker<'a> {
     pub(super) has_said_ran_out: bool,
     heartbeat: Instant,
     batch: Vec<Observation>,
+    explained: Vec<(DocumentPath, NoDocument)>,
     /// What is remembered of files in `batch` that are missing, in case their mount is.
     gone: HashMap<DocumentPath, Ghost>,
 }
@@ -99,6 +103,7 @@ impl<'a> Looker<'a> {
             mounts,
             directories: VecDeque::new(),
             files: VecDeque::new(),
+            questions: VecDeque::new(),
             timers: BinaryHeap::new(),
             denied: HashMap::new(),
             linked: BTreeSet::new(),
@@ -108,6 +113,7 @@ impl<'a> Looker<'a> {
             has_said_ran_out: false,
             heartbeat: Instant::now(),
             batch: Vec::new(),
+            explained: Vec::new(),
             gone: HashMap::new(),
         }
     }
@@ -148,6 +154,7 @@ impl<'a> Looker<'a> {
     fn has_work(&self) -> bool {
         !self.directories.is_empty()
             || !self.files.is_empty()
+            || !self.questions.is_empty()
             || self
                 .mounts
                 .iter()
@@ -194,6 +201,7 @@ impl<'a> Looker<'a> {
         for path in taken.asked {
             self.ask(path, false);
         }
+        self.questions.extend(taken.questions);
     }
 
     fn apply_place(&mut self, key: Key, place: Place) {
@@ -271,15 +279,27 @@ impl<'a> Looker<'a> {
 
     fn work(&mut self) {
         let end = Instant::now() + TURN;
-        while !self.is_stopped && self.batch.len() < BATCH && Instant::now() < end {
+        let is_full = |own: &Self| own.batch.len().max(own.explained.len()) >= BATCH;
+        while !self.is_stopped && !is_full(self) && Instant::now() < end {
             if let Some(id) = self.directories.pop_front() {
                 self.list_queued(id);
             } else if let Some(id) = self.files.pop_front() {
                 self.look_at_queued(id);
-            } else if !self.go_on_sweeping() {
+            } else if !self.go_on_sweeping() && !self.explain_next() {
                 return;
             }
         }
+    }
+
+    /// Answers the next question. Returns whether there was one.
+    fn explain_next(&mut self) -> bool {
+        let Some(path) = self.questions.pop_front() else {
+            return false;
+        };
+        let explained = explain(&self.settings, &path);
+        self.explained
+            .extend(explained.map(|explained| (path, explained)));
+        true
     }
 
     pub(super) fn queue_directory(&mut self, id: DirectoryId, queued: Queued) {
@@ -340,6 +360,10 @@ impl<'a> Looker<'a> {
     }
 
     fn flush(&mut self) {
+        if !self.explained.is_empty() {
+            let explained = std::mem::take(&mut self.explained);
+            self.send_now(Report::Explained(explained));
+        }
         if self.batch.is_empty() {
             return;
         }

@@ -8,10 +8,11 @@
 //! `hints` is what backends leave for the looker, `watches` joins the backends (`inotify`, `notify`), the
 //! `looker` is the thread that owns it all. Its work is split by idea: `mount` (is the tree there, and what
 //! does its `file_system` promise?), `sweep` and `listing` (all names), `watching`, `examine` (one name),
-//! `links`, `look` (one file, over time), `ask` and `read` (one file, once).
+//! `links`, `look` (one file, over time), `ask`, `read` and `explain` (one file, once).
 
 mod ask;
 mod examine;
+mod explain;
 mod file_system;
 mod hints;
 #[cfg(target_os = "linux")]
@@ -42,12 +43,15 @@ use jiff::Timestamp;
 
 use crate::announce::candidates::Candidates;
 use crate::announce::figures;
-use crate::announce::observation::{DocumentPath, Identity, MountId, Observation, Stat};
+use crate::announce::observation::{
+    DocumentPath, Identity, MountId, NoDocument, Observation, Stat,
+};
 use crate::announce::plan::MountPlan;
 use crate::tree::hints::Hints;
 use crate::tree::looker::Looker;
 use crate::tree::watches::Watches;
 
+pub use crate::tree::explain::explain;
 pub use crate::tree::limit::Limit;
 
 /// The tree of one source, and how it is watched.
@@ -89,6 +93,8 @@ pub struct Known {
 pub enum Report {
     /// All that was ready, in the order in which it was found.
     Observed(Vec<Observation>),
+    /// What lies where somebody asked for a document, and there is none.
+    Explained(Vec<(DocumentPath, NoDocument)>),
     MountFound {
         mount: MountId,
         identity: Identity,
@@ -237,6 +243,11 @@ impl Tree {
     /// path that is [no candidate](Candidates::accepts) is not answered.
     pub fn look(&self, paths: Vec<DocumentPath>) {
         self.hints.ask(paths);
+    }
+
+    /// Asks why there is no document at each path: [`Report::Explained`] answers, in time.
+    pub fn explain(&self, paths: Vec<DocumentPath>) {
+        self.hints.question(paths);
     }
 
     /// Asks for a sweep of all mounts, now.

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
@@ -9,6 +10,7 @@ use rustix::io::Errno;
 
 use crate::announce::observation::Incomplete;
 use crate::resourcesync::document::Content;
+use crate::resourcesync::gzip::parse_gzip;
 use crate::resourcesync::parse::{ReadError, parse};
 use crate::tree::stat::{self, Kind, Status};
 
@@ -44,7 +46,12 @@ pub(super) fn read(path: &Path) -> Reading {
         Ok(status) => return Reading::Incomplete(Incomplete::NotAFile, Some(status)),
         Err(error) => return denied(error),
     };
-    let content = parse(&file);
+    let is_packed = path.as_os_str().as_bytes().ends_with(b".gz");
+    let content = if is_packed {
+        parse_gzip(&file)
+    } else {
+        parse(&file)
+    };
     let after = match stat::of(&file) {
         Ok(status) => status,
         Err(error) => return denied(error),

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 
-use crate::announce::catalog::Catalog;
 use crate::announce::channel::later;
+use crate::announce::engine::source::Source;
 use crate::announce::engine::{Engine, Timer};
 use crate::announce::event::Fact;
 use crate::announce::finding::Finding;
-use crate::announce::observation::Look;
+use crate::announce::observation::{DocumentPath, Look, NoDocument};
 use crate::announce::plan::SourcePlan;
 use crate::announce::state::Record;
 use crate::resourcesync::capability::Capability;
@@ -51,22 +51,78 @@ impl Engine {
     }
 
     /// Notes what is wrong with documents (R8).
-    pub(super) fn find(&mut self, source: usize, uris: &BTreeSet<Uri>, now: Timestamp) {
+    pub(super) fn find(
+        &mut self,
+        source: usize,
+        uris: &BTreeSet<Uri>,
+        changed: &BTreeSet<Uri>,
+        now: Timestamp,
+    ) {
         for uri in uris {
-            let catalog = &self.sources[source].catalog;
-            let findings = match catalog.get(uri) {
+            let state = &self.sources[source];
+            let findings = match state.catalog.get(uri) {
                 Some(record) if !record.is_gone() => {
-                    findings_of(uri, record, catalog, &self.plan.sources[source])
+                    findings_of(uri, record, state, &self.plan.sources[source])
                 }
                 _ => Vec::new(),
             };
+            let known = state.findings.get(uri).filter(|_| !changed.contains(uri));
+            let is_new = |finding: &&Finding| known.is_none_or(|known| !known.contains(*finding));
+            let plan = &self.plan.sources[source];
+            let new = findings.iter().filter(is_new);
+            let questions = new
+                .filter_map(Finding::without_document)
+                .filter_map(|uri| plan.path_of(uri));
+            self.turn.explain.extend(questions);
             self.found(source, uri, findings, Finding::is_about_document, now);
         }
     }
 
-    /// Notes what is wrong with a file that was looked at, if it is like a document and none that is
-    /// announced (R2).
-    pub(super) fn find_foreign(&mut self, source: usize, uri: &Uri, look: &Look, at: Timestamp) {
+    /// Asks again what lies at a path that holds no document, where a Capability List names it.
+    pub(super) fn question(&mut self, source: usize, uri: &Uri, path: &DocumentPath) {
+        let state = &self.sources[source];
+        if state.is_settled() && state.catalog.is_listed(uri) && !state.catalog.is_there(uri) {
+            self.turn.explain.insert(path.clone());
+        }
+    }
+
+    /// Takes in what lies at a path that holds no document.
+    pub(super) fn explained(&mut self, path: &DocumentPath, cause: NoDocument, now: Timestamp) {
+        let (Some(uri), Some(source)) = (self.plan.uri_of(path), self.source_of(path.mount)) else {
+            return;
+        };
+        let state = &mut self.sources[source];
+        if state.catalog.is_there(&uri) {
+            return;
+        }
+        let before = match cause {
+            NoDocument::Nothing => state.explained.remove(&uri),
+            ref cause => state.explained.insert(uri.clone(), cause.clone()),
+        };
+        let before = before.unwrap_or(NoDocument::Nothing);
+        if before == cause {
+            return;
+        }
+        let told_at = later(now, self.plan.sources[source].broken_after);
+        let listers = state.catalog.listers(&uri);
+        let listers: Vec<Uri> = listers.map(|(lister, _)| lister.clone()).collect();
+        for set in listers {
+            let finding = |cause: &NoDocument| no_document(&set, &uri, cause);
+            let Some(findings) = state.findings.get_mut(&set) else {
+                continue;
+            };
+            if findings.remove(&finding(&before)) {
+                findings.insert(finding(&cause));
+                state.told_findings.remove(&finding(&before));
+                self.timers
+                    .insert((told_at, Timer::Finding(source, set.clone())));
+            }
+        }
+    }
+
+    /// Notes what is wrong with a file that was looked at: it is like a document and none that is announced (R2), or
+    /// larger than one may be.
+    pub(super) fn find_in_file(&mut self, source: usize, uri: &Uri, look: &Look, at: Timestamp) {
         let finding = match look {
             Look::Other {
                 reason: Other::Capability(capability),
@@ -75,8 +131,25 @@ impl Engine {
                 uri: uri.clone(),
                 capability: capability.clone(),
             }),
+            Look::Other {
+                reason:
+                    reason @ (Other::Terms { .. }
+                    | Other::Namespace {
+                        has_terms: true, ..
+                    }),
+                ..
+            } => Some(Finding::ForeignNamespace {
+                uri: uri.clone(),
+                reason: reason.clone(),
+            }),
+            Look::Document { parsed, .. } => {
+                parsed.document.excess.map(|excess| Finding::TooLarge {
+                    uri: uri.clone(),
+                    excess,
+                })
+            }
             Look::Incomplete(_) => return,
-            _ => None,
+            Look::Other { .. } | Look::Missing => None,
         };
         if finding.is_some() || self.sources[source].findings.contains_key(uri) {
             let findings = finding.into_iter().collect();
@@ -125,7 +198,21 @@ impl Engine {
     }
 }
 
-fn findings_of(uri: &Uri, record: &Record, catalog: &Catalog, source: &SourcePlan) -> Vec<Finding> {
+/// The finding about a document that `set` names, where there is none.
+fn no_document(set: &Uri, uri: &Uri, cause: &NoDocument) -> Finding {
+    let (set, uri) = (set.clone(), uri.clone());
+    match cause {
+        NoDocument::Nothing => Finding::NoFile { set, uri },
+        cause => Finding::NoDocument {
+            set,
+            uri,
+            cause: cause.clone(),
+        },
+    }
+}
+
+fn findings_of(uri: &Uri, record: &Record, state: &Source, source: &SourcePlan) -> Vec<Finding> {
+    let catalog = &state.catalog;
     let mut findings = Vec::new();
     let capability = record.version.capability;
     let needs_set = capability != Capability::SourceDescription && !capability.is_manifest();
@@ -152,9 +239,9 @@ fn findings_of(uri: &Uri, record: &Record, catalog: &Catalog, source: &SourcePla
             .members
             .iter()
             .filter(|member| !catalog.is_there(member) && source.mount_of(member).is_some());
-        findings.extend(missing.map(|member| Finding::NoFile {
-            set: uri.clone(),
-            uri: member.clone(),
+        findings.extend(missing.map(|member| {
+            let cause = state.explained.get(member);
+            no_document(uri, member, cause.unwrap_or(&NoDocument::Nothing))
         }));
         let unclean = structure.members.iter().filter(|member| !member.is_clean());
         findings.extend(unclean.map(|member| Finding::Unclean {

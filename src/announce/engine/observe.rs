@@ -28,20 +28,25 @@ impl Engine {
             return;
         };
         let is_absent = self.sources[source].is_absent(path.mount);
-        self.find_foreign(source, &uri, &look, at);
+        self.find_in_file(source, &uri, &look, at);
         match look {
             Look::Document { parsed, stat } => self.seen(source, uri, path, *parsed, stat, at),
             Look::Other { stat, .. } => {
                 self.vanished(source, &uri, at);
                 self.forget_trouble(source, &uri);
+                self.question(source, &uri, &path);
                 self.turn.save.others.insert(path, Some((stat, at)));
             }
             // R15: what is missing or out of reach with its mount was not deleted, nor found again.
             Look::Incomplete(_) | Look::Missing if is_absent => {}
-            Look::Incomplete(reason) => self.incomplete(source, uri, path, &reason, at),
+            Look::Incomplete(reason) => {
+                self.question(source, &uri, &path);
+                self.incomplete(source, uri, path, &reason, at);
+            }
             Look::Missing => {
                 self.vanished(source, &uri, at);
                 self.forget_trouble(source, &uri);
+                self.question(source, &uri, &path);
                 self.turn.save.others.insert(path, None);
             }
         }
@@ -56,6 +61,7 @@ impl Engine {
         stat: Stat,
         at: Timestamp,
     ) {
+        self.sources[source].explained.remove(&uri);
         let trouble = self.forget_trouble(source, &uri);
         if trouble.as_ref().is_some_and(|trouble| trouble.reported) {
             let (path, uri) = (path.clone(), uri.clone());

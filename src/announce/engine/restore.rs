@@ -18,7 +18,7 @@ use crate::announce::state::{
     ChannelRow, Hold, LedgerRow, MountRow, Presence, Record, State, Told,
 };
 use crate::resourcesync::payload::Payload;
-use crate::resourcesync::uri::{Hub, Uri};
+use crate::resourcesync::uri::{Hub, Uri, UriMap};
 
 /// The longest that a retry ever waits (R23).
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
@@ -71,6 +71,7 @@ impl Engine {
                 stale: Stale::default(),
                 parked: BTreeSet::new(),
                 described: BTreeMap::new(),
+                explained: UriMap::default(),
                 told_findings: BTreeSet::new(),
                 suspended: false,
                 findings: BTreeMap::new(),

@@ -84,7 +84,7 @@ impl Engine {
         let listers = came_or_went.flat_map(|(uri, _)| catalog.listers(uri));
         let mut listers: BTreeSet<Uri> = listers.map(|(lister, _)| lister.clone()).collect();
         affected.append(&mut listers);
-        self.find(source, &affected, now);
+        self.find(source, &affected, &changed, now);
         for uri in &affected {
             self.forget_if_done(source, uri);
         }

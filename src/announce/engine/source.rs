@@ -9,10 +9,10 @@ use crate::announce::catalog::Catalog;
 use crate::announce::delivery::ChannelId;
 use crate::announce::event::Suspension;
 use crate::announce::finding::Finding;
-use crate::announce::observation::MountId;
+use crate::announce::observation::{MountId, NoDocument};
 use crate::announce::plan::MassDeletion;
 use crate::announce::state::{MountRow, Presence, Told, Trouble, Version};
-use crate::resourcesync::uri::Uri;
+use crate::resourcesync::uri::{Uri, UriMap};
 
 #[derive(Debug)]
 pub struct Source {
@@ -24,6 +24,8 @@ pub struct Source {
     pub suspended: bool,
     /// What is wrong with a document or a set, by its URI.
     pub findings: BTreeMap<Uri, BTreeSet<Finding>>,
+    /// What lies where a Capability List names a document and there is none, if anything does.
+    pub explained: UriMap<NoDocument>,
     /// Those that the operator was told of.
     pub told_findings: BTreeSet<Finding>,
     /// Channels that would have spoken while the source was not settled.

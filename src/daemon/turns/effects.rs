@@ -131,6 +131,11 @@ impl Turns {
                     tree.look(paths.clone());
                 }
             }
+            Effect::Explain(paths) => {
+                for tree in &self.trees {
+                    tree.explain(paths.clone());
+                }
+            }
             Effect::Tell(fact) => {
                 self.counts.tell(&fact);
                 report::fact(&fact);

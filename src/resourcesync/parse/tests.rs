@@ -7,7 +7,7 @@ use rstest::rstest;
 
 use super::{ReadError, parse};
 use crate::resourcesync::capability::Capability;
-use crate::resourcesync::document::{Content, Document, Form, Malformed, Other, Parsed};
+use crate::resourcesync::document::{Content, Document, Excess, Form, Malformed, Other, Parsed};
 use crate::resourcesync::fingerprint::Fingerprint;
 
 const CAPABILITY_LIST: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
@@ -203,11 +203,7 @@ mod others {
 
     #[rstest]
     #[case::atom("<feed xmlns='http://www.w3.org/2005/Atom'>broken")]
-    #[case::no_namespace("<urlset><rs:md capability='resourcelist'/></urlset>")]
     #[case::other_element("<url xmlns='http://www.sitemaps.org/schemas/sitemap/0.9'/>")]
-    #[case::other_prefix(
-        "<a:urlset xmlns='http://www.sitemaps.org/schemas/sitemap/0.9' xmlns:a='a:'>"
-    )]
     #[case::undeclared("<a b:c='d'>")]
     #[case::xhtml(
         "<!DOCTYPE html PUBLIC '-//W3C//DTD XHTML 1.0 Strict//EN' 'x.dtd' [<!ENTITY a '>'>]>\n<html xmlns='http://www.w3.org/1999/xhtml'>"
@@ -217,17 +213,59 @@ mod others {
     #[case::cut_off("<html lang='")]
     #[case::text("hello < world")]
     #[case::not_even_utf8("\n\u{feff}x")]
+    #[case::broken_prolog("<?xml version=1.0?><? ?><!-- -- --><feed/>")]
     fn another_root_is_not_ours(#[case] text: &str) {
         assert_eq!(content(text), Content::Other(Other::ForeignRoot));
     }
 
+    #[rstest]
+    #[case::none(
+        "<urlset><rs:md capability='resourcelist'/></urlset>",
+        "urlset is in no namespace"
+    )]
+    #[case::other_prefix(
+        "<a:urlset xmlns='http://www.sitemaps.org/schemas/sitemap/0.9' xmlns:a='a:'>",
+        "urlset is in the namespace \"a:\""
+    )]
+    #[case::https(
+        "<sitemapindex xmlns='https://www.sitemaps.org/schemas/sitemap/0.9'>",
+        "sitemapindex is in the namespace \"https://www.sitemaps.org/schemas/sitemap/0.9\""
+    )]
+    fn a_root_in_another_namespace_is_told(#[case] text: &str, #[case] which: &str) {
+        let Content::Other(other) = content(text) else {
+            panic!("{text}");
+        };
+        assert_eq!(
+            other.to_string(),
+            format!(
+                "its root element {which}: write xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\""
+            )
+        );
+    }
+
+    #[test]
+    fn terms_in_another_namespace_are_told() {
+        let text =
+            list("<rs:md capability='changelist'/>").replace("http://www.open", "https://www.open");
+        let Content::Other(other) = content(text) else {
+            panic!("no document");
+        };
+        assert_eq!(
+            other.to_string(),
+            "its root-level md is in the namespace \"https://www.openarchives.org/rs/terms/\": write rs:md, and \
+             xmlns:rs=\"http://www.openarchives.org/rs/terms/\""
+        );
+    }
+
+    #[test]
+    fn a_compressed_file_is_told() {
+        let bytes = b"\x1f\x8b\x08\0\0\0\0\0";
+        assert_eq!(content(bytes), Content::Other(Other::Gzip));
+    }
+
     #[test]
     fn binary_files_are_not_ours() {
-        for bytes in [
-            &b"\x89PNG\r\n\x1a\n\0\0"[..],
-            b"\x1f\x8b\x08\0\0\0\0\0",
-            b" \xff\xd8\xff",
-        ] {
+        for bytes in [&b"\x89PNG\r\n\x1a\n\0\0"[..], b" \xff\xd8\xff"] {
             assert_eq!(content(bytes), Content::Other(Other::ForeignRoot));
         }
     }
@@ -362,6 +400,23 @@ mod broken {
     #[case::hyphens("\n<!-- -- -->", "forbidden string `--` was found in a comment")]
     #[case::odd_reference("<url>\n&a;</url>", "the entity a is not defined")]
     #[case::odd_markup("\n<!x>", "unknown or missed symbol in markup")]
+    #[case::lower_cdata("<url>\n<![cdata[]]></url>", "unknown or missed symbol in markup")]
+    #[case::three_hyphens("\n<!-- --->", "forbidden string `--` was found in a comment")]
+    #[case::no_target("\n<? x?>", "a processing instruction has no target")]
+    #[case::nothing("\n<??>", "a processing instruction has no target")]
+    #[case::odd_target("\n<?1?>", "a processing instruction has no target")]
+    #[case::reserved("\n<?XML x?>", "the target XML is reserved")]
+    #[case::colon(
+        "\n<?a:b c?>",
+        "the processing instruction a:b has a colon in its name"
+    )]
+    #[case::no_space_after_target("\n<?a\"b?>", "the processing instruction a has no proper name")]
+    #[case::no_letter("\n<a\u{d7}/>", "a tag has no proper name")]
+    #[case::no_first_letter("\n<\u{b7}/>", "a tag has no proper name")]
+    #[case::punctuation("\n<a\u{2028}b/>", "a tag has no proper name")]
+    #[case::after_the_colon("\n<rs:\u{300}md/>", "a tag has no proper name")]
+    #[case::no_letter_in_an_attribute("\n<url a\u{f7}='b'>", "an attribute has no proper name")]
+    #[case::private_use("\n<url \u{e000}='b'>", "an attribute has no proper name")]
     fn ill_formed_text_is_refused_with_its_line(#[case] children: &str, #[case] message: &str) {
         let line = 2;
         let message = message.to_owned();
@@ -369,6 +424,83 @@ mod broken {
             malformed(list(children)),
             Malformed::Syntax { line, message }
         );
+    }
+
+    #[rstest]
+    #[case::unquoted(
+        "<?xml version='1.0' encoding=UTF-8?>",
+        "a value of the XML declaration is not quoted"
+    )]
+    #[case::no_value(
+        "<?xml version=encoding='UTF-8'?>",
+        "a value of the XML declaration is not quoted"
+    )]
+    #[case::no_version("<?xml encoding='UTF-8'?>", "the XML declaration has no version")]
+    #[case::nothing("<?xml?>", "the XML declaration has no version")]
+    #[case::only_space("<?xml ?>", "the XML declaration has no version")]
+    #[case::version("<?xml version='2.0'?>", "the version of XML is not 1.0")]
+    #[case::empty_version("<?xml version=''?>", "the version of XML is not 1.0")]
+    #[case::no_space(
+        "<?xml version='1.0'encoding='UTF-8'?>",
+        "white space is missing in the XML declaration"
+    )]
+    #[case::order(
+        "<?xml version='1.0' standalone='yes' encoding='UTF-8'?>",
+        "the XML declaration has something else than version, encoding and standalone, in this order"
+    )]
+    #[case::encoding(
+        "<?xml version='1.0' encoding='8859-1'?>",
+        "the encoding has no proper name"
+    )]
+    #[case::standalone(
+        "<?xml version='1.0' standalone='true'?>",
+        "standalone is neither yes nor no"
+    )]
+    #[case::open_quote("<?xml version='1.0?>", "a value of the XML declaration does not end")]
+    #[case::not_first(
+        "<!-- --><?xml version='1.0'?>",
+        "the XML declaration is not at the start"
+    )]
+    #[case::instruction("<? ?>", "a processing instruction has no target")]
+    #[case::comment("<!-- -- -->", "forbidden string `--` was found in a comment")]
+    fn an_ill_formed_prolog_is_refused(#[case] prolog: &str, #[case] message: &str) {
+        let line = 1;
+        let message = message.to_owned();
+        let text = format!("{prolog}{}", list("<rs:md capability='changelist'/>"));
+        assert_eq!(malformed(text), Malformed::Syntax { line, message });
+    }
+
+    #[rstest]
+    #[case("<?xml version='1.0'?>")]
+    #[case("<?xml\tversion =\r\n\"1.1\"  encoding= 'utf-8' standalone='no' ?>")]
+    #[case("<?xml version='1.0' standalone='yes'?>")]
+    #[case("<?a?><?xml-stylesheet ?><?xmlx y??><!----><!-- - -->")]
+    fn a_well_formed_prolog_is_read(#[case] prolog: &str) {
+        document(format!(
+            "{prolog}{}",
+            list("<rs:md capability='changelist'/>")
+        ));
+    }
+
+    #[test]
+    fn a_name_may_hold_the_letters_of_any_script() {
+        document(list(
+            "<rs:md capability='changelist'/><\u{e9}l\u{e9}ment a\u{b7}b='' \u{4e2d}='' \u{10400}=''/><a\u{300}/>",
+        ));
+    }
+
+    #[test]
+    fn what_may_not_stand_in_a_text_is_found_across_windows() {
+        let head = list("").replace("</urlset>", "<url>");
+        for length in 8_180..8_200 {
+            let text = format!(
+                "{head}{}]]></url></urlset>",
+                "x".repeat(length - head.len())
+            );
+            let message = "]]> stands in the text".to_owned();
+            let expected = Malformed::Syntax { line: 1, message };
+            assert_eq!(malformed(text), expected, "{length}");
+        }
     }
 
     #[test]
@@ -428,11 +560,15 @@ mod broken {
         let long_tag = list(&format!("<url a='{}", "a".repeat(9 << 20)));
         let names: String = (0..2_000).map(|n| format!(" xmlns:a{n}='b:{n}'")).collect();
         let names = list(&format!("<url{names}/>"));
+        let long_names = list(&format!("<{0}><{0}>", "a".repeat(600_000)));
+        let long_namespace = list(&format!("<url xmlns='{}'/>", "a".repeat(40_000)));
         for (text, expected) in [
             (deep, "elements are nested 1000 deep"),
             (long_text, "a text is longer than 4194304 bytes"),
             (long_tag, "markup longer than 4194304 bytes"),
             (names, "too many namespaces are declared"),
+            (long_names, "the names of nested elements are too long"),
+            (long_namespace, "a namespace is too long"),
         ] {
             let line = 1;
             let message = expected.to_owned();
@@ -441,13 +577,56 @@ mod broken {
     }
 
     #[test]
-    fn a_list_that_keeps_too_many_entries_is_refused() {
-        let entries = "<url><loc>h</loc></url>".repeat(1_000_001);
-        let limit = 1_000_000;
-        let structural = list(&format!("<rs:md capability='description'/>{entries}"));
-        assert_eq!(malformed(structural), Malformed::TooLarge { limit });
-        let unstructured = list(&format!("<rs:md capability='resourcelist'/>{entries}"));
-        assert_eq!(document(unstructured).members, []);
+    fn beyond_the_protocol_entries_are_counted_and_not_kept() {
+        let entries = "<url><loc>http://e.org/</loc></url>".repeat(60_000);
+        for capability in ["description", "resourcelist"] {
+            let md = format!("<rs:md capability='{capability}'/>");
+            for text in [
+                list(&format!("{md}{entries}")),
+                list(&format!("{entries}{md}")),
+            ] {
+                let size = text.len() as u64;
+                let document = document(text);
+                let kept = if capability == "description" {
+                    50_000
+                } else {
+                    0
+                };
+                assert_eq!(document.members.len(), kept);
+                let entries = 60_000;
+                assert_eq!(document.excess, Some(Excess { entries, size }));
+            }
+        }
+        let long = list(&format!(
+            "<rs:md capability='description'/>{}",
+            "<url><lastmod>x</lastmod></url><!-- long -->".repeat(1_200_000)
+        ));
+        let size = long.len() as u64;
+        let entries = 1_200_000;
+        assert_eq!(document(long).excess, Some(Excess { entries, size }));
+        let within = list(&format!(
+            "<rs:md capability='description'/>{}",
+            "<url/>".repeat(50_000)
+        ));
+        assert_eq!(document(within).excess, None);
+    }
+
+    #[test]
+    fn what_only_wastes_memory_is_not_kept() {
+        let long = "x".repeat(10_000);
+        let hubs = format!(
+            "<rs:ln rel='hub' href='https://e.org/{}'/>",
+            "x".repeat(1_000)
+        )
+        .repeat(2_000);
+        let document = document(list(&format!(
+            "<rs:md capability='capabilitylist' from='{long}'/><rs:ln rel='up' href='https://e.org/{long}'/>\
+             <url><loc>https://e.org/{long}</loc></url>\
+             <url><loc>https://e.org/t</loc><rs:md capability='framework-notification'/>{hubs}</url>",
+        )));
+        assert_eq!((document.up, document.members), (None, Vec::new()));
+        assert_eq!(document.span.from.map(|from| from.len()), Some(200));
+        assert_eq!(document.channels[0].hubs.len(), (1 << 20) / 1_014);
     }
 
     #[test]

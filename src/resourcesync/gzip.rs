@@ -1,0 +1,160 @@
+//! Documents that are compressed with gzip (R1): unpacked while they are read, and given up where they grow beyond what
+//! a document can be.
+
+use std::io::{self, ErrorKind, Read};
+
+use flate2::read::MultiGzDecoder;
+
+use crate::resourcesync::document::{Content, LARGEST, Malformed};
+use crate::resourcesync::parse::{ReadError, parse};
+
+/// The most that is unpacked: ten times what the protocol allows.
+const MOST_UNPACKED: u64 = 10 * LARGEST;
+/// How many times its packed size a document may have, once it is larger than [`SMALL`]. Lists have 10 to 50.
+const MOST_TIMES: u64 = 200;
+/// Less than this is no bomb.
+const SMALL: u64 = 1 << 20;
+
+/// As [`parse`], of a file that is compressed.
+pub fn parse_gzip(reader: impl Read) -> Result<Content, ReadError> {
+    let packed = Counted { reader, count: 0 };
+    let unpacked = Unpacked {
+        decoder: MultiGzDecoder::new(packed),
+        count: 0,
+    };
+    parse(unpacked).map_err(|error| match error {
+        ReadError::Io(error) => match error.downcast::<Malformed>() {
+            Ok(malformed) => malformed.into(),
+            Err(error) => error.into(),
+        },
+        error @ ReadError::Malformed(_) => error,
+    })
+}
+
+struct Counted<R> {
+    reader: R,
+    count: u64,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.reader.read(buffer)?;
+        self.count += read as u64;
+        Ok(read)
+    }
+}
+
+/// Its errors hold a [`Malformed`] where the data is to blame.
+struct Unpacked<R> {
+    decoder: MultiGzDecoder<Counted<R>>,
+    count: u64,
+}
+
+impl<R: Read> Read for Unpacked<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.decoder.read(buffer);
+        let packed = self.decoder.get_ref().count;
+        let malformed = match read {
+            Ok(read) => {
+                self.count += read as u64;
+                let unpacked = self.count;
+                let is_bomb =
+                    unpacked > MOST_UNPACKED || unpacked > SMALL && unpacked / MOST_TIMES > packed;
+                if !is_bomb {
+                    return Ok(read);
+                }
+                Malformed::Bomb { unpacked, packed }
+            }
+            Err(error) => match error.kind() {
+                ErrorKind::UnexpectedEof if packed == 0 => Malformed::Empty,
+                ErrorKind::UnexpectedEof => Malformed::Gzip("it ends too early".to_owned()),
+                ErrorKind::InvalidInput | ErrorKind::InvalidData => {
+                    Malformed::Gzip(error.to_string())
+                }
+                _ => return Err(error),
+            },
+        };
+        Err(io::Error::other(malformed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
+    use super::parse_gzip;
+    use crate::resourcesync::document::{Content, Malformed, Other};
+    use crate::resourcesync::parse::{ReadError, parse};
+
+    const LIST: &str = "<urlset xmlns='http://www.sitemaps.org/schemas/sitemap/0.9' \
+                        xmlns:rs='http://www.openarchives.org/rs/terms/'>\
+                        <rs:md capability='changelist'/></urlset>";
+
+    fn packed(text: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+        encoder.write_all(text).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn malformed(bytes: &[u8]) -> Malformed {
+        match parse_gzip(bytes) {
+            Err(ReadError::Malformed(malformed)) => malformed,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_packed_document_reads_as_it_does_unpacked() {
+        let plain = parse(LIST.as_bytes()).unwrap();
+        assert_eq!(parse_gzip(&packed(LIST.as_bytes())[..]).unwrap(), plain);
+        let (begin, end) = LIST.as_bytes().split_at(50);
+        let members = [packed(begin), packed(end)].concat();
+        assert_eq!(parse_gzip(&members[..]).unwrap(), plain);
+        let other = parse_gzip(&packed(b"hello")[..]).unwrap();
+        assert_eq!(other, Content::Other(Other::ForeignRoot));
+        let twice = parse_gzip(&packed(&packed(LIST.as_bytes()))[..]).unwrap();
+        assert_eq!(twice, Content::Other(Other::Gzip));
+    }
+
+    #[test]
+    fn no_part_of_a_packed_document_is_one() {
+        let packed = packed(LIST.as_bytes());
+        for length in 0..packed.len() {
+            malformed(&packed[..length]);
+        }
+        assert_eq!(malformed(b""), Malformed::Empty);
+        let mut wrong = packed.clone();
+        let at = wrong.len() - 6;
+        wrong[at] ^= 1;
+        assert!(matches!(malformed(&wrong), Malformed::Gzip(_)));
+        assert!(matches!(malformed(LIST.as_bytes()), Malformed::Gzip(_)));
+        assert!(matches!(
+            malformed(&[&packed[..], b"garbage"].concat()),
+            Malformed::Gzip(_)
+        ));
+    }
+
+    #[test]
+    fn what_grows_without_bound_is_given_up() {
+        let spaces = " ".repeat(4 << 20);
+        let bomb = LIST.replace("</urlset>", &format!("{spaces}</urlset>"));
+        assert!(matches!(
+            malformed(&packed(bomb.as_bytes())),
+            Malformed::Bomb { .. }
+        ));
+        // A list of its size is none.
+        let entry = |n: u32| {
+            format!(
+                "<url><loc>https://e.org/{n}/{}</loc></url>",
+                n.wrapping_mul(2_654_435_761)
+            )
+        };
+        let entries: String = (0..40_000).map(entry).collect();
+        let list = LIST.replace("</urlset>", &format!("{entries}</urlset>"));
+        let plain = parse(list.as_bytes()).unwrap();
+        assert_eq!(parse_gzip(&packed(list.as_bytes())[..]).unwrap(), plain);
+    }
+}

@@ -1,0 +1,55 @@
+//! What lies at a path that should hold a document, whatever the globs include.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use crate::announce::observation::{DocumentPath, Incomplete, NoDocument};
+use crate::resourcesync::document::Content;
+use crate::tree::Settings;
+use crate::tree::model::join;
+use crate::tree::read::{Reading, read};
+use crate::tree::stat::{self, Kind};
+
+/// Looks at a path once. Returns nothing for a document, and where the mount is not there.
+pub fn explain(settings: &Settings, path: &DocumentPath) -> Option<NoDocument> {
+    let mount = settings.mounts.iter().find(|own| own.id == path.mount)?;
+    let file = join(&mount.directory, &path.below);
+    match stat::follow(&file) {
+        Err(error) if stat::is_absence(error) => {
+            stat::follow(&mount.directory).ok()?;
+            return Some(other_case(&file).map_or(NoDocument::Nothing, NoDocument::OtherCase));
+        }
+        Err(error) => return Some(NoDocument::Denied(stat::reason(error))),
+        Ok(status) if status.kind != Kind::File => return Some(NoDocument::NotAFile),
+        Ok(_) => {}
+    }
+    if let Some(exclusion) = settings.candidates.exclusion(&path.below) {
+        return Some(NoDocument::Excluded(exclusion));
+    }
+    match read(&file) {
+        Reading::Gone => Some(NoDocument::Nothing),
+        Reading::Whole(Content::Document(_), _) => None,
+        Reading::Whole(Content::Other(other), _) => Some(NoDocument::Other(other)),
+        Reading::Incomplete(Incomplete::Denied(reason), _) => Some(NoDocument::Denied(reason)),
+        Reading::Incomplete(reason, _) => Some(NoDocument::Broken(reason.to_string())),
+    }
+}
+
+/// The file beside an absent one whose name differs from its name in the case of letters. What is tried is what
+/// people write, because a directory may hold a hundred thousand names.
+fn other_case(absent: &Path) -> Option<String> {
+    let name = absent.file_name()?.as_bytes();
+    let dot = name.iter().rposition(|&byte| byte == b'.');
+    let (stem, extension) = name.split_at(dot.unwrap_or(name.len()));
+    let names = [
+        [stem, &extension.to_ascii_uppercase()].concat(),
+        [stem, &extension.to_ascii_lowercase()].concat(),
+        name.to_ascii_lowercase(),
+        name.to_ascii_uppercase(),
+    ];
+    let mut others = names.iter().filter(|other| *other != name);
+    let found = others
+        .find(|other| stat::follow(&absent.with_file_name(OsStr::from_bytes(other))).is_ok())?;
+    Some(String::from_utf8_lossy(found).into_owned())
+}
