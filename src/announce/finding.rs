@@ -158,11 +158,13 @@ impl fmt::Display for Finding {
             Finding::TooLarge { uri, excess } => {
                 write!(
                     f,
-                    "{uri} has {entries} entries in {size} bytes, and a list may have {MOST_ENTRIES} in {LARGEST}: \
+                    "{uri} has {entries} entries in {size} bytes, and a list may have {most} in {largest}: \
                      its changes are announced, and what it lists beyond that is not remembered; split it, and list \
                      the parts in an index",
                     entries = excess.entries,
                     size = excess.size,
+                    most = MOST_ENTRIES,
+                    largest = LARGEST,
                 )
             }
             Finding::ForeignNamespace { uri, reason } => {

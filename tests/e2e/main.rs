@@ -38,6 +38,7 @@ mod steps;
 mod stopping;
 mod subscriptions;
 mod supervised;
+mod unread;
 
 /// How long an event is awaited before a test fails. Generous: the machine may be busy.
 pub const DEADLINE: std::time::Duration = std::time::Duration::from_secs(30);

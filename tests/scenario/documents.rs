@@ -4,7 +4,7 @@ use rsnotify::announce::event::Fact;
 use rsnotify::announce::finding::Finding;
 use rstest::rstest;
 
-use crate::world::{Doc, World, index, list, plan};
+use crate::world::{Doc, World, capability_list, index, list, plan};
 
 const NOTHING: [&str; 0] = [];
 
@@ -282,4 +282,112 @@ fn a_document_that_becomes_another_while_it_leaves_its_set_is_deleted_there() {
     let news = world.news_by_topic();
     assert_eq!(news["/a/framework/"], ["deleted changelist /a/x.xml"]);
     assert_eq!(news["/b/framework/"], ["created resourcedump /a/x.xml"]);
+}
+
+/// R8: what lies where a list names a document is said, told once, and again only if it is something else.
+#[test]
+fn what_lies_where_a_list_names_no_document_is_told() {
+    let mut world = World::new(plan());
+    world.write_set("/a", &["changelist"]);
+    let plain = list("x")
+        .render()
+        .replace("<rs:md capability=\"x\"", "<rs:md");
+    world.write_text("/a/plain.xml", plain.as_bytes());
+    let https = plain.replace("http://www.sitemaps", "https://www.sitemaps");
+    world.write_text("/a/https.xml", https.as_bytes());
+    world.break_off("/a/broken.xml");
+    world.start();
+    world.write_text("/a/list.xml.gz", b"packed");
+    let names = [
+        "plain.xml",
+        "https.xml",
+        "broken.xml",
+        "list.xml.gz",
+        "absent.xml",
+    ];
+    let names = names.map(|name| format!("/a/{name}"));
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let lists = capability_list("/a", &["changelist"]).lists(&names);
+    world.write("/a/capabilitylist.xml", lists.clone());
+    world.wait(100);
+    let told = |world: &mut World| -> Vec<String> {
+        let facts = world.facts().into_iter();
+        let found = facts.filter_map(|fact| match fact {
+            Fact::Found(finding) if finding.without_document().is_some() => {
+                let site = "https://example.org/a/";
+                let words = finding.to_string().replace(site, "");
+                Some(words.replace("capabilitylist.xml names ", ""))
+            }
+            _ => None,
+        });
+        found.collect()
+    };
+    let include = r#"["**/*.xml", "**/.well-known/resourcesync", "**/*.xml.gz"]"#;
+    let sitemap = "http://www.sitemaps.org/schemas/sitemap/0.9";
+    let expected = [
+        "absent.xml, and no file is there".to_owned(),
+        "broken.xml, and the file there is broken: it ends in the middle of an element, at line 2".to_owned(),
+        format!(
+            "https.xml, and the file there is no document: its root element urlset is in the namespace \
+             \"https://www.sitemaps.org/schemas/sitemap/0.9\": write xmlns=\"{sitemap}\""
+        ),
+        format!(
+            "list.xml.gz, and `include` does not match the file there: write include = {include}"
+        ),
+        "plain.xml, and the file there is no document: it has no root-level rs:md with a capability: add one, \
+         such as <rs:md capability=\"changelist\"/>"
+            .to_owned(),
+    ];
+    let mut found = told(&mut world);
+    found.sort();
+    assert_eq!(found, expected);
+
+    world.write("/a/capabilitylist.xml", lists.version(1));
+    world.wait(100);
+    assert_eq!(told(&mut world), [""; 0]);
+
+    world.delete("/a/plain.xml");
+    world.write("/a/https.xml", list("changelist"));
+    world.wait(100);
+    assert_eq!(told(&mut world), ["plain.xml, and no file is there"]);
+    let findings = world.engine().findings();
+    assert!(
+        !findings
+            .iter()
+            .any(|finding| finding.to_string().contains("https.xml, and"))
+    );
+}
+
+/// R8: memory stays bounded, whatever a list holds, and its changes are announced all the same.
+#[test]
+fn a_list_beyond_the_protocol_is_announced_and_reported() {
+    let mut world = World::with_two_sets(plan());
+    let names: Vec<String> = (0..50_100).map(|n| format!("/a/{n}.xml")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let long = capability_list("/a", &["changelist"]).lists(&names);
+    world.write("/a/capabilitylist.xml", long.clone());
+    world.wait(100);
+    assert_eq!(world.news().len(), 1);
+    let findings = world.engine().findings();
+    let named = findings
+        .iter()
+        .filter(|finding| finding.without_document().is_some());
+    assert_eq!(named.count(), 50_000 - 2);
+    let large = findings
+        .iter()
+        .find(|finding| finding.kind() == "too_large");
+    let words = large.unwrap().to_string();
+    assert!(
+        words.starts_with("https://example.org/a/capabilitylist.xml has 50102 entries in "),
+        "{words}"
+    );
+    world.write("/a/capabilitylist.xml", long.lists(&["/a/x.xml"]));
+    world.wait(100);
+    assert_eq!(world.news().len(), 1);
+    world.write(
+        "/a/capabilitylist.xml",
+        capability_list("/a", &["changelist"]),
+    );
+    world.wait(100);
+    assert_eq!(world.engine().findings().len(), 0);
 }

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use rsnotify::announce::candidates::Candidates;
-use rsnotify::announce::observation::{DocumentPath, Identity, Look, MountId};
+use rsnotify::announce::observation::{DocumentPath, Identity, Look, MountId, NoDocument};
 use rsnotify::announce::plan::{DEFAULT_INCLUDE, MountPlan};
 use rsnotify::resourcesync::uri::Uri;
 use rsnotify::tree::{Known, Notice, Report, Settings, Tree, WatchMode};
@@ -26,6 +26,7 @@ pub struct Watched {
     reports: Receiver<Report>,
     /// Every look at a path, in order.
     pub looks: HashMap<Vec<u8>, Vec<Look>>,
+    pub explained: HashMap<Vec<u8>, NoDocument>,
     pub sweeps: usize,
     /// Whether the last sweep said that watches are lacking.
     pub is_unwatched: bool,
@@ -117,6 +118,7 @@ impl Watched {
             tree: Some(tree.unwrap()),
             reports,
             looks: HashMap::new(),
+            explained: HashMap::new(),
             sweeps: 0,
             is_unwatched: false,
             found: Vec::new(),
@@ -232,6 +234,11 @@ impl Watched {
                         .or_default()
                         .push(it.look);
                 }
+            }
+            Report::Explained(explained) => {
+                let explained = explained.into_iter();
+                self.explained
+                    .extend(explained.map(|(path, why)| (path.below.to_vec(), why)));
             }
             Report::MountFound { identity, .. } => self.found.push(identity),
             Report::MountLost { reason, .. } => self.lost.push(reason),

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 mod directories;
+mod explain;
 mod files;
 mod harness;
 mod links;

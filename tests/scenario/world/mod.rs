@@ -427,6 +427,14 @@ impl World {
                         self.come(self.now, Event::Observed(vec![observation]));
                     }
                 }
+                Effect::Explain(paths) => {
+                    let explained = paths.into_iter().filter_map(|path| {
+                        let explained = self.tree.explain(&self.plan, &path)?;
+                        Some((path, explained))
+                    });
+                    let explained = explained.collect();
+                    self.come(self.now, Event::Explained(explained));
+                }
                 Effect::Tell(fact) => self.facts.push(fact),
             }
         }

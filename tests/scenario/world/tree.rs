@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use rsnotify::announce::observation::{DocumentPath, Identity, Incomplete, Look, Stat};
+use rsnotify::announce::observation::{DocumentPath, Identity, Incomplete, Look, NoDocument, Stat};
 use rsnotify::announce::plan::Plan;
 use rsnotify::resourcesync::document::{Content, Malformed};
 use rsnotify::resourcesync::parse::{ReadError, parse};
@@ -128,6 +128,20 @@ impl FakeTree {
             Ok(Content::Document(parsed)) => Look::Document { parsed, stat },
             Ok(Content::Other(reason)) => Look::Other { reason, stat },
             Err(malformed) => Look::Incomplete(Incomplete::Malformed(malformed)),
+        }
+    }
+
+    /// Why there is no document at a path, whatever is included.
+    pub fn explain(&self, plan: &Plan, path: &DocumentPath) -> Option<NoDocument> {
+        let (_, source) = plan.source_of(path.mount).unwrap();
+        let uri = plan.uri_of(path).unwrap().to_string();
+        let exclusion = source.candidates.exclusion(&path.below);
+        match (self.look(&uri), exclusion) {
+            (Look::Missing, _) => Some(NoDocument::Nothing),
+            (_, Some(exclusion)) => Some(NoDocument::Excluded(exclusion)),
+            (Look::Document { .. }, None) => None,
+            (Look::Other { reason, .. }, None) => Some(NoDocument::Other(reason)),
+            (Look::Incomplete(reason), None) => Some(NoDocument::Broken(reason.to_string())),
         }
     }
 

@@ -1,0 +1,147 @@
+//! Files that a Capability List names and that are no documents; compressed documents.
+
+use std::fs;
+use std::io::Write;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use serde_json::Value;
+
+use crate::daemon::{Setup, output};
+use crate::documents::{Site, capability_list, list};
+use crate::hub::FakeHub;
+
+fn packed(text: &str) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(text.as_bytes()).unwrap();
+    encoder.finish().unwrap()
+}
+
+/// A set whose Capability List names files of which none is a document.
+fn site() -> Site {
+    let site = Site::new();
+    let whole = list("a", "changelist", "1");
+    site.write("a/broken.xml", &whole[..200]);
+    site.write(
+        "a/plain.xml",
+        &whole.replace("<rs:md capability=\"changelist\"/>", ""),
+    );
+    site.write(
+        "a/https.xml",
+        &whole.replace("http://www.sitemaps", "https://www.sitemaps"),
+    );
+    site.write("a/upper.XML", &whole);
+    fs::write(site.path("a/packed.xml.gz"), packed(&whole)).unwrap();
+    let names = capability_list(
+        "a",
+        &[
+            "resourcelist",
+            "changelist",
+            "broken",
+            "plain",
+            "https",
+            "absent",
+        ],
+    );
+    let more = "<url><loc>https://source.example/a/upper.XML</loc></url>\n\
+                <url><loc>https://source.example/a/packed.xml.gz</loc></url>\n</urlset>";
+    site.write("a/capabilitylist.xml", &names.replace("</urlset>", more));
+    site
+}
+
+const REASONS: [(&str, &str); 6] = [
+    ("absent.xml", "no file is there"),
+    (
+        "broken.xml",
+        "the file there is broken: it ends in the middle of an element",
+    ),
+    (
+        "https.xml",
+        "its root element urlset is in the namespace \"https://www.sitemaps.org/schemas/sitemap/0.9\": write \
+         xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\"",
+    ),
+    (
+        "packed.xml.gz",
+        r#"write include = ["**/*.xml", "**/.well-known/resourcesync", "**/*.xml.gz"]"#,
+    ),
+    (
+        "plain.xml",
+        "it has no root-level rs:md with a capability: add one",
+    ),
+    (
+        "upper.XML",
+        r#"write include = ["**/*.xml", "**/.well-known/resourcesync", "**/*.XML"]"#,
+    ),
+];
+
+#[test]
+fn check_says_why_a_file_that_a_list_names_is_no_document() {
+    let site = site();
+    let setup = Setup::new(&site, &["https://hub.example/".to_owned()], "");
+    let (code, stdout, stderr) = output(setup.command("check").arg("--json"));
+    assert_eq!(code, Some(1), "{stdout}{stderr}");
+    let answer: Value = serde_json::from_str(&stdout).unwrap();
+    let findings = answer["findings"].as_array().unwrap().iter();
+    let findings: Vec<&str> = findings.map(|finding| finding.as_str().unwrap()).collect();
+    for (name, reason) in REASONS {
+        let names = format!("names https://source.example/a/{name}, and ");
+        let is_it = |finding: &&&str| finding.contains(&names) && finding.contains(reason);
+        assert!(
+            findings.iter().any(|finding| is_it(&finding)),
+            "{name}: {findings:#?}"
+        );
+    }
+    let absent = findings
+        .iter()
+        .filter(|finding| finding.contains("no file is there"));
+    assert_eq!(absent.count(), 1, "{findings:#?}");
+}
+
+#[test]
+fn the_log_says_why_a_file_that_a_list_names_is_no_document() {
+    let hub = FakeHub::start();
+    let site = site();
+    let setup = Setup::with_source(
+        &site,
+        "broken_after = \"1s\"",
+        &format!("[[hub]]\nurl = \"{}\"\n", hub.url()),
+    );
+    let daemon = setup.start();
+    for (_, reason) in REASONS {
+        daemon.await_log(reason);
+    }
+    site.write("a/plain.xml", &list("a", "changelist", "1"));
+    hub.changes_until(&["created changelist a/plain.xml"]);
+}
+
+#[test]
+fn a_compressed_list_that_is_included_is_announced_and_a_bomb_is_broken() {
+    let site = Site::new();
+    let hub = FakeHub::start();
+    fs::write(
+        site.path("a/packed.xml.gz"),
+        packed(&list("a", "changelist", "1")),
+    )
+    .unwrap();
+    let include = r#"include = ["**/*.xml", "**/.well-known/resourcesync", "**/*.xml.gz"]"#;
+    let setup = Setup::with_source(
+        &site,
+        &format!("{include}\nbroken_after = \"1s\""),
+        &format!("[[hub]]\nurl = \"{}\"\n", hub.url()),
+    );
+    let daemon = setup.start();
+    let spaces = " ".repeat(8 << 20);
+    let bomb = list("a", "changelist", "1").replace("</urlset>", &format!("{spaces}</urlset>"));
+    fs::write(site.path("a/bomb.xml.gz"), packed(&bomb)).unwrap();
+    daemon.await_log("when it is unpacked");
+    fs::write(
+        site.path("a/packed.xml.gz"),
+        packed(&list("a", "changelist", "2")),
+    )
+    .unwrap();
+    let expected = ["updated changelist a/packed.xml.gz"];
+    assert_eq!(hub.changes_until(&expected), expected);
+    daemon.await_log("delivered notification 1");
+    assert_eq!(setup.state_of("a/packed.xml.gz"), "announced");
+    assert_eq!(setup.state_of("a/bomb.xml.gz"), "broken");
+}

@@ -1,0 +1,301 @@
+//! What is read as a document is well-formed: compared with libxml2, over documents that were mutated.
+//!
+//! libxml2 (2.9) and rsnotify differ where [`Difference`] says, and nowhere else.
+
+#![expect(clippy::unwrap_used, reason = "a test that fails should say where")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use rsnotify::resourcesync::document::{Content, Malformed, Other};
+use rsnotify::resourcesync::parse::{ReadError, parse};
+use tempfile::TempDir;
+
+const MUTANTS: usize = 12_000;
+
+/// A document with everything that markup can be.
+const SEED: &str = r#"<?xml version="1.0" encoding="UTF-8" standalone="yes"?>
+<?xml-stylesheet type="text/xsl" href="style.xsl"?>
+<!-- a set -->
+<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"
+        xmlns:rs="http://www.openarchives.org/rs/terms/">
+  <rs:ln rel='up' href="https://e.org/?a=1&amp;b=2"/>
+  <rs:md capability="changelist" from="2026-11-20T09:00:00Z" />
+  <url>
+    <loc>https://e.org/&#x65;.xml</loc><!-- - -->
+    <é:x xmlns:é="urn:é" é:ü="ä">text ]] > <![CDATA[ <a> & ]]> é</é:x >
+    <?target data?>
+  </url>
+</urlset>
+<!-- end -->
+"#;
+
+/// What is put into a document somewhere.
+const TOKENS: [&str; 64] = [
+    "<",
+    ">",
+    "&",
+    "'",
+    "\"",
+    "=",
+    "/",
+    "?",
+    "!",
+    "-",
+    "--",
+    "->",
+    "]",
+    "]]>",
+    " ",
+    "\n",
+    "\r",
+    "\t",
+    ":",
+    ".",
+    "0",
+    ";",
+    "#",
+    "x",
+    "&#0;",
+    "&#x1F600;",
+    "&#xFFFE;",
+    "&#x;",
+    "&lt;",
+    "&nbsp;",
+    "&amp",
+    "<a>",
+    "</a>",
+    "<a/>",
+    "<a b='c'/>",
+    " a='b'",
+    " xml:lang='en'",
+    " xmlns=''",
+    " xmlns:a=''",
+    "<!---->",
+    "<!-- -->",
+    "<!--->",
+    "<!-- -- -->",
+    "<??>",
+    "<? ?>",
+    "<?a?>",
+    "<?a:b?>",
+    "<?xml?>",
+    "<?XML ?>",
+    "<?xml version='1.0'?>",
+    "<![CDATA[",
+    "<![CDATA[]]>",
+    "<![cdata[]]>",
+    "<!x>",
+    "é",
+    "\u{d7}",
+    "\u{b7}",
+    "\u{300}",
+    "\u{37e}",
+    "\u{2028}",
+    "\u{fffe}",
+    "\u{10400}",
+    "version=",
+    "encoding=",
+];
+
+/// Why the two differ, in the cases where that is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Difference {
+    /// A DOCTYPE is never accepted (R2).
+    Doctype,
+    /// Namespaces in XML 1.0 asks for more than XML itself: prefixes are declared, and no name but an element's or an
+    /// attribute's has a colon, at most one. To libxml2 these are errors that leave a document well-formed.
+    Namespaces,
+    /// Encodings are those of the WHATWG, as in browsers: more names, and others for ISO-8859-1 and US-ASCII. A document
+    /// that declares UTF-16 and is readable as ASCII is UTF-8. libxml2 knows those of iconv.
+    Encoding,
+    /// libxml2 goes by the first four bytes, and takes what follows a half byte order mark, or a NUL, for UTF-16 or
+    /// UCS-4.
+    FirstBytes,
+}
+
+fn mutant(seed: &[u8], random: &mut fastrand::Rng) -> Vec<u8> {
+    let mut bytes = seed.to_vec();
+    for _ in 0..random.usize(1..4) {
+        let at = random.usize(..=bytes.len());
+        let end = (at + random.usize(..8)).min(bytes.len());
+        match random.u8(..6) {
+            0 => drop(bytes.drain(at..end)),
+            1 => bytes.truncate(at),
+            2 => {
+                let copied = bytes[at..end].to_vec();
+                let to = random.usize(..=bytes.len());
+                bytes.splice(to..to, copied);
+            }
+            3 if at < bytes.len() => bytes[at] ^= 1 << random.u8(..8),
+            _ => {
+                let token = TOKENS[random.usize(..TOKENS.len())];
+                bytes.splice(at..end.min(at + random.usize(..3)), token.bytes());
+            }
+        }
+        if bytes.is_empty() {
+            bytes.push(b'<');
+        }
+    }
+    bytes
+}
+
+/// What rsnotify makes of it; nothing where it does not read on to the end.
+fn verdict(bytes: &[u8]) -> Option<Result<(), Malformed>> {
+    match parse(bytes) {
+        Ok(Content::Other(Other::ForeignRoot | Other::Namespace { .. } | Other::Gzip)) => None,
+        Ok(_) => Some(Ok(())),
+        Err(ReadError::Malformed(malformed)) => Some(Err(malformed)),
+        Err(ReadError::Io(error)) => panic!("{error}"),
+    }
+}
+
+/// The files that libxml2 finds ill-formed, with its words.
+fn refused_by_libxml2(directory: &Path, count: usize) -> BTreeMap<usize, String> {
+    let mut refused = BTreeMap::new();
+    let names: Vec<String> = (0..count).map(|number| format!("{number}.xml")).collect();
+    for names in names.chunks(1_000) {
+        let output = Command::new("xmllint")
+            .args(["--noout", "--nonet"])
+            .args(names)
+            .current_dir(directory)
+            .output()
+            .unwrap();
+        for line in String::from_utf8_lossy(&output.stderr).lines() {
+            let Some((name, rest)) = line.split_once(".xml:") else {
+                continue;
+            };
+            let is_error = [" parser error :", " I/O error :", " encoding error :"];
+            if let Ok(number) = name.parse()
+                && is_error.iter().any(|kind| rest.contains(kind))
+            {
+                refused.entry(number).or_insert_with(|| rest.to_owned());
+            }
+        }
+    }
+    refused
+}
+
+/// Why we refuse what libxml2 takes.
+fn stricter(bytes: &[u8], malformed: &Malformed) -> Option<Difference> {
+    let message = match malformed {
+        Malformed::Doctype { .. } => return Some(Difference::Doctype),
+        Malformed::Encoding { .. } => return Some(Difference::Encoding),
+        Malformed::Syntax { message, .. } => message.as_str(),
+        _ => "",
+    };
+    let namespaces = [
+        "is not declared",
+        "a prefix is declared with no namespace",
+        "cannot be declared",
+        "a tag has no proper name",
+        "an attribute has no proper name",
+        "has a colon in its name",
+        "occurs twice",
+    ];
+    let names_colons = message
+        .contains("proper name")
+        .then(|| bytes.contains(&b':'));
+    if namespaces.iter().any(|words| message.contains(words)) && names_colons != Some(false) {
+        return Some(Difference::Namespaces);
+    }
+    message
+        .contains("the encoding")
+        .then_some(Difference::Encoding)
+}
+
+/// Why we take what libxml2 refuses.
+fn laxer(bytes: &[u8], words: &str) -> Option<Difference> {
+    let is_odd = !bytes.starts_with(b"<") && !bytes.starts_with(b"\xef\xbb\xbf<");
+    if words.contains("encoding") || words.contains("labelled") {
+        Some(Difference::Encoding)
+    } else {
+        is_odd.then_some(Difference::FirstBytes)
+    }
+}
+
+#[test]
+fn what_is_taken_for_well_formed_is_so_to_libxml2() {
+    let is_there = Command::new("xmllint")
+        .arg("--version")
+        .stderr(Stdio::null())
+        .status();
+    if !is_there.is_ok_and(|status| status.success()) {
+        assert!(std::env::var_os("CI").is_none(), "xmllint is not installed");
+        eprintln!("skipped: xmllint (libxml2-utils) is not installed");
+        return;
+    }
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/parse");
+    let mut files: Vec<_> = fs::read_dir(corpus)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    files.sort();
+    // The first byte says how the others arrive.
+    let mut seeds: Vec<Vec<u8>> = files
+        .iter()
+        .map(|path| fs::read(path).unwrap()[1..].to_vec())
+        .collect();
+    seeds.push(SEED.into());
+    assert_eq!(verdict(SEED.as_bytes()), Some(Ok(())));
+    let own = seeds.len() - 1;
+    let mut random = fastrand::Rng::with_seed(33);
+    let mutants: Vec<Vec<u8>> = (0..MUTANTS)
+        .map(|number| {
+            let seed = if number % 3 == 0 {
+                random.usize(..seeds.len())
+            } else {
+                own
+            };
+            mutant(&seeds[seed], &mut random)
+        })
+        .collect();
+    let directory = TempDir::new().unwrap();
+    for (number, mutant) in mutants.iter().enumerate() {
+        fs::write(directory.path().join(format!("{number}.xml")), mutant).unwrap();
+    }
+    let refused = refused_by_libxml2(directory.path(), mutants.len());
+    let mut agreed = [0, 0];
+    let mut differ: BTreeMap<Difference, usize> = BTreeMap::new();
+    let mut unexplained = BTreeSet::new();
+    for (number, mutant) in mutants.iter().enumerate() {
+        let Some(ours) = verdict(mutant) else {
+            continue;
+        };
+        let difference = match (&ours, refused.get(&number)) {
+            (Ok(()), None) | (Err(_), Some(_)) => {
+                agreed[usize::from(ours.is_ok())] += 1;
+                continue;
+            }
+            (Ok(()), Some(words)) => laxer(mutant, words),
+            (Err(malformed), None) => stricter(mutant, malformed),
+        };
+        match difference {
+            Some(difference) => *differ.entry(difference).or_default() += 1,
+            None => {
+                let theirs = refused.get(&number);
+                unexplained.insert(format!(
+                    "ours {ours:?}, theirs {theirs:?}:\n{}\n",
+                    mutant.escape_ascii()
+                ));
+            }
+        }
+    }
+    println!(
+        "agreed on {} well-formed and {} ill-formed; {differ:?}",
+        agreed[1], agreed[0]
+    );
+    let unexplained: Vec<String> = unexplained.into_iter().collect();
+    assert!(
+        unexplained.is_empty(),
+        "{} differ:\n{}",
+        unexplained.len(),
+        unexplained.join("\n")
+    );
+    assert!(
+        agreed.iter().all(|&count| count > MUTANTS / 20),
+        "{agreed:?}"
+    );
+}
