@@ -377,7 +377,11 @@ mod tests {
             let mut globs = names.include().to_vec();
             globs.extend(want.map(str::to_owned));
             let exclusion = want.map(|_| Exclusion::NotIncluded(globs.clone()));
-            assert_eq!(names.exclusion(&root, below.as_bytes()), exclusion, "{below}");
+            assert_eq!(
+                names.exclusion(&root, below.as_bytes()),
+                exclusion,
+                "{below}"
+            );
             let included = Candidates::new(globs, Vec::new()).unwrap();
             assert!(included.accepts(&root, below.as_bytes()), "{below}");
         }

@@ -24,7 +24,10 @@ pub fn explain(settings: &Settings, path: &DocumentPath) -> Option<NoDocument> {
         Ok(status) if status.kind != Kind::File => return Some(NoDocument::NotAFile),
         Ok(_) => {}
     }
-    if let Some(exclusion) = settings.candidates.exclusion(&path.below) {
+    if let Some(exclusion) = settings
+        .candidates
+        .exclusion(&mount.published(), &path.below)
+    {
         return Some(NoDocument::Excluded(exclusion));
     }
     match read(&file) {

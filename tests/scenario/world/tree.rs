@@ -135,7 +135,8 @@ impl FakeTree {
     pub fn explain(&self, plan: &Plan, path: &DocumentPath) -> Option<NoDocument> {
         let (_, source) = plan.source_of(path.mount).unwrap();
         let uri = plan.uri_of(path).unwrap().to_string();
-        let exclusion = source.candidates.exclusion(&path.below);
+        let mount = source.mount_of(&plan.uri_of(path).unwrap()).unwrap();
+        let exclusion = source.candidates.exclusion(&mount.published(), &path.below);
         match (self.look(&uri), exclusion) {
             (Look::Missing, _) => Some(NoDocument::Nothing),
             (_, Some(exclusion)) => Some(NoDocument::Excluded(exclusion)),
