@@ -175,6 +175,16 @@ pub fn origin(url: &str) -> String {
     }
 }
 
+/// Whether an address means this machine to everybody who reads it.
+pub fn is_local(url: &str) -> bool {
+    match Url::parse(url).ok().as_ref().and_then(Url::host) {
+        Some(url::Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(url::Host::Ipv4(ip)) => ip.is_loopback() || ip.is_unspecified(),
+        Some(url::Host::Ipv6(ip)) => ip.is_loopback() || ip.is_unspecified(),
+        None => false,
+    }
+}
+
 /// Whether only this machine, or a network of its own, can reach an address.
 fn is_private(url: &str) -> bool {
     let Ok(url) = Url::parse(url) else {

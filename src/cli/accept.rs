@@ -5,19 +5,18 @@ use std::path::Path;
 
 use serde_json::json;
 
-use crate::cli::asking::{ask, unexpected};
+use crate::cli::asking::{Asked, unexpected};
 use crate::cli::options::{AcceptOptions, Exit};
 use crate::cli::output::print;
-use crate::config::Config;
 use crate::control::{Answer, Request};
 
 pub fn accept(file: Option<&Path>, options: &AcceptOptions) -> anyhow::Result<Exit> {
-    let config = Config::load(file, &options.tree.overrides())?;
+    let daemon = Asked::new(file, &options.tree)?;
     let source = options.source.as_str();
     let request = Request::Accept {
         source: source.to_owned(),
     };
-    let (Answer::Accepted { documents, .. }, is_running) = ask(&config, request)? else {
+    let (Answer::Accepted { documents, .. }, is_running) = daemon.ask(request)? else {
         return Err(unexpected());
     };
     print(|out| {

@@ -15,6 +15,7 @@ use url::{Host, Url};
 
 use crate::cli::advertise::recipe::recipe;
 use crate::cli::advertise::sets::{Outcome, Set, sets};
+use crate::cli::asking;
 use crate::cli::options::{Exit, NetworkOptions, TreeOptions};
 use crate::cli::output::{Output, print, say};
 use crate::cli::survey::survey;
@@ -50,10 +51,16 @@ impl AdvertiseOptions {
 }
 
 pub fn advertise(file: Option<&Path>, options: &AdvertiseOptions) -> anyhow::Result<Exit> {
-    let config = Config::load(file, &options.overrides())?;
+    let mut config = Config::load(file, &options.overrides())?;
+    // A running daemon knows what it listens on, whatever its flags were; those that are given here count more.
+    let is_given = options.network.listen.is_some() || options.network.public_url.is_some();
+    if !is_given && let Some(url) = asking::public_url(&config) {
+        config.server.public_url = Some(url);
+    }
     anyhow::ensure!(
         config.server.known_public_url().is_some(),
-        "cannot say what the topics are, since each start listens on another port: set server.public_url"
+        "cannot say what the topics are, since each start listens on another port: start rsnotify, or set \
+         server.public_url"
     );
     let survey = survey(&config)?;
     for notice in &survey.notices {

@@ -1,6 +1,6 @@
 //! Asks the daemon or, where none holds the lock, does what is asked on the state that it left.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use jiff::Timestamp;
@@ -9,22 +9,86 @@ use crate::announce::engine::Engine;
 use crate::announce::event::Effect;
 use crate::announce::state::Save;
 use crate::announce::subscription::audience::Audience;
+use crate::cli::options::TreeOptions;
 use crate::cli::survey::take_up;
 use crate::config::Config;
+use crate::config::error::ConfigError;
+use crate::config::overrides::Overrides;
+use crate::config::state_dir::state_dir;
 use crate::control::{self, Answer, Request};
+use crate::daemon::report::chain;
 use crate::daemon::{consult, no_hub, obey};
-use crate::store::{Store, StoreError};
+use crate::resourcesync::uri::Uri;
+use crate::store::{self, Store, StoreError};
 
-/// The answer, and whether a daemon runs.
-pub fn ask(config: &Config, request: Request) -> anyhow::Result<(Answer, bool)> {
-    let (answer, is_running) = match open(&config.state_dir) {
-        Ok(store) => (answer_from(config, store, request)?, false),
-        Err(StoreError::InUse { .. }) => (control::ask(&config.state_dir, &request)?, true),
-        Err(error) => return Err(error.into()),
-    };
-    match answer {
-        Answer::Error(error) => anyhow::bail!(error),
-        answer => Ok((answer, is_running)),
+/// The daemon to ask, by its state directory; what it left there is asked where it does not run.
+#[derive(Debug)]
+pub struct Asked<'a> {
+    state_dir: PathBuf,
+    file: Option<&'a Path>,
+    overrides: Overrides,
+}
+
+impl<'a> Asked<'a> {
+    /// The one that `--config` and the flags name. Nothing of the configuration file but `state_dir` matters while the
+    /// daemon runs: the file may be wrong at the moment.
+    pub fn new(file: Option<&'a Path>, tree: &TreeOptions) -> anyhow::Result<Asked<'a>> {
+        let overrides = tree.overrides();
+        Ok(Asked {
+            state_dir: state_dir(file, &overrides)?,
+            file,
+            overrides,
+        })
+    }
+
+    /// The answer, and whether a daemon runs.
+    pub fn ask(&self, request: Request) -> anyhow::Result<(Answer, bool)> {
+        let (answer, is_running) = match open(&self.state_dir) {
+            Ok(store) => (answer_from(&self.config()?, store, request)?, false),
+            Err(StoreError::InUse { .. }) => {
+                self.warn_of_configuration();
+                (control::ask(&self.state_dir, &request)?, true)
+            }
+            Err(error) => return Err(error.into()),
+        };
+        match answer {
+            Answer::Error(error) => anyhow::bail!(error),
+            answer => Ok((answer, is_running)),
+        }
+    }
+
+    /// What a daemon would have to run with, for its state is all there is to ask.
+    fn config(&self) -> anyhow::Result<Config> {
+        Config::load(self.file, &self.overrides).map_err(|error| match error {
+            error @ ConfigError::Nothing { .. } => {
+                let directory = self.state_dir.display();
+                anyhow::Error::new(error).context(format!(
+                    "no rsnotify is running with {directory}, and its state means nothing alone"
+                ))
+            }
+            error => error.into(),
+        })
+    }
+
+    fn warn_of_configuration(&self) {
+        match Config::load(self.file, &self.overrides) {
+            Ok(_) | Err(ConfigError::Nothing { .. }) => {}
+            Err(error) => eprintln!(
+                "rsnotify: the configuration is wrong at the moment, and the daemon runs with another one: {}",
+                chain(&error)
+            ),
+        }
+    }
+}
+
+/// What the public listener of a running daemon is reached as; nothing where none runs.
+pub fn public_url(config: &Config) -> Option<Uri> {
+    if !store::is_in_use(&config.state_dir).ok()? {
+        return None;
+    }
+    match control::ask(&config.state_dir, &Request::PublicUrl) {
+        Ok(Answer::PublicUrl(url)) => Uri::parse(&url).ok(),
+        _ => None,
     }
 }
 

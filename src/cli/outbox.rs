@@ -11,11 +11,10 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use crate::announce::status::AccountView;
-use crate::cli::asking::{ask, unexpected};
+use crate::cli::asking::{Asked, unexpected};
 use crate::cli::options::{AskOptions, Exit};
 use crate::cli::outbox::text::{Row, write_account, write_due, write_rows};
 use crate::cli::output::{counted, print, print_json};
-use crate::config::Config;
 use crate::control::{AccountName, Answer, Request};
 
 #[derive(Debug, Clone, Subcommand)]
@@ -89,17 +88,17 @@ pub fn outbox(file: Option<&Path>, command: &OutboxCommand) -> anyhow::Result<Ex
         OutboxCommand::Retry(retry) => &retry.ask,
         OutboxCommand::Drop(drop) => &drop.ask,
     };
-    let config = Config::load(file, &ask.tree.overrides())?;
+    let daemon = Asked::new(file, &ask.tree)?;
     match command {
-        OutboxCommand::List(_) => list(&config, ask.json),
-        OutboxCommand::Show(show) => self::show(&config, show),
-        OutboxCommand::Retry(retry) => self::retry(&config, retry),
-        OutboxCommand::Drop(drop) => self::drop(&config, drop),
+        OutboxCommand::List(_) => list(&daemon, ask.json),
+        OutboxCommand::Show(show) => self::show(&daemon, show),
+        OutboxCommand::Retry(retry) => self::retry(&daemon, retry),
+        OutboxCommand::Drop(drop) => self::drop(&daemon, drop),
     }
 }
 
-fn list(config: &Config, as_json: bool) -> anyhow::Result<Exit> {
-    let (Answer::Outbox(channels), is_running) = ask(config, Request::Outbox)? else {
+fn list(daemon: &Asked<'_>, as_json: bool) -> anyhow::Result<Exit> {
+    let (Answer::Outbox(channels), is_running) = daemon.ask(Request::Outbox)? else {
         return Err(unexpected());
     };
     let mut rows: Vec<Row> = channels
@@ -114,8 +113,8 @@ fn list(config: &Config, as_json: bool) -> anyhow::Result<Exit> {
     Ok(Exit::Fine)
 }
 
-fn show(config: &Config, options: &ShowOptions) -> anyhow::Result<Exit> {
-    let (shown, is_running) = ask_for(config, &options.account, options.payload)?;
+fn show(daemon: &Asked<'_>, options: &ShowOptions) -> anyhow::Result<Exit> {
+    let (shown, is_running) = ask_for(daemon, &options.account, options.payload)?;
     match options.ask.json {
         true => print_json(is_running, &shown)?,
         false => print(|out| write_account(out, &shown))?,
@@ -124,22 +123,22 @@ fn show(config: &Config, options: &ShowOptions) -> anyhow::Result<Exit> {
 }
 
 fn ask_for(
-    config: &Config,
+    daemon: &Asked<'_>,
     account: &AccountOptions,
     payload: bool,
 ) -> anyhow::Result<(Box<AccountView>, bool)> {
     let account = account.name();
     let request = Request::Show { account, payload };
-    match ask(config, request)? {
+    match daemon.ask(request)? {
         (Answer::Account(shown), is_running) => Ok((shown, is_running)),
         _ => Err(unexpected()),
     }
 }
 
-fn retry(config: &Config, options: &RetryOptions) -> anyhow::Result<Exit> {
+fn retry(daemon: &Asked<'_>, options: &RetryOptions) -> anyhow::Result<Exit> {
     let only = options.channel.clone().zip(options.hub.clone());
     let only = only.map(|(channel, hub)| AccountName { channel, hub });
-    let (Answer::Retried { notifications }, is_running) = ask(config, Request::Retry { only })?
+    let (Answer::Retried { notifications }, is_running) = daemon.ask(Request::Retry { only })?
     else {
         return Err(unexpected());
     };
@@ -162,15 +161,15 @@ fn retry(config: &Config, options: &RetryOptions) -> anyhow::Result<Exit> {
     Ok(Exit::Fine)
 }
 
-fn drop(config: &Config, options: &DropOptions) -> anyhow::Result<Exit> {
+fn drop(daemon: &Asked<'_>, options: &DropOptions) -> anyhow::Result<Exit> {
     if !options.yes {
-        return say_what_would_be_dropped(config, options);
+        return say_what_would_be_dropped(daemon, options);
     }
     let account = options.account.name();
     let request = Request::Drop {
         account: account.clone(),
     };
-    let (Answer::Dropped { changes }, is_running) = ask(config, request)? else {
+    let (Answer::Dropped { changes }, is_running) = daemon.ask(request)? else {
         return Err(unexpected());
     };
     let AccountName { channel, hub } = account;
@@ -190,8 +189,8 @@ fn drop(config: &Config, options: &DropOptions) -> anyhow::Result<Exit> {
     Ok(Exit::Fine)
 }
 
-fn say_what_would_be_dropped(config: &Config, options: &DropOptions) -> anyhow::Result<Exit> {
-    let (shown, is_running) = ask_for(config, &options.account, false)?;
+fn say_what_would_be_dropped(daemon: &Asked<'_>, options: &DropOptions) -> anyhow::Result<Exit> {
+    let (shown, is_running) = ask_for(daemon, &options.account, false)?;
     if options.ask.json {
         let answer = json!({
             "dropped": null,

@@ -7,11 +7,10 @@ use crate::announce::status::alerts::{Part, Urgency};
 use crate::announce::status::hubs::HubSummary;
 use crate::announce::status::notification::NotificationView;
 use crate::announce::status::{SourceStatus, Status, WaitingView};
-use crate::cli::asking::{ask, unexpected};
+use crate::cli::asking::{Asked, unexpected};
 use crate::cli::options::{AskOptions, Exit};
 use crate::cli::outbox::text::{Row, write_rows};
 use crate::cli::output::{counted, print, print_json, relative, when};
-use crate::config::Config;
 use crate::control::{Answer, Request};
 use crate::resourcesync::escape::{escaped, excerpt};
 
@@ -23,8 +22,8 @@ const MOST_CHARACTERS: usize = 500;
 const MOST_NOTIFICATIONS: usize = 10;
 
 pub fn status(file: Option<&Path>, options: &AskOptions) -> anyhow::Result<Exit> {
-    let config = Config::load(file, &options.tree.overrides())?;
-    let (Answer::Status(status), is_running) = ask(&config, Request::Status)? else {
+    let daemon = Asked::new(file, &options.tree)?;
+    let (Answer::Status(status), is_running) = daemon.ask(Request::Status)? else {
         return Err(unexpected());
     };
     match options.json {

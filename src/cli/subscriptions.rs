@@ -9,10 +9,9 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use crate::announce::subscription::audience::view::{SubscriptionList, SubscriptionView};
-use crate::cli::asking::{ask, unexpected};
+use crate::cli::asking::{Asked, unexpected};
 use crate::cli::options::{AskOptions, Exit};
 use crate::cli::output::{aligned, counted, next_try, print, print_json, relative, when};
-use crate::config::Config;
 use crate::control::{About, Answer, Request, SubscriptionName};
 
 #[derive(Debug, Clone, Subcommand)]
@@ -65,17 +64,17 @@ pub fn subscriptions(file: Option<&Path>, command: &SubscriptionsCommand) -> any
         SubscriptionsCommand::Show(show) => &show.ask,
         SubscriptionsCommand::Remove(remove) => &remove.ask,
     };
-    let config = Config::load(file, &ask.tree.overrides())?;
+    let daemon = Asked::new(file, &ask.tree)?;
     match command {
-        SubscriptionsCommand::List(_) => list(&config, ask.json),
-        SubscriptionsCommand::Show(show) => self::show(&config, show),
-        SubscriptionsCommand::Remove(remove) => self::remove(&config, remove),
+        SubscriptionsCommand::List(_) => list(&daemon, ask.json),
+        SubscriptionsCommand::Show(show) => self::show(&daemon, show),
+        SubscriptionsCommand::Remove(remove) => self::remove(&daemon, remove),
     }
 }
 
-fn list(config: &Config, as_json: bool) -> anyhow::Result<Exit> {
+fn list(daemon: &Asked<'_>, as_json: bool) -> anyhow::Result<Exit> {
     let request = Request::Subscriptions(About::List);
-    let (Answer::Subscriptions(list), is_running) = ask(config, request)? else {
+    let (Answer::Subscriptions(list), is_running) = daemon.ask(request)? else {
         return Err(unexpected());
     };
     match as_json {
@@ -85,8 +84,8 @@ fn list(config: &Config, as_json: bool) -> anyhow::Result<Exit> {
     Ok(Exit::Fine)
 }
 
-fn show(config: &Config, options: &ShowOptions) -> anyhow::Result<Exit> {
-    let (shown, is_running) = ask_for(config, &options.name)?;
+fn show(daemon: &Asked<'_>, options: &ShowOptions) -> anyhow::Result<Exit> {
+    let (shown, is_running) = ask_for(daemon, &options.name)?;
     match options.ask.json {
         true => print_json(is_running, &shown)?,
         false => print(|out| write_one(out, &shown, Timestamp::now()))?,
@@ -94,17 +93,20 @@ fn show(config: &Config, options: &ShowOptions) -> anyhow::Result<Exit> {
     Ok(Exit::Fine)
 }
 
-fn ask_for(config: &Config, name: &NameOptions) -> anyhow::Result<(Box<SubscriptionView>, bool)> {
+fn ask_for(
+    daemon: &Asked<'_>,
+    name: &NameOptions,
+) -> anyhow::Result<(Box<SubscriptionView>, bool)> {
     let request = Request::Subscriptions(About::Show(name.name()));
-    match ask(config, request)? {
+    match daemon.ask(request)? {
         (Answer::Subscription(shown), is_running) => Ok((shown, is_running)),
         _ => Err(unexpected()),
     }
 }
 
-fn remove(config: &Config, options: &RemoveOptions) -> anyhow::Result<Exit> {
+fn remove(daemon: &Asked<'_>, options: &RemoveOptions) -> anyhow::Result<Exit> {
     if !options.yes {
-        let (shown, is_running) = ask_for(config, &options.name)?;
+        let (shown, is_running) = ask_for(daemon, &options.name)?;
         match options.ask.json {
             true => print_json(is_running, &json!({ "removed": null, "found": shown }))?,
             false => print(|out| {
@@ -116,7 +118,7 @@ fn remove(config: &Config, options: &RemoveOptions) -> anyhow::Result<Exit> {
         return Ok(Exit::Failure);
     }
     let request = Request::Subscriptions(About::Remove(options.name.name()));
-    let (Answer::Removed(removed), is_running) = ask(config, request)? else {
+    let (Answer::Removed(removed), is_running) = daemon.ask(request)? else {
         return Err(unexpected());
     };
     if options.ask.json {

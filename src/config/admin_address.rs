@@ -45,11 +45,16 @@ fn admin_address_in(
         .map(|(path, text)| Source { path, text });
     let File { server } = match source {
         Some(source) => {
-            syntax::parse(source).map_err(|problems| ConfigError::Invalid { problems })?
+            let (file, slips) =
+                syntax::parse(source).map_err(|problems| ConfigError::Invalid { problems })?;
+            match slips.is_empty() {
+                true => file,
+                false => return Err(ConfigError::Invalid { problems: slips }),
+            }
         }
         None => File::default(),
     };
-    let reading = &mut Reading::new(source, environment);
+    let reading = &mut Reading::new(source, environment, Vec::new());
     let given = server::given_admin_listen(server.admin_listen, overrides);
     let address = server::admin_address(reading, given);
     reading.finish(address)

@@ -13,6 +13,10 @@ pub struct Surroundings<'a> {
     /// Every prefix that a topic may lie below; without the public URL while its port is unknown.
     pub prefixes: &'a [Uri],
     pub hubs: &'a [Hub],
+    /// Whether all prefixes are known: none was left out because of a slip.
+    pub are_prefixes_known: bool,
+    /// Whether all hubs are known.
+    pub are_hubs_known: bool,
 }
 
 /// Checks every `[[channel]]`.
@@ -61,11 +65,8 @@ fn checked_topic(
     surroundings: &Surroundings<'_>,
 ) -> Result<Topic, String> {
     let uri = web_uri::parse(text).map_err(|error| error.to_string())?;
-    if !surroundings
-        .prefixes
-        .iter()
-        .any(|prefix| uri.is_below(prefix))
-    {
+    let mut prefixes = surroundings.prefixes.iter();
+    if surroundings.are_prefixes_known && !prefixes.any(|prefix| uri.is_below(prefix)) {
         return Err(format!(
             "\"{text}\" lies neither below server.public_url nor below a mount's url"
         ));
@@ -79,6 +80,9 @@ fn checked_topic(
 fn known_hub(text: &str, surroundings: &Surroundings<'_>) -> Result<Hub, String> {
     if let Some(hub) = surroundings.hubs.iter().find(|hub| hub.as_str() == text) {
         return Ok(hub.clone());
+    }
+    if !surroundings.are_hubs_known {
+        return Ok(Hub::new(text));
     }
     let message = format!("\"{text}\" is not the url of a [[hub]], nor the embedded hub");
     match nearest(text, surroundings.hubs.iter().map(Hub::as_str)) {

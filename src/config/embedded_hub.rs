@@ -94,7 +94,7 @@ pub fn embedded_hub(
         .map_or(!others.has_hubs, |enabled| enabled.value);
     if let (false, false, Some(enabled)) = (is_enabled, others.has_hubs, &enabled) {
         let message = "no hub is left to tell: add a [[hub]], or leave this one enabled";
-        reading.report(enabled.origin, "embedded_hub.enabled", message);
+        reading.report_absence(&["hub"], enabled.origin, "embedded_hub.enabled", message);
     }
     is_enabled.then_some(EmbeddedHub {
         path: path?,

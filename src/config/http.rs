@@ -171,7 +171,8 @@ fn credentials(
             Credentials::None
         }
         (None, Some(username), None) => {
-            reading.report(
+            reading.report_absence(
+                &["password_file"],
                 username.origin,
                 "hub.username",
                 "it needs password_file too",
@@ -179,7 +180,8 @@ fn credentials(
             Credentials::None
         }
         (None, None, Some(password)) => {
-            reading.report(
+            reading.report_absence(
+                &["username"],
                 password.origin,
                 "hub.password_file",
                 "it needs username too",
@@ -205,7 +207,8 @@ fn client_identity(
             })
         }
         (Some(certificate), None) => {
-            reading.report(
+            reading.report_absence(
+                &["client_key"],
                 certificate.origin,
                 "hub.client_cert",
                 "it needs client_key too",
@@ -213,7 +216,12 @@ fn client_identity(
             None
         }
         (None, Some(key)) => {
-            reading.report(key.origin, "hub.client_key", "it needs client_cert too");
+            reading.report_absence(
+                &["client_cert"],
+                key.origin,
+                "hub.client_key",
+                "it needs client_cert too",
+            );
             None
         }
     }

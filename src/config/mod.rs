@@ -1,7 +1,8 @@
 //! What the operator wants: the file as written (`raw`), and [`Config`], which holds only valid values.
 //!
 //! A flag counts before its environment variable, that before the file, the file before the default. The
-//! checks read the file and the secrets and certificates that it names, and nothing else of the environment.
+//! checks read the file and the secrets and certificates that it names, resolve the links in its directories, and read
+//! nothing else of the environment.
 
 pub mod address;
 pub mod admin_address;
@@ -21,6 +22,7 @@ pub mod schema;
 pub mod secret;
 pub mod server;
 pub mod source;
+pub mod state_dir;
 mod suggestion;
 mod syntax;
 #[cfg(test)]
@@ -40,7 +42,7 @@ use crate::config::embedded_hub::EmbeddedHub;
 use crate::config::error::ConfigError;
 use crate::config::hub::HubSettings;
 use crate::config::overrides::Overrides;
-use crate::config::reading::{Origin, Reading, in_file};
+use crate::config::reading::{Given, Origin, Reading, in_file};
 use crate::config::server::Server;
 use crate::config::source::Source;
 use crate::resourcesync::uri::{Hub, Uri};
@@ -200,14 +202,16 @@ fn checked(
     file: Option<reading::Source<'_>>,
     overrides: &Overrides,
 ) -> Result<Config, ConfigError> {
-    let raw = match file {
+    let (raw, slips) = match file {
         Some(file) => syntax::parse(file).map_err(|problems| ConfigError::Invalid { problems })?,
-        None => raw::File::default(),
+        None => (raw::File::default(), Vec::new()),
     };
-    let reading = &mut Reading::new(file, environment);
+    let reading = &mut Reading::new(file, environment, slips);
     let state_dir = state_dir(reading, environment, raw.state_dir, overrides);
     let server = server::server(reading, raw.server, overrides);
     let sources = source::sources(reading, raw.source, overrides);
+    refuse_state_in_mount(reading, &state_dir, &sources);
+    let state_dir = state_dir.value;
     let window = window(reading, raw.window);
     let has_hubs = !raw.hub.is_empty() || overrides.hub.is_some();
     let hubs = hub::hubs(reading, raw.hub, overrides);
@@ -234,6 +238,14 @@ fn checked(
     let surroundings = Surroundings {
         prefixes: &prefixes,
         hubs: &known_hubs,
+        are_prefixes_known: !reading.is_misspelt(&[
+            "public_url",
+            "server",
+            "source",
+            "mount",
+            "url",
+        ]),
+        are_hubs_known: !reading.is_misspelt(&["hub", "url", "embedded_hub", "path", "enabled"]),
     };
     let channels = channel::channels(reading, raw.channel, &surroundings);
     let config = Config {
@@ -254,23 +266,64 @@ fn state_dir(
     environment: &Environment,
     written: raw::Written<String>,
     overrides: &Overrides,
-) -> PathBuf {
-    if let Some(path) = &overrides.state_dir {
-        return reading
-            .path("state_dir", Origin::Flag("--state-dir"), path)
-            .unwrap_or_default();
+) -> Given<PathBuf> {
+    let flag = overrides.state_dir.clone().map(|value| Given {
+        value,
+        origin: Origin::Flag("--state-dir"),
+    });
+    if let Some(given) = flag.or_else(|| written.map(in_file).map(|given| given.map(PathBuf::from)))
+    {
+        let path = reading.path("state_dir", given.origin, &given.value);
+        return given.map(|_| path.unwrap_or_default());
     }
-    if let Some(given) = written.map(in_file) {
-        return reading
-            .path("state_dir", given.origin, Path::new(&given.value))
-            .unwrap_or_default();
-    }
-    environment.default_state_dir().unwrap_or_else(|| {
+    let value = environment.default_state_dir().unwrap_or_else(|| {
         let message =
             "it is needed, because none of STATE_DIRECTORY, XDG_STATE_HOME and HOME is set";
-        reading.report(Origin::Absent, "state_dir", message);
+        reading.report_absence(&["state_dir"], Origin::Absent, "state_dir", message);
         PathBuf::new()
-    })
+    });
+    let origin = Origin::Absent;
+    Given { value, origin }
+}
+
+/// The state would be watched as part of the tree, and published with it: subscribers' secrets lie in it.
+fn refuse_state_in_mount(
+    reading: &mut Reading<'_>,
+    state_dir: &Given<PathBuf>,
+    sources: &[Source],
+) {
+    if state_dir.value.as_os_str().is_empty() {
+        return;
+    }
+    let resolved = resolved(&state_dir.value);
+    let mut mounts = sources.iter().flat_map(|source| &source.plan.mounts);
+    let around = mounts.find(|mount| {
+        state_dir.value.starts_with(&mount.directory)
+            || resolved.starts_with(self::resolved(&mount.directory))
+    });
+    if let Some(mount) = around {
+        let message = format!(
+            "{} lies inside the mount {}, where it would be watched, and published: put it elsewhere",
+            state_dir.value.display(),
+            mount.directory.display()
+        );
+        reading.report(state_dir.origin, "state_dir", message);
+    }
+}
+
+/// The path with symbolic links resolved, as far as it exists.
+fn resolved(path: &Path) -> PathBuf {
+    path.ancestors()
+        .find_map(|above| {
+            let below = path.strip_prefix(above).ok()?;
+            // An empty path below would add a slash.
+            let real = above.canonicalize().ok()?;
+            Some(match below.as_os_str().is_empty() {
+                true => real,
+                false => real.join(below),
+            })
+        })
+        .unwrap_or_else(|| path.to_owned())
 }
 
 fn window(reading: &mut Reading<'_>, raw: raw::Window) -> WindowPlan {
@@ -284,7 +337,7 @@ fn window(reading: &mut Reading<'_>, raw: raw::Window) -> WindowPlan {
         .unwrap_or(Origin::Absent);
     let quiet = reading.duration("window.quiet", raw.quiet, Duration::from_secs(2));
     let max_wait = reading.duration("window.max_wait", raw.max_wait, Duration::from_secs(30));
-    if quiet > max_wait {
+    if quiet > max_wait && !reading.is_misspelt(&["quiet", "max_wait", "window"]) {
         let (quiet, max_wait) = (duration::display(quiet), duration::display(max_wait));
         let message = format!("{quiet} is longer than max_wait, {max_wait}");
         reading.report(origin, "window.quiet", message);

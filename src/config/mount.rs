@@ -43,7 +43,12 @@ pub fn mount(
         .filter_map(|alias| reading.checked("source.mount.aliases", alias, web_uri::prefix))
         .collect();
     let Some(path) = given.path else {
-        reading.report(given.origin, "source.mount.path", "it is missing");
+        reading.report_absence(
+            &["path"],
+            given.origin,
+            "source.mount.path",
+            "it is missing",
+        );
         return None;
     };
     let plan = MountPlan {

@@ -88,15 +88,47 @@ impl Source<'_> {
 pub struct Reading<'a> {
     file: Option<Source<'a>>,
     environment: &'a Environment,
+    /// Unknown keys and values of the wrong type, which were left out of what is read.
+    slips: Vec<Problem>,
     problems: Vec<Problem>,
 }
 
 impl<'a> Reading<'a> {
-    pub(super) fn new(file: Option<Source<'a>>, environment: &'a Environment) -> Reading<'a> {
+    pub(super) fn new(
+        file: Option<Source<'a>>,
+        environment: &'a Environment,
+        slips: Vec<Problem>,
+    ) -> Reading<'a> {
         Reading {
             file,
             environment,
+            slips,
             problems: Vec::new(),
+        }
+    }
+
+    /// Whether one of these keys, or the table of that name, is there with a slip in it, so that its absence means
+    /// nothing. Keys are named by their last part.
+    pub fn is_misspelt(&self, keys: &[&str]) -> bool {
+        self.slips.iter().any(|slip| {
+            let written = slip.key.rsplit('.').next();
+            [written, slip.suggestion.as_deref()]
+                .into_iter()
+                .flatten()
+                .any(|name| keys.contains(&name))
+        })
+    }
+
+    /// Reports what follows from the absence of some keys, unless it follows from a slip in one of them.
+    pub fn report_absence(
+        &mut self,
+        keys: &[&str],
+        origin: Origin,
+        key: &str,
+        message: impl Display,
+    ) {
+        if !self.is_misspelt(keys) {
+            self.report(origin, key, message);
         }
     }
 
@@ -141,7 +173,8 @@ impl<'a> Reading<'a> {
         match given {
             Some(given) => self.checked(key, given, check),
             None => {
-                self.report(table, key, "it is missing");
+                let name = key.rsplit('.').next().unwrap_or(key);
+                self.report_absence(&[name], table, key, "it is missing");
                 None
             }
         }
@@ -219,6 +252,7 @@ impl<'a> Reading<'a> {
     }
 
     pub fn finish<T>(&mut self, config: T) -> Result<T, ConfigError> {
+        self.problems.append(&mut self.slips);
         if self.problems.is_empty() {
             return Ok(config);
         }

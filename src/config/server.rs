@@ -113,13 +113,23 @@ pub fn server(reading: &mut Reading<'_>, raw: raw::Server, overrides: &Overrides
     };
     if let (Address::Unix(_), None) = (&server.listen, &server.public_url) {
         let message = "a Unix socket says nothing about how it is reached: set public_url too";
-        reading.report(listen_origin, "server.listen", message);
+        reading.report_absence(
+            &["public_url", "server"],
+            listen_origin,
+            "server.listen",
+            message,
+        );
     }
     if let (Address::Tcp(address), None) = (&server.listen, &server.public_url)
         && (address.ip().is_unspecified() || has_scope(address))
     {
         let message = format!("nobody can reach {address} under that name: set public_url too");
-        reading.report(listen_origin, "server.listen", message);
+        reading.report_absence(
+            &["public_url", "server"],
+            listen_origin,
+            "server.listen",
+            message,
+        );
     }
     let takes_a_free_port = matches!(server.listen, Address::Tcp(address) if address.port() == 0);
     if server.listen == server.admin_listen && !takes_a_free_port {

@@ -59,7 +59,7 @@ pub fn sources(
         chosen(reading, written, overrides).into_iter().enumerate()
     {
         if given_mounts.is_empty() {
-            reading.report(origin, "source.mount", "it is missing");
+            reading.report_absence(&["mount"], origin, "source.mount", "it is missing");
         }
         let plans = given_mounts
             .into_iter()
@@ -67,10 +67,8 @@ pub fn sources(
             .collect();
         let source = source(reading, origin, raw, plans);
         let name = &source.plan.name;
-        if sources
-            .iter()
-            .any(|other: &Source| other.plan.name == *name)
-        {
+        let is_named = |other: &Source| !name.is_empty() && other.plan.name == *name;
+        if sources.iter().any(is_named) {
             reading.report(
                 origin,
                 "source.name",
@@ -91,7 +89,7 @@ fn chosen(
         (None, None) => {
             if written.is_empty() {
                 let message = "nothing to watch: add a [[source]] with a mount, or give --root DIR and --url URI";
-                reading.report(Origin::Absent, "source", message);
+                reading.report_absence(&["source"], Origin::Absent, "source", message);
             }
             return written.into_iter().map(as_written).collect();
         }

@@ -7,18 +7,42 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::config::error::{Place, Problem};
+use crate::config::hub::MODES;
 use crate::config::reading::Source;
+use crate::config::source::WATCHES;
 use crate::config::suggestion::nearest;
 
 /// The tables of the file that are no lists. Where one is, serde would take its items for the keys, in their order.
 const ONCE: [&str; 3] = ["embedded_hub", "server", "window"];
 
-/// The file as written, or as much of it as a type has place for; else every key that there is not, and every value
-/// of another type than its key has.
-pub fn parse<T: DeserializeOwned>(source: Source<'_>) -> Result<T, Vec<Problem>> {
-    let problem = |error: &toml::de::Error| problem(source, error);
-    let mut file = DeTable::parse(source.text).map_err(|error| vec![problem(&error)])?;
+/// The keys that hold a duration.
+const DURATIONS: [&str; 13] = [
+    "broken_after",
+    "deletion_grace",
+    "hold",
+    "max_wait",
+    "open_writer",
+    "poll_interval",
+    "quiet",
+    "rescan_interval",
+    "retired_topic",
+    "settle",
+    "shutdown_grace",
+    "timeout",
+    "topic_window",
+];
+
+/// The file as written, as much of it as a type has place for, with a problem for every unknown key and every value
+/// of the wrong type; what is wrong is left out. Fails where the text is not TOML, or nothing can be left out.
+pub fn parse<T: DeserializeOwned>(source: Source<'_>) -> Result<(T, Vec<Problem>), Vec<Problem>> {
+    let (mut file, errors) = DeTable::parse_recoverable(source.text);
     let mut problems = Vec::new();
+    if !errors.is_empty() {
+        return Err(errors
+            .iter()
+            .map(|error| problem(source, error, None))
+            .collect());
+    }
     for name in ONCE {
         let is_list = |value: &&Spanned<DeValue<'_>>| value.get_ref().is_array();
         if let Some(list) = file.get_ref().get(name).filter(is_list) {
@@ -33,23 +57,32 @@ pub fn parse<T: DeserializeOwned>(source: Source<'_>) -> Result<T, Vec<Problem>>
     }
     loop {
         let error = match T::deserialize(toml::Deserializer::from(file.clone())) {
-            Ok(read) if problems.is_empty() => return Ok(read),
-            Ok(_) => break,
+            Ok(read) => return Ok((read, problems)),
             Err(error) => error,
         };
-        problems.push(problem(&error));
         // What is wrong there must not hide what is wrong behind it.
         let start = error.span().map(|span| span.start);
-        if !start.is_some_and(|start| remove(file.get_mut(), start)) {
-            break;
+        let removed = start.and_then(|start| remove(file.get_mut(), start));
+        problems.push(problem(source, &error, removed.as_ref()));
+        if removed.is_none() {
+            problems.sort_by(|a, b| a.place.cmp(&b.place));
+            return Err(problems);
         }
     }
-    problems.sort_by(|a, b| a.place.cmp(&b.place));
-    Err(problems)
 }
 
-/// Takes the key out of the table, or of one within, that begins here or has a value that does.
-fn remove(table: &mut DeTable<'_>, start: usize) -> bool {
+/// The text that a key of the file has; nothing where it is absent or no text. As much as can be read of a file that
+/// is no TOML counts.
+pub fn text_of(source: Source<'_>, key: &str) -> Option<Spanned<String>> {
+    let (file, _) = DeTable::parse_recoverable(source.text);
+    let value = file.get_ref().get(key)?;
+    let text = value.get_ref().as_str()?;
+    Some(Spanned::new(value.span(), text.to_owned()))
+}
+
+/// Removes the key from the table, or from one within, that begins at `start` or has a value that does, and returns
+/// its value.
+fn remove<'a>(table: &mut DeTable<'a>, start: usize) -> Option<DeValue<'a>> {
     let begins = |(key, value): (&Spanned<Cow<'_, str>>, &Spanned<DeValue<'_>>)| {
         let is_here = key.span().start == start || value.span().start == start;
         let is_within = value.get_ref().as_array().is_some_and(|array| {
@@ -59,43 +92,106 @@ fn remove(table: &mut DeTable<'_>, start: usize) -> bool {
         (is_here || is_within).then(|| key.get_ref().to_string())
     };
     if let Some(key) = table.iter().find_map(begins) {
-        return table.remove(key.as_str()).is_some();
+        return table.remove(key.as_str()).map(Spanned::into_inner);
     }
-    table.iter_mut().any(|(_, value)| match value.get_mut() {
-        DeValue::Table(table) => remove(table, start),
-        DeValue::Array(array) => array.iter_mut().any(|item| match item.get_mut() {
+    table
+        .iter_mut()
+        .find_map(|(_, value)| match value.get_mut() {
             DeValue::Table(table) => remove(table, start),
-            _ => false,
-        }),
-        _ => false,
-    })
+            DeValue::Array(array) => array.iter_mut().find_map(|item| match item.get_mut() {
+                DeValue::Table(table) => remove(table, start),
+                _ => None,
+            }),
+            _ => None,
+        })
 }
 
-fn problem(source: Source<'_>, error: &toml::de::Error) -> Problem {
+fn problem(source: Source<'_>, error: &toml::de::Error, value: Option<&DeValue<'_>>) -> Problem {
     let offset = error.span().map(|span| span.start);
     let place = offset.map_or(Place::Nowhere, |offset| source.place(offset));
     let key = offset
         .map(|offset| key_at(source.text, offset))
         .unwrap_or_default();
-    let (message, suggestion) = reworded(error.message());
+    let instead = value.and_then(|value| instead(&key, value, error.message()));
+    let (message, suggestion) = match instead {
+        Some(instead) => (instead, None),
+        None => reworded(error.message()),
+    };
     Problem {
         place,
-        message: message.replace("NAME", &key),
+        message,
         key,
         suggestion,
     }
 }
 
+/// What to write instead of a value of the wrong type, in the terms of the file.
+fn instead(key: &str, value: &DeValue<'_>, message: &str) -> Option<String> {
+    let (found, expected) = message
+        .strip_prefix("invalid type: ")?
+        .rsplit_once(", expected ")?;
+    let name = key.rsplit('.').next().unwrap_or(key);
+    let item = match value {
+        DeValue::Array(_) if found == "sequence" && name != "mount" => {
+            return Some("it is one text: write \"…\", without [ ]".to_owned());
+        }
+        DeValue::Array(items) => {
+            let mut items = items.iter().map(Spanned::get_ref);
+            items.find(|item| name == "mount" || !item.is_str())
+        }
+        value => Some(value),
+    };
+    let text = match item? {
+        DeValue::String(text) => text.to_string(),
+        DeValue::Integer(number) => number.as_str().to_owned(),
+        DeValue::Float(number) => number.as_str().to_owned(),
+        DeValue::Boolean(is) => is.to_string(),
+        DeValue::Datetime(at) => at.to_string(),
+        DeValue::Table(_) if expected == "a sequence" => {
+            return Some(format!(
+                "it may stand several times: write [[{key}]], or a list [{{ … }}]"
+            ));
+        }
+        DeValue::Array(_) | DeValue::Table(_) => return None,
+    };
+    let is_number = matches!(item?, DeValue::Integer(_) | DeValue::Float(_));
+    Some(match (expected, name) {
+        (_, "mount") => {
+            let path = if is_number { "…" } else { &text };
+            format!("write mount = [{{ path = \"{path}\", url = \"https://…/\" }}]")
+        }
+        ("a string", "mass_deletion") if is_number => format!("write \"{text}%\" or \"never\""),
+        ("a string", _) if is_number && DURATIONS.contains(&name) => format!("write \"{text}s\""),
+        ("a string", "mode") => one_of(MODES.map(|(word, _)| word)),
+        ("a string", "watch") => one_of(WATCHES.map(|(word, _)| word)),
+        ("a string", "listen" | "admin_listen") if is_number => {
+            format!("write an address with the port, such as \"127.0.0.1:{text}\"")
+        }
+        ("a string", _) => format!("write \"{text}\", with quotation marks"),
+        ("a sequence", "source" | "hub" | "channel") => {
+            format!("it is a table: write [[{name}]] and its keys below")
+        }
+        ("a sequence", _) => format!("it is a list: write [\"{text}\"]"),
+        ("a boolean", _) => "write true or false, without quotation marks".to_owned(),
+        ("i64", _) if text.parse::<i64>().is_ok() => {
+            format!("write {text}, without quotation marks")
+        }
+        ("i64", _) => "write a whole number".to_owned(),
+        (expected, _) if expected.starts_with("struct ") => {
+            format!("it is a table: write [{name}] and its keys below")
+        }
+        _ => return None,
+    })
+}
+
+fn one_of<const N: usize>(words: [&str; N]) -> String {
+    format!("write one of \"{}\"", words.join("\", \""))
+}
+
 /// serde lists the keys that would be right: name the nearest of them, or all.
 fn reworded(message: &str) -> (String, Option<String>) {
     let Some(rest) = message.strip_prefix("unknown field ") else {
-        let message = match message {
-            "invalid type: map, expected a sequence" => {
-                "it may stand several times: write [[NAME]], or a list [{ … }]"
-            }
-            message => message.trim_end(),
-        };
-        return (message.replace('\n', ", "), None);
+        return (message.trim_end().replace('\n', ", "), None);
     };
     // Odd pieces stand between backquotes: the unknown key, then those that are known.
     let mut names = rest.split('`').skip(1).step_by(2);

@@ -42,6 +42,8 @@ pub enum Request {
     Drop { account: AccountName },
     /// Something about the embedded hub's subscriptions.
     Subscriptions(About),
+    /// The URI that the public listener is reached as.
+    PublicUrl,
 }
 
 /// What is asked about subscriptions.
@@ -96,6 +98,8 @@ pub enum Answer {
     Subscription(Box<SubscriptionView>),
     /// It has ended.
     Removed(Box<SubscriptionView>),
+    /// The URI that the public listener is reached as.
+    PublicUrl(String),
     Error(String),
 }
 
@@ -106,6 +110,7 @@ impl Request {
             self,
             Request::Status
                 | Request::Outbox
+                | Request::PublicUrl
                 | Request::Show { .. }
                 | Request::Subscriptions(About::List | About::Show(_))
         )

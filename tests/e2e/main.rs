@@ -4,6 +4,7 @@
 
 mod activation;
 mod advertise;
+mod asking;
 mod checking;
 mod control;
 mod crash;

@@ -1,5 +1,6 @@
 //! What the machine allows: to watch directories, to keep the state, to read the tree.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -46,19 +47,53 @@ impl fmt::Display for Limited {
     }
 }
 
+/// The users of the machine, by the names that the system has for them.
+#[derive(Debug, Clone, Default)]
+pub struct Users {
+    names: BTreeMap<u32, String>,
+}
+
+impl Users {
+    /// Reads what `/etc/passwd` holds (passwd(5)); lines of another form are left out.
+    pub fn read(passwd: &str) -> Users {
+        let names = passwd.lines().filter_map(|line| {
+            let mut fields = line.split(':');
+            let (name, id) = (fields.next()?, fields.nth(1)?);
+            Some((id.parse().ok()?, name.to_owned()))
+        });
+        // Of several names of one user, the first counts, as it does for the system.
+        let mut users = Users::default();
+        for (id, name) in names {
+            users.names.entry(id).or_insert(name);
+        }
+        users
+    }
+
+    /// The user's name, `user NUMBER` where there is none.
+    pub fn name(&self, id: u32) -> String {
+        match (self.names.get(&id), id) {
+            (Some(name), _) => name.clone(),
+            (None, 0) => "root".to_owned(),
+            (None, _) => format!("user {id}"),
+        }
+    }
+}
+
 /// Judges where the state is kept, looking as `user`.
-pub fn state_directory(directory: &str, place: &Place, user: u32) -> Vec<Remark> {
+pub fn state_directory(directory: &str, place: &Place, user: u32, users: &Users) -> Vec<Remark> {
+    let by = users.name(user);
     match place {
         Place::Absent { above, owner } => vec![Remark::note(
             format!("{directory} does not exist, which is fine before the first run"),
             format!(
-                "the user who runs rsnotify must be able to create it in {}, which is user {owner}'s, or own \
+                "the user who runs rsnotify must be able to create it in {}, which is {}'s, or own \
                  it: `install -d -m 700 -o USER {directory}`",
-                above.display()
+                above.display(),
+                users.name(*owner)
             ),
         )],
         Place::Hidden(reason) => vec![Remark::note(
-            format!("{directory} cannot be looked at as user {user}: {reason}"),
+            format!("{directory} cannot be looked at as {by}: {reason}"),
             "run check as the user who runs rsnotify: what it says of state and permissions holds for this one",
         )],
         Place::There {
@@ -78,12 +113,12 @@ pub fn state_directory(directory: &str, place: &Place, user: u32) -> Vec<Remark>
             let mut remarks = Vec::new();
             if *owner != user {
                 remarks.push(Remark::note(
-                    format!("check runs as user {user}, and {directory} is user {owner}'s"),
+                    format!("check runs as {by}, and {directory} is {}'s", users.name(*owner)),
                     "what this one may read, the daemon may not, or the other way round: run check as that user",
                 ));
             } else if !may_write {
                 remarks.push(Remark::finding(
-                    format!("{directory} cannot be written by its owner, user {user}"),
+                    format!("{directory} cannot be written by its owner, {by}"),
                     "give it mode 0700, and let its file system be mounted for writing",
                 ));
             }
@@ -142,14 +177,14 @@ pub fn descriptors(allowed: Option<u64>) -> Option<Remark> {
 }
 
 /// Says what to do about names that may not be read, however many.
-pub fn unreadable(count: usize, user: u32) -> Option<Remark> {
+pub fn unreadable(count: usize, user: u32, users: &Users) -> Option<Remark> {
     let what = match count {
         0 => return None,
         1 => "one file or directory of the tree".to_owned(),
         _ => format!("{count} files and directories of the tree"),
     };
     Some(Remark::note(
-        format!("{what} may not be read by user {user}"),
+        format!("{what} may not be read by {}", users.name(user)),
         "give the user who runs rsnotify a group that may (SupplementaryGroups= in its unit), or open them by \
          chmod",
     ))
@@ -186,14 +221,14 @@ mod tests {
     #[case(
         Place::Absent { above: "/".into(), owner: 0 },
         &["Note /s does not exist, which is fine before the first run: the user who runs rsnotify must be able \
-           to create it in /, which is user 0's"]
+           to create it in /, which is root's"]
     )]
     #[case(
         Place::There { owner: 7, is_directory: false, may_write: true, free_bytes: 0, free_files: None },
         &["Finding /s is no directory"]
     )]
     fn a_state_directory_is_judged(#[case] place: Place, #[case] want: &[&str]) {
-        let found = state_directory("/s", &place, 7);
+        let found = state_directory("/s", &place, 7, &Users::default());
         assert_eq!(found.len(), want.len(), "{found:?}");
         for (found, want) in found.iter().zip(want) {
             let found = format!("{:?} {}", found.weight, found.line());
@@ -249,10 +284,20 @@ mod tests {
     }
 
     #[test]
+    fn users_have_the_names_that_the_system_gives_them() {
+        let passwd = "admin:x:0:0:root:/root:/bin/sh\nroot:x:0:0::/:\n# a comment\nbroken\nwww:x:33:33::/:\n";
+        let users = Users::read(passwd);
+        for (id, want) in [(0, "admin"), (33, "www"), (7, "user 7")] {
+            assert_eq!(users.name(id), want);
+        }
+        assert_eq!(Users::default().name(0), "root");
+    }
+
+    #[test]
     fn what_may_not_be_read_is_counted() {
-        assert_eq!(unreadable(0, 7), None);
+        assert_eq!(unreadable(0, 7, &Users::default()), None);
         for (count, want) in [(1, "one file or directory"), (2, "2 files and directories")] {
-            let found = unreadable(count, 7).unwrap().line();
+            let found = unreadable(count, 7, &Users::default()).unwrap().line();
             assert!(found.starts_with(want), "{found}");
         }
     }

@@ -10,7 +10,7 @@ use url::Url;
 use crate::announce::delivery::PAYLOAD_TYPE;
 use crate::announce::inspection::topic::fault::{Fault, Target};
 use crate::announce::inspection::{
-    Answered, Body, NO_SUCH_TOPIC, Remark, Reply, is_private, origin,
+    Answered, Body, NO_SUCH_TOPIC, Remark, Reply, is_local, is_private, origin,
 };
 use crate::announce::plan::{HubPlan, Mode};
 use crate::resourcesync::uri::{Hub, Topic, Uri, is_clean};
@@ -92,6 +92,22 @@ pub fn reach<'a>(
             Mode::Ping => Remark::finding(format!("{seen} and fetches them"), remedy),
             _ => Remark::note(seen, remedy),
         });
+    }
+    let are_public = !topics.is_empty() && private.is_empty();
+    for hub in hubs
+        .iter()
+        .filter(|hub| are_public && is_local(hub.hub.as_str()))
+    {
+        remarks.push(Remark::note(
+            format!("the hub {} is on localhost; subscribers elsewhere cannot reach it", hub.hub),
+            match hub.mode {
+                Mode::Embedded => "set server.public_url to what subscribers reach",
+                _ => {
+                    "set url to what subscribers reach, as the Capability Lists advertise it; publish_url may be the \
+                     address on this machine"
+                }
+            },
+        ));
     }
     let is_plain = |url: &str| url.starts_with("http://") && !is_private(url);
     let plain: Vec<&Topic> = topics

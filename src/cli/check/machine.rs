@@ -5,7 +5,7 @@ use std::path::Path;
 use rustix::process::{Resource, geteuid, getrlimit};
 
 use crate::announce::inspection::Remark;
-use crate::announce::inspection::machine::{self, Limited};
+use crate::announce::inspection::machine::{self, Limited, Users};
 use crate::cli::check::Section;
 use crate::cli::survey::Survey;
 use crate::config::Config;
@@ -24,12 +24,12 @@ pub(super) fn sections(config: &Config, survey: &Survey, state: Option<Remark>) 
 
 /// What may not be read of the trees.
 pub(super) fn unreadable(survey: &Survey) -> Option<Remark> {
-    machine::unreadable(survey.unreadable, user())
+    machine::unreadable(survey.unreadable, user(), &users())
 }
 
 fn state_directory(directory: &Path) -> Vec<Remark> {
     let place = store::place(directory);
-    machine::state_directory(&directory.display().to_string(), &place, user())
+    machine::state_directory(&directory.display().to_string(), &place, user(), &users())
 }
 
 fn limits(survey: &Survey) -> Vec<Remark> {
@@ -53,4 +53,9 @@ fn limits(survey: &Survey) -> Vec<Remark> {
 
 fn user() -> u32 {
     geteuid().as_raw()
+}
+
+fn users() -> Users {
+    let passwd = std::fs::read("/etc/passwd").unwrap_or_default();
+    Users::read(&String::from_utf8_lossy(&passwd))
 }

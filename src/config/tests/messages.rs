@@ -15,7 +15,7 @@ fn every_mistake_in_the_file_is_named_with_its_place() {
         ),
         (
             "watch = 3",
-            "5:9: source.watch: invalid type: integer `3`, expected a string",
+            "5:9: source.watch: write one of \"auto\", \"inotify\", \"notify\", \"poll\"",
         ),
         (
             "setle = \"1s\"",
@@ -91,7 +91,7 @@ fn every_mistake_in_the_file_is_named_with_its_place() {
         ),
         (
             "[[source]]\nname = \"b\"\nmount = [{ pth = \"/b\" }]",
-            "7:12: source.pth: there is no such key; did you mean \"path\"?",
+            "7:10: source.mount.url: it is missing\n/etc/c.toml:7:12: source.pth: there is no such key; did you mean \"path\"?",
         ),
         (
             "[[source]]\nname = \"b\"\nmount = [{ path = \"/b\", url = \"b\" }]",

@@ -59,14 +59,173 @@ fn all_slips_are_named_at_once() {
         [
             "1:1: stat_dir: there is no such key; did you mean \"state_dir\"?",
             "6:1: source.setle: there is no such key; did you mean \"settle\"?",
-            "7:9: source.watch: invalid type: integer `3`, expected a string",
-            "8:12: source.exclude: invalid type: integer `1`, expected a string",
+            "7:9: source.watch: write one of \"auto\", \"inotify\", \"notify\", \"poll\"",
+            "8:12: source.exclude: write \"1\", with quotation marks",
             "9:2: sever: there is no such key; did you mean \"server\"?",
             "13:17: hub.A: expected a text, { file = \"...\" }, { env = \"...\" } or { credential = \"...\" }",
             "14:1: hub.mod: there is no such key; did you mean \"mode\"?",
-            "15:11: hub.timeout: invalid type: integer `30`, expected a string",
-            "17:7: hub.url: invalid type: integer `7`, expected a string",
+            "15:11: hub.timeout: write \"30s\"",
+            "17:7: hub.url: write \"7\", with quotation marks",
             "18:1: hub.time_out: there is no such key; did you mean \"timeout\"?",
         ]
+    );
+}
+
+#[test]
+fn slips_hide_no_value_that_is_wrong() {
+    let text = format!(
+        "{SOURCE}settle = \"x\"\nwatc = \"poll\"\n[window]\nquiet = 2\nmax_wait = \"1s\"\n[[hub]]\n\
+         url = \"ws://h.example/\"\ntimout = \"3s\"\n[[hub]]\nmode = \"pong\"\n"
+    );
+    assert_eq!(
+        said(&text),
+        [
+            "5:10: source.settle: \"x\" is not a duration: write a whole number and ms, s, m, h or d, such as \"30s\"",
+            "6:1: source.watc: there is no such key; did you mean \"watch\"?",
+            "8:9: window.quiet: write \"2s\"",
+            "11:7: hub.url: \"ws://h.example/\" is neither http nor https",
+            "12:1: hub.timout: there is no such key; did you mean \"timeout\"?",
+            "13:1: hub.url: it is missing",
+            "14:8: hub.mode: \"pong\" is none of \"content\", \"ping\", \"content-query\"; did you mean \"ping\"?",
+        ]
+    );
+}
+
+#[test]
+fn nothing_that_follows_from_a_slip_alone_is_named() {
+    for (text, want) in [
+        (
+            "[[hub]]\nurll = \"https://h.example/\"\n",
+            "6:1: hub.urll: there is no such key; did you mean \"url\"?",
+        ),
+        (
+            "[[hub]]\nurl = 7\n",
+            "6:7: hub.url: write \"7\", with quotation marks",
+        ),
+        (
+            "[[hub]]\nurl = \"https://h.example/\"\nusernam = \"u\"\npassword_file = \"t\"\n",
+            "7:1: hub.usernam: there is no such key; did you mean \"username\"?",
+        ),
+        (
+            "[[hubs]]\nurl = \"https://h.example/\"\n[embedded_hub]\nenabled = false\n[[channel]]\n\
+             capability_list = \"https://example.org/c\"\ntopic = \"https://example.org/t\"\n\
+             hubs = [\"https://h.example/\"]\n",
+            "5:3: hubs: there is no such key; did you mean \"hub\"?",
+        ),
+        (
+            "[server]\npublic_uri = \"https://pub.example/\"\nlisten = \"0.0.0.0:80\"\n[[channel]]\n\
+             capability_list = \"https://example.org/c\"\ntopic = \"https://pub.example/t\"\n",
+            "6:1: server.public_uri: there is no such key; did you mean \"public_url\"?",
+        ),
+    ] {
+        assert_eq!(said(&format!("{SOURCE}{text}")), [want], "{text}");
+    }
+    let want = "1:3: sources: there is no such key; did you mean \"source\"?";
+    assert_eq!(said("[[sources]]\nname = \"a\"\n"), [want]);
+}
+
+#[test]
+fn a_value_of_another_type_is_told_what_to_write() {
+    for (text, want) in [
+        (
+            "include = \"**/*.xml\"\n",
+            "5:11: source.include: it is a list: write [\"**/*.xml\"]",
+        ),
+        (
+            "rescan_interval = 30\n",
+            "5:19: source.rescan_interval: write \"30s\"",
+        ),
+        (
+            "mass_deletion = 50\n",
+            "5:17: source.mass_deletion: write \"50%\" or \"never\"",
+        ),
+        (
+            "announce_existing = \"true\"\n",
+            "5:21: source.announce_existing: write true or false, without quotation marks",
+        ),
+        (
+            "[window]\nmax_entries = \"10\"\n",
+            "6:15: window.max_entries: write 10, without quotation marks",
+        ),
+        (
+            "[server]\nlisten = 8400\n",
+            "6:10: server.listen: write an address with the port, such as \"127.0.0.1:8400\"",
+        ),
+        (
+            "[[hub]]\nurl = [\"https://h.example/\"]\n",
+            "6:7: hub.url: it is one text: write \"…\", without [ ]",
+        ),
+        (
+            "[embedded_hub]\ncallback_ports = 80\n",
+            "6:18: embedded_hub.callback_ports: it is a list: write [\"80\"]",
+        ),
+    ] {
+        assert_eq!(said(&format!("{SOURCE}{text}")), [want], "{text}");
+    }
+    for (text, want) in [
+        (
+            "[[source]]\nname = \"main\"\nmount = \"www\"\n",
+            "3:9: source.mount: write mount = [{ path = \"www\", url = \"https://…/\" }]",
+        ),
+        (
+            "[[source]]\nname = \"main\"\nmount = [\"www\"]\n",
+            "3:10: source.mount: write mount = [{ path = \"www\", url = \"https://…/\" }]",
+        ),
+        (
+            "source = \"www\"\n",
+            "1:10: source: it is a table: write [[source]] and its keys below",
+        ),
+    ] {
+        assert_eq!(said(text), [want], "{text}");
+    }
+}
+
+#[test]
+fn the_state_lies_in_no_mount() {
+    let flag = |value: &str| Overrides {
+        state_dir: Some(value.into()),
+        ..Overrides::default()
+    };
+    let place = "lies inside the mount /etc/www, where it would be watched, and published: put it elsewhere";
+    for (directory, is_inside) in [
+        ("/etc/www", true),
+        ("/etc/www/a/b", true),
+        ("/etc/other/../www/a", true),
+        ("/etc/www2", false),
+        ("/etc", false),
+    ] {
+        let read = read(SOURCE, &flag(directory));
+        assert_eq!(read.is_err(), is_inside, "{directory}");
+        if is_inside {
+            let message = message(read);
+            assert!(
+                message.starts_with("--state-dir: /etc/www") && message.ends_with(place),
+                "{message}"
+            );
+        }
+    }
+    let text = format!("state_dir = \"/etc/www/state\"\n{SOURCE}");
+    assert_eq!(
+        said(&text),
+        [format!("1:13: state_dir: /etc/www/state {place}")]
+    );
+}
+
+#[test]
+fn the_state_lies_in_no_mount_by_way_of_a_link() {
+    let directory = tempfile::tempdir().unwrap();
+    let (tree, link) = (directory.path().join("tree"), directory.path().join("link"));
+    std::fs::create_dir(&tree).unwrap();
+    std::os::unix::fs::symlink(&tree, &link).unwrap();
+    let overrides = Overrides {
+        root: Some(tree),
+        url: Some("https://example.org/".to_owned()),
+        state_dir: Some(link.join("not/yet")),
+        ..Overrides::default()
+    };
+    let message = message(read("", &overrides));
+    assert!(
+        message.starts_with("--state-dir: ") && message.contains(" lies inside the mount "),
+        "{message}"
     );
 }

@@ -137,6 +137,10 @@ pub fn obey(
             Err(unknown) => refused(unknown),
         },
         Request::Subscriptions(about) => (consult(about), Vec::new()),
+        Request::PublicUrl => {
+            let url = engine.plan().public_url.to_string();
+            (Answer::PublicUrl(url), Vec::new())
+        }
     }
 }
 

@@ -279,7 +279,8 @@ fn what_is_found_is_told_in_groups_with_what_to_do() {
     let topic = format!("{}a/framework?set=a", front.url());
     let wanted = format!(
         "topics\n  {topic}: 404 with Content-Type text/html, which is not from rsnotify\n      the web server in \
-         front answers itself; let it pass the topic on to server.listen, path and query unchanged\n\n"
+         front answers itself; let it pass the topic on to server.listen, path and query unchanged: \
+         `rsnotify snippet nginx`, `apache` or `caddy` prints the lines that do\n\n"
     );
     assert!(stdout.starts_with("tree\n  a/broken.xml: "), "{stdout}");
     assert!(stdout.contains(&wanted), "{stdout}");

@@ -79,7 +79,7 @@ fn what_may_not_be_read_is_named_with_what_to_do() {
         checked.findings
     );
     assert_eq!(checked.code, Some(1));
-    checked.noted("2 files and directories of the tree may not be read by user ");
+    checked.noted("2 files and directories of the tree may not be read by ");
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn whose_state_directory_it_is_matters() {
     chown(&state, Some(12_345), None).unwrap();
     let checked = check(&setup);
     checked.is_fine();
-    checked.noted("check runs as user 0, and ");
+    checked.noted("check runs as root, and ");
     checked.noted("is user 12345's");
 
     // A state that this user may not even read is no fault of the state.

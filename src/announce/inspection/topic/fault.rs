@@ -120,7 +120,8 @@ impl Fault {
             Fault::NoAnswer(_, words) => no_answer(words),
             Fault::Redirected(_, Target::WithSlash | Target::WithoutSlash) => {
                 "the web server in front takes it for a directory or file of its own; let it pass the topic on \
-                 to server.listen as it is, before any rule that redirects"
+                 to server.listen as it is, before any rule that redirects: `rsnotify snippet nginx`, `apache` or \
+                 `caddy` prints the lines that do"
             }
             Fault::Redirected(_, Target::Https) => {
                 "the web server in front wants https; set public_url, or what the Capability List advertises, \
@@ -138,14 +139,14 @@ impl Fault {
             }
             Fault::NotPassedOn(..) | Fault::Foreign(_) => {
                 "the web server in front answers itself; let it pass the topic on to server.listen, path and \
-                 query unchanged"
+                 query unchanged: `rsnotify snippet nginx`, `apache` or `caddy` prints the lines that do"
             }
             Fault::NotAllowed(_) => {
                 "hubs and Destinations have none; let the web server in front pass topics on for everybody"
             }
             Fault::NoUpstream(_) => {
                 "it passes the topic on and reaches nobody; let it pass on to server.listen of the machine \
-                 where rsnotify runs"
+                 where rsnotify runs: `rsnotify snippet nginx`, `apache` or `caddy` prints the lines that do"
             }
             Fault::Status(_) => "the log of the web server in front should say why",
             Fault::Type(_) => {
