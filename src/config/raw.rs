@@ -81,8 +81,8 @@ pub struct Source {
     /// The directories to watch and what they are published as.
     #[schemars(with = "Vec<Mount>", length(min = 1))]
     pub mount: Vec<Spanned<Mount>>,
-    /// Which files may be capability documents: globs on the path below the mount, in which `*` stops at `/` and
-    /// `**` does not.
+    /// Which files may be capability documents: globs, in which `*` stops at `/` and `**` does not. They see the path
+    /// below the mount and the path of the URI.
     #[schemars(with = "Vec<Glob>", length(min = 1))]
     pub include: Written<Vec<Spanned<String>>>,
     /// Which of those are left alone.

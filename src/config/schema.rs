@@ -19,7 +19,7 @@ state_dir = "/"
 public_url = "https://example.org/"
 [[source]]
 name = "main"
-mount = [{ path = "/", url = "https://example.org/" }]
+mount = [{ path = "/srv/www", url = "https://example.org/" }]
 [[hub]]
 url = "https://hub.example.org/"
 publish_url = "https://hub.example.org/"

@@ -25,10 +25,10 @@ struct Case {
 const CASES: [Case; 6] = [
     Case {
         flags: &[("state-dir", "/flag", "/variable")],
-        written: "state_dir = \"/file\"\n",
+        written: "state_dir = \"/state\"\n",
         in_force: [
             "state_dir = \"/home/ann/.local/state/rsnotify\"  # default",
-            "state_dir = \"/file\"",
+            "state_dir = \"/state\"",
             "state_dir = \"/variable\"  # RSNOTIFY_STATE_DIR",
             "state_dir = \"/flag\"  # --state-dir",
         ],
