@@ -73,3 +73,11 @@ fn the_socket_takes_the_place_of_what_the_service_listens_on_by_itself() {
         assert!(socket.lines().any(|own| own == line), "{line}");
     }
 }
+
+#[test]
+fn the_service_dumps_no_core_and_has_a_limit_of_memory() {
+    let service = unit(SERVICE);
+    for line in ["LimitCORE=0", "MemoryMax=2G"] {
+        assert!(service.lines().any(|own| own == line), "{line}");
+    }
+}
