@@ -240,7 +240,8 @@ fn public_url(config: &Config, bound: Option<SocketAddr>) -> Result<Uri, ConfigE
 
 fn conduct(config: &Config, public_url: &Uri) -> Result<Option<Conduct>, HubError> {
     let embedded = config.embedded_hub.as_ref();
-    let settings = embedded.map(|embedded| settings::embedded_hub(embedded, public_url));
+    let settings = embedded
+        .map(|embedded| settings::embedded_hub(embedded, public_url, config.file.is_some()));
     settings.map(Conduct::new).transpose()
 }
 

@@ -2,8 +2,9 @@
 //!
 //! Here are the words; [`request`] reads a form, [`callback`] says which callbacks are accepted, by what [`address`]
 //! and [`network`] know, and [`verification`] how they are verified. [`requester`] finds out who asks, [`admission`]
-//! how much of the hub that one may take, at which [`pace`]. [`relay`] says how a notification reaches a subscriber,
-//! [`counts`] what came of all that.
+//! how much of the hub that one may take, at which [`pace`], and [`fairness`] who gets the next of the slots that all
+//! share. [`relay`] says how a notification reaches a subscriber, [`counts`] what came of all that, [`quota`] how many
+//! lines of it are logged.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,9 +20,12 @@ pub mod admission;
 pub mod audience;
 pub mod callback;
 pub mod counts;
+pub mod fairness;
 pub mod limits;
+pub mod name;
 pub mod network;
 pub mod pace;
+pub mod quota;
 pub mod relay;
 pub mod request;
 pub mod requester;

@@ -18,6 +18,7 @@ use crate::cli::options::{CheckOptions, Exit};
 use crate::cli::output::print;
 use crate::cli::survey::{Survey, survey, survey_without_state};
 use crate::config::Config;
+use crate::config::address::Address;
 use crate::daemon::report::chain;
 use crate::daemon::settings;
 use crate::resourcesync::escape::escaped;
@@ -42,7 +43,8 @@ pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit
     let hubs = settings::publishers(&config)?;
     let mut sections = Vec::new();
     let mut documents = 0;
-    let unverified = unverified(&hubs);
+    let mut unverified = unverified(&hubs);
+    unverified.extend(unnamed_proxy(&config));
     if options.no_environment {
         sections.push(Section::new("hubs", unverified));
     } else {
@@ -106,6 +108,16 @@ fn unverified(hubs: &[HubSettings]) -> Vec<Remark> {
     trusting
         .map(|settings| hub::unverified(&settings.hub))
         .collect()
+}
+
+fn unnamed_proxy(config: &Config) -> Option<Remark> {
+    let embedded = config.embedded_hub.as_ref()?;
+    let public_url = config.server.public_url.as_ref()?;
+    let Address::Tcp(listen) = &config.server.listen else {
+        return None;
+    };
+    let has_proxies = !embedded.trusted_proxies.is_empty();
+    hub::unnamed_proxy(public_url.as_str(), *listen, has_proxies)
 }
 
 fn tree(survey: &Survey, documents: Vec<DocumentView>) -> Vec<Remark> {

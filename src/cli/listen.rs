@@ -4,18 +4,21 @@ use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use url::Url;
 
+use crate::announce::subscription::request::Refusal;
 use crate::cli::options::{Exit, ListenOptions};
 use crate::cli::output::{Output, say};
 use crate::daemon::report::chain;
+use crate::resourcesync::capability::Capability;
+use crate::resourcesync::document::{Document, Form};
 use crate::resourcesync::payload::Payload;
 use crate::resourcesync::uri::{Hub, Topic};
-use crate::websub::discover::discover;
+use crate::websub::discover::{discover, document};
 use crate::websub::subscribe::{Received, SubscribeError, Subscriber};
 
 /// A lease is renewed when this part of it is over.
@@ -40,9 +43,15 @@ async fn subscribed(options: &ListenOptions) -> anyhow::Result<Exit> {
     let discovery = discover(&asked).await?;
     let topic = discovery.self_uri;
     let hub = match (&options.hub, discovery.hubs.into_iter().next()) {
-        (Some(hub), _) => Hub::new(hub.as_str()),
+        (Some(hub), Some(_)) => Hub::new(hub.as_str()),
         (None, Some(hub)) => hub,
-        (None, None) => anyhow::bail!("{topic} names no hub to subscribe at; name one with --hub"),
+        (hub, None) => match (hub, document(&asked).await) {
+            (Some(_), Some(list)) if !list.channels.is_empty() => {
+                return Err(no_hub(&topic, Some(list)));
+            }
+            (Some(hub), _) => Hub::new(hub.as_str()),
+            (None, document) => return Err(no_hub(&topic, document)),
+        },
     };
     let address: SocketAddr = match &options.callback_listen {
         Some(address) => address.parse().with_context(|| {
@@ -61,7 +70,8 @@ async fn subscribed(options: &ListenOptions) -> anyhow::Result<Exit> {
         .map(|seconds| Duration::from_secs(seconds.get()));
     let (subscriber, received) = Subscriber::bind(address, callback).await?;
     let subscribe = async || subscriber.subscribe(&hub, &topic, lease, None).await;
-    let lease = Lease::new(subscribe().await?, Instant::now());
+    let granted = subscribe().await.map_err(with_remedy)?;
+    let lease = Lease::new(granted, Instant::now());
     let stopped = stopped()?;
     eprintln!("listening to {topic} by {hub}; Ctrl-C ends it");
     let print = |notification: &Received| print(notification, options.xml);
@@ -74,6 +84,46 @@ async fn subscribed(options: &ListenOptions) -> anyhow::Result<Exit> {
     let farewell = subscriber.unsubscribe(&hub, &topic);
     let _ = tokio::time::timeout(Duration::from_secs(3), farewell).await;
     outcome.map(|()| Exit::Fine)
+}
+
+/// Says what a URI that names no hub is instead of a topic.
+fn no_hub(topic: &Topic, document: Option<Document>) -> anyhow::Error {
+    let Some(document) = document else {
+        return anyhow!("{topic} names no hub to subscribe at; name one with --hub");
+    };
+    let is_list = document.capability == Capability::CapabilityList && document.form == Form::List;
+    match document.channels.as_slice() {
+        [] if is_list => anyhow!(
+            "{topic} is a Capability List, and no topic; it advertises none, so ask its Source for the topic"
+        ),
+        [] => anyhow!(
+            "{topic} is a {}, and no topic; the Capability List that it belongs to advertises the topic",
+            document.capability
+        ),
+        [advertised, ..] => anyhow!(
+            "{topic} is a Capability List, and no topic; it advertises the topic {0}: rsnotify listen {0}",
+            advertised.topic
+        ),
+    }
+}
+
+/// A hub's refusal, with what its operator has to allow if it is one of ours.
+fn with_remedy(error: SubscribeError) -> anyhow::Error {
+    let is_about_callback = match &error {
+        SubscribeError::Refused { excerpt, .. } => [Refusal::Port, Refusal::Address]
+            .iter()
+            .any(|refusal| excerpt.contains(&refusal.to_string())),
+        _ => false,
+    };
+    match is_about_callback {
+        true => anyhow!(
+            "{error}; for subscribers on its own host or network, [embedded_hub] of its configuration needs both \
+             callback_ports and allow_callback_networks, such as callback_ports = [\"80\", \"443\", \"1024-65535\"] \
+             and allow_callback_networks = [\"127.0.0.0/8\", \"::1\"]",
+            error = error.to_string().trim_end()
+        ),
+        false => error.into(),
+    }
 }
 
 /// How long a subscription lasts, and when we next see to that.
@@ -191,6 +241,9 @@ fn print(notification: &Received, xml: bool) -> io::Result<()> {
 mod tests {
     use std::cell::Cell;
 
+    use crate::resourcesync::document::Content;
+    use crate::resourcesync::parse::parse;
+
     use rstest::rstest;
 
     use super::*;
@@ -205,6 +258,59 @@ mod tests {
 
     fn in_millis(millis: u64) -> Instant {
         Instant::now() + Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn a_refused_callback_is_reported_with_both_keys_that_allow_it() {
+        for refusal in [Refusal::Port, Refusal::Address] {
+            let told = with_remedy(SubscribeError::Refused {
+                hub: Hub::new("https://hub.org/"),
+                status: 403,
+                excerpt: format!("{refusal} "),
+            });
+            let told = told.to_string();
+            for words in [
+                "callback_ports = [",
+                "allow_callback_networks = [",
+                &refusal.to_string(),
+            ] {
+                assert!(told.contains(words), "{told}");
+            }
+        }
+        let told = with_remedy(refused()).to_string();
+        assert!(!told.contains("callback_ports"), "{told}");
+    }
+
+    #[test]
+    fn what_is_no_topic_is_called_what_it_is() {
+        let topic = Topic::new("https://e.org/cl.xml");
+        let list = |entries: &str| {
+            let text = format!(
+                "<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\" \
+                 xmlns:rs=\"http://www.openarchives.org/rs/terms/\">\
+                 <rs:md capability=\"capabilitylist\"/>{entries}</urlset>"
+            );
+            match parse(text.as_bytes()).unwrap() {
+                Content::Document(parsed) => Some(parsed.document),
+                Content::Other(other) => panic!("{other}"),
+            }
+        };
+        let advertised = "<url><loc>https://e.org/topic</loc><rs:md capability=\"framework-notification\"/>\
+                          <rs:ln rel=\"hub\" href=\"https://hub.org/\"/></url>";
+        for (document, want) in [
+            (None, "names no hub to subscribe at"),
+            (
+                list(""),
+                "is a Capability List, and no topic; it advertises none",
+            ),
+            (
+                list(advertised),
+                "advertises the topic https://e.org/topic: rsnotify listen",
+            ),
+        ] {
+            let told = no_hub(&topic, document).to_string();
+            assert!(told.contains(want), "{told}");
+        }
     }
 
     #[rstest]

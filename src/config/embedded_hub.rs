@@ -81,13 +81,12 @@ pub fn embedded_hub(
             raw.max_subscriptions_per_address,
             &mut subscriptions.per_address,
         ),
-        (
-            "max_requests_per_minute",
-            raw.max_requests_per_minute,
-            &mut limits.requests_per_minute,
-        ),
     ] {
         *most = maximum(reading, key, written).unwrap_or(*most);
+    }
+    let key = "max_requests_per_minute";
+    if let Some(requests) = maximum(reading, key, raw.max_requests_per_minute) {
+        limits.set_requests_per_minute(requests);
     }
     let is_enabled = enabled
         .as_ref()

@@ -15,6 +15,7 @@ use hyper::body::Incoming;
 use hyper::service::Service;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::service::TowerToHyperService;
+use rustix::process::{Resource, getrlimit};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -218,8 +219,9 @@ async fn serve_admin(listener: Listener, admin: Admin, shutdown: Ended) {
             }
         }
     };
+    let spare = server::spare(getrlimit(Resource::Nofile).current);
     let limits = Limits {
-        connections: ADMIN_CONNECTIONS,
+        connections: (spare / 8).clamp(1, ADMIN_CONNECTIONS),
         ..Limits::default()
     };
     server::serve(listener, limits, shutdown, handler).await;

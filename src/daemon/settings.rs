@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use reqwest::header::HeaderName;
+use rustix::process::{Resource, getrlimit};
 use url::Url;
 
 use crate::announce::delivery::secret::Secret;
@@ -17,6 +18,7 @@ use crate::resourcesync::uri::Uri;
 use crate::tree::{self, Known, WatchMode};
 use crate::websub::hub;
 use crate::websub::publish::{Credentials, Header, HubSettings, Proxy, PublisherError};
+use crate::websub::server;
 
 /// How each hub is reached. What is wrong with that is an error of the configuration.
 pub fn publishers(config: &Config) -> Result<Vec<HubSettings>, PublisherError> {
@@ -74,13 +76,26 @@ fn publisher(hub: &config::hub::HubSettings) -> Result<HubSettings, PublisherErr
     Ok(settings)
 }
 
-/// How the embedded hub behaves.
-pub fn embedded_hub(embedded: &EmbeddedHub, public_url: &Uri) -> hub::Settings {
+/// How the embedded hub behaves. Without a file it is tried where browsers of this machine may be led.
+pub fn embedded_hub(embedded: &EmbeddedHub, public_url: &Uri, has_file: bool) -> hub::Settings {
+    let usual = hub::Settings::new(embedded.hub(public_url));
+    let spare = server::spare(getrlimit(Resource::Nofile).current);
+    let part = |parts: usize, most: usize| (spare / parts).clamp(1, most);
+    let own_hosts = || {
+        let url = Url::parse(public_url.as_str()).ok();
+        let host = url.and_then(|url| url.host_str().map(str::to_owned));
+        host.into_iter().collect()
+    };
     hub::Settings {
         policy: embedded.callbacks.clone(),
         limits: embedded.limits.clone(),
         trusted_proxies: embedded.trusted_proxies.clone(),
-        ..hub::Settings::new(embedded.hub(public_url))
+        own_hosts: (!has_file).then(own_hosts),
+        // As many again may take long.
+        concurrent_deliveries: part(8, usual.concurrent_deliveries),
+        concurrent_verifications: part(32, usual.concurrent_verifications),
+        concurrent_lookups: part(32, usual.concurrent_lookups),
+        ..usual
     }
 }
 

@@ -7,12 +7,16 @@ use reqwest::redirect::Policy;
 use reqwest::{Client, Method, StatusCode};
 use url::Url;
 
+use crate::resourcesync::document::{Content, Document};
+use crate::resourcesync::parse::parse;
 use crate::resourcesync::uri::{Hub, Topic, Uri};
 use crate::websub::client;
 use crate::websub::failure::describe;
 use crate::websub::link::{links, targets};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
+/// More than a Capability List has.
+const DOCUMENT_BYTES: usize = 4 << 20;
 
 /// What a topic says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,6 +75,29 @@ pub async fn discover(topic: &Topic) -> Result<Discovery, DiscoverError> {
         by_head => ask(Method::GET)
             .await
             .or_else(|error| by_head.map_err(|_| error)),
+    }
+}
+
+/// Reads the ResourceSync document that a URI leads to, if it is one: whoever takes it for a topic may want the one that
+/// it advertises.
+pub async fn document(topic: &Topic) -> Option<Document> {
+    let make = || {
+        client::builder()
+            .timeout(TIMEOUT)
+            .redirect(Policy::limited(5))
+    };
+    let client = client::build_without_certificates(make).ok()?;
+    let mut response = client.get(topic.as_str()).send().await.ok()?;
+    if !response.status().is_success() {
+        return None;
+    }
+    let (body, broke_off) = client::beginning(&mut response, DOCUMENT_BYTES).await;
+    if broke_off.is_some() {
+        return None;
+    }
+    match parse(body.as_slice()) {
+        Ok(Content::Document(parsed)) => Some(parsed.document),
+        _ => None,
     }
 }
 

@@ -22,8 +22,14 @@ use tokio::time::Sleep;
 
 use crate::websub::places::{Place, Places};
 
+/// Descriptors of the daemon's own: the state, the watch, the listeners, what is being read.
+const OWN: u64 = 32;
 /// However many descriptors there are.
 const MOST_CONNECTIONS: usize = 16_384;
+
+/// What is read of a client to whom all was said, and for how long.
+const DRAINED_BYTES: usize = 256 * 1024;
+const DRAINED_FOR: Duration = Duration::from_millis(500);
 
 /// What we answer: all of it at hand.
 pub type Reply = Response<Full<Bytes>>;
@@ -99,16 +105,24 @@ pub async fn serve<H, F>(
     let accept_all = async {
         loop {
             let accepted = match &listener {
-                Listener::Tcp(listener) => listener.accept().await.map(|(stream, peer)| {
-                    // A failure costs latency only.
-                    let _ = stream.set_nodelay(true);
-                    let (handler, watcher) = (with_peer(Some(peer.ip())), graceful.watcher());
-                    connection(stream, &limits, handler, watcher, places.take());
-                }),
-                Listener::Unix(listener) => listener.accept().await.map(|(stream, _)| {
-                    let (handler, watcher) = (with_peer(None), graceful.watcher());
-                    connection(stream, &limits, handler, watcher, places.take());
-                }),
+                Listener::Tcp(listener) => match listener.accept().await {
+                    Ok((stream, peer)) => {
+                        // A failure costs latency only.
+                        let _ = stream.set_nodelay(true);
+                        let (handler, watcher) = (with_peer(Some(peer.ip())), graceful.watcher());
+                        connection(stream, &limits, handler, watcher, places.take().await);
+                        Ok(())
+                    }
+                    Err(error) => Err(error),
+                },
+                Listener::Unix(listener) => match listener.accept().await {
+                    Ok((stream, _)) => {
+                        let (handler, watcher) = (with_peer(None), graceful.watcher());
+                        connection(stream, &limits, handler, watcher, places.take().await);
+                        Ok(())
+                    }
+                    Err(error) => Err(error),
+                },
             };
             if let Err(error) = accepted {
                 pause_after(&error).await;
@@ -165,6 +179,7 @@ fn connection<H, F>(
         place,
         patience: limits.answer_timeout,
         over: None,
+        drain: None,
     };
     let service = service_fn(move |request| {
         let reply = handler(request);
@@ -187,13 +202,18 @@ fn connection<H, F>(
     });
 }
 
-/// How many connections may be open where a process may have so many descriptors. The other half is for
-/// files, and for what we send ourselves.
-fn connections(descriptors: Option<u64>) -> usize {
-    let half = descriptors.map_or(usize::MAX, |descriptors| {
-        usize::try_from(descriptors / 2).unwrap_or(usize::MAX)
-    });
+/// How many connections may be open where a process may have so many descriptors. The others are for the state and
+/// its listeners, for reading the tree, and for what we send ourselves.
+pub fn connections(descriptors: Option<u64>) -> usize {
+    let half = spare(descriptors) / 2;
     half.clamp(1, MOST_CONNECTIONS)
+}
+
+/// Descriptors beside those that the daemon needs for itself and for the tree.
+pub fn spare(descriptors: Option<u64>) -> usize {
+    descriptors.map_or(usize::MAX, |descriptors| {
+        usize::try_from(descriptors.saturating_sub(OWN)).unwrap_or(usize::MAX)
+    })
 }
 
 /// A stream that fails if the other side is too slow to take what is written until the next flush. That is
@@ -205,6 +225,14 @@ struct Impatient<S> {
     patience: Duration,
     /// Runs from the first write that had to wait.
     over: Option<Pin<Box<Sleep>>>,
+    /// Once we have said all, until what the client still sends is read: to close earlier would take back the answer.
+    drain: Option<Drain>,
+}
+
+/// What may still be read, and until when.
+struct Drain {
+    bytes: usize,
+    until: Pin<Box<Sleep>>,
 }
 
 impl<S> Impatient<S> {
@@ -237,7 +265,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Impatient<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Impatient<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Impatient<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -267,7 +295,32 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Impatient<S> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        let own = &mut *self;
+        let drain = match &mut own.drain {
+            Some(drain) => drain,
+            drain @ None => {
+                ready!(Pin::new(&mut own.stream).poll_shutdown(context))?;
+                drain.insert(Drain {
+                    bytes: DRAINED_BYTES,
+                    until: Box::pin(tokio::time::sleep(DRAINED_FOR)),
+                })
+            }
+        };
+        let mut scratch = [0; 4_096];
+        loop {
+            let mut buffer = ReadBuf::new(&mut scratch);
+            match Pin::new(&mut own.stream).poll_read(context, &mut buffer) {
+                Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
+                    drain.bytes = drain.bytes.saturating_sub(buffer.filled().len());
+                    if drain.bytes == 0 {
+                        return Poll::Ready(Ok(()));
+                    }
+                }
+                // The client has closed it too, one way or another.
+                Poll::Ready(_) => return Poll::Ready(Ok(())),
+                Poll::Pending => return drain.until.as_mut().poll(context).map(Ok),
+            }
+        }
     }
 }
 
@@ -289,7 +342,8 @@ mod tests {
     use super::*;
 
     #[rstest]
-    #[case(Some(1_024), 512)]
+    #[case(Some(1_024), 496)]
+    #[case(Some(64), 16)]
     #[case(Some(1_048_576), 16_384)]
     #[case(Some(1), 1)]
     #[case(None, 16_384)]

@@ -3,11 +3,12 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use url::form_urlencoded;
 
 use crate::DEADLINE;
-use crate::daemon::{Daemon, Setup, output};
+use crate::daemon::{Daemon, Setup, get, output};
 use crate::documents::{Site, URL, list};
 use crate::listener::Listener;
 
@@ -149,4 +150,136 @@ pub fn subscribe(hub: SocketAddr, topic: &str, callback: &str) -> String {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     answer
+}
+
+/// The status that the hub answers a subscription with, asked for with these header lines.
+fn asked_as(hub: SocketAddr, topic: &str, headers: &str) -> u16 {
+    let form = form_urlencoded::Serializer::new(String::new())
+        .append_pair("hub.mode", "subscribe")
+        .append_pair("hub.topic", topic)
+        .append_pair("hub.callback", "http://127.0.0.1:9/c")
+        .finish();
+    let mut stream = TcpStream::connect(hub).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    write!(
+        stream,
+        "POST /hub HTTP/1.1\r\n{headers}Connection: close\r\nContent-Length: {}\r\n\
+         Content-Type: application/x-www-form-urlencoded\r\n\r\n{form}",
+        form.len()
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer[9..12].parse().unwrap()
+}
+
+#[test]
+fn a_page_in_a_browser_cannot_subscribe_at_the_hub_of_a_trial() {
+    let site = Site::new();
+    let state = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rsnotify"));
+    command.args(["run", "--log-format", "json", "--url", URL]);
+    command.args(["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"]);
+    command.arg("--root").arg(site.root.path());
+    command.arg("--state-dir").arg(state.path());
+    let daemon = Daemon::spawn(command);
+    daemon.await_log("ready");
+    let hub = daemon.public;
+    let topic = format!("http://{hub}/topics/main/a/capabilitylist/");
+    let port = hub.port();
+    for (headers, want) in [
+        (format!("Host: {hub}\r\n"), 202),
+        (format!("Host: localhost:{port}\r\n"), 202),
+        (format!("Host: {hub}\r\nOrigin: http://{hub}\r\n"), 202),
+        // A name that leads here (DNS rebinding), and a page elsewhere.
+        (format!("Host: evil.example:{port}\r\n"), 421),
+        (
+            format!("Host: evil.example:{port}\r\nOrigin: http://evil.example:{port}\r\n"),
+            421,
+        ),
+        (
+            format!("Host: {hub}\r\nOrigin: https://evil.example\r\n"),
+            421,
+        ),
+        (format!("Host: {hub}\r\nOrigin: null\r\n"), 421),
+    ] {
+        assert_eq!(asked_as(hub, &topic, &headers), want, "{headers}");
+    }
+}
+
+#[test]
+fn callbacks_that_are_refused_do_not_fill_the_log() {
+    let site = Site::new();
+    let mut setup = Setup::new(&site, &[], "");
+    let (without, _) = setup.config.split_once("allow_callback_networks").unwrap();
+    setup.config = without.to_owned();
+    let daemon = setup.start();
+    let topic = format!("http://{}/topics/main/a/capabilitylist/", daemon.public);
+    for n in 0..100 {
+        let answer = subscribe(daemon.public, &topic, &format!("http://localhost/{n}"));
+        assert!(answer.starts_with("HTTP/1.1 202 "), "{answer}");
+    }
+    let mut lines = 0;
+    // Those of the first ten seconds, and perhaps those after them.
+    loop {
+        let line = daemon.await_log("called no callback");
+        match line["count"].as_u64() {
+            Some(count) => {
+                assert!(count >= 80, "{line}");
+                break;
+            }
+            None => lines += 1,
+        }
+    }
+    assert!((1..=20).contains(&lines), "{lines} lines");
+}
+
+#[test]
+fn with_few_descriptors_and_many_clients_the_tree_is_read() {
+    let site = Site::new();
+    let setup = Setup::new(&site, &[], "");
+    let run = setup.run();
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -n 64; exec \"$0\" \"$@\""]);
+    command.arg(run.get_program()).args(run.get_args());
+    for (name, value) in run.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    let daemon = Daemon::spawn(command);
+    daemon.await_log("ready");
+    let mut idle = Vec::new();
+    for _ in 0..100 {
+        for address in [daemon.public, daemon.admin] {
+            idle.push(TcpStream::connect(address).unwrap());
+        }
+    }
+    let topic = format!("http://{}/topics/main/a/capabilitylist/", daemon.public);
+    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    let deadline = Instant::now() + DEADLINE;
+    loop {
+        let (_, body) = get(daemon.public, "/topics/main/a/capabilitylist/");
+        if body.contains("changelist.xml") {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{topic} says nothing: {body}");
+        std::thread::sleep(Duration::from_millis(20)); // a poll, up to the deadline
+    }
+    drop(idle);
+}
+
+#[test]
+fn a_listener_is_told_what_is_to_be_allowed() {
+    let site = Site::new();
+    let mut setup = Setup::new(&site, &[], "");
+    let (without, _) = setup.config.split_once("callback_ports").unwrap();
+    setup.config = without.to_owned();
+    let daemon = setup.start();
+    let topic = format!("http://{}/topics/main/a/capabilitylist/", daemon.public);
+    let told = Listener::spawn(&topic).says();
+    for words in ["callback_ports = [", "allow_callback_networks = ["] {
+        assert!(told.contains(words), "{told}");
+    }
 }

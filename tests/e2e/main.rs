@@ -23,8 +23,6 @@ mod manager;
 mod metrics;
 mod modes;
 mod monitoring;
-#[path = "../needs/mod.rs"]
-mod needs;
 mod offline;
 mod outbox;
 mod page;

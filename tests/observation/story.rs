@@ -43,7 +43,7 @@ pub struct Story {
     pub hub: FakeHub,
     /// Its `config` may be edited until the daemon is started.
     pub setup: Setup,
-    pub daemon: Option<Daemon>,
+    daemon: Option<Daemon>,
     marker: TempDir,
     markers: usize,
     _machine: Machine,

@@ -10,6 +10,4 @@ mod links;
 mod load;
 mod mounts;
 mod namespace;
-#[path = "../needs/mod.rs"]
-mod needs;
 mod restart;

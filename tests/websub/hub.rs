@@ -25,6 +25,7 @@ use crate::support::{
 const TOPIC: &str = "https://e.org/set1/framework/";
 const TOPIC_IN_FORM: &str = "https%3A%2F%2Fe.org%2Fset1%2Fframework%2F";
 
+mod crowds;
 mod delivery;
 mod hostile;
 mod limits;

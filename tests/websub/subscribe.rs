@@ -5,7 +5,7 @@ use std::time::Duration;
 use rsnotify::announce::delivery::secret::Secret;
 use rsnotify::announce::subscription::relay::signature;
 use rsnotify::resourcesync::uri::{Hub, Topic, Uri};
-use rsnotify::websub::discover::{DiscoverError, discover};
+use rsnotify::websub::discover::{DiscoverError, discover, document};
 use rsnotify::websub::subscribe::{SubscribeError, Subscriber};
 use rsnotify::websub::topics::Topics;
 
@@ -30,6 +30,21 @@ async fn our_own_topics_are_discovered() {
         found.capability_list,
         Uri::parse("https://e.org/set1/cl.xml").ok()
     );
+}
+
+#[tokio::test]
+async fn a_capability_list_that_is_taken_for_a_topic_is_known_as_one() {
+    let list = "<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\" \
+                xmlns:rs=\"http://www.openarchives.org/rs/terms/\"><rs:md capability=\"capabilitylist\"/>\
+                <url><loc>https://e.org/t</loc><rs:md capability=\"framework-notification\"/></url></urlset>";
+    let peer = Peer::start(move |seen| match seen.line().contains("/cl.xml") {
+        true => say("200 OK", "Content-Type: application/xml\r\n", list),
+        false => say("200 OK", "", "<html></html>"),
+    })
+    .await;
+    let found = document(&Topic::new(peer.url("/cl.xml"))).await.unwrap();
+    assert_eq!(found.channels[0].topic, Topic::new("https://e.org/t"));
+    assert_eq!(document(&Topic::new(peer.url("/other"))).await, None);
 }
 
 #[tokio::test]

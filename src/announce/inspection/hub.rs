@@ -1,6 +1,9 @@
 //! What a hub answers to a `HEAD`, which has no effect: whether notifications will reach it.
 
-use url::Url;
+// The address alone: `core` has no sockets.
+use core::net::SocketAddr;
+
+use url::{Host, Url};
 
 use crate::announce::delivery::redirect::{Hop, next_hop};
 use crate::announce::inspection::{Answered, Cause, HUB_GREETING, Remark};
@@ -71,6 +74,30 @@ pub fn unverified(hub: &Hub) -> Remark {
         ),
         "name the authority that signed its certificate by ca_file, and remove that line",
     )
+}
+
+/// Says of the embedded hub, if its requests come through a web server that it does not know, that it cannot tell
+/// subscribers apart: it listens where only this machine can reach it, and is reached elsewhere.
+pub fn unnamed_proxy(public_url: &str, listen: SocketAddr, has_proxies: bool) -> Option<Remark> {
+    let is_elsewhere = Url::parse(public_url).is_ok_and(|url| match url.host() {
+        Some(Host::Domain(name)) => name != "localhost" && !name.ends_with(".localhost"),
+        Some(Host::Ipv4(ip)) => !ip.is_loopback(),
+        Some(Host::Ipv6(ip)) => !ip.is_loopback(),
+        None => false,
+    });
+    if has_proxies || !listen.ip().is_loopback() || !is_elsewhere {
+        return None;
+    }
+    Some(Remark::finding(
+        format!(
+            "{public_url} is reached through a web server that embedded_hub.trusted_proxies does not name, so all \
+             subscribers will count as one address"
+        ),
+        format!(
+            "write trusted_proxies = [\"{}\"] in [embedded_hub], and let the web server set X-Forwarded-For",
+            listen.ip()
+        ),
+    ))
 }
 
 /// Judges what the embedded hub answers by its advertised address to a `GET`.

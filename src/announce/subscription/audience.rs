@@ -11,6 +11,7 @@ use jiff::Timestamp;
 
 use crate::announce::delivery::secret::Secret;
 use crate::announce::subscription::audience::view::LastTry;
+use crate::announce::subscription::fairness::Priority;
 use crate::announce::subscription::relay::Outcome;
 use crate::announce::subscription::{
     Callback, HubRecord, Key, Progress, Relay, RelayId, Subscription,
@@ -66,6 +67,7 @@ pub struct Delivery {
     pub relay: Arc<Relay>,
     pub secret: Option<Secret>,
     pub progress: Progress,
+    pub priority: Priority,
 }
 
 /// A notification that was owed for too long.
@@ -99,19 +101,30 @@ impl Audience {
         (audience, records)
     }
 
-    /// A subscription that was verified. What an earlier one of the same topic and callback is owed stays owed.
-    pub fn subscribe(&mut self, subscription: Subscription) -> HubRecord {
-        let Key { topic, callback } = subscription.key();
+    /// A subscription that was verified. What an earlier one of the same topic and callback is owed stays owed, and is
+    /// due at once: the subscriber has just answered.
+    pub fn subscribe(&mut self, subscription: Subscription) -> Vec<HubRecord> {
+        let key = subscription.key();
+        let Key { topic, callback } = key.clone();
         let crowd = self.topics.entry(topic).or_default();
         let progress = Progress {
             heard: self.last,
             ..Progress::default()
         };
+        let mut progressed = None;
         let progress = match crowd.subscribers.get_mut(&callback) {
             Some(subscriber) => {
                 subscriber.secret = subscription.secret.clone();
                 subscriber.expires = subscription.expires;
-                subscriber.progress
+                let due = Progress {
+                    heard: subscriber.progress.heard,
+                    ..Progress::default()
+                };
+                if subscriber.progress != due {
+                    subscriber.progress = due;
+                    progressed = Some(HubRecord::Progressed(key, due));
+                }
+                due
             }
             None => {
                 let subscriber = Subscriber::new(subscription.clone(), progress);
@@ -119,7 +132,8 @@ impl Audience {
                 progress
             }
         };
-        HubRecord::Subscribed(subscription, progress.heard)
+        let subscribed = HubRecord::Subscribed(subscription, progress.heard);
+        std::iter::once(subscribed).chain(progressed).collect()
     }
 
     pub fn unsubscribe(&mut self, key: &Key) -> Vec<HubRecord> {
@@ -203,7 +217,8 @@ impl Audience {
         None
     }
 
-    /// The subscribers of a topic that are owed something and to whom nobody delivers; somebody must, now.
+    /// The subscribers of a topic that are owed something and to whom nobody delivers; somebody must, now. Those that go
+    /// first come first.
     pub fn assign(&mut self, topic: &Topic) -> Vec<Assignment> {
         let Some(crowd) = self.topics.get_mut(topic) else {
             return Vec::new();
@@ -216,15 +231,21 @@ impl Audience {
         let assign = |(callback, own): (&Callback, &mut Subscriber)| {
             self.assignments += 1;
             own.assigned = Some(self.assignments);
-            Assignment {
+            let assignment = Assignment {
                 key: Key {
                     topic: topic.clone(),
                     callback: callback.clone(),
                 },
                 number: self.assignments,
-            }
+            };
+            (own.priority(), assignment)
         };
-        idle.map(assign).collect()
+        let mut assigned: Vec<(Priority, Assignment)> = idle.map(assign).collect();
+        assigned.sort_by_key(|(priority, _)| *priority);
+        assigned
+            .into_iter()
+            .map(|(_, assignment)| assignment)
+            .collect()
     }
 
     /// The topics on which something is owed.
@@ -246,6 +267,7 @@ impl Audience {
                 relay: Arc::clone(&owed.relay),
                 secret: subscriber.secret.clone(),
                 progress: subscriber.progress,
+                priority: subscriber.priority(),
             }),
             _ => {
                 subscriber.assigned = None;
@@ -352,6 +374,15 @@ impl Subscriber {
             progress,
             last: None,
             assigned: None,
+        }
+    }
+
+    fn priority(&self) -> Priority {
+        let has_taken = |last: &LastTry| last.status.is_some_and(|status| status / 100 == 2);
+        match &self.last {
+            _ if self.progress.attempts > 0 => Priority::Retry,
+            Some(last) if has_taken(last) => Priority::Known,
+            _ => Priority::First,
         }
     }
 }

@@ -2,11 +2,15 @@
 
 use std::time::Duration;
 
+/// As many may come at once, and be under way.
+const REQUESTS_PER_MINUTE: u32 = 300;
+
 /// The most that the hub takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// From each address, and for callbacks on each host.
     pub requests_per_minute: u32,
+    /// Under way at a time; as many more in all for subscriptions that there are.
     pub verifications: Most,
     pub subscriptions: Most,
 }
@@ -19,14 +23,23 @@ pub struct Most {
     pub per_address: u32,
 }
 
+impl Limits {
+    /// Another pace. What may come at once may be under way at once too.
+    pub fn set_requests_per_minute(&mut self, requests: u32) {
+        self.requests_per_minute = requests;
+        self.verifications.per_host = requests;
+        self.verifications.per_address = requests;
+    }
+}
+
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
-            requests_per_minute: 300,
+            requests_per_minute: REQUESTS_PER_MINUTE,
             verifications: Most {
-                in_all: 1_000,
-                per_host: 30,
-                per_address: 30,
+                in_all: 10_000,
+                per_host: REQUESTS_PER_MINUTE,
+                per_address: REQUESTS_PER_MINUTE,
             },
             subscriptions: Most {
                 in_all: 100_000,

@@ -4,7 +4,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::fmt;
 
 /// An IP network; `address` has no bit set beyond `prefix_length`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Network {
     pub address: IpAddr,
     pub prefix_length: u8,
@@ -69,6 +69,18 @@ impl Network {
         }
     }
 
+    /// The networks that an address counts for, with how many times as much as a single one each of them may take: an
+    /// IPv4 address alone, but of IPv6 the /64 that a customer has at least, and the /56 and /48 that he may have.
+    pub fn counted(address: IpAddr) -> Vec<(Network, u32)> {
+        let address = address.to_canonical();
+        let sizes: &[(u8, u32)] = match address {
+            IpAddr::V4(_) => &[(32, 1)],
+            IpAddr::V6(_) => &[(64, 1), (56, 2), (48, 4)],
+        };
+        let around = |(length, times): &(u8, u32)| (Network::around(address, *length), *times);
+        sizes.iter().map(around).collect()
+    }
+
     pub fn contains(&self, address: IpAddr) -> bool {
         address.is_ipv4() == self.address.is_ipv4()
             && masked(address, self.prefix_length) == self.address
@@ -127,6 +139,27 @@ mod tests {
         assert_eq!(
             Network::parse("10.1.2.3/8").unwrap_err().to_string(),
             "\"10.1.2.3/8\" has bits set beyond its prefix: write \"10.0.0.0/8\""
+        );
+    }
+
+    #[test]
+    fn an_ipv6_address_counts_for_the_networks_that_one_customer_may_have() {
+        let counted = |address: &str| {
+            let counted = Network::counted(address.parse().unwrap());
+            let counted = counted
+                .iter()
+                .map(|(network, times)| format!("{network} {times}"));
+            counted.collect::<Vec<_>>()
+        };
+        assert_eq!(counted("192.0.2.7"), ["192.0.2.7/32 1"]);
+        assert_eq!(counted("::ffff:192.0.2.7"), ["192.0.2.7/32 1"]);
+        assert_eq!(
+            counted("2001:db8:1:234:5::6"),
+            [
+                "2001:db8:1:234::/64 1",
+                "2001:db8:1:200::/56 2",
+                "2001:db8:1::/48 4"
+            ]
         );
     }
 

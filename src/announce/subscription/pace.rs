@@ -32,19 +32,30 @@ impl<K: Ord + Clone> Pace<K> {
         }
     }
 
-    /// Takes one, or says how long to wait for it. What had to wait costs nothing.
-    pub fn take(&mut self, who: &K, now: Duration) -> Result<(), Duration> {
+    /// Takes one for each of these, who may have so many times the pace; or says who has to wait, and for how long.
+    /// What had to wait costs nobody anything.
+    pub fn take_for_all(&mut self, all: &[(K, u32)], now: Duration) -> Result<(), (K, Duration)> {
         if now.saturating_sub(self.turned) >= MINUTE || self.recent.len() >= MOST {
             self.older = std::mem::take(&mut self.recent);
             self.turned = now;
         }
-        let known = self.recent.get(who).or_else(|| self.older.get(who));
-        let paid_until = known.copied().unwrap_or(now).max(now) + self.interval;
-        let wait = paid_until.saturating_sub(now + MINUTE);
-        if !wait.is_zero() {
-            return Err(wait);
+        let paid_until = |(who, times): &(K, u32)| {
+            let known = self.recent.get(who).or_else(|| self.older.get(who));
+            known.copied().unwrap_or(now).max(now) + self.interval / (*times).max(1)
+        };
+        let paid: Vec<Duration> = all.iter().map(paid_until).collect();
+        let waits = all
+            .iter()
+            .zip(&paid)
+            .map(|((who, _), paid_until)| (who, paid_until.saturating_sub(now + MINUTE)));
+        if let Some((who, wait)) = waits.max_by_key(|(_, wait)| *wait)
+            && !wait.is_zero()
+        {
+            return Err((who.clone(), wait));
         }
-        self.recent.insert(who.clone(), paid_until);
+        let paid = all.iter().zip(paid);
+        self.recent
+            .extend(paid.map(|((who, _), paid_until)| (who.clone(), paid_until)));
         Ok(())
     }
 }
@@ -52,6 +63,31 @@ impl<K: Ord + Clone> Pace<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl<K: Ord + Clone> Pace<K> {
+        fn take(&mut self, who: &K, now: Duration) -> Result<(), Duration> {
+            let taken = self.take_for_all(&[(who.clone(), 1)], now);
+            taken.map_err(|(_, wait)| wait)
+        }
+    }
+
+    #[test]
+    fn what_one_of_them_may_not_take_costs_none_of_them_anything() {
+        let mut pace = Pace::new(2);
+        let both = [("customer", 1), ("provider", 2)];
+        for _ in 0..2 {
+            assert_eq!(pace.take_for_all(&both, seconds(1)), Ok(()));
+        }
+        let wait = Err(("customer", seconds(30)));
+        assert_eq!(pace.take_for_all(&both, seconds(1)), wait);
+        let another = [("another", 1), ("provider", 2)];
+        for _ in 0..2 {
+            assert_eq!(pace.take_for_all(&another, seconds(1)), Ok(()));
+        }
+        let third = [("third", 1), ("provider", 2)];
+        let wait = Err(("provider", seconds(15)));
+        assert_eq!(pace.take_for_all(&third, seconds(1)), wait);
+    }
 
     fn seconds(seconds: u64) -> Duration {
         Duration::from_secs(seconds)

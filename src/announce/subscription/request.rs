@@ -51,7 +51,7 @@ pub enum Refusal {
     Mode,
     #[error("this hub relays the notifications of its own Source only; it takes none from others")]
     Publish,
-    #[error("hub.lease_seconds is not a number of seconds")]
+    #[error("hub.lease_seconds is not a number of seconds greater than 0")]
     Lease,
     #[error("hub.secret must have less than 200 bytes")]
     Secret,
@@ -112,7 +112,11 @@ fn lease(asked_for: Option<&str>) -> Result<Duration, Refusal> {
     let seconds = match asked_for.map(str::trim) {
         None => usual,
         Some(digits) if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) => {
-            digits.parse().unwrap_or(u64::MAX)
+            // What is too long for a number is longer than any lease.
+            match digits.parse().unwrap_or(u64::MAX) {
+                0 => return Err(Refusal::Lease),
+                seconds => seconds,
+            }
         }
         Some(_) => return Err(Refusal::Lease),
     };
@@ -142,7 +146,6 @@ mod tests {
     #[rstest]
     #[case("", 864_000)]
     #[case("&hub.lease_seconds=", 864_000)]
-    #[case("&hub.lease_seconds=0", 300)]
     #[case("&hub.lease_seconds=299", 300)]
     #[case("&hub.lease_seconds=3600", 3600)]
     #[case("&hub.lease_seconds=2678401", 2_678_400)]
@@ -168,6 +171,8 @@ mod tests {
     #[case("hub.mode=publish&", Refusal::Publish)]
     #[case("hub.mode=subscribe&hub.lease_seconds=-1&", Refusal::Lease)]
     #[case("hub.mode=subscribe&hub.lease_seconds=1.5&", Refusal::Lease)]
+    #[case("hub.mode=subscribe&hub.lease_seconds=0&", Refusal::Lease)]
+    #[case("hub.mode=subscribe&hub.lease_seconds=000&", Refusal::Lease)]
     #[case("hub.mode=unsubscribe&hub.topic=&", Refusal::Missing("hub.topic"))]
     #[case("hub.mode=unsubscribe&hub.callback=x&", Refusal::Callback)]
     fn what_cannot_be_meant_is_refused(#[case] before: &str, #[case] want: Refusal) {

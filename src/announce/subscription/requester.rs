@@ -18,6 +18,13 @@ impl Requester {
     }
 }
 
+impl Requester {
+    /// The networks that it counts for.
+    pub fn networks(&self) -> Vec<(Network, u32)> {
+        Network::counted(self.0)
+    }
+}
+
 impl fmt::Display for Requester {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
@@ -61,6 +68,26 @@ pub fn requester(
         (one, other) => one.or(other),
     };
     told.or(peer).map(Requester::new)
+}
+
+/// Whether a request with this `Host`, and this `Origin` if it has one, is meant for a server with these host names. IP
+/// addresses and `localhost` always are its own. Only browsers send `Origin`, with what pages make them ask.
+pub fn is_meant(own_hosts: &[String], host: &str, origin: Option<&str>) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let bare = name
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'));
+    let is_own = bare.unwrap_or(name).parse::<IpAddr>().is_ok()
+        || name.eq_ignore_ascii_case("localhost")
+        || own_hosts.iter().any(|own| own.eq_ignore_ascii_case(name));
+    let is_same = |origin: &str| {
+        let rest = origin.split_once("://").map(|(_, rest)| rest);
+        rest.is_some_and(|rest| rest.eq_ignore_ascii_case(host))
+    };
+    (is_own || name.is_empty()) && origin.is_none_or(is_same)
 }
 
 /// The addresses of `X-Forwarded-For`, in order.
@@ -172,6 +199,33 @@ mod tests {
             found(peer, &[forwarded], &[x_forwarded_for]).as_deref(),
             want
         );
+    }
+
+    #[rstest]
+    #[case("127.0.0.1:8400", None, true)]
+    #[case("[::1]:8400", None, true)]
+    #[case("192.0.2.7", None, true)]
+    #[case("localhost:8400", None, true)]
+    #[case("LOCALHOST", None, true)]
+    #[case("hub.example:80", None, true)]
+    #[case("", None, true)]
+    #[case("evil.example", None, false)]
+    #[case("evil.example:8400", None, false)]
+    #[case("localhost.evil.example:8400", None, false)]
+    #[case("127.0.0.1.evil.example", None, false)]
+    #[case("127.0.0.1:8400", Some("http://127.0.0.1:8400"), true)]
+    #[case("127.0.0.1:8400", Some("http://127.0.0.1:3000"), false)]
+    #[case("127.0.0.1:8400", Some("https://evil.example"), false)]
+    #[case("127.0.0.1:8400", Some("null"), false)]
+    #[case("127.0.0.1:8400", Some(""), false)]
+    #[case("evil.example:8400", Some("http://evil.example:8400"), false)]
+    fn only_what_is_addressed_to_us_by_no_page_elsewhere_is_meant(
+        #[case] host: &str,
+        #[case] origin: Option<&str>,
+        #[case] want: bool,
+    ) {
+        let own = ["hub.example".to_owned()];
+        assert_eq!(is_meant(&own, host, origin), want);
     }
 
     proptest! {

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hyper::body::Incoming;
-use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use hyper::header::{ALLOW, CONTENT_TYPE, HOST, HeaderValue, ORIGIN, RETRY_AFTER};
 use hyper::{HeaderMap, Method, Request, StatusCode};
 use tracing::warn;
 
@@ -16,12 +16,15 @@ use crate::announce::subscription::Key;
 use crate::announce::subscription::address::is_public;
 use crate::announce::subscription::limits::Excess;
 use crate::announce::subscription::request::{Refusal, read};
-use crate::announce::subscription::requester::{Requester, requester};
+use crate::announce::subscription::requester::{Requester, is_meant, requester};
 use crate::announce::subscription::tally::Share;
 use crate::websub::hub::verification::{Pending, verify_all};
 use crate::websub::hub::{EmbeddedHub, Shared};
 use crate::websub::server::{Peer, Reply, small_body, text};
 
+/// To a request under another name, or from a page of another origin.
+const NOT_OWN: &str =
+    "this host name is not served here, and pages of other origins may not subscribe\n";
 /// Far more than a subscription form needs.
 const FORM_BYTES: usize = 16 * 1024;
 
@@ -35,7 +38,10 @@ impl EmbeddedHub {
                 .insert(ALLOW, HeaderValue::from_static("POST"));
             return reply;
         }
-        let reply = self.answer_request(request, body_timeout).await;
+        let reply = match self.shared.is_own(request.headers()) {
+            true => self.answer_request(request, body_timeout).await,
+            false => text(StatusCode::MISDIRECTED_REQUEST, NOT_OWN),
+        };
         let status = reply.status().as_u16();
         self.shared.counts().requests.answered(status);
         reply
@@ -79,7 +85,12 @@ impl EmbeddedHub {
         let mut admission = shared.admission();
         admission.begin(&share, &request.action, is_known, now)?;
         drop(admission);
-        if shared.verifications.push(&key, Pending { request, share }) {
+        let pending = Pending {
+            request,
+            share,
+            is_known,
+        };
+        if shared.verifications.push(&key, pending) {
             let verification = verify_all(Arc::clone(shared), key);
             shared.runtime.spawn(verification);
         }
@@ -88,6 +99,20 @@ impl EmbeddedHub {
 }
 
 impl Shared {
+    /// Whether a request is meant for us, where only such are answered: a page in a browser of this machine must not
+    /// subscribe, neither under another origin nor under a name of its own that leads here (DNS rebinding).
+    fn is_own(&self, headers: &HeaderMap) -> bool {
+        let conduct = self.conduct();
+        let Some(own_hosts) = &conduct.settings.own_hosts else {
+            return true;
+        };
+        let value = |name| headers.get(name).and_then(|value| value.to_str().ok());
+        // Of what is no text nothing is known.
+        let is_text = |name| headers.get(name).is_none_or(|value| value.to_str().is_ok());
+        let (host, origin) = (value(HOST).unwrap_or_default(), value(ORIGIN));
+        is_text(HOST) && is_text(ORIGIN) && is_meant(own_hosts, host, origin)
+    }
+
     fn requester<B>(&self, request: &Request<B>) -> Option<Requester> {
         let values = |name: &str| -> Vec<&str> {
             let values = request.headers().get_all(name).iter();

@@ -1,43 +1,26 @@
 //! Requests to callbacks, which strangers name: they go exactly to addresses that were judged, and nowhere else.
 
-use std::error::Error;
-use std::fmt;
-use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
-use std::sync::Arc;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hyper::Method;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::{Client, RequestBuilder};
-use tokio::sync::Semaphore;
 use tracing::info;
+use url::Url;
 
 use crate::announce::subscription::Callback;
+use crate::announce::subscription::address::destination;
 use crate::announce::subscription::callback::{CallbackPolicy, literal_address};
+use crate::announce::subscription::fairness::Priority;
+use crate::announce::subscription::network::Network;
+use crate::announce::subscription::quota::LineQuota;
 use crate::websub::client;
+use crate::websub::hub::lookups::{Located, LookupError, Lookups, Resolver};
 
-/// Names looked up at a time. Each takes a thread, for as long as a stranger's name server keeps it waiting.
-const LOOKUPS: usize = 128;
-
-/// The addresses of a name.
-pub type LookUp = dyn Fn(&str) -> Vec<IpAddr> + Send + Sync;
-
-/// Where names are looked up.
-#[derive(Clone)]
-pub enum Resolver {
-    System,
-    Given(Arc<LookUp>),
-}
-
-impl fmt::Debug for Resolver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Resolver::System => "System",
-            Resolver::Given(_) => "Given",
-        })
-    }
-}
+/// Refused addresses that are logged before they are summed up.
+const REFUSED_LINES: u32 = 10;
 
 /// Why a callback is not called.
 #[derive(Debug, thiserror::Error)]
@@ -48,6 +31,8 @@ pub enum NotCalled {
     Address(IpAddr),
     #[error("{0} has no address")]
     Nowhere(String),
+    #[error(transparent)]
+    Lookup(#[from] LookupError),
 }
 
 /// Makes requests to callbacks.
@@ -57,17 +42,30 @@ pub struct Caller {
     judge: Judge,
 }
 
+/// Where a callback was found, to be called there.
+#[derive(Debug)]
+pub struct Location {
+    /// By its name: the address, which is then a host like any other. Nothing if the callback has an address itself.
+    pub by_name: Option<IpAddr>,
+    /// On whose account requests to it are.
+    pub account: String,
+    /// What the client may connect to.
+    _located: Option<Located>,
+}
+
 impl Caller {
-    /// No proxy stands between us and the address that was judged, and a redirection leads nowhere.
+    /// No proxy stands between us and the address that was judged, and a redirection leads nowhere. `lookups` are made
+    /// at a time.
     pub fn new(
         policy: CallbackPolicy,
         resolver: Resolver,
+        lookups: usize,
         timeout: Duration,
     ) -> reqwest::Result<Caller> {
         let judge = Judge {
             policy: Arc::new(policy),
-            resolver,
-            lookups: Arc::new(Semaphore::new(LOOKUPS)),
+            lookups: Lookups::new(resolver, lookups),
+            lines: Arc::new(Mutex::new(LineQuota::new(REFUSED_LINES))),
         };
         let client = client::build_without_certificates(|| {
             client::builder()
@@ -78,38 +76,76 @@ impl Caller {
         Ok(Caller { client, judge })
     }
 
-    /// A request for `url`, which is the callback with other parameters at most. The callback is judged again: it may
-    /// have been saved under another policy.
-    pub fn request(
+    /// Looks up where a callback is, and judges that. The callback is judged again: it may have been saved under
+    /// another policy.
+    pub async fn locate(
         &self,
-        method: Method,
         callback: &Callback,
-        url: &str,
-    ) -> Result<RequestBuilder, NotCalled> {
+        priority: Priority,
+    ) -> Result<Location, NotCalled> {
         let accepted = self.judge.policy.accept(callback.as_str());
         accepted.map_err(|_| NotCalled::Url)?;
         // The client connects to these without asking its resolver.
         if let Some(address) = literal_address(callback) {
             self.judge.judge(&address.to_string(), &[address])?;
+            return Ok(Location {
+                by_name: None,
+                account: account(address),
+                _located: None,
+            });
         }
-        Ok(self.client.request(method, url))
+        let url = Url::parse(callback.as_str()).map_err(|_| NotCalled::Url)?;
+        let name = url.host_str().ok_or(NotCalled::Url)?;
+        let located = self.judge.lookups.locate(name, priority).await?;
+        self.judge.judge(name, &located.addresses)?;
+        let first = located.addresses.first().copied();
+        let first = first.ok_or_else(|| NotCalled::Nowhere(name.to_owned()))?;
+        Ok(Location {
+            by_name: Some(first),
+            account: account(first),
+            _located: Some(located),
+        })
+    }
+
+    /// A request for `url`, which is a callback with other parameters at most. Its location is to be kept until the
+    /// request has ended.
+    pub fn request(&self, method: Method, url: &str, _: &Location) -> RequestBuilder {
+        self.client.request(method, url)
+    }
+
+    /// Says how many refused addresses were not logged since the last time.
+    pub fn sum_up(&self) {
+        let count = self.judge.lines().sum_up();
+        if count > 0 {
+            info!(
+                count,
+                "called no callback {count} more times, at addresses that are not public, or this machine"
+            );
+        }
     }
 }
 
-/// Resolves the name for each connection, and lets it be made only if each of the addresses is permitted: the name
-/// may stand for others each time it is asked for.
+/// On whose account requests to an address are: of IPv6, of whoever has the /56.
+fn account(address: IpAddr) -> String {
+    let address = destination(address);
+    let length = if address.is_ipv4() { 32 } else { 56 };
+    Network::around(address, length).to_string()
+}
+
+/// Lets a connection be made only if each of the addresses that were found for the request is permitted: a name may
+/// stand for others each time it is asked for.
 #[derive(Debug, Clone)]
 struct Judge {
     policy: Arc<CallbackPolicy>,
-    resolver: Resolver,
-    lookups: Arc<Semaphore>,
+    lookups: Lookups,
+    lines: Arc<Mutex<LineQuota>>,
 }
 
 impl Resolve for Judge {
     fn resolve(&self, name: Name) -> Resolving {
         let judge = self.clone();
         Box::pin(async move {
-            let addresses = judge.look_up(name.as_str()).await?;
+            let addresses = judge.lookups.located(name.as_str());
             judge.judge(name.as_str(), &addresses)?;
             // The client puts the URL's port in place of none.
             let addresses = addresses
@@ -121,21 +157,6 @@ impl Resolve for Judge {
 }
 
 impl Judge {
-    async fn look_up(&self, name: &str) -> Result<Vec<IpAddr>, Box<dyn Error + Send + Sync>> {
-        if let Resolver::Given(addresses) = &self.resolver {
-            return Ok(addresses(name));
-        }
-        let permit = Arc::clone(&self.lookups).acquire_owned().await?;
-        let name = name.to_owned();
-        let lookup = tokio::task::spawn_blocking(move || -> io::Result<Vec<IpAddr>> {
-            let found = (name.as_str(), 0).to_socket_addrs()?;
-            // The thread is taken until now, whether or not anyone still waits.
-            drop(permit);
-            Ok(found.map(|found| found.ip()).collect())
-        });
-        Ok(lookup.await??)
-    }
-
     fn judge(&self, name: &str, addresses: &[IpAddr]) -> Result<(), NotCalled> {
         if addresses.is_empty() {
             return Err(NotCalled::Nowhere(name.to_owned()));
@@ -147,12 +168,18 @@ impl Judge {
             return Ok(());
         };
         // The subscriber is not told; the operator may have to allow it.
-        info!(
-            host = name, %address,
-            "called no callback at {name}: {address} is not public, or this machine, and no network of \
-             embedded_hub.allow_callback_networks has it"
-        );
+        if self.lines().take() {
+            info!(
+                host = name, %address,
+                "called no callback at {name}: {address} is not public, or this machine, and no network of \
+                 embedded_hub.allow_callback_networks has it"
+            );
+        }
         Err(NotCalled::Address(address))
+    }
+
+    fn lines(&self) -> MutexGuard<'_, LineQuota> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

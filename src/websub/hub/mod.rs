@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
 use tracing::warn;
 
 use crate::announce::delivery::Submission;
@@ -25,18 +24,23 @@ use crate::announce::subscription::{HubRecord, Key, Progress, Relay, Subscriptio
 use crate::resourcesync::uri::{Hub, Topic};
 use crate::websub::hub::calls::Caller;
 use crate::websub::hub::lanes::Lanes;
-use crate::websub::hub::subscriptions::Subscriptions;
+pub use crate::websub::hub::lookups::Resolver;
+use crate::websub::hub::relay::Wakers;
+use crate::websub::hub::slots::Slots;
+use crate::websub::hub::subscriptions::{Lines, Subscriptions};
 use crate::websub::hub::verification::Pending;
 use crate::websub::topics::Topics;
 
 mod answer;
 mod calls;
 mod lanes;
+mod lookups;
 mod relay;
+mod slots;
 mod subscriptions;
 mod verification;
 
-pub use crate::websub::hub::calls::{LookUp, Resolver};
+pub use crate::websub::hub::lookups::LookUp;
 
 /// How the hub behaves.
 #[derive(Debug, Clone)]
@@ -50,13 +54,18 @@ pub struct Settings {
     pub trusted_proxies: Vec<Network>,
     /// For each request to a callback, from connecting to the end of the answer.
     pub timeout: Duration,
-    /// Deliveries under way at a time.
+    /// Deliveries under way at a time, and as many that take long.
     pub concurrent_deliveries: usize,
     /// What may wait on one topic for subscribers who do not take it; the oldest is given up for the newest.
     pub waiting_notifications: usize,
     pub waiting_bytes: usize,
-    /// Verifications under way at a time; the others wait.
+    /// Verifications under way at a time, and as many that take long; the others wait.
     pub concurrent_verifications: usize,
+    /// Names looked up at a time, and as many lookups that take long. Each takes a thread.
+    pub concurrent_lookups: usize,
+    /// The hosts under which requests may come, besides IP addresses and localhost; any if there are none. With them, no
+    /// page of another origin may ask.
+    pub own_hosts: Option<Vec<String>>,
     /// Tries of a verification whose callback does not answer at all.
     pub verification_attempts: u32,
 }
@@ -74,6 +83,8 @@ impl Settings {
             waiting_notifications: 1_000,
             waiting_bytes: 16 * 1024 * 1024,
             concurrent_verifications: 64,
+            concurrent_lookups: 64,
+            own_hosts: None,
             verification_attempts: 3,
         }
     }
@@ -92,6 +103,7 @@ impl Conduct {
         let caller = Caller::new(
             settings.policy.clone(),
             settings.resolver.clone(),
+            settings.concurrent_lookups,
             settings.timeout,
         )?;
         Ok(Conduct {
@@ -134,10 +146,10 @@ struct Shared {
     started: Instant,
     proxy_was_noticed: AtomicBool,
     verifications: Lanes<Pending>,
-    verifying: Semaphore,
-    delivering: Arc<Semaphore>,
-    /// All places of `verifying` and of `delivering`.
-    places: (u32, u32),
+    verifying: Slots,
+    delivering: Slots,
+    wakers: Arc<Wakers>,
+    lines: Mutex<Lines>,
 }
 
 impl EmbeddedHub {
@@ -171,15 +183,14 @@ impl EmbeddedHub {
             started: Instant::now(),
             proxy_was_noticed: AtomicBool::new(false),
             verifications: Lanes::default(),
-            verifying: Semaphore::new(settings.concurrent_verifications),
-            delivering: Arc::new(Semaphore::new(settings.concurrent_deliveries)),
-            places: (
-                u32::try_from(settings.concurrent_verifications).unwrap_or(u32::MAX),
-                u32::try_from(settings.concurrent_deliveries).unwrap_or(u32::MAX),
-            ),
+            verifying: Slots::new(settings.concurrent_verifications),
+            delivering: Slots::new(settings.concurrent_deliveries),
+            wakers: Arc::default(),
+            lines: Mutex::default(),
             conduct: RwLock::new(Arc::new(conduct)),
         });
         tokio::spawn(subscriptions::end_leases(Arc::downgrade(&shared)));
+        tokio::spawn(subscriptions::sum_up(Arc::downgrade(&shared)));
         let hub = EmbeddedHub { shared };
         topics_owed.iter().for_each(|topic| hub.deliver(topic));
         hub
@@ -199,17 +210,9 @@ impl EmbeddedHub {
         let Shared {
             verifying,
             delivering,
-            places,
             ..
         } = &*self.shared;
-        // Whoever waits for a place stands behind this.
-        let (verified, delivered) = tokio::join!(
-            verifying.acquire_many(places.0),
-            delivering.acquire_many(places.1)
-        );
-        for all_places in [verified, delivered].into_iter().flatten() {
-            all_places.forget();
-        }
+        tokio::join!(verifying.close(), delivering.close());
     }
 
     /// Whether subscriptions are taken at this path.
@@ -316,6 +319,10 @@ impl Shared {
 
     fn counts(&self) -> MutexGuard<'_, Counts> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lines(&self) -> MutexGuard<'_, Lines> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn admission(&self) -> MutexGuard<'_, Admission> {

@@ -5,16 +5,37 @@ use std::sync::{MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 
 use crate::announce::subscription::admission::Admission;
 use crate::announce::subscription::audience::{Assignment, Audience, Delivery};
+use crate::announce::subscription::quota::LineQuota;
 use crate::announce::subscription::tally::Share;
 use crate::announce::subscription::{HubRecord, Key, Progress, Relay, RelayId, Subscription};
 use crate::websub::hub::Shared;
 
 /// How often ended leases are forgotten. They are not delivered to in the meantime.
 const END_LEASES_EVERY: Duration = Duration::from_secs(60);
+/// How often it is summed up what was not logged.
+const SUM_UP_EVERY: Duration = Duration::from_secs(10);
+
+/// Log lines that strangers can cause.
+#[derive(Debug)]
+pub struct Lines {
+    pub begun: LineQuota,
+    pub ended: LineQuota,
+    pub given_up: LineQuota,
+}
+
+impl Default for Lines {
+    fn default() -> Lines {
+        Lines {
+            begun: LineQuota::new(50),
+            ended: LineQuota::new(50),
+            given_up: LineQuota::new(10),
+        }
+    }
+}
 
 /// The audience, and on whose account each subscription counts. Who asked for one is not saved.
 pub struct Subscriptions {
@@ -53,9 +74,16 @@ impl Shared {
         let Key { topic, callback } = subscription.key();
         let until = subscription.expires;
         match self.insert(subscription, share) {
-            true => info!(%topic, %callback, %until, "{callback} subscribed to {topic}"),
+            true if self.lines().begun.take() => {
+                info!(%topic, %callback, %until, "{callback} subscribed to {topic}");
+            }
+            true => debug!(%topic, %callback, %until, "{callback} subscribed to {topic}"),
             false => {
-                debug!(%topic, %callback, %until, "{callback} renewed its subscription to {topic}")
+                self.wakers.wake(&Key {
+                    topic: topic.clone(),
+                    callback: callback.clone(),
+                });
+                debug!(%topic, %callback, %until, "{callback} renewed its subscription to {topic}");
             }
         }
     }
@@ -69,7 +97,7 @@ impl Shared {
         if let Some(replaced) = &replaced {
             admission.unsubscribed(replaced);
         }
-        (self.records)(vec![subscriptions.audience.subscribe(subscription)]);
+        (self.records)(subscriptions.audience.subscribe(subscription));
         replaced.is_none()
     }
 
@@ -90,6 +118,9 @@ impl Shared {
     /// Changes what ends subscriptions, and says of each why it did.
     pub fn end(&self, why: &str, change: impl FnOnce(&mut Audience) -> Vec<HubRecord>) {
         for Key { topic, callback } in self.change(change) {
+            if !self.lines().ended.take() {
+                continue;
+            }
             info!(%topic, %callback, why, "the subscription of {callback} to {topic} has ended: {why}");
         }
     }
@@ -134,6 +165,31 @@ impl Shared {
         self.subscriptions
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Says what was not logged, from time to time.
+pub async fn sum_up(hub: Weak<Shared>) {
+    loop {
+        tokio::time::sleep(SUM_UP_EVERY).await;
+        let Some(hub) = hub.upgrade() else { return };
+        hub.conduct().caller.sum_up();
+        let mut lines = hub.lines();
+        let (begun, ended) = (lines.begun.sum_up(), lines.ended.sum_up());
+        let given_up = lines.given_up.sum_up();
+        drop(lines);
+        if begun + ended > 0 {
+            info!(
+                begun,
+                ended, "{begun} more subscriptions have begun, and {ended} more have ended"
+            );
+        }
+        if given_up > 0 {
+            warn!(
+                count = given_up,
+                "gave up {given_up} more notifications to subscribers that take nothing"
+            );
+        }
     }
 }
 

@@ -280,3 +280,19 @@ fn the_embedded_hub_must_be_reached_where_it_is_advertised() {
         "the embedded hub is advertised so, and answers 404",
     ]);
 }
+
+#[test]
+fn a_web_server_that_the_embedded_hub_does_not_know_is_found() {
+    let site = Site::new();
+    let mut setup = Setup::new(&site, &[], "");
+    let elsewhere = "[server]\npublic_url = \"https://example.org/\"\n";
+    setup.config = setup.config.replacen("[server]\n", elsewhere, 1);
+    let is_found = |setup: &Setup| {
+        let findings = check(setup).findings;
+        let words = "all subscribers will count as one address";
+        findings.iter().any(|finding| finding.contains(words))
+    };
+    assert!(is_found(&setup));
+    setup.config += "trusted_proxies = [\"127.0.0.1\"]\n";
+    assert!(!is_found(&setup));
+}

@@ -189,3 +189,23 @@ fn the_embedded_hub_should_be_reached_where_it_is_advertised(
         assert!(found.starts_with(want), "{found}");
     }
 }
+
+#[rstest]
+#[case("https://example.org/", "127.0.0.1:8400", false, true)]
+#[case("https://192.0.2.7/", "[::1]:8400", false, true)]
+#[case("https://example.org/", "127.0.0.1:8400", true, false)]
+#[case("https://example.org/", "0.0.0.0:8400", false, false)]
+#[case("https://example.org/", "192.0.2.7:8400", false, false)]
+#[case("http://127.0.0.1:8400/", "127.0.0.1:8400", false, false)]
+#[case("http://localhost:8080/", "127.0.0.1:8400", false, false)]
+fn a_web_server_in_front_of_the_embedded_hub_has_to_be_named(
+    #[case] public_url: &str,
+    #[case] listen: &str,
+    #[case] has_proxies: bool,
+    #[case] want: bool,
+) {
+    let found = unnamed_proxy(public_url, listen.parse().unwrap(), has_proxies);
+    let words = "all subscribers will count as one address";
+    assert_eq!(found.is_some(), want);
+    assert!(found.is_none_or(|found| found.seen.contains(words)));
+}

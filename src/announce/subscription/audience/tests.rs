@@ -129,7 +129,7 @@ impl World {
                     secret: None,
                     expires: self.now + SignedDuration::from_secs(lease),
                 };
-                self.saved.save([self.audience.subscribe(subscription)]);
+                self.saved.save(self.audience.subscribe(subscription));
                 self.owed.entry(key).or_default();
             }
             Act::Unsubscribe { who } => {

@@ -1,0 +1,170 @@
+//! Crowds of requests in simulated time: those who answer are served at once, whatever the others do.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+use proptest::prelude::*;
+
+use super::*;
+
+const TIMEOUT: Duration = Duration::from_secs(10);
+const QUICK: Duration = Duration::from_millis(50);
+
+/// Requests that are queued at once, by host: how many, with which priority, and whether they hang.
+type Crowd = Vec<(String, usize, Priority, bool)>;
+
+/// When the last request that does not hang has ended, and the most requests under way.
+fn run(slots: &mut FairShare, crowd: &Crowd, start: Duration, end: Duration) -> (Duration, usize) {
+    let mut hanging = BTreeMap::new();
+    for (host, count, priority, hangs) in crowd {
+        for _ in 0..*count {
+            hanging.insert(slots.queue(host, *priority), *hangs);
+        }
+    }
+    let (mut now, mut ends, mut last, mut most) = (start, BinaryHeap::new(), start, 0);
+    let mut is_gone = BTreeMap::new();
+    while now < end {
+        for ticket in slots.excess(now) {
+            slots.leave(ticket, false, now);
+            is_gone.insert(ticket, ());
+        }
+        while let Some(Reverse((at, ticket))) = ends.peek().copied()
+            && at <= now
+        {
+            ends.pop();
+            if is_gone.contains_key(&ticket) {
+                continue;
+            }
+            let hangs = hanging.get(&ticket).copied().unwrap_or(true);
+            slots.leave(ticket, !hangs, now);
+            if !hangs {
+                last = at;
+            }
+        }
+        for ticket in slots.admit(now) {
+            let hangs = hanging.get(&ticket).copied().unwrap_or(true);
+            let takes = if hangs { TIMEOUT } else { QUICK };
+            ends.push(Reverse((now + takes, ticket)));
+        }
+        most = most.max(slots.under_way());
+        now += Duration::from_millis(10);
+    }
+    (last - start, most)
+}
+
+fn hosts(name: &str, hosts: usize, each: usize, priority: Priority, hangs: bool) -> Crowd {
+    let host = |n| (format!("{name}{n}"), each, priority, hangs);
+    (0..hosts).map(host).collect()
+}
+
+const SECONDS: Duration = Duration::from_secs(2);
+
+#[test]
+fn hosts_that_hang_delay_no_others() {
+    for (bad_hosts, each) in [(10, 1_000), (1, 10_000), (200, 50), (1_000, 10)] {
+        for own in [Priority::First, Priority::Known] {
+            let mut slots = FairShare::new(512);
+            let mut crowd = hosts("bad", bad_hosts, each, Priority::First, true);
+            crowd.extend(hosts("good", 20, 1, own, false));
+            let (last, most) = run(&mut slots, &crowd, Duration::ZERO, SECONDS * 2);
+            assert!(last <= SECONDS, "{bad_hosts} hosts, {own:?}: {last:?}");
+            assert!(most <= 1_024, "{most}");
+        }
+    }
+}
+
+#[test]
+fn first_tries_go_before_all_that_is_tried_again() {
+    let mut slots = FairShare::new(512);
+    let bad = hosts("bad", 5_000, 2, Priority::Retry, true);
+    run(&mut slots, &bad, Duration::ZERO, TIMEOUT);
+    let good = hosts("good", 20, 1, Priority::First, false);
+    let (last, _) = run(&mut slots, &good, TIMEOUT, TIMEOUT + SECONDS);
+    assert!(last > Duration::ZERO && last <= SECONDS, "{last:?}");
+}
+
+#[test]
+fn a_host_that_answers_may_use_what_nobody_else_needs() {
+    let mut slots = FairShare::new(512);
+    let crowd = hosts("large", 1, 5_000, Priority::First, false);
+    let (last, most) = run(&mut slots, &crowd, Duration::ZERO, SECONDS * 5);
+    assert!(last <= SECONDS, "{last:?}");
+    assert!(most >= 256, "{most}");
+}
+
+#[test]
+fn a_host_that_hangs_gets_fewer_slots_and_more_once_it_answers() {
+    let mut slots = FairShare::new(64);
+    let now = Duration::ZERO;
+    let window = |slots: &FairShare| slots.hosts["a"].window.0;
+    for (takes, answered, want) in [
+        (TIMEOUT, false, 4),
+        (TIMEOUT, false, 2),
+        // It refused at once: that costs nobody a slot.
+        (Duration::ZERO, false, 2),
+        (TIMEOUT, false, 1),
+        (TIMEOUT, false, 1),
+        (QUICK, true, 2),
+        (TIMEOUT, true, 3),
+    ] {
+        slots.queue("a", Priority::First);
+        let admitted = slots.admit(now);
+        slots.leave(admitted[0], answered, now + takes);
+        assert_eq!(window(&slots), want);
+    }
+}
+
+#[test]
+fn who_waits_no_more_takes_no_slot() {
+    let mut slots = FairShare::new(1);
+    let first = slots.queue("a", Priority::First);
+    assert_eq!(slots.admit(Duration::ZERO), [first]);
+    let second = slots.queue("a", Priority::First);
+    let third = slots.queue("b", Priority::Retry);
+    slots.cancel("a", Priority::First, second);
+    slots.leave(first, true, QUICK);
+    assert_eq!(slots.admit(QUICK), [third]);
+    assert!(!slots.is_waited_for());
+}
+
+proptest! {
+    #[test]
+    fn every_request_gets_its_slot_and_no_more_are_under_way_than_may(
+        capacity in 1..20_usize,
+        steps: Vec<(u8, u8, bool)>,
+    ) {
+        let mut slots = FairShare::new(capacity);
+        let mut open = BTreeMap::new();
+        let mut under_way = Vec::new();
+        let mut now = Duration::ZERO;
+        for (host, what, answered) in steps {
+            now += Duration::from_millis(u64::from(what) * 10);
+            let priority = [Priority::Known, Priority::First, Priority::Retry][usize::from(what % 3)];
+            let host = format!("h{}", host % 5);
+            let ticket = slots.queue(&host, priority);
+            if what % 7 == 0 {
+                slots.cancel(&host, priority, ticket);
+            } else {
+                open.insert(ticket, ());
+            }
+            under_way.extend(slots.admit(now));
+            prop_assert!(slots.under_way() <= 2 * capacity);
+            if what % 2 == 0 && let Some(ticket) = under_way.pop() {
+                slots.leave(ticket, answered, now);
+                open.remove(&ticket);
+            }
+        }
+        while !open.is_empty() {
+            now += TIMEOUT;
+            let before = open.len();
+            under_way.extend(slots.admit(now));
+            for ticket in under_way.drain(..) {
+                slots.leave(ticket, false, now);
+                open.remove(&ticket);
+            }
+            prop_assert!(open.len() < before);
+        }
+        prop_assert!(slots.busy.is_empty() && slots.slow.is_empty() && slots.in_trouble == 0);
+        prop_assert_eq!((slots.waiting, slots.under_way()), (0, 0));
+    }
+}
