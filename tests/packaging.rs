@@ -3,9 +3,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic, its helpers too")]
 
+#[path = "needs/mod.rs"]
+mod needs;
+
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -88,19 +90,12 @@ fn the_completions_are_those_of_the_command_line() {
 
 #[test]
 fn manual_pages_are_typeset_without_a_warning() {
-    if Command::new("groff").arg("--version").output().is_err() {
-        assert!(std::env::var_os("CI").is_none(), "there is no groff");
-        // Not `eprintln!`, which the test runner keeps to itself.
-        let _ = writeln!(
-            std::io::stderr(),
-            "SKIPPED: there is no groff to read manual pages"
-        );
+    let Some(groff) = needs::program("groff") else {
         return;
-    }
+    };
     for name in files_in(&repository().join("packaging/man")).keys() {
         let page = repository().join("packaging/man").join(name);
-        let mut groff = Command::new("groff");
-        let output = groff
+        let output = Command::new(&groff)
             .args(["-man", "-Tutf8", "-ww", "-z"])
             .arg(page)
             .output()
@@ -148,4 +143,23 @@ fn the_debian_changelog_begins_with_this_version() {
         changelog.starts_with(&format!("rsnotify ({version}-")),
         "{version}: {changelog}"
     );
+}
+
+#[test]
+fn what_tests_may_lack_is_installed_before_all_of_them_are_run() {
+    let script = text(".ci/run");
+    for need in needs::NEEDS {
+        for package in need.packages.split(' ') {
+            let is_installed = script.lines().any(|line| {
+                let mut words = line.split_whitespace();
+                let is_needed = words.next() == Some("need") && words.next() == Some(package);
+                is_needed || line.contains(&format!("apt-get download {package}"))
+            });
+            assert!(
+                is_installed,
+                ".ci/run does not install {package} for {}",
+                need.program
+            );
+        }
+    }
 }

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
+use tracing::{error, warn};
 
 use crate::admin::Health;
 use crate::announce::delivery::SubmissionId;
@@ -76,6 +77,9 @@ const TURN: usize = 4_096;
 /// The store is asked at least so often whether it can be written, so that it is known before it matters.
 const PROBE: Duration = Duration::from_secs(60);
 
+/// The store is looked at so often, for a state file that was deleted or cut.
+const LOOK: Duration = Duration::from_secs(5);
+
 /// The engine and all that acts for it.
 pub struct Turns {
     engine: Engine,
@@ -101,6 +105,8 @@ pub struct Turns {
     trouble: Option<String>,
     /// When the store is asked whether it can save, or to save what it could not.
     ask_at: Instant,
+    /// When the state file is looked at, whether it is still there.
+    look_at: Instant,
     /// What commands asked in this turn.
     orders: Vec<Order>,
     /// The embedded hub's acceptances, for the next turn.
@@ -151,6 +157,7 @@ impl Turns {
             unsaved: Unsaved::default(),
             trouble: None,
             ask_at: Instant::now() + PROBE,
+            look_at: Instant::now() + LOOK,
             orders: Vec::new(),
             accepted: Vec::new(),
             under_way: BTreeSet::new(),
@@ -256,8 +263,17 @@ impl Turns {
         for input in received.try_iter() {
             self.input(input);
         }
-        self.trouble = None;
-        self.commit(false);
+        match self.store.put_back() {
+            Ok(true) => warn!("the state file was gone; it was written anew"),
+            Ok(false) => {}
+            Err(error) => {
+                let error = report::chain(&error);
+                error!(error, "cannot write the state file anew: {error}");
+            }
+        }
+        // If it could not save, it has to now.
+        let must_answer = self.trouble.take().is_some();
+        self.commit(must_answer);
         // What the embedded hub has accepted and owes now is not to be submitted again.
         for event in std::mem::take(&mut self.accepted) {
             self.step(event);
@@ -276,7 +292,7 @@ impl Turns {
             return Duration::ZERO;
         }
         let wakes = [self.supervisor.wake(), self.stop_by].into_iter().flatten();
-        let wake = wakes.fold(self.ask_at, Instant::min);
+        let wake = wakes.fold(self.ask_at.min(self.look_at), Instant::min);
         let mut patience = wake.saturating_duration_since(Instant::now());
         if self.trouble.is_none()
             && let Some(wake) = self.engine.wake()

@@ -4,19 +4,23 @@
 //! a second instance away.
 
 mod hub;
+mod intact;
 mod load;
+mod lock;
 mod place;
 mod row;
 mod save;
 mod schema;
 
-use std::fs::{File, OpenOptions, Permissions, TryLockError};
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
+use rusqlite::config::DbConfig;
+use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OpenFlags};
 use rustix::fs::Access;
 use rustix::io::Errno;
@@ -26,6 +30,8 @@ use rustix::io::Errno;
 pub struct Store {
     connection: Connection,
     path: PathBuf,
+    /// What was opened to be written.
+    opened: Option<Opened>,
     /// Held for as long as this store writes.
     _lock: Option<File>,
 }
@@ -35,6 +41,11 @@ pub struct Store {
 pub enum StoreError {
     #[error("cannot create the state directory {path}; set state_dir to one that can be written")]
     Directory {
+        path: PathBuf,
+        source: std::io::Error,
+    },
+    #[error("cannot create the state file {path}; is the disk full, or read-only?")]
+    Create {
         path: PathBuf,
         source: std::io::Error,
     },
@@ -73,6 +84,25 @@ pub enum StoreError {
         path: PathBuf,
         source: rusqlite::Error,
     },
+    #[error(
+        "the state file {path} has zero bytes, so what was there is lost; restore a backup, or move the file away to begin \
+         anew: a new baseline is taken then"
+    )]
+    Empty { path: PathBuf },
+    #[error(
+        "the state file {path} is gone: it was deleted or moved while rsnotify runs; move it back, or restart rsnotify, \
+         which writes it anew when it stops"
+    )]
+    Gone { path: PathBuf },
+    #[error(
+        "the state file {path} was replaced while rsnotify runs, so what is saved is lost; put the first one back, or \
+         restart rsnotify with the one that is there"
+    )]
+    Replaced { path: PathBuf },
+    #[error(
+        "the state file {path} was cut to {size} bytes while rsnotify runs; stop rsnotify, and restore a backup"
+    )]
+    Cut { path: PathBuf, size: u64 },
     #[error("cannot write the state file {path}; is the disk full, or read-only?")]
     Save {
         path: PathBuf,
@@ -80,43 +110,38 @@ pub enum StoreError {
     },
 }
 
+use crate::store::intact::{Opened, beside};
+
+pub use crate::store::lock::is_in_use;
 pub use crate::store::place::place;
 
 const DATABASE: &str = "state.sqlite";
-const LOCK: &str = "lock";
-/// Whoever only looks whether there is a daemon holds the lock for much less than this.
-const GLANCE: Duration = Duration::from_millis(100);
+/// What becomes the state file once it is whole.
+const NEW_DATABASE: &str = "state.sqlite.new";
+/// What SQLite may have beside its file.
+const COMPANIONS: [&str; 3] = ["-wal", "-shm", "-journal"];
 
 impl Store {
     /// Opens the state in `directory`, creating both where they are not, and keeps others out.
     pub fn open(directory: &Path) -> Result<Store, StoreError> {
-        std::fs::create_dir_all(directory).map_err(|source| StoreError::Directory {
+        create_directory(directory).map_err(|source| StoreError::Directory {
             path: directory.to_owned(),
             source,
         })?;
-        let lock = lock(directory)?;
+        let lock = lock::take(directory)?;
         let path = directory.join(DATABASE);
-        let open_error = |source| StoreError::Open {
-            path: path.clone(),
-            source,
-        };
-        let mut connection = Connection::open(&path).map_err(open_error)?;
-        // Subscribers' secrets lie in it. On a file system without modes there is nothing to keep.
-        let _ = std::fs::set_permissions(&path, Permissions::from_mode(0o600));
-        // Durable before anything is sent: WAL with a sync at each commit. What a statement needs to undo itself, such
-        // as one that forgets a large channel, lies in memory: a container has no place for temporary files.
-        connection
-            .execute_batch(
-                "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; \
-                 PRAGMA temp_store = MEMORY;",
-            )
-            .map_err(open_error)?;
-        connection.set_prepared_statement_cache_capacity(64);
-        let version = user_version(&connection, &path)?;
-        schema::migrate(&mut connection, version).map_err(open_error)?;
+        match std::fs::metadata(&path) {
+            Ok(metadata) if metadata.len() == 0 => return Err(StoreError::Empty { path }),
+            Err(error) if error.kind() == ErrorKind::NotFound => create(directory, |new| {
+                schema::migrate(&mut Connection::open(new)?, 0)
+            })?,
+            _ => {}
+        }
+        let (connection, opened) = open_to_write(&path)?;
         Ok(Store {
             connection,
             path,
+            opened: Some(opened),
             _lock: Some(lock),
         })
     }
@@ -125,8 +150,10 @@ impl Store {
     /// none yet.
     pub fn open_to_read(directory: &Path) -> Result<Option<Store>, StoreError> {
         let path = directory.join(DATABASE);
-        if !path.exists() {
-            return Ok(None);
+        match std::fs::metadata(&path) {
+            Ok(metadata) if metadata.len() == 0 => return Err(StoreError::Empty { path }),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            _ => {}
         }
         // SQLite would not say why.
         if let Err(Errno::ACCESS) = rustix::fs::access(&path, Access::READ_OK) {
@@ -147,63 +174,129 @@ impl Store {
         Ok(Some(Store {
             connection,
             path,
+            opened: None,
             _lock: None,
         }))
     }
+
+    /// Whether the file that is open is still the state file. Costs two questions to the file system.
+    pub fn check(&mut self) -> Result<(), StoreError> {
+        let checked = self.opened.as_mut().map_or(Ok(()), Opened::check);
+        if let Err(StoreError::Cut { .. }) = checked {
+            // Closing the file would fill what is missing with what is not the state.
+            let _ = self
+                .connection
+                .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+        }
+        checked
+    }
+
+    /// Writes the state file anew if it is gone, from the one that is still open. Tells whether that was needed.
+    pub fn put_back(&mut self) -> Result<bool, StoreError> {
+        match self.check() {
+            Err(StoreError::Gone { path }) if path == self.path => {}
+            _ => return Ok(false),
+        }
+        let directory = self.path.parent().unwrap_or(Path::new("")).to_owned();
+        create_directory(&directory).map_err(|source| StoreError::Directory {
+            path: directory.clone(),
+            source,
+        })?;
+        // The old one went with the directory.
+        self._lock = None;
+        let lock = lock::take(&directory)?;
+        create(&directory, |new| {
+            let name = ToSqlOutput::Borrowed(ValueRef::Text(new.as_os_str().as_bytes()));
+            let copied = self.connection.execute("VACUUM INTO ?1", [name]);
+            copied.map(|_| ())
+        })?;
+        let (connection, opened) = open_to_write(&self.path)?;
+        self.connection = connection;
+        self.opened = Some(opened);
+        self._lock = Some(lock);
+        Ok(true)
+    }
 }
 
-/// Whether a daemon holds the state in `directory`. The lock is held for a glance, which keeps nobody out.
-pub fn is_in_use(directory: &Path) -> std::io::Result<bool> {
-    let file = match File::open(directory.join(LOCK)) {
-        Ok(file) => file,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
-        Err(error) => return Err(error),
-    };
-    match file.try_lock_shared() {
-        Ok(()) => Ok(false),
-        Err(TryLockError::WouldBlock) => Ok(true),
-        Err(TryLockError::Error(error)) => Err(error),
+/// Creates the directory of a state, for its user alone; directories above it as usual.
+fn create_directory(directory: &Path) -> std::io::Result<()> {
+    if directory.is_dir() {
+        return Ok(());
     }
+    if let Some(above) = directory.parent() {
+        std::fs::create_dir_all(above)?;
+    }
+    match DirBuilder::new().mode(0o700).create(directory) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists && directory.is_dir() => Ok(()),
+        created => created,
+    }
+}
+
+/// Creates a state file that is whole from its first moment: one of zero bytes was never left by us.
+fn create(
+    directory: &Path,
+    write: impl FnOnce(&Path) -> rusqlite::Result<()>,
+) -> Result<(), StoreError> {
+    let (path, new) = (directory.join(DATABASE), directory.join(NEW_DATABASE));
+    let failed = |source: std::io::Error| StoreError::Create {
+        path: path.clone(),
+        source,
+    };
+    // What a crash left, and what belonged to a file that was deleted.
+    let companions = [&path, &new].map(|file| COMPANIONS.map(|ending| beside(file, ending)));
+    for left in companions.as_flattened().iter().chain([&new]) {
+        match std::fs::remove_file(left) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed(error)),
+            _ => {}
+        }
+    }
+    // Subscribers' secrets lie in it.
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600);
+    let file = options.open(&new).map_err(failed)?;
+    write(&new).map_err(|source| StoreError::Open {
+        path: path.clone(),
+        source,
+    })?;
+    file.sync_all().map_err(failed)?;
+    std::fs::rename(&new, &path).map_err(failed)?;
+    let directory = File::open(directory).map_err(failed)?;
+    directory.sync_all().map_err(failed)
+}
+
+/// Opens a state file that is there, in the form of this version.
+fn open_to_write(path: &Path) -> Result<(Connection, Opened), StoreError> {
+    let open_error = |source| StoreError::Open {
+        path: path.to_owned(),
+        source,
+    };
+    let mut connection = Connection::open(path).map_err(open_error)?;
+    // On a file system without modes there is nothing to keep.
+    let _ = std::fs::set_permissions(path, Permissions::from_mode(0o600));
+    // Durable before anything is sent: WAL with a sync at each commit. What a statement needs to undo itself, such
+    // as one that forgets a large channel, lies in memory: a container has no place for temporary files.
+    connection
+        .execute_batch(
+            "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; \
+             PRAGMA temp_store = MEMORY;",
+        )
+        .map_err(open_error)?;
+    connection.set_prepared_statement_cache_capacity(64);
+    let version = user_version(&connection, path)?;
+    schema::migrate(&mut connection, version).map_err(open_error)?;
+    let opened = Opened::at(path)?;
+    Ok((connection, opened))
 }
 
 /// The file as SQLite is to read it. Where nobody has it open, all of it is in this one file: SQLite need not
 /// leave others beside it, which it could not do in a directory that may only be read.
 fn uri(path: &Path) -> String {
     let name = percent_encode(path.as_os_str().as_bytes(), NON_ALPHANUMERIC);
-    let mut log = path.as_os_str().to_owned();
-    log.push("-wal");
-    let parameters = match Path::new(&log).exists() {
+    let parameters = match beside(path, "-wal").exists() {
         true => "",
         false => "?immutable=1",
     };
     format!("file:{name}{parameters}")
-}
-
-fn lock(directory: &Path) -> Result<File, StoreError> {
-    let path = directory.join(LOCK);
-    let lock_error = |source| StoreError::Lock {
-        path: path.clone(),
-        source,
-    };
-    let file = OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(&path)
-        .map_err(lock_error)?;
-    let until = Instant::now() + GLANCE;
-    let mut tried = file.try_lock();
-    while matches!(tried, Err(TryLockError::WouldBlock)) && Instant::now() < until {
-        std::thread::sleep(Duration::from_millis(1));
-        tried = file.try_lock();
-    }
-    match tried {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(StoreError::InUse {
-            path: directory.to_owned(),
-        }),
-        Err(TryLockError::Error(source)) => Err(lock_error(source)),
-    }
 }
 
 fn user_version(connection: &Connection, path: &Path) -> Result<usize, StoreError> {

@@ -27,6 +27,7 @@ impl Store {
         records: &[HubRecord],
         owed: &[Relay],
     ) -> Result<(), StoreError> {
+        self.check()?;
         self.write(save, records, owed)
             .map_err(|source| StoreError::Save {
                 path: self.path.clone(),
@@ -37,6 +38,7 @@ impl Store {
     /// Whether the state file can be written: by writing what it says already, down to the disk. An empty
     /// transaction would only show that nobody else holds the lock.
     pub fn probe(&mut self) -> Result<(), StoreError> {
+        self.check()?;
         self.connection
             .pragma_update(None, "user_version", schema::VERSION as i64)
             .map_err(|source| StoreError::Save {

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::DEADLINE;
+use crate::needs;
 
 /// How WebDriver names an element in JSON.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
@@ -24,24 +25,9 @@ pub struct Browser {
 impl Browser {
     /// Nothing where there is no browser, and nobody asks for all tests.
     pub fn start() -> Option<Browser> {
-        let has_driver = Command::new("chromedriver")
-            .arg("--version")
-            .output()
-            .is_ok();
-        let has_browser = Command::new("chromium").arg("--version").output().is_ok();
-        if !(has_driver && has_browser) {
-            assert!(
-                std::env::var_os("CI").is_none(),
-                "there is no chromium with chromedriver"
-            );
-            // Not `eprintln!`, which the test runner keeps to itself.
-            let _ = writeln!(
-                std::io::stderr(),
-                "SKIPPED: there is no chromium with chromedriver, so nobody looked at the status page"
-            );
-            return None;
-        }
-        let mut driver = Command::new("chromedriver")
+        let chromedriver = needs::program("chromedriver")?;
+        needs::program("chromium")?;
+        let mut driver = Command::new(chromedriver)
             .arg("--port=0")
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

@@ -1,7 +1,7 @@
 //! The status page in a real browser, as a person meets it: with a mouse, with a keyboard, on a telephone, in the dark.
 //!
-//! Where there is no chromium with chromedriver, these pass and say on standard error that they were skipped; never
-//! where `CI` is set. With `RSNOTIFY_SCREENSHOTS=DIRECTORY` they leave pictures there.
+//! Where there is no chromium with chromedriver, these are skipped. With `RSNOTIFY_SCREENSHOTS=DIRECTORY` they leave
+//! pictures there.
 
 #![expect(clippy::unwrap_used, reason = "a test that fails should say where")]
 
@@ -15,6 +15,8 @@ mod driver;
 #[expect(dead_code, reason = "the end-to-end stories use the rest")]
 #[path = "../e2e/hub.rs"]
 mod hub;
+#[path = "../needs/mod.rs"]
+mod needs;
 
 mod looks;
 mod reading;

@@ -7,6 +7,7 @@
 //! | comment | meaning |
 //! |---|---|
 //! | `<!-- not run: REASON -->` | this `sh` block is not run |
+//! | `<!-- needs: TOOL -->` | this `sh` block is left out where the tool is not installed; otherwise the page would be |
 //! | `<!-- not compared: REASON -->` | this `text` block shows what no command here printed |
 //! | `<!-- terminal: NAME -->` | the command runs on in a terminal of its own; before `text`, what that one shows by now |
 //! | `<!-- wait for: TEXT -->` | with `terminal`: the story goes on once it shows this |
@@ -20,6 +21,8 @@
 mod commands;
 mod links;
 mod messages;
+#[path = "../needs/mod.rs"]
+mod needs;
 mod output;
 mod page;
 mod place;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use crate::needs;
 use crate::output::{appeared, is_shown};
 use crate::page::{Block, CARGO, Page, repository};
 use crate::place::Place;
@@ -54,6 +55,11 @@ impl Story<'_> {
     fn run(&mut self, block: &Block) {
         self.output = None;
         if block.mark("not run").is_some() {
+            return;
+        }
+        if let Some(tool) = block.mark("needs")
+            && needs::program(tool).is_none()
+        {
             return;
         }
         let stranger = Place::stranger(&block.text);

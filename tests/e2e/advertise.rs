@@ -13,6 +13,7 @@ use tempfile::TempDir;
 use crate::daemon::{Setup, TOPICS, output};
 use crate::documents::{Site, URL, capability_list, list};
 use crate::hub::FakeHub;
+use crate::needs;
 
 const HUB: &str = "https://hub.example/?a=1&b=2";
 
@@ -72,6 +73,9 @@ fn entry(set: &str, line: &str, indent: &str) -> String {
 
 #[test]
 fn patched_lists_advertise_their_channels_and_the_daemon_hears_of_it() {
+    if needs::program("patch").is_none() {
+        return;
+    }
     let site = Site::empty();
     let hub = FakeHub::start();
     let setup = Setup::new(&site, &[hub.url()], "");
@@ -111,6 +115,9 @@ fn patched_lists_advertise_their_channels_and_the_daemon_hears_of_it() {
 
 #[test]
 fn what_patch_leaves_is_what_was_there_and_the_entry() {
+    if needs::program("patch").is_none() {
+        return;
+    }
     let site = Site::empty();
     let before = capability_list("a", &["changelist"])
         .replace("<url>", "  <url>\r\n    ")
@@ -188,6 +195,9 @@ fn it_leaves_tree_and_state_as_they_are() {
 
 #[test]
 fn in_the_directory_of_a_list_patch_alone_does_and_never_takes_one_for_another() {
+    if needs::program("patch").is_none() {
+        return;
+    }
     let site = Site::empty();
     for set in ["a", "b"] {
         let entries = capability_list(set, &["resourcelist", "changelist"])
@@ -216,6 +226,9 @@ fn in_the_directory_of_a_list_patch_alone_does_and_never_takes_one_for_another()
 
 #[test]
 fn git_takes_the_patches_too() {
+    if needs::program("git").is_none() {
+        return;
+    }
     let site = Site::new();
     site.write("b c/capabilitylist.xml", &capability_list("b", &[]));
     let setup = setup(&site, "");
@@ -227,6 +240,9 @@ fn git_takes_the_patches_too() {
 
 #[test]
 fn a_list_behind_links_is_patched_where_it_is() {
+    if needs::program("patch").is_none() {
+        return;
+    }
     let site = Site::empty();
     let releases = TempDir::new().unwrap();
     let list = releases.path().join("1/capabilitylist.xml");
@@ -251,6 +267,9 @@ fn a_list_behind_links_is_patched_where_it_is() {
 
 #[test]
 fn a_configured_channel_overrides_what_a_list_advertises() {
+    if needs::program("patch").is_none() {
+        return;
+    }
     let site = Site::new();
     let channel = format!(
         "[[channel]]\ncapability_list = \"{URL}a/capabilitylist.xml\"\ntopic = \"{URL}t/?a&b\"\n"
@@ -272,6 +291,9 @@ fn a_configured_channel_overrides_what_a_list_advertises() {
 
 #[test]
 fn generators_get_the_entry_alone_also_of_lists_that_are_not_in_the_tree() {
+    if needs::program("patch").is_none() {
+        return;
+    }
     let site = Site::new();
     let channel =
         format!("[[channel]]\ncapability_list = \"{URL}cgi?list=--\"\ntopic = \"{URL}t/?a&b\"\n");
@@ -301,6 +323,9 @@ fn generators_get_the_entry_alone_also_of_lists_that_are_not_in_the_tree() {
 
 #[test]
 fn what_cannot_be_patched_is_said_with_the_entry_and_exits_with_1() {
+    if needs::program("patch").is_none() {
+        return;
+    }
     let site = Site::new();
     let text = capability_list("b", &["changelist"]).replace("UTF-8", "UTF-16");
     let utf16: Vec<u8> = format!("\u{feff}{text}")
@@ -338,6 +363,9 @@ fn what_cannot_be_patched_is_said_with_the_entry_and_exits_with_1() {
 
 #[test]
 fn json_has_each_set_with_what_it_takes() {
+    if needs::program("patch").is_none() {
+        return;
+    }
     let site = Site::new();
     let setup = setup(&site, "");
     let answer = || -> Value {

@@ -23,6 +23,8 @@ mod manager;
 mod metrics;
 mod modes;
 mod monitoring;
+#[path = "../needs/mod.rs"]
+mod needs;
 mod offline;
 mod outbox;
 mod page;

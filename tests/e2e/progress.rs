@@ -1,11 +1,11 @@
 //! How far the sweep of a large tree has come is shown on a terminal, and nowhere else.
 
 use std::fs::{self, hard_link};
-use std::io::Write;
 use std::process::{Command, Stdio};
 
 use crate::daemon::Setup;
 use crate::documents::Site;
+use crate::needs;
 
 /// More than a sweep can read before it has to say that it goes on.
 const FILES: usize = 30_000;
@@ -21,15 +21,7 @@ fn fill(site: &Site) {
 
 /// What a terminal is sent on standard error while `scan` runs; nothing where there is no `script`.
 fn shown(setup: &Setup) -> Option<String> {
-    if Command::new("script").arg("--version").output().is_err() {
-        assert!(std::env::var_os("CI").is_none(), "there is no `script`");
-        // Not `eprintln!`, which the test runner keeps to itself.
-        let _ = writeln!(
-            std::io::stderr(),
-            "SKIPPED: there is no `script` to make a terminal"
-        );
-        return None;
-    }
+    let script = needs::program("script")?;
     let binary = env!("CARGO_BIN_EXE_rsnotify");
     let answer = setup.state.path().join("answer");
     let line = format!(
@@ -37,7 +29,7 @@ fn shown(setup: &Setup) -> Option<String> {
         setup.file().display(),
         answer.display()
     );
-    let mut script = Command::new("script");
+    let mut script = Command::new(script);
     script.args(["--quiet", "--return", "--command", &line, "/dev/null"]);
     script.env("STATE_DIRECTORY", setup.state.path().join("state"));
     script.env("TERM", "xterm").stdin(Stdio::null());

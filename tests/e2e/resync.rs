@@ -4,10 +4,10 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::daemon::Setup;
+use crate::daemon::{Setup, finish};
 use crate::documents::{Site, URL};
 use crate::hub::FakeHub;
-use crate::python::{finish, python};
+use crate::python::python;
 
 /// Reads a payload as a Destination would, and prints what it found.
 const READER: &str = "

@@ -11,6 +11,8 @@ mod daemon;
 mod documents;
 #[path = "../e2e/listener.rs"]
 mod listener;
+#[path = "../needs/mod.rs"]
+mod needs;
 
 mod compose;
 mod image;

@@ -2,7 +2,6 @@
 //! generator wrote.
 
 use std::fs;
-use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -15,6 +14,7 @@ use crate::DEADLINE;
 use crate::daemon::{Daemon, output, try_get};
 use crate::listener::Listener;
 use crate::manifest::{text, texts, yaml};
+use crate::needs;
 
 /// A process that ends, with its children, when this is dropped.
 struct Service(Child);
@@ -39,21 +39,6 @@ fn adapted(text: &str, changes: &[(&str, &str)]) -> String {
         assert!(text.contains(from), "no {from} in {text}");
         text.replace(from, to)
     })
-}
-
-/// Whether the programs of the services are here. They must be where `CI` is set.
-fn is_installed(program: &str, argument: &str) -> bool {
-    let answer = Command::new(program).arg(argument).output();
-    let is_there = answer.is_ok_and(|answer| answer.status.success());
-    if !is_there {
-        assert!(std::env::var_os("CI").is_none(), "there is no {program}");
-        // Not `eprintln!`, which the test runner keeps to itself.
-        let _ = writeln!(
-            std::io::stderr(),
-            "SKIPPED: there is no {program} for the services of examples/compose"
-        );
-    }
-    is_there
 }
 
 fn start_daemon(directory: &Path, tree: &str, site: &str) -> Daemon {
@@ -86,7 +71,13 @@ fn start_daemon(directory: &Path, tree: &str, site: &str) -> Daemon {
     daemon
 }
 
-fn start_web_server(directory: &Path, tree: &str, site: &str, daemon: SocketAddr) -> Service {
+fn start_web_server(
+    nginx: &Path,
+    directory: &Path,
+    tree: &str,
+    site: &str,
+    daemon: SocketAddr,
+) -> Service {
     let directory = directory.display().to_string();
     let config = adapted(
         &text("examples/site/nginx.conf"),
@@ -106,7 +97,7 @@ fn start_web_server(directory: &Path, tree: &str, site: &str, daemon: SocketAddr
     let file = format!("{directory}/nginx.conf");
     fs::write(&file, format!("{user}{config}")).unwrap();
     let nginx = || {
-        let mut nginx = Command::new("nginx");
+        let mut nginx = Command::new(nginx);
         nginx.args(["-c", &file, "-e", "stderr"]);
         nginx
     };
@@ -134,9 +125,9 @@ fn start_generator(tree: &str, site: &str) -> Service {
 
 #[test]
 fn a_destination_hears_through_the_web_server_what_the_generator_wrote() {
-    if !is_installed("nginx", "-v") || !is_installed("python3", "--version") {
+    let (Some(nginx), Some(_)) = (needs::program("nginx"), needs::program("python3")) else {
         return;
-    }
+    };
     let [tree, directory] = [(); 2].map(|()| TempDir::new().unwrap());
     let published = tree.path().to_str().unwrap();
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -144,7 +135,7 @@ fn a_destination_hears_through_the_web_server_what_the_generator_wrote() {
     let site = address.to_string();
     let daemon = start_daemon(directory.path(), published, &site);
     drop(free);
-    let _web = start_web_server(directory.path(), published, &site, daemon.public);
+    let _web = start_web_server(&nginx, directory.path(), published, &site, daemon.public);
     let _generator = start_generator(published, &site);
 
     let head = |path: &str| {

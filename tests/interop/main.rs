@@ -1,7 +1,6 @@
 //! What others wrote, beside ours: a WebSub hub, the reference library, and a validator of XML.
 //!
-//! They are installed from package registries, by the tests themselves where that needs no privilege. Where they
-//! cannot be had, their tests pass and say on standard error that they were skipped; never where `CI` is set.
+//! `.ci/run` installs them from package registries. Where one is missing, its tests are skipped.
 
 #![expect(clippy::unwrap_used, reason = "a test that fails should say where")]
 
@@ -16,6 +15,8 @@ mod documents;
 mod hub;
 #[path = "../e2e/listener.rs"]
 mod listener;
+#[path = "../needs/mod.rs"]
+mod needs;
 #[path = "../e2e/python.rs"]
 mod python;
 

@@ -18,6 +18,8 @@ mod hub;
 mod manager;
 #[path = "../tree/namespace.rs"]
 mod namespace;
+#[path = "../needs/mod.rs"]
+mod needs;
 #[path = "../e2e/python.rs"]
 mod python;
 

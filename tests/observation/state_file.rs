@@ -25,6 +25,7 @@ enum Damage {
     CutInTheMiddle,
     Garbage,
     FromTheFuture,
+    ZeroBytes,
 }
 
 #[rstest]
@@ -33,7 +34,8 @@ fn a_damaged_state_file_is_refused_with_its_name_and_the_remedy(
         Damage::CutInTheHeader,
         Damage::CutInTheMiddle,
         Damage::Garbage,
-        Damage::FromTheFuture
+        Damage::FromTheFuture,
+        Damage::ZeroBytes
     )]
     damage: Damage,
 ) {
@@ -45,6 +47,7 @@ fn a_damaged_state_file_is_refused_with_its_name_and_the_remedy(
     match damage {
         Damage::CutInTheHeader => fs::write(&path, &whole[..50]).unwrap(),
         Damage::CutInTheMiddle => fs::write(&path, &whole[..whole.len() / 2]).unwrap(),
+        Damage::ZeroBytes => fs::write(&path, "").unwrap(),
         Damage::Garbage => fs::write(&path, vec![b'x'; whole.len()]).unwrap(),
         Damage::FromTheFuture => {
             let state = Connection::open(&path).unwrap();
@@ -124,6 +127,80 @@ fn a_read_only_file_system_is_refused_with_its_name() {
     mount(&["-o", "remount,rw"], &directory);
     story.resume();
     story.hears(&["updated changelist a/changelist.xml"]);
+    story.ends();
+}
+
+/// Until it is told what to do, nothing that it sends could be remembered.
+#[rstest]
+fn a_state_directory_that_is_deleted_while_it_runs_is_noticed_and_loses_nothing(
+    #[values(true, false)] is_idle: bool,
+) {
+    let mut story = Story::over(Inotify, Site::new(), "");
+    story.resume();
+    story.stays_silent();
+    let directory = story.setup.state.path().join("state");
+    fs::remove_dir_all(&directory).unwrap();
+    let change = |story: &Story, content| {
+        let changed = list("a", "changelist", content);
+        story.site.write("a/changelist.xml", &changed);
+    };
+    if !is_idle {
+        change(&story, "2");
+    }
+    let entry = story.daemon().await_log("cannot save; nothing is sent");
+    let said = entry["message"].as_str().unwrap();
+    assert!(said.contains("state.sqlite is gone"), "{said}");
+    assert_eq!(entry["level"], "ERROR", "{entry}");
+    full_disk::await_readiness(&story, "503");
+    let (_, metrics) = story.daemon().get_admin("/metrics");
+    assert!(metrics.contains("rsnotify_unsaved 1"), "{metrics}");
+    assert!(metrics.contains("rsnotify_ready 0"), "{metrics}");
+    if is_idle {
+        change(&story, "2");
+    }
+    let log = story.stop_and_tell();
+    assert!(
+        log.iter().any(|line| line.contains("it was written anew")),
+        "{log:#?}"
+    );
+    assert!(story.hub.heard().is_empty());
+    story.resume();
+    story.hears(&["updated changelist a/changelist.xml"]);
+    story.ends();
+}
+
+#[test]
+fn a_state_file_that_is_cut_while_it_runs_is_noticed_and_no_first_start() {
+    let mut story = Story::over(Inotify, Site::new(), "");
+    story.resume();
+    story.stays_silent();
+    let path = story.setup.state.path().join("state/state.sqlite");
+    fs::write(&path, "").unwrap();
+    story.daemon().await_log("was cut to 0 bytes");
+    full_disk::await_readiness(&story, "503");
+    let (status, _) = story.daemon.take().unwrap().stop_and_tell();
+    assert!(!status.success());
+    let (code, error) = ends(&story);
+    assert_eq!(code, Some(1), "{error}");
+    assert!(error.contains("has zero bytes"), "{error}");
+    assert!(story.hub.heard().is_empty());
+}
+
+#[test]
+fn a_daemon_is_noticed_although_others_may_open_its_lock() {
+    let mut story = Story::over(Inotify, Site::new(), "");
+    story.resume();
+    let lock = story.setup.state.path().join("state/lock");
+    fs::set_permissions(&lock, Permissions::from_mode(0o644)).unwrap();
+    let (code, error) = ends(&story);
+    assert_eq!(code, Some(1), "{error}");
+    assert!(error.contains("another rsnotify uses"), "{error}");
+    story.stays_silent();
+    story.stop();
+    // Who is not rsnotify keeps nobody out.
+    let strangers = fs::File::open(&lock).unwrap();
+    strangers.lock_shared().unwrap();
+    story.resume();
     story.ends();
 }
 

@@ -43,7 +43,7 @@ pub struct Story {
     pub hub: FakeHub,
     /// Its `config` may be edited until the daemon is started.
     pub setup: Setup,
-    daemon: Option<Daemon>,
+    pub daemon: Option<Daemon>,
     marker: TempDir,
     markers: usize,
     _machine: Machine,

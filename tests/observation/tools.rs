@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// Runs a line of shell in the first of `directories`, which it knows as `$1`, `$2` and so on. A tool that is
-/// missing fails the story: `.ci/run` installs them all.
+/// missing fails the story: whoever calls this asks `needs` first for what not every machine has.
 #[track_caller]
 pub fn run(line: &str, directories: &[&Path]) {
     let mut shell = Command::new("sh");

@@ -2,8 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that fails should say where")]
 
+#[path = "../needs/mod.rs"]
+mod needs;
+
 use std::fs;
-use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
@@ -27,20 +29,14 @@ fn installed() -> TempDir {
     folder
 }
 
-/// What `systemd-analyze` says, and whether it is content. Where there is none, the test is skipped, visibly;
-/// but not where nothing may be skipped.
+/// What `systemd-analyze` says, and whether it is content; nothing where there is none.
 fn analyzed(arguments: &[&str], units: &[&str]) -> Option<(bool, String)> {
+    let analyze = needs::program("systemd-analyze")?;
     let folder = installed();
-    let mut command = Command::new("systemd-analyze");
+    let mut command = Command::new(analyze);
     command.args(arguments).env("SYSTEMD_COLORS", "0");
     command.args(units.iter().map(|name| folder.path().join(name)));
-    let Ok(output) = command.output() else {
-        let is_optional = std::env::var_os("CI").is_none();
-        assert!(is_optional, "there is no systemd-analyze");
-        // Not `eprintln!`, which the test runner keeps to itself.
-        let _ = writeln!(std::io::stderr(), "SKIPPED: there is no systemd-analyze");
-        return None;
-    };
+    let output = command.output().unwrap();
     let said = [output.stdout, output.stderr].concat();
     let said = String::from_utf8_lossy(&said).into_owned();
     Some((output.status.success(), said))
@@ -48,6 +44,10 @@ fn analyzed(arguments: &[&str], units: &[&str]) -> Option<(bool, String)> {
 
 #[test]
 fn systemd_understands_every_line_of_the_units() {
+    // It looks whether what a unit runs is there.
+    if needs::program("kill").is_none() {
+        return;
+    }
     let verified = analyzed(&["verify", "--man=no"], &[SERVICE, SOCKET]);
     assert_eq!(
         verified.unwrap_or((true, String::new())),
@@ -71,5 +71,13 @@ fn the_socket_takes_the_place_of_what_the_service_listens_on_by_itself() {
     let socket = unit(SOCKET);
     for line in ["ListenStream=127.0.0.1:8400", "FileDescriptorName=public"] {
         assert!(socket.lines().any(|own| own == line), "{line}");
+    }
+}
+
+#[test]
+fn the_service_dumps_no_core_and_has_a_limit_of_memory() {
+    let service = unit(SERVICE);
+    for line in ["LimitCORE=0", "MemoryMax=2G"] {
+        assert!(service.lines().any(|own| own == line), "{line}");
     }
 }

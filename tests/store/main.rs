@@ -25,6 +25,7 @@ use rsnotify::resourcesync::payload::{ChangeKind, Entry};
 use rsnotify::resourcesync::uri::{Hub, Topic, Uri};
 use rsnotify::store::{Store, StoreError, is_in_use};
 
+mod intact;
 mod migrations;
 
 fn uri(path: &str) -> Uri {

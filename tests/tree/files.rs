@@ -12,6 +12,7 @@ use rstest::rstest;
 
 use crate::harness::{Watched, document, excluding, path};
 use crate::namespace::was_run_again;
+use crate::needs;
 
 #[rstest]
 fn a_file_created_rewritten_renamed_and_deleted_is_seen_each_time(
@@ -357,7 +358,7 @@ fn a_file_linked_into_place_or_exchanged_is_seen(
     use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
     let mut it = Watched::start(watch);
     let Ok(fd) = rustix::fs::open(&it.root, OFlags::TMPFILE | OFlags::WRONLY, Mode::RUSR) else {
-        eprintln!("skipped: this file system has no unnamed files");
+        needs::skip("this file system has no unnamed files", "");
         return;
     };
     let mut file = fs::File::from(fd);

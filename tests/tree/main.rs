@@ -10,4 +10,6 @@ mod links;
 mod load;
 mod mounts;
 mod namespace;
+#[path = "../needs/mod.rs"]
+mod needs;
 mod restart;

@@ -2,8 +2,10 @@
 
 use std::process::Command;
 
+use crate::needs;
+
 /// Runs the calling test once more in a shell that first does `before`, and says whether that has been done;
-/// if not, this is that run. Where the system does not allow it, the test is skipped, visibly.
+/// if not, this is that run. Where the system does not allow it, the test is skipped.
 pub fn was_run_again(before: &str) -> bool {
     const AGAIN: &str = "TREE_TEST_AGAIN";
     if std::env::var_os(AGAIN).is_some() {
@@ -17,8 +19,11 @@ pub fn was_run_again(before: &str) -> bool {
             .arg(std::env::current_exe().unwrap());
         shell.env(AGAIN, "1").status().unwrap().success()
     };
+    if needs::program("unshare").is_none() {
+        return true;
+    }
     if !shell(format!("{before} true")) {
-        eprintln!("skipped: this system does not allow `{before}`");
+        needs::skip(&format!("this system does not allow `{before}`"), "");
         return true;
     }
     let thread = std::thread::current();

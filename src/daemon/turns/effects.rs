@@ -11,7 +11,7 @@ use crate::announce::plan::Mode;
 use crate::daemon::report;
 use crate::daemon::steps::Step;
 use crate::daemon::turns::unsaved::Unsaved;
-use crate::daemon::turns::{Input, PROBE, Turns};
+use crate::daemon::turns::{Input, LOOK, PROBE, Turns};
 
 /// What the embedded hub answers.
 const ACCEPTED: Answer = Answer::Status {
@@ -46,7 +46,12 @@ impl Turns {
     /// Saves what the turn changed, then does what it asked for; tells whether the state can be saved. The
     /// store `must_answer` in this turn, or may be left alone while there is nothing for it.
     pub(super) fn commit(&mut self, must_answer: bool) -> bool {
-        let asks = must_answer || Instant::now() >= self.ask_at;
+        let now = Instant::now();
+        let asks = must_answer || now >= self.ask_at;
+        let looks = now >= self.look_at;
+        if looks {
+            self.look_at = now + LOOK;
+        }
         if self.trouble.is_some() && !asks {
             return false;
         }
@@ -59,8 +64,10 @@ impl Turns {
                 .save(&unsaved.save, &unsaved.records, &unsaved.owed)
                 .inspect(|()| self.counts.saves.observe(began.elapsed()));
             Some(saved)
+        } else if asks {
+            Some(self.store.probe())
         } else {
-            asks.then(|| self.store.probe())
+            looks.then(|| self.store.check())
         };
         if let Some(Err(error)) = answered {
             self.counts.save_failures += 1;
@@ -75,7 +82,7 @@ impl Turns {
             self.ask_at = Instant::now() + SAVE_AGAIN;
             return false;
         }
-        if answered.is_some() {
+        if asks || self.unsaved.must_be_written() {
             self.ask_at = Instant::now() + PROBE;
         }
         if self.trouble.take().is_some() {

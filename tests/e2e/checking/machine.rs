@@ -1,7 +1,6 @@
 //! What the machine does not allow.
 
 use std::fs::{self, Permissions};
-use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::process::Command;
 
@@ -11,6 +10,7 @@ use rustix::process::geteuid;
 use crate::daemon::{Setup, started_by};
 use crate::documents::Site;
 use crate::hub::FakeHub;
+use crate::needs;
 
 use super::{check, check_by};
 
@@ -26,21 +26,18 @@ const POWERLESS: [&str; 4] = [
 ];
 
 /// `check` as run by another program, such as one that takes powers away; nothing where the system does not
-/// allow that, which is said visibly.
+/// allow that.
 fn check_under(setup: &Setup, program: &[&str]) -> Option<Command> {
     let under = |more: &[&str]| {
         let mut command = Command::new(program[0]);
         command.args(&program[1..]).args(more);
         command
     };
-    if !under(&["true"])
-        .status()
-        .is_ok_and(|status| status.success())
-    {
-        // Not `eprintln!`, which the test runner keeps to itself.
-        let _ = writeln!(
-            std::io::stderr(),
-            "SKIPPED: this system does not allow {program:?}"
+    let tried = under(&["true"]).status();
+    if !tried.is_ok_and(|status| status.success()) {
+        needs::skip(
+            &format!("this system does not allow `{}`", program.join(" ")),
+            "util-linux",
         );
         return None;
     }
@@ -145,8 +142,7 @@ fn a_state_that_cannot_be_used_is_one_finding_among_others() {
 #[test]
 fn whose_state_directory_it_is_matters() {
     if !geteuid().is_root() {
-        // Nobody else can give it to another user.
-        let _ = writeln!(std::io::stderr(), "SKIPPED: only root can give files away");
+        needs::skip("only root can give files away", "");
         return;
     }
     let (site, hub) = (Site::new(), FakeHub::start());

@@ -1,13 +1,13 @@
 //! What may not be read is not gone.
 
 use std::fs::{self, Permissions};
-use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use rstest::rstest;
 
 use crate::documents::list;
+use crate::needs;
 use crate::story::Story;
 use crate::story::Watch::{self, Inotify, Notify, Poll};
 
@@ -26,11 +26,7 @@ pub fn was_run_without_power() -> bool {
         command.env(AGAIN, "1").status()
     };
     if !less("true".as_ref(), &[]).is_ok_and(|status| status.success()) {
-        // Not `eprintln!`, which the test runner keeps to itself.
-        let _ = writeln!(
-            std::io::stderr(),
-            "SKIPPED: root cannot give up its power to read here"
-        );
+        needs::skip("root cannot give up its power to read here", "util-linux");
         return true;
     }
     let thread = std::thread::current();

@@ -44,7 +44,7 @@ fn change(story: &Story) {
 }
 
 /// The log speaks within a turn, readiness changes at its end.
-fn await_readiness(story: &Story, status: &str) {
+pub(super) fn await_readiness(story: &Story, status: &str) {
     let deadline = Instant::now() + DEADLINE;
     loop {
         let (head, body) = story.daemon().get_admin("/readyz");

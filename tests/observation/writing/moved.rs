@@ -10,6 +10,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use crate::documents::{Site, archive, list};
+use crate::needs;
 use crate::story::Story;
 use crate::story::Watch::{self, Inotify, Notify, Poll};
 use crate::writing::{PATH, UPDATED, long_list};
@@ -156,7 +157,7 @@ fn written_without_a_name_and_linked(#[values(Inotify, Poll)] watch: Watch) {
     let mut file = match rustix::fs::open(story.site.path("a"), flags, Mode::from_raw_mode(0o644)) {
         Ok(opened) => File::from(opened),
         Err(Errno::OPNOTSUPP | Errno::ISDIR) => {
-            eprintln!("skipped: this file system has no unnamed files");
+            needs::skip("this file system has no unnamed files", "");
             return;
         }
         Err(error) => panic!("{error}"),

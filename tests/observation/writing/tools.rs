@@ -3,6 +3,7 @@
 use rstest::rstest;
 
 use crate::documents::{Site, list};
+use crate::needs;
 use crate::story::Story;
 use crate::story::Watch::{self, Inotify, Notify, Poll};
 use crate::tools::run;
@@ -65,6 +66,9 @@ fn rsync_under_notify() {
 }
 
 fn rsync_over(watch: Watch, line: &str) {
+    if needs::program("rsync").is_none() {
+        return;
+    }
     let mut story = patient(watch, Site::new());
     publish(&format!("{line} --ignore-times"), &next(), &story);
     story.hears(&BOTH);
@@ -77,6 +81,9 @@ fn rsync_that_appends(
     #[values(Inotify, Poll)] watch: Watch,
     #[values("--append", "--append-verify")] how: &str,
 ) {
+    if needs::program("rsync").is_none() {
+        return;
+    }
     let mut story = Story::start(watch);
     story.site.write_in_place(PATH, &long_list("2")[..3000]);
     story.stays_silent();
@@ -121,6 +128,9 @@ fn tar(
 
 #[rstest]
 fn git(#[values(Inotify, Poll)] watch: Watch) {
+    if needs::program("git").is_none() {
+        return;
+    }
     let site = Site::new();
     let branches = "git init -q -b one; git add -A; git commit -q -m one; git checkout -q -b two; \
                     sed -i s/resource-1/resource-2/ a/changelist.xml a/resourcelist.xml; \

@@ -9,6 +9,7 @@ use std::time::Instant;
 use rstest::rstest;
 
 use crate::documents::{Site, archive, list};
+use crate::needs;
 use crate::story::Story;
 use crate::story::Watch::{self, Inotify, Notify, Poll};
 use crate::writing::{PATH, UPDATED, long_list};
@@ -139,10 +140,13 @@ with open(sys.argv[1], 'r+b') as file:
 #[case::in_one_page(list("a", "changelist", "another version"))]
 #[case::in_several(long_list("2"))]
 fn through_a_map(#[values(Inotify, Poll)] watch: Watch, #[case] text: String) {
+    let Some(python) = needs::program("python3") else {
+        return;
+    };
     let mut story = Story::start(watch);
     let source = tempfile::NamedTempFile::new().unwrap();
     fs::write(source.path(), &text).unwrap();
-    let mut python = Command::new("python3");
+    let mut python = Command::new(python);
     python
         .args(["-c", THROUGH_A_MAP])
         .arg(story.site.path(PATH))
