@@ -125,6 +125,7 @@ fn plan() -> Plan {
             announce_all_deletions: false,
             announce_all_components: false,
             unadvertised_channels: true,
+            acknowledged: Vec::new(),
         }],
         hubs: vec![HubPlan {
             hub: Hub::new("https://hub.example/"),

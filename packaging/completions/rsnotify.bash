@@ -284,7 +284,7 @@ _rsnotify() {
             return 0
             ;;
         rsnotify__subcmd__check)
-            opts="-h --root --url --state-dir --hub --listen --public-url --no-environment --json --config --help"
+            opts="-h --root --url --state-dir --hub --listen --public-url --all --no-environment --json --config --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -948,12 +948,16 @@ _rsnotify() {
             return 0
             ;;
         rsnotify__subcmd__outbox__subcmd__list)
-            opts="-h --root --url --state-dir --json --config --help"
+            opts="-h --state --root --url --state-dir --json --config --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --state)
+                    COMPREPLY=($(compgen -W "needs_person failing unfetched no_subscribers due fine" -- "${cur}"))
+                    return 0
+                    ;;
                 --root)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -1092,7 +1096,7 @@ _rsnotify() {
             return 0
             ;;
         rsnotify__subcmd__scan)
-            opts="-h --root --url --state-dir --json --config --help"
+            opts="-h --root --url --state-dir --state --json --config --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1108,6 +1112,10 @@ _rsnotify() {
                     ;;
                 --state-dir)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --state)
+                    COMPREPLY=($(compgen -W "announced pending held missing broken unrouted archived silent new" -- "${cur}"))
                     return 0
                     ;;
                 --config)

@@ -44,7 +44,7 @@ complete -c rsnotify -n "__fish_rsnotify_needs_command" -f -a "schema" -d 'Print
 complete -c rsnotify -n "__fish_rsnotify_needs_command" -f -a "snippet" -d 'Print the lines that make a web server in front pass topics and the embedded hub on'
 complete -c rsnotify -n "__fish_rsnotify_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand run" -l root -d 'The directory that is published; replaces the file\'s sources by one named "main"' -r -F
-complete -c rsnotify -n "__fish_rsnotify_using_subcommand run" -l url -d 'What --root is published as' -r
+complete -c rsnotify -n "__fish_rsnotify_using_subcommand run" -l url -d 'What --root is published as [default: as its Capability Lists name it]' -r
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand run" -l state-dir -d 'Where what was seen and told is kept' -r -F
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand run" -l hub -d 'The hub to tell; replaces the file\'s hubs [default: the embedded hub]' -r
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand run" -l listen -d 'Where topics and the embedded hub listen [default: 127.0.0.1:8400]' -r
@@ -61,29 +61,39 @@ complete -c rsnotify -n "__fish_rsnotify_using_subcommand run" -l config -d 'The
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand run" -l dry-run -d 'Print the requests that would be sent to hubs now; send nothing, save nothing'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand run" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand check" -l root -d 'The directory that is published; replaces the file\'s sources by one named "main"' -r -F
-complete -c rsnotify -n "__fish_rsnotify_using_subcommand check" -l url -d 'What --root is published as' -r
+complete -c rsnotify -n "__fish_rsnotify_using_subcommand check" -l url -d 'What --root is published as [default: as its Capability Lists name it]' -r
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand check" -l state-dir -d 'Where what was seen and told is kept' -r -F
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand check" -l hub -d 'The hub to tell; replaces the file\'s hubs [default: the embedded hub]' -r
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand check" -l listen -d 'Where topics and the embedded hub listen [default: 127.0.0.1:8400]' -r
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand check" -l public-url -d 'What --listen is reached as [default: http://LISTEN/]' -r
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand check" -l config -d 'The configuration file [default: /etc/rsnotify/config.toml, unless --root is given]' -r -F
+complete -c rsnotify -n "__fish_rsnotify_using_subcommand check" -l all -d 'Print each finding, instead of three of a kind and how many more'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand check" -l no-environment -d 'Check the configuration only: do not look at trees, machine, topics and hubs'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand check" -l json -d 'Print JSON'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand check" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand scan" -l root -d 'The directory that is published; replaces the file\'s sources by one named "main"' -r -F
-complete -c rsnotify -n "__fish_rsnotify_using_subcommand scan" -l url -d 'What --root is published as' -r
+complete -c rsnotify -n "__fish_rsnotify_using_subcommand scan" -l url -d 'What --root is published as [default: as its Capability Lists name it]' -r
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand scan" -l state-dir -d 'Where what was seen and told is kept' -r -F
+complete -c rsnotify -n "__fish_rsnotify_using_subcommand scan" -l state -d 'Print only documents in these states, separated by commas' -r -f -a "announced\t''
+pending\t''
+held\t''
+missing\t''
+broken\t''
+unrouted\t''
+archived\t''
+silent\t''
+new\t''"
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand scan" -l config -d 'The configuration file [default: /etc/rsnotify/config.toml, unless --root is given]' -r -F
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand scan" -l json -d 'Print JSON'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand scan" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand accept" -l root -d 'The directory that is published; replaces the file\'s sources by one named "main"' -r -F
-complete -c rsnotify -n "__fish_rsnotify_using_subcommand accept" -l url -d 'What --root is published as' -r
+complete -c rsnotify -n "__fish_rsnotify_using_subcommand accept" -l url -d 'What --root is published as [default: as its Capability Lists name it]' -r
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand accept" -l state-dir -d 'Where what was seen and told is kept' -r -F
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand accept" -l config -d 'The configuration file [default: /etc/rsnotify/config.toml, unless --root is given]' -r -F
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand accept" -l json -d 'Print JSON'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand accept" -s h -l help -d 'Print help'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand status" -l root -d 'The directory that is published; replaces the file\'s sources by one named "main"' -r -F
-complete -c rsnotify -n "__fish_rsnotify_using_subcommand status" -l url -d 'What --root is published as' -r
+complete -c rsnotify -n "__fish_rsnotify_using_subcommand status" -l url -d 'What --root is published as [default: as its Capability Lists name it]' -r
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand status" -l state-dir -d 'Where what was seen and told is kept' -r -F
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand status" -l config -d 'The configuration file [default: /etc/rsnotify/config.toml, unless --root is given]' -r -F
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand status" -l json -d 'Print JSON'
@@ -95,27 +105,33 @@ complete -c rsnotify -n "__fish_rsnotify_using_subcommand outbox; and not __fish
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand outbox; and not __fish_seen_subcommand_from list show retry drop help" -f -a "retry" -d 'Try now what waits for its next try'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand outbox; and not __fish_seen_subcommand_from list show retry drop help" -f -a "drop" -d 'Let what a hub is due on a channel count as told'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand outbox; and not __fish_seen_subcommand_from list show retry drop help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c rsnotify -n "__fish_rsnotify_using_subcommand outbox; and __fish_seen_subcommand_from list" -l state -d 'Print only hubs in these states, separated by commas' -r -f -a "needs_person\t''
+failing\t''
+unfetched\t''
+no_subscribers\t''
+due\t''
+fine\t''"
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand outbox; and __fish_seen_subcommand_from list" -l root -d 'The directory that is published; replaces the file\'s sources by one named "main"' -r -F
-complete -c rsnotify -n "__fish_rsnotify_using_subcommand outbox; and __fish_seen_subcommand_from list" -l url -d 'What --root is published as' -r
+complete -c rsnotify -n "__fish_rsnotify_using_subcommand outbox; and __fish_seen_subcommand_from list" -l url -d 'What --root is published as [default: as its Capability Lists name it]' -r
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand outbox; and __fish_seen_subcommand_from list" -l state-dir -d 'Where what was seen and told is kept' -r -F
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand outbox; and __fish_seen_subcommand_from list" -l config -d 'The configuration file [default: /etc/rsnotify/config.toml, unless --root is given]' -r -F
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand outbox; and __fish_seen_subcommand_from list" -l json -d 'Print JSON'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand outbox; and __fish_seen_subcommand_from list" -s h -l help -d 'Print help'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand outbox; and __fish_seen_subcommand_from show" -l root -d 'The directory that is published; replaces the file\'s sources by one named "main"' -r -F
-complete -c rsnotify -n "__fish_rsnotify_using_subcommand outbox; and __fish_seen_subcommand_from show" -l url -d 'What --root is published as' -r
+complete -c rsnotify -n "__fish_rsnotify_using_subcommand outbox; and __fish_seen_subcommand_from show" -l url -d 'What --root is published as [default: as its Capability Lists name it]' -r
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand outbox; and __fish_seen_subcommand_from show" -l state-dir -d 'Where what was seen and told is kept' -r -F
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand outbox; and __fish_seen_subcommand_from show" -l config -d 'The configuration file [default: /etc/rsnotify/config.toml, unless --root is given]' -r -F
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand outbox; and __fish_seen_subcommand_from show" -l payload -d 'Print the notification in flight too'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand outbox; and __fish_seen_subcommand_from show" -l json -d 'Print JSON'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand outbox; and __fish_seen_subcommand_from show" -s h -l help -d 'Print help'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand outbox; and __fish_seen_subcommand_from retry" -l root -d 'The directory that is published; replaces the file\'s sources by one named "main"' -r -F
-complete -c rsnotify -n "__fish_rsnotify_using_subcommand outbox; and __fish_seen_subcommand_from retry" -l url -d 'What --root is published as' -r
+complete -c rsnotify -n "__fish_rsnotify_using_subcommand outbox; and __fish_seen_subcommand_from retry" -l url -d 'What --root is published as [default: as its Capability Lists name it]' -r
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand outbox; and __fish_seen_subcommand_from retry" -l state-dir -d 'Where what was seen and told is kept' -r -F
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand outbox; and __fish_seen_subcommand_from retry" -l config -d 'The configuration file [default: /etc/rsnotify/config.toml, unless --root is given]' -r -F
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand outbox; and __fish_seen_subcommand_from retry" -l json -d 'Print JSON'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand outbox; and __fish_seen_subcommand_from retry" -s h -l help -d 'Print help'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand outbox; and __fish_seen_subcommand_from drop" -l root -d 'The directory that is published; replaces the file\'s sources by one named "main"' -r -F
-complete -c rsnotify -n "__fish_rsnotify_using_subcommand outbox; and __fish_seen_subcommand_from drop" -l url -d 'What --root is published as' -r
+complete -c rsnotify -n "__fish_rsnotify_using_subcommand outbox; and __fish_seen_subcommand_from drop" -l url -d 'What --root is published as [default: as its Capability Lists name it]' -r
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand outbox; and __fish_seen_subcommand_from drop" -l state-dir -d 'Where what was seen and told is kept' -r -F
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand outbox; and __fish_seen_subcommand_from drop" -l config -d 'The configuration file [default: /etc/rsnotify/config.toml, unless --root is given]' -r -F
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand outbox; and __fish_seen_subcommand_from drop" -l yes -d 'Drop it; without this, say only what would be dropped'
@@ -133,19 +149,19 @@ complete -c rsnotify -n "__fish_rsnotify_using_subcommand subscriptions; and not
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand subscriptions; and not __fish_seen_subcommand_from list show remove help" -f -a "remove" -d 'End one, and tell its subscriber'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand subscriptions; and not __fish_seen_subcommand_from list show remove help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand subscriptions; and __fish_seen_subcommand_from list" -l root -d 'The directory that is published; replaces the file\'s sources by one named "main"' -r -F
-complete -c rsnotify -n "__fish_rsnotify_using_subcommand subscriptions; and __fish_seen_subcommand_from list" -l url -d 'What --root is published as' -r
+complete -c rsnotify -n "__fish_rsnotify_using_subcommand subscriptions; and __fish_seen_subcommand_from list" -l url -d 'What --root is published as [default: as its Capability Lists name it]' -r
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand subscriptions; and __fish_seen_subcommand_from list" -l state-dir -d 'Where what was seen and told is kept' -r -F
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand subscriptions; and __fish_seen_subcommand_from list" -l config -d 'The configuration file [default: /etc/rsnotify/config.toml, unless --root is given]' -r -F
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand subscriptions; and __fish_seen_subcommand_from list" -l json -d 'Print JSON'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand subscriptions; and __fish_seen_subcommand_from list" -s h -l help -d 'Print help'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand subscriptions; and __fish_seen_subcommand_from show" -l root -d 'The directory that is published; replaces the file\'s sources by one named "main"' -r -F
-complete -c rsnotify -n "__fish_rsnotify_using_subcommand subscriptions; and __fish_seen_subcommand_from show" -l url -d 'What --root is published as' -r
+complete -c rsnotify -n "__fish_rsnotify_using_subcommand subscriptions; and __fish_seen_subcommand_from show" -l url -d 'What --root is published as [default: as its Capability Lists name it]' -r
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand subscriptions; and __fish_seen_subcommand_from show" -l state-dir -d 'Where what was seen and told is kept' -r -F
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand subscriptions; and __fish_seen_subcommand_from show" -l config -d 'The configuration file [default: /etc/rsnotify/config.toml, unless --root is given]' -r -F
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand subscriptions; and __fish_seen_subcommand_from show" -l json -d 'Print JSON'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand subscriptions; and __fish_seen_subcommand_from show" -s h -l help -d 'Print help'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand subscriptions; and __fish_seen_subcommand_from remove" -l root -d 'The directory that is published; replaces the file\'s sources by one named "main"' -r -F
-complete -c rsnotify -n "__fish_rsnotify_using_subcommand subscriptions; and __fish_seen_subcommand_from remove" -l url -d 'What --root is published as' -r
+complete -c rsnotify -n "__fish_rsnotify_using_subcommand subscriptions; and __fish_seen_subcommand_from remove" -l url -d 'What --root is published as [default: as its Capability Lists name it]' -r
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand subscriptions; and __fish_seen_subcommand_from remove" -l state-dir -d 'Where what was seen and told is kept' -r -F
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand subscriptions; and __fish_seen_subcommand_from remove" -l config -d 'The configuration file [default: /etc/rsnotify/config.toml, unless --root is given]' -r -F
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand subscriptions; and __fish_seen_subcommand_from remove" -l yes -d 'Remove it; without this, say only which would be removed'
@@ -163,7 +179,7 @@ complete -c rsnotify -n "__fish_rsnotify_using_subcommand listen" -l config -d '
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand listen" -l xml -d 'Print the payloads instead of one line per change'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand listen" -s h -l help -d 'Print help'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand advertise" -l root -d 'The directory that is published; replaces the file\'s sources by one named "main"' -r -F
-complete -c rsnotify -n "__fish_rsnotify_using_subcommand advertise" -l url -d 'What --root is published as' -r
+complete -c rsnotify -n "__fish_rsnotify_using_subcommand advertise" -l url -d 'What --root is published as [default: as its Capability Lists name it]' -r
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand advertise" -l state-dir -d 'Where what was seen and told is kept' -r -F
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand advertise" -l hub -d 'The hub to tell; replaces the file\'s hubs [default: the embedded hub]' -r
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand advertise" -l listen -d 'Where topics and the embedded hub listen [default: 127.0.0.1:8400]' -r
@@ -173,7 +189,7 @@ complete -c rsnotify -n "__fish_rsnotify_using_subcommand advertise" -l entry -d
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand advertise" -l json -d 'Print JSON'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand advertise" -s h -l help -d 'Print help'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand health" -l root -d 'The directory that is published; replaces the file\'s sources by one named "main"' -r -F
-complete -c rsnotify -n "__fish_rsnotify_using_subcommand health" -l url -d 'What --root is published as' -r
+complete -c rsnotify -n "__fish_rsnotify_using_subcommand health" -l url -d 'What --root is published as [default: as its Capability Lists name it]' -r
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand health" -l state-dir -d 'Where what was seen and told is kept' -r -F
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand health" -l admin-listen -d 'Where the daemon\'s admin listener is [default: 127.0.0.1:8401]' -r
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand health" -l timeout -d 'How long to wait for the answer' -r
@@ -185,7 +201,7 @@ complete -c rsnotify -n "__fish_rsnotify_using_subcommand completions" -s h -l h
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand man" -l config -d 'The configuration file [default: /etc/rsnotify/config.toml, unless --root is given]' -r -F
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand man" -s h -l help -d 'Print help'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand config" -l root -d 'The directory that is published; replaces the file\'s sources by one named "main"' -r -F
-complete -c rsnotify -n "__fish_rsnotify_using_subcommand config" -l url -d 'What --root is published as' -r
+complete -c rsnotify -n "__fish_rsnotify_using_subcommand config" -l url -d 'What --root is published as [default: as its Capability Lists name it]' -r
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand config" -l state-dir -d 'Where what was seen and told is kept' -r -F
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand config" -l hub -d 'The hub to tell; replaces the file\'s hubs [default: the embedded hub]' -r
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand config" -l listen -d 'Where topics and the embedded hub listen [default: 127.0.0.1:8400]' -r
@@ -196,7 +212,7 @@ complete -c rsnotify -n "__fish_rsnotify_using_subcommand config" -s h -l help -
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand schema" -l config -d 'The configuration file [default: /etc/rsnotify/config.toml, unless --root is given]' -r -F
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand schema" -s h -l help -d 'Print help'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand snippet" -l root -d 'The directory that is published; replaces the file\'s sources by one named "main"' -r -F
-complete -c rsnotify -n "__fish_rsnotify_using_subcommand snippet" -l url -d 'What --root is published as' -r
+complete -c rsnotify -n "__fish_rsnotify_using_subcommand snippet" -l url -d 'What --root is published as [default: as its Capability Lists name it]' -r
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand snippet" -l state-dir -d 'Where what was seen and told is kept' -r -F
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand snippet" -l hub -d 'The hub to tell; replaces the file\'s hubs [default: the embedded hub]' -r
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand snippet" -l listen -d 'Where topics and the embedded hub listen [default: 127.0.0.1:8400]' -r

@@ -74,6 +74,10 @@ impl Catalog {
         self.structures.get(uri)
     }
 
+    pub fn structures(&self) -> impl Iterator<Item = (&Uri, &Structure)> {
+        self.structures.iter()
+    }
+
     pub fn is_unread(&self, uri: &Uri) -> bool {
         self.unread.contains(uri)
     }

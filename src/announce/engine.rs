@@ -9,7 +9,7 @@ mod clock;
 mod cut;
 mod deletion;
 mod deliver;
-mod findings;
+pub mod findings;
 mod inventory;
 mod mounts;
 mod notifications;
@@ -34,6 +34,7 @@ use crate::announce::channel::Channel;
 use crate::announce::delivery::{ChannelId, Submission};
 use crate::announce::engine::source::Source;
 use crate::announce::event::{Effect, Event, Fact};
+use crate::announce::finding::Finding;
 use crate::announce::history::History;
 use crate::announce::ledger::Ledger;
 use crate::announce::observation::{DocumentPath, MountId, Stat};
@@ -43,6 +44,9 @@ use crate::resourcesync::uri::{Hub, Topic, Uri, UriMap};
 
 pub use crate::announce::engine::inventory::{DocumentState, DocumentView, MountView, SourceView};
 pub use crate::announce::engine::outbox::UnknownAccount;
+
+/// As [`Engine::most_without_file`], unless each is to be told.
+const MOST_WITHOUT_FILE: usize = 100;
 
 /// The whole of rsnotify's decisions.
 #[derive(Debug)]
@@ -58,6 +62,9 @@ pub struct Engine {
     heard: UriMap<BTreeSet<ChannelId>>,
     timers: BTreeSet<(Timestamp, Timer)>,
     history: History,
+    /// So many documents that a list names, and of which there is no file, are findings of their own; the others are
+    /// counted.
+    most_without_file: usize,
     /// When the last step was.
     now: Timestamp,
     turn: Turn,
@@ -75,6 +82,8 @@ enum Timer {
     Grace(usize, Uri),
     Broken(usize, Uri),
     Finding(usize, Uri),
+    /// The end of the time in which no more was told of a kind of finding.
+    FindingKind(usize, &'static str),
 }
 
 /// What one step changed, and what is to be done about it.
@@ -95,6 +104,10 @@ struct Turn {
     submit: Vec<Submission>,
     look: BTreeSet<DocumentPath>,
     explain: BTreeSet<DocumentPath>,
+    /// Findings that lasted, by source, and are to be told.
+    found: Vec<(usize, Finding)>,
+    /// Documents that cannot be read for so long, by source, are to be told of.
+    broken: Vec<(usize, Fact)>,
     facts: Vec<Fact>,
 }
 
@@ -110,6 +123,7 @@ impl Engine {
             heard: UriMap::default(),
             timers: BTreeSet::new(),
             history: History::default(),
+            most_without_file: MOST_WITHOUT_FILE,
             now,
             turn: Turn::default(),
             plan,
@@ -130,6 +144,7 @@ impl Engine {
         self.expire(now);
         self.settle(now);
         self.cut_ripe(now);
+        self.tell_found(now);
         self.finish()
     }
 
@@ -245,7 +260,8 @@ impl Engine {
                 Timer::Hold(source, uri) => self.hold_expires(source, &uri, now),
                 Timer::Grace(source, uri) => self.grace_ends(source, &uri, now),
                 Timer::Broken(source, uri) => self.report_broken(source, &uri, now),
-                Timer::Finding(source, uri) => self.tell_findings(source, &uri),
+                Timer::Finding(source, uri) => self.findings_lasted(source, &uri, now),
+                Timer::FindingKind(source, kind) => self.tell_untold(source, kind, now),
             }
         }
     }

@@ -186,6 +186,12 @@ pub enum Fact {
         documents: usize,
     },
     Found(Finding),
+    /// More was found of one kind than is told of each.
+    FoundMore {
+        source: String,
+        kind: &'static str,
+        count: usize,
+    },
 }
 
 /// Deletions of a source are not believed for now (R15). The log and every command say so in these words.

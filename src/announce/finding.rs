@@ -34,6 +34,10 @@ pub enum Finding {
         uri: Uri,
         cause: NoDocument,
     },
+    /// As [`Finding::NoFile`], of more documents than are named each.
+    MoreWithoutFile { set: Uri, count: usize },
+    /// Capability Lists name the documents of a mount otherwise than the mount does.
+    WrongUrl { url: Uri, named: Uri },
     /// A URI with characters that no URI may have; it is left out of headers.
     Unclean { uri: String },
     /// A file is like a capability document, but for a capability that is never announced (R2).
@@ -56,7 +60,8 @@ impl Finding {
             Finding::ForeignTopic { .. } => "foreign_topic",
             Finding::SharedTopic { .. } => "shared_topic",
             Finding::SeveralChannels { .. } => "several_channels",
-            Finding::NoFile { .. } => "no_file",
+            Finding::NoFile { .. } | Finding::MoreWithoutFile { .. } => "no_file",
+            Finding::WrongUrl { .. } => "wrong_url",
             Finding::NoDocument { .. } => "no_document",
             Finding::Unclean { .. } => "unclean",
             Finding::ForeignCapability { .. } => "foreign_capability",
@@ -70,6 +75,60 @@ impl Finding {
         match self {
             Finding::NoFile { uri, .. } | Finding::NoDocument { uri, .. } => Some(uri),
             _ => None,
+        }
+    }
+
+    /// How many findings it stands for.
+    pub fn count(&self) -> usize {
+        match self {
+            Finding::MoreWithoutFile { count, .. } => *count,
+            _ => 1,
+        }
+    }
+
+    /// What tells it apart from others: not how many it stands for.
+    pub fn uncounted(&self) -> Finding {
+        match self {
+            Finding::MoreWithoutFile { set, .. } => Finding::MoreWithoutFile {
+                set: set.clone(),
+                count: 0,
+            },
+            finding => finding.clone(),
+        }
+    }
+
+    /// Whether a wrong `url` of the mount brings it about.
+    pub fn is_of_wrong_url(&self) -> bool {
+        matches!(
+            self,
+            Finding::Unrouted { .. }
+                | Finding::Unadvertised { .. }
+                | Finding::NoIndex { .. }
+                | Finding::ForeignTopic { .. }
+                | Finding::NoFile { .. }
+                | Finding::NoDocument { .. }
+                | Finding::MoreWithoutFile { .. }
+        )
+    }
+
+    /// The URIs that it is about.
+    pub fn uris(&self) -> Vec<&Uri> {
+        match self {
+            Finding::Unrouted { uri, .. }
+            | Finding::NoIndex { uri, .. }
+            | Finding::ForeignCapability { uri, .. }
+            | Finding::TooLarge { uri, .. }
+            | Finding::ForeignNamespace { uri, .. } => vec![uri],
+            Finding::Unadvertised { set, .. }
+            | Finding::ForeignHubs { set, .. }
+            | Finding::ForeignHub { set, .. }
+            | Finding::ForeignTopic { set, .. }
+            | Finding::SharedTopic { set, .. }
+            | Finding::SeveralChannels { set }
+            | Finding::MoreWithoutFile { set, .. } => vec![set],
+            Finding::NoFile { set, uri } | Finding::NoDocument { set, uri, .. } => vec![set, uri],
+            Finding::WrongUrl { url, .. } => vec![url],
+            Finding::Unclean { .. } => Vec::new(),
         }
     }
 
@@ -99,6 +158,90 @@ impl Finding {
                 | Finding::SharedTopic { .. }
                 | Finding::SeveralChannels { .. }
         )
+    }
+}
+
+/// The names that [`Finding::kind`] gives.
+pub const KINDS: [&str; 15] = [
+    "unrouted",
+    "unadvertised",
+    "no_index",
+    "foreign_hubs",
+    "foreign_hub",
+    "foreign_topic",
+    "shared_topic",
+    "several_channels",
+    "no_file",
+    "no_document",
+    "wrong_url",
+    "unclean",
+    "foreign_capability",
+    "too_large",
+    "foreign_namespace",
+];
+
+/// Findings that an operator knows of and does not want to hear of again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Acknowledgement {
+    kind: Option<String>,
+    uri: Option<String>,
+}
+
+/// A text that names neither a kind of finding nor a URI.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "\"{0}\" names no findings: write a kind, a URI, or a kind and a URI, such as \"no_file https://example.org/*\"; \
+     the kinds are {kinds}",
+    kinds = KINDS.join(", ")
+)]
+pub struct NoAcknowledgement(String);
+
+impl Acknowledgement {
+    /// Reads a kind, a URI, or both. A URI that ends in `*` stands for all that begin so.
+    pub fn parse(text: &str) -> Result<Acknowledgement, NoAcknowledgement> {
+        let wrong = || NoAcknowledgement(text.to_owned());
+        let mut acknowledgement = Acknowledgement {
+            kind: None,
+            uri: None,
+        };
+        for word in text.split_whitespace() {
+            let place = match word.contains("://") {
+                true => &mut acknowledgement.uri,
+                false if KINDS.contains(&word) => &mut acknowledgement.kind,
+                false => return Err(wrong()),
+            };
+            if place.replace(word.to_owned()).is_some() {
+                return Err(wrong());
+            }
+        }
+        match acknowledgement {
+            Acknowledgement {
+                kind: None,
+                uri: None,
+            } => Err(wrong()),
+            acknowledgement => Ok(acknowledgement),
+        }
+    }
+
+    /// Whether it means this finding.
+    pub fn covers(&self, finding: &Finding) -> bool {
+        let is_meant = |uri: &&Uri| match &self.uri {
+            None => true,
+            Some(meant) => match meant.strip_suffix('*') {
+                Some(beginning) => uri.as_str().starts_with(beginning),
+                None => uri.as_str() == meant,
+            },
+        };
+        let is_kind = self.kind.as_ref().is_none_or(|kind| kind == finding.kind());
+        is_kind && (self.uri.is_none() || finding.uris().iter().any(is_meant))
+    }
+}
+
+impl fmt::Display for Acknowledgement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = self.kind.iter().chain(&self.uri);
+        let words: Vec<&str> = words.map(String::as_str).collect();
+        f.write_str(&words.join(" "))
     }
 }
 
@@ -147,6 +290,16 @@ impl fmt::Display for Finding {
             Finding::NoDocument { set, uri, cause } => {
                 write!(f, "{set} names {uri}, and {cause}")
             }
+            Finding::MoreWithoutFile { set, count } => {
+                write!(
+                    f,
+                    "{set} names {count} more documents, and none of them is there"
+                )
+            }
+            Finding::WrongUrl { url, named } => write!(
+                f,
+                "the Capability Lists here name documents below `{named}`, and the mount says `{url}`: is `url` wrong?"
+            ),
             Finding::Unclean { uri } => write!(
                 f,
                 "the URI {uri:?} has characters that no URI may have; percent-encode them"

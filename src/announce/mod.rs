@@ -21,6 +21,7 @@ pub mod histogram;
 pub mod history;
 pub mod inspection;
 pub mod ledger;
+pub mod naming;
 pub mod notification;
 pub mod observation;
 pub mod plan;

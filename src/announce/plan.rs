@@ -8,6 +8,7 @@ use percent_encoding::percent_decode_str;
 use serde::{Deserialize, Serialize};
 
 use crate::announce::candidates::{Candidates, PublishedPath};
+use crate::announce::finding::{Acknowledgement, Finding};
 use crate::announce::observation::{DocumentPath, MountId};
 use crate::announce::state::MountRow;
 use crate::resourcesync::uri::{Hub, Topic, Uri};
@@ -59,6 +60,8 @@ pub struct SourcePlan {
     pub announce_all_components: bool,
     /// Whether a set that advertises no channel gets one of our own making (R9).
     pub unadvertised_channels: bool,
+    /// Findings that nobody is to be told of again.
+    pub acknowledged: Vec<Acknowledgement>,
 }
 
 /// A directory and what it is published as (R1).
@@ -196,6 +199,11 @@ impl Plan {
 }
 
 impl SourcePlan {
+    /// Whether the operator knows of a finding, and does not want to hear of it again.
+    pub fn is_acknowledged(&self, finding: &Finding) -> bool {
+        self.acknowledged.iter().any(|own| own.covers(finding))
+    }
+
     /// Whether the file at this path may be a document.
     pub fn accepts(&self, path: &DocumentPath) -> bool {
         let mount = self.mounts.iter().find(|mount| mount.id == path.mount);

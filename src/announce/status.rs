@@ -50,6 +50,9 @@ pub struct Status {
     /// The first findings, and how many more.
     pub findings: Vec<String>,
     pub more_findings: usize,
+    /// What was found by kind, the acknowledged last.
+    #[serde(default)]
+    pub finding_groups: Vec<FindingGroup>,
     /// The last notifications, the newest first.
     pub notifications: Vec<NotificationView>,
     /// Nothing where no daemon runs.
@@ -57,6 +60,24 @@ pub struct Status {
     /// For the metrics alone.
     #[serde(skip)]
     pub figures: Figures,
+}
+
+/// Findings of one kind (R8).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FindingGroup {
+    pub kind: String,
+    pub count: usize,
+    /// The first of them, in words.
+    pub examples: Vec<String>,
+    /// Whether the configuration acknowledges them: nobody is called for that.
+    pub acknowledged: bool,
+}
+
+impl FindingGroup {
+    /// How many there are besides the examples.
+    pub fn more(&self) -> usize {
+        self.count.saturating_sub(self.examples.len())
+    }
 }
 
 /// What a daemon goes by.
@@ -206,6 +227,27 @@ pub enum Condition {
 }
 
 impl Condition {
+    pub const ALL: [Condition; 6] = [
+        Condition::NeedsPerson,
+        Condition::Failing,
+        Condition::Unfetched,
+        Condition::NoSubscribers,
+        Condition::Due,
+        Condition::Fine,
+    ];
+
+    /// As JSON and the command line name it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Condition::NeedsPerson => "needs_person",
+            Condition::Failing => "failing",
+            Condition::Unfetched => "unfetched",
+            Condition::NoSubscribers => "no_subscribers",
+            Condition::Due => "due",
+            Condition::Fine => "fine",
+        }
+    }
+
     /// How it is called.
     pub fn in_words(self) -> &'static str {
         match self {

@@ -16,6 +16,7 @@ use url::{Host, Url};
 use crate::cli::advertise::recipe::recipe;
 use crate::cli::advertise::sets::{Outcome, Set, sets};
 use crate::cli::asking;
+use crate::cli::inference::with_url;
 use crate::cli::options::{Exit, NetworkOptions, TreeOptions};
 use crate::cli::output::{Output, print, say};
 use crate::cli::survey::survey;
@@ -51,7 +52,7 @@ impl AdvertiseOptions {
 }
 
 pub fn advertise(file: Option<&Path>, options: &AdvertiseOptions) -> anyhow::Result<Exit> {
-    let mut config = Config::load(file, &options.overrides())?;
+    let mut config = Config::load(file, &with_url(file, options.overrides())?)?;
     // A running daemon knows what it listens on, whatever its flags were; those that are given here count more.
     let is_given = options.network.listen.is_some() || options.network.public_url.is_some();
     if !is_given && let Some(url) = asking::public_url(&config) {

@@ -12,11 +12,14 @@ use std::path::Path;
 use jiff::Timestamp;
 use serde_json::json;
 
+use crate::announce::engine::findings::EXAMPLES;
 use crate::announce::engine::{DocumentState, DocumentView};
+use crate::announce::finding::Finding;
 use crate::announce::inspection::{Remark, Weight, clock, hub};
+use crate::cli::inference::with_url;
 use crate::cli::options::{CheckOptions, Exit};
-use crate::cli::output::print;
-use crate::cli::survey::{Survey, survey, survey_without_state};
+use crate::cli::output::{counted, grouped, print};
+use crate::cli::survey::{Detail, Survey, survey_in, survey_without_state};
 use crate::config::Config;
 use crate::config::address::Address;
 use crate::daemon::report::chain;
@@ -29,16 +32,37 @@ use crate::websub::publish::HubSettings;
 struct Section {
     title: &'static str,
     remarks: Vec<Remark>,
+    /// How many findings are counted only, where a finding says so.
+    folded: usize,
 }
 
 impl Section {
     fn new(title: &'static str, remarks: Vec<Remark>) -> Section {
-        Section { title, remarks }
+        Section {
+            title,
+            remarks,
+            folded: 0,
+        }
+    }
+
+    /// Adds findings of one kind: the first of them, and how many more.
+    fn add(&mut self, kind: &str, first: impl IntoIterator<Item = String>, more: usize) {
+        let first = first.into_iter();
+        self.remarks
+            .extend(first.map(|words| Remark::finding(words, "")));
+        if more > 0 {
+            let more_in_words = grouped(more);
+            self.remarks.push(Remark::finding(
+                format!("and {more_in_words} more of the kind {kind}"),
+                "`rsnotify check --all` prints each",
+            ));
+            self.folded += more - 1;
+        }
     }
 }
 
 pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit> {
-    let config = Config::load(file, &options.overrides())?;
+    let config = Config::load(file, &with_url(file, options.overrides())?)?;
     // Certificates and headers that no request could be made with are the configuration's fault.
     let hubs = settings::publishers(&config)?;
     let mut sections = Vec::new();
@@ -48,10 +72,10 @@ pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit
     if options.no_environment {
         sections.push(Section::new("hubs", unverified));
     } else {
-        let (survey, state) = surveyed(&config)?;
+        let (survey, state) = surveyed(&config, options.all)?;
         let views = survey.engine.documents();
         documents = views.len();
-        sections.push(Section::new("tree", tree(&survey, views)));
+        sections.push(tree(&survey, views, options.all));
         sections.extend(machine::sections(&config, &survey, state));
         sections.extend(network::sections(&config, &survey, hubs, unverified)?);
     }
@@ -61,6 +85,8 @@ pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit
         remarks.map(Remark::line).collect::<Vec<String>>()
     };
     let findings = of(Weight::Finding);
+    let folded: usize = sections.iter().map(|section| section.folded).sum();
+    let count = findings.len() + folded;
     print(|out| {
         if options.json {
             let notes = of(Weight::Note);
@@ -68,6 +94,7 @@ pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit
                 "version": 1,
                 "documents": documents,
                 "findings": findings,
+                "count": count,
                 "notes": notes,
             });
             return writeln!(out, "{answer:#}");
@@ -75,11 +102,11 @@ pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit
         for section in &sections {
             write_section(out, section)?;
         }
-        match (findings.len(), options.no_environment) {
+        match (count, options.no_environment) {
             (0, true) => writeln!(out, "the configuration is fine"),
             (0, false) => writeln!(out, "the configuration and {documents} documents are fine"),
             (1, _) => writeln!(out, "1 finding"),
-            (count, _) => writeln!(out, "{count} findings"),
+            (count, _) => writeln!(out, "{} findings", grouped(count)),
         }
     })?;
     Ok(match findings.is_empty() {
@@ -89,8 +116,12 @@ pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit
 }
 
 /// Looks at the trees, beside the state if it can be used; and why not.
-fn surveyed(config: &Config) -> anyhow::Result<(Survey, Option<Remark>)> {
-    let error = match survey(config) {
+fn surveyed(config: &Config, all: bool) -> anyhow::Result<(Survey, Option<Remark>)> {
+    let detail = match all {
+        true => Detail::Everything,
+        false => Detail::Bounded,
+    };
+    let error = match survey_in(config, detail) {
         Ok(survey) => return Ok((survey, None)),
         Err(error) => error,
     };
@@ -100,7 +131,7 @@ fn surveyed(config: &Config) -> anyhow::Result<(Survey, Option<Remark>)> {
         Some(error) => Remark::finding(chain(error), ""),
         None => return Err(error),
     };
-    Ok((survey_without_state(config)?, Some(remark)))
+    Ok((survey_without_state(config, detail)?, Some(remark)))
 }
 
 fn unverified(hubs: &[HubSettings]) -> Vec<Remark> {
@@ -120,27 +151,51 @@ fn unnamed_proxy(config: &Config) -> Option<Remark> {
     hub::unnamed_proxy(public_url.as_str(), *listen, has_proxies)
 }
 
-fn tree(survey: &Survey, documents: Vec<DocumentView>) -> Vec<Remark> {
-    let broken = documents
-        .into_iter()
+fn tree(survey: &Survey, documents: Vec<DocumentView>, all: bool) -> Section {
+    let mut tree = Section::new("tree", Vec::new());
+    tree.add("", survey.notices.iter().cloned(), 0);
+    let broken = documents.into_iter();
+    let mut broken = broken
         .filter(|document| document.state == DocumentState::Broken)
         .map(|document| {
             let reason = document.reason.unwrap_or_default();
             format!("{}: {reason}", document.path)
         });
-    let findings = survey.engine.findings();
-    let findings = findings.iter().map(ToString::to_string);
-    let notices = survey.notices.iter().cloned();
-    let all = notices
-        .chain(broken)
-        .chain(findings)
-        .chain(survey.suspensions());
-    let mut remarks: Vec<Remark> = all.map(|words| Remark::finding(words, "")).collect();
-    remarks.extend(machine::unreadable(survey));
-    if let Some((path, changed)) = &survey.latest {
-        remarks.extend(clock::file_system(path, *changed, Timestamp::now()));
+    let most = if all { usize::MAX } else { EXAMPLES };
+    let first: Vec<String> = broken.by_ref().take(most).collect();
+    tree.add("broken", first, broken.count());
+    let groups = survey.engine.finding_groups();
+    if all {
+        let plan = survey.engine.plan();
+        let findings = survey.engine.findings().into_iter();
+        let is_news = |own: &Finding| {
+            !plan
+                .sources
+                .iter()
+                .any(|source| source.is_acknowledged(own))
+        };
+        let findings = findings.filter(is_news);
+        tree.add("", findings.map(|finding| finding.to_string()), 0);
+    } else {
+        for group in groups.iter().filter(|group| !group.acknowledged) {
+            tree.add(&group.kind, group.examples.iter().cloned(), group.more());
+        }
     }
-    remarks
+    tree.add("", survey.suspensions(), 0);
+    tree.remarks.extend(machine::unreadable(survey));
+    if let Some((path, changed)) = &survey.latest {
+        let remark = clock::file_system(path, *changed, Timestamp::now());
+        tree.remarks.extend(remark);
+    }
+    for group in groups.iter().filter(|group| group.acknowledged) {
+        let count = counted(group.count, "finding");
+        let seen = format!(
+            "{count} of the kind {} acknowledged by the configuration",
+            group.kind
+        );
+        tree.remarks.push(Remark::note(seen, ""));
+    }
+    tree
 }
 
 fn write_section(out: &mut impl Write, section: &Section) -> io::Result<()> {

@@ -1,21 +1,39 @@
 //! Where log lines go: to standard error, for people, for machines or for the journal.
 
+mod queue;
+
 use std::fmt;
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal};
+use std::time::Duration;
 
 use tracing::field::{Field, Visit};
-use tracing::{Event, Level, Subscriber};
+use tracing::{Event, Level, Subscriber, warn};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::field::RecordFields;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
+use crate::cli::logging::queue::Queue;
 use crate::cli::options::{Command, LogFormat, Options};
 use crate::resourcesync::escape::escaped;
 
+/// How long the end of the process waits for lines that nobody reads.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Dropped at the end of the process, writes what was logged.
+pub struct Logging(Option<Queue>);
+
+impl Drop for Logging {
+    fn drop(&mut self) {
+        if let Some(queue) = &self.0 {
+            queue.flush(PATIENCE);
+        }
+    }
+}
+
 /// Starts logging for this process. Commands that print an answer log warnings only.
-pub fn start(options: &Options) {
+pub fn start(options: &Options) -> Logging {
     let (level, format) = match &options.command {
         Command::Run(run) => (run.log_level.as_str(), run.log_format),
         _ => ("warn", LogFormat::Human),
@@ -25,8 +43,17 @@ pub fn start(options: &Options) {
     let is_journal = is_journal();
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
         .with_target(false);
+    let queue = Queue::start(io::stderr(), |lines| {
+        warn!(
+            lines,
+            "dropped {lines} log lines: nobody reads the log as fast as it is written"
+        );
+    });
+    // Without a thread to spare, lines are written where they are logged.
+    let queue = queue.ok();
+    let own = queue.clone();
+    let lines = lines.with_writer(move || Out(own.clone()));
     match format {
         LogFormat::Human => {
             let is_terminal = std::io::stderr().is_terminal();
@@ -48,6 +75,23 @@ pub fn start(options: &Options) {
                 has_colours: false,
             })
             .init(),
+    }
+    Logging(queue)
+}
+
+/// Where a line is written.
+struct Out(Option<Queue>);
+
+impl io::Write for Out {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        match &mut self.0 {
+            Some(queue) => queue.write(line),
+            None => io::stderr().write(line),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

@@ -8,6 +8,7 @@ mod completions;
 mod config;
 mod dry_run;
 mod health;
+mod inference;
 mod listen;
 mod logging;
 mod man;
@@ -25,6 +26,7 @@ mod survey;
 
 use clap::Parser;
 
+use crate::cli::inference::NoUrl;
 use crate::cli::options::{Command, Exit, Options};
 use crate::config::error::ConfigError;
 use crate::daemon::report::chain;
@@ -34,7 +36,7 @@ use crate::websub::publish::PublisherError;
 /// Does what the arguments say, and tells what came of it.
 pub fn main() -> Exit {
     let options = Options::parse();
-    logging::start(&options);
+    let _logging = logging::start(&options);
     let outcome = match &options.command {
         Command::Run(run) => run::run(options.config.as_deref(), run),
         Command::Check(check) => check::check(options.config.as_deref(), check),
@@ -61,6 +63,8 @@ pub fn main() -> Exit {
             eprintln!("rsnotify: {}", escaped_lines(&error_in_words));
             if is_about_configuration(&error) {
                 Exit::Configuration
+            } else if error.is::<NoUrl>() {
+                Exit::Usage
             } else {
                 Exit::Failure
             }

@@ -49,9 +49,9 @@ pub enum Command {
     ///
     /// One line for each: its state, its capability and form, its URI, and why. The states are announced (all hubs know
     /// it), pending (a hub is due it), held (it waits to be listed), missing (and not yet believed deleted), broken (its
-    /// last good version counts), unrouted (it belongs to no set of resources), archived (an archive alone lists it), silent
-    /// (an index or a manifest, which are never announced) and new (nothing was saved yet). A terminal shows how far the
-    /// sweep of a large tree has come.
+    /// last good version counts), unrouted (it belongs to no set of resources, or to one that no hub of ours is told of),
+    /// archived (an archive alone lists it), silent (an index or a manifest, which are never announced) and new (nothing was
+    /// saved yet). A terminal shows how far the sweep of a large tree has come.
     Scan(ScanOptions),
     /// Believe that the documents of a source that are missing now are deleted
     Accept(AcceptOptions),
@@ -90,7 +90,7 @@ pub struct TreeOptions {
     #[arg(long, value_name = "DIR", env = "RSNOTIFY_ROOT")]
     pub root: Option<PathBuf>,
 
-    /// What --root is published as
+    /// What --root is published as [default: as its Capability Lists name it]
     #[arg(long, value_name = "URI", env = "RSNOTIFY_URL")]
     pub url: Option<String>,
 
@@ -190,6 +190,10 @@ pub struct CheckOptions {
 
     #[command(flatten)]
     pub network: NetworkOptions,
+
+    /// Print each finding, instead of three of a kind and how many more
+    #[arg(long, env = "RSNOTIFY_ALL", value_parser = FalseyValueParser::new())]
+    pub all: bool,
 
     /// Check the configuration only: do not look at trees, machine, topics and hubs
     #[arg(long, env = "RSNOTIFY_NO_ENVIRONMENT", value_parser = FalseyValueParser::new())]
@@ -292,6 +296,8 @@ pub enum Exit {
     Fine,
     /// Something was found, or failed.
     Failure,
+    /// The command line lacks something.
+    Usage,
     /// The configuration is wrong; nothing else answers so, and a service manager need not try again.
     Configuration,
 }
@@ -301,6 +307,7 @@ impl From<Exit> for ExitCode {
         ExitCode::from(match exit {
             Exit::Fine => 0,
             Exit::Failure => 1,
+            Exit::Usage => 2,
             Exit::Configuration => 78,
         })
     }

@@ -5,12 +5,12 @@ pub mod text;
 use std::io::Write;
 use std::path::Path;
 
-use clap::builder::FalseyValueParser;
-use clap::{Args, Subcommand};
+use clap::builder::{FalseyValueParser, PossibleValue};
+use clap::{Args, Subcommand, ValueEnum};
 use jiff::Timestamp;
 use serde_json::json;
 
-use crate::announce::status::AccountView;
+use crate::announce::status::{AccountView, Condition};
 use crate::cli::asking::{Asked, unexpected};
 use crate::cli::options::{AskOptions, Exit};
 use crate::cli::outbox::text::{Row, write_account, write_due, write_rows};
@@ -20,13 +20,39 @@ use crate::control::{AccountName, Answer, Request};
 #[derive(Debug, Clone, Subcommand)]
 pub enum OutboxCommand {
     /// Print one line for each channel and hub, those in trouble first
-    List(AskOptions),
+    List(ListOptions),
     /// Print all that a hub is due on a channel, and what it last answered
     Show(ShowOptions),
     /// Try now what waits for its next try
     Retry(RetryOptions),
     /// Let what a hub is due on a channel count as told
     Drop(DropOptions),
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct ListOptions {
+    /// Print only hubs in these states, separated by commas
+    #[arg(
+        long,
+        value_enum,
+        value_name = "STATE",
+        env = "RSNOTIFY_STATE",
+        value_delimiter = ','
+    )]
+    pub state: Vec<Condition>,
+
+    #[command(flatten)]
+    pub ask: AskOptions,
+}
+
+impl ValueEnum for Condition {
+    fn value_variants<'a>() -> &'a [Condition] {
+        &Condition::ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.as_str()))
+    }
 }
 
 /// A hub on a channel.
@@ -83,21 +109,21 @@ pub struct DropOptions {
 
 pub fn outbox(file: Option<&Path>, command: &OutboxCommand) -> anyhow::Result<Exit> {
     let ask = match command {
-        OutboxCommand::List(ask) => ask,
+        OutboxCommand::List(list) => &list.ask,
         OutboxCommand::Show(show) => &show.ask,
         OutboxCommand::Retry(retry) => &retry.ask,
         OutboxCommand::Drop(drop) => &drop.ask,
     };
     let daemon = Asked::new(file, &ask.tree)?;
     match command {
-        OutboxCommand::List(_) => list(&daemon, ask.json),
+        OutboxCommand::List(options) => list(&daemon, options),
         OutboxCommand::Show(show) => self::show(&daemon, show),
         OutboxCommand::Retry(retry) => self::retry(&daemon, retry),
         OutboxCommand::Drop(drop) => self::drop(&daemon, drop),
     }
 }
 
-fn list(daemon: &Asked<'_>, as_json: bool) -> anyhow::Result<Exit> {
+fn list(daemon: &Asked<'_>, options: &ListOptions) -> anyhow::Result<Exit> {
     let (Answer::Outbox(channels), is_running) = daemon.ask(Request::Outbox)? else {
         return Err(unexpected());
     };
@@ -105,9 +131,14 @@ fn list(daemon: &Asked<'_>, as_json: bool) -> anyhow::Result<Exit> {
         .iter()
         .flat_map(|channel| channel.hubs.iter().map(move |hub| Row { channel, hub }))
         .collect();
+    let is_all = options.state.is_empty();
+    rows.retain(|row| is_all || options.state.contains(&row.hub.state));
     rows.sort_by_key(|row| (row.hub.state, &row.channel.topic, &row.hub.hub));
-    match as_json {
+    match options.ask.json {
         true => print_json(is_running, &json!({ "outbox": rows }))?,
+        false if rows.is_empty() && !is_all => {
+            print(|out| writeln!(out, "no hub is in such a state on any channel"))?;
+        }
         false => print(|out| write_rows(out, &rows, Timestamp::now()))?,
     }
     Ok(Exit::Fine)

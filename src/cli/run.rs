@@ -3,12 +3,13 @@
 use std::path::Path;
 
 use crate::cli::dry_run::dry_run;
+use crate::cli::inference::with_url;
 use crate::cli::options::{Exit, RunOptions};
 use crate::config::Config;
 use crate::daemon;
 
 pub fn run(file: Option<&Path>, options: &RunOptions) -> anyhow::Result<Exit> {
-    let overrides = options.overrides();
+    let overrides = with_url(file, options.overrides())?;
     let load = || Config::load(file, &overrides);
     let config = load()?;
     if options.dry_run {

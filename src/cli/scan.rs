@@ -3,11 +3,13 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use clap::Args;
-use clap::builder::FalseyValueParser;
+use clap::builder::{FalseyValueParser, PossibleValue};
+use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
 use crate::announce::engine::{DocumentState, DocumentView};
+use crate::announce::finding::Finding;
+use crate::cli::inference::with_url;
 use crate::cli::options::{Exit, TreeOptions};
 use crate::cli::output::{print, say};
 use crate::cli::survey::survey;
@@ -19,13 +21,33 @@ pub struct ScanOptions {
     #[command(flatten)]
     pub tree: TreeOptions,
 
+    /// Print only documents in these states, separated by commas
+    #[arg(
+        long,
+        value_enum,
+        value_name = "STATE",
+        env = "RSNOTIFY_STATE",
+        value_delimiter = ','
+    )]
+    pub state: Vec<DocumentState>,
+
     /// Print JSON
     #[arg(long, env = "RSNOTIFY_JSON", value_parser = FalseyValueParser::new())]
     pub json: bool,
 }
 
+impl ValueEnum for DocumentState {
+    fn value_variants<'a>() -> &'a [DocumentState] {
+        &DocumentState::ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.as_str()))
+    }
+}
+
 pub fn scan(file: Option<&Path>, options: &ScanOptions) -> anyhow::Result<Exit> {
-    let config = Config::load(file, &options.tree.overrides())?;
+    let config = Config::load(file, &with_url(file, options.tree.overrides())?)?;
     let survey = survey(&config)?;
     let mut documents = survey.engine.documents();
     if !survey.has_state {
@@ -38,6 +60,12 @@ pub fn scan(file: Option<&Path>, options: &ScanOptions) -> anyhow::Result<Exit> 
                 document.reason =
                     Some("no state file yet: the first run takes it as known".to_owned());
             }
+        }
+    }
+    documents.retain(|own| options.state.is_empty() || options.state.contains(&own.state));
+    for finding in survey.engine.findings() {
+        if let Finding::WrongUrl { .. } = finding {
+            say(finding);
         }
     }
     for notice in survey.notices.iter().chain(&survey.suspensions()) {

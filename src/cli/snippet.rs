@@ -15,6 +15,7 @@ use std::path::Path;
 use anyhow::{Context, bail, ensure};
 use clap::{Args, ValueEnum};
 
+use crate::cli::inference::with_url;
 use crate::cli::options::{Exit, NetworkOptions, TreeOptions};
 use crate::cli::output::{print, say};
 use crate::cli::snippet::passing::{Behind, Site, passing};
@@ -64,7 +65,7 @@ impl WebServer {
 
 pub fn snippet(file: Option<&Path>, options: &SnippetOptions) -> anyhow::Result<Exit> {
     let overrides = options.network.overrides(options.tree.overrides());
-    let config = Config::load(file, &overrides)?;
+    let config = Config::load(file, &with_url(file, overrides)?)?;
     let public_url = config.server.public_url.as_ref();
     let public_url = public_url.context(
         "nothing stands in front of rsnotify, since it is reached where it listens: set server.public_url to what \

@@ -10,7 +10,7 @@ use crate::announce::status::{SourceStatus, Status, WaitingView};
 use crate::cli::asking::{Asked, unexpected};
 use crate::cli::options::{AskOptions, Exit};
 use crate::cli::outbox::text::{Row, write_rows};
-use crate::cli::output::{counted, print, print_json, relative, when};
+use crate::cli::output::{counted, grouped, print, print_json, relative, when};
 use crate::control::{Answer, Request};
 use crate::resourcesync::escape::{escaped, excerpt};
 
@@ -77,15 +77,39 @@ fn write_status(out: &mut impl Write, status: &Status, is_running: bool) -> io::
     write_troubled(out, status)?;
     write_waiting(out, status)?;
     write_broken(out, status)?;
+    write_findings(out, status)?;
+    write_notifications(out, status)
+}
+
+/// What was found, folded by kind.
+fn write_findings(out: &mut impl Write, status: &Status) -> io::Result<()> {
     if !status.findings.is_empty() {
         writeln!(out, "\nfound in the tree:")?;
-        for finding in status.findings.iter().take(MOST_LINES) {
-            writeln!(out, "{}", shown(finding))?;
-        }
-        let count = status.findings.len() + status.more_findings;
-        write_more(out, count, "rsnotify check")?;
     }
-    write_notifications(out, status)
+    for group in status.finding_groups.iter().filter(|own| !own.acknowledged) {
+        for example in &group.examples {
+            writeln!(out, "{}", shown(example))?;
+        }
+        match group.more() {
+            0 => {}
+            more => writeln!(
+                out,
+                "and {} more of the kind {}: see `rsnotify check --all`",
+                grouped(more),
+                group.kind
+            )?,
+        }
+    }
+    let known = status.finding_groups.iter().filter(|own| own.acknowledged);
+    match known.map(|own| own.count).sum() {
+        0 => Ok(()),
+        1 => writeln!(out, "\n1 finding is acknowledged by the configuration"),
+        count => writeln!(
+            out,
+            "\n{} findings are acknowledged by the configuration",
+            grouped(count)
+        ),
+    }
 }
 
 /// What the rest says too, in a few lines that come first.

@@ -53,19 +53,36 @@ pub fn take_up(config: &Config, store: Option<&Store>) -> anyhow::Result<Engine>
     Ok(engine)
 }
 
+/// How much is remembered of what is wrong with a tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Detail {
+    /// As much as a daemon remembers.
+    Bounded,
+    /// Each finding.
+    Everything,
+}
+
 /// Sweeps every mount once.
 pub fn survey(config: &Config) -> anyhow::Result<Survey> {
+    survey_in(config, Detail::Bounded)
+}
+
+/// As [`survey`], in as much detail as is asked for.
+pub fn survey_in(config: &Config, detail: Detail) -> anyhow::Result<Survey> {
     let store = Store::open_to_read(&config.state_dir)?;
-    survey_beside(config, store.as_ref())
+    survey_beside(config, store.as_ref(), detail)
 }
 
 /// As if there were no state.
-pub fn survey_without_state(config: &Config) -> anyhow::Result<Survey> {
-    survey_beside(config, None)
+pub fn survey_without_state(config: &Config, detail: Detail) -> anyhow::Result<Survey> {
+    survey_beside(config, None, detail)
 }
 
-fn survey_beside(config: &Config, store: Option<&Store>) -> anyhow::Result<Survey> {
+fn survey_beside(config: &Config, store: Option<&Store>, detail: Detail) -> anyhow::Result<Survey> {
     let mut engine = take_up(config, store)?;
+    if detail == Detail::Everything {
+        engine.find_each();
+    }
     let mut notices = Vec::new();
     let mut begun = Vec::new();
     let mut questions = Vec::new();

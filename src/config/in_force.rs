@@ -142,6 +142,7 @@ fn source(page: &mut Page<'_>, Source { plan, tree }: &Source) {
     page.key("announce_all_deletions", plan.announce_all_deletions);
     page.key("announce_all_components", plan.announce_all_components);
     page.key("unadvertised_channels", plan.unadvertised_channels);
+    page.key("acknowledged", list(&plan.acknowledged));
 }
 
 fn mount(mount: &MountPlan) -> String {

@@ -127,6 +127,10 @@ pub struct Source {
     /// Give a set that advertises no channel a topic of its own below `public_url`.
     #[schemars(with = "bool")]
     pub unadvertised_channels: Option<bool>,
+    /// Findings that are known and need nobody: a kind such as `unrouted`, a URI (one that ends in `*` means all that
+    /// begin so), or a kind and a URI.
+    #[schemars(with = "Vec<String>")]
+    pub acknowledged: Vec<Spanned<String>>,
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::announce::finding::Acknowledgement;
 use crate::announce::plan::{MassDeletion, MountPlan, SourcePlan};
 use crate::config::globs::candidates;
 use crate::config::mount::{GivenMount, Mounted, mount};
@@ -188,6 +189,7 @@ fn source(
             announce_all_deletions: raw.announce_all_deletions.unwrap_or(false),
             announce_all_components: raw.announce_all_components.unwrap_or(false),
             unadvertised_channels: raw.unadvertised_channels.unwrap_or(true),
+            acknowledged: acknowledged(reading, raw.acknowledged),
         },
         tree: TreeSettings {
             watch: watch(reading, raw.watch),
@@ -205,6 +207,20 @@ fn source(
             open_writer: reading.duration("source.open_writer", raw.open_writer, seconds(30)),
         },
     }
+}
+
+fn acknowledged(
+    reading: &mut Reading<'_>,
+    written: Vec<toml::Spanned<String>>,
+) -> Vec<Acknowledgement> {
+    let written = written.into_iter().map(in_file);
+    written
+        .filter_map(|given| {
+            let parse =
+                |text: &str| Acknowledgement::parse(text).map_err(|error| error.to_string());
+            reading.checked("source.acknowledged", &given, parse)
+        })
+        .collect()
 }
 
 /// A name becomes a segment of topic URIs.

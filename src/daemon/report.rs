@@ -216,5 +216,15 @@ pub fn fact(fact: &Fact) {
             documents, "{documents} missing documents of {source} were accepted as deleted"
         ),
         Fact::Found(finding) => warn!(kind = finding.kind(), "{finding}"),
+        Fact::FoundMore {
+            source,
+            kind,
+            count,
+        } => warn!(
+            source,
+            kind,
+            findings = count,
+            "{count} more findings of the kind {kind} in {source}: `rsnotify check --all` prints each"
+        ),
     }
 }

@@ -23,6 +23,7 @@ mod manager;
 mod metrics;
 mod modes;
 mod monitoring;
+mod naming;
 #[path = "../needs/mod.rs"]
 mod needs;
 mod offline;

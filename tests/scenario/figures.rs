@@ -89,6 +89,7 @@ fn the_outline_is_the_status_without_its_lists() {
     for list in [
         status.broken.len(),
         status.findings.len(),
+        status.finding_groups.len(),
         status.notifications.len(),
         status.channels[0].pending.len(),
         status.channels[0].held.len(),
@@ -97,6 +98,7 @@ fn the_outline_is_the_status_without_its_lists() {
     }
     status.broken.clear();
     status.findings.clear();
+    status.finding_groups.clear();
     status.notifications.clear();
     for channel in &mut status.channels {
         channel.pending.clear();

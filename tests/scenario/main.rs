@@ -14,6 +14,7 @@ mod deletion;
 mod delivery;
 mod documents;
 mod figures;
+mod findings;
 mod hold;
 mod outage;
 mod outbox;

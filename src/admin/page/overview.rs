@@ -12,7 +12,6 @@ use crate::announce::status::{ChannelView, Status};
 const MOST_CHANNELS: usize = 20;
 const MOST_ALERTS: usize = 20;
 const MOST_WAITING: usize = 20;
-const MOST_FINDINGS: usize = 20;
 
 #[derive(Template)]
 #[template(path = "status.html")]
@@ -32,8 +31,8 @@ pub struct Overview<'a> {
     held: usize,
     waiting: Vec<Waiting<'a>>,
     more_waiting: usize,
-    findings: &'a [String],
-    more_findings: usize,
+    /// How many findings somebody knows of.
+    acknowledged: usize,
 }
 
 impl<'a> Overview<'a> {
@@ -47,7 +46,7 @@ impl<'a> Overview<'a> {
             .channels
             .iter()
             .map(|own| own.more_pending + own.more_held);
-        let shown = status.findings.len().min(MOST_FINDINGS);
+        let known = status.finding_groups.iter().filter(|own| own.acknowledged);
         Overview {
             page: "status",
             own: "/",
@@ -64,8 +63,7 @@ impl<'a> Overview<'a> {
             held,
             more_waiting: beyond + untold.sum::<usize>(),
             waiting,
-            findings: &status.findings[..shown],
-            more_findings: status.findings.len() - shown + status.more_findings,
+            acknowledged: known.map(|own| own.count).sum(),
         }
     }
 }

@@ -1,6 +1,8 @@
 //! What an operator may see: every document's state, every source's, and what is wrong.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
+
+use foldhash::fast::FixedState;
 
 use crate::announce::engine::Engine;
 use crate::announce::engine::outbox::hub_view;
@@ -39,6 +41,7 @@ pub enum DocumentState {
     Held,
     Missing,
     Broken,
+    /// No hub is told of it: it belongs to no set, or to one without a channel or without a hub of ours.
     Unrouted,
     Archived,
     Silent,
@@ -46,6 +49,18 @@ pub enum DocumentState {
 }
 
 impl DocumentState {
+    pub const ALL: [DocumentState; 9] = [
+        DocumentState::Announced,
+        DocumentState::Pending,
+        DocumentState::Held,
+        DocumentState::Missing,
+        DocumentState::Broken,
+        DocumentState::Unrouted,
+        DocumentState::Archived,
+        DocumentState::Silent,
+        DocumentState::New,
+    ];
+
     pub fn as_str(self) -> &'static str {
         match self {
             DocumentState::Announced => "announced",
@@ -90,6 +105,7 @@ impl Engine {
     pub fn documents(&self) -> Vec<DocumentView> {
         let mut documents = Vec::new();
         for (source, plan) in self.sources.iter().zip(&self.plan.sources) {
+            let hearing = self.hearing(&plan.name);
             for (uri, record) in source.catalog.iter() {
                 let trouble = source.troubles.get(uri);
                 let (state, reason) = match trouble {
@@ -97,7 +113,7 @@ impl Engine {
                     None if record.is_missing() => {
                         (DocumentState::Missing, Some(absence(source, plan, record)))
                     }
-                    None => self.state_of(uri, record),
+                    None => self.state_of(uri, record, &hearing),
                 };
                 documents.push(DocumentView {
                     source: plan.name.clone(),
@@ -142,7 +158,26 @@ impl Engine {
             .collect()
     }
 
-    fn state_of(&self, uri: &Uri, record: &Record) -> (DocumentState, Option<String>) {
+    /// The sets of a source on whose channels some hub is told.
+    fn hearing(&self, source: &str) -> Hearing<'_> {
+        let channels = self.channels.values();
+        let of_source = channels.filter(|own| own.is_live() && own.row.source == source);
+        let mut hearing = Hearing::default();
+        for channel in of_source {
+            hearing.with_channel.insert(&channel.row.set);
+            if !channel.ledgers.is_empty() {
+                hearing.with_hub.insert(&channel.row.set);
+            }
+        }
+        hearing
+    }
+
+    fn state_of(
+        &self,
+        uri: &Uri,
+        record: &Record,
+        hearing: &Hearing<'_>,
+    ) -> (DocumentState, Option<String>) {
         let due: Vec<&str> = self
             .heard
             .get(uri)
@@ -166,7 +201,8 @@ impl Engine {
                 Some(format!("its {what} is due to {hubs}")),
             );
         }
-        let reason = match (state_alone(record), record.hold) {
+        let state = state_alone(record, hearing);
+        let reason = match (state, record.hold) {
             (DocumentState::Held, Hold::Waiting { since }) => Some(format!(
                 "waits since {since:.0} for a document that lists it"
             )),
@@ -175,20 +211,18 @@ impl Engine {
                 false => "indexes are not announced".to_owned(),
             }),
             (DocumentState::Archived, _) => Some("listed by an archive only".to_owned()),
-            (DocumentState::Unrouted, _) => Some("belongs to no set of resources".to_owned()),
+            (DocumentState::Unrouted, _) => Some(hearing.silence_of(record).to_owned()),
             _ => None,
         };
-        (state_alone(record), reason)
+        (state, reason)
     }
 
     /// Every source, as the plan orders them.
     pub fn sources(&self) -> Vec<SourceView> {
-        let views = self
-            .sources
-            .iter()
-            .zip(&self.plan.sources)
-            .map(|(source, plan)| {
-                let holdings = holdings(source);
+        let views = self.sources.iter().zip(&self.plan.sources).enumerate().map(
+            |(position, (source, plan))| {
+                let mut holdings = holdings(source, &self.hearing(&plan.name));
+                holdings.findings = self.finding_counts(position);
                 let missing = |((_, state), count): (&(_, DocumentState), &usize)| match state {
                     DocumentState::Missing => *count,
                     _ => 0,
@@ -212,7 +246,8 @@ impl Engine {
                     mounts: mounts.collect(),
                     holdings,
                 }
-            });
+            },
+        );
         views.collect()
     }
 
@@ -251,13 +286,47 @@ impl Engine {
     }
 }
 
+/// The sets of a source that have a channel, and those of them that some hub is told of.
+#[derive(Debug, Default)]
+struct Hearing<'a> {
+    with_channel: HashSet<&'a Uri, FixedState>,
+    with_hub: HashSet<&'a Uri, FixedState>,
+}
+
+impl Hearing<'_> {
+    /// Whether some hub is told of a document (R10).
+    fn has(&self, record: &Record) -> bool {
+        match record.version.capability {
+            Capability::SourceDescription => !self.with_hub.is_empty(),
+            _ => record
+                .relations
+                .sets
+                .iter()
+                .any(|set| self.with_hub.contains(set)),
+        }
+    }
+
+    /// Why no hub is told of a document.
+    fn silence_of(&self, record: &Record) -> &'static str {
+        let sets = &record.relations.sets;
+        let has_channel = sets.iter().any(|set| self.with_channel.contains(set));
+        match record.version.capability {
+            Capability::SourceDescription if self.with_channel.is_empty() => {
+                "no set has a channel, so nobody is told"
+            }
+            Capability::SourceDescription => "no channel has a hub of ours, so nobody is told",
+            _ if sets.is_empty() => "belongs to no set of resources",
+            _ if has_channel => "its channel has no hub of ours, so nobody is told",
+            _ => "its set has no channel, so nobody is told",
+        }
+    }
+}
+
 /// What a document is by itself, whatever hubs are due of it.
-fn state_alone(record: &Record) -> DocumentState {
+fn state_alone(record: &Record, hearing: &Hearing<'_>) -> DocumentState {
     let Version {
         capability, form, ..
     } = record.version;
-    let is_routed =
-        capability == Capability::SourceDescription || !record.relations.sets.is_empty();
     if record.is_missing() {
         DocumentState::Missing
     } else if matches!(record.hold, Hold::Waiting { .. }) {
@@ -266,7 +335,7 @@ fn state_alone(record: &Record) -> DocumentState {
         DocumentState::Silent
     } else if record.relations.archived {
         DocumentState::Archived
-    } else if is_routed {
+    } else if hearing.has(record) {
         DocumentState::Announced
     } else {
         DocumentState::Unrouted
@@ -275,7 +344,7 @@ fn state_alone(record: &Record) -> DocumentState {
 
 /// What a source has, found in one walk: a tree may hold a hundred thousand documents, and somebody may ask every few
 /// seconds.
-fn holdings(source: &Source) -> Holdings {
+fn holdings(source: &Source, hearing: &Hearing<'_>) -> Holdings {
     let mut holdings = Holdings::default();
     let mut count = |record: &Record, state, by: isize| {
         let kind = (record.version.capability, state);
@@ -283,7 +352,7 @@ fn holdings(source: &Source) -> Holdings {
         *documents = documents.saturating_add_signed(by);
     };
     for (_, record) in source.catalog.iter().filter(|(_, own)| !own.is_gone()) {
-        count(record, state_alone(record), 1);
+        count(record, state_alone(record, hearing), 1);
     }
     for uri in source.troubles.keys() {
         if let Some(record) = source
@@ -291,14 +360,11 @@ fn holdings(source: &Source) -> Holdings {
             .get(uri)
             .filter(|own| !own.is_gone() && !own.is_missing())
         {
-            count(record, state_alone(record), -1);
+            count(record, state_alone(record, hearing), -1);
             count(record, DocumentState::Broken, 1);
         }
     }
     holdings.broken_since = source.troubles.values().map(|trouble| trouble.since).min();
-    for finding in source.findings.values().flatten() {
-        *holdings.findings.entry(finding.kind()).or_default() += 1;
-    }
     holdings
 }
 

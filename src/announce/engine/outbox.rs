@@ -50,6 +50,7 @@ impl Engine {
             more_broken,
             findings,
             more_findings,
+            finding_groups: self.finding_groups(),
             notifications: self.notifications(),
             ..self.outline(now)
         }
@@ -77,6 +78,7 @@ impl Engine {
             more_broken: 0,
             findings: Vec::new(),
             more_findings: 0,
+            finding_groups: Vec::new(),
             notifications: Vec::new(),
             figures,
         }

@@ -73,6 +73,8 @@ impl Engine {
                 described: BTreeMap::new(),
                 explained: UriMap::default(),
                 told_findings: BTreeSet::new(),
+                told_kinds: BTreeMap::new(),
+                stale_findings: BTreeSet::new(),
                 suspended: false,
                 findings: BTreeMap::new(),
                 settled: 0,

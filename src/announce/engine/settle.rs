@@ -15,6 +15,10 @@ use crate::announce::standing::{Standing, standing};
 use crate::announce::state::{Hold, Record};
 use crate::resourcesync::uri::{Hub, Uri};
 
+/// A list of more entries is not gone through again each time that one of them comes or goes, but a little later, once
+/// for all of them.
+const LARGE: usize = 1_000;
+
 impl Engine {
     pub(super) fn settle(&mut self, now: Timestamp) {
         for source in 0..self.sources.len() {
@@ -82,8 +86,11 @@ impl Engine {
             .iter()
             .filter(|(uri, before)| before.is_some() != catalog.is_there(uri));
         let listers = came_or_went.flat_map(|(uri, _)| catalog.listers(uri));
-        let mut listers: BTreeSet<Uri> = listers.map(|(lister, _)| lister.clone()).collect();
-        affected.append(&mut listers);
+        let (large, small): (Vec<_>, Vec<_>) =
+            listers.partition(|(_, structure)| structure.members.len() > LARGE);
+        let large: BTreeSet<Uri> = large.iter().map(|(uri, _)| (*uri).clone()).collect();
+        affected.extend(small.into_iter().map(|(uri, _)| uri.clone()));
+        self.find_later(source, large, &affected, now);
         self.find(source, &affected, &changed, now);
         for uri in &affected {
             self.forget_if_done(source, uri);

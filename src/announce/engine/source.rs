@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use crate::announce::candidates::{Candidates, PublishedPath};
 use crate::announce::catalog::Catalog;
 use crate::announce::delivery::ChannelId;
+use crate::announce::engine::findings::ToldLately;
 use crate::announce::event::Suspension;
 use crate::announce::finding::Finding;
 use crate::announce::observation::{MountId, NoDocument};
@@ -28,6 +29,10 @@ pub struct Source {
     pub explained: UriMap<NoDocument>,
     /// Those that the operator was told of.
     pub told_findings: BTreeSet<Finding>,
+    /// What was told lately of each kind of finding.
+    pub told_kinds: BTreeMap<&'static str, ToldLately>,
+    /// Large lists whose findings may not be true any more, until they are looked for again.
+    pub stale_findings: BTreeSet<Uri>,
     /// Channels that would have spoken while the source was not settled.
     pub parked: BTreeSet<ChannelId>,
     /// What a Source Description was before it changed, and when it last did, until that is said.

@@ -72,7 +72,7 @@ impl Engine {
             reason: trouble.reason.clone(),
             is_known: self.sources[source].catalog.is_there(uri),
         };
-        self.tell(fact);
+        self.turn.broken.push((source, fact));
     }
 
     pub(super) fn forget_trouble(&mut self, source: usize, uri: &Uri) -> Option<Trouble> {

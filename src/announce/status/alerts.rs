@@ -118,12 +118,14 @@ impl Status {
         }
         if !self.findings.is_empty() {
             let count = counted(self.findings.len() + self.more_findings, "thing");
+            let mut groups = self.finding_groups.iter();
+            let wrong_url = groups.find(|own| own.kind == "wrong_url" && !own.acknowledged);
             alerts.push(Alert {
                 urgency: Urgency::Look,
                 part: Part::Findings,
                 what: format!("{count} in the published tree should be corrected"),
                 since: None,
-                advice: None,
+                advice: wrong_url.and_then(|own| own.examples.first().cloned()),
             });
         }
         alerts.sort_by_key(|alert| alert.urgency);

@@ -47,6 +47,7 @@ fn what_is_in_force_reads_back() {
         mass_deletion = "never"
         announce_existing = true
         unadvertised_channels = false
+        acknowledged = ["unrouted", "no_file https://example.org/a/*"]
         [window]
         quiet = "1500ms"
         max_entries = 7
@@ -211,6 +212,7 @@ fn what_is_in_force_without_a_file_is_this() {
     announce_all_deletions = false
     announce_all_components = false
     unadvertised_channels = true
+    acknowledged = []
 
     [window]
     quiet = "2s"

@@ -549,6 +549,10 @@ impl World {
         self.engine.as_ref().unwrap()
     }
 
+    pub fn engine_mut(&mut self) -> &mut Engine {
+        self.engine.as_mut().unwrap()
+    }
+
     /// Whether the disk holds nothing that a fresh look could not account for: no document that is gone.
     pub fn remembers(&self, name: &str) -> bool {
         let name = tree::absolute(name);

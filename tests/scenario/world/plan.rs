@@ -27,6 +27,7 @@ pub fn plan() -> Plan {
             announce_all_deletions: false,
             announce_all_components: false,
             unadvertised_channels: true,
+            acknowledged: Vec::new(),
         }],
         hubs: vec![hub(HUB, Mode::Content)],
         channels: Vec::new(),

@@ -1,0 +1,65 @@
+//! What `--root` is published as, where no `--url` says so: the Capability Lists in it name their documents.
+
+use std::path::Path;
+
+use crate::announce::naming::Naming;
+use crate::cli::output::say;
+use crate::cli::survey::{Detail, survey_without_state};
+use crate::config::Config;
+use crate::config::overrides::Overrides;
+
+/// What the tree is published as while nobody knows. No document is named by it (RFC 2606 section 2).
+const UNKNOWN: &str = "http://url.invalid/";
+/// So many prefixes are offered.
+const MOST_OFFERED: usize = 5;
+
+/// Nothing says what the tree is published as.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot tell what {root} is published as: {reason}; give --url URI")]
+pub struct NoUrl {
+    root: String,
+    reason: String,
+}
+
+/// The flags with the missing `--url`, and says which was taken.
+pub fn with_url(file: Option<&Path>, overrides: Overrides) -> anyhow::Result<Overrides> {
+    let (Some(root), None) = (&overrides.root, &overrides.url) else {
+        return Ok(overrides);
+    };
+    let with = |url: &str| Overrides {
+        url: Some(url.to_owned()),
+        ..overrides.clone()
+    };
+    let config = Config::load(file, &with(UNKNOWN))?;
+    let survey = survey_without_state(&config, Detail::Bounded)?;
+    let naming: Naming = survey.engine.naming(0).next().unwrap_or_default();
+    let Some(prefix) = naming.majority() else {
+        let root = root.display().to_string();
+        let reason = reason(&naming, &survey.notices);
+        return Err(NoUrl { root, reason }.into());
+    };
+    say(format_args!(
+        "without --url, {} is taken to be published as {prefix}: below that its Capability Lists name documents",
+        root.display()
+    ));
+    Ok(with(prefix.as_str()))
+}
+
+fn reason(naming: &Naming, notices: &[String]) -> String {
+    if naming.otherwise.is_empty() {
+        return match notices.first() {
+            Some(notice) => notice.clone(),
+            None => "no Capability List in it names a document that is there".to_owned(),
+        };
+    }
+    let mut candidates: Vec<_> = naming.otherwise.iter().collect();
+    candidates.sort_by_key(|(prefix, count)| (std::cmp::Reverse(**count), (*prefix).clone()));
+    let first = candidates.iter().take(MOST_OFFERED);
+    let offered: Vec<String> = first
+        .map(|(prefix, count)| format!("{prefix} ({count})"))
+        .collect();
+    format!(
+        "its Capability Lists name documents below {}",
+        offered.join(", ")
+    )
+}

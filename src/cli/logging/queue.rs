@@ -1,0 +1,177 @@
+//! Log lines on their way out: whoever logs never waits for whoever reads. When too much waits, new lines are dropped and
+//! counted.
+
+use std::collections::VecDeque;
+use std::io::{self, Write};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How much may wait, in bytes.
+const MOST_WAITING: usize = 4 << 20;
+
+/// Takes lines, and writes them on a thread of its own.
+#[derive(Clone)]
+pub struct Queue(Arc<Shared>);
+
+struct Shared {
+    waiting: Mutex<Waiting>,
+    has_come: Condvar,
+    is_written: Condvar,
+}
+
+#[derive(Default)]
+struct Waiting {
+    lines: VecDeque<Vec<u8>>,
+    bytes: usize,
+    dropped: u64,
+    is_writing: bool,
+}
+
+impl Queue {
+    /// Writes to `target`. `tell_dropped` logs how many lines were dropped, once there is room for that.
+    pub fn start(
+        target: impl Write + Send + 'static,
+        tell_dropped: impl Fn(u64) + Send + 'static,
+    ) -> io::Result<Queue> {
+        let queue = Queue(Arc::new(Shared {
+            waiting: Mutex::default(),
+            has_come: Condvar::new(),
+            is_written: Condvar::new(),
+        }));
+        let own = queue.clone();
+        std::thread::Builder::new()
+            .name("log".into())
+            .spawn(move || own.write_all(target, tell_dropped))?;
+        Ok(queue)
+    }
+
+    /// Waits until everything is written, but no longer than this.
+    pub fn flush(&self, patience: Duration) {
+        let end = Instant::now() + patience;
+        let mut waiting = self.waiting();
+        while waiting.is_writing || !waiting.lines.is_empty() || waiting.dropped > 0 {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            let woken = self.0.is_written.wait_timeout(waiting, left);
+            waiting = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        let waiting = self.0.waiting.lock();
+        waiting.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, line: &[u8]) {
+        let mut waiting = self.waiting();
+        if waiting.bytes + line.len() > MOST_WAITING {
+            waiting.dropped += 1;
+        } else {
+            waiting.bytes += line.len();
+            waiting.lines.push_back(line.to_vec());
+        }
+        self.0.has_come.notify_one();
+    }
+
+    fn write_all(&self, mut target: impl Write, tell_dropped: impl Fn(u64)) {
+        loop {
+            let mut waiting = self.waiting();
+            waiting.is_writing = false;
+            self.0.is_written.notify_all();
+            while waiting.lines.is_empty() && waiting.dropped == 0 {
+                let woken = self.0.has_come.wait(waiting);
+                waiting = woken.unwrap_or_else(PoisonError::into_inner);
+            }
+            waiting.is_writing = true;
+            let lines = std::mem::take(&mut waiting.lines);
+            let dropped = std::mem::take(&mut waiting.dropped);
+            drop(waiting);
+            for line in lines {
+                // Nobody reads it any more: there is nobody to tell that either.
+                let _ = target.write_all(&line);
+                self.waiting().bytes -= line.len();
+            }
+            let _ = target.flush();
+            if dropped > 0 {
+                tell_dropped(dropped);
+            }
+        }
+    }
+}
+
+/// One line comes in one piece.
+impl Write for Queue {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.push(line);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    use super::*;
+
+    /// Passes on what is written once it may.
+    struct Gate {
+        open: Receiver<()>,
+        written: Sender<Vec<u8>>,
+    }
+
+    impl Write for Gate {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let _ = self.open.recv();
+            self.written.send(bytes.to_vec()).unwrap();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn whoever_logs_never_waits_and_hears_how_much_was_dropped() {
+        let (opener, open) = channel();
+        let (written, lines) = channel();
+        let (teller, told) = channel();
+        let gate = Gate { open, written };
+        let tell = move |dropped| teller.send(dropped).unwrap();
+        let mut queue = Queue::start(gate, tell).unwrap();
+        let line = [b'x'; 1 << 10];
+        let count = 3 * MOST_WAITING / line.len();
+        for _ in 0..count {
+            queue.write_all(&line).unwrap();
+        }
+        // Nobody reads: this comes back all the same.
+        queue.flush(Duration::from_millis(10));
+        drop(opener);
+        let dropped: u64 = told.recv_timeout(Duration::from_secs(30)).unwrap();
+        queue.flush(Duration::from_secs(30));
+        assert_eq!(lines.try_iter().count() as u64 + dropped, count as u64);
+        assert!(dropped as usize >= count / 2, "{dropped} of {count}");
+    }
+
+    #[test]
+    fn lines_come_out_in_their_order_and_a_flush_waits_for_the_last() {
+        let (opener, open) = channel();
+        drop(opener);
+        let (written, lines) = channel();
+        let gate = Gate { open, written };
+        let mut queue = Queue::start(gate, |_| panic!("nothing is dropped")).unwrap();
+        for number in 0..100_u32 {
+            queue.write_all(&number.to_be_bytes()).unwrap();
+        }
+        queue.flush(Duration::from_secs(30));
+        let lines: Vec<Vec<u8>> = lines.try_iter().collect();
+        let want: Vec<Vec<u8>> = (0..100_u32).map(|own| own.to_be_bytes().to_vec()).collect();
+        assert_eq!(lines, want);
+    }
+}

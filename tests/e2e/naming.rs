@@ -1,0 +1,226 @@
+//! A `url` that is wrong, or is not given: what the Capability Lists name says which it is.
+
+use std::fs;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::daemon::{Daemon, Setup, output};
+use crate::documents::{Site, URL};
+
+const WRONG: &str = "the Capability Lists here name documents below `https://source.example/`, and the mount says \
+                     `https://wrong.example/`: is `url` wrong?";
+
+fn misconfigured(site: &Site) -> Setup {
+    let mut setup = Setup::with_source(site, "broken_after = \"0s\"", "");
+    setup.config = setup.config.replace(URL, "https://wrong.example/");
+    setup
+}
+
+fn many_sets() -> Site {
+    let site = Site::new();
+    for set in 0..30 {
+        site.add_set(&format!("s{set}"));
+    }
+    site
+}
+
+#[test]
+fn a_wrong_url_is_one_message_wherever_it_is_told() {
+    let site = many_sets();
+    let setup = misconfigured(&site);
+    let (code, stdout, _) = output(&mut setup.command("check"));
+    assert_eq!(code, Some(1), "{stdout}");
+    assert!(stdout.contains(WRONG), "{stdout}");
+    assert!(stdout.contains("\n1 finding\n"), "{stdout}");
+    let (_, stdout, _) = output(setup.command("check").args(["--json", "--all"]));
+    let answer: Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!(answer["findings"], serde_json::json!([WRONG]));
+    assert_eq!(answer["count"], 1);
+    let (_, _, stderr) = output(&mut setup.command("scan"));
+    assert_eq!(stderr, format!("rsnotify: {WRONG}\n"));
+
+    let daemon = setup.launch();
+    daemon.await_log("is `url` wrong?");
+    let (_, page) = daemon.get_admin("/");
+    assert!(page.contains("is `url` wrong?"), "{page}");
+    let (_, stdout, _) = output(&mut setup.command("status"));
+    assert!(stdout.contains(WRONG), "{stdout}");
+    let (_, log) = daemon.stop_and_tell();
+    let warnings = log.iter().filter(|line| line.contains("\"WARN\"")).count();
+    assert_eq!(warnings, 1, "{log:#?}");
+}
+
+#[test]
+fn findings_of_one_kind_are_folded_unless_all_are_asked_for() {
+    let site = Site::new();
+    for number in 0..50 {
+        let orphan = crate::documents::list("nowhere", "changelist", "1");
+        site.write(&format!("orphans/{number}.xml"), &orphan);
+    }
+    let setup = Setup::with_source(&site, "broken_after = \"0s\"", "");
+    let (_, stdout, _) = output(&mut setup.command("check"));
+    assert_eq!(
+        stdout.matches("belongs to no set of resources").count(),
+        3,
+        "{stdout}"
+    );
+    assert!(
+        stdout
+            .contains("and 47 more of the kind unrouted\n      `rsnotify check --all` prints each"),
+        "{stdout}"
+    );
+    assert!(stdout.ends_with("\n51 findings\n"), "{stdout}");
+    let (_, stdout, _) = output(setup.command("check").arg("--all"));
+    assert_eq!(stdout.matches("belongs to no set of resources").count(), 50);
+    let daemon = setup.launch();
+    daemon.await_log(
+        "47 more findings of the kind unrouted in main: `rsnotify check --all` prints each",
+    );
+    let (_, stdout, _) = output(&mut setup.command("status"));
+    assert_eq!(
+        stdout.matches("belongs to no set of resources").count(),
+        3,
+        "{stdout}"
+    );
+    let (_, stdout, _) = output(setup.command("scan").args(["--state", "unrouted"]));
+    assert_eq!(stdout.lines().count(), 50, "{stdout}");
+    let (_, stdout, _) = output(setup.command("scan").args(["--state", "silent,missing"]));
+    assert_eq!(stdout, "");
+    let (code, _, _) = output(setup.command("scan").args(["--state", "lost"]));
+    assert_eq!(code, Some(2));
+    let (_, log) = daemon.stop_and_tell();
+    let told = log
+        .iter()
+        .filter(|line| line.contains("belongs to no set"))
+        .count();
+    assert_eq!(told, 3, "{log:#?}");
+}
+
+#[test]
+fn what_is_acknowledged_is_a_note() {
+    let site = Site::new();
+    site.write(
+        "a/orphan.xml",
+        &crate::documents::list("nowhere", "changelist", "1"),
+    );
+    let acknowledged = "acknowledged = [\"unrouted https://source.example/a/*\", \"unadvertised\"]";
+    let setup = Setup::with_source(&site, acknowledged, "");
+    let (code, stdout, _) = output(&mut setup.command("check"));
+    assert_eq!(code, Some(0), "{stdout}");
+    assert!(
+        stdout.contains("note: 1 finding of the kind unrouted acknowledged by the configuration"),
+        "{stdout}"
+    );
+    let wrong = Setup {
+        state: TempDir::new().unwrap(),
+        config: setup.config.replace("unrouted https", "unruoted https"),
+    };
+    let (code, _, stderr) = output(&mut wrong.command("check"));
+    assert_eq!(code, Some(78), "{stderr}");
+    assert!(stderr.contains("source.acknowledged"), "{stderr}");
+}
+
+/// A command with flags in place of a configuration.
+fn unconfigured(setup: &Setup, command: &str, site: &Site) -> std::process::Command {
+    let mut process = setup.command(command);
+    let own = process.get_program().to_owned();
+    let environment: Vec<_> = process
+        .get_envs()
+        .map(|(name, value)| (name.to_owned(), value.map(ToOwned::to_owned)))
+        .collect();
+    process = std::process::Command::new(own);
+    for (name, value) in environment {
+        match value {
+            Some(value) => process.env(name, value),
+            None => process.env_remove(name),
+        };
+    }
+    process.arg(command).arg("--root").arg(site.root.path());
+    process
+}
+
+#[test]
+fn without_url_the_lists_say_what_the_tree_is_published_as() {
+    let site = many_sets();
+    let setup = Setup::new(&site, &[], "");
+    let taken = format!(
+        "rsnotify: without --url, {} is taken to be published as https://source.example/: below that its Capability \
+         Lists name documents\n",
+        site.root.path().display()
+    );
+    let (code, stdout, stderr) = output(&mut unconfigured(&setup, "scan", &site));
+    assert_eq!((code, stderr.as_str()), (Some(0), taken.as_str()));
+    assert!(
+        stdout.contains("https://source.example/s7/changelist.xml"),
+        "{stdout}"
+    );
+    let (_, stdout, stderr) = output(&mut unconfigured(&setup, "check", &site));
+    assert_eq!(stderr, taken);
+    assert!(!stdout.contains("is `url` wrong?"), "{stdout}");
+
+    let mut run = unconfigured(&setup, "run", &site);
+    run.args(["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"]);
+    run.args(["--log-format", "json"]);
+    let daemon = Daemon::spawn(run);
+    daemon.await_log("opened channel");
+    drop(daemon);
+}
+
+#[test]
+fn without_url_lists_that_disagree_or_say_nothing_are_asked_about() {
+    let site = Site::new();
+    site.add_set("b");
+    let path = site.path("b/capabilitylist.xml");
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text.replace(URL, "https://other.example/")).unwrap();
+    // Only the two Capability Lists say anything.
+    site.remove(".well-known/resourcesync");
+    let setup = Setup::new(&site, &[], "");
+    let (code, _, stderr) = output(&mut unconfigured(&setup, "scan", &site));
+    assert_eq!(code, Some(2), "{stderr}");
+    for words in [
+        "https://source.example/",
+        "https://other.example/",
+        "give --url URI",
+    ] {
+        assert!(stderr.contains(words), "{stderr}");
+    }
+    let empty = Site::empty();
+    for command in ["run", "scan", "check"] {
+        let (code, _, stderr) = output(&mut unconfigured(&setup, command, &empty));
+        assert_eq!(code, Some(2), "{stderr}");
+        assert!(stderr.contains("give --url URI"), "{stderr}");
+    }
+}
+
+#[test]
+fn a_log_that_nobody_reads_delays_nothing() {
+    let site = many_sets();
+    for number in 0..400 {
+        site.add_set(&format!("more-{number}"));
+    }
+    let hub = crate::hub::FakeHub::start();
+    let setup = Setup::new(&site, &[hub.url()], "");
+    let (reader, writer) = std::io::pipe().unwrap();
+    let mut command = setup.run();
+    command.stderr(std::process::Stdio::from(writer));
+    let mut child = command.spawn().unwrap();
+    drop(command);
+    let list = crate::documents::list("a", "changelist", "2");
+    // Until its baseline is taken, a change is none.
+    let deadline = std::time::Instant::now() + crate::DEADLINE;
+    let mut version = 0;
+    while hub.heard().is_empty() && std::time::Instant::now() < deadline {
+        version += 1;
+        site.write(
+            "a/changelist.xml",
+            &list.replace("resource-2", &format!("resource-{version}")),
+        );
+        std::thread::sleep(std::time::Duration::from_millis(500));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    drop(reader);
+    assert!(std::time::Instant::now() < deadline, "nothing was told");
+}

@@ -1,0 +1,229 @@
+//! What is wrong with a tree is told in a few words, however much it is (R8).
+
+use rsnotify::announce::engine::DocumentState;
+use rsnotify::announce::event::Fact;
+use rsnotify::announce::finding::{Acknowledgement, Finding};
+use rsnotify::announce::plan::Plan;
+use rsnotify::announce::status::alerts::Verdict;
+
+use crate::world::{Doc, World, capability_list, list, plan};
+
+/// More than a list that is gone through at once has.
+const MANY: usize = 20_000;
+
+/// The findings that the operator was told of, and how many more of which kind.
+fn told(world: &mut World) -> (Vec<Finding>, Vec<(&'static str, usize)>) {
+    let (mut found, mut more) = (Vec::new(), Vec::new());
+    for fact in world.facts() {
+        match fact {
+            Fact::Found(finding) => found.push(finding),
+            Fact::FoundMore { kind, count, .. } => more.push((kind, count)),
+            _ => {}
+        }
+    }
+    (found, more)
+}
+
+/// A Capability List that names many documents, of which there is none.
+fn promising(count: usize) -> Doc {
+    let names: Vec<String> = (0..count)
+        .map(|own| format!("/a/part-{own:06}.xml"))
+        .collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    capability_list("/a", &["resourcelist", "changelist"]).lists(&names)
+}
+
+/// A tree whose documents name each other below another prefix than that of the mount.
+fn misnamed(world: &mut World, sets: usize) {
+    let elsewhere = |doc: Doc| {
+        let text = doc.render();
+        text.replace("https://example.org/", "https://repo.example.org/")
+    };
+    for set in 0..sets {
+        let set = format!("/s{set}");
+        for capability in ["resourcelist", "changelist"] {
+            let doc = list(capability).up(&format!("{set}/capabilitylist.xml"));
+            world.write_text(
+                &format!("{set}/{capability}.xml"),
+                elsewhere(doc).as_bytes(),
+            );
+        }
+        let doc = capability_list(&set, &["resourcelist", "changelist"]);
+        world.write_text(
+            &format!("{set}/capabilitylist.xml"),
+            elsewhere(doc).as_bytes(),
+        );
+    }
+}
+
+#[test]
+fn many_findings_of_one_kind_are_three_examples_and_a_number() {
+    let mut world = World::with_two_sets(plan());
+    for number in 0..120 {
+        world.write(&format!("/orphan-{number}.xml"), list("changelist"));
+    }
+    world.wait(20);
+    let (found, more) = told(&mut world);
+    assert_eq!(found.len(), 3, "{found:?}");
+    assert!(found.iter().all(|own| own.kind() == "unrouted"));
+    assert_eq!(more, [("unrouted", 117)]);
+    let groups = world.engine().finding_groups();
+    assert_eq!((groups.len(), groups[0].count), (1, 120));
+    assert_eq!((groups[0].examples.len(), groups[0].more()), (3, 117));
+}
+
+#[test]
+fn findings_that_trickle_in_are_summed_up_once_a_minute() {
+    let mut world = World::with_two_sets(plan());
+    for number in 0..180 {
+        world.write(&format!("/orphan-{number}.xml"), list("changelist"));
+        world.wait(1);
+    }
+    world.wait(200);
+    let (found, more) = told(&mut world);
+    let counted: usize = more.iter().map(|(_, count)| count).sum();
+    assert_eq!(found.len() + counted, 180);
+    assert!(found.len() + more.len() <= 20, "{found:?} {more:?}");
+}
+
+#[test]
+fn a_list_that_names_many_absent_documents_is_a_few_findings() {
+    let mut world = World::with_two_sets(plan());
+    world.write("/a/capabilitylist.xml", promising(MANY));
+    world.wait(20);
+    let (found, more) = told(&mut world);
+    assert_eq!(found.len(), 3, "{found:?}");
+    assert_eq!(more, [("no_file", MANY - 3)]);
+    assert!(world.engine().findings().len() <= 110);
+    let groups = world.engine().finding_groups();
+    assert_eq!((groups.len(), groups[0].count), (1, MANY));
+
+    // Some of them come, one after the other.
+    for part in 0..5 {
+        let doc = list("changelist").up("/a/capabilitylist.xml");
+        world.write(&format!("/a/part-{part:06}.xml"), doc);
+        world.wait(3);
+    }
+    world.wait(100);
+    assert_eq!(world.engine().finding_groups()[0].count, MANY - 5);
+    assert_eq!(told(&mut world), (Vec::new(), Vec::new()));
+}
+
+#[test]
+fn each_absent_document_is_found_where_that_is_asked_for() {
+    let mut world = World::with_two_sets(plan());
+    world.engine_mut().find_each();
+    world.write("/a/capabilitylist.xml", promising(1_500));
+    world.wait(20);
+    assert_eq!(world.engine().findings().len(), 1_500);
+}
+
+#[test]
+fn a_wrong_url_is_one_finding_that_names_cause_and_cure() {
+    let mut world = World::new(plan());
+    misnamed(&mut world, 60);
+    world.start();
+    world.wait(100);
+    let (found, more) = told(&mut world);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(more, []);
+    assert_eq!(
+        found[0].to_string(),
+        "the Capability Lists here name documents below `https://repo.example.org/`, and the mount says \
+         `https://example.org/`: is `url` wrong?"
+    );
+    assert_eq!(
+        world.engine().findings().into_iter().collect::<Vec<_>>(),
+        found
+    );
+    assert_eq!(world.engine().finding_groups().len(), 1);
+}
+
+#[test]
+fn a_set_that_is_named_otherwise_beside_others_makes_no_url_wrong() {
+    let mut world = World::with_two_sets(plan());
+    misnamed(&mut world, 1);
+    world.wait(100);
+    let (found, _) = told(&mut world);
+    assert!(!found.is_empty());
+    assert!(
+        found.iter().all(|own| own.kind() != "wrong_url"),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn what_is_acknowledged_colours_nothing_and_is_counted_apart() {
+    let acknowledging = |texts: &[&str]| {
+        let mut plan: Plan = plan();
+        let own = texts
+            .iter()
+            .map(|text| Acknowledgement::parse(text).unwrap());
+        plan.sources[0].acknowledged = own.collect();
+        let mut world = World::with_two_sets(plan);
+        world.write("/orphan.xml", list("changelist"));
+        world.write("/old/orphan.xml", list("changelist"));
+        world.wait(100);
+        world
+    };
+    let mut world = acknowledging(&["unrouted"]);
+    assert_eq!(told(&mut world).0, []);
+    let status = world.engine().status(world.now);
+    assert_eq!(
+        (status.verdict(), status.findings.len()),
+        (Verdict::Fine, 0)
+    );
+    assert_eq!(status.finding_groups[0].count, 2);
+    assert!(status.finding_groups[0].acknowledged);
+    for (text, left) in [
+        ("https://example.org/old/orphan.xml", 1),
+        ("https://example.org/*", 0),
+        ("unrouted https://example.org/old/*", 1),
+        ("no_file https://example.org/*", 2),
+    ] {
+        let mut world = acknowledging(&[text]);
+        assert_eq!(told(&mut world).0.len(), left, "{text}");
+    }
+    for text in ["", "unruoted", "unrouted no_file", "https://a/ https://b/"] {
+        assert!(Acknowledgement::parse(text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn a_document_that_no_hub_of_ours_hears_of_is_not_announced() {
+    let mut world = World::new(plan());
+    world.write_set("/a", &["resourcelist"]);
+    let bare = || list("capabilitylist").lists(&["/a/resourcelist.xml"]);
+    let foreign = bare().channel(
+        "https://example.org/a/framework/",
+        &["https://foreign.example/"],
+    );
+    world.write("/a/capabilitylist.xml", foreign);
+    world.start();
+    world.wait(100);
+    for name in ["/a/resourcelist.xml", "/a/capabilitylist.xml"] {
+        assert_eq!(
+            world.state_of(name),
+            Some(DocumentState::Unrouted),
+            "{name}"
+        );
+    }
+    let mut plan = plan();
+    plan.sources[0].unadvertised_channels = false;
+    let mut world = World::new(plan);
+    world.write_set("/a", &["resourcelist"]);
+    world.write("/a/capabilitylist.xml", bare());
+    world.start();
+    world.wait(100);
+    for name in ["/a/resourcelist.xml", "/a/capabilitylist.xml"] {
+        assert_eq!(
+            world.state_of(name),
+            Some(DocumentState::Unrouted),
+            "{name}"
+        );
+    }
+    let holdings = &world.engine().sources()[0].holdings;
+    let announced = holdings.documents.iter();
+    let mut announced = announced.filter(|((_, state), _)| *state == DocumentState::Announced);
+    assert_eq!(announced.next(), None);
+}
