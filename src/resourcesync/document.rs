@@ -162,8 +162,13 @@ pub enum Malformed {
     Empty,
     #[error("it ends in the middle of an element, at line {line}")]
     Truncated { line: u64 },
-    #[error("line {line}: {message}")]
-    Syntax { line: u64, message: String },
+    /// Columns count characters, from 1.
+    #[error("line {line}, column {column}: {message}")]
+    Syntax {
+        line: u64,
+        column: u64,
+        message: String,
+    },
     #[error("line {line}: a DOCTYPE is not accepted")]
     Doctype { line: u64 },
     #[error("line {line}: the text is not {encoding}")]

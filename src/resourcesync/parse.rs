@@ -59,8 +59,7 @@ pub fn parse(reader: impl Read) -> Result<Content, ReadError> {
                 at,
                 message,
             } => {
-                let line = window.line(at);
-                refused.get_or_insert(Malformed::Syntax { line, message });
+                refused.get_or_insert(window.flaw(at, message));
                 window.take(length);
             }
             Pause::Other(other) => return Ok(Content::Other(other)),
@@ -72,8 +71,7 @@ pub fn parse(reader: impl Read) -> Result<Content, ReadError> {
                 window.lift_limit();
             }
             Pause::Flaw { at, message } => {
-                let line = window.line(at);
-                return Err(Malformed::Syntax { line, message }.into());
+                return Err(window.flaw(at, message).into());
             }
             Pause::End | Pause::Cut if window.grow()? => {}
             Pause::End | Pause::Cut if reading.is_before_root() && window.is_exhausted() => {
@@ -93,7 +91,11 @@ pub fn parse(reader: impl Read) -> Result<Content, ReadError> {
 
 fn unknown_encoding<R: Read>(window: &Window<R>) -> Option<Malformed> {
     let message = format!("the encoding {} is unknown", window.unknown_encoding()?);
-    Some(Malformed::Syntax { line: 1, message })
+    Some(Malformed::Syntax {
+        line: 1,
+        column: 1,
+        message,
+    })
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::resourcesync::markup::{Kind, Markup};
 use crate::resourcesync::namespaces::{Namespace, Namespaces};
 use crate::resourcesync::outline::{Element, Outline, excerpt};
 use crate::resourcesync::pause::Pause;
-use crate::resourcesync::reference::push_referenced;
+use crate::resourcesync::reference::{BARE_AMPERSAND, is_bare, push_referenced};
 use crate::resourcesync::scan::{find, skip_space};
 use crate::resourcesync::tag::{Attribute, RawTag, local_name, undeclared};
 
@@ -195,11 +195,8 @@ impl Reading {
         let end = find(&rest.as_bytes()[1..], [b';', b'&', b'<']);
         let end = 1 + end.ok_or(Pause::Cut)?;
         let name = &rest[1..end];
-        if !rest[end..].starts_with(';') {
-            return Err(Pause::flaw(
-                0,
-                format!("the reference &{name} does not end"),
-            ));
+        if !rest[end..].starts_with(';') || is_bare(name) {
+            return Err(Pause::flaw(0, BARE_AMPERSAND));
         }
         push_referenced(name, &mut self.text).map_err(|message| Pause::flaw(0, message))?;
         self.bound_text()?;

@@ -9,6 +9,15 @@ use crate::resourcesync::characters::{forbidden, is_allowed};
 use crate::resourcesync::pause::Pause;
 use crate::resourcesync::scan::find;
 
+/// What is wrong with an ampersand that begins no reference, as in an address that was not escaped.
+pub(crate) const BARE_AMPERSAND: &str = "bare \"&\": write &amp;";
+
+/// Whether what stands between an ampersand and the next semicolon is no name, so that no reference was meant.
+pub(crate) fn is_bare(name: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || "_:.-".contains(c);
+    name.is_empty() || !name.starts_with('#') && !name.chars().all(is_part)
+}
+
 /// Appends what a reference stands for: a character, or one of the five entities that XML predefines.
 pub(crate) fn push_referenced(name: &str, text: &mut String) -> Result<(), String> {
     let Some(number) = name.strip_prefix('#') else {
@@ -48,9 +57,8 @@ pub(crate) fn unescaped(raw: &str, value: Range<usize>) -> Result<String, Pause>
             continue;
         }
         let offset = value.end - special.len();
-        let end = special
-            .find(';')
-            .ok_or_else(|| Pause::flaw(offset, "a reference does not end"))?;
+        let end = special.find(';').filter(|&end| !is_bare(&special[1..end]));
+        let end = end.ok_or_else(|| Pause::flaw(offset, BARE_AMPERSAND))?;
         push_referenced(&special[1..end], &mut text)
             .map_err(|message| Pause::flaw(offset, message))?;
         rest = &special[end + 1..];

@@ -45,6 +45,8 @@ pub(crate) struct Window<R> {
     /// Whether the last character was a CR, so that a LF belongs to it.
     after_cr: bool,
     newlines_taken: u64,
+    /// Characters that were taken of the line at the start.
+    column_taken: u64,
     fault: Option<Fault>,
 }
 
@@ -72,6 +74,7 @@ impl<R: Read> Window<R> {
             budget: PROLOG_LIMIT,
             after_cr: false,
             newlines_taken: 0,
+            column_taken: 0,
             fault: None,
         }
     }
@@ -84,8 +87,22 @@ impl<R: Read> Window<R> {
 
     /// Takes the first `length` bytes away.
     pub(crate) fn take(&mut self, length: usize) {
-        self.newlines_taken += newlines(&self.buffer[self.start..self.start + length]);
+        let taken = &self.buffer[self.start..self.start + length];
+        self.newlines_taken += newlines(taken);
+        self.column_taken = column(self.column_taken, taken);
         self.start += length;
+    }
+
+    /// What is wrong at `offset`.
+    #[cold]
+    pub(crate) fn flaw(&self, offset: usize, message: String) -> Malformed {
+        let text = &self.buffer[self.start..self.valid];
+        let before = &text[..offset.min(text.len())];
+        Malformed::Syntax {
+            line: self.line(offset),
+            column: 1 + column(self.column_taken, before),
+            message,
+        }
     }
 
     /// The line of the byte at `offset`.
@@ -149,7 +166,7 @@ impl<R: Read> Window<R> {
             Fault::Character(character) => forbidden(*character),
             Fault::TooLong => format!("markup longer than {LONGEST_MARKUP} bytes"),
         };
-        Some(Malformed::Syntax { line, message })
+        Some(self.flaw(usize::MAX, message))
     }
 
     /// Reads on. Whether there is more text than before.
@@ -311,4 +328,16 @@ fn read_full(source: &mut impl Read, room: &mut [u8], budget: usize) -> io::Resu
         }
     }
     Ok((read, false))
+}
+
+/// How many characters of its last line there are once `text` comes after `before` of them.
+fn column(before: u64, text: &[u8]) -> u64 {
+    let line = text.iter().rposition(|&byte| byte == b'\n');
+    let (before, line) = match line {
+        Some(end) => (0, &text[end + 1..]),
+        None => (before, text),
+    };
+    // All but the later bytes of a character (RFC 3629).
+    let characters = line.iter().filter(|&&byte| byte & 0xc0 != 0x80).count();
+    before + characters as u64
 }

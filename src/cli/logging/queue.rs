@@ -41,7 +41,7 @@ impl Queue {
         let own = queue.clone();
         std::thread::Builder::new()
             .name("log".into())
-            .spawn(move || own.write_all(target, tell_dropped))?;
+            .spawn(move || own.drain(target, tell_dropped))?;
         Ok(queue)
     }
 
@@ -75,7 +75,7 @@ impl Queue {
         self.0.has_come.notify_one();
     }
 
-    fn write_all(&self, mut target: impl Write, tell_dropped: impl Fn(u64)) {
+    fn drain(&self, mut target: impl Write, tell_dropped: impl Fn(u64)) {
         loop {
             let mut waiting = self.waiting();
             waiting.is_writing = false;

@@ -72,7 +72,19 @@ fn fingerprint(bytes: impl AsRef<[u8]>) -> Fingerprint {
     parsed(bytes).fingerprint
 }
 
+/// Without the column: a test of its own is about that.
 fn malformed(bytes: impl AsRef<[u8]>) -> Malformed {
+    match malformed_at(bytes) {
+        Malformed::Syntax { line, message, .. } => Malformed::Syntax {
+            line,
+            column: 0,
+            message,
+        },
+        malformed => malformed,
+    }
+}
+
+fn malformed_at(bytes: impl AsRef<[u8]>) -> Malformed {
     match parse(bytes.as_ref()) {
         Err(ReadError::Malformed(malformed)) => malformed,
         other => panic!("{other:?}"),
@@ -371,8 +383,10 @@ mod broken {
     #[case::signed_reference("\n<url>&#+65;", "&#+65; is no character")]
     #[case::entity("\n<url>&nbsp;", "the entity nbsp is not defined")]
     #[case::entity_in_value("\n<url a='&eacute;'>", "the entity eacute is not defined")]
-    #[case::open_reference("\n<url>& x</url>", "the reference & x does not end")]
-    #[case::open_reference_in_value("\n<url a='?a&b'>", "a reference does not end")]
+    #[case::open_reference("\n<url>& x</url>", "bare \"&\": write &amp;")]
+    #[case::open_reference_in_value("\n<url a='?a&b'>", "bare \"&\": write &amp;")]
+    #[case::bare_ampersand("\n<url>a & b; c</url>", "bare \"&\": write &amp;")]
+    #[case::bare_ampersand_in_value("\n<url a='?a&b=c;d'>", "bare \"&\": write &amp;")]
     #[case::wrong_end("<url>\n</loc>", "</url> is expected")]
     #[case::longer_end("<url>\n</urls>", "</url> is expected")]
     #[case::prefixed_end("<url>\n</x:url>", "</url> is expected")]
@@ -422,7 +436,26 @@ mod broken {
         let message = message.to_owned();
         assert_eq!(
             malformed(list(children)),
-            Malformed::Syntax { line, message }
+            Malformed::Syntax {
+                line,
+                column: 0,
+                message
+            }
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_line_and_column() {
+        let list = list("\n<url><loc>https://e.org/é?a&b</loc></url>");
+        assert_eq!(
+            malformed_at(&list).to_string(),
+            "line 2, column 28: bare \"&\": write &amp;"
+        );
+        // A line that is longer than what is read at once.
+        let long = list.replace("<loc>", &format!("{}<loc>", "<x>é</x>".repeat(30_000)));
+        assert_eq!(
+            malformed_at(&long).to_string(),
+            "line 2, column 240028: bare \"&\": write &amp;"
         );
     }
 
@@ -467,7 +500,14 @@ mod broken {
         let line = 1;
         let message = message.to_owned();
         let text = format!("{prolog}{}", list("<rs:md capability='changelist'/>"));
-        assert_eq!(malformed(text), Malformed::Syntax { line, message });
+        assert_eq!(
+            malformed(text),
+            Malformed::Syntax {
+                line,
+                column: 0,
+                message
+            }
+        );
     }
 
     #[rstest]
@@ -498,7 +538,11 @@ mod broken {
                 "x".repeat(length - head.len())
             );
             let message = "]]> stands in the text".to_owned();
-            let expected = Malformed::Syntax { line: 1, message };
+            let expected = Malformed::Syntax {
+                line: 1,
+                column: 0,
+                message,
+            };
             assert_eq!(malformed(text), expected, "{length}");
         }
     }
@@ -511,7 +555,11 @@ mod broken {
             let message = "</urlset> is expected".to_owned();
             assert_eq!(
                 malformed(list(&format!("{entries}</url>"))),
-                Malformed::Syntax { line, message }
+                Malformed::Syntax {
+                    line,
+                    column: 0,
+                    message
+                }
             );
             assert_eq!(
                 malformed(list(&entries).replace("</urlset>", "")),
@@ -548,7 +596,14 @@ mod broken {
 
         let unknown = format!("<?xml version='1.0' encoding='x-klingon'?>{text}");
         let message = "the encoding x-klingon is unknown".to_owned();
-        assert_eq!(malformed(&unknown), Malformed::Syntax { line: 1, message });
+        assert_eq!(
+            malformed(&unknown),
+            Malformed::Syntax {
+                line: 1,
+                column: 0,
+                message
+            }
+        );
         let foreign = unknown.replace("urlset", "feed");
         assert_eq!(content(foreign), Content::Other(Other::ForeignRoot));
     }
@@ -572,7 +627,14 @@ mod broken {
         ] {
             let line = 1;
             let message = expected.to_owned();
-            assert_eq!(malformed(text), Malformed::Syntax { line, message });
+            assert_eq!(
+                malformed(text),
+                Malformed::Syntax {
+                    line,
+                    column: 0,
+                    message
+                }
+            );
         }
     }
 
