@@ -176,6 +176,11 @@ impl Engine {
             }
             Event::MountLost { mount, reason } => self.mount_lost(mount, reason),
             Event::Swept { mount, complete } => self.swept(mount, complete, now),
+            Event::Unreadable {
+                mount,
+                directories,
+                more,
+            } => self.unreadable(mount, directories, more),
             Event::Answered {
                 channel,
                 hub,

@@ -8,7 +8,9 @@ use jiff::Timestamp;
 use crate::announce::delivery::attempt::Kind;
 use crate::announce::delivery::{Answer, ChannelId, Submission, TopicPage};
 use crate::announce::finding::Finding;
-use crate::announce::observation::{DocumentPath, Identity, MountId, NoDocument, Observation};
+use crate::announce::observation::{
+    DocumentPath, Identity, MountId, NoDocument, Observation, Unreadable,
+};
 use crate::announce::state::Save;
 use crate::resourcesync::uri::{Hub, Topic, Uri};
 
@@ -29,6 +31,12 @@ pub enum Event {
     MountLost { mount: MountId, reason: String },
     /// A sweep of a mount ended; `complete` if its root could be listed to the end.
     Swept { mount: MountId, complete: bool },
+    /// The first directories of a mount that may not be read now, and how many more.
+    Unreadable {
+        mount: MountId,
+        directories: Vec<Unreadable>,
+        more: usize,
+    },
     /// A submission was answered. `jitter` is a random number between 0 and 1.
     Answered {
         channel: ChannelId,

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use crate::announce::candidates::Exclusion;
 use crate::resourcesync::document::{Malformed, Other, Parsed};
@@ -73,6 +74,18 @@ pub enum Look {
     /// The name is gone from a directory that was listed without error, or could not be opened because it
     /// does not exist.
     Missing,
+}
+
+/// A directory that may not be read: nothing beneath it is known, and nothing beneath it is missing (R15).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unreadable {
+    /// In the file system.
+    pub directory: String,
+    /// As the system has it.
+    pub reason: String,
+    /// What to do about it, as far as that can be guessed.
+    pub remedy: Option<String>,
+    pub since: Timestamp,
 }
 
 /// Why a file that is there tells nothing (R3).

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::announce::delivery::attempt::{Attempt, Kind, Refusal};
 use crate::announce::engine::SourceView;
 use crate::announce::figures::Figures;
+use crate::announce::observation::Unreadable;
 use crate::announce::plan::Mode;
 use crate::announce::status::notification::NotificationView;
 use crate::announce::subscription::audience::view::HubStatus;
@@ -134,6 +135,16 @@ pub struct MountStatus {
     pub url: Uri,
     /// Nothing while nobody has looked.
     pub present: Option<bool>,
+    /// The first directories in it that may not be read, and how many more. Nothing where no daemon runs.
+    pub unreadable: Vec<Unreadable>,
+    pub more_unreadable: usize,
+}
+
+impl MountStatus {
+    /// How many directories in it may not be read.
+    pub fn unreadable_count(&self) -> usize {
+        self.unreadable.len() + self.more_unreadable
+    }
 }
 
 impl From<SourceView> for SourceStatus {
@@ -142,6 +153,8 @@ impl From<SourceView> for SourceStatus {
             directory: mount.directory.to_string_lossy().into_owned(),
             url: mount.prefix,
             present: mount.present,
+            unreadable: mount.unreadable,
+            more_unreadable: mount.more_unreadable,
         });
         SourceStatus {
             name: source.name,

@@ -36,6 +36,7 @@ impl Progress {
             Report::Explained(_)
             | Report::MountFound { .. }
             | Report::MountLost { .. }
+            | Report::Unreadable { .. }
             | Report::Notice(_) => {}
         }
     }

@@ -151,6 +151,13 @@ fn write_source(out: &mut impl Write, source: &SourceStatus) -> io::Result<()> {
             None => "was not looked at",
         };
         writeln!(out, "  {} ({}) {presence}", mount.directory, mount.url)?;
+        for own in &mount.unreadable {
+            let (directory, reason) = (escaped(&own.directory), escaped(&own.reason));
+            writeln!(out, "    {directory} CANNOT BE READ: {reason}")?;
+        }
+        if mount.more_unreadable > 0 {
+            writeln!(out, "    and {} more", mount.more_unreadable)?;
+        }
     }
     match &source.suspension {
         Some(suspension) => writeln!(out, "  {suspension}"),

@@ -27,6 +27,15 @@ pub fn event(report: Report) -> Option<Event> {
         Report::Swept {
             mount, complete, ..
         } => Some(Event::Swept { mount, complete }),
+        Report::Unreadable {
+            mount,
+            directories,
+            more,
+        } => Some(Event::Unreadable {
+            mount,
+            directories,
+            more,
+        }),
         Report::Sweeping { .. } | Report::Notice(_) => None,
     }
 }
@@ -57,7 +66,8 @@ pub fn log(report: &Report, plan: &Plan) {
         Report::Observed(_)
         | Report::Explained(_)
         | Report::MountFound { .. }
-        | Report::MountLost { .. } => {}
+        | Report::MountLost { .. }
+        | Report::Unreadable { .. } => {}
     }
 }
 

@@ -158,7 +158,7 @@ impl Looker<'_> {
                         self.remove_file(file);
                     }
                     self.unwatch(id);
-                    self.denied.remove(&id);
+                    self.allow(id);
                     self.linked.remove(&id);
                     self.model.remove_directory(id);
                 }

@@ -139,7 +139,7 @@ impl Looker<'_> {
         identity: Identity,
     ) {
         self.unwatch(id);
-        self.denied.remove(&id);
+        self.allow(id);
         let Some(directory) = self.model.directory_mut(id) else {
             return;
         };

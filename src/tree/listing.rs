@@ -8,6 +8,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::announce::observation::Identity;
+use crate::tree::Notice;
 use crate::tree::file_system::{FileSystem, file_system};
 use crate::tree::looker::Looker;
 use crate::tree::model::{Directory, DirectoryId, Entry, Queued, join, push_name};
@@ -66,7 +67,9 @@ impl Looker<'_> {
             Err(error) => return self.deny(id, &path, error),
         };
         if was_denied {
-            self.denied.remove(&id);
+            self.allow(id);
+            let directory = path.clone();
+            self.notice(Notice::Readable { directory });
         }
         if let Some(directory) = self.model.directory_mut(id) {
             (directory.is_denied, directory.is_circle) = (false, false);

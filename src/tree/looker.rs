@@ -16,6 +16,7 @@ use crate::tree::model::{DirectoryId, FileId, Model, Queued};
 use crate::tree::mount::{Ghost, Mount, Sweep};
 use crate::tree::stat;
 use crate::tree::watches::{Key, Named, Watches};
+use crate::tree::watching::Denied;
 use crate::tree::{Known, Notice, Report, Settings};
 
 /// How often mounts and links are looked at without a hint.
@@ -39,8 +40,8 @@ pub(super) struct Looker<'a> {
     /// To be explained, when there is nothing else to do.
     questions: VecDeque<DocumentPath>,
     pub(super) timers: BinaryHeap<Reverse<(Instant, FileId)>>,
-    /// Directories that could not be read: when to try again, and how often that was done.
-    pub(super) denied: HashMap<DirectoryId, (Instant, u8)>,
+    /// Directories that could not be read.
+    pub(super) denied: HashMap<DirectoryId, Denied>,
     /// Directories that hold links, and the one whose links were rechecked last.
     pub(super) linked: BTreeSet<DirectoryId>,
     pub(super) last_linked: Option<DirectoryId>,
@@ -253,11 +254,12 @@ impl<'a> Looker<'a> {
             self.heartbeat = now + HEARTBEAT;
             self.check_mounts();
             self.recheck_some_links();
-            let due = self.denied.iter().filter(|(_, (at, _))| *at <= now);
+            let due = self.denied.iter().filter(|(_, denied)| denied.again <= now);
             let due: Vec<_> = due.map(|(id, _)| *id).collect();
             for id in due {
                 self.queue_directory(id, Queued::WithAllBeneath);
             }
+            self.tell_unreadable();
         }
         while let Some(Reverse((at, id))) = self.timers.peek().copied() {
             if at > now {

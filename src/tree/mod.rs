@@ -44,7 +44,7 @@ use jiff::Timestamp;
 use crate::announce::candidates::Candidates;
 use crate::announce::figures;
 use crate::announce::observation::{
-    DocumentPath, Identity, MountId, NoDocument, Observation, Stat,
+    DocumentPath, Identity, MountId, NoDocument, Observation, Stat, Unreadable,
 };
 use crate::announce::plan::MountPlan;
 use crate::tree::hints::Hints;
@@ -124,6 +124,12 @@ pub enum Report {
         /// Events should tell of its changes and do not, everywhere: it is swept each `poll_interval` instead.
         unwatched: bool,
     },
+    /// The first directories of a mount that may not be read now, and how many more: said when that changes.
+    Unreadable {
+        mount: MountId,
+        directories: Vec<Unreadable>,
+        more: usize,
+    },
     Notice(Notice),
 }
 
@@ -156,6 +162,8 @@ pub enum Notice {
     Unwatchable { directory: PathBuf, reason: String },
     #[error("cannot read the directory {directory}: {reason}", directory = directory.display())]
     Unreadable { directory: PathBuf, reason: String },
+    #[error("the directory {directory} can be read again", directory = directory.display())]
+    Readable { directory: PathBuf },
     #[error("the link {link} leads back to a directory above it and is not followed", link = link.display())]
     Loop { link: PathBuf },
     #[error(
@@ -184,7 +192,10 @@ pub enum Notice {
 impl Notice {
     /// Whether somebody should look at it.
     pub fn is_warning(&self) -> bool {
-        !matches!(self, Notice::Watching { .. } | Notice::Polling { .. })
+        !matches!(
+            self,
+            Notice::Watching { .. } | Notice::Polling { .. } | Notice::Readable { .. }
+        )
     }
 }
 

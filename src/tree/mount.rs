@@ -45,6 +45,8 @@ pub(super) struct Mount {
     pub(super) known: HashMap<Box<[u8]>, Ghost>,
     /// Paths asked for that a sweep may still meet.
     pub(super) asked: HashSet<DocumentPath>,
+    /// Whether what was said of its directories that may not be read is no longer so.
+    pub(super) has_denied_anew: bool,
     /// Whether it was said that links are not followed, because of their depth and of their number.
     pub(super) has_said_too_deep: bool,
     pub(super) has_said_too_many: bool,
@@ -102,6 +104,7 @@ impl Mount {
             next_sweep: Instant::now(),
             known,
             asked: HashSet::new(),
+            has_denied_anew: false,
             has_said_too_deep: false,
             has_said_too_many: false,
         }
@@ -177,9 +180,10 @@ impl Looker<'_> {
             self.end_sweep(at, false);
             for id in self.model.beneath(self.mounts[at].root) {
                 self.unwatch(id);
-                self.denied.remove(&id);
+                self.allow(id);
             }
         }
+        self.tell_unreadable();
         if was_there || !is_told {
             let mount = self.mounts[at].id;
             self.send(Report::MountLost { mount, reason });

@@ -83,6 +83,7 @@ impl Looker<'_> {
         for path in asked {
             self.ask(path, true);
         }
+        self.tell_unreadable();
         let (hints, wanted) = (self.gives_hints(at), self.trusts_hints(at));
         let mount = &mut self.mounts[at];
         mount.was_swept |= complete;

@@ -4,20 +4,36 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
 use rustix::io::Errno;
 
-use crate::announce::observation::Incomplete;
+use crate::announce::inspection::access::{Refusal, remedy};
+use crate::announce::observation::{Incomplete, Unreadable};
 use crate::tree::file_system::ALL_WRITE_HERE;
 use crate::tree::hints::Hint;
 use crate::tree::looker::Looker;
-use crate::tree::model::{Directory, DirectoryId, push_name};
+use crate::tree::model::{Directory, DirectoryId, join, push_name};
 use crate::tree::stat;
 use crate::tree::watches::Unwatched;
-use crate::tree::{Limit, Notice, WatchMode};
+use crate::tree::{Limit, Notice, Report, WatchMode};
 
 /// How soon a directory that cannot be read is tried again, at first and at last.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LAST_RETRY: Duration = Duration::from_secs(30);
+
+/// How many directories that may not be read are named.
+const MAX_NAMED: usize = 20;
+
+/// A directory that could not be read.
+#[derive(Debug)]
+pub(super) struct Denied {
+    /// When to try again.
+    pub(super) again: Instant,
+    tries: u8,
+    reason: String,
+    remedy: Option<&'static str>,
+    since: Timestamp,
+}
 
 impl Looker<'_> {
     /// A directory cannot be read: nothing beneath it is known, and nothing is missing (R15).
@@ -31,18 +47,34 @@ impl Looker<'_> {
         }
         let reason = stat::reason(error);
         let was_denied = std::mem::replace(&mut directory.is_denied, true);
-        let tries = self.denied.get(&id).map_or(0, |(_, tries)| *tries);
+        let is_forbidden = matches!(error, Errno::ACCESS | Errno::PERM);
+        let remedy = is_forbidden
+            .then(|| remedy(path, Refusal::Denied))
+            .flatten();
+        let before = self.denied.get(&id);
+        let tries = before.map_or(0, |before| before.tries);
         let after = FIRST_RETRY
             .saturating_mul(1 << tries.min(5))
             .min(LAST_RETRY);
-        self.denied
-            .insert(id, (Instant::now() + after, tries.saturating_add(1)));
+        let denied = Denied {
+            again: Instant::now() + after,
+            tries: tries.saturating_add(1),
+            reason: reason.clone(),
+            remedy,
+            since: before.map_or_else(Timestamp::now, |before| before.since),
+        };
+        let at = directory.mount;
+        self.mounts[at].has_denied_anew |= before.is_none_or(|before| before.reason != reason);
+        self.denied.insert(id, denied);
         if was_denied {
             return;
         }
         self.notice(Notice::Unreadable {
             directory: path.to_owned(),
-            reason: reason.clone(),
+            reason: match remedy {
+                Some(remedy) => format!("{reason}: {remedy}"),
+                None => reason.clone(),
+            },
         });
         for directory in self.model.beneath(id) {
             let above = self.model.below(directory);
@@ -53,6 +85,45 @@ impl Looker<'_> {
                 }
                 self.tell_incomplete(file, &below, Incomplete::Denied(reason.clone()));
             }
+        }
+    }
+
+    /// Takes in that a directory can be read, or is none any more.
+    pub(super) fn allow(&mut self, id: DirectoryId) {
+        if self.denied.remove(&id).is_some()
+            && let Some(directory) = self.model.directory(id)
+        {
+            self.mounts[directory.mount].has_denied_anew = true;
+        }
+    }
+
+    /// Reports which directories may not be read, where that is no longer what was said.
+    pub(super) fn tell_unreadable(&mut self) {
+        for at in 0..self.mounts.len() {
+            if !std::mem::replace(&mut self.mounts[at].has_denied_anew, false) {
+                continue;
+            }
+            let mut denied: Vec<(Vec<u8>, &Denied)> = self
+                .denied
+                .iter()
+                .filter(|(id, _)| self.model.directory(**id).is_some_and(|it| it.mount == at))
+                .map(|(id, denied)| (self.model.below(*id), denied))
+                .collect();
+            denied.sort_by(|(one, _), (other, _)| one.cmp(other));
+            let mount = &self.mounts[at];
+            let named = denied.iter().take(MAX_NAMED);
+            let directories = named.map(|(below, denied)| Unreadable {
+                directory: join(&mount.directory, below).display().to_string(),
+                reason: denied.reason.clone(),
+                remedy: denied.remedy.map(str::to_owned),
+                since: denied.since,
+            });
+            let report = Report::Unreadable {
+                mount: mount.id,
+                directories: directories.collect(),
+                more: denied.len().saturating_sub(MAX_NAMED),
+            };
+            self.send(report);
         }
     }
 

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use rsnotify::announce::observation::{Incomplete, Look};
 use rsnotify::resourcesync::uri::Uri;
+use rsnotify::tree::Notice;
 use rsnotify::tree::WatchMode::{self, Inotify, Notify, Poll};
 use rstest::rstest;
 
@@ -342,13 +343,22 @@ fn an_unreadable_file_or_directory_is_not_missing(
             matches!(it.last(name), Some(Look::Incomplete(Incomplete::Denied(_))))
         });
     }
+    it.wait("a word about the directory", |it| it.unreadable.len() == 1);
+    let told = it.unreadable[0].clone();
+    assert_eq!(told.directory, it.root.join("d").display().to_string());
+    assert!(told.reason.contains("Permission denied"), "{told:?}");
+    assert!(told.remedy.is_some(), "{told:?}");
     it.write("c.xml", 1);
     it.wait_for("c.xml", 1);
     it.wait_for_quiet();
+    assert_eq!(it.unreadable, [told]);
     fs::set_permissions(it.root.join("d"), fs::Permissions::from_mode(0o755)).unwrap();
     fs::set_permissions(it.root.join("b.xml"), fs::Permissions::from_mode(0o644)).unwrap();
     it.wait_for("d/a.xml", 1);
     it.wait_for("b.xml", 1);
+    it.wait("the end of it", |it| it.unreadable.is_empty());
+    let directory = it.root.join("d");
+    assert!(it.notices.contains(&Notice::Readable { directory }));
 }
 
 #[rstest]

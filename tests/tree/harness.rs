@@ -8,7 +8,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use rsnotify::announce::candidates::Candidates;
-use rsnotify::announce::observation::{DocumentPath, Identity, Look, MountId, NoDocument};
+use rsnotify::announce::observation::{
+    DocumentPath, Identity, Look, MountId, NoDocument, Unreadable,
+};
 use rsnotify::announce::plan::{DEFAULT_INCLUDE, MountPlan};
 use rsnotify::resourcesync::uri::Uri;
 use rsnotify::tree::{Known, Notice, Report, Settings, Tree, WatchMode};
@@ -33,6 +35,8 @@ pub struct Watched {
     pub found: Vec<Identity>,
     pub lost: Vec<String>,
     pub notices: Vec<Notice>,
+    /// What was said last of directories that may not be read.
+    pub unreadable: Vec<Unreadable>,
 }
 
 pub fn settings(root: &Path, watch: WatchMode) -> Settings {
@@ -124,6 +128,7 @@ impl Watched {
             found: Vec::new(),
             lost: Vec::new(),
             notices: Vec::new(),
+            unreadable: Vec::new(),
         }
     }
 
@@ -251,6 +256,7 @@ impl Watched {
                 self.is_unwatched = unwatched;
             }
             Report::Sweeping { .. } => {}
+            Report::Unreadable { directories, .. } => self.unreadable = directories,
             Report::Notice(notice) => self.notices.push(notice),
         }
     }

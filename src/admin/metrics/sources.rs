@@ -86,6 +86,18 @@ fn expose_looks(exposition: &mut Exposition, status: &Status) {
         "Whether a mount is there; while it is not, nothing in it counts as deleted",
         mounts,
     );
+    let unreadable = status.sources.iter().flat_map(|source| {
+        let mounts = source.mounts.iter().filter(|own| own.present.is_some());
+        mounts.map(|mount| {
+            let labels = of_mount(&source.name, &mount.directory);
+            (labels, count(mount.unreadable_count()))
+        })
+    });
+    exposition.gauges(
+        "rsnotify_unreadable_directories",
+        "Directories of a mount that may not be read: nothing in them is known, and nothing counts as deleted",
+        unreadable,
+    );
     let swept = || {
         let mounts = status.figures.counts.mounts.iter();
         mounts.map(|((source, directory), sweeps)| (of_mount(source, directory), sweeps))

@@ -117,6 +117,8 @@ pub fn source_state(source: &SourceStatus) -> (&'static str, &'static str) {
         ("act", "deletions suspended")
     } else if is_lost {
         ("act", "not all there")
+    } else if source.mounts.iter().any(|own| own.unreadable_count() > 0) {
+        ("act", "not all can be read")
     } else if !source.settled {
         ("busy", "being read")
     } else {

@@ -7,6 +7,7 @@ use crate::admin::page::channels::{ChannelPage, ChannelsPage, Filter};
 use crate::admin::page::overview::Overview;
 use crate::announce::delivery::attempt::{Attempt, Kind, Refusal};
 use crate::announce::figures::Figures;
+use crate::announce::observation::Unreadable;
 use crate::announce::plan::Mode;
 use crate::announce::status::notification::{Body, NotificationView, Outcome, OutcomeView};
 use crate::announce::status::{
@@ -88,6 +89,12 @@ fn status(channels: usize, words: &str) -> Status {
         known: true,
         lasting: true,
     };
+    let unreadable = Unreadable {
+        directory: words.to_owned(),
+        reason: words.to_owned(),
+        remedy: Some(words.to_owned()),
+        since: NOW,
+    };
     Status {
         at: NOW,
         unsaved: Some(words.to_owned()),
@@ -103,6 +110,8 @@ fn status(channels: usize, words: &str) -> Status {
                 directory: words.to_owned(),
                 url: uri("mount"),
                 present: Some(false),
+                unreadable: vec![unreadable; 20],
+                more_unreadable: 7,
             }],
         }],
         channels,

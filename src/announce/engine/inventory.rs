@@ -9,7 +9,7 @@ use crate::announce::engine::outbox::hub_view;
 use crate::announce::engine::source::{MountStatus, Source};
 use crate::announce::event::Suspension;
 use crate::announce::figures::Holdings;
-use crate::announce::observation::DocumentPath;
+use crate::announce::observation::{DocumentPath, Unreadable};
 use crate::announce::plan::SourcePlan;
 use crate::announce::state::{Hold, Presence, Record, Version};
 use crate::announce::status::Condition;
@@ -98,6 +98,9 @@ pub struct MountView {
     pub prefix: Uri,
     /// Nothing while nobody has looked.
     pub present: Option<bool>,
+    /// The first directories in it that may not be read, and how many more.
+    pub unreadable: Vec<Unreadable>,
+    pub more_unreadable: usize,
 }
 
 impl Engine {
@@ -235,6 +238,8 @@ impl Engine {
                         MountStatus::Sweeping | MountStatus::Ready => Some(true),
                         MountStatus::Absent => Some(false),
                     },
+                    unreadable: mount.unreadable.0.clone(),
+                    more_unreadable: mount.unreadable.1,
                 });
                 SourceView {
                     name: plan.name.clone(),

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use crate::announce::engine::Engine;
 use crate::announce::engine::source::MountStatus;
 use crate::announce::event::Fact;
-use crate::announce::observation::{Identity, MountId};
+use crate::announce::observation::{Identity, MountId, Unreadable};
 use crate::announce::state::Record;
 use crate::resourcesync::uri::Uri;
 
@@ -59,6 +59,13 @@ impl Engine {
             });
         }
         self.turn.save.mounts.insert(id, Some(mount.row.clone()));
+    }
+
+    pub(super) fn unreadable(&mut self, id: MountId, directories: Vec<Unreadable>, more: usize) {
+        let mut mounts = self.sources.iter_mut().map(|source| &mut source.mounts);
+        if let Some(mount) = mounts.find_map(|mounts| mounts.get_mut(&id)) {
+            mount.unreadable = (directories, more);
+        }
     }
 
     pub(super) fn mount_lost(&mut self, id: MountId, reason: String) {

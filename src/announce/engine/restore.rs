@@ -60,6 +60,7 @@ impl Engine {
                     status: MountStatus::Unknown,
                     looked_at: looked_at.filter(|before| *before != source.candidates),
                     started: now,
+                    unreadable: (Vec::new(), 0),
                     row,
                 };
                 (mount.id, mounted)

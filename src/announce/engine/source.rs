@@ -10,7 +10,7 @@ use crate::announce::delivery::ChannelId;
 use crate::announce::engine::findings::ToldLately;
 use crate::announce::event::Suspension;
 use crate::announce::finding::Finding;
-use crate::announce::observation::{MountId, NoDocument};
+use crate::announce::observation::{MountId, NoDocument, Unreadable};
 use crate::announce::plan::MassDeletion;
 use crate::announce::state::{MountRow, Presence, Told, Trouble, Version};
 use crate::resourcesync::uri::{Uri, UriMap};
@@ -51,6 +51,8 @@ pub struct Mount {
     /// The sweep under way, or the next one, did not begin earlier. By the file system's clock if the mount
     /// was just found.
     pub started: Timestamp,
+    /// The first directories in it that may not be read, and how many more.
+    pub unreadable: (Vec<Unreadable>, usize),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use crate::announce::status::hubs::HubTrouble;
 use crate::announce::status::words::counted;
-use crate::announce::status::{ChannelView, Condition, SourceStatus, Status};
+use crate::announce::status::{ChannelView, Condition, MountStatus, SourceStatus, Status};
 use crate::resourcesync::uri::Hub;
 
 /// Something is not as it should be.
@@ -156,6 +156,36 @@ fn of_source(source: &SourceStatus, alerts: &mut Vec<Alert>) {
     if let Some(suspension) = &source.suspension {
         alert(suspension.clone(), None);
     }
+    for mount in &source.mounts {
+        alerts.extend(of_unreadable(source, mount));
+    }
+}
+
+/// One alert for a mount, however many of its directories may not be read.
+fn of_unreadable(source: &SourceStatus, mount: &MountStatus) -> Option<Alert> {
+    let first = mount.unreadable.first()?;
+    let name = &source.name;
+    let what = match mount.unreadable_count() {
+        1 => format!(
+            "the directory {} ({name}) cannot be read: {}",
+            first.directory, first.reason
+        ),
+        many => format!(
+            "{many} directories below {} ({name}) cannot be read, such as {}: {}",
+            mount.directory, first.directory, first.reason
+        ),
+    };
+    let meanwhile = "nothing below it is announced, and nothing counts as deleted";
+    Some(Alert {
+        urgency: Urgency::Act,
+        part: Part::Sources,
+        what,
+        since: mount.unreadable.iter().map(|own| own.since).min(),
+        advice: Some(match &first.remedy {
+            Some(remedy) => format!("{remedy}; {meanwhile}"),
+            None => meanwhile.to_owned(),
+        }),
+    })
 }
 
 fn of_hub(hub: &Hub, trouble: &HubTrouble<'_>) -> Alert {
