@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use jiff::Timestamp;
-use tokio::runtime::Runtime;
+use tokio::runtime::{Handle, Runtime};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
@@ -131,6 +131,7 @@ impl Daemon {
             handle.clone(),
             health.clone(),
         );
+        turns.submit_on(submitting()?);
         turns.began_at(began);
         turns.set_configuration(loaded(&config));
         turns.perform_first(effects);
@@ -197,6 +198,21 @@ impl Daemon {
         info!("stopped; everything is saved");
         Ok(())
     }
+}
+
+/// A thread of its own that submits: among several, each would wake another for what it could do itself. It ends with
+/// the process, because what is under way then is submitted again at the next start.
+fn submitting() -> anyhow::Result<Handle> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the thread that submits")?;
+    let handle = runtime.handle().clone();
+    std::thread::Builder::new()
+        .name("submitting".into())
+        .spawn(move || runtime.block_on(std::future::pending::<()>()))
+        .context("cannot start the thread that submits")?;
+    Ok(handle)
 }
 
 fn start_hub(

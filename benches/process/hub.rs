@@ -49,6 +49,10 @@ impl Hub {
         hub
     }
 
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// Its table in the configuration, with these keys besides.
     pub fn table(&self, keys: &str) -> String {
         let address = self.address;

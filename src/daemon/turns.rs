@@ -95,6 +95,8 @@ pub struct Turns {
     last_watching: Watching,
     inputs: Sender<Input>,
     runtime: Handle,
+    /// Where submissions go on.
+    submitting: Handle,
     health: Health,
     steps: Steps,
     supervisor: Supervisor,
@@ -149,6 +151,7 @@ impl Turns {
             watching: Watching::default(),
             last_watching: Watching::default(),
             inputs,
+            submitting: runtime.clone(),
             runtime,
             health,
             steps: Steps::from_environment(),
@@ -177,6 +180,11 @@ impl Turns {
                 ..Counts::default()
             },
         }
+    }
+
+    /// Submits elsewhere than on the threads that serve.
+    pub fn submit_on(&mut self, submitting: Handle) {
+        self.submitting = submitting;
     }
 
     /// Begins earlier than now: when the process did.

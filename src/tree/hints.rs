@@ -2,7 +2,8 @@
 //! small however long the looker is busy.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use crate::announce::candidates::{Candidates, is_hidden};
@@ -94,6 +95,8 @@ pub(super) struct Taken {
 pub(super) struct Hints {
     pending: Mutex<Pending>,
     changed: Condvar,
+    /// Wakes a looker that waits for the kernel's events.
+    bell: OnceLock<Arc<OwnedFd>>,
 }
 
 #[derive(Debug, Default)]
@@ -101,6 +104,8 @@ struct Pending {
     taken: Taken,
     /// Whether there is anything worth waking for. A file that is being written is not.
     is_news: bool,
+    /// Whether the looker waits, and must be woken.
+    is_awaited: bool,
     interests: HashMap<Key, Interests>,
     counted: figures::Hints,
 }
@@ -121,9 +126,30 @@ impl Hints {
     fn wake(&self, change: impl FnOnce(&mut Pending)) {
         let mut pending = self.pending();
         change(&mut pending);
-        if pending.is_news {
-            self.changed.notify_one();
+        if !(pending.is_news && pending.is_awaited) {
+            return;
         }
+        self.changed.notify_one();
+        if let Some(bell) = self.bell.get() {
+            // A full eventfd is one that was rung.
+            let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
+        }
+    }
+
+    /// From here on, whoever waits for hints does so with this bell beside the kernel's events.
+    pub(super) fn set_bell(&self, bell: Arc<OwnedFd>) {
+        let _ = self.bell.set(bell);
+    }
+
+    /// Announces that the looker waits, unless there is something to look at.
+    pub(super) fn begin_waiting(&self) -> bool {
+        let mut pending = self.pending();
+        pending.is_awaited = !pending.is_news;
+        pending.is_awaited
+    }
+
+    pub(super) fn end_waiting(&self) {
+        self.pending().is_awaited = false;
     }
 
     pub(super) fn ask(&self, mut paths: Vec<DocumentPath>) {
@@ -204,12 +230,13 @@ impl Hints {
             else {
                 break;
             };
+            pending.is_awaited = true;
             (pending, _) = self
                 .changed
                 .wait_timeout(pending, left)
                 .unwrap_or_else(PoisonError::into_inner);
         }
-        pending.is_news = false;
+        (pending.is_news, pending.is_awaited) = (false, false);
         let stop = pending.taken.stop;
         let taken = std::mem::take(&mut pending.taken);
         // Once stopped, stopped for every later look.
@@ -314,6 +341,24 @@ mod tests {
             }
             assert_eq!((hint.writing, hint.ended), (writing, ended), "{happened:?}");
         }
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn who_waits_without_the_kernel_is_woken_though_there_is_a_bell() {
+        use std::sync::Arc;
+        use std::time::{Duration, Instant};
+        let flags = rustix::event::EventfdFlags::NONBLOCK;
+        let hints = Arc::new(Hints::default());
+        hints.set_bell(Arc::new(rustix::event::eventfd(0, flags).unwrap()));
+        let begun = Instant::now();
+        let waiting = {
+            let hints = Arc::clone(&hints);
+            std::thread::spawn(move || hints.take(Some(begun + Duration::from_secs(60))).sweep)
+        };
+        hints.ask_for_sweep();
+        assert!(waiting.join().unwrap());
+        assert!(begun.elapsed() < Duration::from_secs(30));
     }
 
     #[test]

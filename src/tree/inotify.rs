@@ -1,16 +1,19 @@
-//! Hints from Linux's inotify. One thread does nothing but read events into the hint set: the kernel's queue
-//! holds 16,384 of them, and a burst fills it in milliseconds.
+//! Hints from Linux's inotify. Whoever waits for hints reads the events, so that no thread is woken in between. A
+//! thread that does nothing else reads them while the looker is busy: the kernel's queue holds 16,384, and a burst fills
+//! it in milliseconds.
 
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use inotify::{EventMask, WatchDescriptor, WatchMask};
-use rustix::event::{EventfdFlags, PollFd, PollFlags};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
 
 use crate::announce::candidates::Candidates;
 use crate::tree::hints::{Happened, Hints, Merging};
@@ -23,31 +26,117 @@ const BUFFER: usize = 512 * 1024;
 pub(super) struct Inotify {
     watches: inotify::Watches,
     descriptors: HashMap<Key, WatchDescriptor>,
+    queue: Arc<Queue>,
+    /// Rung where hints come from elsewhere while the looker waits for events.
+    bell: Arc<OwnedFd>,
     stop: Arc<OwnedFd>,
+    relief: Arc<Relief>,
     reader: Option<JoinHandle<()>>,
+}
+
+/// The kernel's queue.
+#[derive(Debug)]
+struct Queue {
+    /// To wait with, beside whoever reads.
+    ready: OwnedFd,
+    reading: Mutex<Reading>,
+    hints: Arc<Hints>,
+    names: Arc<Candidates>,
+}
+
+#[derive(Debug)]
+struct Reading {
+    inotify: inotify::Inotify,
+    buffer: Vec<u8>,
+}
+
+/// Whether the thread reads in the looker's place.
+#[derive(Debug, Default)]
+struct Relief {
+    state: Mutex<Relieved>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Relieved {
+    #[default]
+    No,
+    Yes,
+    Ended,
 }
 
 impl Inotify {
     pub(super) fn start(hints: &Arc<Hints>, names: &Arc<Candidates>) -> io::Result<Inotify> {
         let inotify = inotify::Inotify::init()?;
-        let stop = Arc::new(rustix::event::eventfd(0, EventfdFlags::CLOEXEC)?);
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let stop = Arc::new(rustix::event::eventfd(0, flags)?);
+        let bell = Arc::new(rustix::event::eventfd(0, flags)?);
         let watches = inotify.watches();
+        let queue = Arc::new(Queue {
+            ready: inotify.as_fd().try_clone_to_owned()?,
+            reading: Mutex::new(Reading {
+                inotify,
+                buffer: vec![0; BUFFER],
+            }),
+            hints: Arc::clone(hints),
+            names: Arc::clone(names),
+        });
+        let relief = Arc::new(Relief::default());
         let reader = {
-            let (hints, names, stop) = (Arc::clone(hints), Arc::clone(names), Arc::clone(&stop));
+            let (queue, relief, stop) =
+                (Arc::clone(&queue), Arc::clone(&relief), Arc::clone(&stop));
             std::thread::Builder::new()
                 .name("inotify".into())
                 .spawn(move || {
-                    if let Err(error) = read(inotify, &hints, &names, &stop) {
-                        hints.end(error.to_string());
+                    while relief.await_turn() {
+                        if !queue.read() || wait(&queue.ready, &stop, None).is_err() {
+                            return;
+                        }
                     }
                 })?
         };
+        hints.set_bell(Arc::clone(&bell));
         Ok(Inotify {
             watches,
             descriptors: HashMap::new(),
+            queue,
+            bell,
             stop,
+            relief,
             reader: Some(reader),
         })
+    }
+
+    /// Lets the thread read the events for as long as the looker is busy, or has it done with that.
+    pub(super) fn relieve(&self, is_busy: bool) {
+        self.relief.set(match is_busy {
+            true => Relieved::Yes,
+            false => Relieved::No,
+        });
+    }
+
+    /// Reads what the kernel has.
+    pub(super) fn read(&self) {
+        self.queue.read();
+    }
+
+    /// Reads events until there is anything worth looking at, or until `deadline`.
+    pub(super) fn wait(&self, deadline: Option<Instant>) {
+        let hints = &self.queue.hints;
+        while self.queue.read() {
+            let left = deadline.and_then(|at| at.checked_duration_since(Instant::now()));
+            let Some(left) = left else { return };
+            if !hints.begin_waiting() {
+                return;
+            }
+            let waited = wait(&self.queue.ready, &self.bell, Some(left));
+            hints.end_waiting();
+            match waited {
+                Ok(false) => {}
+                Ok(true) => drop(rustix::io::read(&self.bell, &mut [0; 8])),
+                Err(error) => return hints.end(error.to_string()),
+            }
+        }
     }
 
     /// Watches a directory for this at least, whatever it was watched for before.
@@ -80,6 +169,7 @@ impl Inotify {
 
 impl Drop for Inotify {
     fn drop(&mut self) {
+        self.relief.set(Relieved::Ended);
         // Eight bytes fit into an eventfd, and a panic of the reader has been printed already.
         let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
         if let Some(reader) = self.reader.take() {
@@ -111,34 +201,63 @@ fn key_of(descriptor: &WatchDescriptor) -> Key {
     ))
 }
 
-fn read(
-    mut inotify: inotify::Inotify,
-    hints: &Hints,
-    names: &Candidates,
-    stop: &OwnedFd,
-) -> io::Result<()> {
-    let mut buffer = vec![0; BUFFER];
-    loop {
-        match inotify.read_events(&mut buffer) {
-            Ok(events) => hints.merge(|merging| {
-                for event in events {
-                    merge(merging, names, &event);
-                }
-            }),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                let mut ready = [
-                    PollFd::from_borrowed_fd(inotify.as_fd(), PollFlags::IN),
-                    PollFd::from_borrowed_fd(stop.as_fd(), PollFlags::IN),
-                ];
-                match rustix::event::poll(&mut ready, None) {
-                    Ok(_) if !ready[1].revents().is_empty() => return Ok(()),
-                    Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                    Err(error) => return Err(error.into()),
+impl Queue {
+    /// Reads all that the kernel has; false if there will be no more.
+    fn read(&self) -> bool {
+        let mut reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        let Reading { inotify, buffer } = &mut *reading;
+        loop {
+            match inotify.read_events(buffer) {
+                Ok(events) => self.hints.merge(|merging| {
+                    for event in events {
+                        merge(merging, &self.names, &event);
+                    }
+                }),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    self.hints.end(error.to_string());
+                    return false;
                 }
             }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
         }
+    }
+}
+
+impl Relief {
+    fn set(&self, wanted: Relieved) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if *state != wanted {
+            *state = wanted;
+            self.changed.notify_one();
+        }
+    }
+
+    /// Waits until the thread is to read; false once it is to end.
+    fn await_turn(&self) -> bool {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        while *state == Relieved::No {
+            state = self
+                .changed
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        *state == Relieved::Yes
+    }
+}
+
+/// Waits until one of two descriptors can be read, or for no longer than `left`; tells whether the other can.
+fn wait(ready: &OwnedFd, other: &OwnedFd, left: Option<Duration>) -> Result<bool, Errno> {
+    let mut both = [
+        PollFd::from_borrowed_fd(ready.as_fd(), PollFlags::IN),
+        PollFd::from_borrowed_fd(other.as_fd(), PollFlags::IN),
+    ];
+    // What is too long for the kernel's clock is for ever.
+    let left = left.and_then(|left| Timespec::try_from(left).ok());
+    match rustix::event::poll(&mut both, left.as_ref()) {
+        Ok(_) => Ok(!both[1].revents().is_empty()),
+        Err(Errno::INTR) => Ok(false),
+        Err(error) => Err(error),
     }
 }
 

@@ -1,5 +1,8 @@
 //! One file over time: when it is read, when it is looked at again, and what is reported (R3, R4).
 
+use std::num::NonZero;
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
@@ -8,7 +11,8 @@ use crate::announce::observation::{Incomplete, Look, Stat};
 use crate::resourcesync::document::Content;
 use crate::tree::hints::Hint;
 use crate::tree::looker::Looker;
-use crate::tree::model::{FileId, Told, Writing, join, push_name};
+use crate::tree::model::{DirectoryId, File, FileId, Told, Writing, join, push_name};
+use crate::tree::mount::Mount;
 use crate::tree::read::{Reading, read};
 use crate::tree::stat::{self, Kind, Status};
 
@@ -25,6 +29,25 @@ const RACY: Duration = Duration::from_secs(2);
 const MAPPED: SignedDuration = SignedDuration::from_secs(60);
 const FIRST_RETRY: Duration = Duration::from_millis(50);
 const LAST_RETRY: Duration = Duration::from_secs(30);
+
+/// How many files of a sweep are read at once, and of how many bytes they are: what was read of them is in memory until
+/// all are.
+const MAX_AT_ONCE: usize = 64;
+const MAX_SIZE_AT_ONCE: u64 = 4 << 20;
+/// Fewer than this are not worth another thread.
+const MIN_SHARED: usize = 16;
+const MAX_THREADS: usize = 4;
+
+/// A file that must be read.
+struct Wanted {
+    id: FileId,
+    directory: DirectoryId,
+    name: Arc<[u8]>,
+    mount: usize,
+    below: Vec<u8>,
+    path: PathBuf,
+    size: u64,
+}
 
 impl Looker<'_> {
     /// Takes in what events said about a file that is there.
@@ -77,18 +100,41 @@ impl Looker<'_> {
 
     /// Looks at a file; `in_sweep` if the baseline may depend on what is said about it now (R13).
     pub(super) fn look_at(&mut self, id: FileId, in_sweep: bool) {
-        let Some(file) = self.model.file(id) else {
-            return;
-        };
-        let (directory, is_link) = (file.directory, file.link.is_some());
-        let Some(mount) = self.model.directory(directory).map(|it| it.mount) else {
-            return;
-        };
-        if self.mounts[mount].identity.is_none() {
-            return;
+        if let Some(wanted) = self.wanted(id, in_sweep) {
+            let reading = read(&wanted.path);
+            self.take_in(wanted, reading);
         }
+    }
+
+    /// Looks at the next files of a sweep: several at once, if they are small.
+    pub(super) fn look_at_next(&mut self, at: usize) {
+        let mut all = Vec::new();
+        let mut size = 0;
+        while all.len() < MAX_AT_ONCE
+            && size < MAX_SIZE_AT_ONCE
+            && let Some(sweep) = &mut self.mounts[at].sweep
+            && let Some(id) = sweep.files.pop_front()
+        {
+            if let Some(wanted) = self.wanted(id, true) {
+                size = size.saturating_add(wanted.size);
+                all.push(wanted);
+            }
+        }
+        let readings = read_all(&all);
+        for (wanted, reading) in all.into_iter().zip(readings) {
+            self.take_in(wanted, reading);
+        }
+    }
+
+    /// The file, if it must be read.
+    fn wanted(&mut self, id: FileId, in_sweep: bool) -> Option<Wanted> {
+        let file = self.model.file(id)?;
+        let (directory, is_link) = (file.directory, file.link.is_some());
+        let mount = self.model.directory(directory)?.mount;
+        self.mounts[mount].identity?;
+        let name = Arc::clone(&file.name);
         let mut below = self.model.below(directory);
-        push_name(&mut below, &file.name);
+        push_name(&mut below, &name);
         let path = join(&self.mounts[mount].directory, &below);
         let found = if is_link {
             stat::follow(&path)
@@ -97,30 +143,58 @@ impl Looker<'_> {
         };
         let status = match found {
             Ok(status) => status,
-            Err(error) if stat::is_absence(error) => return self.look_again_by_name(id),
+            Err(error) if stat::is_absence(error) => {
+                self.look_again_by_name(id);
+                return None;
+            }
             Err(error) => {
-                return self.incomplete(id, &below, Incomplete::Denied(stat::reason(error)), None);
+                self.incomplete(id, &below, Incomplete::Denied(stat::reason(error)), None);
+                return None;
             }
         };
         match status.kind {
             Kind::File => {}
-            Kind::Directory | Kind::Link => return self.look_again_by_name(id),
-            Kind::Special => return self.incomplete(id, &below, Incomplete::NotAFile, None),
+            Kind::Directory | Kind::Link => {
+                self.look_again_by_name(id);
+                return None;
+            }
+            Kind::Special => {
+                self.incomplete(id, &below, Incomplete::NotAFile, None);
+                return None;
+            }
         }
-        if self.is_being_written(id, &below, in_sweep)
+        let can_wait = self.is_being_written(id, &below, in_sweep)
             || self.is_known(id, &status.stat)
-            || self.is_unsettled(id, &below, &status, in_sweep)
-        {
+            || self.is_unsettled(id, &below, &status, in_sweep);
+        (!can_wait).then_some(Wanted {
+            id,
+            directory,
+            name,
+            mount,
+            below,
+            path,
+            size: status.stat.size,
+        })
+    }
+
+    fn take_in(&mut self, wanted: Wanted, reading: Reading) {
+        let Wanted {
+            id, mount, below, ..
+        } = &wanted;
+        let is_same = |file: &File| {
+            file.directory == wanted.directory && Arc::ptr_eq(&file.name, &wanted.name)
+        };
+        if !self.model.file(*id).is_some_and(is_same) || self.mounts[*mount].identity.is_none() {
             return;
         }
-        match read(&path) {
-            Reading::Gone => self.look_again_by_name(id),
+        match reading {
+            Reading::Gone => self.look_again_by_name(*id),
             Reading::Incomplete(reason, status) => {
-                self.incomplete(id, &below, reason, status.map(|status| status.stat));
+                self.incomplete(*id, below, reason, status.map(|status| status.stat));
             }
             Reading::Whole(content, status) => {
-                if !self.is_written_again(id) {
-                    self.whole(mount, id, &below, content, status.stat);
+                if !self.is_written_again(*id) {
+                    self.whole(*mount, *id, below, content, status.stat);
                 }
             }
         }
@@ -219,8 +293,13 @@ impl Looker<'_> {
         let directory = file.directory;
         let mount = self.model.directory(directory).map(|it| it.mount);
         let mount = mount.map(|mount| &mut self.mounts[mount]);
+        // What was written since the mount was found is no part of its baseline: nothing else waits for it.
+        let is_survey = self.is_survey;
+        let is_new = |mount: &&mut Mount| {
+            !is_survey && age.is_some() && mount.is_changed_since_found(&status.stat)
+        };
         if in_sweep
-            && let Some(mount) = mount.filter(|mount| !mount.was_swept)
+            && let Some(mount) = mount.filter(|mount| !mount.was_swept && !is_new(mount))
             && let Some(sweep) = &mut mount.sweep
         {
             sweep.unsettled.push_back((id, Instant::now() + left));
@@ -243,7 +322,10 @@ impl Looker<'_> {
                 .directory(file.directory)
                 .and_then(|directory| Some((directory.watch?, &*file.name))),
         };
-        watch.is_some_and(|(key, name)| self.hints.is_being_written(key, name))
+        watch.is_some_and(|(key, name)| {
+            self.watches.read();
+            self.hints.is_being_written(key, name)
+        })
     }
 
     fn whole(&mut self, mount: usize, id: FileId, below: &[u8], content: Content, stat: Stat) {
@@ -326,6 +408,36 @@ impl Looker<'_> {
                 || is_racy(stat, file.read_at) && !self.model.has_sharp_times(file)
         })
     }
+}
+
+/// Reads files, on as many threads as there are processors.
+fn read_all(all: &[Wanted]) -> Vec<Reading> {
+    let threads = match all.len() {
+        0..MIN_SHARED => 1,
+        _ => std::thread::available_parallelism().map_or(1, NonZero::get),
+    };
+    let threads = threads.min(MAX_THREADS);
+    let part = all.len().div_ceil(threads).max(1);
+    std::thread::scope(|scope| {
+        let mut parts = all.chunks(part);
+        let first = parts.next().unwrap_or_default();
+        let others: Vec<_> = parts
+            .map(|part| {
+                let read_part = move || part.iter().map(|it| read(&it.path)).collect::<Vec<_>>();
+                let reader = std::thread::Builder::new().spawn_scoped(scope, read_part);
+                (part, reader)
+            })
+            .collect();
+        let mut readings: Vec<Reading> = first.iter().map(|it| read(&it.path)).collect();
+        for (part, reader) in others {
+            match reader.map(|reader| reader.join()) {
+                Ok(Ok(read)) => readings.extend(read),
+                // Without a thread for it, or after a panic that has been printed.
+                _ => readings.extend(part.iter().map(|it| read(&it.path))),
+            }
+        }
+        readings
+    })
 }
 
 /// How long ago a file changed last; nothing if that lies in the future.

@@ -28,6 +28,8 @@ const BATCH: usize = 512;
 pub(super) struct Looker<'a> {
     pub(super) report: Box<dyn FnMut(Report) -> ControlFlow<()> + 'a>,
     pub(super) is_stopped: bool,
+    /// Whether nothing is looked at a second time.
+    pub(super) is_survey: bool,
     pub(super) settings: Settings,
     pub(super) names: Arc<Candidates>,
     pub(super) hints: Arc<Hints>,
@@ -96,6 +98,7 @@ impl<'a> Looker<'a> {
         Looker {
             report: Box::new(report),
             is_stopped: false,
+            is_survey: false,
             settings,
             names,
             hints,
@@ -122,8 +125,9 @@ impl<'a> Looker<'a> {
     /// Watches until it is told to stop.
     pub(super) fn run(&mut self) {
         while !self.is_stopped {
-            let deadline = (!self.has_work()).then(|| self.next_deadline());
-            let taken = self.hints.take(deadline);
+            let is_busy = self.has_work();
+            let deadline = (!is_busy).then(|| self.next_deadline());
+            let taken = self.watches.take(&self.hints, is_busy, deadline);
             if taken.stop {
                 return;
             }
@@ -136,6 +140,7 @@ impl<'a> Looker<'a> {
 
     /// Sweeps each mount once.
     pub(super) fn survey(&mut self) {
+        self.is_survey = true;
         self.check_mounts();
         while !self.is_stopped {
             self.work();

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::announce::candidates::PublishedPath;
 use crate::announce::inspection::access::{Refusal, remedy};
@@ -18,6 +18,9 @@ use crate::tree::model::{DirectoryId, FileId, Queued};
 use crate::tree::stat::{self, Kind};
 use crate::tree::watches::{Key, Named};
 use crate::tree::{Notice, Report, WatchMode};
+
+/// The longest that the kernel's coarse clock stands still.
+const TICK: SignedDuration = SignedDuration::from_millis(10);
 
 /// A mount of the settings, and what is going on there.
 #[derive(Debug)]
@@ -31,6 +34,8 @@ pub(super) struct Mount {
     /// What was said when it was lost.
     pub(super) lost: Option<String>,
     pub(super) file_system: FileSystem,
+    /// When it was found, on the clock of `ctime`.
+    found: Timestamp,
     /// The watch of the directory that holds the root, with the root's name there.
     pub(super) parent_watch: Option<(Key, Box<[u8]>)>,
     /// Some directory of it gives no hints, so that it is swept at the shorter interval.
@@ -96,6 +101,7 @@ impl Mount {
             identity: None,
             lost: None,
             file_system: FileSystem::default(),
+            found: Timestamp::MIN,
             parent_watch: None,
             is_polled: true,
             has_unwatched: false,
@@ -108,6 +114,11 @@ impl Mount {
             has_said_too_deep: false,
             has_said_too_many: false,
         }
+    }
+
+    /// Whether a file changed after this mount was found, as far as its clock is ours and tells.
+    pub(super) fn is_changed_since_found(&self, stat: &Stat) -> bool {
+        self.file_system.is_local && stat.changed.duration_since(self.found) > TICK
     }
 
     pub(super) fn path(&self, below: &[u8]) -> DocumentPath {
@@ -197,6 +208,7 @@ impl Looker<'_> {
         mount.lost = None;
         mount.was_swept = false;
         mount.file_system = file_system(&mount.directory);
+        mount.found = started;
         let (id, directory) = (mount.id, mount.directory.clone());
         self.send(Report::MountFound {
             mount: id,

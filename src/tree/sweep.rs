@@ -59,10 +59,11 @@ impl Looker<'_> {
                 files: sweep.met,
             };
             self.send(report);
-        } else if let Some(id) = sweep.files.pop_front() {
-            self.look_at(id, true);
         } else if let Some(id) = sweep.directories.pop_front() {
+            // All are listed first: what changes in a watched directory need not settle.
             self.list(id, true, true);
+        } else if !sweep.files.is_empty() {
+            self.look_at_next(at);
         } else if let Some((id, _)) = sweep.unsettled.pop_front() {
             self.look_at(id, false);
         } else {

@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::announce::candidates::Candidates;
-use crate::tree::hints::Hints;
+use crate::tree::hints::{Hints, Taken};
 #[cfg(target_os = "linux")]
 use crate::tree::inotify::Inotify;
 use crate::tree::model::{DirectoryId, FileId};
@@ -149,6 +150,29 @@ impl Watches {
             #[cfg(target_os = "linux")]
             Backend::Inotify(_) => Some("inotify"),
             Backend::Notify(_) => Some("notify"),
+        }
+    }
+
+    /// Takes hints, waiting for some until `deadline`. While the looker `is_busy`, another thread reads the kernel's
+    /// events; else nobody is woken but the looker.
+    pub(super) fn take(&self, hints: &Hints, is_busy: bool, deadline: Option<Instant>) -> Taken {
+        match &self.backend {
+            #[cfg(target_os = "linux")]
+            Backend::Inotify(inotify) => {
+                inotify.relieve(is_busy);
+                inotify.wait(deadline);
+                hints.take(None)
+            }
+            Backend::None | Backend::Notify(_) => hints.take(deadline),
+        }
+    }
+
+    /// Reads the events that the kernel has by now, where that is up to us.
+    pub(super) fn read(&self) {
+        match &self.backend {
+            #[cfg(target_os = "linux")]
+            Backend::Inotify(inotify) => inotify.read(),
+            Backend::None | Backend::Notify(_) => {}
         }
     }
 

@@ -4,15 +4,16 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::os::unix::fs::symlink;
 use std::process::Command;
-use std::time::Duration;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use rsnotify::announce::observation::Look;
 use rsnotify::tree::WatchMode::{self, Inotify, Notify, Poll};
-use rsnotify::tree::{Known, Report, survey};
+use rsnotify::tree::{Known, Report, Settings, Tree, survey};
 use rstest::rstest;
 
-use crate::harness::{Watched, document, excluding, path, settings, version_of};
+use crate::harness::{DEADLINE, Watched, document, excluding, path, settings, version_of};
 use crate::namespace::was_run_again;
 
 #[rstest]
@@ -191,4 +192,51 @@ fn each_directory_has_the_times_of_its_own_file_system() {
         it.wait_for(name, 1);
     }
     run(Command::new("umount").arg(it.root.join("d")));
+}
+
+#[rstest]
+fn what_is_written_during_the_first_sweep_waits_alone(
+    #[values(Inotify, Notify, Poll)] watch: WatchMode,
+) {
+    const SETTLE: Duration = Duration::from_secs(3);
+    let place = tempfile::tempdir().unwrap();
+    let root = place.path().join("root");
+    fs::create_dir_all(root.join("d")).unwrap();
+    fs::write(root.join("d/old.xml"), document(1)).unwrap();
+    std::thread::sleep(SETTLE); // lets old.xml settle: there is no event, so no deadline
+    let settings = Settings {
+        settle: SETTLE,
+        ..settings(&root, watch)
+    };
+    let (sender, reports) = channel();
+    let begun = Instant::now();
+    let new = root.join("d/new.xml");
+    let _tree = Tree::watch(settings, Vec::new(), move |report| {
+        // Nothing is watched yet, so that no event tells of this.
+        if matches!(report, Report::MountFound { .. }) {
+            std::thread::sleep(Duration::from_millis(50)); // lets the kernel's clock go on: no event, so no deadline
+            fs::write(&new, document(2)).unwrap();
+        }
+        match sender.send(report) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(()),
+        }
+    })
+    .unwrap();
+    let (mut seen, mut swept) = (Vec::new(), None);
+    while seen.len() < 2 {
+        match reports.recv_timeout(DEADLINE).unwrap() {
+            Report::Observed(batch) => {
+                seen.extend(batch.iter().filter_map(|it| version_of(&it.look)));
+            }
+            Report::Swept { complete: true, .. } if swept.is_none() => {
+                swept = Some((begun.elapsed(), seen.clone()));
+            }
+            _ => {}
+        }
+    }
+    let (took, before) = swept.unwrap();
+    assert_eq!((before, seen), (vec![1], vec![1, 2]));
+    assert!(took < SETTLE, "the sweep waited: {took:?}");
+    assert!(begun.elapsed() >= SETTLE);
 }

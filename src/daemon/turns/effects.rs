@@ -163,7 +163,7 @@ impl Turns {
         let publisher = Arc::clone(&self.publisher);
         let inputs = self.inputs.clone();
         let steps = self.steps.clone();
-        self.runtime.spawn(async move {
+        self.submitting.spawn(async move {
             steps.pass(Step::Submitting);
             let answer = publisher.submit(&submission).await;
             steps.pass(Step::Answered);
