@@ -60,18 +60,19 @@ fn told(sets: usize, documents_per_set: usize) -> (Duration, Duration, usize) {
                 identity,
                 started: now,
             },
-            now,
+            now.into(),
         );
         let mut effects = Vec::new();
         for batch in sweep {
-            effects.extend(engine.step(Event::Observed(batch), now));
+            effects.extend(engine.step(Event::Observed(batch), now.into()));
         }
         effects.extend(engine.step(
             Event::Swept {
                 mount: MountId(1),
                 complete: true,
+                candidates: (sets * documents_per_set) as u64,
             },
-            now,
+            now.into(),
         ));
         seen += begin.elapsed();
         let begin = Instant::now();
@@ -83,7 +84,7 @@ fn told(sets: usize, documents_per_set: usize) -> (Duration, Duration, usize) {
             });
             for submission in submissions {
                 notifications += 1;
-                effects.extend(engine.step(accepted(submission), now));
+                effects.extend(engine.step(accepted(submission), now.into()));
             }
         }
         answered += begin.elapsed();

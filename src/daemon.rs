@@ -38,6 +38,7 @@ use crate::daemon::turns::succession::Successor;
 use crate::daemon::turns::{Ended, Input, Turns};
 use crate::resourcesync::uri::Uri;
 use crate::store::Store;
+use crate::tree;
 use crate::websub::hub::{Conduct, EmbeddedHub, HubError, Restored};
 use crate::websub::publish::Publisher;
 use crate::websub::topics::Topics;
@@ -82,7 +83,7 @@ pub fn run(config: Config, reread: impl Fn() -> Result<Config, ConfigError>) -> 
 
 impl Daemon {
     fn start(config: Config) -> anyhow::Result<(Daemon, Receiver<Input>)> {
-        let began = Timestamp::now();
+        let began = (Timestamp::now(), tree::clock());
         descriptors::take_all_granted();
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
@@ -132,7 +133,7 @@ impl Daemon {
             health.clone(),
         );
         turns.submit_on(submitting()?);
-        turns.began_at(began);
+        turns.began_at(began.0, began.1);
         turns.set_configuration(loaded(&config));
         turns.perform_first(effects);
         let restored = turns.saved_subscriptions(conduct.is_some())?;

@@ -212,7 +212,7 @@ _rsnotify() {
             return 0
             ;;
         rsnotify__subcmd__accept)
-            opts="-h --root --url --state-dir --json --config --help"
+            opts="-h --dry-run --root --url --state-dir --json --config --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -90,6 +90,7 @@ complete -c rsnotify -n "__fish_rsnotify_using_subcommand accept" -l root -d 'Th
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand accept" -l url -d 'What --root is published as [default: as its Capability Lists name it]' -r
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand accept" -l state-dir -d 'Where what was seen and told is kept' -r -F
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand accept" -l config -d 'The configuration file [default: /etc/rsnotify/config.toml, unless --root is given]' -r -F
+complete -c rsnotify -n "__fish_rsnotify_using_subcommand accept" -l dry-run -d 'Print what would be accepted, by directory, and accept nothing'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand accept" -l json -d 'Print JSON'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand accept" -s h -l help -d 'Print help'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand status" -l root -d 'The directory that is published; replaces the file\'s sources by one named "main"' -r -F

@@ -1,17 +1,22 @@
 //! The documents of one source, and who lists and links to whom.
 
+pub mod census;
 mod relations;
 
 use std::collections::BTreeSet;
 
-use crate::announce::state::Record;
+use jiff::Timestamp;
+
+use crate::announce::catalog::census::Census;
+use crate::announce::observation::{DocumentPath, Stat};
+use crate::announce::state::{Presence, Record};
 use crate::resourcesync::capability::Capability;
 use crate::resourcesync::document::{Advertisement, Form};
 use crate::resourcesync::uri::{Uri, UriMap};
 
 /// Every document of a source as last seen complete, deleted ones included until everybody knows.
 ///
-/// `listed_by` and `linked_by` are derived from `structures` and `records`, and change only with them.
+/// `listed_by`, `linked_by` and `census` are derived from `structures` and `records`, and change only with them.
 #[derive(Debug, Default)]
 pub struct Catalog {
     records: UriMap<Record>,
@@ -22,6 +27,7 @@ pub struct Catalog {
     linked_by: UriMap<BTreeSet<Uri>>,
     /// Capability Lists that the configuration names (R7).
     configured_sets: BTreeSet<Uri>,
+    census: Census,
 }
 
 /// The entries of a document that gives the framework its structure.
@@ -61,9 +67,33 @@ impl Catalog {
             .is_some_and(|record| !record.is_gone())
     }
 
-    /// For changes that leave `up`, `named_index` and the version's kind as they are.
+    /// For changes that leave `path`, `presence`, `up`, `named_index` and the version's kind as they are.
     pub fn get_mut(&mut self, uri: &Uri) -> Option<&mut Record> {
         self.records.get_mut(uri)
+    }
+
+    /// A look found a document as it was.
+    pub fn meet(&mut self, uri: &Uri, path: DocumentPath, stat: Stat, looked: Timestamp) {
+        if let Some(record) = self.records.get_mut(uri) {
+            self.census.remove(uri, record);
+            (record.path, record.stat, record.looked) = (path, stat, looked);
+            record.presence = Presence::Present;
+            self.census.add(uri, record);
+        }
+    }
+
+    /// Changes whether a document is there.
+    pub fn set_presence(&mut self, uri: &Uri, presence: Presence) {
+        if let Some(record) = self.records.get_mut(uri) {
+            self.census.remove(uri, record);
+            record.presence = presence;
+            self.census.add(uri, record);
+        }
+    }
+
+    /// Documents by whether they are there, counted.
+    pub fn census(&self) -> &Census {
+        &self.census
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&Uri, &Record)> {
@@ -168,6 +198,7 @@ impl Catalog {
     /// Forgets a record altogether.
     pub fn remove(&mut self, uri: &Uri) {
         if let Some(record) = self.records.remove(uri) {
+            self.census.remove(uri, &record);
             self.unlink(uri, &record);
         }
         self.unread.remove(uri);
@@ -187,6 +218,10 @@ impl Catalog {
 
     fn insert(&mut self, uri: Uri, record: Record) {
         let links = |record: &Record| (record.up.clone(), record.named_index.clone());
+        if let Some(before) = self.records.get(&uri) {
+            self.census.remove(&uri, before);
+        }
+        self.census.add(&uri, &record);
         let before = self.records.get(&uri).map(links);
         if before.as_ref() == Some(&links(&record)) {
             self.records.insert(uri, record);

@@ -52,6 +52,11 @@ pub fn difference(
     }
 }
 
+/// Whether a document's deletion would be said.
+pub fn is_end_said(version: &Version, permission: Permission) -> bool {
+    ended(&Told::from(*version), permission).is_some()
+}
+
 // R6, Framework Notification 1.0.1 section 2: an index is never announced itself; manifests lie in packages.
 fn is_speakable(capability: Capability, form: Form) -> bool {
     form == Form::List && !capability.is_manifest()

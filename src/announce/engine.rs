@@ -11,6 +11,7 @@ mod deletion;
 mod deliver;
 pub mod findings;
 mod inventory;
+mod missing;
 mod mounts;
 mod notifications;
 mod observe;
@@ -27,13 +28,15 @@ mod trouble;
 mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::announce::channel::Channel;
+use crate::announce::channel::{Channel, later};
 use crate::announce::delivery::{ChannelId, Submission};
+use crate::announce::engine::observe::Sighting;
 use crate::announce::engine::source::Source;
-use crate::announce::event::{Effect, Event, Fact};
+use crate::announce::event::{Effect, Event, Fact, Now};
 use crate::announce::finding::Finding;
 use crate::announce::history::History;
 use crate::announce::ledger::Ledger;
@@ -61,12 +64,15 @@ pub struct Engine {
     /// On which channels some hub was told of a document, or is due to be.
     heard: UriMap<BTreeSet<ChannelId>>,
     timers: BTreeSet<(Timestamp, Timer)>,
+    /// When the grace of a missing document ends, by the monotonic clock.
+    graces: BTreeSet<(Duration, usize, Uri)>,
     history: History,
     /// So many documents that a list names, and of which there is no file, are findings of their own; the others are
     /// counted.
     most_without_file: usize,
-    /// When the last step was.
+    /// When the last step was, by the wall clock and by the monotonic one.
     now: Timestamp,
+    monotonic: Duration,
     turn: Turn,
 }
 
@@ -79,7 +85,6 @@ enum Timer {
     Ping(ChannelId, Hub),
     Retired(ChannelId),
     Hold(usize, Uri),
-    Grace(usize, Uri),
     Broken(usize, Uri),
     Finding(usize, Uri),
     /// The end of the time in which no more was told of a kind of finding.
@@ -96,8 +101,8 @@ struct Turn {
     told: BTreeSet<(ChannelId, Hub, Uri)>,
     /// Rows that need no look-up: passed through, or deleted.
     save: Save,
-    /// Documents that looks did not find.
-    vanished: BTreeSet<(usize, Uri)>,
+    /// Documents that looks did not find; and the document that a look found in the place of one.
+    vanished: BTreeMap<(usize, Uri), Option<Sighting>>,
     ripe: BTreeSet<ChannelId>,
     serve: BTreeSet<ChannelId>,
     withdraw: BTreeSet<Topic>,
@@ -122,9 +127,11 @@ impl Engine {
             by_set: UriMap::default(),
             heard: UriMap::default(),
             timers: BTreeSet::new(),
+            graces: BTreeSet::new(),
             history: History::default(),
             most_without_file: MOST_WITHOUT_FILE,
             now,
+            monotonic: Duration::ZERO,
             turn: Turn::default(),
             plan,
         };
@@ -135,11 +142,16 @@ impl Engine {
     }
 
     /// Takes one event, and returns what is to be done, in order.
-    pub fn step(&mut self, event: Event, now: Timestamp) -> Vec<Effect> {
+    pub fn step(&mut self, event: Event, now: Now) -> Vec<Effect> {
+        let Now {
+            wall: now,
+            monotonic,
+        } = now;
         if now < self.now {
             self.set_back(now);
         }
         self.now = now;
+        self.monotonic = self.monotonic.max(monotonic);
         self.note(event, now);
         self.expire(now);
         self.settle(now);
@@ -150,8 +162,8 @@ impl Engine {
 
     /// Does what a person asks, and nothing that follows from it: on a state that no daemon works on, that is
     /// for the next daemon to do, and to tell.
-    pub fn amend(&mut self, event: Event, now: Timestamp) -> Vec<Effect> {
-        self.note(event, now);
+    pub fn amend(&mut self, event: Event, now: Now) -> Vec<Effect> {
+        self.note(event, now.wall);
         self.finish()
     }
 
@@ -175,7 +187,11 @@ impl Engine {
                 self.mount_found(mount, identity, started);
             }
             Event::MountLost { mount, reason } => self.mount_lost(mount, reason),
-            Event::Swept { mount, complete } => self.swept(mount, complete, now),
+            Event::Swept {
+                mount,
+                complete,
+                candidates,
+            } => self.swept(mount, complete, candidates, now),
             Event::Unreadable {
                 mount,
                 directories,
@@ -191,7 +207,7 @@ impl Engine {
                 self.answered(channel, &hub, seq, &answer, jitter, now);
             }
             Event::Fetched(topic) => self.fetched(&topic, now),
-            Event::Accept { source } => self.accept(&source, now),
+            Event::Accept { source } => self.accept(&source),
             Event::Retry { only } => self.retry(only.as_ref(), now),
             Event::Drop { channel, hub } => self.drop_due(channel, &hub, now),
             Event::Tick => {}
@@ -200,7 +216,12 @@ impl Engine {
 
     /// When the engine wants a [`Event::Tick`], if nothing else happens before.
     pub fn wake(&self) -> Option<Timestamp> {
-        self.timers.first().map(|(at, _)| *at)
+        let grace_ends = self.graces.first().map(|(at, ..)| {
+            let left = at.saturating_sub(self.monotonic);
+            later(self.now, left)
+        });
+        let timer = self.timers.first().map(|(at, _)| *at);
+        timer.into_iter().chain(grace_ends).min()
     }
 
     pub fn plan(&self) -> &Plan {
@@ -263,11 +284,18 @@ impl Engine {
                 Timer::Ping(channel, hub) => self.ping_due(channel, &hub, now),
                 Timer::Retired(channel) => self.retirement_ends(channel, now),
                 Timer::Hold(source, uri) => self.hold_expires(source, &uri, now),
-                Timer::Grace(source, uri) => self.grace_ends(source, &uri, now),
                 Timer::Broken(source, uri) => self.report_broken(source, &uri, now),
                 Timer::Finding(source, uri) => self.findings_lasted(source, &uri, now),
                 Timer::FindingKind(source, kind) => self.tell_untold(source, kind, now),
             }
+        }
+        while let Some((at, ..)) = self.graces.first()
+            && *at <= self.monotonic
+        {
+            let Some((_, source, uri)) = self.graces.pop_first() else {
+                break;
+            };
+            self.grace_ends(source, &uri);
         }
     }
 

@@ -14,6 +14,26 @@ use crate::announce::observation::{
 use crate::announce::state::Save;
 use crate::resourcesync::uri::{Hub, Topic, Uri};
 
+/// The moment of a step, by both clocks: what is said carries the wall clock's time, and the grace of R15 is counted
+/// by one that nobody sets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Now {
+    pub wall: Timestamp,
+    /// Since some moment that stays the same for as long as an engine lives.
+    pub monotonic: Duration,
+}
+
+/// As if nobody ever set the wall clock: in a dry run nobody does.
+impl From<Timestamp> for Now {
+    fn from(wall: Timestamp) -> Now {
+        let monotonic = wall.duration_since(Timestamp::UNIX_EPOCH);
+        Now {
+            wall,
+            monotonic: Duration::try_from(monotonic).unwrap_or_default(),
+        }
+    }
+}
+
 /// Something happened.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
@@ -29,8 +49,12 @@ pub enum Event {
     },
     /// A mount's root is not there, or cannot be read.
     MountLost { mount: MountId, reason: String },
-    /// A sweep of a mount ended; `complete` if its root could be listed to the end.
-    Swept { mount: MountId, complete: bool },
+    /// A sweep of a mount ended; `complete` if its root could be listed to the end. It met so many `candidates`.
+    Swept {
+        mount: MountId,
+        complete: bool,
+        candidates: u64,
+    },
     /// The first directories of a mount that may not be read now, and how many more.
     Unreadable {
         mount: MountId,

@@ -38,7 +38,7 @@ pub fn rehearse(
     loop {
         while let Some(effect) = effects.pop_front() {
             for event in consequences(&effect, now) {
-                effects.extend(engine.step(event, now));
+                effects.extend(engine.step(event, now.into()));
             }
             if let Effect::Submit(submission) = effect {
                 rehearsed.push(Rehearsed {
@@ -50,7 +50,7 @@ pub fn rehearse(
         match engine.wake() {
             Some(at) if at <= until => {
                 now = now.max(at);
-                effects.extend(engine.step(Event::Tick, now));
+                effects.extend(engine.step(Event::Tick, now.into()));
             }
             _ => return rehearsed,
         }

@@ -6,6 +6,8 @@ use crate::announce::difference::{Difference, Permission, difference};
 use crate::announce::notification::Due;
 use crate::announce::plan::SourcePlan;
 use crate::announce::state::{Hold, Record, Told};
+use crate::resourcesync::capability::Capability;
+use crate::resourcesync::document::Form;
 use crate::resourcesync::payload::ChangeKind;
 use crate::resourcesync::uri::{Hub, Uri};
 
@@ -71,6 +73,14 @@ pub fn standing_after(
             return forgotten;
         }
         (None, _) => None,
+        // R14: a Source Description whose path holds an index of several has not ended.
+        (Some(record), Some(told))
+            if told.is_source_description()
+                && record.version.capability == Capability::SourceDescription
+                && record.version.form == Form::Index =>
+        {
+            return Standing::Told;
+        }
         (Some(record), _) if is_member => Some(&record.version),
         (Some(record), told) if has_last_word => {
             Some(&record.version).filter(|seen| told.is_none_or(|told| told.is_same_document(seen)))

@@ -10,6 +10,8 @@ pub mod hubs;
 pub mod notification;
 pub mod words;
 
+use std::fmt;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -125,8 +127,40 @@ pub struct SourceStatus {
     pub suspension: Option<String>,
     pub documents: usize,
     pub missing: usize,
+    /// While deletions are suspended, the directories with most of what is missing, and how many more there are.
+    pub missing_in: Vec<MissingDirectory>,
+    pub more_missing_in: usize,
     pub broken: usize,
     pub mounts: Vec<MountStatus>,
+}
+
+/// The missing documents of one directory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MissingDirectory {
+    pub directory: String,
+    pub missing: usize,
+    pub of: usize,
+}
+
+impl fmt::Display for MissingDirectory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let MissingDirectory {
+            directory,
+            missing,
+            of,
+        } = self;
+        write!(f, "{missing} of {of} in {directory}")
+    }
+}
+
+/// What would be accepted as deleted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MissingView {
+    pub source: String,
+    pub documents: usize,
+    pub directories: Vec<MissingDirectory>,
+    /// Mounts that are not there: nothing below them can be accepted.
+    pub absent: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -135,6 +169,8 @@ pub struct MountStatus {
     pub url: Uri,
     /// Nothing while nobody has looked.
     pub present: Option<bool>,
+    /// Why it is not.
+    pub reason: Option<String>,
     /// The first directories in it that may not be read, and how many more. Nothing where no daemon runs.
     pub unreadable: Vec<Unreadable>,
     pub more_unreadable: usize,
@@ -155,6 +191,7 @@ impl From<SourceView> for SourceStatus {
             present: mount.present,
             unreadable: mount.unreadable,
             more_unreadable: mount.more_unreadable,
+            reason: mount.reason,
         });
         SourceStatus {
             name: source.name,
@@ -163,6 +200,8 @@ impl From<SourceView> for SourceStatus {
             suspension: source.suspension.as_ref().map(ToString::to_string),
             documents: source.documents,
             missing: source.missing,
+            missing_in: Vec::new(),
+            more_missing_in: 0,
             broken: source.broken,
             mounts: mounts.collect(),
         }

@@ -1,23 +1,34 @@
 //! `accept`: the documents of a source that are missing now are deleted (R15).
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::Path;
 
 use serde_json::json;
 
+use crate::announce::status::MissingView;
 use crate::cli::asking::{Asked, unexpected};
 use crate::cli::options::{AcceptOptions, Exit};
-use crate::cli::output::print;
+use crate::cli::output::{counted, print};
 use crate::control::{Answer, Request};
+use crate::resourcesync::escape::escaped;
 
 pub fn accept(file: Option<&Path>, options: &AcceptOptions) -> anyhow::Result<Exit> {
     let daemon = Asked::new(file, &options.tree)?;
     let source = options.source.as_str();
+    if options.dry_run {
+        let (missing, is_running) = missing(&daemon, source)?;
+        print(|out| write_missing(out, &missing, is_running, options.json))?;
+        return Ok(Exit::Fine);
+    }
     let request = Request::Accept {
         source: source.to_owned(),
     };
     let (Answer::Accepted { documents, .. }, is_running) = daemon.ask(request)? else {
         return Err(unexpected());
+    };
+    let absent = match documents {
+        0 => missing(&daemon, source)?.0.absent,
+        _ => Vec::new(),
     };
     print(|out| {
         if options.json {
@@ -30,11 +41,7 @@ pub fn accept(file: Option<&Path>, options: &AcceptOptions) -> anyhow::Result<Ex
             return writeln!(out, "{answer:#}");
         }
         match (documents, is_running) {
-            (0, true) => writeln!(out, "no document of {source} is missing"),
-            (0, false) => writeln!(
-                out,
-                "no document of {source} was missing when rsnotify last looked, and it is not running"
-            ),
+            (0, _) => write_nothing(out, source, is_running),
             (_, true) => writeln!(
                 out,
                 "accepted {documents} missing documents of {source} as deleted"
@@ -44,7 +51,72 @@ pub fn accept(file: Option<&Path>, options: &AcceptOptions) -> anyhow::Result<Ex
                 "accepted {documents} missing documents of {source} as deleted; rsnotify is not running, and \
                  announces it when it is started"
             ),
-        }
+        }?;
+        write_absent(out, &absent)
     })?;
     Ok(Exit::Fine)
+}
+
+fn missing(daemon: &Asked, source: &str) -> anyhow::Result<(MissingView, bool)> {
+    let request = Request::Missing {
+        source: source.to_owned(),
+    };
+    match daemon.ask(request)? {
+        (Answer::Missing(missing), is_running) => Ok((missing, is_running)),
+        _ => Err(unexpected()),
+    }
+}
+
+/// What would be accepted.
+fn write_missing(
+    out: &mut impl Write,
+    missing: &MissingView,
+    is_running: bool,
+    as_json: bool,
+) -> io::Result<()> {
+    let (source, documents) = (&missing.source, missing.documents);
+    if as_json {
+        let answer = json!({
+            "version": 1,
+            "source": source,
+            "dry_run": true,
+            "accepted": 0,
+            "missing": documents,
+            "directories": missing.directories,
+            "absent": missing.absent,
+            "running": is_running,
+        });
+        return writeln!(out, "{answer:#}");
+    }
+    if documents == 0 {
+        write_nothing(out, source, is_running)?;
+    } else {
+        let documents = counted(documents, "missing document");
+        writeln!(out, "{documents} of {source} would be accepted as deleted:")?;
+        for directory in &missing.directories {
+            writeln!(out, "  {}", escaped(&directory.to_string()))?;
+        }
+    }
+    write_absent(out, &missing.absent)
+}
+
+fn write_nothing(out: &mut impl Write, source: &str, is_running: bool) -> io::Result<()> {
+    match is_running {
+        true => writeln!(out, "no document of {source} is missing"),
+        false => writeln!(
+            out,
+            "no document of {source} was missing when rsnotify last looked, and it is not running"
+        ),
+    }
+}
+
+fn write_absent(out: &mut impl Write, absent: &[String]) -> io::Result<()> {
+    for directory in absent {
+        writeln!(
+            out,
+            "{} is not there: nothing below it can be accepted",
+            escaped(directory)
+        )?;
+    }
+    Ok(())
 }

@@ -120,7 +120,7 @@ fn answer_from(
     }
     let mut engine = take_up(config, store.as_ref())?;
     let now = Timestamp::now();
-    if !matches!(request, Request::Accept { .. }) {
+    if !matches!(request, Request::Accept { .. } | Request::Missing { .. }) {
         engine.take_stock(now);
     }
     let mut audience = match &request {
@@ -136,7 +136,13 @@ fn answer_from(
         records.extend(ended.iter().flat_map(|key| audience.unsubscribe(key)));
         answer
     };
-    let (mut answer, effects) = obey(&mut engine, Engine::amend, consult_state, request, now);
+    let (mut answer, effects) = obey(
+        &mut engine,
+        Engine::amend,
+        consult_state,
+        request,
+        now.into(),
+    );
     if let Answer::Status(status) = &mut answer {
         status.embedded_hub = audience.map(|audience| audience.status(now));
     }

@@ -181,7 +181,9 @@ fn tree(survey: &Survey, documents: Vec<DocumentView>, all: bool) -> Section {
             tree.add(&group.kind, group.examples.iter().cloned(), group.more());
         }
     }
-    tree.add("", survey.suspensions(), 0);
+    let suspensions = survey.suspensions().into_iter();
+    let suspensions = suspensions.map(|(seen, missing)| Remark::finding(seen, missing));
+    tree.remarks.extend(suspensions);
     tree.remarks.extend(machine::unreadable(survey));
     if let Some((path, changed)) = &survey.latest {
         let remark = clock::file_system(path, *changed, Timestamp::now());

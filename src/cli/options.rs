@@ -216,6 +216,10 @@ pub struct AcceptOptions {
     #[arg(value_name = "SOURCE")]
     pub source: String,
 
+    /// Print what would be accepted, by directory, and accept nothing
+    #[arg(long, env = "RSNOTIFY_DRY_RUN", value_parser = FalseyValueParser::new())]
+    pub dry_run: bool,
+
     #[command(flatten)]
     pub tree: TreeOptions,
 

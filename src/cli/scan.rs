@@ -68,7 +68,10 @@ pub fn scan(file: Option<&Path>, options: &ScanOptions) -> anyhow::Result<Exit> 
             say(finding);
         }
     }
-    for notice in survey.notices.iter().chain(&survey.suspensions()) {
+    let suspensions = survey.suspensions().into_iter();
+    let suspensions = suspensions.flat_map(|(suspension, missing)| [suspension, missing]);
+    let suspensions: Vec<String> = suspensions.collect();
+    for notice in survey.notices.iter().chain(&suspensions) {
         say(notice);
     }
     print(|out| {

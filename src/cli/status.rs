@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use crate::announce::status::alerts::{Part, Urgency};
+use crate::announce::status::alerts::{Part, Urgency, more_directories};
 use crate::announce::status::hubs::HubSummary;
 use crate::announce::status::notification::NotificationView;
 use crate::announce::status::{SourceStatus, Status, WaitingView};
@@ -159,9 +159,19 @@ fn write_source(out: &mut impl Write, source: &SourceStatus) -> io::Result<()> {
             writeln!(out, "    and {} more", mount.more_unreadable)?;
         }
     }
-    match &source.suspension {
-        Some(suspension) => writeln!(out, "  {suspension}"),
-        None => Ok(()),
+    if let Some(suspension) = &source.suspension {
+        writeln!(out, "  {suspension}")?;
+    }
+    for missing in &source.missing_in {
+        writeln!(out, "    {}", shown(&missing.to_string()))?;
+    }
+    match source.more_missing_in {
+        0 => Ok(()),
+        more => writeln!(
+            out,
+            "    and {}: see `rsnotify accept {name} --dry-run`",
+            more_directories(more)
+        ),
     }
 }
 

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use crate::announce::engine::Engine;
 use crate::announce::event::{Effect, Event};
 use crate::announce::observation::{DocumentPath, Incomplete, Look, MountId, Observation};
+use crate::announce::status::alerts::more_directories;
 use crate::cli::progress::Progress;
 use crate::config::Config;
 use crate::config::address::Address;
@@ -33,14 +34,26 @@ pub struct Survey {
     pub latest: Option<(String, Timestamp)>,
 }
 
+/// So many directories are named where documents are missing.
+const MOST_DIRECTORIES: usize = 20;
+
 impl Survey {
-    /// The sources of which too much is missing to be believed, and what to do about it (R15).
-    pub fn suspensions(&self) -> Vec<String> {
-        let sources = self.engine.sources().into_iter();
-        let suspensions = sources.filter_map(|source| source.suspension);
-        suspensions
-            .map(|suspension| suspension.to_string())
-            .collect()
+    /// The sources of which too much is missing to be believed, and what to do about it (R15); and in which directories
+    /// it is missing.
+    pub fn suspensions(&self) -> Vec<(String, String)> {
+        let sources = self.engine.sources().into_iter().enumerate();
+        let suspensions = sources.filter_map(|(position, source)| {
+            let directories = self.engine.suspended_directories(position);
+            let names = directories.iter().take(MOST_DIRECTORIES);
+            let mut missing: Vec<String> = names.map(ToString::to_string).collect();
+            if directories.len() > MOST_DIRECTORIES {
+                let more = more_directories(directories.len() - MOST_DIRECTORIES);
+                missing.push(format!("and {more}"));
+            }
+            let missing = format!("missing: {}", missing.join(", "));
+            Some((source.suspension?.to_string(), missing))
+        });
+        suspensions.collect()
     }
 }
 
@@ -87,7 +100,7 @@ fn survey_beside(config: &Config, store: Option<&Store>, detail: Detail) -> anyh
     let mut begun = Vec::new();
     let mut questions = Vec::new();
     let mut step = |engine: &mut Engine, event| {
-        for effect in engine.step(event, Timestamp::now()) {
+        for effect in engine.step(event, Timestamp::now().into()) {
             match effect {
                 Effect::Explain(paths) => questions.extend(paths),
                 Effect::Submit(_) | Effect::Look(_) => begun.push(effect),
@@ -117,6 +130,10 @@ fn survey_beside(config: &Config, store: Option<&Store>, detail: Detail) -> anyh
         watches.push(directories);
         latest = latest.max(sight.latest);
     }
+    // A mount whose directory is there may be absent nevertheless.
+    let sources = engine.sources().into_iter();
+    let mounts = sources.flat_map(|source| source.mounts);
+    notices.extend(mounts.filter_map(|mount| mount.reason));
     step(&mut engine, Event::Tick);
     let trees =
         (0..config.sources.len()).map(|source| settings::tree(config, source, engine.plan()));
@@ -125,7 +142,10 @@ fn survey_beside(config: &Config, store: Option<&Store>, detail: Detail) -> anyh
         let explained = trees.iter().find_map(|tree| tree::explain(tree, &path))?;
         Some((path, explained))
     });
-    engine.step(Event::Explained(explained.collect()), Timestamp::now());
+    engine.step(
+        Event::Explained(explained.collect()),
+        Timestamp::now().into(),
+    );
     Ok(Survey {
         engine,
         has_state: store.is_some(),
@@ -158,7 +178,6 @@ impl Sight {
             } => {
                 self.swept.insert(*mount);
             }
-            Report::MountLost { reason, .. } => self.notices.push(reason.clone()),
             Report::Notice(notice) if notice.is_warning() => {
                 self.unreadable += usize::from(matches!(notice, Notice::Unreadable { .. }));
                 self.notices.push(notice.to_string());

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::announce::status::{AccountView, ChannelView, Status};
+use crate::announce::status::{AccountView, ChannelView, MissingView, Status};
 use crate::announce::subscription::audience::view::{SubscriptionList, SubscriptionView};
 
 pub use crate::control::client::{ClientError, ask};
@@ -26,6 +26,8 @@ pub use crate::control::server::{Server, Socket};
 pub enum Request {
     /// The documents of a source that are missing now are deleted (R15).
     Accept { source: String },
+    /// What would be accepted as deleted, by directory.
+    Missing { source: String },
     /// How everything stands.
     Status,
     /// How every hub stands on every channel.
@@ -83,6 +85,7 @@ pub enum Answer {
         source: String,
         documents: usize,
     },
+    Missing(MissingView),
     Status(Box<Status>),
     Outbox(Vec<ChannelView>),
     Account(Box<AccountView>),
@@ -108,7 +111,8 @@ impl Request {
     pub fn is_question(&self) -> bool {
         matches!(
             self,
-            Request::Status
+            Request::Missing { .. }
+                | Request::Status
                 | Request::Outbox
                 | Request::PublicUrl
                 | Request::Show { .. }

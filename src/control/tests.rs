@@ -49,6 +49,12 @@ fn every_request_is_read_as_it_is_written() {
     let name = "{\"channel\":\"https://e.org/t\",\"hub\":\"https://h.example/\"}";
     for (request, text) in [
         (Request::Status, "\"status\"".to_owned()),
+        (
+            Request::Missing {
+                source: "main".to_owned(),
+            },
+            "\"missing\",\"source\":\"main\"".to_owned(),
+        ),
         (Request::Outbox, "\"outbox\"".to_owned()),
         (
             Request::Show {

@@ -25,8 +25,15 @@ pub fn event(report: Report) -> Option<Event> {
         }),
         Report::MountLost { mount, reason } => Some(Event::MountLost { mount, reason }),
         Report::Swept {
-            mount, complete, ..
-        } => Some(Event::Swept { mount, complete }),
+            mount,
+            complete,
+            files,
+            ..
+        } => Some(Event::Swept {
+            mount,
+            complete,
+            candidates: files,
+        }),
         Report::Unreadable {
             mount,
             directories,

@@ -23,7 +23,7 @@ use tracing::{error, warn};
 use crate::admin::Health;
 use crate::announce::delivery::SubmissionId;
 use crate::announce::engine::Engine;
-use crate::announce::event::{Effect, Event};
+use crate::announce::event::{Effect, Event, Now};
 use crate::announce::figures::Counts;
 use crate::announce::observation::MountId;
 use crate::announce::status::{ConfigurationStatus, Detail, RefusedConfiguration, Status};
@@ -36,7 +36,7 @@ use crate::daemon::turns::orders::Order;
 use crate::daemon::turns::unsaved::Unsaved;
 use crate::resourcesync::uri::Topic;
 use crate::store::Store;
-use crate::tree::{Report, Tree};
+use crate::tree::{self, Report, Tree};
 use crate::websub::hub::EmbeddedHub;
 use crate::websub::publish::Publisher;
 use crate::websub::topics::Topics;
@@ -115,7 +115,7 @@ pub struct Turns {
     accepted: Vec<Event>,
     /// Submissions whose answer is to come.
     under_way: BTreeSet<SubmissionId>,
-    /// When the daemon began or its plan changed, until each present mount was swept since.
+    /// When the daemon began or its plan changed, by the clock of `ctime`, until each present mount was swept since.
     began: Option<Timestamp>,
     /// Whether each present mount was swept under the plan before, which has the same ones.
     was_settled: bool,
@@ -128,6 +128,8 @@ pub struct Turns {
     stop_by: Option<Instant>,
     /// When the daemon began, and what was done since.
     counts: Counts,
+    /// Where its monotonic clock begins.
+    started: Instant,
 }
 
 impl Turns {
@@ -164,7 +166,7 @@ impl Turns {
             orders: Vec::new(),
             accepted: Vec::new(),
             under_way: BTreeSet::new(),
-            began: Some(Timestamp::now()),
+            began: Some(tree::clock()),
             was_settled: false,
             unclaimed: BTreeSet::new(),
             configuration: ConfigurationStatus {
@@ -179,6 +181,7 @@ impl Turns {
                 began: Timestamp::now(),
                 ..Counts::default()
             },
+            started: Instant::now(),
         }
     }
 
@@ -187,9 +190,9 @@ impl Turns {
         self.submitting = submitting;
     }
 
-    /// Begins earlier than now: when the process did.
-    pub fn began_at(&mut self, began: Timestamp) {
-        self.began = Some(began);
+    /// Begins earlier than now: when the process did, by its clock and by that of `ctime`.
+    pub fn began_at(&mut self, began: Timestamp, by_file_system: Timestamp) {
+        self.began = Some(by_file_system);
         self.counts.began = began;
     }
 
@@ -359,8 +362,16 @@ impl Turns {
     }
 
     fn step(&mut self, event: Event) {
-        let effects = self.engine.step(event, Timestamp::now());
+        let effects = self.engine.step(event, self.now());
         self.take(effects);
+    }
+
+    /// `Instant` does not count the time that the machine is suspended.
+    fn now(&self) -> Now {
+        Now {
+            wall: Timestamp::now(),
+            monotonic: self.started.elapsed(),
+        }
     }
 }
 

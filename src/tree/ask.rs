@@ -17,6 +17,10 @@ impl Looker<'_> {
         if !self.names.accepts(&self.mounts[at].published, &path.below) {
             return;
         }
+        if self.mounts[at].identity.is_none() && self.mounts[at].is_brief() {
+            self.mounts[at].asked.insert(path);
+            return;
+        }
         if self.mounts[at].identity.is_none() {
             let reason = self.mounts[at].lost.clone().unwrap_or_default();
             return self.observe(path, Look::Incomplete(Incomplete::Denied(reason)));

@@ -51,7 +51,8 @@ pub(super) struct Looker<'a> {
     pub(super) listing: u32,
     pub(super) buffer: Vec<u8>,
     pub(super) has_said_ran_out: bool,
-    heartbeat: Instant,
+    /// When mounts and links are looked at next.
+    pub(super) heartbeat: Instant,
     batch: Vec<Observation>,
     explained: Vec<(DocumentPath, NoDocument)>,
     /// What is remembered of files in `batch` that are missing, in case their mount is.

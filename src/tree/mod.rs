@@ -152,6 +152,11 @@ pub enum Notice {
         interval: Duration,
     },
     #[error(
+        "another directory took the place of {directory}: what it holds is compared with what was there",
+        directory = directory.display()
+    )]
+    Replaced { directory: PathBuf },
+    #[error(
         "no more directories can be watched: {limit}; until then the tree is swept every {seconds} s",
         seconds = interval.as_secs_f64()
     )]
@@ -194,7 +199,10 @@ impl Notice {
     pub fn is_warning(&self) -> bool {
         !matches!(
             self,
-            Notice::Watching { .. } | Notice::Polling { .. } | Notice::Readable { .. }
+            Notice::Watching { .. }
+                | Notice::Polling { .. }
+                | Notice::Readable { .. }
+                | Notice::Replaced { .. }
         )
     }
 }
@@ -312,6 +320,11 @@ pub fn survey(
     let mut looker = Looker::new(settings, names, Vec::new(), hints, Watches::none(), report);
     looker.survey();
     Ok(looker.directories_to_watch())
+}
+
+/// The time by the clock that local file systems stamp files with.
+pub fn clock() -> Timestamp {
+    file_system::coarse_now()
 }
 
 /// All bytes of the file at `path`, read as gently as documents are.

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -22,6 +22,9 @@ use crate::tree::{Notice, Report, WatchMode};
 /// The longest that the kernel's coarse clock stands still.
 const TICK: SignedDuration = SignedDuration::from_millis(10);
 
+/// How long a root may be away while it is replaced, before that is said.
+const SWAPPED_WITHIN: Duration = Duration::from_millis(500);
+
 /// A mount of the settings, and what is going on there.
 #[derive(Debug)]
 pub(super) struct Mount {
@@ -31,8 +34,11 @@ pub(super) struct Mount {
     pub(super) root: DirectoryId,
     /// The root while it is present.
     pub(super) identity: Option<Identity>,
-    /// What was said when it was lost.
+    /// Why it is not there, and whether that was said.
     pub(super) lost: Option<String>,
+    pub(super) is_told_lost: bool,
+    /// When it went that was there.
+    pub(super) missed: Option<Instant>,
     pub(super) file_system: FileSystem,
     /// When it was found, on the clock of `ctime`.
     found: Timestamp,
@@ -100,6 +106,8 @@ impl Mount {
             root,
             identity: None,
             lost: None,
+            is_told_lost: false,
+            missed: None,
             file_system: FileSystem::default(),
             found: Timestamp::MIN,
             parent_watch: None,
@@ -119,6 +127,12 @@ impl Mount {
     /// Whether a file changed after this mount was found, as far as its clock is ours and tells.
     pub(super) fn is_changed_since_found(&self, stat: &Stat) -> bool {
         self.file_system.is_local && stat.changed.duration_since(self.found) > TICK
+    }
+
+    /// Whether it went so shortly before that another may be about to take its place.
+    pub(super) fn is_brief(&self) -> bool {
+        self.missed
+            .is_some_and(|missed| missed.elapsed() < SWAPPED_WITHIN)
     }
 
     pub(super) fn path(&self, below: &[u8]) -> DocumentPath {
@@ -145,12 +159,15 @@ impl Looker<'_> {
             }
             Ok(status) if self.mounts[at].identity == Some(status.identity) => {}
             Ok(status) => {
-                if self.mounts[at].identity.is_some() {
-                    self.lose_mount(at, "another directory took its place".into());
-                }
                 // While it cannot be listed, it is not there.
                 match std::fs::read_dir(&self.mounts[at].directory) {
-                    Ok(_) => self.find_mount(at, status.identity),
+                    Ok(_) => {
+                        if self.leave_root(at) {
+                            let directory = self.mounts[at].directory.clone();
+                            self.notice(Notice::Replaced { directory });
+                        }
+                        self.find_mount(at, status.identity);
+                    }
                     Err(error) => self.miss_mount(at, &error),
                 }
             }
@@ -180,25 +197,41 @@ impl Looker<'_> {
     }
 
     fn lose_mount(&mut self, at: usize, reason: String) {
+        let was_there = self.leave_root(at);
         let mount = &mut self.mounts[at];
         let reason = format!("{}: {reason}", mount.directory.display());
-        let was_there = mount.identity.take().is_some();
-        let is_told = mount
-            .lost
-            .replace(reason.clone())
-            .is_some_and(|told| told == reason);
+        let before = mount.lost.replace(reason.clone());
+        let is_told = mount.is_told_lost && before.as_ref() == Some(&reason);
         if was_there {
-            self.end_sweep(at, false);
-            for id in self.model.beneath(self.mounts[at].root) {
-                self.unwatch(id);
-                self.allow(id);
-            }
+            // Whoever swaps a link may remove it first.
+            mount.missed = Some(Instant::now());
+            self.heartbeat = self.heartbeat.min(Instant::now() + SWAPPED_WITHIN);
         }
         self.tell_unreadable();
-        if was_there || !is_told {
-            let mount = self.mounts[at].id;
-            self.send(Report::MountLost { mount, reason });
+        let mount = &mut self.mounts[at];
+        if is_told || mount.is_brief() {
+            return;
         }
+        mount.is_told_lost = true;
+        let asked = std::mem::take(&mut mount.asked);
+        let mount = mount.id;
+        self.send(Report::MountLost { mount, reason });
+        for path in asked {
+            self.ask(path, true);
+        }
+    }
+
+    /// Takes in that a root is not there any more, or another one is; tells whether there was one.
+    fn leave_root(&mut self, at: usize) -> bool {
+        if self.mounts[at].identity.take().is_none() {
+            return false;
+        }
+        self.end_sweep(at, false);
+        for id in self.model.beneath(self.mounts[at].root) {
+            self.unwatch(id);
+            self.allow(id);
+        }
+        true
     }
 
     fn find_mount(&mut self, at: usize, identity: Identity) {
@@ -206,6 +239,8 @@ impl Looker<'_> {
         let mount = &mut self.mounts[at];
         mount.identity = Some(identity);
         mount.lost = None;
+        mount.is_told_lost = false;
+        mount.missed = None;
         mount.was_swept = false;
         mount.file_system = file_system(&mount.directory);
         mount.found = started;

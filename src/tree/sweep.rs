@@ -77,12 +77,12 @@ impl Looker<'_> {
         let Some(sweep) = self.mounts[at].sweep.take() else {
             return;
         };
-        let asked = std::mem::take(&mut self.mounts[at].asked);
         if complete {
             self.report_unmet(at);
-        }
-        for path in asked {
-            self.ask(path, true);
+            // What was asked of a root that went is answered once another is swept, or none is there.
+            for path in std::mem::take(&mut self.mounts[at].asked) {
+                self.ask(path, true);
+            }
         }
         self.tell_unreadable();
         let (hints, wanted) = (self.gives_hints(at), self.trusts_hints(at));

@@ -76,6 +76,73 @@ fn a_request_is_a_line_and_so_is_its_answer() {
 }
 
 #[test]
+fn a_dry_run_says_what_would_be_accepted_and_accepts_nothing() {
+    let (site, setup, _daemon) = suspended();
+    let directory = site.path("a").display().to_string();
+    let (code, out, err) = output(accept(&setup).arg("--dry-run"));
+    assert_eq!(code, Some(0), "{err}");
+    let wanted = format!(
+        "23 missing documents of main would be accepted as deleted:\n  23 of 23 in {directory}\n"
+    );
+    assert_eq!(out, wanted);
+    let (code, out, _) = output(accept(&setup).args(["--dry-run", "--json"]));
+    let said: Value = serde_json::from_str(&out).unwrap();
+    let wanted = json!({
+        "version": 1,
+        "source": "main",
+        "dry_run": true,
+        "accepted": 0,
+        "missing": 23,
+        "directories": [{ "directory": directory, "missing": 23, "of": 23 }],
+        "absent": [],
+        "running": true,
+    });
+    assert_eq!((code, said), (Some(0), wanted));
+    // They still are suspended, and everybody says where.
+    let (_, out, _) = output(&mut setup.command("status"));
+    let suspended = "23 of 24 documents of main are missing: their deletions are suspended";
+    assert!(out.contains(suspended), "{out}");
+    assert!(
+        out.contains(&format!("\n    23 of 23 in {directory}\n")),
+        "{out}"
+    );
+    let (code, out, _) = output(&mut setup.command("check"));
+    assert_eq!(code, Some(1));
+    assert!(
+        out.contains(&format!("missing: 23 of 23 in {directory}\n")),
+        "{out}"
+    );
+    let (_, out, _) = output(setup.command("status").arg("--json"));
+    let status: Value = serde_json::from_str(&out).unwrap();
+    let missing = &status["sources"][0]["missing_in"];
+    assert_eq!(
+        missing,
+        &json!([{ "directory": directory, "missing": 23, "of": 23 }])
+    );
+}
+
+#[test]
+fn a_dry_run_asks_the_state_where_no_daemon_runs() {
+    let (site, setup, daemon) = suspended();
+    assert!(daemon.stop().success());
+    let (code, out, err) = output(accept(&setup).arg("--dry-run"));
+    assert_eq!(code, Some(0), "{err}");
+    assert!(
+        out.contains(&format!("  23 of 23 in {}", site.path("a").display())),
+        "{out}"
+    );
+    let (_, out, _) = output(accept(&setup).args(["--dry-run", "--json"]));
+    let said: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(said["running"], false);
+    let (code, _, err) = output(setup.command("accept").args(["other", "--dry-run"]));
+    assert_eq!(code, Some(1));
+    assert!(
+        err.contains("no source is named \"other\"; there is main"),
+        "{err}"
+    );
+}
+
+#[test]
 fn only_its_owner_may_connect_and_it_goes_with_its_daemon() {
     let (_site, setup, daemon) = suspended();
     let mode = fs::metadata(socket(&setup)).unwrap().permissions().mode();

@@ -1,7 +1,6 @@
 //! Mass deletion: an emptied tree is suspected until somebody says so.
 
 use std::fs;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rstest::rstest;
@@ -11,7 +10,6 @@ use tempfile::TempDir;
 use crate::daemon::{get, output};
 use crate::documents::{Site, URL, capability_list, list, replace};
 use crate::hub::Manner;
-use crate::namespace::was_run_again;
 use crate::story::Story;
 use crate::story::Watch::{self, Inotify, Notify, Poll};
 
@@ -235,39 +233,6 @@ fn a_crash_after_an_acceptance_undoes_nothing(#[values(Inotify, Poll)] watch: Wa
     heard.sort();
     assert_eq!(heard, DELETED);
     story.stays_silent();
-    story.ends();
-}
-
-#[rstest]
-fn a_tree_that_is_unmounted_is_suspended_and_back_in_silence(
-    #[values(Inotify, Poll)] watch: Watch,
-) {
-    if was_run_again("unshare --map-root-user --mount") {
-        return;
-    }
-    let run = |command: &mut Command| assert!(command.status().unwrap().success());
-    let volume = large();
-    let mut story = Story::over(watch, Site::empty(), KEYS);
-    let place = story.site.root.path().to_owned();
-    let mount = || {
-        let mut mount = Command::new("mount");
-        mount.arg("--bind").arg(volume.root.path()).arg(&place);
-        mount
-    };
-    run(&mut mount());
-    story.resume();
-    for _ in 0..2 {
-        // What is open in it for a moment does not hold it.
-        run(Command::new("umount").arg("--lazy").arg(&place));
-        story.daemon().await_log("deletions are suspended");
-        outlast_the_grace();
-        story.stays_silent();
-        run(&mut mount());
-        story.daemon().await_log("are believed again");
-        story.stays_silent();
-    }
-    story.site.write("a/00.xml", &list("a", "changelist", "2"));
-    story.hears(&["updated changelist a/00.xml"]);
     story.ends();
 }
 

@@ -36,6 +36,7 @@ mod silence;
 mod state_file;
 mod story;
 mod tools;
+mod unmounted;
 mod writing;
 
 /// How long an event is awaited before a test fails. Generous: the machine may be busy.

@@ -87,6 +87,11 @@ fn a_link_that_is_swapped(#[values(Inotify, Notify, Poll)] watch: Watch) {
     story.hears(&[UPDATED]);
     swap("4", &story.site.path("www"));
     story.stays_silent();
+    // No mount was ever away.
+    let log = story.stop_and_tell();
+    let warnings: Vec<&String> = log.iter().filter(|line| line.contains("WARN")).collect();
+    assert_eq!(warnings, [&""; 0]);
+    story.resume();
     ends_with_a_change(story);
 }
 

@@ -76,6 +76,8 @@ fn a_deletion_is_accepted_before_its_grace_ends_and_believed_after() {
     world.wait(289);
     assert_eq!(world.news(), NOTHING);
     world.crash_and_start();
+    world.wait(299);
+    assert_eq!(world.news(), NOTHING, "the grace begins anew in each run");
     world.wait(10);
     assert_eq!(world.news(), [DELETED]);
 }

@@ -102,12 +102,12 @@ fn a_deletion_that_nobody_saw_is_found_by_the_next_sweep() {
 }
 
 #[test]
-fn the_grace_outlives_a_crash() {
+fn the_grace_begins_anew_after_a_crash() {
     let mut world = World::with_two_sets(plan());
     world.delete("/b/capabilitylist.xml");
     world.wait(200);
     world.crash_and_start();
-    world.wait(99);
+    world.wait(299);
     assert_eq!(world.news(), NOTHING);
     world.wait(10);
     assert_eq!(
@@ -257,6 +257,8 @@ fn a_deletion_outlives_a_mount_that_goes_away_within_the_grace() {
         Some(DocumentState::Missing)
     );
     world.remount(0, 2);
+    world.wait(299);
+    assert_eq!(world.news(), NOTHING, "nobody saw it absent for a while");
     world.wait(10);
     assert_eq!(
         world.news(),
@@ -272,6 +274,8 @@ fn a_missing_document_that_cannot_be_read_stays_missing() {
     world.deny("/b/capabilitylist.xml");
     world.wait(200);
     world.delete("/b/capabilitylist.xml");
+    world.wait(299);
+    assert_eq!(world.news(), NOTHING, "nobody saw it absent for a while");
     world.wait(10);
     assert_eq!(
         world.news(),

@@ -203,7 +203,7 @@ fn a_document_that_ended_and_began_is_too_large_without_haste() {
         "/a/changelist.xml",
         list("resourcedump").up("/a/capabilitylist.xml"),
     );
-    world.wait(100);
+    world.wait(400);
     assert_eq!(world.attempts_at(HUB).len(), 2, "two changes, halved once");
     assert!(matches!(
         world.facts().last(),

@@ -146,6 +146,8 @@ fn a_document_that_becomes_another_ended_and_began() {
         "/b/capabilitylist.xml",
         list("changelist").up("/a/capabilitylist.xml"),
     );
+    world.wait(290);
+    assert_eq!(world.news(), [""; 0], "it has the grace of a deletion");
     world.wait(100);
     let news = world.news_by_topic();
     assert_eq!(
@@ -278,7 +280,7 @@ fn a_document_that_becomes_another_while_it_leaves_its_set_is_deleted_there() {
     world.wait(100);
     world.news();
     world.write("/a/x.xml", list("resourcedump").up("/b/capabilitylist.xml"));
-    world.wait(100);
+    world.wait(400);
     let news = world.news_by_topic();
     assert_eq!(news["/a/framework/"], ["deleted changelist /a/x.xml"]);
     assert_eq!(news["/b/framework/"], ["created resourcedump /a/x.xml"]);

@@ -4,6 +4,7 @@
 
 mod world;
 
+mod absence;
 mod acceptance;
 mod aggregation;
 mod baseline;

@@ -6,8 +6,8 @@ use std::process::Command;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use rsnotify::tree::Tree;
 use rsnotify::tree::WatchMode::{self, Inotify, Notify, Poll};
+use rsnotify::tree::{Notice, Tree};
 use rstest::rstest;
 
 use crate::harness::{DEADLINE, Watched, document, settings};
@@ -89,6 +89,13 @@ fn a_root_that_is_a_link_is_followed_when_it_is_swapped(
     assert!(!it.is_missing_ever());
     it.write("d/a.xml", 3);
     it.wait_for("d/a.xml", 3);
+    // Not in one step.
+    fs::remove_file(&it.root).unwrap();
+    symlink("releases/1", &it.root).unwrap();
+    it.wait_for("d/a.xml", 1);
+    let directory = it.root.clone();
+    assert!(it.notices.contains(&Notice::Replaced { directory }));
+    assert_eq!(it.lost, [""; 0], "it was there all the time");
 }
 
 #[rstest]

@@ -105,6 +105,8 @@ fn status(channels: usize, words: &str) -> Status {
             suspension: Some(words.to_owned()),
             documents: 41_200,
             missing: 1,
+            missing_in: Vec::new(),
+            more_missing_in: 0,
             broken: 1,
             mounts: vec![MountStatus {
                 directory: words.to_owned(),
@@ -112,6 +114,7 @@ fn status(channels: usize, words: &str) -> Status {
                 present: Some(false),
                 unreadable: vec![unreadable; 20],
                 more_unreadable: 7,
+                reason: Some(words.to_owned()),
             }],
         }],
         channels,

@@ -101,6 +101,8 @@ pub struct MountView {
     /// The first directories in it that may not be read, and how many more.
     pub unreadable: Vec<Unreadable>,
     pub more_unreadable: usize,
+    /// Why it is not.
+    pub reason: Option<String>,
 }
 
 impl Engine {
@@ -240,6 +242,10 @@ impl Engine {
                     },
                     unreadable: mount.unreadable.0.clone(),
                     more_unreadable: mount.unreadable.1,
+                    reason: match mount.status {
+                        MountStatus::Absent => mount.reason.clone(),
+                        _ => None,
+                    },
                 });
                 SourceView {
                     name: plan.name.clone(),

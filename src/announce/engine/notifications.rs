@@ -42,6 +42,7 @@ impl Engine {
     /// Goes on with what the engine before remembers.
     pub fn inherit(&mut self, before: &mut Engine) {
         self.history = std::mem::take(&mut before.history);
+        self.inherit_graces(before);
     }
 
     /// Begins the history with what a stored state holds: what is in flight, and the last notification of each

@@ -6,17 +6,28 @@ use jiff::Timestamp;
 
 use crate::announce::catalog::Structure;
 use crate::announce::channel::later;
+use crate::announce::difference::{Permission, is_end_said};
 use crate::announce::engine::Engine;
 use crate::announce::event::Fact;
-use crate::announce::observation::{DocumentPath, Look, MountId, Observation, Stat};
+use crate::announce::observation::{DocumentPath, Incomplete, Look, MountId, Observation, Stat};
 use crate::announce::plan::SourcePlan;
 use crate::announce::state::{Hold, Presence, Record, Relations, Told, Version};
+use crate::resourcesync::capability::Capability;
 use crate::resourcesync::document::{Document, Parsed};
 use crate::resourcesync::fingerprint::Fingerprint;
 use crate::resourcesync::uri::Uri;
 
 /// git's racy rule (R4): a file changed so shortly before it was read may have changed again unseen.
 const RACY: Duration = Duration::from_secs(2);
+
+/// A document as a look found it.
+#[derive(Debug)]
+pub(super) struct Sighting {
+    pub(super) path: DocumentPath,
+    pub(super) parsed: Parsed,
+    pub(super) stat: Stat,
+    pub(super) at: Timestamp,
+}
 
 impl Engine {
     pub(super) fn observe(&mut self, observation: Observation) {
@@ -27,12 +38,29 @@ impl Engine {
         let Some(source) = self.source_of(path.mount) else {
             return;
         };
-        let is_absent = self.sources[source].is_absent(path.mount);
         self.find_in_file(source, &uri, &look, at);
+        if !matches!(
+            look,
+            Look::Missing | Look::Incomplete(Incomplete::Denied(_))
+        ) {
+            self.occupied(source, path.mount, at);
+        }
+        let is_absent = self.sources[source].is_absent(path.mount);
         match look {
-            Look::Document { parsed, stat } => self.seen(source, uri, path, *parsed, stat, at),
+            Look::Document { parsed, stat } => {
+                let sighting = Sighting {
+                    path,
+                    parsed: *parsed,
+                    stat,
+                    at,
+                };
+                match self.ends_aloud(source, &uri, &sighting.parsed.document) {
+                    true => self.vanished(source, &uri, at, true, Some(sighting)),
+                    false => self.seen(source, uri, sighting),
+                }
+            }
             Look::Other { stat, .. } => {
-                self.vanished(source, &uri, at);
+                self.vanished(source, &uri, at, true, None);
                 self.forget_trouble(source, &uri);
                 self.question(source, &uri, &path);
                 self.turn.save.others.insert(path, Some((stat, at)));
@@ -44,30 +72,50 @@ impl Engine {
                 self.incomplete(source, uri, path, &reason, at);
             }
             Look::Missing => {
-                self.vanished(source, &uri, at);
                 self.forget_trouble(source, &uri);
                 self.question(source, &uri, &path);
+                let mount = self.sources[source].mounts.get_mut(&path.mount);
+                match mount.filter(|mount| mount.is_doubtful()) {
+                    Some(mount) => drop(mount.unfound.insert(uri)),
+                    None => self.vanished(source, &uri, at, false, None),
+                }
                 self.turn.save.others.insert(path, None);
             }
         }
     }
 
-    fn seen(
-        &mut self,
-        source: usize,
-        uri: Uri,
-        path: DocumentPath,
-        parsed: Parsed,
-        stat: Stat,
-        at: Timestamp,
-    ) {
+    /// R14, R15: whether a look found another document in the place of one whose deletion would be said, so that it gets
+    /// the grace of what is missing. An index of several Source Descriptions is no other document.
+    fn ends_aloud(&self, source: usize, uri: &Uri, found: &Document) -> bool {
+        let catalog = &self.sources[source].catalog;
+        let Some(before) = catalog.get(uri).filter(|record| !record.is_gone()) else {
+            return false;
+        };
+        let (capability, form) = (before.version.capability, before.version.form);
+        let is_same = (capability, form) == (found.capability, found.form);
+        let is_index_of_it =
+            before.is_source_description() && found.capability == Capability::SourceDescription;
+        let permission = Permission {
+            archived: before.relations.archived,
+            all_deletions: self.plan.sources[source].announce_all_deletions,
+        };
+        !is_same && !is_index_of_it && is_end_said(&before.version, permission)
+    }
+
+    pub(super) fn seen(&mut self, source: usize, uri: Uri, sighting: Sighting) {
         self.sources[source].explained.remove(&uri);
         let trouble = self.forget_trouble(source, &uri);
         if trouble.as_ref().is_some_and(|trouble| trouble.reported) {
-            let (path, uri) = (path.clone(), uri.clone());
+            let (path, uri) = (sighting.path.clone(), uri.clone());
             self.tell(Fact::Mended { path, uri });
         }
-        self.remember_baseline(source, &uri, &path, &parsed, stat, trouble.as_ref());
+        self.remember_baseline(source, &uri, &sighting, trouble.as_ref());
+        let Sighting {
+            path,
+            parsed,
+            stat,
+            at,
+        } = sighting;
         let state = &mut self.sources[source];
         let version = Version {
             capability: parsed.document.capability,
@@ -98,12 +146,8 @@ impl Engine {
             let was_missing = before.is_missing();
             let is_worth_saving =
                 before.stat != stat || was_racy || was_missing || before.path != path;
-            if let Some(record) = state.catalog.get_mut(&uri) {
-                record.path = path;
-                record.stat = stat;
-                record.looked = at;
-                record.presence = Presence::Present;
-            }
+            state.catalog.meet(&uri, path, stat, at);
+            state.away.remove(&uri);
             if was_missing {
                 state.stale.changed.insert(uri.clone());
             }
@@ -147,6 +191,7 @@ impl Engine {
                 is_named && (document.index != before.named_index || changed_form || still_waits)
             }
         };
+        state.away.remove(&uri);
         let record = Record {
             path,
             stat,

@@ -44,7 +44,13 @@ impl Engine {
     pub fn status(&self, now: Timestamp) -> Status {
         let (broken, more_broken) = self.broken(now);
         let (findings, more_findings) = self.first_findings();
+        let outline = self.outline(now);
+        let mut sources = outline.sources;
+        for (position, source) in sources.iter_mut().enumerate() {
+            (source.missing_in, source.more_missing_in) = self.first_suspended(position);
+        }
         Status {
+            sources,
             channels: self.channels(),
             broken,
             more_broken,
@@ -52,7 +58,7 @@ impl Engine {
             more_findings,
             finding_groups: self.finding_groups(),
             notifications: self.notifications(),
-            ..self.outline(now)
+            ..outline
         }
     }
 
@@ -213,7 +219,7 @@ impl Engine {
     /// runs, and so nobody looks at the tree. Nothing comes of it.
     pub fn take_stock(&mut self, now: Timestamp) {
         for source in 0..self.sources.len() {
-            self.judge_suspension(source, now);
+            self.judge_suspension(source);
             let known = self.sources[source].catalog.iter();
             let known: Vec<Uri> = known.map(|(uri, _)| uri.clone()).collect();
             for uri in known {

@@ -14,9 +14,7 @@ use crate::announce::event::Fact;
 use crate::announce::ledger::{Ledger, PING_APART, PING_FETCHED_WITHIN};
 use crate::announce::observation::DocumentPath;
 use crate::announce::plan::Mode;
-use crate::announce::state::{
-    ChannelRow, Hold, LedgerRow, MountRow, Presence, Record, State, Told,
-};
+use crate::announce::state::{ChannelRow, Hold, LedgerRow, MountRow, Record, State, Told};
 use crate::resourcesync::payload::Payload;
 use crate::resourcesync::uri::{Hub, Uri, UriMap};
 
@@ -58,9 +56,14 @@ impl Engine {
                 let looked_at = row.candidates.clone();
                 let mounted = Mount {
                     status: MountStatus::Unknown,
+                    found: None,
+                    unfound: BTreeSet::new(),
+                    reason: None,
                     looked_at: looked_at.filter(|before| *before != source.candidates),
                     started: now,
                     unreadable: (Vec::new(), 0),
+                    fresh: Vec::new(),
+                    has_other_clock: false,
                     row,
                 };
                 (mount.id, mounted)
@@ -70,6 +73,7 @@ impl Engine {
                 mounts: mounts.collect(),
                 troubles: BTreeMap::new(),
                 stale: Stale::default(),
+                away: UriMap::default(),
                 parked: BTreeSet::new(),
                 described: BTreeMap::new(),
                 explained: UriMap::default(),
@@ -86,16 +90,14 @@ impl Engine {
         let excluded = others.into_keys().filter(|path| !self.is_candidate(path));
         let rows: Vec<_> = excluded.map(|path| (path, None)).collect();
         self.turn.save.others.extend(rows);
-        for (uri, record) in documents {
+        for (uri, mut record) in documents {
             // A baseline that was not finished is taken again.
             match self.baselined_source(&uri, &record) {
                 Some(source) => {
-                    if let Presence::Missing { since, .. } = record.presence {
-                        let grace_ends = later(since, self.plan.sources[source].deletion_grace);
-                        self.wake_at(grace_ends.max(now), Timer::Grace(source, uri.clone()));
-                    }
-                    if let Hold::Waiting { since } = record.hold {
-                        let until = later(since, self.plan.window.hold);
+                    if let Hold::Waiting { since } = &mut record.hold {
+                        // The clock may have gone back since.
+                        *since = (*since).min(now);
+                        let until = later(*since, self.plan.window.hold);
                         self.wake_at(until, Timer::Hold(source, uri.clone()));
                     }
                     self.sources[source].catalog.restore(uri, record);
@@ -149,7 +151,7 @@ impl Engine {
     fn restore_channel(
         &mut self,
         id: ChannelId,
-        row: ChannelRow,
+        mut row: ChannelRow,
         rows: BTreeMap<Hub, LedgerRow>,
         told: &mut BTreeMap<(ChannelId, Hub), BTreeMap<Uri, Told>>,
         now: Timestamp,
@@ -162,9 +164,13 @@ impl Engine {
             self.turn.save.channels.insert(id, None);
             return;
         };
-        if let Some(retirement) = &row.retired {
+        if let Some(retirement) = &mut row.retired {
+            retirement.since = retirement.since.min(now);
             let ends = later(retirement.since, self.plan.retired_topic);
             self.wake_at(ends, Timer::Retired(id));
+        }
+        for said in &mut row.said {
+            said.at = said.at.min(now);
         }
         let set = row.set.clone();
         let mut channel = Channel {
@@ -218,7 +224,10 @@ impl Engine {
                 self.heard.entry(uri.clone()).or_default().insert(id);
             }
             if let Some(flight) = &mut row.flight {
-                // A clock that went back must not silence a hub for longer than the longest wait.
+                // A clock that went back must not silence a hub.
+                if flight.cut > now {
+                    (flight.cut, flight.next_try) = (now, now);
+                }
                 let latest = later(now, LONGEST_WAIT);
                 flight.next_try = flight.next_try.min(latest);
                 self.timers
@@ -227,7 +236,8 @@ impl Engine {
                     self.heard.entry(uri.clone()).or_default().insert(id);
                 }
             }
-            if let Some(ping) = row.ping {
+            if let Some(ping) = &mut row.ping {
+                ping.at = ping.at.min(now);
                 for wait in [PING_APART, PING_FETCHED_WITHIN] {
                     let at = later(ping.at, wait);
                     self.timers.insert((at, Timer::Ping(id, hub.clone())));

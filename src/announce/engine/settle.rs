@@ -22,7 +22,7 @@ const LARGE: usize = 1_000;
 impl Engine {
     pub(super) fn settle(&mut self, now: Timestamp) {
         for source in 0..self.sources.len() {
-            self.judge_deletions(source, now);
+            self.judge_deletions(source);
         }
         // A channel that retires may leave its topic to a set of another source, and that is all.
         for _ in 0..2 {

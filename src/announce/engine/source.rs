@@ -1,18 +1,21 @@
 //! One source as the engine keeps it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use jiff::Timestamp;
 
 use crate::announce::candidates::{Candidates, PublishedPath};
 use crate::announce::catalog::Catalog;
+use crate::announce::catalog::census::{Count, Tally};
 use crate::announce::delivery::ChannelId;
 use crate::announce::engine::findings::ToldLately;
 use crate::announce::event::Suspension;
 use crate::announce::finding::Finding;
-use crate::announce::observation::{MountId, NoDocument, Unreadable};
+use crate::announce::observation::{Identity, MountId, NoDocument, Unreadable};
 use crate::announce::plan::MassDeletion;
-use crate::announce::state::{MountRow, Presence, Told, Trouble, Version};
+use crate::announce::state::{MountRow, Told, Trouble, Version};
+use crate::resourcesync::fingerprint::Fingerprint;
 use crate::resourcesync::uri::{Uri, UriMap};
 
 #[derive(Debug)]
@@ -21,6 +24,8 @@ pub struct Source {
     pub mounts: BTreeMap<MountId, Mount>,
     pub troubles: BTreeMap<Uri, Trouble>,
     pub stale: Stale,
+    /// Missing documents that this run saw to be absent.
+    pub away: UriMap<Away>,
     /// Whether deletions are not believed for now (R15).
     pub suspended: bool,
     /// What is wrong with a document or a set, by its URI.
@@ -41,10 +46,27 @@ pub struct Source {
     pub settled: u64,
 }
 
+/// A document that is absent from a tree that is there.
+#[derive(Debug, Clone, Copy)]
+pub struct Away {
+    /// By the monotonic clock; nothing while nobody can see that it is.
+    pub since: Option<Duration>,
+    /// Whether something else lies at its path.
+    pub is_replaced: bool,
+}
+
 #[derive(Debug)]
 pub struct Mount {
+    /// Its identity is that of the root which held documents, once one did.
     pub row: MountRow,
     pub status: MountStatus,
+    /// The root that is there. It may be another one than the row's, and hold nothing: then the mount is absent
+    /// although its directory is there (R15).
+    pub found: Option<Identity>,
+    /// What was not found below a root that may be the wrong one.
+    pub unfound: BTreeSet<Uri>,
+    /// Why it is absent.
+    pub reason: Option<String>,
     /// What an earlier configuration looked at, if it is not what this one does. Until the mount was swept,
     /// what else there is counts as known (R13).
     pub looked_at: Option<Candidates>,
@@ -53,6 +75,10 @@ pub struct Mount {
     pub started: Timestamp,
     /// The first directories in it that may not be read, and how many more.
     pub unreadable: (Vec<Unreadable>, usize),
+    /// What was read for the first time and changed since then, by the clock of the files.
+    pub fresh: Vec<(Uri, Fingerprint)>,
+    /// Whether some file is from the future, so that the clock of the files is not ours.
+    pub has_other_clock: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,6 +116,12 @@ impl Stale {
 }
 
 impl Mount {
+    /// R15: whether its directory is another one than the one that held documents, so that it must hold something to be
+    /// taken for the mount.
+    pub fn is_doubtful(&self) -> bool {
+        self.row.held_document && self.found.is_some() && self.found != self.row.identity
+    }
+
     /// Whether nobody has looked at `below` yet: what lies there was there before, as far as anybody knows
     /// (R13).
     pub fn is_new_ground(&self, below: &[u8]) -> bool {
@@ -107,39 +139,47 @@ impl Source {
             .all(|mount| matches!(mount.status, MountStatus::Ready | MountStatus::Absent))
     }
 
-    /// R15: how many documents are missing and not yet accepted, of how many; and the same of Capability
-    /// Lists.
-    fn missing(&self) -> (Tally, Tally) {
-        let (mut all, mut lists) = (Tally::default(), Tally::default());
-        for (_, record) in self.catalog.iter() {
-            let missing = match record.presence {
-                Presence::Gone { .. } => continue,
-                Presence::Missing { approved, .. } => !approved,
-                Presence::Present => false,
-            };
-            all.count(missing);
-            if record.is_capability_list() {
-                lists.count(missing);
-            }
-        }
-        (all, lists)
-    }
-
-    /// R15: whether more documents are missing than can be believed.
+    /// R15: whether more documents are missing than can be believed. Of what lies below a mount that is absent, nobody
+    /// knows whether it is there.
     pub fn is_mass_deletion(&self, limit: MassDeletion) -> bool {
         let MassDeletion::Percent(percent) = limit else {
             return false;
         };
-        let (all, lists) = self.missing();
-        let too_many = all.missing >= 10 && all.missing * 100 > all.of * usize::from(percent);
-        let all_lists = lists.of > 1 && lists.missing == lists.of;
+        let census = self.catalog.census();
+        let is_emptied = |count: &Count| count.all.present == 0 && count.all.missing > 0;
+        if census.mounts().any(|(_, count)| is_emptied(count)) {
+            return true;
+        }
+        let (missing, of) = self.missing(|count| count.all);
+        let (missing_lists, lists) = self.missing(|count| count.lists);
+        let had_several = census.mounts().map(|(_, count)| {
+            let Tally {
+                present, missing, ..
+            } = count.lists;
+            present + missing
+        });
+        let had_several = had_several.sum::<usize>() > 1;
+        let too_many = missing >= 10 && missing * 100 > of * usize::from(percent);
+        let all_lists = missing_lists > 0 && missing_lists == lists && had_several;
         too_many || all_lists
+    }
+
+    /// How many are missing and not yet accepted, of how many.
+    fn missing(&self, counted: fn(&Count) -> Tally) -> (usize, usize) {
+        let mut all = (0, 0);
+        for (id, count) in self.catalog.census().mounts() {
+            let tally = counted(count);
+            let visible = if self.is_absent(id) { 0 } else { tally.present };
+            all.0 += tally.missing;
+            all.1 += tally.missing + tally.accepted + visible;
+        }
+        all
     }
 
     /// How much is missing, if that suspends deletions. `name` is the source's.
     pub fn suspension(&self, name: &str) -> Option<Suspension> {
         self.suspended.then(|| {
-            let (Tally { missing, of }, _) = self.missing();
+            let (missing, of) = self.missing(|count| count.all);
             Suspension {
                 source: name.to_owned(),
                 missing,
@@ -148,21 +188,14 @@ impl Source {
         })
     }
 
+    /// Whether this run sees that a document is absent.
+    pub fn is_seen_away(&self, uri: &Uri) -> bool {
+        let away = self.away.get(uri);
+        away.is_some_and(|away| away.since.is_some())
+    }
+
     pub fn is_absent(&self, mount: MountId) -> bool {
         let mount = self.mounts.get(&mount);
         mount.is_none_or(|mount| mount.status == MountStatus::Absent)
-    }
-}
-
-#[derive(Debug, Default, Clone, Copy)]
-struct Tally {
-    missing: usize,
-    of: usize,
-}
-
-impl Tally {
-    fn count(&mut self, missing: bool) {
-        self.of += 1;
-        self.missing += usize::from(missing);
     }
 }

@@ -7,25 +7,29 @@ use jiff::Timestamp;
 use crate::announce::channel::{Channel, later};
 use crate::announce::delivery::ChannelId;
 use crate::announce::engine::Engine;
-use crate::announce::observation::{DocumentPath, Stat};
+use crate::announce::engine::observe::Sighting;
+use crate::announce::observation::MountId;
 use crate::announce::state::{Hold, Record, Told, Trouble, Version};
-use crate::resourcesync::document::Parsed;
 use crate::resourcesync::uri::Uri;
 
 impl Engine {
-    /// R13: what a mount holds that nobody looked at before counts as told, unless it changed while it was
-    /// swept.
+    /// R13: what a mount holds that nobody looked at before counts as told, in the version that is read first; unless it
+    /// could not be read before, or changed while the mount was swept.
     pub(super) fn remember_baseline(
         &mut self,
         source: usize,
         uri: &Uri,
-        path: &DocumentPath,
-        parsed: &Parsed,
-        stat: Stat,
+        sighting: &Sighting,
         trouble: Option<&Trouble>,
     ) {
+        let Sighting {
+            path,
+            parsed,
+            stat,
+            at,
+        } = sighting;
         let state = &mut self.sources[source];
-        let Some(mount) = state.mounts.get(&path.mount) else {
+        let Some(mount) = state.mounts.get_mut(&path.mount) else {
             return;
         };
         let predates = trouble.is_some_and(|trouble| trouble.predates);
@@ -34,13 +38,37 @@ impl Engine {
         if state.catalog.get(uri).is_some() || !(is_baseline || predates) {
             return;
         }
-        let is_known = is_baseline && !predates && stat.changed < mount.started;
+        // A file from the future was stamped by another clock than ours, which says nothing about the sweep.
+        let is_fresh = mount.started <= stat.changed && stat.changed <= *at;
+        mount.has_other_clock |= stat.changed > *at;
+        let is_known = !predates && !is_fresh;
+        if !predates && is_fresh {
+            mount.fresh.push((uri.clone(), parsed.fingerprint));
+        }
         let told = Told {
             capability: parsed.document.capability,
             form: parsed.document.form,
             fingerprint: is_known.then_some(parsed.fingerprint),
         };
         state.stale.baseline.entry(uri.clone()).or_insert(told);
+    }
+
+    /// R13: where the file system's clock is not ours, nothing tells that a file changed while its mount was swept: what
+    /// was read is the baseline.
+    pub(super) fn end_baseline(&mut self, source: usize, id: MountId) {
+        let state = &mut self.sources[source];
+        let Some(mount) = state.mounts.get_mut(&id) else {
+            return;
+        };
+        let fresh = std::mem::take(&mut mount.fresh);
+        if !std::mem::take(&mut mount.has_other_clock) {
+            return;
+        }
+        for (uri, fingerprint) in fresh {
+            if let Some(told) = state.stale.baseline.get_mut(&uri) {
+                told.fingerprint.get_or_insert(fingerprint);
+            }
+        }
     }
 
     /// R10: a set that is published together with a Source Description hears of it, whichever of the two is

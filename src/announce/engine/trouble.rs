@@ -24,14 +24,16 @@ impl Engine {
         at: Timestamp,
     ) {
         let state = &mut self.sources[source];
-        // R15: what cannot be reached may be there or not.
-        if !matches!(reason, Incomplete::Denied(_))
-            && let Some(record) = state.catalog.get_mut(&uri)
-            && record.is_missing()
-        {
-            record.presence = Presence::Present;
-            state.stale.changed.insert(uri.clone());
-            self.turn.documents.insert((source, uri.clone()));
+        // R15: what cannot be reached may be there or not, so that nobody sees it absent. What can be reached is there,
+        // unless something else was in its place.
+        if let Some(away) = state.away.get_mut(&uri) {
+            away.since = None;
+            if !away.is_replaced && !matches!(reason, Incomplete::Denied(_)) {
+                state.away.remove(&uri);
+                state.catalog.set_presence(&uri, Presence::Present);
+                state.stale.changed.insert(uri.clone());
+                self.turn.documents.insert((source, uri.clone()));
+            }
         }
         let is_baseline = state
             .mounts

@@ -38,6 +38,9 @@ pub enum Part {
     Findings,
 }
 
+/// So many directories are named in an alert.
+const MOST_DIRECTORIES: usize = 3;
+
 /// How everything stands, in a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
@@ -148,16 +151,43 @@ fn of_source(source: &SourceStatus, alerts: &mut Vec<Alert>) {
         .iter()
         .filter(|own| own.present == Some(false))
     {
+        let advice = "nothing below it counts as deleted; it is taken up when it is back";
+        // The reason says the directory again.
+        let reason = mount.reason.as_deref().unwrap_or_default();
+        let reason = reason
+            .strip_prefix(mount.directory.as_str())
+            .unwrap_or(reason);
         alert(
-            format!("{} ({}) is not there", mount.directory, source.name),
-            Some("nothing below it counts as deleted; it is taken up when it is back"),
+            format!("{} ({}) is not there{reason}", mount.directory, source.name),
+            Some(advice),
         );
     }
     if let Some(suspension) = &source.suspension {
-        alert(suspension.clone(), None);
+        let missing = missing_in(source);
+        alert(suspension.clone(), missing.as_deref());
     }
     for mount in &source.mounts {
         alerts.extend(of_unreadable(source, mount));
+    }
+}
+
+/// Where most of what is missing is missing.
+fn missing_in(source: &SourceStatus) -> Option<String> {
+    let first = source.missing_in.iter().take(MOST_DIRECTORIES);
+    let mut parts: Vec<String> = first.map(ToString::to_string).collect();
+    let more = source.missing_in.len() + source.more_missing_in - parts.len();
+    if more > 0 {
+        parts.push(format!("and {}", more_directories(more)));
+    }
+    let is_any = !parts.is_empty();
+    is_any.then(|| format!("missing: {}", parts.join(", ")))
+}
+
+/// How many directories are not named.
+pub fn more_directories(more: usize) -> String {
+    match more {
+        1 => "1 more directory".to_owned(),
+        more => format!("{more} more directories"),
     }
 }
 

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use tokio::sync::oneshot;
 
 use crate::announce::engine::{Engine, UnknownAccount};
-use crate::announce::event::{Effect, Event, Fact};
+use crate::announce::event::{Effect, Event, Fact, Now};
 use crate::announce::subscription::Key;
 use crate::announce::subscription::audience::Audience;
 use crate::control::{About, AccountName, Answer, Request, SubscriptionName};
@@ -20,10 +20,10 @@ pub struct Order {
 
 impl Turns {
     pub(super) fn obey(&mut self, request: Request, reply: oneshot::Sender<Answer>) {
-        let now = Timestamp::now();
+        let now = self.now();
         let hub = self.hub.as_ref().filter(|_| self.is_hub_open);
         let is_hubs = matches!(request, Request::Subscriptions(_));
-        let consult = |about| hub.map_or_else(no_hub, |hub| consult_hub(hub, about, now));
+        let consult = |about| hub.map_or_else(no_hub, |hub| consult_hub(hub, about, now.wall));
         let (mut answer, effects) = obey(&mut self.engine, Engine::step, consult, request, now);
         if let Answer::Status(status) = &mut answer {
             self.complete(status);
@@ -91,10 +91,10 @@ pub fn consult(audience: &Audience, about: About, now: Timestamp) -> (Answer, Op
 /// [`Engine::amend`]; what is asked about subscriptions, `consult` answers.
 pub fn obey(
     engine: &mut Engine,
-    act: fn(&mut Engine, Event, Timestamp) -> Vec<Effect>,
+    act: fn(&mut Engine, Event, Now) -> Vec<Effect>,
     consult: impl FnOnce(About) -> Answer,
     request: Request,
-    now: Timestamp,
+    now: Now,
 ) -> (Answer, Vec<Effect>) {
     let account = |engine: &Engine, name: &AccountName| engine.account(&name.channel, &name.hub);
     let refused = |unknown: UnknownAccount| (Answer::Error(unknown.to_string()), Vec::new());
@@ -110,12 +110,19 @@ pub fn obey(
             let documents = count(&effects);
             (Answer::Accepted { source, documents }, effects)
         }
-        Request::Status => (Answer::Status(Box::new(engine.status(now))), Vec::new()),
+        Request::Missing { source } => match engine.plan().source_named(&source) {
+            Ok(source) => (Answer::Missing(engine.acceptable_view(source)), Vec::new()),
+            Err(unknown) => (Answer::Error(unknown.to_string()), Vec::new()),
+        },
+        Request::Status => (
+            Answer::Status(Box::new(engine.status(now.wall))),
+            Vec::new(),
+        ),
         Request::Outbox => (Answer::Outbox(engine.channels()), Vec::new()),
         Request::Show {
             account: name,
             payload,
-        } => match engine.outbox(&name.channel, &name.hub, payload, now) {
+        } => match engine.outbox(&name.channel, &name.hub, payload, now.wall) {
             Ok(shown) => (Answer::Account(Box::new(shown)), Vec::new()),
             Err(unknown) => refused(unknown),
         },

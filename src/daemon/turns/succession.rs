@@ -14,7 +14,7 @@ use crate::daemon::settings;
 use crate::daemon::turns::stopping::leave;
 use crate::daemon::turns::{Input, Turns, answered};
 use crate::store::{Store, StoreError};
-use crate::tree::{Tree, TreeError};
+use crate::tree::{self, Tree, TreeError};
 use crate::websub::hub::Restored;
 
 /// Where the saved state ends, taken up under a plan.
@@ -55,7 +55,7 @@ impl Turns {
     /// Goes on under another plan. Whatever fails, fails before anything is given up. Submissions that are under way
     /// stay so, and topics are served throughout.
     pub fn succeed(&mut self, config: &Config, plan: Plan) -> anyhow::Result<()> {
-        let began = Timestamp::now();
+        let began = tree::clock();
         if !self.commit(false)
             && let Some(trouble) = &self.trouble
         {

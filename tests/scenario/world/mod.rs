@@ -9,10 +9,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use rsnotify::announce::delivery::{ChannelId, Submission, TopicPage};
 use rsnotify::announce::engine::{DocumentState, Engine};
-use rsnotify::announce::event::{Effect, Event, Fact};
+use rsnotify::announce::event::{Effect, Event, Fact, Now};
 use rsnotify::announce::observation::Observation;
 use rsnotify::announce::plan::{Mode, Plan};
 use rsnotify::announce::state::State;
@@ -30,7 +30,9 @@ use tree::FakeTree;
 
 /// Everything outside the engine, and the engine while it runs.
 pub struct World {
+    /// By the wall clock, which may be set; time passes by the other one too.
     pub now: Timestamp,
+    monotonic: Duration,
     pub plan: Plan,
     pub disk: State,
     engine: Option<Engine>,
@@ -46,6 +48,7 @@ pub struct World {
     store: Option<(Store, PathBuf)>,
     /// How retries are spread; nothing for the longest wait each time.
     chance: Option<fastrand::Rng>,
+    saves: usize,
 }
 
 impl World {
@@ -53,6 +56,7 @@ impl World {
     pub fn new(plan: Plan) -> World {
         World {
             now: "2026-11-20T12:00:00Z".parse().unwrap(),
+            monotonic: Duration::from_secs(1_000),
             plan,
             disk: State::default(),
             engine: None,
@@ -64,6 +68,7 @@ impl World {
             is_frozen: false,
             store: None,
             chance: None,
+            saves: 0,
         }
     }
 
@@ -190,6 +195,26 @@ impl World {
         self.sweep(position);
     }
 
+    /// The directory is another one, which nobody is told.
+    pub fn set_root(&mut self, position: usize, inode: u64) {
+        let mount = self.mount_at(position);
+        self.tree.mount(&mount.directory, inode);
+    }
+
+    /// Takes all files away whose names begin like this, for [`World::bring_back`].
+    pub fn take_away(&mut self, prefix: &str) -> tree::Aside {
+        self.tree.take_away(&tree::absolute(prefix))
+    }
+
+    pub fn bring_back(&mut self, aside: tree::Aside) {
+        self.tree.bring_back(aside);
+    }
+
+    /// How often something was saved.
+    pub fn saves(&self) -> usize {
+        self.saves
+    }
+
     fn mount_at(&self, position: usize) -> rsnotify::announce::plan::MountPlan {
         let mut mounts = self.plan.sources.iter().flat_map(|source| &source.mounts);
         mounts.nth(position).unwrap().clone()
@@ -313,6 +338,7 @@ impl World {
         for path in engine.reread() {
             names.insert(self.plan.uri_of(path).unwrap().to_string());
         }
+        let candidates = self.candidates(position);
         let observed = names
             .iter()
             .filter(|name| !unchanged.contains(name))
@@ -323,7 +349,30 @@ impl World {
         self.step(Event::Swept {
             mount: mount.id,
             complete: true,
+            candidates,
         });
+    }
+
+    /// How many files lie below a mount.
+    fn candidates(&self, position: usize) -> u64 {
+        let mount = self.mount_at(position);
+        let names = self.tree.names();
+        let paths = names
+            .iter()
+            .filter_map(|name| tree::path_of(&self.plan, name));
+        paths.filter(|(path, _)| path.mount == mount.id).count() as u64
+    }
+
+    /// The directory of the mount at this position is another one, which holds only what `keep` says, and is swept.
+    pub fn replace_root(&mut self, position: usize, inode: u64, keep: impl Fn(&str) -> bool) {
+        let mount = self.mount_at(position);
+        for name in self.tree.names() {
+            let path = tree::path_of(&self.plan, &name);
+            if path.is_some_and(|(path, _)| path.mount == mount.id) && !keep(&name) {
+                self.tree.delete(&name);
+            }
+        }
+        self.remount(position, inode);
     }
 
     pub fn accept_deletions(&mut self) {
@@ -368,11 +417,11 @@ impl World {
             let next = answer.into_iter().chain(wake).min();
             match next.filter(|next| *next <= until) {
                 Some(next) => {
-                    self.now = self.now.max(next);
+                    self.move_on(next);
                     self.step(Event::Tick);
                 }
                 None => {
-                    self.now = until;
+                    self.move_on(until);
                     return;
                 }
             }
@@ -380,15 +429,38 @@ impl World {
         panic!("the engine never rests");
     }
 
+    fn move_on(&mut self, to: Timestamp) {
+        let passed = Duration::try_from(to.duration_since(self.now)).unwrap_or_default();
+        self.now += passed;
+        self.monotonic += passed;
+    }
+
+    /// Somebody sets the wall clock, forward or back.
+    pub fn set_clock(&mut self, by: SignedDuration) {
+        self.now += by;
+        for (at, _) in &mut self.coming {
+            *at += by;
+        }
+        self.step(Event::Tick);
+    }
+
+    fn both_clocks(&self) -> Now {
+        Now {
+            wall: self.now,
+            monotonic: self.monotonic,
+        }
+    }
+
     /// Takes an event, and every one that follows from it at once.
     fn step(&mut self, event: Event) {
         self.coming.push_front((Timestamp::MIN, event));
         while self.coming.front().is_some_and(|(at, _)| *at <= self.now) {
             let (_, event) = self.coming.pop_front().unwrap();
+            let now = self.both_clocks();
             let Some(engine) = &mut self.engine else {
                 continue;
             };
-            let effects = engine.step(event, self.now);
+            let effects = engine.step(event, now);
             self.perform(effects);
         }
     }
@@ -400,6 +472,7 @@ impl World {
         for effect in effects {
             match effect {
                 Effect::Save(save) => {
+                    self.saves += 1;
                     if let Some((store, _)) = &mut self.store {
                         store.save(&save, &[], &[]).unwrap();
                     }

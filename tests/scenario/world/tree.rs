@@ -32,6 +32,10 @@ struct File {
     content: OnceCell<Result<Content, Malformed>>,
 }
 
+/// Files that were taken away, as they were.
+#[derive(Debug, Default)]
+pub struct Aside(BTreeMap<String, File>);
+
 /// The URI of a name that may begin with `/`.
 pub fn absolute(name: &str) -> String {
     match name.starts_with('/') {
@@ -85,6 +89,17 @@ impl FakeTree {
 
     pub fn delete(&mut self, name: &str) {
         self.files.remove(&absolute(name)).unwrap();
+    }
+
+    pub fn take_away(&mut self, prefix: &str) -> Aside {
+        let files = std::mem::take(&mut self.files).into_iter();
+        let (away, left) = files.partition(|(name, _)| name.starts_with(prefix));
+        self.files = left;
+        Aside(away)
+    }
+
+    pub fn bring_back(&mut self, aside: Aside) {
+        self.files.extend(aside.0);
     }
 
     pub fn update(&mut self, name: &str, now: Timestamp) {

@@ -1,0 +1,534 @@
+//! Mounts that are away, roots that are empty, and the grace by the clock that nobody sets (R13, R15).
+
+use jiff::SignedDuration;
+use rsnotify::announce::engine::DocumentState;
+use rsnotify::announce::event::Fact;
+use rsnotify::announce::plan::Plan;
+
+use crate::world::{World, capability_list, index, list, mount, plan};
+
+const NOTHING: [&str; 0] = [];
+const DELETED: &str = "deleted capabilitylist /a/capabilitylist.xml";
+const HOUR: u64 = 3_600;
+
+/// What was told of mounts that are away.
+fn lost(world: &mut World) -> Vec<String> {
+    let facts = world.facts().into_iter();
+    let lost = facts.filter_map(|fact| match fact {
+        Fact::MountLost { reason, .. } => Some(reason),
+        _ => None,
+    });
+    lost.collect()
+}
+
+fn is_suspended(world: &World) -> bool {
+    world.engine().sources()[0].suspension.is_some()
+}
+
+fn presence(world: &World) -> Vec<Option<bool>> {
+    let sources = world.engine().sources();
+    let mounts = sources.iter().flat_map(|source| &source.mounts);
+    mounts.map(|mount| mount.present).collect()
+}
+
+/// One Capability List and some documents, in one mount.
+fn small() -> World {
+    let mut world = World::new(plan());
+    world.write_set("/a", &["resourcelist", "changelist"]);
+    world.wait(10);
+    world.start();
+    world.wait(100);
+    world.facts();
+    world
+}
+
+/// A source of three mounts with a set each.
+fn three_mounts() -> World {
+    let mut plan = plan();
+    plan.sources[0].mounts = vec![
+        mount("/srv/a", "https://example.org/a/"),
+        mount("/srv/b", "https://example.org/b/"),
+        mount("/srv/c", "https://example.org/c/"),
+    ];
+    let mut world = World::new(plan);
+    for set in ["/a", "/b", "/c"] {
+        world.write_set(set, &["resourcelist", "changelist"]);
+    }
+    world.wait(10);
+    world.start();
+    world.wait(100);
+    world.facts();
+    world
+}
+
+#[test]
+fn an_empty_root_in_the_place_of_one_with_documents_is_an_absent_mount() {
+    let mut world = small();
+    let mut aside = Default::default();
+    world.unseen(|world| aside = world.take_away("/a/"));
+    world.remount(0, 99);
+    world.wait(10 * HOUR);
+    assert_eq!(world.news(), NOTHING);
+    assert_eq!(
+        lost(&mut world),
+        [
+            "/srv/www: it is empty, and not the directory that held documents: is its file system mounted?"
+        ]
+    );
+    assert_eq!(presence(&world), [Some(false)]);
+    assert!(
+        world.engine().is_settled(),
+        "it keeps nobody from being ready"
+    );
+    let state = world.state_of("/a/capabilitylist.xml");
+    assert_eq!(state, Some(DocumentState::Announced));
+    world.accept_deletions();
+    world.wait(HOUR);
+    assert_eq!(world.news(), NOTHING, "what is away is never accepted");
+
+    world.unseen(|world| world.bring_back(aside));
+    world.remount(0, 2);
+    world.wait(HOUR);
+    assert_eq!(world.news(), NOTHING);
+    world.update("/a/changelist.xml");
+    world.wait(10);
+    assert_eq!(world.news(), ["updated changelist /a/changelist.xml"]);
+}
+
+#[test]
+fn an_absent_mount_stays_so_over_restarts_and_sweeps() {
+    let mut world = small();
+    world.crash();
+    let aside = world.take_away("/a/");
+    world.set_root(0, 99);
+    for _ in 0..3 {
+        world.crash_and_start();
+        world.wait(HOUR);
+        world.sweep(0);
+        world.wait(HOUR);
+        assert_eq!(lost(&mut world).len(), 1, "said once in each run");
+    }
+    assert_eq!(world.news(), NOTHING);
+    world.crash();
+    world.bring_back(aside);
+    world.update("/a/changelist.xml");
+    // A file system may have another device number each time.
+    world.set_root(0, 7);
+    world.start();
+    world.wait(HOUR);
+    assert_eq!(world.news(), ["updated changelist /a/changelist.xml"]);
+}
+
+#[test]
+fn a_daemon_that_starts_before_its_first_mount_is_up_takes_a_baseline_later() {
+    let mut world = World::new(plan());
+    world.start();
+    world.wait(HOUR);
+    world.unseen(|world| world.write_set("/a", &["resourcelist", "changelist"]));
+    world.wait(10);
+    world.remount(0, 99);
+    world.wait(HOUR);
+    assert_eq!(world.news(), NOTHING);
+    world.update("/a/changelist.xml");
+    world.wait(10);
+    assert_eq!(world.news(), ["updated changelist /a/changelist.xml"]);
+}
+
+#[test]
+fn one_mount_of_three_is_away_and_the_others_go_on() {
+    let mut world = three_mounts();
+    let mut aside = Default::default();
+    world.unseen(|world| aside = world.take_away("/b/"));
+    world.remount(1, 99);
+    world.wait(HOUR);
+    assert_eq!(lost(&mut world).len(), 1);
+    assert_eq!(presence(&world), [Some(true), Some(false), Some(true)]);
+    assert!(!is_suspended(&world));
+    world.delete("/c/capabilitylist.xml");
+    world.update("/a/changelist.xml");
+    world.wait(HOUR);
+    assert_eq!(
+        world.news(),
+        [
+            "updated changelist /a/changelist.xml",
+            "deleted capabilitylist /c/capabilitylist.xml"
+        ]
+    );
+    world.unseen(|world| world.bring_back(aside));
+    world.remount(1, 2);
+    world.wait(HOUR);
+    assert_eq!(world.news(), NOTHING);
+}
+
+#[test]
+fn one_mount_of_three_that_is_emptied_is_suspended_whatever_its_number() {
+    let mut world = three_mounts();
+    let mut aside = Default::default();
+    world.unseen(|world| aside = world.take_away("/b/"));
+    world.sweep(1);
+    world.wait(10 * HOUR);
+    assert_eq!(world.news(), NOTHING);
+    let suspension = world.engine().sources()[0].suspension.clone().unwrap();
+    assert_eq!((suspension.missing, suspension.of), (3, 9));
+    world.crash_and_start();
+    assert!(is_suspended(&world));
+    world.wait(10 * HOUR);
+    assert_eq!(world.news(), NOTHING);
+    world.unseen(|world| world.bring_back(aside));
+    world.sweep(1);
+    world.wait(10 * HOUR);
+    assert_eq!(world.news(), NOTHING);
+    assert!(!is_suspended(&world));
+}
+
+#[test]
+fn an_emptied_mount_is_accepted_like_any_mass_deletion() {
+    let mut world = three_mounts();
+    world.unseen(|world| drop(world.take_away("/b/")));
+    world.sweep(1);
+    world.wait(HOUR);
+    world.accept_deletions();
+    world.wait(10);
+    assert_eq!(
+        world.news(),
+        ["deleted capabilitylist /b/capabilitylist.xml"]
+    );
+    assert!(!is_suspended(&world));
+}
+
+#[test]
+fn a_release_that_takes_the_place_of_the_root_is_compared_with_it() {
+    let mut world = small();
+    world.replace_root(0, 99, |name| !name.ends_with("/changelist.xml"));
+    assert_eq!(lost(&mut world), NOTHING);
+    world.wait(299);
+    assert!(world.remembers("/a/changelist.xml"), "it has its grace");
+    world.wait(2);
+    assert!(!world.remembers("/a/changelist.xml"));
+    world.replace_root(0, 100, |name| !name.ends_with("/capabilitylist.xml"));
+    world.wait(299);
+    assert_eq!(world.news(), NOTHING);
+    world.wait(10);
+    assert_eq!(world.news(), [DELETED]);
+}
+
+#[test]
+fn a_root_that_is_filled_after_it_was_empty_is_the_mount() {
+    let mut world = small();
+    world.unseen(|world| drop(world.take_away("/a/")));
+    world.remount(0, 99);
+    world.wait(HOUR);
+    assert_eq!(presence(&world), [Some(false)]);
+    world.write("/a/new.xml", list("changelist").up("/a/capabilitylist.xml"));
+    assert_eq!(presence(&world), [Some(true)]);
+    let state = world.state_of("/a/capabilitylist.xml");
+    assert_eq!(state, Some(DocumentState::Missing), "it is looked for now");
+    world.wait(250);
+    let news = world.news();
+    assert_eq!(news, ["created changelist /a/new.xml"]);
+    world.wait(100);
+    assert_eq!(world.news(), [DELETED]);
+}
+
+#[test]
+fn a_root_with_something_else_below_it_is_a_tree_that_lost_its_documents() {
+    let mut world = small();
+    world.unseen(|world| {
+        drop(world.take_away("/a/"));
+        world.write_text("/pom.xml", b"<project/>");
+    });
+    world.remount(0, 99);
+    world.wait(HOUR);
+    assert_eq!(presence(&world), [Some(true)]);
+    assert!(is_suspended(&world));
+    assert_eq!(world.news(), NOTHING);
+}
+
+#[test]
+fn three_documents_that_are_all_missing_are_suspended() {
+    let mut world = small();
+    for name in ["capabilitylist", "resourcelist", "changelist"] {
+        world.delete(&format!("/a/{name}.xml"));
+    }
+    world.wait(10 * HOUR);
+    assert!(is_suspended(&world));
+    assert_eq!(world.news(), NOTHING);
+    world.accept_deletions();
+    world.wait(10);
+    assert_eq!(world.news(), [DELETED]);
+}
+
+#[test]
+fn two_sources_know_nothing_of_each_others_mounts() {
+    let mut plan = plan();
+    let mut other = plan.sources[0].clone();
+    other.name = "other".to_owned();
+    other.mounts = vec![mount("/srv/other", "https://other.org/")];
+    plan.sources.push(other);
+    let mut world = World::new(plan);
+    world.write_set("/a", &["changelist"]);
+    world.write_set("https://other.org/b", &["changelist"]);
+    world.wait(10);
+    world.start();
+    world.wait(100);
+    world.unseen(|world| drop(world.take_away("/a/")));
+    world.remount(0, 99);
+    world.delete("https://other.org/b/capabilitylist.xml");
+    world.wait(HOUR);
+    assert_eq!(world.news().len(), 1);
+    assert_eq!(presence(&world), [Some(false), Some(true)]);
+}
+
+#[test]
+fn documents_below_an_absent_mount_prove_nothing_of_the_others() {
+    let mut plan: Plan = plan();
+    plan.sources[0]
+        .mounts
+        .push(mount("/srv/more", "https://more.example.org/"));
+    let mut world = World::new(plan);
+    world.write_set("/a", &["changelist"]);
+    for number in 0..30 {
+        let more = format!("https://more.example.org/{number}.xml");
+        world.write(&more, list("changelist").up("/a/capabilitylist.xml"));
+        if number < 12 {
+            let few = format!("/a/{number}.xml");
+            world.write(&few, list("changelist").up("/a/capabilitylist.xml"));
+        }
+    }
+    world.wait(10);
+    world.start();
+    world.wait(100);
+    world.unmount(1);
+    for number in 0..12 {
+        world.delete(&format!("/a/{number}.xml"));
+    }
+    world.wait(HOUR);
+    assert!(is_suspended(&world), "12 of 14 are missing, not of 44");
+}
+
+#[test]
+fn a_clock_that_is_set_forward_ends_no_grace() {
+    let mut world = World::with_two_sets(plan());
+    world.delete("/a/capabilitylist.xml");
+    world.wait(1);
+    world.set_clock(SignedDuration::from_hours(5));
+    world.wait(200);
+    assert_eq!(world.news(), NOTHING);
+    world.write(
+        "/a/capabilitylist.xml",
+        capability_list("/a", &["resourcelist", "changelist"]),
+    );
+    world.wait(1_000);
+    assert_eq!(world.news(), NOTHING);
+}
+
+#[test]
+fn a_clock_that_is_set_back_prolongs_no_grace() {
+    let mut world = World::with_two_sets(plan());
+    world.delete("/a/capabilitylist.xml");
+    world.wait(200);
+    world.set_clock(SignedDuration::from_hours(-5));
+    world.wait(99);
+    assert_eq!(world.news(), NOTHING);
+    world.wait(10);
+    assert_eq!(world.news(), [DELETED]);
+}
+
+#[test]
+fn the_grace_begins_anew_in_each_run() {
+    let mut world = World::with_two_sets(plan());
+    world.delete("/a/capabilitylist.xml");
+    for _ in 0..5 {
+        world.wait(250);
+        world.crash();
+        world.wait(10 * HOUR);
+        world.start();
+        world.wait(40);
+    }
+    assert_eq!(world.news(), NOTHING);
+    world.wait(255);
+    assert_eq!(world.news(), NOTHING);
+    world.wait(10);
+    assert_eq!(world.news(), [DELETED]);
+}
+
+#[test]
+fn the_grace_counts_only_while_the_tree_can_be_seen() {
+    let mut world = World::with_two_sets(plan());
+    world.delete("/a/capabilitylist.xml");
+    world.wait(250);
+    world.unmount(0);
+    world.wait(10 * HOUR);
+    world.remount(0, 2);
+    world.wait(250);
+    world.deny("/a/capabilitylist.xml");
+    world.wait(10 * HOUR);
+    world.delete("/a/capabilitylist.xml");
+    world.wait(290);
+    assert_eq!(world.news(), NOTHING);
+    world.wait(20);
+    assert_eq!(world.news(), [DELETED]);
+}
+
+#[test]
+fn a_capability_list_that_is_something_else_for_a_moment_is_not_deleted() {
+    let something_else = [
+        list("resourcelist").up("/a/capabilitylist.xml").render(),
+        "<html xmlns=\"http://www.w3.org/1999/xhtml\"><body/></html>".to_owned(),
+        list("description").render(),
+        index("capabilitylist").render(),
+    ];
+    for content in something_else {
+        let mut world = World::with_two_sets(plan());
+        world.write_text("/a/capabilitylist.xml", content.as_bytes());
+        world.wait(100);
+        world.update("/a/changelist.xml");
+        world.wait(100);
+        // The set goes on meanwhile.
+        let news = world.news();
+        assert_eq!(news, ["updated changelist /a/changelist.xml"], "{content}");
+        let set = capability_list("/a", &["resourcelist", "changelist"]);
+        world.write("/a/capabilitylist.xml", set.clone());
+        world.wait(1_000);
+        assert_eq!(world.news(), NOTHING, "{content}");
+        world.write_text("/a/capabilitylist.xml", content.as_bytes());
+        world.wait(100);
+        world.write("/a/capabilitylist.xml", set.version(1));
+        world.wait(1_000);
+        let news = world.news();
+        assert_eq!(
+            news,
+            ["updated capabilitylist /a/capabilitylist.xml"],
+            "{content}"
+        );
+    }
+}
+
+#[test]
+fn what_stays_something_else_ends_after_its_grace() {
+    let mut world = World::with_two_sets(plan());
+    world.write(
+        "/a/capabilitylist.xml",
+        list("changedump").up("/b/capabilitylist.xml"),
+    );
+    world.wait(200);
+    world.crash_and_start();
+    world.wait(299);
+    assert_eq!(world.news(), NOTHING);
+    world.wait(100);
+    let mut news = world.news();
+    news.sort();
+    assert_eq!(news, ["created changedump /a/capabilitylist.xml", DELETED]);
+}
+
+#[test]
+fn a_page_in_the_place_of_a_capability_list_is_its_deletion_after_the_grace() {
+    let mut world = World::with_two_sets(plan());
+    world.write_text("/a/capabilitylist.xml", b"<html/>");
+    world.wait(200);
+    world.crash_and_start();
+    world.wait(299);
+    assert_eq!(world.news(), NOTHING);
+    world.wait(10);
+    assert_eq!(world.news(), [DELETED]);
+}
+
+#[test]
+fn pages_in_the_place_of_all_documents_are_suspended() {
+    let mut world = small();
+    for name in ["capabilitylist", "resourcelist", "changelist"] {
+        world.write_text(&format!("/a/{name}.xml"), b"<html/>");
+    }
+    world.wait(10 * HOUR);
+    assert!(is_suspended(&world));
+    assert_eq!(world.news(), NOTHING);
+}
+
+#[test]
+fn a_source_description_that_becomes_an_index_has_not_ended() {
+    const NAME: &str = "/.well-known/resourcesync";
+    let mut world = World::with_two_sets(plan());
+    world.write(NAME, index("description").lists(&["/d.xml"]));
+    world.wait(10 * HOUR);
+    assert_eq!(world.news(), NOTHING);
+    world.crash_and_start();
+    world.wait(10 * HOUR);
+    assert_eq!(world.news(), NOTHING);
+    let lists = ["/a/capabilitylist.xml", "/b/capabilitylist.xml"];
+    world.write(NAME, list("description").lists(&lists));
+    world.wait(1_000);
+    assert_eq!(world.news(), NOTHING, "it came back as it was");
+    world.write(NAME, index("description").lists(&["/d.xml"]));
+    world.wait(10);
+    world.delete(NAME);
+    world.wait(250);
+    assert_eq!(world.news(), NOTHING);
+    world.wait(100);
+    let deleted = "deleted description /.well-known/resourcesync";
+    assert_eq!(world.news(), [deleted, deleted]);
+}
+
+#[test]
+fn what_ends_aloud_by_configuration_has_its_grace_too() {
+    let mut plan = plan();
+    plan.sources[0].announce_all_deletions = true;
+    let mut world = World::with_two_sets(plan);
+    let dump = list("resourcedump").up("/a/capabilitylist.xml");
+    world.write("/a/resourcelist.xml", dump);
+    world.wait(290);
+    assert_eq!(world.news(), NOTHING);
+    world.wait(100);
+    let mut news = world.news();
+    news.sort();
+    assert_eq!(
+        news,
+        [
+            "created resourcedump /a/resourcelist.xml",
+            "deleted resourcelist /a/resourcelist.xml"
+        ]
+    );
+}
+
+#[test]
+fn a_baseline_announces_nothing_whatever_the_file_systems_clock_says() {
+    for by in [-86_400, -61, -60, 60, 61, 3_600] {
+        let mut world = World::new(plan());
+        world.write_set("/a", &["resourcelist", "changelist"]);
+        world.wait(1);
+        // Our clock is set, and the file system's is not.
+        world.set_clock(SignedDuration::from_secs(by));
+        world.start();
+        world.wait(100);
+        assert_eq!(world.news(), NOTHING, "{by} s");
+        world.set_clock(SignedDuration::from_secs(-by));
+        world.update("/a/changelist.xml");
+        world.wait(10);
+        let news = world.news();
+        assert_eq!(news, ["updated changelist /a/changelist.xml"], "{by} s");
+    }
+}
+
+#[test]
+fn a_clock_that_is_set_back_writes_nothing() {
+    let mut world = World::with_two_sets(plan());
+    world.update("/a/changelist.xml");
+    world.delete("/b/changelist.xml");
+    let before = world.saves();
+    world.set_clock(SignedDuration::from_hours(-5));
+    assert_eq!(world.saves(), before);
+    world.wait(10);
+    assert_eq!(world.news(), ["updated changelist /a/changelist.xml"]);
+}
+
+#[test]
+fn the_grace_goes_on_over_a_reload() {
+    let mut world = World::with_two_sets(plan());
+    world.delete("/a/capabilitylist.xml");
+    world.wait(200);
+    world.plan.topic_window += std::time::Duration::from_secs(1);
+    world.reload();
+    world.wait(99);
+    assert_eq!(world.news(), NOTHING);
+    world.wait(10);
+    assert_eq!(world.news(), [DELETED]);
+}
