@@ -12,7 +12,7 @@ use rsnotify::announce::engine::Engine;
 use rsnotify::announce::event::{Effect, Event};
 use rsnotify::announce::observation::{DocumentPath, Identity, Look, MountId, Observation, Stat};
 use rsnotify::announce::plan::{
-    DEFAULT_INCLUDE, HubPlan, MassDeletion, Mode, MountPlan, Plan, SourcePlan, WindowPlan,
+    DEFAULT_INCLUDE, HubPlan, MassDeletion, Mode, MountPlan, Plan, Replaces, SourcePlan, WindowPlan,
 };
 use rsnotify::announce::state::State;
 use rsnotify::resourcesync::document::Content;
@@ -131,6 +131,7 @@ fn plan() -> Plan {
         hubs: vec![HubPlan {
             hub: Hub::new("https://hub.example/"),
             mode: Mode::Content,
+            replaces: Replaces::Automatic,
         }],
         channels: Vec::new(),
         public_url: Uri::parse("https://topics.example/").expect("a URI"),

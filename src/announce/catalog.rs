@@ -28,6 +28,8 @@ pub struct Catalog {
     /// Capability Lists that the configuration names (R7).
     configured_sets: BTreeSet<Uri>,
     census: Census,
+    /// The Source Descriptions among the records; derived.
+    descriptions: BTreeSet<Uri>,
 }
 
 /// The entries of a document that gives the framework its structure.
@@ -110,6 +112,36 @@ impl Catalog {
 
     pub fn is_unread(&self, uri: &Uri) -> bool {
         self.unread.contains(uri)
+    }
+
+    /// Whether any structural document was not read yet since the start.
+    pub fn has_unread(&self) -> bool {
+        !self.unread.is_empty()
+    }
+
+    /// The Source Descriptions, deleted ones included until everybody knows.
+    pub fn descriptions(&self) -> &BTreeSet<Uri> {
+        &self.descriptions
+    }
+
+    /// The documents of a set, as far as they follow from what was read.
+    pub fn members(&self, set: &Uri) -> BTreeSet<Uri> {
+        let mut members = BTreeSet::from([set.clone()]);
+        members.extend(self.dependents(set));
+        let is_index = |uri: &&Uri| {
+            let record = self.records.get(*uri);
+            record.is_some_and(|record| record.version.form == Form::Index)
+        };
+        let indexes: Vec<Uri> = members.iter().filter(is_index).cloned().collect();
+        for index in indexes {
+            members.extend(self.dependents(&index));
+        }
+        let belongs = |uri: &Uri| {
+            let record = self.records.get(uri);
+            record.is_some_and(|record| record.relations.sets.contains(set))
+        };
+        members.retain(belongs);
+        members
     }
 
     /// Whether a document of the tree, missing ones included, lists `uri`: a Capability List, an index or
@@ -202,6 +234,7 @@ impl Catalog {
             self.unlink(uri, &record);
         }
         self.unread.remove(uri);
+        self.descriptions.remove(uri);
         self.set_structure(uri, None);
     }
 
@@ -217,6 +250,10 @@ impl Catalog {
     }
 
     fn insert(&mut self, uri: Uri, record: Record) {
+        match record.is_source_description() {
+            true => self.descriptions.insert(uri.clone()),
+            false => self.descriptions.remove(&uri),
+        };
         let links = |record: &Record| (record.up.clone(), record.named_index.clone());
         if let Some(before) = self.records.get(&uri) {
             self.census.remove(&uri, before);

@@ -9,9 +9,11 @@ use crate::announce::catalog::Catalog;
 use crate::announce::finding::Finding;
 use crate::announce::ledger::Ledger;
 use crate::announce::plan::{Mode, Plan, SourcePlan, WindowPlan};
+use crate::announce::span::{Span, span};
 use crate::announce::state::{ChannelRow, Said};
+use crate::announce::topic::{TopicFault, default_topics, fault};
 use crate::resourcesync::payload::Entry;
-use crate::resourcesync::uri::{Hub, Topic, Uri, is_clean};
+use crate::resourcesync::uri::{Hub, Topic, Uri, UriMap};
 
 /// A channel with what every hub was told on it.
 #[derive(Debug)]
@@ -24,22 +26,37 @@ pub struct Channel {
     pub window: Option<Window>,
     /// What its topic serves, if a ping hub reads it (R25); derived.
     pub page: Vec<Entry>,
+    /// Until when that has all changes (R20); derived.
+    pub page_until: Option<Timestamp>,
 }
 
-const MILLISECOND: Duration = Duration::from_millis(1);
+/// So many notifications' `until` are remembered, so that none comes again.
+const UNTILS: usize = 64;
 
 impl Channel {
     pub fn is_live(&self) -> bool {
         self.row.retired.is_none()
     }
 
-    /// R20: the time of the next notification, with milliseconds, and different in each of a topic.
-    pub fn next_until(&mut self, now: Timestamp) -> Timestamp {
-        let earliest = self.row.until.map(|until| later(until, MILLISECOND));
-        let now = Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now);
-        let until = earliest.map_or(now, |earliest| earliest.max(now));
-        self.row.until = Some(until);
-        until
+    /// R20: what the next notification speaks for, which no other of this topic does. See [`span`].
+    pub fn next_span(
+        &mut self,
+        now: Timestamp,
+        before: Option<Timestamp>,
+        open: Option<Timestamp>,
+    ) -> Span {
+        let untils = &mut self.row.untils;
+        let span = span(now, before, open, untils);
+        untils.extend(span.until);
+        untils.drain(..untils.len().saturating_sub(UNTILS));
+        span
+    }
+
+    /// The accounts of hubs that are to hear all that changes.
+    pub fn listening(&self) -> impl Iterator<Item = (&Hub, &Ledger)> {
+        self.ledgers
+            .iter()
+            .filter(|(_, ledger)| ledger.row.left.is_none())
     }
 
     /// Whether a hub of this channel fetches its topic.
@@ -81,9 +98,8 @@ impl Channel {
 
     /// Whether it has this topic and these hubs, no more and no less.
     pub fn is_as(&self, topic: &Topic, hubs: &[Hub]) -> bool {
-        self.row.topic == *topic
-            && hubs.iter().all(|hub| self.ledgers.contains_key(hub))
-            && self.ledgers.keys().all(|hub| hubs.contains(hub))
+        let listening: BTreeSet<&Hub> = self.listening().map(|(hub, _)| hub).collect();
+        self.row.topic == *topic && listening == hubs.iter().collect()
     }
 }
 
@@ -124,13 +140,42 @@ pub enum Desired {
     },
 }
 
+/// The `[[channel]]` entries, to be asked by set and by topic.
+#[derive(Debug, Default)]
+pub struct Configured {
+    by_set: UriMap<usize>,
+    topics: BTreeSet<Topic>,
+}
+
+impl Configured {
+    pub fn new(plan: &Plan) -> Configured {
+        let lists = plan.channels.iter().map(|own| own.capability_list.clone());
+        Configured {
+            by_set: lists.zip(0..).collect(),
+            topics: plan.channels.iter().map(|own| own.topic.clone()).collect(),
+        }
+    }
+
+    /// The position in the plan of the entry for a set.
+    fn position(&self, set: &Uri) -> Option<usize> {
+        self.by_set.get(set).copied()
+    }
+
+    /// Whether there is an entry for a set.
+    pub fn has(&self, set: &Uri) -> bool {
+        self.by_set.contains_key(set)
+    }
+}
+
 /// R9: what the configuration, the Capability List and the default make of a set's channel, and what is
-/// wrong with it.
+/// wrong with it. `had` are the topics that the set has or had.
 pub fn desired(
     plan: &Plan,
+    configured: &Configured,
     source: &SourcePlan,
     catalog: &Catalog,
     set: &Uri,
+    had: &BTreeSet<Topic>,
 ) -> (Desired, Vec<Finding>) {
     let mut findings = Vec::new();
     let all = || {
@@ -139,12 +184,17 @@ pub fn desired(
             .map(|hub| hub.hub.clone())
             .collect::<Vec<_>>()
     };
-    if let Some(configured) = plan.channels.iter().find(|own| own.capability_list == *set) {
-        let hubs = match &configured.hubs[..] {
+    let entry = configured
+        .position(set)
+        .and_then(|at| plan.channels.get(at));
+    if let Some(entry) = entry {
+        let hubs = match &entry.hubs[..] {
             [] => all(),
             named => named.to_vec(),
         };
-        let topic = configured.topic.clone();
+        let topic = entry.topic.clone();
+        let fault = fault(plan, source, &topic).filter(TopicFault::is_usable);
+        findings.extend(fault.map(|fault| Finding::topic(set, &topic, fault)));
         return (Desired::Channel { topic, hubs }, findings);
     }
     if catalog.is_unread(set) {
@@ -159,12 +209,12 @@ pub fn desired(
     let (topic, hubs) = match advertised.first() {
         Some(channel) => {
             let topic = channel.topic.clone();
-            if !is_ours(plan, source, &topic) {
-                findings.push(Finding::ForeignTopic {
-                    set: set.clone(),
-                    topic,
-                });
-                return (Desired::Nothing, findings);
+            if let Some(fault) = fault(plan, source, &topic) {
+                let is_usable = fault.is_usable();
+                findings.push(Finding::topic(set, &topic, fault));
+                if !is_usable {
+                    return (Desired::Nothing, findings);
+                }
             }
             let (known, foreign): (Vec<Hub>, Vec<Hub>) = channel
                 .hubs
@@ -189,9 +239,11 @@ pub fn desired(
             }
         }
         None if source.unadvertised_channels => {
-            let Some(topic) = default_topic(plan, source, set) else {
+            let Some([topic, other]) = default_topics(plan, source, set) else {
                 return (Desired::Nothing, findings);
             };
+            let keeps_other = had.contains(&other) && !had.contains(&topic);
+            let topic = if keeps_other { other } else { topic };
             findings.push(Finding::Unadvertised {
                 set: set.clone(),
                 topic: topic.clone(),
@@ -200,11 +252,7 @@ pub fn desired(
         }
         None => return (Desired::Nothing, findings),
     };
-    if plan
-        .channels
-        .iter()
-        .any(|configured| configured.topic == topic)
-    {
+    if configured.topics.contains(&topic) {
         findings.push(Finding::SharedTopic {
             set: set.clone(),
             topic,
@@ -212,22 +260,4 @@ pub fn desired(
         return (Desired::Nothing, findings);
     }
     (Desired::Channel { topic, hubs }, findings)
-}
-
-// Topic URIs must lie under `public_url` or a mount, or nobody could fetch them from us (R9).
-fn is_ours(plan: &Plan, source: &SourcePlan, topic: &Topic) -> bool {
-    is_clean(topic.as_str())
-        && Uri::parse(topic.as_str()).is_ok_and(|uri| {
-            let uri = source.canonical(&uri);
-            uri.is_below(&plan.public_url) || source.mount_of(&uri).is_some()
-        })
-}
-
-fn default_topic(plan: &Plan, source: &SourcePlan, set: &Uri) -> Option<Topic> {
-    let mount = source.mount_of(set)?;
-    let path = set.as_str().strip_prefix(mount.prefix.as_str())?;
-    let path = path.strip_suffix(".xml").unwrap_or(path);
-    let name = Uri::below(&plan.public_url, b"topics/");
-    let name = Uri::below(&name, source.name.as_bytes());
-    Some(Topic::new(format!("{name}/{path}/")))
 }

@@ -19,6 +19,7 @@ mod outbox;
 mod page;
 mod person;
 mod ping;
+mod replacement;
 mod restore;
 mod retirement;
 mod settle;
@@ -32,7 +33,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::announce::channel::{Channel, later};
+use crate::announce::channel::{Channel, Configured, later};
 use crate::announce::delivery::{ChannelId, Submission};
 use crate::announce::engine::observe::Sighting;
 use crate::announce::engine::source::Source;
@@ -61,6 +62,14 @@ pub struct Engine {
     next_channel: ChannelId,
     /// The channels of each set, retired ones too.
     by_set: UriMap<BTreeSet<ChannelId>>,
+    /// The channel of each topic, live or retired.
+    by_topic: BTreeMap<Topic, ChannelId>,
+    configured: Configured,
+    /// Hubs that were not configured before this start, and those that go on for one that is no more (R13).
+    added: BTreeSet<Hub>,
+    inherited: BTreeSet<Hub>,
+    /// Hubs that were configured once, and are no more.
+    former: BTreeSet<Hub>,
     /// On which channels some hub was told of a document, or is due to be.
     heard: UriMap<BTreeSet<ChannelId>>,
     timers: BTreeSet<(Timestamp, Timer)>,
@@ -84,6 +93,8 @@ enum Timer {
     /// A ping hub's pacing, and R26.
     Ping(ChannelId, Hub),
     Retired(ChannelId),
+    /// A hub that is advertised no more was told its last for long enough.
+    Left(ChannelId, Hub),
     Hold(usize, Uri),
     Broken(usize, Uri),
     Finding(usize, Uri),
@@ -106,6 +117,8 @@ struct Turn {
     ripe: BTreeSet<ChannelId>,
     serve: BTreeSet<ChannelId>,
     withdraw: BTreeSet<Topic>,
+    /// Topics that a set may take now.
+    freed: BTreeSet<Topic>,
     submit: Vec<Submission>,
     look: BTreeSet<DocumentPath>,
     explain: BTreeSet<DocumentPath>,
@@ -125,6 +138,11 @@ impl Engine {
             channels: BTreeMap::new(),
             next_channel: ChannelId(1),
             by_set: UriMap::default(),
+            by_topic: BTreeMap::new(),
+            configured: Configured::new(&plan),
+            added: BTreeSet::new(),
+            inherited: BTreeSet::new(),
+            former: BTreeSet::new(),
             heard: UriMap::default(),
             timers: BTreeSet::new(),
             graces: BTreeSet::new(),
@@ -208,6 +226,7 @@ impl Engine {
             }
             Event::Fetched(topic) => self.fetched(&topic, now),
             Event::Accept { source } => self.accept(&source),
+            Event::HubChanged(hub) => self.hub_changed(&hub, now),
             Event::Retry { only } => self.retry(only.as_ref(), now),
             Event::Drop { channel, hub } => self.drop_due(channel, &hub, now),
             Event::Tick => {}
@@ -283,6 +302,7 @@ impl Engine {
                 Timer::Try(channel, hub) => self.try_again(channel, &hub, now),
                 Timer::Ping(channel, hub) => self.ping_due(channel, &hub, now),
                 Timer::Retired(channel) => self.retirement_ends(channel, now),
+                Timer::Left(channel, hub) => self.leaving_ends(channel, &hub, now),
                 Timer::Hold(source, uri) => self.hold_expires(source, &uri, now),
                 Timer::Broken(source, uri) => self.report_broken(source, &uri, now),
                 Timer::Finding(source, uri) => self.findings_lasted(source, &uri, now),

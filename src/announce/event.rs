@@ -73,6 +73,8 @@ pub enum Event {
     Fetched(Topic),
     /// The operator believes the deletions of a source (R15): of what is missing now, not of what will be.
     Accept { source: String },
+    /// A hub is reached otherwise than before: what waits for its next try there is tried now.
+    HubChanged(Hub),
     /// A person wants what waits for its next try to be tried now: of one hub on one channel, or of all.
     Retry { only: Option<(ChannelId, Hub)> },
     /// A person drops what a hub is due on a channel: it counts as told (R23). What is held or missing is
@@ -161,6 +163,12 @@ pub enum Fact {
         seq: u64,
         attempts: u32,
         limit: usize,
+    },
+    /// A hub took the place of one that is no longer configured, with all that one was due (R13).
+    HubReplaced {
+        hub: Hub,
+        by: Hub,
+        channels: usize,
     },
     /// What a hub that is no longer configured was due is dropped (R13).
     Dropped {

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::announce::observation::NoDocument;
+use crate::announce::topic::TopicFault;
 use crate::resourcesync::capability::Capability;
 use crate::resourcesync::document::{Excess, LARGEST, MOST_ENTRIES, Other};
 use crate::resourcesync::uri::{Hub, Topic, Uri};
@@ -22,6 +23,20 @@ pub enum Finding {
     ForeignHub { set: Uri, hub: Hub },
     /// A topic that cannot be served here, because it lies neither below `public_url` nor below a mount.
     ForeignTopic { set: Uri, topic: Topic },
+    /// A topic that is no URI.
+    InvalidTopic {
+        set: Uri,
+        topic: Topic,
+        /// A character that makes it one.
+        forbidden: Option<char>,
+    },
+    /// A topic that clients cannot request as it is advertised.
+    UnrequestableTopic {
+        set: Uri,
+        topic: Topic,
+        /// What they request instead.
+        requested: String,
+    },
     /// Two sets have one topic; this one goes without.
     SharedTopic { set: Uri, topic: Topic },
     /// A Capability List advertises more than one channel; the first counts.
@@ -44,11 +59,36 @@ pub enum Finding {
     ForeignCapability { uri: Uri, capability: String },
     /// A document is beyond the limits of the Sitemap protocol.
     TooLarge { uri: Uri, excess: Excess },
+    /// A document lists something by an address that is not absolute; nothing is known of it.
+    RelativeLoc { uri: Uri, loc: String },
     /// A file is like a capability document, but for a namespace.
     ForeignNamespace { uri: Uri, reason: Other },
 }
 
 impl Finding {
+    /// A fault of a set's topic.
+    pub fn topic(set: &Uri, topic: &Topic, fault: TopicFault) -> Finding {
+        let (set, topic) = (set.clone(), topic.clone());
+        match fault {
+            TopicFault::Elsewhere => Finding::ForeignTopic { set, topic },
+            TopicFault::NoUri => Finding::InvalidTopic {
+                set,
+                topic,
+                forbidden: None,
+            },
+            TopicFault::Forbidden(forbidden) => Finding::InvalidTopic {
+                set,
+                topic,
+                forbidden: Some(forbidden),
+            },
+            TopicFault::RequestedAs(requested) => Finding::UnrequestableTopic {
+                set,
+                topic,
+                requested,
+            },
+        }
+    }
+
     /// A name for it, as metrics have it.
     pub fn kind(&self) -> &'static str {
         match self {
@@ -58,6 +98,8 @@ impl Finding {
             Finding::ForeignHubs { .. } => "foreign_hubs",
             Finding::ForeignHub { .. } => "foreign_hub",
             Finding::ForeignTopic { .. } => "foreign_topic",
+            Finding::InvalidTopic { .. } => "invalid_topic",
+            Finding::UnrequestableTopic { .. } => "unrequestable_topic",
             Finding::SharedTopic { .. } => "shared_topic",
             Finding::SeveralChannels { .. } => "several_channels",
             Finding::NoFile { .. } | Finding::MoreWithoutFile { .. } => "no_file",
@@ -66,6 +108,7 @@ impl Finding {
             Finding::Unclean { .. } => "unclean",
             Finding::ForeignCapability { .. } => "foreign_capability",
             Finding::TooLarge { .. } => "too_large",
+            Finding::RelativeLoc { .. } => "relative_loc",
             Finding::ForeignNamespace { .. } => "foreign_namespace",
         }
     }
@@ -118,11 +161,14 @@ impl Finding {
             | Finding::NoIndex { uri, .. }
             | Finding::ForeignCapability { uri, .. }
             | Finding::TooLarge { uri, .. }
+            | Finding::RelativeLoc { uri, .. }
             | Finding::ForeignNamespace { uri, .. } => vec![uri],
             Finding::Unadvertised { set, .. }
             | Finding::ForeignHubs { set, .. }
             | Finding::ForeignHub { set, .. }
             | Finding::ForeignTopic { set, .. }
+            | Finding::InvalidTopic { set, .. }
+            | Finding::UnrequestableTopic { set, .. }
             | Finding::SharedTopic { set, .. }
             | Finding::SeveralChannels { set }
             | Finding::MoreWithoutFile { set, .. } => vec![set],
@@ -139,6 +185,7 @@ impl Finding {
             Finding::ForeignCapability { .. }
                 | Finding::ForeignNamespace { .. }
                 | Finding::TooLarge { .. }
+                | Finding::RelativeLoc { .. }
         )
     }
 
@@ -155,6 +202,8 @@ impl Finding {
                 | Finding::ForeignHubs { .. }
                 | Finding::ForeignHub { .. }
                 | Finding::ForeignTopic { .. }
+                | Finding::InvalidTopic { .. }
+                | Finding::UnrequestableTopic { .. }
                 | Finding::SharedTopic { .. }
                 | Finding::SeveralChannels { .. }
         )
@@ -162,13 +211,15 @@ impl Finding {
 }
 
 /// The names that [`Finding::kind`] gives.
-pub const KINDS: [&str; 15] = [
+pub const KINDS: [&str; 18] = [
     "unrouted",
     "unadvertised",
     "no_index",
     "foreign_hubs",
     "foreign_hub",
     "foreign_topic",
+    "invalid_topic",
+    "unrequestable_topic",
     "shared_topic",
     "several_channels",
     "no_file",
@@ -177,6 +228,7 @@ pub const KINDS: [&str; 15] = [
     "unclean",
     "foreign_capability",
     "too_large",
+    "relative_loc",
     "foreign_namespace",
 ];
 
@@ -272,6 +324,45 @@ impl fmt::Display for Finding {
                 f,
                 "{set} advertises the topic {topic}, which lies neither below public_url nor below a mount"
             ),
+            Finding::InvalidTopic {
+                set,
+                topic,
+                forbidden: None,
+            } => {
+                let topic = topic.as_str();
+                write!(
+                    f,
+                    "{set} advertises the topic {topic:?}, which is not an absolute URI such as \
+                     https://example.org/, so nothing is sent"
+                )
+            }
+            Finding::InvalidTopic {
+                set,
+                topic,
+                forbidden: Some(forbidden),
+            } => {
+                let name = match forbidden {
+                    ' ' => "a space".to_owned(),
+                    other => format!("the character {other:?}"),
+                };
+                let mut utf8 = [0; 4];
+                let escapes = forbidden.encode_utf8(&mut utf8).bytes();
+                let escaped: String = escapes.map(|byte| format!("%{byte:02X}")).collect();
+                let topic = topic.as_str();
+                write!(
+                    f,
+                    "{set} advertises the topic {topic:?}, which has {name}: no URI may have one, so nothing is \
+                     sent; write {escaped} instead"
+                )
+            }
+            Finding::UnrequestableTopic {
+                set,
+                topic,
+                requested,
+            } => write!(
+                f,
+                "{set} has the topic {topic}, which clients request as {requested}: advertise that instead"
+            ),
             Finding::SharedTopic { set, topic } => {
                 write!(
                     f,
@@ -307,6 +398,11 @@ impl fmt::Display for Finding {
             Finding::ForeignCapability { uri, capability } => write!(
                 f,
                 "{uri} has the capability {capability:?}, which is none that is announced"
+            ),
+            Finding::RelativeLoc { uri, loc } => write!(
+                f,
+                "{uri} lists {loc:?}, which is not an absolute URI such as https://example.org/: such entries are \
+                 left out; write the whole address"
             ),
             Finding::TooLarge { uri, excess } => {
                 write!(

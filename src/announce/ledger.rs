@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use crate::announce::channel::later;
 use crate::announce::notification::Spoken;
 use crate::announce::plan::Mode;
+use crate::announce::standing::Hearing;
 use crate::announce::state::{LedgerRow, Told};
 use crate::resourcesync::uri::Uri;
 
@@ -24,11 +25,15 @@ pub struct Ledger {
     pub told: BTreeMap<Uri, Told>,
     /// The documents of which there is something to say; derived.
     pub due: BTreeSet<Uri>,
+    /// Documents of which there may be something to say later: held, or missing (R15, R17); derived.
+    pub waiting: BTreeSet<Uri>,
     /// The number of the submission that is under way, its answer to come: of what is in flight, or of what
     /// was dropped meanwhile.
     pub sending: Option<u64>,
     /// Whether the hub may have taken what is in flight, and nobody heard of it.
     pub in_doubt: bool,
+    /// Whether the answer to come is to a submission as the hub was reached before.
+    pub is_answer_old: bool,
     pub prepared: Prepared,
 }
 
@@ -40,6 +45,8 @@ pub struct Prepared {
     pub settled: u64,
     /// In the order in which it is said.
     pub spoken: VecDeque<Spoken>,
+    /// The earliest change that was not prepared.
+    pub beyond: Option<Timestamp>,
 }
 
 impl Ledger {
@@ -49,8 +56,10 @@ impl Ledger {
             row: LedgerRow::default(),
             told: BTreeMap::new(),
             due: BTreeSet::new(),
+            waiting: BTreeSet::new(),
             sending: None,
             in_doubt: false,
+            is_answer_old: false,
             prepared: Prepared::default(),
         }
     }
@@ -84,6 +93,15 @@ impl Ledger {
         self.due
             .iter()
             .chain(flying.filter(|uri| !self.due.contains(*uri)))
+    }
+
+    /// What the hub still hears of: all that changes, unless it or the channel ended (R11).
+    pub fn hearing(&self, is_live: bool) -> Hearing {
+        match &self.row.left {
+            Some(_) => Hearing::LastWords,
+            None if is_live => Hearing::All,
+            None => Hearing::LastWordsAndDescriptions,
+        }
     }
 
     /// The earliest time at which the next notification may be cut; nothing while one is in flight (R22,

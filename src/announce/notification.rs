@@ -74,6 +74,8 @@ pub fn cut(prepared: &mut VecDeque<Spoken>, limits: Limits, overhead: usize) -> 
 pub struct Spoken {
     pub entries: Vec<Entry>,
     covers: Vec<(Uri, Option<Told>)>,
+    /// The earliest change that they account for.
+    pub since: Timestamp,
 }
 
 impl Spoken {
@@ -93,6 +95,7 @@ impl Spoken {
         (!entries.is_empty()).then(|| Spoken {
             entries,
             covers: vec![(due.uri, due.becomes)],
+            since: datetime(record),
         })
     }
 
@@ -123,7 +126,10 @@ fn newest_components(spoken: Vec<Spoken>) -> Vec<Spoken> {
             _ => None,
         };
         match kind.map(|kind| *said.entry(kind).or_insert(kept.len())) {
-            Some(place) if place < kept.len() => kept[place].covers.extend(spoken.covers),
+            Some(place) if place < kept.len() => {
+                kept[place].covers.extend(spoken.covers);
+                kept[place].since = kept[place].since.min(spoken.since);
+            }
             _ => kept.push(spoken),
         }
     }
@@ -139,6 +145,7 @@ pub fn overhead(set: &Uri, catalog: &Catalog) -> usize {
             let entries = Vec::new();
             Payload {
                 up,
+                from: Some(Timestamp::UNIX_EPOCH),
                 until: Some(Timestamp::UNIX_EPOCH),
                 entries,
             }

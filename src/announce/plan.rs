@@ -98,6 +98,17 @@ pub struct HubPlan {
     /// As advertised.
     pub hub: Hub,
     pub mode: Mode,
+    pub replaces: Replaces,
+}
+
+/// Which hub that is no longer configured another one goes on for (R13).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Replaces {
+    /// The one that it took the place of, if it was one for one.
+    #[default]
+    Automatic,
+    Nothing,
+    Hub(Hub),
 }
 
 /// How a hub is spoken to (R24).

@@ -3,6 +3,7 @@
 use crate::announce::catalog::Catalog;
 use crate::announce::channel::Channel;
 use crate::announce::difference::{Difference, Permission, difference};
+use crate::announce::ledger::Ledger;
 use crate::announce::notification::Due;
 use crate::announce::plan::SourcePlan;
 use crate::announce::state::{Hold, Record, Told};
@@ -38,7 +39,46 @@ pub fn standing(
         return Standing::Told;
     };
     let is_due = ledger.due.contains(uri);
-    standing_after(source, catalog, channel, uri, ledger.told.get(uri), is_due)
+    let told = ledger.told.get(uri);
+    standing_after(source, catalog, channel, ledger, uri, told, is_due)
+}
+
+/// Whether there may be something to say of a document later, that is not to be said yet.
+pub fn waits(
+    source: &SourcePlan,
+    catalog: &Catalog,
+    channel: &Channel,
+    hub: &Hub,
+    uri: &Uri,
+    standing: &Standing,
+) -> bool {
+    let ledger = channel.ledgers.get(hub);
+    let Some(ledger) = ledger.filter(|own| own.hearing(channel.is_live()) == Hearing::All) else {
+        return false;
+    };
+    match standing {
+        Standing::Held | Standing::Away => true,
+        // R15: it may turn out to be deleted.
+        Standing::Told | Standing::Absorbed(_) | Standing::Due(_) => {
+            let record = catalog.get(uri).filter(|record| record.is_missing());
+            let permission = record.map(|record| Permission {
+                archived: record.relations.archived,
+                all_deletions: source.announce_all_deletions,
+            });
+            let ends = |permission| difference(ledger.told.get(uri), None, permission);
+            permission.is_some_and(|permission| matches!(ends(permission), Difference::Say(_)))
+        }
+    }
+}
+
+/// What a hub still hears of on a channel (R11).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hearing {
+    All,
+    /// The channel retired: what was due then, and Source Descriptions.
+    LastWordsAndDescriptions,
+    /// The hub is advertised no more: what it was due then.
+    LastWords,
 }
 
 /// How a document stands with a hub that was told this of it, and `is_due` to be told more or not.
@@ -46,18 +86,21 @@ pub fn standing_after(
     source: &SourcePlan,
     catalog: &Catalog,
     channel: &Channel,
+    ledger: &Ledger,
     uri: &Uri,
     told: Option<&Told>,
     is_due: bool,
 ) -> Standing {
+    let hearing = ledger.hearing(channel.is_live());
+    let is_live = hearing == Hearing::All;
     let record = catalog.get(uri).filter(|record| !record.is_gone());
     let is_member = record.is_some_and(|record| {
-        record.is_source_description()
-            || (channel.is_live() && record.relations.sets.contains(&channel.row.set))
+        (record.is_source_description() && hearing != Hearing::LastWords)
+            || (is_live && record.relations.sets.contains(&channel.row.set))
     });
     // R11: a set that ends keeps its channel as it is, to say what it still has to say; once it is retired,
     // that is what it was due then.
-    let has_last_word = match channel.is_live() {
+    let has_last_word = match is_live {
         true => !catalog.is_set(&channel.row.set) && (told.is_some() || is_due),
         false => is_due,
     };
@@ -69,7 +112,9 @@ pub fn standing_after(
         // A deleted document has a record until everybody knows; one without was never deleted, it is no
         // longer configured (R13).
         (None, _) if catalog.get(uri).is_none() => return forgotten,
-        (None, Some(told)) if !channel.is_live() && !is_due && !told.is_source_description() => {
+        // What a hub that left was told is kept for the next one.
+        _ if hearing == Hearing::LastWords && !is_due => return Standing::Told,
+        (None, Some(told)) if !is_live && !is_due && !told.is_source_description() => {
             return forgotten;
         }
         (None, _) => None,
@@ -87,7 +132,7 @@ pub fn standing_after(
         }
         (Some(_), None) => return Standing::Told,
         // A retired channel hears of nothing else, and keeps what it has told.
-        (Some(_), Some(_)) if !channel.is_live() => return Standing::Told,
+        (Some(_), Some(_)) if !is_live => return Standing::Told,
         // R14: leaving a set announces nothing.
         (Some(record), Some(told)) if told.is_same_document(&record.version) => {
             return Standing::Absorbed(None);
@@ -103,7 +148,7 @@ pub fn standing_after(
         Difference::None => Standing::Told,
         Difference::Silent => Standing::Absorbed(seen.copied().map(Told::from)),
         Difference::Say(changes) => {
-            let waits = channel.is_live()
+            let waits = is_live
                 && record.is_some_and(|record| {
                     changes.iter().any(|(kind, _)| {
                         must_wait(uri, record, *kind, told.is_some(), channel, catalog)
@@ -112,7 +157,7 @@ pub fn standing_after(
             if waits {
                 return Standing::Held;
             }
-            if channel.is_live() && seen.is_some() && record.is_some_and(Record::is_missing) {
+            if is_live && seen.is_some() && record.is_some_and(Record::is_missing) {
                 return Standing::Away;
             }
             Standing::Due(Due {

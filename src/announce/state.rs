@@ -10,6 +10,7 @@ use crate::announce::candidates::Candidates;
 use crate::announce::delivery::ChannelId;
 use crate::announce::delivery::attempt::Attempt;
 use crate::announce::observation::{DocumentPath, Identity, MountId, Stat};
+use crate::announce::plan::Mode;
 use crate::resourcesync::capability::Capability;
 use crate::resourcesync::document::{Form, LARGEST, is_structural};
 use crate::resourcesync::fingerprint::Fingerprint;
@@ -80,6 +81,8 @@ pub struct Record {
     pub presence: Presence,
     pub hold: Hold,
     pub relations: Relations,
+    /// Whether it is a Capability List that came after the baseline, and of whose set no hub was told yet (R13).
+    pub is_new_set: bool,
 }
 
 impl Record {
@@ -188,8 +191,8 @@ pub struct ChannelRow {
     pub retired: Option<Retirement>,
     /// The last notification's number; 0 before the first.
     pub seq: u64,
-    /// The last notification's `until`; the next one's is later (R20).
-    pub until: Option<Timestamp>,
+    /// The `until` of the last notifications, the newest last: the next one's differs (R20).
+    pub untils: Vec<Timestamp>,
     /// What the topic serves (R25).
     pub body: Arc<[u8]>,
     /// What was said to ping hubs within the topic window, in order of their datetimes (R25).
@@ -214,6 +217,10 @@ pub struct Said {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LedgerRow {
     pub flight: Option<Flight>,
+    /// The `until` of the last notification that the hub has: the next one's `from` (R20).
+    pub until: Option<Timestamp>,
+    /// Set once the hub is advertised no more: what it was due then is still told (R11).
+    pub left: Option<Retirement>,
     /// At most so many entries in the next notification, after a 413 (R23).
     pub limit: Option<usize>,
     /// When it last accepted a notification.
@@ -231,6 +238,7 @@ pub struct Flight {
     pub entries: usize,
     /// What the hub has been told once it accepts, by document; nothing for one that ended.
     pub covers: Vec<(Uri, Option<Told>)>,
+    pub until: Option<Timestamp>,
     pub cut: Timestamp,
     pub attempts: u32,
     pub next_try: Timestamp,
@@ -256,6 +264,16 @@ pub struct State {
     pub channels: BTreeMap<ChannelId, ChannelRow>,
     pub ledgers: BTreeMap<(ChannelId, Hub), LedgerRow>,
     pub told: BTreeMap<(ChannelId, Hub), BTreeMap<Uri, Told>>,
+    /// Every hub that was ever configured.
+    pub hubs: BTreeMap<Hub, KnownHub>,
+}
+
+/// A hub as it was last configured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KnownHub {
+    pub mode: Mode,
+    /// Whether it was at the last start.
+    pub is_configured: bool,
 }
 
 /// Rows to write, in one transaction; nothing for a row to delete. Deleting a channel deletes its ledgers,
@@ -269,6 +287,7 @@ pub struct Save {
     pub channels: BTreeMap<ChannelId, Option<ChannelRow>>,
     pub ledgers: BTreeMap<(ChannelId, Hub), Option<LedgerRow>>,
     pub told: BTreeMap<(ChannelId, Hub, Uri), Option<Told>>,
+    pub hubs: BTreeMap<Hub, KnownHub>,
 }
 
 impl State {
@@ -313,6 +332,7 @@ impl State {
                 put(self.told.entry(key).or_default(), uri, told);
             }
         }
+        self.hubs.extend(save.hubs);
     }
 }
 
@@ -332,6 +352,7 @@ impl Save {
             && self.channels.is_empty()
             && self.ledgers.is_empty()
             && self.told.is_empty()
+            && self.hubs.is_empty()
     }
 
     /// Adds what a later step changed.
@@ -343,5 +364,6 @@ impl Save {
         self.channels.extend(later.channels);
         self.ledgers.extend(later.ledgers);
         self.told.extend(later.told);
+        self.hubs.extend(later.hubs);
     }
 }

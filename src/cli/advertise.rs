@@ -106,8 +106,12 @@ fn reservations(config: &Config, sets: &[Set]) -> BTreeSet<String> {
     let topics = channels().map(|channel| channel.topic.as_str());
     let hubs = channels().flat_map(|channel| &channel.hubs);
     let addresses = topics.chain(hubs.clone().map(Hub::as_str));
-    let local = addresses.filter_map(local_origin).map(|origin| {
-        format!("only this host reaches {origin}: set server.public_url to what Destinations reach")
+    let local = addresses.filter_map(local_origin);
+    let local = local.map(|origin| {
+        format!(
+            "only this host reaches {origin}: {}",
+            remedy(config, &origin)
+        )
     });
     let alone =
         hubs.filter(|hub| Some(*hub) == embedded.as_ref() && local_origin(hub.as_str()).is_none());
@@ -115,6 +119,24 @@ fn reservations(config: &Config, sets: &[Set]) -> BTreeSet<String> {
         format!("{hub} is the embedded hub, which only Destinations on this host can subscribe to: name a [[hub]]")
     });
     local.chain(alone).collect()
+}
+
+/// What makes an operator's addresses local, and so what to change.
+fn remedy(config: &Config, origin: &str) -> &'static str {
+    let is_at = |uri: &str| local_origin(uri).as_deref() == Some(origin);
+    let public_url = config.server.known_public_url();
+    if config.hubs.iter().any(|own| is_at(own.hub.as_str())) {
+        return "the hub is on localhost; subscribers elsewhere cannot reach it";
+    }
+    match (&config.server.public_url, public_url) {
+        (Some(own), _) if is_at(own.as_str()) => {
+            "server.public_url says so; give it the address that Destinations reach"
+        }
+        (None, Some(own)) if is_at(own.as_str()) => {
+            "set server.public_url to what Destinations reach"
+        }
+        _ => "the url of a mount says so; give it the address that Destinations reach",
+    }
 }
 
 /// Scheme, host and port of a URI that means another host to everybody who reads it.

@@ -1,5 +1,7 @@
 //! The `[[channel]]` entries: for a set that advertises no channel, or to override what it advertises (R9).
 
+use std::collections::BTreeSet;
+
 use crate::announce::plan::ChannelPlan;
 use crate::config::raw;
 use crate::config::reading::{Given, Reading, in_file};
@@ -26,19 +28,21 @@ pub fn channels(
     surroundings: &Surroundings<'_>,
 ) -> Vec<ChannelPlan> {
     let mut channels: Vec<ChannelPlan> = Vec::new();
+    // There may be one for each of many thousand sets.
+    let (mut lists, mut topics) = (BTreeSet::new(), BTreeSet::new());
     for Given { value: raw, origin } in written.into_iter().map(in_file) {
         let list = raw.capability_list.map(in_file);
         let topic = raw.topic.map(in_file);
         let capability_list =
             reading.required("channel.capability_list", origin, list.as_ref(), |text| {
                 let uri = web_uri::parse(text).map_err(|error| error.to_string())?;
-                match channels.iter().any(|other| other.capability_list == uri) {
+                match lists.contains(&uri) {
                     true => Err(format!("{uri} has a channel already")),
                     false => Ok(uri),
                 }
             });
         let topic = reading.required("channel.topic", origin, topic.as_ref(), |text| {
-            checked_topic(text, &channels, surroundings)
+            checked_topic(text, &topics, surroundings)
         });
         let hubs = raw
             .hubs
@@ -49,6 +53,8 @@ pub fn channels(
             })
             .collect();
         if let (Some(capability_list), Some(topic)) = (capability_list, topic) {
+            lists.insert(capability_list.clone());
+            topics.insert(topic.clone());
             channels.push(ChannelPlan {
                 capability_list,
                 topic,
@@ -61,7 +67,7 @@ pub fn channels(
 
 fn checked_topic(
     text: &str,
-    channels: &[ChannelPlan],
+    topics: &BTreeSet<Topic>,
     surroundings: &Surroundings<'_>,
 ) -> Result<Topic, String> {
     let uri = web_uri::parse(text).map_err(|error| error.to_string())?;
@@ -71,10 +77,11 @@ fn checked_topic(
             "\"{text}\" lies neither below server.public_url nor below a mount's url"
         ));
     }
-    if channels.iter().any(|other| other.topic.as_str() == text) {
+    let topic = Topic::new(text);
+    if topics.contains(&topic) {
         return Err(format!("\"{text}\" is another channel's topic already"));
     }
-    Ok(Topic::new(text))
+    Ok(topic)
 }
 
 fn known_hub(text: &str, surroundings: &Surroundings<'_>) -> Result<Hub, String> {

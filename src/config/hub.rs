@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::announce::plan::Mode;
+use crate::announce::plan::{Mode, Replaces};
 use crate::config::http::{self, HttpSettings};
 use crate::config::overrides::Overrides;
 use crate::config::raw;
@@ -18,6 +18,7 @@ pub struct HubSettings {
     /// Where to POST: the same, unless the hub publishes elsewhere. Never advertised.
     pub publish_url: String,
     pub mode: Mode,
+    pub replaces: Replaces,
     pub http: HttpSettings,
 }
 
@@ -92,14 +93,31 @@ fn hub(
         .map(in_file)
         .and_then(|given| reading.checked("hub.publish_url", &given, address));
     let mode = reading.choice("hub.mode", raw.mode.take(), &MODES, Mode::Content);
+    let replaces = raw.replaces.take().map(in_file);
+    let replaces = replaces
+        .and_then(|given| reading.checked("hub.replaces", &given, |text| replaced(text)))
+        .unwrap_or_default();
     let http = http::settings(reading, origin, raw);
     let url = url?;
     Some(HubSettings {
         publish_url: publish_url.unwrap_or_else(|| url.clone()),
         hub: Hub::new(url),
         mode,
+        replaces,
         http,
     })
+}
+
+/// The words for a hub that is replaced, other than its address.
+pub const AUTOMATIC: &str = "auto";
+pub const NOTHING: &str = "nothing";
+
+fn replaced(text: &str) -> Result<Replaces, String> {
+    match text {
+        AUTOMATIC => Ok(Replaces::Automatic),
+        NOTHING => Ok(Replaces::Nothing),
+        text => address(text).map(|url| Replaces::Hub(Hub::new(url))),
+    }
 }
 
 /// An address, byte for byte. The message repeats none that holds a password.

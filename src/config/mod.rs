@@ -36,7 +36,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::announce::plan::{ChannelPlan, HubPlan, Mode, Plan, WindowPlan};
+use crate::announce::plan::{ChannelPlan, HubPlan, Mode, Plan, Replaces, WindowPlan};
 use crate::config::channel::Surroundings;
 use crate::config::embedded_hub::EmbeddedHub;
 use crate::config::error::ConfigError;
@@ -98,10 +98,12 @@ impl Config {
         let outside = self.hubs.iter().map(|settings| HubPlan {
             hub: settings.hub.clone(),
             mode: settings.mode,
+            replaces: settings.replaces.clone(),
         });
         let embedded = self.embedded_hub.iter().map(|embedded| HubPlan {
             hub: embedded.hub(public_url),
             mode: Mode::Embedded,
+            replaces: Replaces::Automatic,
         });
         Plan {
             sources: self

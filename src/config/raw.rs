@@ -179,6 +179,10 @@ pub struct Hub {
     /// topic, which the hub then fetches. `"content-query"`: the notification as the body and the topic in the query.
     #[schemars(with = "ModeWord")]
     pub mode: Written<String>,
+    /// The hub that this one goes on for, with all that it was due: the URI of one that is no longer configured,
+    /// `"nothing"`, or `"auto"`, which is the one that it took the place of, if it was one for one.
+    #[schemars(with = "String", length(min = 1))]
+    pub replaces: Written<String>,
     /// Headers to add. A value is a text, or, where it is a secret, what holds it.
     #[schemars(with = "BTreeMap<String, HeaderValue>")]
     pub headers: BTreeMap<String, Spanned<HeaderValue>>,

@@ -65,6 +65,11 @@ impl Daemon {
 
         // Nothing fails from here on.
         self.publisher.change(lines);
+        let changed = config.hubs.iter().filter(|hub| {
+            let before = self.config.hubs.iter().find(|own| own.hub == hub.hub);
+            before.is_some_and(|before| before != *hub)
+        });
+        self.turns.hubs_changed(changed.map(|own| own.hub.clone()));
         self.take_hub(conduct, restored);
         if let Some(elsewhere) = public {
             elsewhere.tell();

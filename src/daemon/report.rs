@@ -166,12 +166,19 @@ pub fn fact(fact: &Fact) {
             %topic, %hub, seq, attempts, limit,
             "notification {seq} is too large for {hub}; sending {limit} changes at a time"
         ),
+        Fact::HubReplaced { hub, by, channels } => info!(
+            %hub, %by, channels,
+            "{by} takes the place of {hub} on {channels} channels, with all that it was due; `replaces` in its \
+             [[hub]] can say otherwise"
+        ),
         Fact::Dropped {
             topic,
             hub,
             changes,
         } => warn!(
-            %topic, %hub, changes, "{hub} is no longer told; dropped {changes} changes that it was due"
+            %topic, %hub, changes,
+            "{hub} is no longer told; dropped {changes} changes that it was due; to hand such changes over, name it \
+             as `replaces` in the [[hub]] that takes its place"
         ),
         Fact::Retried { notifications } => {
             info!(

@@ -7,6 +7,7 @@ mod style;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use encoding_rs::Encoding;
@@ -19,7 +20,7 @@ use crate::resourcesync::encoding::{Detected, detect};
 use crate::resourcesync::outline;
 use crate::resourcesync::parse::{ReadError, parse};
 use crate::resourcesync::payload::NOTIFICATION;
-use crate::resourcesync::uri::Uri;
+use crate::resourcesync::uri::{Hub, Uri};
 
 /// Why a Capability List cannot be completed, although its entry is known.
 #[derive(Debug, thiserror::Error)]
@@ -50,10 +51,15 @@ pub fn entry(wanted: &Advertisement) -> String {
 
 /// The Capability List `list` with what it lacked to advertise its channel; nothing if it does already.
 ///
-/// An entry that names another topic is corrected. Hubs that are advertised besides stay.
-pub fn advertise(list: &[u8], wanted: &Advertisement) -> Result<Option<Vec<u8>>, Unpatchable> {
+/// An entry that names another topic is corrected, and hubs that it names of `former` are replaced or taken out. Other
+/// hubs that are advertised besides stay.
+pub fn advertise(
+    list: &[u8],
+    wanted: &Advertisement,
+    former: &BTreeSet<Hub>,
+) -> Result<Option<Vec<u8>>, Unpatchable> {
     let before = capability_list(list)?;
-    if advertises(&before, wanted) {
+    if advertises(&before, wanted, former) {
         return Ok(None);
     }
     let Detected { encoding, mark, .. } = detect(list);
@@ -61,7 +67,7 @@ pub fn advertise(list: &[u8], wanted: &Advertisement) -> Result<Option<Vec<u8>>,
     let text = decoded(rest, encoding)?;
     let root = layout(&text).ok_or(Unpatchable::Markup)?;
     let edits = match standing(&root, wanted) {
-        Some(entry) => completion(&text, entry, wanted),
+        Some(entry) => completion(&text, entry, wanted, former),
         None => addition(&text, &root, wanted).into_iter().collect(),
     };
     let edited = edited(&text, edits);
@@ -69,7 +75,7 @@ pub fn advertise(list: &[u8], wanted: &Advertisement) -> Result<Option<Vec<u8>>,
     let bytes = [mark, &encoding.encode(&edited).0[..]].concat();
     // The parser has the last word, whatever the markup is like.
     let after = capability_list(&bytes).map_err(|_| Unpatchable::Markup)?;
-    if advertises(&after, wanted) && is_same_otherwise(before, after, wanted) {
+    if advertises(&after, wanted, former) && is_same_otherwise(before, after, wanted) {
         Ok(Some(bytes))
     } else {
         Err(Unpatchable::Markup)
@@ -88,10 +94,12 @@ fn capability_list(list: &[u8]) -> Result<Document, Unpatchable> {
     }
 }
 
-fn advertises(list: &Document, wanted: &Advertisement) -> bool {
+fn advertises(list: &Document, wanted: &Advertisement, former: &BTreeSet<Hub>) -> bool {
     let mut channels = list.channels.iter();
     channels.any(|own| {
-        own.topic == wanted.topic && wanted.hubs.iter().all(|hub| own.hubs.contains(hub))
+        own.topic == wanted.topic
+            && wanted.hubs.iter().all(|hub| own.hubs.contains(hub))
+            && !own.hubs.iter().any(|hub| former.contains(hub))
     })
 }
 
@@ -169,16 +177,22 @@ fn edited(text: &str, mut edits: Vec<Edit>) -> String {
     let mut edited = String::with_capacity(text.len() + 1024);
     let mut end = 0;
     for (place, new) in edits {
-        edited.push_str(&text[end..place.start]);
+        // What is added within what is taken out stays.
+        edited.push_str(&text[end..place.start.max(end)]);
         edited.push_str(&new);
-        end = place.end;
+        end = place.end.max(end);
     }
     edited.push_str(&text[end..]);
     edited
 }
 
 /// What an entry lacks. Section 5 has the hubs before the description, sitemaps have `loc` first.
-fn completion(text: &str, entry: &Element, wanted: &Advertisement) -> Vec<Edit> {
+fn completion(
+    text: &str,
+    entry: &Element,
+    wanted: &Advertisement,
+    former: &BTreeSet<Hub>,
+) -> Vec<Edit> {
     let (Some(first), Some(last)) = (entry.children.first(), entry.children.last()) else {
         return Vec::new();
     };
@@ -220,12 +234,29 @@ fn completion(text: &str, entry: &Element, wanted: &Advertisement) -> Vec<Edit> 
             .children_of_kind(outline::Element::Ln)
             .filter(|ln| hub(ln).is_some())
     };
-    let lacking = wanted.hubs.iter().filter(|wanted| {
+    let mut lacking = wanted.hubs.iter().filter(|wanted| {
         let mut hubs = links().filter_map(hub);
         !hubs.any(|hub| hub == wanted.as_str())
     });
+    let is_former = |link: &&Element| {
+        let named = hub(link).map(Hub::new);
+        named.is_some_and(|named| former.contains(&named))
+    };
+    for link in links().filter(is_former) {
+        match lacking.next() {
+            Some(hub) => edits.push((link.span.clone(), style.hub(hub))),
+            None => {
+                let start = link.span.start - line_before(text, link.span.start).len();
+                edits.push((start..link.span.end, String::new()));
+            }
+        }
+    }
     let description = notification(entry);
-    edits.extend(lacking.map(|hub| match (links().last(), description) {
+    let link = links()
+        .filter(|link| !is_former(link))
+        .last()
+        .or(links().last());
+    edits.extend(lacking.map(|hub| match (link, description) {
         (Some(link), _) => after(link, style.hub(hub)),
         (None, Some(description)) => before(description, style.hub(hub)),
         (None, None) => after(last, style.hub(hub)),

@@ -41,6 +41,8 @@ pub struct Document {
     pub channels: Vec<Advertisement>,
     pub span: Span,
     pub excess: Option<Excess>,
+    /// The first `loc` of a structural document that is no absolute URI.
+    pub relative: Option<Box<str>>,
 }
 
 impl Document {

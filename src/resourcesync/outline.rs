@@ -166,6 +166,7 @@ impl Outline {
             channels: Vec::new(),
             span: self.span,
             excess: Excess::of(self.entries, size),
+            relative: None,
         };
         let mut channels = self.channels.into_iter().peekable();
         let mut start = 0;
@@ -174,6 +175,7 @@ impl Outline {
             start = end;
             let channel = channels.next_if(|(channel, _)| *channel == place);
             let Ok(uri) = Uri::parse(loc) else {
+                document.relative.get_or_insert_with(|| excerpt(loc).into());
                 continue;
             };
             match channel {

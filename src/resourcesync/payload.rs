@@ -41,7 +41,9 @@ impl fmt::Display for ChangeKind {
 pub struct Payload {
     /// Root-level `rs:ln rel="up"` (R20).
     pub up: Option<Uri>,
-    /// When it was cut; written with milliseconds.
+    /// Since when it has all changes; written with milliseconds (R20).
+    pub from: Option<Timestamp>,
+    /// Until when it has all changes; written with milliseconds (R20).
     pub until: Option<Timestamp>,
     pub entries: Vec<Entry>,
 }
@@ -94,8 +96,10 @@ impl Payload {
         }
         xml.push_str("  <rs:md");
         write_attribute(&mut xml, "capability", NOTIFICATION);
-        if let Some(until) = self.until {
-            write_attribute(&mut xml, "until", &datetime(until));
+        for (name, time) in [("from", self.from), ("until", self.until)] {
+            if let Some(time) = time {
+                write_attribute(&mut xml, name, &datetime(time));
+            }
         }
         xml.push_str("/>\n");
         xml
@@ -198,6 +202,7 @@ mod tests {
     fn links_and_description_come_before_the_entries() {
         let payload = Payload {
             up: Some(uri("https://e.org/capabilitylist.xml")),
+            from: Some(time("2026-11-20T09:00:00.25Z")),
             until: Some(time("2026-11-20T10:00:01Z")),
             entries: vec![
                 updated("https://e.org/rl.xml"),
@@ -213,7 +218,7 @@ mod tests {
         <?xml version="1.0" encoding="UTF-8"?>
         <urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/">
           <rs:ln rel="up" href="https://e.org/capabilitylist.xml"/>
-          <rs:md capability="framework-notification" until="2026-11-20T10:00:01.000Z"/>
+          <rs:md capability="framework-notification" from="2026-11-20T09:00:00.250Z" until="2026-11-20T10:00:01.000Z"/>
           <url>
             <loc>https://e.org/rl.xml</loc>
             <rs:md change="updated" datetime="2026-11-20T09:00:00.500Z" capability="resourcelist"/>
@@ -231,6 +236,7 @@ mod tests {
     fn an_empty_notification_is_one() {
         let payload = Payload {
             up: None,
+            from: None,
             until: None,
             entries: Vec::new(),
         };
@@ -247,6 +253,7 @@ mod tests {
     fn what_would_be_markup_is_escaped() {
         let payload = Payload {
             up: Some(uri("https://e.org/?a=\"1\"&b=<2>")),
+            from: None,
             until: None,
             entries: vec![Entry {
                 datetime: None,
@@ -306,10 +313,11 @@ mod tests {
         #[test]
         fn what_is_rendered_reads_back(
             up in prop::option::of(any_uri()),
+            from in prop::option::of(any_time()),
             until in prop::option::of(any_time()),
             entries in prop::collection::vec(any_entry(), 0..8),
         ) {
-            let payload = Payload { up, until, entries };
+            let payload = Payload { up, from, until, entries };
             let rendered = payload.render();
             let length: usize = payload.entries.iter().map(entry_len).sum();
             prop_assert_eq!(rendered.len(), payload.overhead() + length);

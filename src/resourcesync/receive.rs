@@ -68,11 +68,7 @@ struct Draft {
 fn read(text: &str) -> Result<Payload, PayloadError> {
     let mut reader = NsReader::from_str(text);
     reader.config_mut().expand_empty_elements = true;
-    let mut payload = Payload {
-        up: None,
-        until: None,
-        entries: Vec::new(),
-    };
+    let mut payload = Payload::default();
     let mut is_notification = false;
     let mut draft = Draft::default();
     let mut path: Vec<Element> = Vec::new();
@@ -87,6 +83,9 @@ fn read(text: &str) -> Result<Payload, PayloadError> {
                     ([_], Element::Md) => {
                         is_notification |=
                             value(&tag, "capability")?.as_deref() == Some(NOTIFICATION);
+                        if let Some(from) = value(&tag, "from")? {
+                            payload.from = Some(timestamp(&from)?);
+                        }
                         if let Some(until) = value(&tag, "until")? {
                             payload.until = Some(timestamp(&until)?);
                         }
@@ -254,11 +253,12 @@ mod tests {
               <!-- one --><sm:url><r:ln xmlns:r='http://www.openarchives.org/rs/terms/' href='https://e.org/i.xml' rel='x index'/>\r\n\
                 <r:md xmlns:r='http://www.openarchives.org/rs/terms/' capability='changelist' datetime='2026-11-20' change='created'/>\r\n\
                 <sm:loc>\r\n <![CDATA[https://e.org/?a]]>&amp;b\r\n</sm:loc></sm:url>\r\n\
-              <md xmlns='http://www.openarchives.org/rs/terms/' until='2026-11-20T19:00:01+09:00' capability='framework-notification'/>\r\n\
+              <md xmlns='http://www.openarchives.org/rs/terms/' until='2026-11-20T19:00:01+09:00' from='2026-11-20T09:00:00' capability='framework-notification'/>\r\n\
             </sm:urlset>",
         );
         let expected = Payload {
             up: None,
+            from: Some(time("2026-11-20T09:00:00Z")),
             until: Some(time("2026-11-20T10:00:01Z")),
             entries: vec![Entry {
                 uri: uri("https://e.org/?a&b"),
@@ -275,6 +275,7 @@ mod tests {
     fn what_is_no_notification_is_named() {
         let good = Payload {
             up: Some(uri("https://e.org/capabilitylist.xml")),
+            from: None,
             until: Some(time("2026-11-20T10:00:01Z")),
             entries: vec![Entry {
                 uri: uri("https://e.org/rl.xml"),

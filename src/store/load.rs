@@ -15,12 +15,14 @@ use crate::announce::delivery::ChannelId;
 use crate::announce::delivery::attempt::{Attempt, Refusal};
 use crate::announce::observation::{DocumentPath, Identity, MountId, Stat};
 use crate::announce::state::{
-    ChannelRow, Flight, Hold, LedgerRow, MountRow, Ping, Presence, Record, Relations, Retirement,
-    State, Told, Trouble, Version,
+    ChannelRow, Flight, Hold, KnownHub, LedgerRow, MountRow, Ping, Presence, Record, Relations,
+    Retirement, State, Told, Trouble, Version,
 };
 use crate::resourcesync::fingerprint;
 use crate::resourcesync::uri::{Hub, Topic, Uri};
-use crate::store::row::{Column, covers_from_json, said_from_json, shared, uris_from_json};
+use crate::store::row::{
+    Column, covers_from_json, said_from_json, shared, times_from_text, uris_from_json,
+};
 use crate::store::{Store, StoreError};
 
 impl Store {
@@ -68,6 +70,10 @@ impl Store {
                 .into_iter()
                 .collect(),
             told,
+            hubs: self
+                .rows("SELECT * FROM hubs", known_hub)?
+                .into_iter()
+                .collect(),
         })
     }
 
@@ -222,6 +228,7 @@ fn document(row: &Row<'_>) -> rusqlite::Result<(Uri, Record)> {
             sets: foreign(uris_from_json(fields.text()?))?,
             archived: fields.take()?,
         },
+        is_new_set: fields.take()?,
     };
     Ok((uri, record))
 }
@@ -251,19 +258,25 @@ fn channel(row: &Row<'_>) -> rusqlite::Result<(ChannelId, ChannelRow)> {
         source: fields.take()?,
         set: fields.ours()?,
         topic: Topic::new(fields.text()?),
-        retired: match (fields.optional()?, fields.take::<Option<String>>()?) {
+        retired: retirement(&mut fields)?,
+        seq: fields.number()?,
+        body: shared(fields.take()?),
+        said: foreign(said_from_json(fields.text()?))?,
+        untils: foreign(times_from_text(fields.text()?))?,
+    };
+    Ok((id, channel))
+}
+
+fn retirement(fields: &mut Fields<'_>) -> rusqlite::Result<Option<Retirement>> {
+    Ok(
+        match (fields.optional()?, fields.take::<Option<String>>()?) {
             (Some(since), Some(last_words)) => Some(Retirement {
                 since,
                 last_words: foreign(uris_from_json(&last_words))?,
             }),
             _ => None,
         },
-        seq: fields.number()?,
-        until: fields.optional()?,
-        body: shared(fields.take()?),
-        said: foreign(said_from_json(fields.text()?))?,
-    };
-    Ok((id, channel))
+    )
 }
 
 fn ledger(row: &Row<'_>) -> rusqlite::Result<((ChannelId, Hub), LedgerRow)> {
@@ -280,6 +293,8 @@ fn ledger(row: &Row<'_>) -> rusqlite::Result<((ChannelId, Hub), LedgerRow)> {
         reported: reported.unwrap_or_default(),
     });
     let last = attempt(&mut fields)?;
+    let until = fields.optional()?;
+    let left = retirement(&mut fields)?;
     let flight = match fields.take::<Option<i64>>()? {
         None => None,
         Some(seq) => Some(Flight {
@@ -290,10 +305,13 @@ fn ledger(row: &Row<'_>) -> rusqlite::Result<((ChannelId, Hub), LedgerRow)> {
             cut: fields.ours()?,
             attempts: fields.take()?,
             next_try: fields.ours()?,
+            until: fields.optional()?,
         }),
     };
     let ledger = LedgerRow {
         flight,
+        until,
+        left,
         limit,
         accepted,
         ping,
@@ -326,6 +344,16 @@ fn attempt(fields: &mut Fields<'_>) -> rusqlite::Result<Option<Attempt>> {
 
 fn key(fields: &mut Fields<'_>) -> rusqlite::Result<(ChannelId, Hub)> {
     Ok((ChannelId(fields.number()?), Hub::new(fields.text()?)))
+}
+
+fn known_hub(row: &Row<'_>) -> rusqlite::Result<(Hub, KnownHub)> {
+    let mut fields = Fields::of(row);
+    let hub = Hub::new(fields.text()?);
+    let known = KnownHub {
+        mode: fields.ours()?,
+        is_configured: fields.take()?,
+    };
+    Ok((hub, known))
 }
 
 fn told_row(row: &Row<'_>) -> rusqlite::Result<(ChannelId, Hub, Uri, Told)> {

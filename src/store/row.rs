@@ -7,6 +7,7 @@ use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, 
 use serde::{Deserialize, Serialize};
 
 use crate::announce::delivery::attempt::Kind;
+use crate::announce::plan::Mode;
 use crate::announce::state::{Said, Told};
 use crate::resourcesync::capability::Capability;
 use crate::resourcesync::document::Form;
@@ -68,6 +69,30 @@ impl FromSql for Column<Fingerprint> {
     }
 }
 
+/// The modes as they stand in a column.
+const MODES: [(&str, Mode); 4] = [
+    ("content", Mode::Content),
+    ("ping", Mode::Ping),
+    ("content-query", Mode::ContentQuery),
+    ("embedded", Mode::Embedded),
+];
+
+impl ToSql for Column<Mode> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        let name = MODES.iter().find(|(_, mode)| *mode == self.0);
+        Ok(name.map_or("", |(name, _)| *name).into())
+    }
+}
+
+impl FromSql for Column<Mode> {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        let name = value.as_str()?;
+        let mode = MODES.iter().find(|(own, _)| *own == name);
+        mode.map(|(_, mode)| Column(*mode))
+            .ok_or(FromSqlError::InvalidType)
+    }
+}
+
 impl FromSql for Column<Kind> {
     fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
         parsed(value).map(Column)
@@ -97,6 +122,18 @@ fn form(text: &str) -> Option<Form> {
 
 fn uri(text: &str) -> Option<Uri> {
     Uri::parse(text).ok()
+}
+
+/// Times in one column, with spaces between.
+pub fn times_to_text(times: &[Timestamp]) -> String {
+    let texts: Vec<String> = times.iter().map(ToString::to_string).collect();
+    texts.join(" ")
+}
+
+/// The reverse of [`times_to_text`].
+pub fn times_from_text(text: &str) -> Option<Vec<Timestamp>> {
+    let times = text.split_ascii_whitespace().map(|time| time.parse().ok());
+    times.collect()
 }
 
 /// A list of URIs, as JSON.

@@ -9,13 +9,13 @@ use crate::announce::candidates::Candidates;
 use crate::announce::delivery::ChannelId;
 use crate::announce::observation::{DocumentPath, Stat};
 use crate::announce::state::{
-    ChannelRow, Flight, Hold, LedgerRow, MountRow, Presence, Record, Save, Told, Trouble,
+    ChannelRow, Flight, Hold, KnownHub, LedgerRow, MountRow, Presence, Record, Save, Told, Trouble,
 };
 use crate::announce::subscription::{HubRecord, Relay};
 use crate::resourcesync::fingerprint;
 use crate::resourcesync::uri::{Hub, Uri};
 use crate::store::hub::{write_record, write_relay};
-use crate::store::row::{Column, covers_to_json, said_to_json, uris_to_json};
+use crate::store::row::{Column, covers_to_json, said_to_json, times_to_text, uris_to_json};
 use crate::store::{Store, StoreError, schema};
 
 impl Store {
@@ -80,6 +80,9 @@ impl Store {
             if !is_deleted {
                 write_told(&transaction, *id, hub, uri, told.as_ref())?;
             }
+        }
+        for (hub, known) in &save.hubs {
+            write_known_hub(&transaction, hub, *known)?;
         }
         for relay in owed {
             write_relay(&transaction, relay)?;
@@ -155,7 +158,7 @@ fn write_document(
     };
     on.prepare_cached(
         "INSERT OR REPLACE INTO documents VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, \
-         ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24)",
+         ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25)",
     )?
     .execute(params![
         uri.as_str(),
@@ -182,6 +185,7 @@ fn write_document(
         record.relations.index.as_ref().map(Uri::as_str),
         uris_to_json(&record.relations.sets),
         record.relations.archived,
+        record.is_new_set,
     ])?;
     Ok(())
 }
@@ -242,8 +246,10 @@ fn write_channel(
     };
     on.prepare_cached(
         "INSERT INTO channels VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) \
-         ON CONFLICT (id) DO UPDATE SET retired = excluded.retired, last_words = excluded.last_words, \
-         seq = excluded.seq, until = excluded.until, body = excluded.body, said = excluded.said",
+         ON CONFLICT (id) DO UPDATE SET source = excluded.source, \
+         capability_list = excluded.capability_list, retired = excluded.retired, \
+         last_words = excluded.last_words, seq = excluded.seq, body = excluded.body, \
+         said = excluded.said, untils = excluded.untils",
     )?
     .execute(params![
         id.0.cast_signed(),
@@ -251,11 +257,13 @@ fn write_channel(
         row.set.as_str(),
         row.topic.as_str(),
         row.retired.as_ref().map(|retired| Column(retired.since)),
-        row.retired.as_ref().map(|retired| uris_to_json(&retired.last_words)),
+        row.retired
+            .as_ref()
+            .map(|retired| uris_to_json(&retired.last_words)),
         row.seq.cast_signed(),
-        row.until.map(Column),
         &row.body[..],
         said_to_json(&row.said),
+        times_to_text(&row.untils),
     ])?;
     Ok(())
 }
@@ -277,14 +285,16 @@ fn write_ledger(
     let last = row.last.as_ref();
     let refusal = last.and_then(|last| last.refusal.as_ref());
     on.prepare_cached(
-        "INSERT INTO ledgers VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14) \
+        "INSERT INTO ledgers VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, \
+         ?15, ?16, ?17) \
          ON CONFLICT (channel, hub) DO UPDATE \
          SET max_entries = excluded.max_entries, accepted = excluded.accepted, \
          pinged = excluded.pinged, fetched = excluded.fetched, \
          silence_reported = excluded.silence_reported, tried = excluded.tried, \
          tried_seq = excluded.tried_seq, answer_status = excluded.answer_status, \
          answer = excluded.answer, refusal = excluded.refusal, reason = excluded.reason, \
-         needs_person = excluded.needs_person",
+         needs_person = excluded.needs_person, until = excluded.until, \
+         left_since = excluded.left_since, last_words = excluded.last_words",
     )?
     .execute(params![
         id,
@@ -301,6 +311,9 @@ fn write_ledger(
         refusal.map(|refusal| refusal.kind.as_str()),
         refusal.map(|refusal| &refusal.reason),
         refusal.map(|refusal| refusal.needs_person),
+        row.until.map(Column),
+        row.left.as_ref().map(|left| Column(left.since)),
+        row.left.as_ref().map(|left| uris_to_json(&left.last_words)),
     ])?;
     match &row.flight {
         Some(flight) => write_flight(on, id, hub, flight),
@@ -314,10 +327,10 @@ fn write_ledger(
 
 fn write_flight(on: &Transaction<'_>, id: i64, hub: &Hub, flight: &Flight) -> rusqlite::Result<()> {
     on.prepare_cached(
-        "INSERT INTO in_flight VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) \
+        "INSERT INTO in_flight VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) \
          ON CONFLICT (channel, hub) DO UPDATE SET seq = excluded.seq, body = excluded.body, \
          entries = excluded.entries, covers = excluded.covers, cut = excluded.cut, \
-         attempts = excluded.attempts, next_try = excluded.next_try",
+         attempts = excluded.attempts, next_try = excluded.next_try, until = excluded.until",
     )?
     .execute(params![
         id,
@@ -329,7 +342,16 @@ fn write_flight(on: &Transaction<'_>, id: i64, hub: &Hub, flight: &Flight) -> ru
         Column(flight.cut),
         flight.attempts,
         Column(flight.next_try),
+        flight.until.map(Column),
     ])?;
+    Ok(())
+}
+
+fn write_known_hub(on: &Transaction<'_>, hub: &Hub, known: KnownHub) -> rusqlite::Result<()> {
+    on.execute(
+        "INSERT OR REPLACE INTO hubs VALUES (?1, ?2, ?3)",
+        params![hub.as_str(), Column(known.mode), known.is_configured],
+    )?;
     Ok(())
 }
 

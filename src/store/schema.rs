@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 
 /// Migrations in order; `user_version` counts those that ran. Never edit one that was released.
-const MIGRATIONS: [&str; 4] = [
+const MIGRATIONS: [&str; 5] = [
     "
 CREATE TABLE mounts (
     id INTEGER PRIMARY KEY,
@@ -179,6 +179,25 @@ UPDATE subscriptions SET heard = coalesce(
 
 DROP TABLE deliveries;
 DROP TABLE bodies;
+",
+    "
+ALTER TABLE documents ADD COLUMN is_new_set INTEGER NOT NULL DEFAULT 0;
+
+ALTER TABLE channels ADD COLUMN untils TEXT NOT NULL DEFAULT '';
+UPDATE channels SET untils = until WHERE until IS NOT NULL;
+ALTER TABLE channels DROP COLUMN until;
+
+ALTER TABLE ledgers ADD COLUMN until TEXT;
+ALTER TABLE ledgers ADD COLUMN left_since TEXT;
+ALTER TABLE ledgers ADD COLUMN last_words TEXT;
+
+ALTER TABLE in_flight ADD COLUMN until TEXT;
+
+CREATE TABLE hubs (
+    url TEXT PRIMARY KEY,
+    mode TEXT NOT NULL,
+    configured INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
 ",
 ];
 

@@ -72,8 +72,12 @@ fn updated(uri: &Uri) -> Entry {
 }
 
 fn payload(up: Option<Uri>, entries: Vec<Entry>) -> Payload {
-    let until = Some(time(1_795_168_800_123));
-    Payload { up, until, entries }
+    Payload {
+        up,
+        from: Some(time(1_795_168_700_001)),
+        until: Some(time(1_795_168_800_123)),
+        entries,
+    }
 }
 
 /// Every capability with every change, with an index and without one.
@@ -155,9 +159,15 @@ fn of_chance() -> Vec<Payload> {
     let any = (
         prop::option::of(any_uri()),
         prop::option::of(any_time()),
+        prop::option::of(any_time()),
         prop::collection::vec(any_entry(), 0..8),
     );
-    let any = any.prop_map(|(up, until, entries)| Payload { up, until, entries });
+    let any = any.prop_map(|(up, from, until, entries)| Payload {
+        up,
+        from,
+        until,
+        entries,
+    });
     let mut runner = TestRunner::deterministic();
     let payloads = (0..RANDOM).map(|_| any.new_tree(&mut runner).unwrap().current());
     payloads.collect()

@@ -8,7 +8,7 @@ use crate::documents::{
     DOCUMENTS, SETS, capability_list_of, is_capability_list, is_component, is_index, set_of,
 };
 use crate::model::{self, Model, Said};
-use crate::world::{HUB, OTHER_HUB};
+use crate::world::{HUB, Heard, OTHER_HUB};
 
 /// R17, as the made-up operator has it.
 const HOLD: Duration = Duration::from_secs(60);
@@ -24,11 +24,10 @@ impl Model {
                 if self.cut.contains_key(&key) {
                     continue;
                 }
-                let until = heard.payload.until.unwrap();
-                let last = self.untils.insert(heard.topic.clone(), (heard.seq, until));
-                let is_in_order = last.is_none_or(|last| last < (heard.seq, until));
-                // Two hubs' notifications of one moment are listened to one after the other.
-                assert!(is_in_order || last.unwrap().0 > heard.seq, "{heard:?}");
+                if let Some(until) = heard.payload.until {
+                    let untils = self.untils.entry(heard.topic.clone()).or_default();
+                    assert!(untils.insert(until) && until <= heard.at, "{heard:?}");
+                }
                 assert!(
                     heard
                         .payload
@@ -38,7 +37,7 @@ impl Model {
                 let changes = heard.changes();
                 let said = changes
                     .iter()
-                    .map(|change| self.cut(&heard.topic, change, until));
+                    .map(|change| self.cut(&heard.topic, change, heard.at));
                 let said = said.collect();
                 self.cut.insert(key, said);
             }
@@ -50,6 +49,7 @@ impl Model {
                     assert!(last <= self.last_crash, "accepted twice: {heard:?}");
                     continue;
                 }
+                self.check_span(hub, &heard);
                 let said = self.cut[&(heard.topic.clone(), heard.seq)].clone();
                 for said in said {
                     self.hear(hub, &heard.topic, said);
@@ -58,8 +58,21 @@ impl Model {
         }
     }
 
+    /// R20: a notification that says where it begins goes on from what the hub has, with all that came later.
+    fn check_span(&mut self, hub: &'static str, heard: &Heard) {
+        let Heard { topic, payload, .. } = heard;
+        let before = self.spans.insert((hub, topic.clone()), payload.until);
+        let Some(from) = payload.from else {
+            return;
+        };
+        assert_eq!(before, Some(Some(from)), "{hub}: {heard:?}");
+        assert!(payload.until.is_some_and(|until| until > from), "{heard:?}");
+        let mut times = payload.entries.iter().filter_map(|entry| entry.datetime);
+        assert!(times.all(|time| time > from), "{heard:?}");
+    }
+
     /// No notification contradicts the tree at the time it is cut.
-    fn cut(&self, topic: &str, change: &str, until: Timestamp) -> Said {
+    fn cut(&self, topic: &str, change: &str, at: Timestamp) -> Said {
         let [change, capability, name] = change.splitn(3, ' ').collect::<Vec<_>>()[..] else {
             panic!("{change}")
         };
@@ -82,7 +95,7 @@ impl Model {
             let seen = self.read.get(name);
             if seen.is_none_or(|seen| seen.capability == capability) {
                 assert!(!self.there.contains(name), "it is there: {said:?}");
-                let away = until.duration_since(self.left[name]);
+                let away = at.duration_since(self.left[name]);
                 assert!(away.as_secs() >= 300, "it went {away} ago: {said:?}");
             }
             return said;
@@ -91,7 +104,7 @@ impl Model {
         let seen = seen.unwrap_or_else(|| panic!("it was never read: {said:?}"));
         assert_eq!(seen.capability, capability, "{said:?}");
         if change == "created" && capability == "resourcelist" {
-            self.check_hold(topic, name, until);
+            self.check_hold(topic, name, at);
         }
         said.told = Some((seen.clone(), self.ops));
         // R18: one component speaks for the others.
@@ -170,7 +183,7 @@ impl Model {
     }
 
     /// R17: a document that the Capability List did not name since it came waits.
-    fn check_hold(&self, topic: &str, name: &str, until: Timestamp) {
+    fn check_hold(&self, topic: &str, name: &str, at: Timestamp) {
         let Some(set) = set_of(name).filter(|_| name.ends_with("/resourcelist.xml")) else {
             return;
         };
@@ -183,7 +196,7 @@ impl Model {
         };
         let list = self.read.get(&*capability_list_of(set));
         if !is_known && unnamed <= came && list.is_some_and(|list| list.forgets) {
-            let waited = until.duration_since(*came);
+            let waited = at.duration_since(*came);
             let hold = waited.as_secs() >= HOLD.as_secs() as i64;
             assert!(hold, "{name} waited for {waited} only");
         }

@@ -116,7 +116,10 @@ pub struct Model {
     pub unanswered: BTreeMap<(&'static str, String, String), bool>,
     /// What another component may have spoken for, or not.
     pub uncertain: BTreeSet<(&'static str, String, String)>,
-    pub untils: BTreeMap<String, (u64, Timestamp)>,
+    /// Every `until` that was said on a topic.
+    pub untils: BTreeMap<String, BTreeSet<Timestamp>>,
+    /// The `until` of the last notification that a hub accepted.
+    pub spans: BTreeMap<(&'static str, String), Option<Timestamp>>,
     /// The last number that a topic had when what a hub was due on it was dropped.
     pub dropped: BTreeMap<(&'static str, String), u64>,
 }
@@ -156,6 +159,7 @@ impl Model {
             unanswered: BTreeMap::new(),
             uncertain: BTreeSet::new(),
             untils: BTreeMap::new(),
+            spans: BTreeMap::new(),
             dropped: BTreeMap::new(),
         };
         for (document, shape) in tree.iter().enumerate() {

@@ -243,6 +243,7 @@ fn until_grows_with_every_notification_of_a_topic() {
     let mut world = World::with_two_sets(own);
     for _ in 0..10 {
         world.update("/a/changelist.xml");
+        world.pass(Duration::from_millis(1));
     }
     world.crash_and_start();
     world.update("/a/changelist.xml");

@@ -234,6 +234,11 @@ fn foreign_hubs_are_told_nothing_and_found() {
             .channel("/a/framework/", &["https://evil.example.com/"]),
     );
     world.wait(100);
+    // The hub that it had hears of that, and of nothing more.
+    assert_eq!(
+        world.news(),
+        ["updated capabilitylist /a/capabilitylist.xml"]
+    );
     world.update("/a/changelist.xml");
     world.wait(100);
     assert_eq!(world.news(), NOTHING);
@@ -451,5 +456,58 @@ fn what_a_dead_hub_never_heard_is_forgotten_when_it_leaves_the_channel() {
         world.write(&format!("{set}/capabilitylist.xml"), own);
         world.wait(100);
     }
+    assert!(world.remembers("/a/x.xml"), "it is still to be told");
+    world.wait(31 * DAY);
     assert!(!world.remembers("/a/x.xml"));
+}
+
+#[test]
+fn what_is_wrong_with_a_topic_is_said() {
+    for (topic, is_sent, words) in [
+        (
+            "/n/a topic/",
+            false,
+            "which has a space: no URI may have one",
+        ),
+        (
+            "/t/é/",
+            true,
+            "which clients request as https://example.org/t/%C3%A9/",
+        ),
+        (
+            "/t/../dots/",
+            true,
+            "which clients request as https://example.org/dots/",
+        ),
+    ] {
+        let mut world = World::with_two_sets(plan());
+        world.write(
+            "/n/capabilitylist.xml",
+            list("capabilitylist").channel(topic, &[]),
+        );
+        world.wait(100);
+        assert_eq!(!world.news().is_empty(), is_sent, "{topic}");
+        let found: Vec<String> = findings(&world).iter().map(ToString::to_string).collect();
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].contains(words), "{found:?}");
+    }
+}
+
+#[test]
+fn a_relative_loc_is_found() {
+    let mut world = World::with_two_sets(plan());
+    let text = list("capabilitylist")
+        .channel("/n/framework/", &[])
+        .render();
+    let relative = "<url><loc>changelist.xml</loc></url></urlset>";
+    let text = text.replace("</urlset>", relative);
+    world.write_text("/n/capabilitylist.xml", text.as_bytes());
+    world.wait(100);
+    let found: Vec<String> = findings(&world).iter().map(ToString::to_string).collect();
+    assert!(
+        found
+            .iter()
+            .any(|own| own.contains("lists \"changelist.xml\", which is not an absolute URI")),
+        "{found:?}"
+    );
 }

@@ -11,9 +11,10 @@ use rsnotify::announce::delivery::ChannelId;
 use rsnotify::announce::delivery::attempt::{Attempt, Kind, Refusal};
 use rsnotify::announce::delivery::secret::Secret;
 use rsnotify::announce::observation::{DocumentPath, Identity, MountId, Stat};
+use rsnotify::announce::plan::Mode;
 use rsnotify::announce::state::{
-    ChannelRow, Flight, Hold, LedgerRow, MountRow, Ping, Presence, Record, Relations, Retirement,
-    Said, Save, Told, Trouble, Version,
+    ChannelRow, Flight, Hold, KnownHub, LedgerRow, MountRow, Ping, Presence, Record, Relations,
+    Retirement, Said, Save, Told, Trouble, Version,
 };
 use rsnotify::announce::subscription::{
     Callback, HubRecord, Progress, Relay, RelayId, Subscription,
@@ -75,6 +76,7 @@ fn record(presence: Presence, hold: Hold) -> Record {
             sets: BTreeSet::from([uri("cl.xml"), uri("cl2.xml")]),
             archived: true,
         },
+        is_new_set: true,
     }
 }
 
@@ -162,7 +164,7 @@ fn everything() -> Save {
                 last_words: BTreeSet::from([uri("cl.xml")]),
             }),
             seq: 9,
-            until: Some(time(13)),
+            untils: vec![time(13), time(12)],
             body: Arc::from(&b"<urlset/>"[..]),
             said: vec![Said {
                 at: time(14),
@@ -188,9 +190,15 @@ fn everything() -> Save {
                     ),
                     (uri("d3.xml"), None),
                 ],
+                until: Some(time(13)),
                 cut: time(15),
                 attempts: 4,
                 next_try: time(16),
+            }),
+            until: Some(time(12)),
+            left: Some(Retirement {
+                since: time(12),
+                last_words: BTreeSet::from([uri("d0.xml")]),
             }),
             limit: Some(5),
             accepted: Some(time(17)),
@@ -213,7 +221,14 @@ fn everything() -> Save {
         }),
     );
     save.told
-        .insert((ChannelId(3), hub, uri("d0.xml")), Some(told));
+        .insert((ChannelId(3), hub.clone(), uri("d0.xml")), Some(told));
+    save.hubs.insert(
+        hub,
+        KnownHub {
+            mode: Mode::ContentQuery,
+            is_configured: true,
+        },
+    );
     save
 }
 
@@ -231,6 +246,7 @@ fn everything_that_is_saved_is_loaded_as_it_was() {
     assert_eq!(some(state.troubles), save.troubles);
     assert_eq!(some(state.channels), save.channels);
     assert_eq!(some(state.ledgers), save.ledgers);
+    assert_eq!(state.hubs, save.hubs);
     let told: Vec<_> = state
         .told
         .into_iter()

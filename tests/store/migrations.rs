@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use rsnotify::announce::state::Save;
 use rsnotify::store::Store;
 
 use crate::{everything, some};
@@ -10,7 +11,7 @@ use crate::{everything, some};
 fn a_state_of_the_second_schema_is_taken_over_but_for_its_last_failure() {
     let directory = tempfile::tempdir().unwrap();
     let mut store = Store::open(directory.path()).unwrap();
-    let save = everything();
+    let mut save = everything();
     store.save(&save, &[], &[]).unwrap();
     drop(store);
     let database = of_the_third_schema(directory.path());
@@ -35,6 +36,7 @@ fn a_state_of_the_second_schema_is_taken_over_but_for_its_last_failure() {
         .unwrap();
     drop(database);
     let upgraded = Store::open(directory.path()).unwrap().load().unwrap();
+    as_after_the_fourth(&mut save);
     let mut wanted = save.ledgers;
     for ledger in wanted.values_mut().flatten() {
         ledger.last = None;
@@ -43,9 +45,62 @@ fn a_state_of_the_second_schema_is_taken_over_but_for_its_last_failure() {
     assert_eq!(some(upgraded.channels), save.channels);
 }
 
+/// A state with what the fifth migration did, undone.
+fn of_the_fourth_schema(directory: &Path) -> rusqlite::Connection {
+    let database = rusqlite::Connection::open(directory.join("state.sqlite")).unwrap();
+    database
+        .execute_batch(
+            "ALTER TABLE documents DROP COLUMN is_new_set;
+             ALTER TABLE channels ADD COLUMN until TEXT;
+             UPDATE channels SET until = substr(untils, -30) WHERE untils != '';
+             ALTER TABLE channels DROP COLUMN untils;
+             ALTER TABLE ledgers DROP COLUMN until;
+             ALTER TABLE ledgers DROP COLUMN left_since;
+             ALTER TABLE ledgers DROP COLUMN last_words;
+             ALTER TABLE in_flight DROP COLUMN until;
+             DROP TABLE hubs;
+             PRAGMA user_version = 4;",
+        )
+        .unwrap();
+    database
+}
+
+/// What the fifth migration cannot know is not set, and the last `until` is kept.
+fn as_after_the_fourth(save: &mut Save) {
+    for channel in save.channels.values_mut().flatten() {
+        channel.untils = channel.untils.pop().into_iter().collect();
+    }
+    for ledger in save.ledgers.values_mut().flatten() {
+        ledger.until = None;
+        ledger.left = None;
+        if let Some(flight) = &mut ledger.flight {
+            flight.until = None;
+        }
+    }
+    for document in save.documents.values_mut().flatten() {
+        document.is_new_set = false;
+    }
+}
+
+#[test]
+fn a_state_of_the_fourth_schema_is_taken_over() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = Store::open(directory.path()).unwrap();
+    let mut save = everything();
+    store.save(&save, &[], &[]).unwrap();
+    drop(store);
+    drop(of_the_fourth_schema(directory.path()));
+    let upgraded = Store::open(directory.path()).unwrap().load().unwrap();
+    as_after_the_fourth(&mut save);
+    assert_eq!(some(upgraded.documents), save.documents);
+    assert_eq!(some(upgraded.ledgers), save.ledgers);
+    assert_eq!(some(upgraded.channels), save.channels);
+    assert!(upgraded.hubs.is_empty());
+}
+
 /// A state with what the fourth migration did, undone.
 fn of_the_third_schema(directory: &Path) -> rusqlite::Connection {
-    let database = rusqlite::Connection::open(directory.join("state.sqlite")).unwrap();
+    let database = of_the_fourth_schema(directory);
     database
         .execute_batch(
             "ALTER TABLE subscriptions DROP COLUMN heard;

@@ -41,6 +41,9 @@ impl Engine {
                 if let Some(ping) = &mut ledger.row.ping {
                     ping.at = moved(ping.at);
                 }
+                if let Some(left) = &mut ledger.row.left {
+                    left.since = moved(left.since);
+                }
             }
         }
         for source in &mut self.sources {

@@ -4,20 +4,31 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::announce::channel::earlier;
+use crate::announce::channel::{Channel, earlier};
 use crate::announce::delivery::ChannelId;
 use crate::announce::engine::Engine;
 use crate::announce::event::Fact;
 use crate::announce::history::{Fate, Notification};
-use crate::announce::ledger::Prepared;
+use crate::announce::ledger::{Ledger, Prepared};
 use crate::announce::notification::{Cut, Limits, cut, overhead, spoken, up};
+use crate::announce::span::Span;
 use crate::announce::standing::{Standing, standing};
-use crate::announce::state::{Flight, Said};
+use crate::announce::state::{Flight, Presence, Said, Told};
 use crate::resourcesync::payload::Payload;
 use crate::resourcesync::uri::Hub;
 
 /// So many full notifications are prepared at once, which bounds the memory that it takes.
 const PREPARED: usize = 16;
+
+/// What a hub is told next.
+#[derive(Debug, PartialEq, Eq)]
+struct Next {
+    cut: Cut,
+    /// The `until` of the notification before.
+    before: Option<Timestamp>,
+    /// The earliest change that is held or left for the one after.
+    open: Option<Timestamp>,
+}
 
 impl Engine {
     pub(super) fn cut_ripe(&mut self, now: Timestamp) {
@@ -41,7 +52,7 @@ impl Engine {
             return;
         }
         let hubs: Vec<Hub> = channel.ledgers.keys().cloned().collect();
-        let mut cuts: Vec<(Cut, Vec<Hub>)> = Vec::new();
+        let mut cuts: Vec<(Next, Vec<Hub>)> = Vec::new();
         for hub in hubs {
             let Some(next) = self.next_cut(id, &hub, now) else {
                 continue;
@@ -54,12 +65,12 @@ impl Engine {
         if cuts.is_empty() {
             self.serve_what_waits(id, now);
         }
-        for (cut, hubs) in cuts {
-            self.launch(id, cut, hubs, now);
+        for (next, hubs) in cuts {
+            self.launch(id, next, hubs, now);
         }
     }
 
-    fn next_cut(&mut self, id: ChannelId, hub: &Hub, now: Timestamp) -> Option<Cut> {
+    fn next_cut(&mut self, id: ChannelId, hub: &Hub, now: Timestamp) -> Option<Next> {
         let channel = self.channels.get(&id)?;
         let ledger = channel.ledgers.get(hub)?;
         if ledger.due.is_empty() || ledger.free_from()? > now {
@@ -86,30 +97,67 @@ impl Engine {
             });
             let due = standings.flatten().collect();
             let mut spoken = spoken(due, &source.catalog, limits);
-            spoken.truncate(limits.entries.saturating_mul(PREPARED));
+            let most = limits.entries.saturating_mul(PREPARED).min(spoken.len());
+            let beyond = spoken.drain(most..).map(|spoken| spoken.since).min();
             Prepared {
                 settled: source.settled,
                 spoken: spoken.into(),
+                beyond,
             }
         });
+        let waiting = self.waiting_since(channel, ledger);
         let ledger = self.channels.get_mut(&id)?.ledgers.get_mut(hub)?;
         if let Some(prepared) = prepared {
             ledger.prepared = prepared;
         }
-        let next = cut(&mut ledger.prepared.spoken, limits, overhead);
-        (!next.entries.is_empty()).then_some(next)
+        let cut = cut(&mut ledger.prepared.spoken, limits, overhead);
+        let left = ledger.prepared.spoken.iter().map(|spoken| spoken.since);
+        let open = left.chain(ledger.prepared.beyond).chain(waiting).min();
+        (!cut.entries.is_empty()).then_some(Next {
+            cut,
+            before: ledger.row.until,
+            open,
+        })
     }
 
-    fn launch(&mut self, id: ChannelId, cut: Cut, hubs: Vec<Hub>, now: Timestamp) {
+    /// When the earliest of the changes came to be of which there may be something to say to a hub later (R20).
+    pub(super) fn waiting_since(&self, channel: &Channel, ledger: &Ledger) -> Option<Timestamp> {
+        let catalog = &self.sources[channel.source].catalog;
+        let waiting = ledger.waiting.iter().filter_map(|uri| {
+            let record = catalog.get(uri)?;
+            let told = ledger.told.get(uri);
+            let is_changed = told.copied() != Some(Told::from(record.version));
+            let changed = is_changed.then_some(record.changed);
+            let missing = match record.presence {
+                Presence::Missing { since, .. } => Some(since),
+                Presence::Present | Presence::Gone { .. } => None,
+            };
+            changed.into_iter().chain(missing).min()
+        });
+        waiting.min()
+    }
+
+    fn launch(&mut self, id: ChannelId, next: Next, hubs: Vec<Hub>, now: Timestamp) {
         let Some(channel) = self.channels.get_mut(&id) else {
             return;
         };
+        let Next {
+            mut cut,
+            before,
+            open,
+        } = next;
+        // Hubs that fetch the topic are told what that speaks for.
+        let span = match hubs.iter().all(|hub| channel.is_pinged(hub)) {
+            true => Span::default(),
+            false => channel.next_span(now, before, open),
+        };
+        span.fit(&mut cut.entries);
         let catalog = &self.sources[channel.source].catalog;
-        let until = channel.next_until(now);
         channel.row.seq += 1;
         let payload = Payload {
             up: up(&cut.entries, &channel.row.set, catalog),
-            until: Some(until),
+            from: span.from,
+            until: span.until,
             entries: cut.entries,
         };
         let flight = Flight {
@@ -117,6 +165,7 @@ impl Engine {
             body: payload.render().into(),
             entries: payload.entries.len(),
             covers: cut.covers,
+            until: span.until,
             cut: now,
             attempts: 0,
             next_try: now,
@@ -155,7 +204,7 @@ impl Engine {
             true => {
                 let oldest = earlier(now, self.plan.topic_window);
                 channel.forget_said(oldest, self.plan.window.max_entries);
-                self.write_page(id, until);
+                self.write_page(id, now);
             }
             false => {
                 channel.row.said.clear();

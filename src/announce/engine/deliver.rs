@@ -154,6 +154,10 @@ impl Engine {
                 (at, Refusal::new(reason.kind(), &reason.to_string(), true))
             }
         };
+        let at = match std::mem::take(&mut ledger.is_answer_old) {
+            true => now,
+            false => at,
+        };
         flight.next_try = at;
         ledger.row.last = attempt(Some(refusal.clone()));
         self.wake_at(at, Timer::Try(id, hub.clone()));
@@ -183,6 +187,11 @@ impl Engine {
         };
         ledger.row.limit = None;
         ledger.row.accepted = Some(now);
+        ledger.is_answer_old = false;
+        // Of a hub that is pinged, what it fetches counts.
+        if ledger.mode != Mode::Ping {
+            ledger.row.until = flight.until;
+        }
         if ledger.mode == Mode::Ping {
             // A hub may fetch the topic before it answers the ping.
             let before = ledger.row.ping;
@@ -205,8 +214,9 @@ impl Engine {
             };
             self.turn.told.insert((id, hub.clone(), uri.clone()));
             self.heard.entry(uri.clone()).or_default().insert(id);
-            // R11: what was cut before the channel retired is not its last word.
-            if let Some(retirement) = &channel.row.retired {
+            // R11: what was cut before the channel retired, or the hub left, is not its last word.
+            let ended = ledger.row.left.as_ref().or(channel.row.retired.as_ref());
+            if let Some(retirement) = ended {
                 let is_last = flight.cut > retirement.since;
                 if !is_last && retirement.last_words.contains(uri) {
                     ledger.due.insert(uri.clone());
@@ -220,6 +230,7 @@ impl Engine {
             self.forget_if_done(source, uri);
         }
         self.last_words_said(id, covers.keys());
+        self.end_accounts(id);
         self.turn.ripe.insert(id);
     }
 

@@ -262,6 +262,7 @@ impl Engine {
     /// Notes what is wrong with a file that was looked at: it is like a document and none that is announced (R2), or
     /// larger than one may be.
     pub(super) fn find_in_file(&mut self, source: usize, uri: &Uri, look: &Look, at: Timestamp) {
+        let mut findings = Vec::new();
         let finding = match look {
             Look::Other {
                 reason: Other::Capability(capability),
@@ -282,6 +283,11 @@ impl Engine {
                 reason: reason.clone(),
             }),
             Look::Document { parsed, .. } => {
+                let relative = parsed.document.relative.as_ref();
+                findings.extend(relative.map(|loc| Finding::RelativeLoc {
+                    uri: uri.clone(),
+                    loc: loc.to_string(),
+                }));
                 parsed.document.excess.map(|excess| Finding::TooLarge {
                     uri: uri.clone(),
                     excess,
@@ -290,8 +296,8 @@ impl Engine {
             Look::Incomplete(_) => return,
             Look::Other { .. } | Look::Missing => None,
         };
-        if finding.is_some() || self.sources[source].findings.contains_key(uri) {
-            let findings = finding.into_iter().collect();
+        findings.extend(finding);
+        if !findings.is_empty() || self.sources[source].findings.contains_key(uri) {
             self.found(source, uri, findings, Finding::is_about_file, at);
         }
     }

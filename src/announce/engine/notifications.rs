@@ -96,7 +96,8 @@ fn remembered(id: ChannelId, channel: &Channel) -> Vec<Notification> {
     for (hub, ledger) in &channel.ledgers {
         if let Some(at) = accepted_at(&ledger.row, row.seq) {
             let fate = Fate::Accepted { at, attempts: None };
-            add(row.seq, row.until.unwrap_or(at), body.clone(), hub, fate);
+            let cut = row.untils.last().copied().unwrap_or(at);
+            add(row.seq, cut, body.clone(), hub, fate);
         }
     }
     known

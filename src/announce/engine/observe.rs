@@ -13,7 +13,7 @@ use crate::announce::observation::{DocumentPath, Incomplete, Look, MountId, Obse
 use crate::announce::plan::SourcePlan;
 use crate::announce::state::{Hold, Presence, Record, Relations, Told, Version};
 use crate::resourcesync::capability::Capability;
-use crate::resourcesync::document::{Document, Parsed};
+use crate::resourcesync::document::{Document, Form, Parsed};
 use crate::resourcesync::fingerprint::Fingerprint;
 use crate::resourcesync::uri::Uri;
 
@@ -211,6 +211,10 @@ impl Engine {
             relations: before
                 .as_ref()
                 .map_or_else(Relations::default, |before| before.relations.clone()),
+            is_new_set: match previous.filter(|before| before.is_capability_list()) {
+                Some(before) => before.is_new_set,
+                None => is_set(&version) && !state.stale.baseline.contains_key(&uri),
+            },
         };
         let is_set =
             record.is_capability_list() || before.as_ref().is_some_and(Record::is_capability_list);
@@ -261,6 +265,11 @@ impl Engine {
             }
         }
     }
+}
+
+/// Whether it is a Capability List.
+fn is_set(version: &Version) -> bool {
+    (version.capability, version.form) == (Capability::CapabilityList, Form::List)
 }
 
 /// R19: the file's own time where it lies between the last look and now, else the time of the look.

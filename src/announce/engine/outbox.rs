@@ -17,7 +17,7 @@ use crate::announce::state::{Hold, Told};
 use crate::announce::status::{AccountView, ChannelView, Condition, FlightView, HubView};
 use crate::announce::status::{SourceStatus, Status};
 use crate::resourcesync::payload::{Entry, Payload};
-use crate::resourcesync::uri::{Hub, Uri};
+use crate::resourcesync::uri::{Hub, Topic, Uri};
 
 /// So many changes of one account are listed; of others it is told how many they are.
 const MOST_LISTED: usize = 1_000;
@@ -105,6 +105,16 @@ impl Engine {
             }
         });
         views.collect()
+    }
+
+    /// The hubs that a channel has, in order; those that have left are none of them (R11).
+    pub fn hubs_of(&self, topic: &Topic) -> Vec<Hub> {
+        let channel = self
+            .by_topic
+            .get(topic)
+            .and_then(|id| self.channels.get(id));
+        let listening = channel.into_iter().flat_map(Channel::listening);
+        listening.map(|(hub, _)| hub.clone()).collect()
     }
 
     /// The account that an operator means: the channel by its topic or its Capability List, the hub as it is
@@ -199,7 +209,7 @@ impl Engine {
         let covers: BTreeMap<&Uri, Option<&Told>> =
             covers.map(|(uri, told)| (uri, told.as_ref())).collect();
         let standings = ledger.due.iter().map(|uri| match covers.get(uri) {
-            Some(told) => standing_after(plan, catalog, channel, uri, *told, true),
+            Some(told) => standing_after(plan, catalog, channel, ledger, uri, *told, true),
             None => standing(plan, catalog, channel, hub, uri),
         });
         let due = standings.filter_map(|standing| match standing {
@@ -238,7 +248,11 @@ impl Engine {
 
 /// A channel without what waits on it.
 fn channel_view(channel: &Channel) -> ChannelView {
-    let hubs = channel.ledgers.iter();
+    let is_shown = |ledger: &Ledger| ledger.row.left.is_none() || ledger.owed().next().is_some();
+    let hubs = channel
+        .ledgers
+        .iter()
+        .filter(|(_, ledger)| is_shown(ledger));
     ChannelView {
         source: channel.row.source.clone(),
         set: channel.row.set.clone(),

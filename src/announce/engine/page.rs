@@ -1,11 +1,11 @@
 //! What topics with a ping hub serve: all that was said lately, and what such hubs are still to be told (R25).
 //! It never waits for them: a hub that fetches late, or again, finds everything.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-use crate::announce::channel::Channel;
+use crate::announce::channel::{Channel, earlier};
 use crate::announce::delivery::ChannelId;
 use crate::announce::engine::Engine;
 use crate::announce::ledger::Ledger;
@@ -24,53 +24,81 @@ impl Engine {
         };
         let waits = |own: &Ledger| own.mode == Mode::Ping && !own.due.is_empty();
         if !channel.ledgers.values().any(waits)
-            || says_the_same(&self.entries(channel), &channel.page)
+            || says_the_same(&self.content(channel, now).entries, &channel.page)
         {
             return;
         }
-        if let Some(channel) = self.channels.get_mut(&id) {
-            let until = channel.next_until(now);
-            self.write_page(id, until);
-            self.turn.serve.insert(id);
-        }
+        self.write_page(id, now);
+        self.turn.serve.insert(id);
     }
 
     /// Makes the body of a topic with a ping hub anew.
-    pub(super) fn write_page(&mut self, id: ChannelId, until: Timestamp) {
+    pub(super) fn write_page(&mut self, id: ChannelId, now: Timestamp) {
         let Some(channel) = self.channels.get(&id) else {
             return;
         };
-        let entries = self.entries(channel);
-        let catalog = &self.sources[channel.source].catalog;
-        let payload = Payload {
-            up: up(&entries, &channel.row.set, catalog),
-            until: Some(until),
+        let Content {
             entries,
-        };
+            before,
+            open,
+        } = self.content(channel, now);
+        let catalog = &self.sources[channel.source].catalog;
+        let up = up(&entries, &channel.row.set, catalog);
         if let Some(channel) = self.channels.get_mut(&id) {
+            let span = channel.next_span(now, before, open);
+            let payload = Payload {
+                up,
+                from: span.from,
+                until: span.until,
+                entries,
+            };
             channel.row.body = payload.render().into();
             channel.page = payload.entries;
+            channel.page_until = span.until;
         }
     }
 
     /// What a topic with a ping hub is to serve, in order of the datetimes.
-    fn entries(&self, channel: &Channel) -> Vec<Entry> {
-        let foretold = self.foretold(channel);
+    fn content(&self, channel: &Channel, now: Timestamp) -> Content {
+        let (foretold, beyond) = self.foretold(channel);
         let flying = channel.flying();
         let said = channel.row.said.iter().rev().map(|said| &said.entry);
-        let (flying, before): (Vec<_>, Vec<_>) =
+        let (flying, said_before): (Vec<_>, Vec<_>) =
             said.partition(|entry| flying.contains(&entry.uri));
-        let by_weight = flying.into_iter().chain(&foretold).chain(before);
+        let by_weight = flying.into_iter().chain(&foretold).chain(said_before);
         let window = &self.plan.window;
         let catalog = &self.sources[channel.source].catalog;
         let room = window
             .max_bytes
             .saturating_sub(overhead(&channel.row.set, catalog));
-        as_many_as_fit(by_weight, window.max_entries, room)
+        let entries = as_many_as_fit(by_weight, window.max_entries, room);
+        let pinged = channel
+            .ledgers
+            .values()
+            .filter(|own| own.mode == Mode::Ping);
+        let waiting = pinged.filter_map(|ledger| self.waiting_since(channel, ledger));
+        let shown: BTreeSet<_> = entries.iter().map(key).collect();
+        let left_out = foretold.iter().filter(|entry| !shown.contains(&key(entry)));
+        let left_out = left_out.filter_map(|entry| entry.datetime);
+        let open = waiting.chain(beyond).chain(left_out).min();
+        let has_all_said = channel.row.said.len() < window.max_entries
+            && channel
+                .row
+                .said
+                .iter()
+                .all(|said| shown.contains(&key(&said.entry)));
+        let remembered = earlier(now, self.plan.topic_window);
+        let before = fetched_until(channel).filter(|before| has_all_said && *before >= remembered);
+        Content {
+            entries,
+            before,
+            open,
+        }
     }
 
-    /// What ping hubs are due, in order; of several entries with the same key the last.
-    fn foretold(&self, channel: &Channel) -> Vec<Entry> {
+    /// What ping hubs are due, in order; of several entries with the same key the last. With the time of the earliest
+    /// change that is not among them.
+    fn foretold(&self, channel: &Channel) -> (Vec<Entry>, Option<Timestamp>) {
         let plan = &self.plan.sources[channel.source];
         let catalog = &self.sources[channel.source].catalog;
         let limits = Limits {
@@ -78,6 +106,7 @@ impl Engine {
             bytes: self.plan.window.max_bytes,
             all_components: plan.announce_all_components,
         };
+        let mut beyond: Option<Timestamp> = None;
         let mut entries = BTreeMap::new();
         let pinged = channel.ledgers.iter();
         for (hub, ledger) in pinged.filter(|(_, ledger)| ledger.mode == Mode::Ping) {
@@ -87,16 +116,36 @@ impl Engine {
                     _ => None,
                 }
             });
-            let spoken = spoken(due.collect(), catalog, limits).into_iter();
-            let spoken = spoken
-                .take(limits.entries)
-                .flat_map(|spoken| spoken.entries);
+            let mut spoken = spoken(due.collect(), catalog, limits);
+            let most = limits.entries.min(spoken.len());
+            let others = spoken.drain(most..).map(|spoken| spoken.since);
+            beyond = others.chain(beyond).min();
+            let spoken = spoken.into_iter().flat_map(|spoken| spoken.entries);
             entries.extend(spoken.map(|entry| (key(&entry), entry)));
         }
         let mut entries: Vec<Entry> = entries.into_values().collect();
         entries.sort_by_key(|entry| entry.datetime);
-        entries
+        (entries, beyond)
     }
+}
+
+/// What a topic that ping hubs read is to say.
+struct Content {
+    entries: Vec<Entry>,
+    /// Until when the hubs that fetch it have all.
+    before: Option<Timestamp>,
+    /// The earliest change that it does not have.
+    open: Option<Timestamp>,
+}
+
+/// Until when all hubs that fetch a topic have what changed, if all have fetched it.
+fn fetched_until(channel: &Channel) -> Option<Timestamp> {
+    let pinged = channel
+        .ledgers
+        .values()
+        .filter(|own| own.mode == Mode::Ping);
+    let fetched: Option<Vec<Timestamp>> = pinged.map(|own| own.row.until).collect();
+    fetched?.into_iter().min()
 }
 
 /// Whether two lists of entries would be rendered alike: with milliseconds (R19).

@@ -38,6 +38,23 @@ impl Engine {
         }
     }
 
+    /// Tries now what waits for a hub that is reached otherwise than before; the answer to what is under way says
+    /// nothing of it, so that is tried again after it.
+    pub(super) fn hub_changed(&mut self, hub: &Hub, now: Timestamp) {
+        for (id, channel) in &mut self.channels {
+            let Some(ledger) = channel.ledgers.get_mut(hub) else {
+                continue;
+            };
+            let Some(flight) = &mut ledger.row.flight else {
+                continue;
+            };
+            ledger.is_answer_old = ledger.sending.is_some();
+            flight.next_try = now;
+            self.turn.ledgers.insert((*id, hub.clone()));
+            self.timers.insert((now, Timer::Try(*id, hub.clone())));
+        }
+    }
+
     /// Counts as told what is in flight to a hub on a channel and what it is due, whether its window is open
     /// or not. What is held (R17) or missing (R15) is nothing to say yet, so it stays; the topic and other
     /// hubs keep what they have. What is being submitted at this moment is forgotten: its answer only makes
@@ -73,6 +90,8 @@ impl Engine {
             return;
         };
         let flight = ledger.row.flight.take();
+        // R20: the next notification does not have what was dropped.
+        ledger.row.until = None;
         ledger.row.limit = None;
         ledger.in_doubt = false;
         ledger.due.clear();
@@ -94,6 +113,7 @@ impl Engine {
             self.forget_if_done(source, uri);
         }
         self.last_words_said(id, owed.iter());
+        self.end_accounts(id);
         self.tell(Fact::CountedAsTold {
             topic,
             hub: hub.clone(),

@@ -43,17 +43,16 @@ impl Engine {
     }
 
     pub(super) fn fetched(&mut self, topic: &Topic, now: Timestamp) {
-        let ids: Vec<ChannelId> = self
-            .channels
-            .iter()
-            .filter(|(_, channel)| channel.row.topic == *topic)
-            .map(|(id, _)| *id)
-            .collect();
-        for id in ids {
+        if let Some(id) = self.by_topic.get(topic).copied() {
             let Some(channel) = self.channels.get_mut(&id) else {
-                continue;
+                return;
             };
+            let until = channel.page_until;
             for (hub, ledger) in &mut channel.ledgers {
+                if ledger.mode == Mode::Ping && ledger.row.until != until {
+                    ledger.row.until = until;
+                    self.turn.ledgers.insert((id, hub.clone()));
+                }
                 let before = ledger.row.ping;
                 let is_awaited =
                     ledger.sending.is_some() || before.is_some_and(|ping| !ping.fetched);

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use crate::announce::catalog::Catalog;
 use crate::announce::channel::{Channel, later};
 use crate::announce::delivery::ChannelId;
+use crate::announce::engine::replacement::Accounts;
 use crate::announce::engine::source::{Mount, MountStatus, Source, Stale};
 use crate::announce::engine::{Engine, Timer};
 use crate::announce::event::Fact;
@@ -16,7 +17,7 @@ use crate::announce::observation::DocumentPath;
 use crate::announce::plan::Mode;
 use crate::announce::state::{ChannelRow, Hold, LedgerRow, MountRow, Record, State, Told};
 use crate::resourcesync::payload::Payload;
-use crate::resourcesync::uri::{Hub, Uri, UriMap};
+use crate::resourcesync::uri::{Hub, Topic, Uri, UriMap};
 
 /// The longest that a retry ever waits (R23).
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
@@ -31,8 +32,12 @@ impl Engine {
             troubles,
             channels,
             ledgers,
-            mut told,
+            told,
+            hubs,
         } = state;
+        let mut accounts = Accounts { ledgers, told };
+        self.hand_over(&mut accounts, &hubs, now);
+        let Accounts { ledgers, mut told } = accounts;
         for source in &self.plan.sources {
             let configured = self
                 .plan
@@ -128,10 +133,60 @@ impl Engine {
         for ((id, hub), ledger) in ledgers {
             rows.entry(id).or_default().insert(hub, ledger);
         }
+        let channels = self.with_one_for_each_topic(channels, &mut told);
         for (id, row) in channels {
             let ledgers = rows.remove(&id).unwrap_or_default();
             self.restore_channel(id, row, ledgers, &mut told, now);
         }
+    }
+
+    /// Earlier versions kept several channels of one topic: the live one, else the one that retired last, says what
+    /// the others still had to say.
+    fn with_one_for_each_topic(
+        &mut self,
+        mut channels: BTreeMap<ChannelId, ChannelRow>,
+        told: &mut BTreeMap<(ChannelId, Hub), BTreeMap<Uri, Told>>,
+    ) -> BTreeMap<ChannelId, ChannelRow> {
+        let mut by_topic: BTreeMap<Topic, Vec<ChannelId>> = BTreeMap::new();
+        for (id, row) in &channels {
+            by_topic.entry(row.topic.clone()).or_default().push(*id);
+        }
+        for mut ids in by_topic.into_values().filter(|ids| ids.len() > 1) {
+            ids.sort_by_key(|id| {
+                let retired = channels[id].retired.as_ref().map(|retired| retired.since);
+                (retired.is_none(), retired, std::cmp::Reverse(*id))
+            });
+            let Some(kept) = ids.pop() else {
+                continue;
+            };
+            for id in ids {
+                let Some(row) = channels.remove(&id) else {
+                    continue;
+                };
+                self.turn.save.channels.insert(id, None);
+                let last_words = row
+                    .retired
+                    .map(|retired| retired.last_words)
+                    .unwrap_or_default();
+                let hubs: Vec<Hub> = self.plan.hubs.iter().map(|own| own.hub.clone()).collect();
+                for hub in hubs {
+                    let theirs = told.remove(&(id, hub.clone())).unwrap_or_default();
+                    let ours = told.entry((kept, hub.clone())).or_default();
+                    for (uri, version) in theirs {
+                        if last_words.contains(&uri) && !ours.contains_key(&uri) {
+                            self.turn.told.insert((kept, hub.clone(), uri.clone()));
+                            ours.insert(uri, version);
+                        }
+                    }
+                }
+                if let Some(kept) = channels.get_mut(&kept) {
+                    kept.seq = kept.seq.max(row.seq);
+                    kept.untils.splice(..0, row.untils);
+                }
+                self.turn.channels.insert(kept);
+            }
+        }
+        channels
     }
 
     fn baselined_source(&self, uri: &Uri, record: &Record) -> Option<usize> {
@@ -179,7 +234,9 @@ impl Engine {
             ledgers: BTreeMap::new(),
             window: None,
             page: Vec::new(),
+            page_until: None,
         };
+        self.by_topic.insert(channel.row.topic.clone(), id);
         for (hub, mut row) in rows {
             let Some(mode) = self.mode_of(&hub) else {
                 let flying = row.flight.as_ref().map_or(0, |flight| flight.entries);
@@ -209,11 +266,16 @@ impl Engine {
                 }
                 is_known
             });
-            let last_words = channel
-                .row
-                .retired
-                .iter()
-                .flat_map(|retirement| &retirement.last_words);
+            let last_words = match (&row.left, &channel.row.retired) {
+                (Some(left), _) => {
+                    let ends = later(left.since, self.plan.retired_topic);
+                    self.timers.insert((ends, Timer::Left(id, hub.clone())));
+                    Some(&left.last_words)
+                }
+                (None, Some(retirement)) => Some(&retirement.last_words),
+                (None, None) => None,
+            };
+            let last_words = last_words.into_iter().flatten();
             for uri in last_words {
                 if self.is_behind(source, uri, ledger.told.get(uri)) {
                     ledger.due.insert(uri.clone());
@@ -230,8 +292,10 @@ impl Engine {
                 }
                 let latest = later(now, LONGEST_WAIT);
                 flight.next_try = flight.next_try.min(latest);
-                self.timers
-                    .insert((flight.next_try, Timer::Try(id, hub.clone())));
+                if !self.inherited.contains(&hub) {
+                    self.timers
+                        .insert((flight.next_try, Timer::Try(id, hub.clone())));
+                }
                 for (uri, _) in &flight.covers {
                     self.heard.entry(uri.clone()).or_default().insert(id);
                 }
@@ -248,8 +312,9 @@ impl Engine {
             channel.ledgers.insert(hub, ledger);
         }
         if channel.ledgers.keys().any(|hub| channel.is_pinged(hub)) {
-            let served = Payload::parse(&channel.row.body);
-            channel.page = served.map_or(Vec::new(), |payload| payload.entries);
+            let served = Payload::parse(&channel.row.body).unwrap_or_default();
+            channel.page = served.entries;
+            channel.page_until = served.until;
         }
         self.by_set.entry(set).or_default().insert(id);
         self.channels.insert(id, channel);

@@ -11,7 +11,7 @@ use crate::announce::engine::source::Stale;
 use crate::announce::engine::{Engine, Timer};
 use crate::announce::event::Fact;
 use crate::announce::ledger::Ledger;
-use crate::announce::standing::{Standing, standing};
+use crate::announce::standing::{Standing, standing, waits};
 use crate::announce::state::{Hold, Record};
 use crate::resourcesync::uri::{Hub, Uri};
 
@@ -31,6 +31,7 @@ impl Engine {
                     self.settle_source(source, now);
                 }
             }
+            self.offer_freed_topics();
         }
     }
 
@@ -75,6 +76,9 @@ impl Engine {
         let mut affected_sets = sets.clone();
         let mut again = self.reconcile(source, sets, &previous, is_first, now);
         again.append(&mut self.fill_baseline(source, &baseline));
+        if is_first {
+            self.try_inherited(source, now);
+        }
         for uri in &again {
             self.refresh(source, uri, changed.contains(uri), now);
         }
@@ -170,10 +174,22 @@ impl Engine {
             hub,
             uri,
         );
+        let is_held = matches!(standing, Standing::Held);
+        let is_open = waits(
+            &self.plan.sources[source],
+            &self.sources[source].catalog,
+            channel,
+            hub,
+            uri,
+            &standing,
+        );
         let Some(ledger) = channel.ledgers.get_mut(hub) else {
             return false;
         };
-        let is_held = matches!(standing, Standing::Held);
+        match is_open {
+            true => ledger.waiting.insert(uri.clone()),
+            false => ledger.waiting.remove(uri),
+        };
         match standing {
             Standing::Told | Standing::Held | Standing::Away => {
                 ledger.due.remove(uri);

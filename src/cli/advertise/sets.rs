@@ -13,7 +13,7 @@ use crate::daemon::report::chain;
 use crate::resourcesync::advertise::advertise;
 use crate::resourcesync::capability::Capability;
 use crate::resourcesync::document::{Advertisement, Form};
-use crate::resourcesync::uri::Uri;
+use crate::resourcesync::uri::{Hub, Uri};
 use crate::tree;
 
 /// A set of resources and what became of its Capability List.
@@ -56,9 +56,9 @@ pub fn sets(engine: &Engine) -> Vec<Set> {
     let mut channels = BTreeMap::new();
     for channel in engine.channels() {
         if channel.retired.is_none() {
-            let own = |hub: &_| channel.hubs.iter().any(|own| own.hub == *hub);
+            let own = engine.hubs_of(&channel.topic);
             let all = || engine.plan().hubs.iter().map(|hub| hub.hub.clone());
-            let mut hubs: Vec<_> = all().filter(own).collect();
+            let mut hubs: Vec<_> = all().filter(|hub| own.contains(hub)).collect();
             // A list that advertises only foreign hubs lacks all of ours.
             if hubs.is_empty() {
                 hubs = all().collect();
@@ -109,7 +109,9 @@ fn set(
         (None, Some(_)) => failed(why_no_channel(engine, &list)),
         (Some(_), None) if is_configured(engine, &list) => Outcome::NotInTheTree,
         (Some(_), None) => failed("is not there now"),
-        (Some(channel), Some((path, content))) => compared(&path, content, channel, patched),
+        (Some(channel), Some((path, content))) => {
+            compared(engine, &path, content, channel, patched)
+        }
     };
     Some(Set {
         list,
@@ -145,7 +147,18 @@ fn failed(reason: impl AsRef<str>) -> Outcome {
     Outcome::Failed { reason }
 }
 
+/// Hubs of ours that are no longer configured, as far as anything tells: those of the state file, and the embedded one.
+fn former_hubs(engine: &Engine) -> BTreeSet<Hub> {
+    let plan = engine.plan();
+    let embedded = Uri::below(&plan.public_url, b"hub");
+    let mut former = engine.former_hubs().clone();
+    former.insert(Hub::new(embedded.as_str()));
+    former.retain(|hub| plan.hubs.iter().all(|own| own.hub != *hub));
+    former
+}
+
 fn compared(
+    engine: &Engine,
     path: &Path,
     content: io::Result<Vec<u8>>,
     channel: &Advertisement,
@@ -155,7 +168,7 @@ fn compared(
         Ok(content) => content,
         Err(error) => return failed(format!("cannot be read: {error}")),
     };
-    match advertise(&before, channel) {
+    match advertise(&before, channel, &former_hubs(engine)) {
         Ok(None) => Outcome::Complete,
         Ok(Some(_)) if !patched.insert(path.to_owned()) => {
             failed("is the same file as another set's, and can advertise one channel only")

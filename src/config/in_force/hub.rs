@@ -2,9 +2,10 @@
 
 use url::{Position, Url};
 
+use crate::announce::plan::Replaces;
 use crate::config::duration;
 use crate::config::http::{Credentials, Header, HttpSettings, Proxy};
-use crate::config::hub::{HubSettings, MODES};
+use crate::config::hub::{AUTOMATIC, HubSettings, MODES, NOTHING};
 use crate::config::in_force::{Page, quoted, word};
 use crate::config::secret::{Holder, Kept};
 
@@ -16,6 +17,7 @@ pub fn hub(page: &mut Page<'_>, settings: &HubSettings) {
         hub,
         publish_url,
         mode,
+        replaces,
         http,
     } = settings;
     page.key("url", quoted(hub));
@@ -25,6 +27,14 @@ pub fn hub(page: &mut Page<'_>, settings: &HubSettings) {
     };
     page.key("publish_url", quoted(publish_url));
     page.key("mode", quoted(word(&MODES, *mode)));
+    page.key(
+        "replaces",
+        match replaces {
+            Replaces::Automatic => quoted(AUTOMATIC),
+            Replaces::Nothing => quoted(NOTHING),
+            Replaces::Hub(hub) => quoted(hub),
+        },
+    );
     requests(page, http);
 }
 

@@ -6,13 +6,14 @@ use anyhow::bail;
 use jiff::Timestamp;
 
 use crate::announce::engine::Engine;
-use crate::announce::event::Effect;
+use crate::announce::event::{Effect, Event};
 use crate::announce::observation::{DocumentPath, Stat};
 use crate::announce::plan::{Plan, SourcePlan};
 use crate::config::Config;
 use crate::daemon::settings;
 use crate::daemon::turns::stopping::leave;
 use crate::daemon::turns::{Input, Turns, answered};
+use crate::resourcesync::uri::Hub;
 use crate::store::{Store, StoreError};
 use crate::tree::{self, Tree, TreeError};
 use crate::websub::hub::Restored;
@@ -83,6 +84,13 @@ impl Turns {
         self.engine = engine;
         self.take(effects);
         Ok(())
+    }
+
+    /// These hubs are reached otherwise from now on.
+    pub fn hubs_changed(&mut self, hubs: impl Iterator<Item = Hub>) {
+        for hub in hubs {
+            self.step(Event::HubChanged(hub));
+        }
     }
 
     /// What an embedded hub starts with, if there is to be one.

@@ -2,12 +2,14 @@
 
 mod generator;
 
+use std::collections::BTreeSet;
+
 use encoding_rs::{Encoding, UTF_16LE};
 use proptest::prelude::*;
 use rstest::rstest;
 
 use crate::resourcesync::advertise::tests::generator::any_list;
-use crate::resourcesync::advertise::{Unpatchable, advertise, entry};
+use crate::resourcesync::advertise::{self, Unpatchable, entry};
 use crate::resourcesync::document::{Advertisement, Content, Document};
 use crate::resourcesync::namespaces::{RS, SITEMAP};
 use crate::resourcesync::parse::parse;
@@ -22,6 +24,11 @@ fn wanted(topic: &str, hubs: &[&str]) -> Advertisement {
 
 fn usual() -> Advertisement {
     wanted("http://e.org/t/", &["http://h.example/"])
+}
+
+/// Where no hub was one of ours.
+fn advertise(list: &[u8], wanted: &Advertisement) -> Result<Option<Vec<u8>>, Unpatchable> {
+    advertise::advertise(list, wanted, &BTreeSet::new())
 }
 
 fn document(list: &[u8]) -> Document {
@@ -342,6 +349,49 @@ fn a_utf16_list_that_advertises_its_channel_lacks_nothing() {
 fn is_subsequence(before: &[u8], after: &[u8]) -> bool {
     let mut rest = after.iter();
     before.iter().all(|byte| rest.any(|other| other == byte))
+}
+
+#[rstest]
+#[case::it_is_replaced(
+    r#"<rs:ln rel="hub" href="http://old.example/"/>
+    "#,
+    r#"<rs:ln rel="hub" href="http://h.example/"/>
+    "#
+)]
+#[case::one_of_two(
+    r#"<rs:ln rel="hub" href="http://other.example/"/>
+    <rs:ln rel="hub" href="http://old.example/"/>
+    "#,
+    r#"<rs:ln rel="hub" href="http://other.example/"/>
+    <rs:ln rel="hub" href="http://h.example/"/>
+    "#
+)]
+#[case::it_is_taken_out(
+    r#"<rs:ln rel="hub" href="http://h.example/"/>
+    <rs:ln rel="hub" href="http://old.example/"/>
+    "#,
+    r#"<rs:ln rel="hub" href="http://h.example/"/>
+    "#
+)]
+#[case::it_comes_first(
+    r#"<rs:ln rel="hub" href="http://old.example/"/>
+    <rs:ln rel="hub" href="http://h.example/"/>
+    "#,
+    r#"<rs:ln rel="hub" href="http://h.example/"/>
+    "#
+)]
+fn a_hub_that_was_ours_makes_room(#[case] before: &str, #[case] after: &str) {
+    let list = |hubs: &str| {
+        format!(
+            "<urlset xmlns=\"{SITEMAP}\" xmlns:rs=\"{RS}\">\n  <rs:md capability=\"capabilitylist\"/>\n  <url>\n    \
+             <loc>http://e.org/t/</loc>\n    {hubs}<rs:md capability=\"framework-notification\"/>\n  </url>\n</urlset>\n"
+        )
+    };
+    let former = BTreeSet::from([Hub::new("http://old.example/")]);
+    let changed = advertise::advertise(list(before).as_bytes(), &usual(), &former).unwrap();
+    assert_eq!(String::from_utf8(changed.unwrap()).unwrap(), list(after));
+    let changed = advertise::advertise(list(after).as_bytes(), &usual(), &former).unwrap();
+    assert_eq!(changed, None);
 }
 
 proptest! {

@@ -154,3 +154,66 @@ fn what_is_under_way_is_not_sent_again_and_its_answer_counts() {
     daemon.stop();
     assert!(slow.heard().is_empty() && hub.heard().is_empty());
 }
+
+#[test]
+fn a_hub_that_takes_the_place_of_another_hears_what_that_was_due() {
+    let (site, hub, other) = (Site::new(), FakeHub::start(), FakeHub::start());
+    let mut setup = Setup::new(&site, &[hub.url()], "");
+    hub.behave(Manner::Refuse(503));
+    let daemon = setup.start();
+    change(&site, "2");
+    hub.request();
+    setup.config = setup.config.replace(&hub.url(), &other.url());
+    reload(&daemon, &setup);
+    let replaced = daemon.await_log("takes the place of");
+    assert_eq!(replaced["hub"], hub.url(), "{replaced}");
+    assert_eq!(replaced["by"], other.url(), "{replaced}");
+    assert_eq!(other.notification().changes(), [CHANGE]);
+    daemon.stop();
+}
+
+#[test]
+fn a_hub_that_takes_the_place_of_another_and_inherits_nothing_starts_at_now() {
+    let (site, hub, other) = (Site::new(), FakeHub::start(), FakeHub::start());
+    let mut setup = Setup::new(&site, &[hub.url()], "");
+    hub.behave(Manner::Refuse(503));
+    let daemon = setup.start();
+    change(&site, "2");
+    hub.request();
+    setup.config = setup.config.replace(&hub.url(), &other.url());
+    setup.config = setup
+        .config
+        .replace("[[hub]]\n", "[[hub]]\nreplaces = \"nothing\"\n");
+    reload(&daemon, &setup);
+    let dropped = daemon.await_log("is no longer told");
+    let words = dropped["message"].as_str().unwrap();
+    assert!(words.contains("`replaces`"), "{dropped}");
+    site.write("a/resourcelist.xml", &list("a", "resourcelist", "2"));
+    assert_eq!(
+        other.notification().changes(),
+        ["updated resourcelist a/resourcelist.xml"]
+    );
+    daemon.stop();
+}
+
+#[test]
+fn what_waited_for_other_credentials_is_tried_at_once() {
+    let (site, hub) = (Site::new(), FakeHub::start());
+    let mut setup = Setup::new(&site, &[hub.url()], "");
+    setup.config = setup
+        .config
+        .replace("[[hub]]\n", "[[hub]]\nbearer_token_file = \"token\"\n");
+    let token = setup.state.path().join("token");
+    std::fs::write(&token, "first-token").unwrap();
+    hub.behave(Manner::Refuse(401));
+    let daemon = setup.start();
+    change(&site, "2");
+    hub.request();
+    daemon.await_log("did not accept notification");
+    hub.behave(Manner::Accept);
+    std::fs::write(&token, "second-token").unwrap();
+    reload(&daemon, &setup);
+    let request = hub.notification();
+    assert_eq!(request.headers["authorization"], "Bearer second-token");
+    daemon.stop();
+}

@@ -5,7 +5,7 @@ use std::time::Duration;
 use rsnotify::announce::candidates::Candidates;
 use rsnotify::announce::observation::MountId;
 use rsnotify::announce::plan::{
-    DEFAULT_INCLUDE, HubPlan, MassDeletion, Mode, MountPlan, Plan, SourcePlan, WindowPlan,
+    DEFAULT_INCLUDE, HubPlan, MassDeletion, Mode, MountPlan, Plan, Replaces, SourcePlan, WindowPlan,
 };
 use rsnotify::resourcesync::uri::{Hub, Uri};
 
@@ -79,5 +79,6 @@ fn hub(url: &str, mode: Mode) -> HubPlan {
     HubPlan {
         hub: Hub::new(url),
         mode,
+        replaces: Replaces::Automatic,
     }
 }

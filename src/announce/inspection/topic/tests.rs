@@ -4,6 +4,7 @@ use rstest::rstest;
 
 use crate::announce::inspection::tests::reply;
 use crate::announce::inspection::{Links, Weight};
+use crate::announce::plan::Replaces;
 
 use super::*;
 
@@ -291,6 +292,7 @@ fn topics_that_hubs_cannot_reach_are_told(
     let hub = HubPlan {
         hub: Hub::new(hub),
         mode,
+        replaces: Replaces::Automatic,
     };
     let mount = Uri::parse(mount).unwrap();
     let found = reach(&topics, &[hub], &[&mount]);

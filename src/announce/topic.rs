@@ -1,0 +1,117 @@
+//! Topics of channels: those of sets that advertise none, and what is wrong with those that are advertised (R9).
+
+use url::{Position, Url};
+
+use crate::announce::plan::{MountPlan, Plan, SourcePlan};
+use crate::resourcesync::uri::{Topic, Uri, is_clean};
+
+/// What is wrong with a topic.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TopicFault {
+    /// It lies neither below `public_url` nor below a mount.
+    Elsewhere,
+    NoUri,
+    /// It has a character that no URI may have.
+    Forbidden(char),
+    /// It is served, and clients request something else.
+    RequestedAs(String),
+}
+
+impl TopicFault {
+    /// Whether the channel can be used all the same.
+    pub fn is_usable(&self) -> bool {
+        matches!(self, TopicFault::RequestedAs(_))
+    }
+}
+
+/// What is wrong with a topic of a source, if anything is.
+pub fn fault(plan: &Plan, source: &SourcePlan, topic: &Topic) -> Option<TopicFault> {
+    let text = topic.as_str();
+    let forbidden = text.chars().find(|c| !is_clean(c.encode_utf8(&mut [0; 4])));
+    let forbidden = forbidden.map(TopicFault::Forbidden);
+    let Ok(uri) = Uri::parse(text) else {
+        return Some(forbidden.unwrap_or(TopicFault::NoUri));
+    };
+    let uri = source.canonical(&uri);
+    if !uri.is_below(&plan.public_url) && source.mount_of(&uri).is_none() {
+        return Some(TopicFault::Elsewhere);
+    }
+    if forbidden.is_some() {
+        return forbidden;
+    }
+    requested_otherwise(text).map(TopicFault::RequestedAs)
+}
+
+/// What clients request instead of a URI: they escape what is not ASCII, resolve `..`, and drop fragments.
+fn requested_otherwise(text: &str) -> Option<String> {
+    let mut url = Url::parse(text).ok()?;
+    url.set_fragment(None);
+    let (_, rest) = text.split_once("://")?;
+    let written = rest
+        .find(['/', '?', '#'])
+        .map_or("", |start| &rest[start..]);
+    // Without a path, they request `/`.
+    let is_same =
+        written == &url[Position::BeforePath..] || (written.is_empty() && url.path() == "/");
+    (!is_same).then(|| url.into())
+}
+
+/// The topics that a set without an advertisement may have: the one that a new channel gets comes first, then the one
+/// that it keeps if it has it already.
+///
+/// Where a source has several mounts, the prefix of the list's mount is part of it, so that it depends on no other
+/// mount and on no order; a channel that was opened when there was one mount stays as it was.
+pub fn default_topics(plan: &Plan, source: &SourcePlan, set: &Uri) -> Option<[Topic; 2]> {
+    let mount = source.mount_of(set)?;
+    let path = set.as_str().strip_prefix(mount.prefix.as_str())?;
+    let path = path.strip_suffix(".xml").unwrap_or(path);
+    let name = Uri::below(&plan.public_url, b"topics/");
+    let name = Uri::below(&name, source.name.as_bytes());
+    let place = place(mount);
+    let plain = Topic::new(format!("{name}/{path}/"));
+    let placed = Topic::new(format!("{name}/{place}{path}/"));
+    Some(match source.mounts.len() {
+        1 => [plain, placed],
+        _ => [placed, plain],
+    })
+}
+
+/// What tells a mount from all others: where it is published, without the usual scheme.
+fn place(mount: &MountPlan) -> String {
+    let prefix = mount.prefix.as_str();
+    let place = match prefix.split_once("://") {
+        Some(("https", place)) => place.to_owned(),
+        Some((scheme, place)) => format!("{scheme}:{place}"),
+        None => prefix.to_owned(),
+    };
+    // They stand in an authority, and in no path.
+    place.replace('[', "%5B").replace(']', "%5D")
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::requested_otherwise;
+
+    #[rstest]
+    #[case("https://e.org/t/", None)]
+    #[case("https://e.org", None)]
+    #[case("https://e.org/t?a=1&b=/../", None)]
+    #[case("https://e.org/t/%C3%A9/~x/(1)/", None)]
+    #[case("https://e.org:443/T/", None)]
+    #[case("https://e.org/t/é/", Some("https://e.org/t/%C3%A9/"))]
+    #[case("https://e.org/t/../dots/", Some("https://e.org/dots/"))]
+    #[case("https://e.org/t/./dots/", Some("https://e.org/t/dots/"))]
+    #[case("https://e.org/t/%2e%2e/dots/", Some("https://e.org/dots/"))]
+    #[case("https://e.org/t/#part", Some("https://e.org/t/"))]
+    #[case("https://e.org/t\\x", Some("https://e.org/t/x"))]
+    #[case("https://e.org/t/{x}", Some("https://e.org/t/%7Bx%7D"))]
+    #[case("https://e.org/t?é", Some("https://e.org/t?%C3%A9"))]
+    fn what_clients_request_is_what_is_served(
+        #[case] topic: &str,
+        #[case] requested: Option<&str>,
+    ) {
+        assert_eq!(requested_otherwise(topic).as_deref(), requested);
+    }
+}

@@ -1,0 +1,550 @@
+//! Sets, topics and hubs that move: nothing of what was due is lost, and nobody hears of it twice (R11, R13).
+
+use rsnotify::announce::finding::Finding;
+use rsnotify::resourcesync::uri::Uri;
+
+use crate::channels::configured;
+use crate::world::{
+    Doc, HUB, OTHER_HUB, Reply, World, capability_list, list, mount, plan, set_hubs, two_hubs,
+};
+use rsnotify::announce::plan::{Mode, Plan};
+
+const NOTHING: [&str; 0] = [];
+const FOREIGN_HUB: &str = "https://foreign.example.com/";
+
+/// The Capability List of `/a`, with these hubs.
+fn set_a(hubs: &[&str]) -> Doc {
+    list("capabilitylist")
+        .up("/.well-known/resourcesync")
+        .lists(&["/a/resourcelist.xml", "/a/changelist.xml"])
+        .channel("/a/framework/", hubs)
+}
+
+/// The same set under another name, on the topic that it had.
+fn write_renamed(world: &mut World, from: &str, to: &str) {
+    for capability in ["resourcelist", "changelist"] {
+        world.delete(&format!("{from}/{capability}.xml"));
+        let up = format!("{to}/capabilitylist.xml");
+        let name = format!("{to}/{capability}.xml");
+        world.write(&name, list(capability).up(&up));
+    }
+    world.delete(&format!("{from}/capabilitylist.xml"));
+    world.write(
+        &format!("{to}/capabilitylist.xml"),
+        list("capabilitylist")
+            .up("/.well-known/resourcesync")
+            .lists(&[
+                &format!("{to}/resourcelist.xml"),
+                &format!("{to}/changelist.xml"),
+            ])
+            .channel(&format!("{from}/framework/"), &[]),
+    );
+}
+
+fn sorted(mut changes: Vec<String>) -> Vec<String> {
+    changes.sort();
+    changes
+}
+
+#[test]
+fn a_set_that_had_to_wait_for_its_topic_is_created() {
+    for is_restarted in [false, true] {
+        let mut world = World::with_two_sets(plan());
+        write_renamed(&mut world, "/a", "/n");
+        world.wait(10);
+        assert_eq!(world.news(), NOTHING);
+        if is_restarted {
+            world.crash_and_start();
+        }
+        world.update("/n/changelist.xml");
+        world.wait(1_000);
+        let news = world.news_by_topic();
+        assert_eq!(
+            sorted(news["/a/framework/"].clone()),
+            [
+                "created capabilitylist /n/capabilitylist.xml",
+                "created changelist /n/changelist.xml",
+                "created resourcelist /n/resourcelist.xml",
+                "deleted capabilitylist /a/capabilitylist.xml",
+            ]
+        );
+        world.update("/n/changelist.xml");
+        world.wait(10);
+        assert_eq!(world.news(), ["updated changelist /n/changelist.xml"]);
+    }
+}
+
+/// A world in which `/n` came later and has no channel, for as long as `plan` stands.
+fn world_without_a_channel(plan: Plan, list: Doc) -> World {
+    let mut world = World::with_two_sets(plan);
+    world.write(
+        "/n/changelist.xml",
+        crate::world::list("changelist").up("/n/capabilitylist.xml"),
+    );
+    world.write("/n/capabilitylist.xml", list);
+    world.wait(100);
+    world.update("/n/changelist.xml");
+    world.wait(100);
+    assert_eq!(world.news(), NOTHING);
+    world
+}
+
+const CREATED: [&str; 2] = [
+    "created capabilitylist /n/capabilitylist.xml",
+    "created changelist /n/changelist.xml",
+];
+
+fn set_n(topic: &str, hubs: &[&str]) -> Doc {
+    list("capabilitylist")
+        .lists(&["/n/changelist.xml"])
+        .channel(topic, hubs)
+}
+
+#[test]
+fn a_set_that_advertised_only_foreign_hubs_is_created_for_the_first_of_ours() {
+    let lacking = set_n("/n/framework/", &[FOREIGN_HUB]);
+    for is_restarted in [false, true] {
+        let mut world = world_without_a_channel(plan(), lacking.clone());
+        if is_restarted {
+            world.crash_and_start();
+            world.wait(10);
+        }
+        world.write("/n/capabilitylist.xml", set_n("/n/framework/", &[HUB]));
+        world.wait(100);
+        assert_eq!(sorted(world.news()), CREATED);
+    }
+}
+
+#[test]
+fn a_set_whose_topic_was_not_ours_is_created_once_it_is() {
+    let lacking = set_n("https://elsewhere.example.com/", &[]);
+    let mut world = world_without_a_channel(plan(), lacking);
+    world.write("/n/capabilitylist.xml", set_n("/n/framework/", &[]));
+    world.wait(100);
+    assert_eq!(sorted(world.news()), CREATED);
+}
+
+#[test]
+fn a_set_that_advertised_nothing_is_created_once_it_does() {
+    let mut own = plan();
+    own.sources[0].unadvertised_channels = false;
+    let lacking = list("capabilitylist").lists(&["/n/changelist.xml"]);
+    for is_restarted in [false, true] {
+        let mut world = world_without_a_channel(own.clone(), lacking.clone());
+        if is_restarted {
+            world.crash_and_start();
+            world.wait(10);
+        }
+        world.write("/n/capabilitylist.xml", set_n("/n/framework/", &[]));
+        world.wait(100);
+        assert_eq!(sorted(world.news()), CREATED);
+    }
+}
+
+#[test]
+fn a_set_whose_topic_was_configured_for_another_is_created_once_it_is_free() {
+    let mut own = plan();
+    own.channels.push(configured(
+        "https://example.org/b/capabilitylist.xml",
+        "https://example.org/shared/",
+    ));
+    let mut world = world_without_a_channel(own, set_n("/shared/", &[]));
+    world.write("/n/capabilitylist.xml", set_n("/n/framework/", &[]));
+    world.wait(100);
+    assert_eq!(sorted(world.news()), CREATED);
+}
+
+#[test]
+fn a_set_whose_topic_another_source_had_is_created_once_it_is_free() {
+    let mut own = plan();
+    let mut other = own.sources[0].clone();
+    other.name = "other".to_owned();
+    other.mounts = vec![mount("/srv/other", "https://example.org/other/")];
+    own.sources.push(other);
+    let mut world = World::new(own);
+    world.write_set("/a", &["changelist"]);
+    world.write(
+        "/other/capabilitylist.xml",
+        list("capabilitylist").channel("/shared/", &[]),
+    );
+    world.wait(10);
+    world.start();
+    world.wait(10);
+    world.write(
+        "/n/changelist.xml",
+        list("changelist").up("/n/capabilitylist.xml"),
+    );
+    world.write("/n/capabilitylist.xml", set_n("/shared/", &[]));
+    world.wait(100);
+    assert_eq!(world.news(), NOTHING);
+    world.write(
+        "/other/capabilitylist.xml",
+        list("capabilitylist").channel("/own/", &[]),
+    );
+    world.wait(100);
+    let news = world.news_by_topic();
+    let created = news["/shared/"].iter().filter(|own| own.contains("/n/"));
+    assert_eq!(sorted(created.cloned().collect()), CREATED);
+}
+
+#[test]
+fn a_set_of_the_baseline_that_waited_for_its_topic_is_known() {
+    let mut world = World::new(plan());
+    for set in ["/a", "/b"] {
+        world.write(
+            &format!("{set}/capabilitylist.xml"),
+            list("capabilitylist").channel("/shared/", &[]),
+        );
+    }
+    world.wait(10);
+    world.start();
+    world.wait(10);
+    world.crash_and_start();
+    world.write(
+        "/b/capabilitylist.xml",
+        list("capabilitylist").channel("/own/", &[]),
+    );
+    world.wait(10);
+    assert_eq!(
+        world.news(),
+        ["updated capabilitylist /b/capabilitylist.xml"]
+    );
+}
+
+#[test]
+fn a_hub_that_is_replaced_hears_of_it_with_all_it_was_due_and_the_new_one_of_all_that_was_not_told()
+{
+    for (is_down, is_restarted) in [(false, false), (true, false), (true, true)] {
+        let mut world = World::with_two_sets(two_hubs());
+        world.write("/a/capabilitylist.xml", set_a(&[HUB]));
+        world.wait(100);
+        world.news();
+        world.news_at(OTHER_HUB);
+        if is_down {
+            world.script(HUB, Reply::Status(503));
+        }
+        world.update("/a/changelist.xml");
+        world.wait(1);
+        world.write("/a/capabilitylist.xml", set_a(&[OTHER_HUB]).version(1));
+        if is_restarted {
+            world.wait(1);
+            world.crash_and_start();
+        }
+        world.wait(100);
+        let due = [
+            "updated capabilitylist /a/capabilitylist.xml",
+            "updated changelist /a/changelist.xml",
+        ];
+        assert_eq!(sorted(world.news_at(OTHER_HUB)), due);
+        world.script(HUB, Reply::Accept);
+        world.wait(1_000);
+        assert_eq!(sorted(world.news_at(HUB)), due);
+        // That was all.
+        world.update("/a/changelist.xml");
+        world.write(
+            "/.well-known/resourcesync",
+            list("description").lists(&["/a/capabilitylist.xml"]),
+        );
+        world.wait(100);
+        let heard = world.heard_by(HUB);
+        assert!(
+            heard.iter().all(|own| own.topic != "/a/framework/"),
+            "{heard:?}"
+        );
+        assert_eq!(world.news_at(OTHER_HUB).len(), 3);
+        let hubs = world.fetch("/a/framework/").unwrap().hubs;
+        let hubs: Vec<&str> = hubs.iter().map(|hub| hub.as_str()).collect();
+        assert_eq!(hubs, [OTHER_HUB]);
+    }
+}
+
+#[test]
+fn a_hub_that_comes_back_while_it_is_told_its_last_hears_everything() {
+    let mut world = World::with_two_sets(two_hubs());
+    world.script(HUB, Reply::Status(503));
+    world.write("/a/capabilitylist.xml", set_a(&[OTHER_HUB]));
+    world.wait(100);
+    world.update("/a/changelist.xml");
+    world.wait(10);
+    world.write("/a/capabilitylist.xml", set_a(&[HUB, OTHER_HUB]));
+    world.wait(10);
+    world.script(HUB, Reply::Accept);
+    world.wait(1_000);
+    let news = sorted(world.news_at(HUB));
+    assert!(news.contains(&"updated changelist /a/changelist.xml".to_owned()));
+    world.update("/a/resourcelist.xml");
+    world.wait(100);
+    assert_eq!(
+        world.news_at(HUB),
+        ["updated resourcelist /a/resourcelist.xml"]
+    );
+}
+
+#[test]
+fn a_hub_that_follows_a_foreign_one_starts_from_what_the_channel_had_told() {
+    let mut world = World::with_two_sets(two_hubs());
+    world.write("/a/capabilitylist.xml", set_a(&[HUB]));
+    world.wait(100);
+    world.news();
+    world.news_at(OTHER_HUB);
+    world.write("/a/capabilitylist.xml", set_a(&[FOREIGN_HUB]));
+    world.wait(100);
+    assert_eq!(
+        world.news(),
+        ["updated capabilitylist /a/capabilitylist.xml"]
+    );
+    world.update("/a/changelist.xml");
+    world.wait(100);
+    assert_eq!(world.news(), NOTHING);
+    world.write("/a/capabilitylist.xml", set_a(&[OTHER_HUB]));
+    world.wait(100);
+    assert_eq!(
+        sorted(world.news_at(OTHER_HUB)),
+        [
+            "updated capabilitylist /a/capabilitylist.xml",
+            "updated changelist /a/changelist.xml",
+        ]
+    );
+}
+
+#[test]
+fn a_retired_channel_whose_topic_another_set_has_is_silent() {
+    let mut world = World::with_two_sets(plan());
+    write_renamed(&mut world, "/a", "/n");
+    world.wait(1_000);
+    world.heard_by(HUB);
+    for is_restarted in [false, true] {
+        if is_restarted {
+            world.crash_and_start();
+        }
+        world.update("/.well-known/resourcesync");
+        world.wait(10);
+        let heard = world.heard_by(HUB);
+        let own = heard.iter().filter(|own| own.topic == "/a/framework/");
+        assert_eq!(own.count(), 1);
+        let page = world.fetch("/a/framework/").unwrap();
+        assert_eq!(
+            page.capability_list,
+            Uri::parse("https://example.org/n/capabilitylist.xml").unwrap()
+        );
+    }
+}
+
+#[test]
+fn a_source_that_is_published_elsewhere_keeps_its_topic_and_says_nothing_twice() {
+    let mut world = World::new({
+        let mut own = plan();
+        own.sources[0].mounts = vec![mount("/srv/www", "http://example.org/")];
+        own.public_url = Uri::parse("https://example.org/").unwrap();
+        own
+    });
+    let topic = "https://example.org/framework/";
+    for scheme in ["http", "https"] {
+        world.crash();
+        let name = |path: &str| format!("{scheme}://example.org{path}");
+        world.plan.sources[0].mounts[0].prefix = Uri::parse(&name("/")).unwrap();
+        world.write(
+            &name("/a/capabilitylist.xml"),
+            list("capabilitylist")
+                .lists(&[&name("/a/changelist.xml")])
+                .channel(topic, &[]),
+        );
+        world.write(&name("/a/changelist.xml"), list("changelist"));
+        world.write(
+            &name("/.well-known/resourcesync"),
+            list("description").lists(&[&name("/a/capabilitylist.xml")]),
+        );
+        world.wait(10);
+        world.start();
+        world.wait(100);
+        assert_eq!(world.news(), NOTHING, "{scheme}");
+        world.update(&name("/.well-known/resourcesync"));
+        world.wait(10);
+        let heard = world.heard_by(HUB);
+        assert_eq!(heard.len(), 1, "{heard:?}");
+    }
+    let untils: std::collections::BTreeSet<String> = world
+        .disk
+        .channels
+        .values()
+        .map(|row| row.set.to_string())
+        .collect();
+    assert_eq!(untils.len(), 1);
+    let page = world.fetch(topic).unwrap();
+    assert!(page.capability_list.as_str().starts_with("https://"));
+}
+
+#[test]
+fn a_hub_that_replaces_one_other_inherits_what_that_was_due() {
+    let mut world = World::with_two_sets(plan());
+    world.script(HUB, Reply::Status(503));
+    world.update("/a/changelist.xml");
+    world.wait(10);
+    world.update("/a/resourcelist.xml");
+    world.wait(10);
+    set_hubs(&mut world.plan, &[(OTHER_HUB, Mode::Content)]);
+    world.reload();
+    world.wait(10);
+    assert_eq!(
+        sorted(world.news_at(OTHER_HUB)),
+        [
+            "updated changelist /a/changelist.xml",
+            "updated resourcelist /a/resourcelist.xml",
+        ]
+    );
+}
+
+#[test]
+fn a_hub_that_replaces_one_that_lists_still_advertise_hears_it_once_they_are_corrected() {
+    let mut world = World::with_two_sets(plan());
+    world.write("/a/capabilitylist.xml", set_a(&[HUB]));
+    world.wait(100);
+    world.news();
+    world.script(HUB, Reply::Status(503));
+    world.update("/a/changelist.xml");
+    world.wait(10);
+    set_hubs(&mut world.plan, &[(OTHER_HUB, Mode::Content)]);
+    world.crash_and_start();
+    world.wait(100);
+    let findings = world.engine().findings();
+    assert!(
+        findings
+            .iter()
+            .any(|finding| matches!(finding, Finding::ForeignHubs { .. }))
+    );
+    assert_eq!(world.news_at(OTHER_HUB), NOTHING);
+    world.update("/a/resourcelist.xml");
+    world.wait(10);
+    world.crash_and_start();
+    world.write("/a/capabilitylist.xml", set_a(&[OTHER_HUB]));
+    world.wait(100);
+    assert_eq!(
+        sorted(world.news_at(OTHER_HUB)),
+        [
+            "updated capabilitylist /a/capabilitylist.xml",
+            "updated changelist /a/changelist.xml",
+            "updated resourcelist /a/resourcelist.xml",
+        ]
+    );
+}
+
+#[test]
+fn a_hub_among_several_that_changed_starts_at_now() {
+    let mut world = World::with_two_sets(two_hubs());
+    world.script(HUB, Reply::Status(503));
+    world.update("/a/changelist.xml");
+    world.wait(10);
+    let (third, fourth) = ("https://third.example.net/", "https://fourth.example.net/");
+    set_hubs(
+        &mut world.plan,
+        &[(third, Mode::Content), (fourth, Mode::Content)],
+    );
+    world.crash_and_start();
+    world.wait(100);
+    assert_eq!(world.news_at(third), NOTHING);
+    assert_eq!(world.news_at(fourth), NOTHING);
+}
+
+/// A source of several mounts, each with a set by the same name and without a channel of its own.
+fn world_of_mounts(prefixes: &[&str]) -> World {
+    let mut own = plan();
+    own.sources[0].mounts = mounts(prefixes);
+    let mut world = World::new(own);
+    for prefix in prefixes {
+        world.write(
+            &format!("{prefix}capabilitylist.xml"),
+            list("capabilitylist"),
+        );
+    }
+    world.wait(10);
+    world.start();
+    world.wait(100);
+    world
+}
+
+fn mounts(prefixes: &[&str]) -> Vec<rsnotify::announce::plan::MountPlan> {
+    let each = prefixes.iter();
+    each.map(|prefix| mount(&format!("/srv/{}", prefix.replace('/', "-")), prefix))
+        .collect()
+}
+
+fn topic_of(world: &World, set: &str) -> String {
+    let rows = world.disk.channels.values();
+    let mut own = rows.filter(|row| row.set.as_str() == set && row.retired.is_none());
+    let topic = own.next().map(|row| row.topic.to_string());
+    topic.unwrap_or_else(|| panic!("{set} has no channel"))
+}
+
+const MOUNTS: [&str; 3] = [
+    "https://one.example.org/sets/",
+    "https://two.example.org/sets/",
+    "http://two.example.org/sets/",
+];
+
+#[test]
+fn default_topics_of_several_mounts_differ_and_stay() {
+    let mut world = world_of_mounts(&MOUNTS[..2]);
+    let list = |prefix: &str| format!("{prefix}capabilitylist.xml");
+    let first = topic_of(&world, &list(MOUNTS[0]));
+    let second = topic_of(&world, &list(MOUNTS[1]));
+    assert_ne!(first, second);
+    for order in [&MOUNTS[..2], &[MOUNTS[1], MOUNTS[0]], &MOUNTS] {
+        world.plan.sources[0].mounts = mounts(order);
+        world.write(&list(MOUNTS[2]), crate::world::list("capabilitylist"));
+        world.crash_and_start();
+        world.wait(100);
+        assert_eq!(topic_of(&world, &list(MOUNTS[0])), first);
+        assert_eq!(topic_of(&world, &list(MOUNTS[1])), second);
+    }
+    let third = topic_of(&world, &list(MOUNTS[2]));
+    assert!(third != first && third != second, "{third}");
+    // Without anything to remember them by, they are the same.
+    let mut order = MOUNTS;
+    order.reverse();
+    let fresh = world_of_mounts(&order);
+    assert_eq!(topic_of(&fresh, &list(MOUNTS[0])), first);
+    assert_eq!(topic_of(&fresh, &list(MOUNTS[1])), second);
+    assert_eq!(topic_of(&fresh, &list(MOUNTS[2])), third);
+}
+
+#[test]
+fn the_default_topic_of_an_only_mount_stays_as_it_is_when_another_is_added() {
+    let list = |prefix: &str| format!("{prefix}capabilitylist.xml");
+    let mut world = world_of_mounts(&MOUNTS[1..2]);
+    let topic = "https://example.org/topics/main/capabilitylist/";
+    assert_eq!(topic_of(&world, &list(MOUNTS[1])), topic);
+    world.plan.sources[0].mounts = mounts(&MOUNTS[..2]);
+    world.write(&list(MOUNTS[0]), crate::world::list("capabilitylist"));
+    world.crash_and_start();
+    world.wait(100);
+    assert_eq!(topic_of(&world, &list(MOUNTS[1])), topic);
+    let other = topic_of(&world, &list(MOUNTS[0]));
+    assert_ne!(other, topic);
+    world.plan.sources[0].mounts = mounts(&MOUNTS[..1]);
+    world.crash_and_start();
+    world.wait(100);
+    assert_eq!(topic_of(&world, &list(MOUNTS[0])), other);
+    // A set that comes back has the topic that it had.
+    world.plan.sources[0].mounts = mounts(&MOUNTS[..2]);
+    world.crash_and_start();
+    world.delete(&list(MOUNTS[1]));
+    world.wait(1_000);
+    world.write(&list(MOUNTS[1]), crate::world::list("capabilitylist"));
+    world.wait(10);
+    assert_eq!(topic_of(&world, &list(MOUNTS[0])), other);
+}
+
+#[test]
+fn what_a_set_is_due_is_not_lost_with_its_list_s_hubs() {
+    let mut world = World::with_two_sets(two_hubs());
+    world.update("/a/changelist.xml");
+    world.write(
+        "/a/capabilitylist.xml",
+        capability_list("/a", &["resourcelist", "changelist"])
+            .version(1)
+            .channel("/ignored/", &[]),
+    );
+    world.wait(100);
+    assert_eq!(world.news().len(), 2);
+    assert_eq!(world.news_at(OTHER_HUB).len(), 2);
+}

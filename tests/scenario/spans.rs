@@ -1,0 +1,369 @@
+//! `from` and `until` of notifications: true, distinct, and joined (R20).
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use rsnotify::announce::plan::Mode;
+use rsnotify::resourcesync::payload::Payload;
+
+use crate::world::{HUB, Heard, OTHER_HUB, Reply, World, list, ping_hub, plan, set_hubs, two_hubs};
+
+/// What the root-level `rs:md` of a notification says.
+fn attribute(body: &[u8], name: &str) -> Option<Timestamp> {
+    let text = std::str::from_utf8(body).unwrap();
+    let (_, rest) = text.split_once("\"framework-notification\"").unwrap();
+    let (md, _) = rest.split_once("/>").unwrap();
+    let (_, rest) = md.split_once(&format!(" {name}=\""))?;
+    let (value, _) = rest.split_once('"').unwrap();
+    Some(value.parse().unwrap())
+}
+
+fn from(heard: &Heard) -> Option<Timestamp> {
+    attribute(&heard.body, "from")
+}
+
+fn until(heard: &Heard) -> Option<Timestamp> {
+    attribute(&heard.body, "until")
+}
+
+fn heard(world: &mut World, hub: &str) -> Vec<Heard> {
+    let mut heard = world.heard_by(hub);
+    heard.retain(|own| own.topic == "/a/framework/");
+    heard
+}
+
+fn one(world: &mut World) -> Heard {
+    let heard = heard(world, HUB);
+    assert_eq!(heard.len(), 1, "{heard:?}");
+    heard[0].clone()
+}
+
+fn times(payload: &Payload) -> Vec<Timestamp> {
+    let entries = payload.entries.iter();
+    entries.filter_map(|entry| entry.datetime).collect()
+}
+
+/// Each begins where the one before ended, no `until` comes twice, and what comes later is later.
+fn assert_joined(heard: &[Heard]) {
+    let mut untils = BTreeSet::new();
+    for own in heard {
+        if let Some(until) = until(own) {
+            assert!(untils.insert(until), "{until} twice: {heard:?}");
+        }
+        if let Some(from) = from(own) {
+            let times = times(&own.payload);
+            assert!(times.iter().all(|time| *time > from), "{own:?}");
+            assert!(until(own).is_some_and(|until| until > from), "{own:?}");
+        }
+    }
+    for (before, own) in heard.iter().zip(heard.iter().skip(1)) {
+        assert!(
+            from(own).is_none() || from(own) == until(before),
+            "{heard:?}"
+        );
+        if let Some(until) = until(before) {
+            let later = times(&own.payload);
+            assert!(later.iter().all(|time| *time > until), "{heard:?}");
+        }
+    }
+}
+
+#[test]
+fn each_notification_begins_where_the_one_before_ended() {
+    let mut world = World::with_two_sets(two_hubs());
+    let mut all = Vec::new();
+    for round in 0..4 {
+        world.update("/a/changelist.xml");
+        world.wait(10);
+        if round == 2 {
+            world.crash_and_start();
+        }
+        all.extend(heard(&mut world, HUB));
+    }
+    assert_eq!(all.len(), 4);
+    assert_eq!(from(&all[0]), None, "the first has nothing before it");
+    for (before, own) in all.iter().zip(&all[1..]) {
+        assert!(until(before).is_some());
+        assert_eq!(from(own), until(before));
+    }
+    assert_joined(&all);
+    let other = heard(&mut world, OTHER_HUB);
+    let bodies = |all: &[Heard]| all.iter().map(|own| own.body.clone()).collect::<Vec<_>>();
+    assert_eq!(bodies(&other), bodies(&all), "they share what is the same");
+}
+
+#[test]
+fn a_hub_that_was_down_continues_from_what_it_heard_last() {
+    let mut world = World::with_two_sets(two_hubs());
+    world.update("/a/changelist.xml");
+    world.wait(10);
+    world.script(OTHER_HUB, Reply::Status(503));
+    for _ in 0..3 {
+        world.update("/a/changelist.xml");
+        world.wait(10);
+    }
+    world.crash_and_start();
+    world.script(OTHER_HUB, Reply::Accept);
+    world.wait(1_000);
+    let late = heard(&mut world, OTHER_HUB);
+    assert_eq!(late.len(), 3);
+    for (before, own) in late.iter().zip(&late[1..]) {
+        assert_eq!(from(own), until(before));
+    }
+    assert_joined(&late);
+    assert_joined(&heard(&mut world, HUB));
+}
+
+#[test]
+fn no_two_notifications_of_a_topic_have_the_same_until() {
+    let mut world = World::with_two_sets(two_hubs());
+    world.script(OTHER_HUB, Reply::Status(503));
+    world.update("/a/changelist.xml");
+    world.wait(10);
+    world.script(OTHER_HUB, Reply::Hang);
+    world.wait(100);
+    world.update("/a/resourcelist.xml");
+    world.wait(1);
+    world.crash_and_start();
+    world.script(OTHER_HUB, Reply::Accept);
+    world.wait(1_000);
+    world.update("/a/resourcelist.xml");
+    world.wait(100);
+    let mut untils: Vec<(u64, Option<Timestamp>)> = Vec::new();
+    for hub in [HUB, OTHER_HUB] {
+        let heard = heard(&mut world, hub);
+        untils.extend(heard.iter().map(|own| (own.seq, until(own))));
+    }
+    let by_seq: BTreeSet<(u64, Option<Timestamp>)> = untils.into_iter().collect();
+    let untils: BTreeSet<Timestamp> = by_seq.iter().filter_map(|(_, until)| *until).collect();
+    assert_eq!(untils.len(), by_seq.len(), "{by_seq:?}");
+}
+
+#[test]
+fn until_is_not_later_than_what_is_left_for_the_next() {
+    let mut plan = plan();
+    plan.window.max_entries = 2;
+    plan.window.quiet = Duration::from_secs(4);
+    let mut world = World::with_two_sets(plan);
+    for number in 0..6 {
+        let name = format!("/a/c{number}.xml");
+        world.write(&name, list("changelist").up("/a/capabilitylist.xml"));
+        world.update("/a/capabilitylist.xml");
+        world.wait(1);
+    }
+    world.wait(200);
+    let all = heard(&mut world, HUB);
+    assert!(all.len() > 2, "{all:?}");
+    assert_joined(&all);
+    assert!(all.iter().all(|own| until(own).is_some()), "{all:?}");
+}
+
+#[test]
+fn where_nothing_true_can_be_said_until_is_left_out() {
+    let mut plan = plan();
+    plan.window.max_entries = 1;
+    let mut world = World::with_two_sets(plan);
+    world.update("/a/changelist.xml");
+    world.wait(10);
+    let before = one(&mut world);
+    world.update("/a/changelist.xml");
+    world.update("/a/resourcelist.xml");
+    world.update("/a/capabilitylist.xml");
+    world.wait(10);
+    let all = heard(&mut world, HUB);
+    assert_eq!(all.len(), 3);
+    assert_eq!(from(&all[0]), until(&before));
+    assert!(until(&all[0]).unwrap() < times(&all[1].payload)[0]);
+    // Of the second there is nothing to say that was not said: the third changed at the same moment.
+    assert_eq!((from(&all[1]), until(&all[1])), (None, None));
+    assert_eq!(from(&all[2]), None);
+    assert!(until(&all[2]).is_some());
+    assert_joined(&all);
+}
+
+#[test]
+fn until_is_not_later_than_what_is_held() {
+    let mut world = World::with_two_sets(plan());
+    world.update("/a/changelist.xml");
+    world.wait(10);
+    let mut all = heard(&mut world, HUB);
+    world.write("/a/new.xml", list("changelist").up("/a/capabilitylist.xml"));
+    let came = world.now;
+    world.wait(5);
+    world.update("/a/changelist.xml");
+    world.wait(5);
+    let meanwhile = one(&mut world);
+    assert!(until(&meanwhile).unwrap() < came, "{meanwhile:?}");
+    all.push(meanwhile);
+    world.wait(100);
+    all.extend(heard(&mut world, HUB));
+    assert_eq!(all.len(), 3);
+    assert_joined(&all);
+}
+
+#[test]
+fn until_is_not_later_than_a_deletion_that_is_not_believed_yet() {
+    let mut world = World::with_two_sets(plan());
+    world.update("/a/changelist.xml");
+    world.wait(10);
+    let mut all = heard(&mut world, HUB);
+    world.delete("/.well-known/resourcesync");
+    let left = world.now;
+    world.wait(5);
+    world.update("/a/changelist.xml");
+    world.wait(5);
+    let meanwhile = one(&mut world);
+    assert!(until(&meanwhile).unwrap() < left, "{meanwhile:?}");
+    all.push(meanwhile);
+    world.wait(1_000);
+    all.extend(heard(&mut world, HUB));
+    assert_eq!(all.len(), 3);
+    assert_joined(&all);
+}
+
+#[test]
+fn until_follows_the_clock_back_and_from_is_left_out_then() {
+    let mut world = World::with_two_sets(plan());
+    let right = world.now;
+    world.now = right + Duration::from_secs(86_400);
+    world.update("/a/changelist.xml");
+    world.wait(10);
+    assert!(until(&one(&mut world)).unwrap() > right + Duration::from_secs(86_400));
+    for is_restarted in [false, true] {
+        world.now = right + Duration::from_secs(if is_restarted { 5_000 } else { 0 });
+        if is_restarted {
+            world.crash_and_start();
+        }
+        world.update("/a/changelist.xml");
+        world.wait(10);
+        let own = one(&mut world);
+        let said = until(&own).unwrap();
+        assert!(said <= own.at, "{own:?}");
+        if !is_restarted {
+            assert_eq!(from(&own), None);
+        }
+    }
+    world.update("/a/changelist.xml");
+    world.wait(10);
+    assert!(from(&one(&mut world)).is_some());
+}
+
+#[test]
+fn a_clock_that_comes_to_the_same_time_again_says_another_until() {
+    let mut world = World::with_two_sets(plan());
+    let mut all = Vec::new();
+    let at = world.now;
+    for back in [0, 1, 0, 1] {
+        world.now = at - Duration::from_secs(back);
+        world.update("/a/changelist.xml");
+        world.wait(10);
+        all.push(one(&mut world));
+    }
+    let untils: Vec<_> = all.iter().filter_map(until).collect();
+    let distinct: BTreeSet<_> = untils.iter().collect();
+    assert_eq!(untils.len(), 4);
+    assert_eq!(distinct.len(), 4, "{untils:?}");
+}
+
+#[test]
+fn what_was_dropped_leaves_from_out() {
+    let mut world = World::with_two_sets(plan());
+    world.update("/a/changelist.xml");
+    world.wait(10);
+    one(&mut world);
+    world.script(HUB, Reply::Status(503));
+    world.update("/a/changelist.xml");
+    world.wait(10);
+    world.drop_due("/a", HUB);
+    world.script(HUB, Reply::Accept);
+    world.update("/a/resourcelist.xml");
+    world.wait(100);
+    let next = one(&mut world);
+    assert_eq!(from(&next), None);
+    world.update("/a/resourcelist.xml");
+    world.wait(100);
+    assert_eq!(from(&one(&mut world)), until(&next));
+}
+
+#[test]
+fn halves_of_what_was_too_large_are_joined() {
+    let mut world = World::with_two_sets(plan());
+    world.update("/a/changelist.xml");
+    world.wait(10);
+    let mut all = heard(&mut world, HUB);
+    world.script(HUB, Reply::AtMost(2));
+    for number in 0..7 {
+        let name = format!("/a/c{number}.xml");
+        world.write(&name, list("changelist").up("/a/capabilitylist.xml"));
+        world.pass(Duration::from_millis(100));
+    }
+    world.wait(2_000);
+    all.extend(heard(&mut world, HUB));
+    assert!(all.len() > 3, "{all:?}");
+    assert_joined(&all);
+    assert_eq!(from(&all[1]), until(&all[0]));
+}
+
+#[test]
+fn a_new_hub_has_no_from_and_a_revived_channel_goes_on() {
+    let mut world = World::with_two_sets(plan());
+    world.update("/a/changelist.xml");
+    world.wait(10);
+    one(&mut world);
+    world.plan = two_hubs();
+    world.crash_and_start();
+    world.update("/a/changelist.xml");
+    world.wait(10);
+    assert!(from(&one(&mut world)).is_some());
+    assert_eq!(from(&heard(&mut world, OTHER_HUB)[0]), None);
+    world.delete("/a/capabilitylist.xml");
+    world.wait(1_000);
+    let last = one(&mut world);
+    world.write(
+        "/a/capabilitylist.xml",
+        crate::world::capability_list("/a", &["resourcelist", "changelist"]),
+    );
+    world.wait(100);
+    assert_eq!(from(&one(&mut world)), until(&last));
+}
+
+#[test]
+fn a_topic_that_ping_hubs_read_says_what_is_true_of_it() {
+    let mut world = World::with_two_sets(ping_hub());
+    let mut pages: Vec<std::sync::Arc<[u8]>> = Vec::new();
+    for name in [
+        "/a/changelist.xml",
+        "/a/resourcelist.xml",
+        "/a/changelist.xml",
+    ] {
+        world.update(name);
+        world.wait(5);
+        pages.push(world.fetch("/a/framework/").unwrap().body);
+        world.wait(5);
+    }
+    assert_eq!(attribute(&pages[0], "from"), None);
+    for (before, page) in pages.iter().zip(&pages[1..]) {
+        assert!(attribute(before, "until").is_some());
+        assert_eq!(attribute(page, "from"), attribute(before, "until"));
+    }
+}
+
+#[test]
+fn a_topic_of_both_kinds_of_hub_never_says_the_same_until_twice() {
+    let mut own = plan();
+    set_hubs(&mut own, &[(HUB, Mode::Ping), (OTHER_HUB, Mode::Content)]);
+    let mut world = World::with_two_sets(own);
+    let mut untils = BTreeSet::new();
+    for _ in 0..3 {
+        world.update("/a/changelist.xml");
+        world.wait(5);
+        let page = world.fetch("/a/framework/").unwrap().body;
+        assert!(untils.insert(attribute(&page, "until").unwrap()));
+        for own in heard(&mut world, OTHER_HUB) {
+            assert!(untils.insert(until(&own).unwrap()), "{own:?}");
+        }
+        world.wait(5);
+    }
+    assert_eq!(untils.len(), 6);
+}
