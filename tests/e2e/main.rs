@@ -17,6 +17,8 @@ mod escaping;
 mod health;
 mod hub;
 mod listener;
+#[path = "../needs/localhost.rs"]
+mod localhost;
 mod logging;
 mod looking;
 mod manager;

@@ -277,6 +277,8 @@ fn hold_nobody_up(limit: &str, is_raised: bool) {
     // It discovers the topic, subscribes, and is verified and delivered to.
     let topic = format!("http://{}{TARGET}", daemon.public);
     let listener = Listener::start(&topic);
+    // Having asked, the hub still has to hear the answer.
+    daemon.await_log("subscribed to");
     change(&site, 2);
     let line = listener.line();
     assert!(line.contains("updated  changelist"), "{line}");

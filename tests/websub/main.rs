@@ -4,6 +4,11 @@
 
 mod hub;
 mod inspect;
+#[path = "../needs/localhost.rs"]
+mod localhost;
+#[expect(dead_code, reason = "other programs need more")]
+#[path = "../needs/mod.rs"]
+mod needs;
 mod publish;
 mod subscribe;
 mod support;

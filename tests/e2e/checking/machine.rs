@@ -18,8 +18,11 @@ const CHANNEL: &str = "[[channel]]\ncapability_list = \"https://source.example/a
                        topic = \"https://source.example/a/framework/\"\n";
 
 /// Root reads everything, unless it gives that up.
-const POWERLESS: [&str; 4] = [
+const POWERLESS: [&str; 6] = [
     "setpriv",
+    // A container may have given it to us.
+    "--inh-caps",
+    "-dac_override,-dac_read_search",
     "--bounding-set",
     "-dac_override,-dac_read_search",
     "--",

@@ -16,7 +16,9 @@ use super::{PATH, SIBLING, UPDATED};
 /// Root reads everything: runs the test again without that power, daemon and all, and says whether it did.
 pub fn was_run_without_power() -> bool {
     const AGAIN: &str = "OBSERVATION_TEST_AGAIN";
-    const LESS: [&str; 2] = ["--bounding-set", "-dac_override,-dac_read_search"];
+    const POWER: &str = "-dac_override,-dac_read_search";
+    // A container may have given it to us.
+    const LESS: [&str; 4] = ["--inh-caps", POWER, "--bounding-set", POWER];
     if !rustix::process::geteuid().is_root() || std::env::var_os(AGAIN).is_some() {
         return false;
     }
