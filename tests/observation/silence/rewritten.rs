@@ -69,6 +69,9 @@ fn said_otherwise(#[values(Inotify, Poll)] watch: Watch, #[case] changes: &[(&st
 /// As generators do on every run.
 #[rstest]
 fn a_whole_site_as_it_was(#[values(Inotify, Poll)] watch: Watch) {
+    if crate::needs::program("rsync").is_none() {
+        return;
+    }
     let mut story = Story::start(watch);
     let again = Site::new();
     for line in [

@@ -224,6 +224,7 @@ async fn who_takes_its_answer_is_left_alone_however_many_come() {
 
 #[tokio::test]
 async fn a_thousand_idle_clients_hold_nobody_up() {
+    allow_many_files();
     let topics = one_topic();
     let address = places(64, topics).await;
     let mut crowd = Vec::new();
@@ -237,4 +238,15 @@ async fn a_thousand_idle_clients_hold_nobody_up() {
     for stream in &mut crowd[..900] {
         is_closed(stream).await;
     }
+}
+
+/// A thousand connections are two thousand files here, and a shell usually allows a thousand.
+fn allow_many_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    let all = Rlimit {
+        current: maximum,
+        maximum,
+    };
+    setrlimit(Resource::Nofile, all).unwrap();
 }
