@@ -4,10 +4,12 @@ pub mod census;
 mod relations;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 
 use crate::announce::catalog::census::Census;
+use crate::announce::few::Few;
 use crate::announce::observation::{DocumentPath, Stat};
 use crate::announce::state::{Presence, Record};
 use crate::resourcesync::capability::Capability;
@@ -19,11 +21,11 @@ use crate::resourcesync::uri::{Uri, UriMap};
 /// `listed_by`, `linked_by` and `census` are derived from `structures` and `records`, and change only with them.
 #[derive(Debug, Default)]
 pub struct Catalog {
-    records: UriMap<Record>,
+    records: UriMap<Arc<Record>>,
     structures: UriMap<Structure>,
     /// Structural documents that were not read yet since the start: what they resolved to, stands.
     unread: BTreeSet<Uri>,
-    listed_by: UriMap<BTreeSet<Uri>>,
+    listed_by: UriMap<Few<Uri>>,
     linked_by: UriMap<BTreeSet<Uri>>,
     /// Capability Lists that the configuration names (R7).
     configured_sets: BTreeSet<Uri>,
@@ -50,8 +52,19 @@ impl Catalog {
         }
     }
 
+    /// The same URI, as the catalog has it: one that is kept in many places takes memory once.
+    pub fn interned(&self, uri: Uri) -> Uri {
+        let known = self.records.get_key_value(&uri).map(|(known, _)| known);
+        let known = known.or_else(|| Some(self.listed_by.get_key_value(&uri)?.0));
+        let known = known.or_else(|| Some(self.linked_by.get_key_value(&uri)?.0));
+        match known {
+            Some(known) => known.clone(),
+            None => uri,
+        }
+    }
+
     /// Puts a stored record back. If it is structural, its relations stand until it is read.
-    pub fn restore(&mut self, uri: Uri, record: Record) {
+    pub fn restore(&mut self, uri: Uri, record: Arc<Record>) {
         if record.is_structural() && !record.is_gone() {
             self.unread.insert(uri.clone());
         }
@@ -59,7 +72,12 @@ impl Catalog {
     }
 
     pub fn get(&self, uri: &Uri) -> Option<&Record> {
-        self.records.get(uri)
+        self.records.get(uri).map(Arc::as_ref)
+    }
+
+    /// As [`Catalog::get`], to be kept.
+    pub fn shared(&self, uri: &Uri) -> Option<Arc<Record>> {
+        self.records.get(uri).cloned()
     }
 
     /// Whether `uri` is a document in the tree, or missing within the grace.
@@ -71,12 +89,12 @@ impl Catalog {
 
     /// For changes that leave `path`, `presence`, `up`, `named_index` and the version's kind as they are.
     pub fn get_mut(&mut self, uri: &Uri) -> Option<&mut Record> {
-        self.records.get_mut(uri)
+        self.records.get_mut(uri).map(Arc::make_mut)
     }
 
     /// A look found a document as it was.
     pub fn meet(&mut self, uri: &Uri, path: DocumentPath, stat: Stat, looked: Timestamp) {
-        if let Some(record) = self.records.get_mut(uri) {
+        if let Some(record) = self.records.get_mut(uri).map(Arc::make_mut) {
             self.census.remove(uri, record);
             (record.path, record.stat, record.looked) = (path, stat, looked);
             record.presence = Presence::Present;
@@ -86,7 +104,7 @@ impl Catalog {
 
     /// Changes whether a document is there.
     pub fn set_presence(&mut self, uri: &Uri, presence: Presence) {
-        if let Some(record) = self.records.get_mut(uri) {
+        if let Some(record) = self.records.get_mut(uri).map(Arc::make_mut) {
             self.census.remove(uri, record);
             record.presence = presence;
             self.census.add(uri, record);
@@ -99,7 +117,7 @@ impl Catalog {
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&Uri, &Record)> {
-        self.records.iter()
+        self.records.iter().map(|(uri, record)| (uri, &**record))
     }
 
     pub fn structure(&self, uri: &Uri) -> Option<&Structure> {
@@ -201,8 +219,15 @@ impl Catalog {
         &mut self,
         uri: &Uri,
         record: Record,
-        structure: Option<Structure>,
+        mut structure: Option<Structure>,
     ) -> BTreeSet<Uri> {
+        let record = Arc::new(record);
+        for member in structure
+            .iter_mut()
+            .flat_map(|structure| &mut structure.members)
+        {
+            *member = self.interned(member.clone());
+        }
         let mut touched = BTreeSet::from([uri.clone()]);
         let kind = |record: &Record| {
             (
@@ -249,7 +274,7 @@ impl Catalog {
         dependents
     }
 
-    fn insert(&mut self, uri: Uri, record: Record) {
+    fn insert(&mut self, uri: Uri, record: Arc<Record>) {
         match record.is_source_description() {
             true => self.descriptions.insert(uri.clone()),
             false => self.descriptions.remove(&uri),
@@ -259,7 +284,7 @@ impl Catalog {
             self.census.remove(&uri, before);
         }
         self.census.add(&uri, &record);
-        let before = self.records.get(&uri).map(links);
+        let before = self.get(&uri).map(links);
         if before.as_ref() == Some(&links(&record)) {
             self.records.insert(uri, record);
             return;
@@ -293,7 +318,12 @@ impl Catalog {
         };
         let (old, new) = (members(&before), members(&structure));
         for member in old.difference(&new) {
-            remove_from(&mut self.listed_by, member, uri);
+            if let Some(listers) = self.listed_by.get_mut(member) {
+                listers.remove(uri);
+                if listers.is_empty() {
+                    self.listed_by.remove(member);
+                }
+            }
         }
         for member in new.difference(&old) {
             self.listed_by

@@ -38,6 +38,7 @@ use crate::announce::delivery::{ChannelId, Submission};
 use crate::announce::engine::observe::Sighting;
 use crate::announce::engine::source::Source;
 use crate::announce::event::{Effect, Event, Fact, Now};
+use crate::announce::few::Few;
 use crate::announce::finding::Finding;
 use crate::announce::history::History;
 use crate::announce::ledger::Ledger;
@@ -71,7 +72,7 @@ pub struct Engine {
     /// Hubs that were configured once, and are no more.
     former: BTreeSet<Hub>,
     /// On which channels some hub was told of a document, or is due to be.
-    heard: UriMap<BTreeSet<ChannelId>>,
+    heard: UriMap<Few<ChannelId>>,
     timers: BTreeSet<(Timestamp, Timer)>,
     /// When the grace of a missing document ends, by the monotonic clock.
     graces: BTreeSet<(Duration, usize, Uri)>,
@@ -324,7 +325,7 @@ impl Engine {
         let turn = std::mem::take(&mut self.turn);
         let mut save = turn.save;
         for (source, uri) in turn.documents {
-            let record = self.sources[source].catalog.get(&uri).cloned();
+            let record = self.sources[source].catalog.shared(&uri);
             save.documents.insert(uri, record);
         }
         for (source, uri) in turn.troubles {

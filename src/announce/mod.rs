@@ -15,6 +15,7 @@ pub mod delivery;
 pub mod difference;
 pub mod engine;
 pub mod event;
+pub mod few;
 pub mod figures;
 pub mod finding;
 pub mod histogram;

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use crate::announce::candidates::Candidates;
 use crate::announce::delivery::ChannelId;
 use crate::announce::delivery::attempt::Attempt;
+use crate::announce::few::Few;
 use crate::announce::observation::{DocumentPath, Identity, MountId, Stat};
 use crate::announce::plan::Mode;
 use crate::resourcesync::capability::Capability;
@@ -148,7 +149,7 @@ pub enum Hold {
 pub struct Relations {
     pub index: Option<Uri>,
     /// The sets of resources it belongs to, by their Capability Lists.
-    pub sets: BTreeSet<Uri>,
+    pub sets: Few<Uri>,
     pub archived: bool,
 }
 
@@ -257,7 +258,7 @@ pub struct Ping {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct State {
     pub mounts: BTreeMap<MountId, MountRow>,
-    pub documents: BTreeMap<Uri, Record>,
+    pub documents: BTreeMap<Uri, Arc<Record>>,
     /// XML files that are no documents, by their stat data and when they were read (R2).
     pub others: BTreeMap<DocumentPath, (Stat, Timestamp)>,
     pub troubles: BTreeMap<Uri, Trouble>,
@@ -281,7 +282,8 @@ pub struct KnownHub {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Save {
     pub mounts: BTreeMap<MountId, Option<MountRow>>,
-    pub documents: BTreeMap<Uri, Option<Record>>,
+    /// Shared with the engine, because a first start saves all there are.
+    pub documents: BTreeMap<Uri, Option<Arc<Record>>>,
     pub others: BTreeMap<DocumentPath, Option<(Stat, Timestamp)>>,
     pub troubles: BTreeMap<Uri, Option<Trouble>>,
     pub channels: BTreeMap<ChannelId, Option<ChannelRow>>,

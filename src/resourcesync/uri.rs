@@ -1,6 +1,6 @@
 //! Addresses: one type per role, so that swapping two of them cannot compile.
 
-use std::borrow::Cow;
+use std::borrow::{Borrow, Cow};
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::fmt;
@@ -45,6 +45,13 @@ impl PartialOrd for Uri {
 impl Hash for Uri {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.0.hash(state);
+    }
+}
+
+// As the text does, a URI hashes, and compares.
+impl Borrow<str> for Uri {
+    fn borrow(&self) -> &str {
+        &self.0
     }
 }
 

@@ -1,6 +1,6 @@
 //! Reads the whole state at start.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -13,6 +13,7 @@ use rusqlite::types::{FromSql, FromSqlError};
 use crate::announce::candidates::Candidates;
 use crate::announce::delivery::ChannelId;
 use crate::announce::delivery::attempt::{Attempt, Refusal};
+use crate::announce::few::Few;
 use crate::announce::observation::{DocumentPath, Identity, MountId, Stat};
 use crate::announce::state::{
     ChannelRow, Flight, Hold, KnownHub, LedgerRow, MountRow, Ping, Presence, Record, Relations,
@@ -37,19 +38,26 @@ impl Store {
     fn read(&self) -> rusqlite::Result<State> {
         // A daemon may be writing meanwhile: one transaction sees one state.
         let _one_state = self.connection.unchecked_transaction()?;
+        let mut known = Known::default();
+        let mut documents = BTreeMap::new();
+        self.each("SELECT * FROM documents", |row| {
+            let (uri, record) = document(row, &mut known)?;
+            documents.insert(uri, Arc::new(record));
+            Ok(())
+        })?;
         let mut told: BTreeMap<(ChannelId, Hub), BTreeMap<Uri, Told>> = BTreeMap::new();
-        for (channel, hub, uri, row) in self.rows("SELECT * FROM told", told_row)? {
+        self.each("SELECT * FROM told", |row| {
+            let (channel, hub, uri, row) = told_row(row, &mut known)?;
             told.entry((channel, hub)).or_default().insert(uri, row);
-        }
+            Ok(())
+        })?;
+        drop(known);
         Ok(State {
             mounts: self
                 .rows("SELECT * FROM mounts", mount)?
                 .into_iter()
                 .collect(),
-            documents: self
-                .rows("SELECT * FROM documents", document)?
-                .into_iter()
-                .collect(),
+            documents,
             others: self
                 .rows("SELECT * FROM others", other)?
                 .into_iter()
@@ -77,6 +85,19 @@ impl Store {
         })
     }
 
+    fn each(
+        &self,
+        query: &str,
+        mut read: impl FnMut(&Row<'_>) -> rusqlite::Result<()>,
+    ) -> rusqlite::Result<()> {
+        let mut statement = self.connection.prepare(query)?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            read(row)?;
+        }
+        Ok(())
+    }
+
     pub(super) fn rows<T>(
         &self,
         query: &str,
@@ -86,6 +107,21 @@ impl Store {
             .prepare(query)?
             .query_map([], read)?
             .collect()
+    }
+}
+
+/// The URIs that were read so far: one that stands in many rows takes memory once, and is checked once.
+#[derive(Default)]
+struct Known(HashSet<Uri>);
+
+impl Known {
+    fn uri(&mut self, text: &str) -> rusqlite::Result<Uri> {
+        if let Some(known) = self.0.get(text) {
+            return Ok(known.clone());
+        }
+        let uri = foreign(Uri::parse(text).ok())?;
+        self.0.insert(uri.clone());
+        Ok(uri)
     }
 }
 
@@ -128,6 +164,16 @@ impl<'a> Fields<'a> {
 
     pub(super) fn number(&mut self) -> rusqlite::Result<u64> {
         Ok(self.take::<i64>()?.cast_unsigned())
+    }
+
+    fn uri(&mut self, known: &mut Known) -> rusqlite::Result<Uri> {
+        known.uri(self.text()?)
+    }
+
+    fn optional_uri(&mut self, known: &mut Known) -> rusqlite::Result<Option<Uri>> {
+        self.next += 1;
+        let text = self.row.get_ref(self.next - 1)?.as_str_or_null()?;
+        text.map(|text| known.uri(text)).transpose()
     }
 
     fn path(&mut self) -> rusqlite::Result<DocumentPath> {
@@ -188,9 +234,9 @@ fn candidates(include: Option<String>, exclude: Option<String>) -> Option<Candid
     Candidates::new(globs(include)?, globs(exclude)?).ok()
 }
 
-fn document(row: &Row<'_>) -> rusqlite::Result<(Uri, Record)> {
+fn document(row: &Row<'_>, known: &mut Known) -> rusqlite::Result<(Uri, Record)> {
     let mut fields = Fields::of(row);
-    let uri = fields.ours()?;
+    let uri = fields.uri(known)?;
     let record = Record {
         path: fields.path()?,
         stat: fields.stat()?,
@@ -200,8 +246,8 @@ fn document(row: &Row<'_>) -> rusqlite::Result<(Uri, Record)> {
             fingerprint: fields.ours()?,
         },
         outdated: fields.take::<u32>()? != fingerprint::VERSION,
-        up: fields.optional()?,
-        named_index: fields.optional()?,
+        up: fields.optional_uri(known)?,
+        named_index: fields.optional_uri(known)?,
         named_index_form: fields.optional()?,
         newly_indexed: fields.take()?,
         changed: fields.ours()?,
@@ -224,13 +270,18 @@ fn document(row: &Row<'_>) -> rusqlite::Result<(Uri, Record)> {
             _ => Hold::Free,
         },
         relations: Relations {
-            index: fields.optional()?,
-            sets: foreign(uris_from_json(fields.text()?))?,
+            index: fields.optional_uri(known)?,
+            sets: sets(fields.text()?, known)?,
             archived: fields.take()?,
         },
         is_new_set: fields.take()?,
     };
     Ok((uri, record))
+}
+
+fn sets(json: &str, known: &mut Known) -> rusqlite::Result<Few<Uri>> {
+    let sets: Vec<Uri> = foreign(uris_from_json(json))?;
+    sets.iter().map(|set| known.uri(set.as_str())).collect()
 }
 
 fn other(row: &Row<'_>) -> rusqlite::Result<(DocumentPath, (Stat, Timestamp))> {
@@ -356,10 +407,10 @@ fn known_hub(row: &Row<'_>) -> rusqlite::Result<(Hub, KnownHub)> {
     Ok((hub, known))
 }
 
-fn told_row(row: &Row<'_>) -> rusqlite::Result<(ChannelId, Hub, Uri, Told)> {
+fn told_row(row: &Row<'_>, known: &mut Known) -> rusqlite::Result<(ChannelId, Hub, Uri, Told)> {
     let mut fields = Fields::of(row);
     let (channel, hub) = key(&mut fields)?;
-    let uri = fields.ours()?;
+    let uri = fields.uri(known)?;
     let told = Told {
         capability: fields.ours()?,
         form: fields.ours()?,

@@ -58,7 +58,7 @@ impl Store {
             write_mount(&transaction, id.0, row.as_ref())?;
         }
         for (uri, record) in &save.documents {
-            write_document(&transaction, uri, record.as_ref())?;
+            write_document(&transaction, uri, record.as_deref())?;
         }
         for (path, stat) in &save.others {
             write_other(&transaction, path, stat.as_ref())?;

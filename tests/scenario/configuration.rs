@@ -1,5 +1,7 @@
 //! Configuration announces nothing, whatever it changes (R13).
 
+use std::sync::Arc;
+
 use rsnotify::announce::event::Fact;
 use rsnotify::announce::plan::Mode;
 
@@ -136,6 +138,7 @@ fn another_fingerprint_version_is_silent() {
     world.wait(10);
     world.crash();
     for record in world.disk.documents.values_mut() {
+        let record = Arc::make_mut(record);
         record.outdated = true;
         record.version.fingerprint.0[0] ^= 0xff;
     }

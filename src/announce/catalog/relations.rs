@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::announce::catalog::Catalog;
+use crate::announce::few::Few;
 use crate::announce::state::{Record, Relations};
 use crate::resourcesync::capability::Capability;
 use crate::resourcesync::document::Form;
@@ -37,7 +38,7 @@ impl Catalog {
                 continue;
             }
             let is_index = record.version.form == Form::Index;
-            if let Some(record) = self.records.get_mut(uri) {
+            if let Some(record) = self.get_mut(uri) {
                 record.relations = relations;
             }
             changed.insert(uri.clone());
@@ -99,14 +100,14 @@ impl Catalog {
     }
 
     // R7.
-    fn sets_of(&self, uri: &Uri, record: &Record, index: Option<&Uri>) -> BTreeSet<Uri> {
+    fn sets_of(&self, uri: &Uri, record: &Record, index: Option<&Uri>) -> Few<Uri> {
         if record.is_capability_list() {
-            return BTreeSet::from([uri.clone()]);
+            return Few::from_iter([uri.clone()]);
         }
         if record.version.capability == Capability::SourceDescription {
-            return BTreeSet::new();
+            return Few::default();
         }
-        let mut sets: BTreeSet<Uri> = self
+        let mut sets: Few<Uri> = self
             .listers(uri)
             .filter(|(_, structure)| structure.capability == Capability::CapabilityList)
             .map(|(lister, _)| lister)

@@ -126,7 +126,7 @@ impl Engine {
                     path: record.path.clone(),
                     kind: Some((record.version.capability, record.version.form)),
                     index: record.relations.index.clone(),
-                    sets: record.relations.sets.clone(),
+                    sets: record.relations.sets.iter().cloned().collect(),
                     channels: self.topics_of(plan.name.as_str(), record),
                     state,
                     reason,

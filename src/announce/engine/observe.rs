@@ -38,6 +38,7 @@ impl Engine {
         let Some(source) = self.source_of(path.mount) else {
             return;
         };
+        let uri = self.sources[source].catalog.interned(uri);
         self.find_in_file(source, &uri, &look, at);
         if !matches!(
             look,
@@ -197,8 +198,8 @@ impl Engine {
             stat,
             version,
             outdated: false,
-            up: document.up,
-            named_index: document.index,
+            up: document.up.map(|up| state.catalog.interned(up)),
+            named_index: document.index.map(|index| state.catalog.interned(index)),
             named_index_form,
             newly_indexed,
             changed: match (&before, is_changed) {

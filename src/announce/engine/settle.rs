@@ -143,7 +143,8 @@ impl Engine {
         uri: &Uri,
         record: &Record,
     ) -> BTreeSet<ChannelId> {
-        let mut concerned = self.heard.get(uri).cloned().unwrap_or_default();
+        let heard = self.heard.get(uri).into_iter().flatten();
+        let mut concerned: BTreeSet<ChannelId> = heard.copied().collect();
         for set in &record.relations.sets {
             concerned.extend(self.by_set.get(set).into_iter().flatten());
         }
