@@ -13,6 +13,8 @@ mod delivery;
 mod fan_out;
 #[path = "process/hub.rs"]
 mod hub;
+#[path = "process/memory.rs"]
+mod memory;
 #[path = "process/stage.rs"]
 #[expect(dead_code, reason = "another bench needs other parts of it")]
 mod stage;
@@ -30,13 +32,16 @@ fn main() {
         .skip(1)
         .filter(|name| !name.starts_with('-'))
         .collect();
-    let benches: [(&str, fn()); 13] = [
+    let benches: [(&str, fn()); 16] = [
         ("latency", latency),
         ("burst", burst),
         ("cold_start", cold_start),
         ("many_documents", many_documents),
         ("restart", restart),
         ("large_list", large_list),
+        ("memory_10000", || memory::documents(10_000, 35)),
+        ("memory_100000", || memory::documents(100_000, 110)),
+        ("memory_large_lists", memory::large_lists),
         ("slow_hub", slow_hub),
         ("hanging_callbacks", hanging_callbacks),
         ("fan_out_1000", || fan_out(1_000)),
