@@ -21,7 +21,8 @@ pub struct Channel {
     pub row: ChannelRow,
     /// The position of its source in the plan.
     pub source: usize,
-    pub ledgers: BTreeMap<Hub, Ledger>,
+    // A node of the map has room for eleven, and most channels have one hub.
+    pub ledgers: BTreeMap<Hub, Box<Ledger>>,
     /// Open while changes gather (R16).
     pub window: Option<Window>,
     /// What its topic serves, if a ping hub reads it (R25); derived.

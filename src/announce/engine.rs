@@ -279,7 +279,8 @@ impl Engine {
     }
 
     fn ledger_mut(&mut self, channel: ChannelId, hub: &Hub) -> Option<&mut Ledger> {
-        self.channels.get_mut(&channel)?.ledgers.get_mut(hub)
+        let ledgers = &mut self.channels.get_mut(&channel)?.ledgers;
+        ledgers.get_mut(hub).map(Box::as_mut)
     }
 
     fn wake_at(&mut self, at: Timestamp, timer: Timer) {

@@ -10,6 +10,7 @@ use rsnotify::announce::candidates::Candidates;
 use rsnotify::announce::delivery::ChannelId;
 use rsnotify::announce::delivery::attempt::{Attempt, Kind, Refusal};
 use rsnotify::announce::delivery::secret::Secret;
+use rsnotify::announce::few::Few;
 use rsnotify::announce::observation::{DocumentPath, Identity, MountId, Stat};
 use rsnotify::announce::plan::Mode;
 use rsnotify::announce::state::{
@@ -73,7 +74,7 @@ fn record(presence: Presence, hold: Hold) -> Record {
         hold,
         relations: Relations {
             index: Some(uri("index.xml")),
-            sets: BTreeSet::from([uri("cl.xml"), uri("cl2.xml")]),
+            sets: Few::from_iter([uri("cl.xml"), uri("cl2.xml")]),
             archived: true,
         },
         is_new_set: true,
@@ -126,8 +127,10 @@ fn everything() -> Save {
         Hold::Free,
     ];
     for (number, (presence, hold)) in presences.into_iter().zip(holds).enumerate() {
-        save.documents
-            .insert(uri(&format!("d{number}.xml")), Some(record(presence, hold)));
+        save.documents.insert(
+            uri(&format!("d{number}.xml")),
+            Some(Arc::new(record(presence, hold))),
+        );
     }
     save.others
         .insert(path(b"other.xml"), Some((stat(), time(9))));

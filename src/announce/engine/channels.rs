@@ -324,7 +324,7 @@ impl Engine {
             self.turn.told.insert((id, hub.clone(), uri.clone()));
         }
         if let Some(channel) = self.channels.get_mut(&id) {
-            channel.ledgers.insert(hub.clone(), ledger);
+            channel.ledgers.insert(hub.clone(), Box::new(ledger));
         }
         self.turn.ledgers.insert((id, hub.clone()));
     }

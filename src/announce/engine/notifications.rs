@@ -24,7 +24,7 @@ impl Engine {
             let channel = channel.filter(|channel| channel.row.topic == own.topic);
             let hubs = own.hubs.iter().map(|(hub, fate)| {
                 let ledger = channel.and_then(|channel| channel.ledgers.get(hub));
-                outcome(hub, own.seq, *fate, ledger)
+                outcome(hub, own.seq, *fate, ledger.map(Box::as_ref))
             });
             NotificationView {
                 topic: own.topic.clone(),

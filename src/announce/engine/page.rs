@@ -23,7 +23,7 @@ impl Engine {
             return;
         };
         let waits = |own: &Ledger| own.mode == Mode::Ping && !own.due.is_empty();
-        if !channel.ledgers.values().any(waits)
+        if !channel.ledgers.values().any(|own| waits(own))
             || says_the_same(&self.content(channel, now).entries, &channel.page)
         {
             return;

@@ -309,7 +309,7 @@ impl Engine {
             }
             ledger.in_doubt = row.flight.is_some();
             ledger.row = row;
-            channel.ledgers.insert(hub, ledger);
+            channel.ledgers.insert(hub, Box::new(ledger));
         }
         if channel.ledgers.keys().any(|hub| channel.is_pinged(hub)) {
             let served = Payload::parse(&channel.row.body).unwrap_or_default();

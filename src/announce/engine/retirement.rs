@@ -189,7 +189,7 @@ impl Engine {
         }
         if let Some(channel) = self.channels.remove(&id) {
             for ledger in channel.ledgers.into_values() {
-                self.settle_account(channel.source, ledger);
+                self.settle_account(channel.source, *ledger);
             }
         }
         self.turn.channels.insert(id);

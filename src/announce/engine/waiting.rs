@@ -71,7 +71,11 @@ impl Engine {
     /// The documents of which some hub of a channel is due something for longest, and how many more.
     pub(super) fn pending(&self, channel: &Channel, now: Timestamp) -> (Vec<WaitingView>, usize) {
         let catalog = &self.sources[channel.source].catalog;
-        let owed: BTreeSet<&Uri> = channel.ledgers.values().flat_map(Ledger::owed).collect();
+        let owed: BTreeSet<&Uri> = channel
+            .ledgers
+            .values()
+            .flat_map(|own| own.owed())
+            .collect();
         let owed = owed
             .into_iter()
             .filter_map(|uri| Some((uri, catalog.get(uri)?)));
