@@ -1,6 +1,7 @@
 //! Takes up where a stored state ends, as far as the plan still has a place for it (R13).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -99,7 +100,7 @@ impl Engine {
             // A baseline that was not finished is taken again.
             match self.baselined_source(&uri, &record) {
                 Some(source) => {
-                    if let Hold::Waiting { since } = &mut record.hold {
+                    if let Hold::Waiting { since } = &mut Arc::make_mut(&mut record).hold {
                         // The clock may have gone back since.
                         *since = (*since).min(now);
                         let until = later(*since, self.plan.window.hold);
