@@ -55,9 +55,8 @@ impl Channel {
 
     /// The accounts of hubs that are to hear all that changes.
     pub fn listening(&self) -> impl Iterator<Item = (&Hub, &Ledger)> {
-        self.ledgers
-            .iter()
-            .filter(|(_, ledger)| ledger.row.left.is_none())
+        let ledgers = self.ledgers.iter().map(|(hub, ledger)| (hub, &**ledger));
+        ledgers.filter(|(_, ledger)| ledger.row.left.is_none())
     }
 
     /// Whether a hub of this channel fetches its topic.

@@ -95,7 +95,7 @@ fn hub(
     let mode = reading.choice("hub.mode", raw.mode.take(), &MODES, Mode::Content);
     let replaces = raw.replaces.take().map(in_file);
     let replaces = replaces
-        .and_then(|given| reading.checked("hub.replaces", &given, |text| replaced(text)))
+        .and_then(|given| reading.checked("hub.replaces", &given, replaced))
         .unwrap_or_default();
     let http = http::settings(reading, origin, raw);
     let url = url?;

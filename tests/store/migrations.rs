@@ -78,7 +78,7 @@ fn as_after_the_fourth(save: &mut Save) {
         }
     }
     for document in save.documents.values_mut().flatten() {
-        document.is_new_set = false;
+        std::sync::Arc::make_mut(document).is_new_set = false;
     }
 }
 

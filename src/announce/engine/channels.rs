@@ -381,9 +381,9 @@ fn what_was_told(channel: &Channel) -> Option<BTreeMap<Uri, Told>> {
     let left = |ledger: &Ledger| ledger.row.left.as_ref().map(|left| left.since);
     let mut meant: Vec<&Ledger> = channel.listening().map(|(_, ledger)| ledger).collect();
     if meant.is_empty() {
-        let last = channel.ledgers.values().filter_map(left).max();
-        let all = channel.ledgers.values();
-        meant = all.filter(|ledger| left(ledger) == last).collect();
+        let all = || channel.ledgers.values().map(|ledger| &**ledger);
+        let last = all().filter_map(left).max();
+        meant = all().filter(|ledger| left(ledger) == last).collect();
     }
     let (first, others) = meant.split_first()?;
     let mut told = first.told.clone();

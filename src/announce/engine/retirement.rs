@@ -107,12 +107,12 @@ impl Engine {
         let ended = channel
             .ledgers
             .extract_if(.., |_, ledger| has_ended(ledger));
-        let ended: Vec<(Hub, Ledger)> = ended.collect();
+        let ended: Vec<(Hub, Box<Ledger>)> = ended.collect();
         let source = channel.source;
         for (hub, ledger) in ended {
             self.turn.ledgers.insert((id, hub));
             self.turn.serve.insert(id);
-            self.settle_account(source, ledger);
+            self.settle_account(source, *ledger);
         }
     }
 
