@@ -108,7 +108,7 @@ pub struct Source {
     /// How long a document may be incomplete before it is reported as broken.
     #[schemars(with = "Duration")]
     pub broken_after: Written<String>,
-    /// How long a document must stay away before it counts as deleted.
+    /// How long a running rsnotify must see a document absent, in one run, before it counts as deleted.
     #[schemars(with = "Duration")]
     pub deletion_grace: Written<String>,
     /// Deletions wait when more than this part of the source (and at least 10 documents) is missing, or all its

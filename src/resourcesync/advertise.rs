@@ -109,6 +109,8 @@ fn is_same_otherwise(before: Document, after: Document, wanted: &Advertisement) 
     let topic = Uri::parse(wanted.topic.as_str()).ok();
     let otherwise = |list: Document| Document {
         channels: Vec::new(),
+        // The topic itself may have been one.
+        relative: None,
         members: list
             .members
             .into_iter()

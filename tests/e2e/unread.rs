@@ -78,7 +78,7 @@ const REASONS: [(&str, &str); 6] = [
 fn check_says_why_a_file_that_a_list_names_is_no_document() {
     let site = site();
     let setup = Setup::new(&site, &["https://hub.example/".to_owned()], "");
-    let (code, stdout, stderr) = output(setup.command("check").arg("--json"));
+    let (code, stdout, stderr) = output(setup.command("check").args(["--json", "--all"]));
     assert_eq!(code, Some(1), "{stdout}{stderr}");
     let answer: Value = serde_json::from_str(&stdout).unwrap();
     let findings = answer["findings"].as_array().unwrap().iter();
@@ -107,7 +107,8 @@ fn the_log_says_why_a_file_that_a_list_names_is_no_document() {
         &format!("[[hub]]\nurl = \"{}\"\n", hub.url()),
     );
     let daemon = setup.start();
-    for (_, reason) in REASONS {
+    // Of many findings of one kind the log has three; what lists name comes in order of its name.
+    for (_, reason) in &REASONS[..4] {
         daemon.await_log(reason);
     }
     site.write("a/plain.xml", &list("a", "changelist", "1"));

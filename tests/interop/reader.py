@@ -58,8 +58,10 @@ def read(path):
     try:
         with path.open("rb") as file:
             notification.parse(fh=file)
+        since = notification.md.pop("md_from", None)
         until = notification.md.pop("md_until", None)
         found = {
+            "from": milliseconds(str_to_datetime(since)),
             "until": milliseconds(str_to_datetime(until)),
             "described": notification.md,
             "links": links(notification.ln),

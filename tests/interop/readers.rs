@@ -62,6 +62,7 @@ fn meant(payload: &Payload) -> Value {
         })
     };
     json!({
+        "from": payload.from.map(|time| time.as_millisecond()),
         "until": payload.until.map(|time| time.as_millisecond()),
         "described": { "capability": "framework-notification" },
         "links": link("up", &payload.up),

@@ -88,7 +88,7 @@ pub fn unnamed_proxy(public_url: &str, listen: SocketAddr, has_proxies: bool) ->
     if has_proxies || !listen.ip().is_loopback() || !is_elsewhere {
         return None;
     }
-    Some(Remark::finding(
+    Some(Remark::note(
         format!(
             "{public_url} is reached through a web server that embedded_hub.trusted_proxies does not name, so all \
              subscribers will count as one address"

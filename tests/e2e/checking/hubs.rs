@@ -282,17 +282,17 @@ fn the_embedded_hub_must_be_reached_where_it_is_advertised() {
 }
 
 #[test]
-fn a_web_server_that_the_embedded_hub_does_not_know_is_found() {
+fn a_web_server_that_the_embedded_hub_does_not_know_is_noted() {
     let site = Site::new();
     let mut setup = Setup::new(&site, &[], "");
     let elsewhere = "[server]\npublic_url = \"https://example.org/\"\n";
     setup.config = setup.config.replacen("[server]\n", elsewhere, 1);
-    let is_found = |setup: &Setup| {
-        let findings = check(setup).findings;
+    let is_noted = |setup: &Setup| {
+        let notes = check(setup).notes;
         let words = "all subscribers will count as one address";
-        findings.iter().any(|finding| finding.contains(words))
+        notes.iter().any(|note| note.contains(words))
     };
-    assert!(is_found(&setup));
+    assert!(is_noted(&setup));
     setup.config += "trusted_proxies = [\"127.0.0.1\"]\n";
-    assert!(!is_found(&setup));
+    assert!(!is_noted(&setup));
 }
