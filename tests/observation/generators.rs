@@ -132,12 +132,10 @@ fn lines(requests: &[Request], daemon: Daemon) -> Vec<String> {
         let topic = topic
             .strip_prefix(TOPICS)
             .unwrap()
-            .strip_prefix("topics/main/")
+            .strip_prefix("topics/main/source.example/")
             .unwrap();
-        let set = match topic.strip_suffix("capabilitylist/").unwrap() {
-            "" => "marker",
-            set => set.trim_end_matches('/'),
-        };
+        let below = topic.strip_prefix("metadata/").unwrap_or(topic);
+        let set = below.strip_suffix("/capabilitylist/").unwrap();
         for change in request.changes() {
             let line = format!("{set}: {change}");
             if line == "marker: updated changelist marker/changelist.xml" {
