@@ -122,8 +122,8 @@ pub enum Content {
 pub enum Other {
     #[error("its root element is neither urlset nor sitemapindex of the sitemap namespace")]
     ForeignRoot,
-    /// `urlset` or `sitemapindex` of another namespace than [`SITEMAP`]; `has_terms` if the root declares a
-    /// namespace like [`RS`], so that a capability document was meant.
+    /// `urlset` or `sitemapindex` of another namespace than `SITEMAP`; `has_terms` if the root declares a
+    /// namespace like `RS`, so that a capability document was meant.
     #[error(
         "its root element {root} is in {}: write xmlns=\"{SITEMAP}\"",
         in_words(namespace)
@@ -137,7 +137,7 @@ pub enum Other {
         "it has no root-level rs:md with a capability: add one, such as <rs:md capability=\"changelist\"/>"
     )]
     NoCapability,
-    /// A root-level `md` with a capability, in another namespace than [`RS`].
+    /// A root-level `md` with a capability, in another namespace than `RS`.
     #[error(
         "its root-level md is in {}: write rs:md, and xmlns:rs=\"{RS}\"",
         in_words(namespace)
