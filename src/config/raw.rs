@@ -112,7 +112,8 @@ pub struct Source {
     #[schemars(with = "Duration")]
     pub deletion_grace: Written<String>,
     /// Deletions wait when more than this part of the source (and at least 10 documents) is missing, or all its
-    /// Capability Lists if it had several, until enough come back or `rsnotify accept SOURCE` lets them pass.
+    /// Capability Lists if it had several, or all documents of one mount, whatever their number, until enough come back
+    /// or `rsnotify accept SOURCE` lets them pass.
     #[schemars(with = "MassDeletion")]
     pub mass_deletion: Written<String>,
     /// Announce what the first look at a tree finds as created, instead of taking it as known.
