@@ -217,7 +217,7 @@ fn a_log_that_nobody_reads_delays_nothing() {
             "a/changelist.xml",
             &list.replace("resource-2", &format!("resource-{version}")),
         );
-        std::thread::sleep(std::time::Duration::from_millis(500));
+        std::thread::sleep(std::time::Duration::from_millis(500)); // polls, until the deadline
     }
     child.kill().unwrap();
     child.wait().unwrap();
