@@ -183,7 +183,6 @@ mod tests {
             next_try: Timestamp::UNIX_EPOCH,
             kind,
             needs_person: false,
-            is_news: true,
         };
         let mut counts = Counts::default();
         for fact in [
@@ -196,7 +195,6 @@ mod tests {
                 seq: 1,
                 attempts: 4,
                 limit: 2,
-                is_news: true,
             },
             Fact::Delivered {
                 topic: topic.clone(),

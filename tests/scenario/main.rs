@@ -21,7 +21,6 @@ mod moves;
 mod outage;
 mod outbox;
 mod payload;
-mod recovery;
 mod reload;
 mod routing;
 mod spans;
