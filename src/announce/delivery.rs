@@ -1,17 +1,21 @@
 //! How a notification is submitted to a hub, and what its answer means.
 //!
 //! Here are the words and the request (R24); [`verdict`] judges an answer, by a [`reason`] if it is not accepted, and
-//! [`retry`] says when to try again (R23); [`attempt`] is what is kept of it, [`redirect`] says where an answer may
+//! [`retry`] says when to try again, and [`hub_queue`] which of a hub's submissions may go (R23); [`attempt`] is what is kept of it, [`redirect`] says where an answer may
 //! lead, and [`secret`] keeps what no log may show.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use jiff::Timestamp;
 use url::form_urlencoded;
 
+use crate::announce::delivery::retry::asked_for;
 use crate::announce::plan::Mode;
 use crate::resourcesync::uri::{Hub, Topic, Uri, is_clean};
 
 pub mod attempt;
+pub mod hub_queue;
 pub mod reason;
 pub mod redirect;
 pub mod retry;
@@ -54,6 +58,14 @@ pub enum Answer {
 }
 
 impl Answer {
+    /// The time for which the hub asks to be left alone, within reason (R23).
+    pub fn retry_after(&self, now: Timestamp) -> Option<Duration> {
+        match self {
+            Answer::Status { retry_after, .. } => asked_for(retry_after.as_deref()?, now),
+            Answer::Failed(_) => None,
+        }
+    }
+
     /// Whether the hub may have taken the notification all the same: a gateway before it may have answered.
     pub fn leaves_doubt(&self) -> bool {
         match self {

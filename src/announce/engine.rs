@@ -34,6 +34,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::announce::channel::{Channel, Configured, later};
+use crate::announce::delivery::hub_queue::HubQueue;
 use crate::announce::delivery::{ChannelId, Submission};
 use crate::announce::engine::observe::Sighting;
 use crate::announce::engine::source::Source;
@@ -80,6 +81,7 @@ pub struct Engine {
     /// So many documents that a list names, and of which there is no file, are findings of their own; the others are
     /// counted.
     most_without_file: usize,
+    queues: BTreeMap<Hub, HubQueue>,
     /// When the last step was, by the wall clock and by the monotonic one.
     now: Timestamp,
     monotonic: Duration,
@@ -91,6 +93,10 @@ pub struct Engine {
 enum Timer {
     Window(ChannelId),
     Try(ChannelId, Hub),
+    /// The next probe of a hub that fails.
+    Probe(Hub),
+    /// Refusals that are summed up.
+    Refusals(Hub),
     /// A ping hub's pacing, and R26.
     Ping(ChannelId, Hub),
     Retired(ChannelId),
@@ -149,6 +155,7 @@ impl Engine {
             graces: BTreeSet::new(),
             history: History::default(),
             most_without_file: MOST_WITHOUT_FILE,
+            queues: BTreeMap::new(),
             now,
             monotonic: Duration::ZERO,
             turn: Turn::default(),
@@ -176,6 +183,7 @@ impl Engine {
         self.settle(now);
         self.cut_ripe(now);
         self.tell_found(now);
+        self.dispatch(now);
         self.finish()
     }
 
@@ -302,6 +310,9 @@ impl Engine {
             match timer {
                 Timer::Window(channel) => self.window_closes(channel, now),
                 Timer::Try(channel, hub) => self.try_again(channel, &hub, now),
+                // What may go now is dispatched at the end of each step.
+                Timer::Probe(_) => {}
+                Timer::Refusals(hub) => self.sum_up_refusals(&hub, now),
                 Timer::Ping(channel, hub) => self.ping_due(channel, &hub, now),
                 Timer::Retired(channel) => self.retirement_ends(channel, now),
                 Timer::Left(channel, hub) => self.leaving_ends(channel, &hub, now),

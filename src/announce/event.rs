@@ -155,6 +155,23 @@ pub enum Fact {
         kind: Kind,
         /// Whether waiting alone will not help.
         needs_person: bool,
+        /// Whether it tells something new, and not only that a hub that is known to fail still does.
+        is_news: bool,
+    },
+    /// Single notifications were refused in the same way as some that were told before.
+    RefusedAlike {
+        hub: Hub,
+        kind: Kind,
+        reason: String,
+        notifications: usize,
+    },
+    /// A hub that failed as a whole answers again (R23).
+    Recovered {
+        hub: Hub,
+        attempts: u32,
+        took: Duration,
+        /// Notifications that waited for it.
+        notifications: usize,
     },
     /// Too large for the hub: withdrawn, and half of it is cut again (R23).
     Halved {
@@ -163,6 +180,8 @@ pub enum Fact {
         seq: u64,
         attempts: u32,
         limit: usize,
+        /// Whether it is the first within an hour.
+        is_news: bool,
     },
     /// A hub took the place of one that is no longer configured, with all that one was due (R13).
     HubReplaced {

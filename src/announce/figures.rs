@@ -183,6 +183,7 @@ mod tests {
             next_try: Timestamp::UNIX_EPOCH,
             kind,
             needs_person: false,
+            is_news: true,
         };
         let mut counts = Counts::default();
         for fact in [
@@ -195,6 +196,7 @@ mod tests {
                 seq: 1,
                 attempts: 4,
                 limit: 2,
+                is_news: true,
             },
             Fact::Delivered {
                 topic: topic.clone(),

@@ -194,6 +194,17 @@ impl Finding {
         !self.is_about_channel() && !self.is_about_file()
     }
 
+    /// Whether nothing is sent on the set's channel because of it, or the set has no channel.
+    pub fn mutes(&self) -> bool {
+        matches!(
+            self,
+            Finding::ForeignHubs { .. }
+                | Finding::ForeignTopic { .. }
+                | Finding::InvalidTopic { .. }
+                | Finding::SharedTopic { .. }
+        )
+    }
+
     /// Whether it is about a set's channel.
     pub fn is_about_channel(&self) -> bool {
         matches!(

@@ -34,6 +34,10 @@ pub struct Ledger {
     pub in_doubt: bool,
     /// Whether the answer to come is to a submission as the hub was reached before.
     pub is_answer_old: bool,
+    /// Acceptances of the hub when it last refused what is in flight; nothing after a restart.
+    pub acceptances: Option<u64>,
+    /// Whether the hub accepted others while what is in flight failed, which therefore is at fault itself.
+    pub is_at_fault: bool,
     pub prepared: Prepared,
 }
 
@@ -60,6 +64,8 @@ impl Ledger {
             sending: None,
             in_doubt: false,
             is_answer_old: false,
+            acceptances: None,
+            is_at_fault: false,
             prepared: Prepared::default(),
         }
     }

@@ -44,6 +44,14 @@ pub struct Status {
     pub unsaved: Option<String>,
     pub sources: Vec<SourceStatus>,
     pub channels: Vec<ChannelView>,
+    /// The hubs that take nothing at the moment (R23).
+    #[serde(default)]
+    pub failing_hubs: Vec<FailingHub>,
+    /// The first sets of which no change is sent to any hub, and how many more.
+    #[serde(default)]
+    pub muted: Vec<MutedSet>,
+    #[serde(default)]
+    pub more_muted: usize,
     /// Nothing where there is no embedded hub.
     pub embedded_hub: Option<HubStatus>,
     /// The first candidates that cannot be read, and how many more: those that lasted come first, then those that
@@ -252,6 +260,9 @@ pub struct HubView {
     pub next_try: Option<Timestamp>,
     /// Why the notification in flight was not accepted when it was last tried.
     pub last_failure: Option<String>,
+    /// The hub's last failure on any channel, where the notification in flight waits for the hub to take anything.
+    #[serde(default)]
+    pub hub_failure: Option<Refusal>,
     /// What came of the last attempt, whether it was accepted or not.
     pub last: Option<Attempt>,
     /// When it last accepted a notification.
@@ -261,10 +272,39 @@ pub struct HubView {
     pub fetch_confirmed: Option<bool>,
 }
 
+/// A hub that takes nothing: one submission at a time asks whether it does again (R23).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailingHub {
+    pub hub: Hub,
+    pub since: Timestamp,
+    /// Submissions that failed since then, over all channels.
+    pub attempts: u32,
+    /// The last failure.
+    pub refusal: Refusal,
+    pub next_try: Timestamp,
+    /// Notifications that wait for it.
+    pub waiting: usize,
+}
+
+/// A set of which no change is sent to any hub, because of what its Capability List advertises (R9).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MutedSet {
+    pub source: String,
+    pub set: Uri,
+    pub topic: Option<Topic>,
+    /// A name for the cause, as findings have it.
+    pub kind: String,
+    pub reason: String,
+    /// What to do about it.
+    pub remedy: String,
+}
+
 /// How a hub stands on a channel, in a word; the worst comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Condition {
+    /// No hub is told: none that is configured is advertised.
+    Muted,
     /// It refuses what is in flight, and waiting alone will not help.
     NeedsPerson,
     /// It refuses what is in flight, or does not answer.
@@ -291,6 +331,7 @@ impl Condition {
     /// As JSON and the command line name it.
     pub fn as_str(self) -> &'static str {
         match self {
+            Condition::Muted => "muted",
             Condition::NeedsPerson => "needs_person",
             Condition::Failing => "failing",
             Condition::Unfetched => "unfetched",
@@ -303,6 +344,7 @@ impl Condition {
     /// How it is called.
     pub fn in_words(self) -> &'static str {
         match self {
+            Condition::Muted => "muted",
             Condition::NeedsPerson => "needs a person",
             Condition::Failing => "failing",
             Condition::Unfetched => "not fetched",
@@ -341,20 +383,28 @@ impl ChannelView {
         self.hubs.iter().filter_map(|hub| hub.accepted).max()
     }
 
-    /// How the hub stands that stands worst; a channel without hubs is fine.
+    /// Whether nothing is sent on it, for want of a hub.
+    pub fn is_muted(&self) -> bool {
+        self.retired.is_none() && self.hubs.is_empty()
+    }
+
+    /// How the hub stands that stands worst; a retired channel without hubs is fine.
     pub fn worst(&self) -> Condition {
+        if self.is_muted() {
+            return Condition::Muted;
+        }
         let states = self.hubs.iter().map(|hub| hub.state);
         states.min().unwrap_or(Condition::Fine)
     }
 }
 
 impl HubView {
-    /// Why the notification in flight was not accepted when it was last tried.
+    /// Why the notification in flight was not accepted when it was last tried, or waits to be tried at all.
     pub fn failure(&self) -> Option<&Refusal> {
-        let last = self.last.as_ref()?;
-        last.refusal
-            .as_ref()
-            .filter(|_| self.in_flight == Some(last.seq))
+        let last = self.last.as_ref();
+        let last = last.filter(|last| self.in_flight == Some(last.seq));
+        let own = last.and_then(|last| last.refusal.as_ref());
+        self.hub_failure.as_ref().or(own)
     }
 
     /// What is wrong with it, if anything is.

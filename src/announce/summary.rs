@@ -35,6 +35,8 @@ pub struct Summary {
     pub troubled: BTreeMap<Hub, String>,
     /// The sources of which deletions are not believed (R15).
     pub suspended: Vec<String>,
+    /// Sets of which no change is sent to any hub.
+    pub muted: usize,
     /// Mounts that are not there.
     pub absent: Vec<PathBuf>,
 }
@@ -58,6 +60,16 @@ impl Summary {
         let mut parts = Vec::new();
         if let Some(reason) = &self.refused {
             parts.push(format!("the new configuration is refused: {reason}"));
+        }
+        match self.muted {
+            0 => {}
+            1 => parts.push("NOTHING IS SENT of 1 set, see `rsnotify status`".to_owned()),
+            count => {
+                let count = grouped(count as u64);
+                parts.push(format!(
+                    "NOTHING IS SENT of {count} sets, see `rsnotify status`"
+                ));
+            }
         }
         if let Some((hub, reason)) = self.troubled.first_key_value() {
             parts.push(match self.troubled.len() {
@@ -134,6 +146,7 @@ mod tests {
         watching(|own| own.suspended = vec!["main".into(), "more".into()]),
         "deletions of main, more are not believed, see `rsnotify status`; 12 channels, 0 pending"
     )]
+    #[case(watching(|own| own.muted = 1), "NOTHING IS SENT of 1 set, see `rsnotify status`; 12 channels, 0 pending")]
     #[case(
         watching(|own| own.absent = vec!["/srv/www".into()]),
         "/srv/www is not there; 12 channels, 0 pending"

@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::announce::status::{AccountView, Condition};
 use crate::cli::asking::{Asked, unexpected};
 use crate::cli::options::{AskOptions, Exit};
-use crate::cli::outbox::text::{Row, write_account, write_due, write_rows};
+use crate::cli::outbox::text::{Row, write_account, write_due, write_muted, write_rows};
 use crate::cli::output::{counted, print, print_json};
 use crate::control::{AccountName, Answer, Request};
 
@@ -139,7 +139,10 @@ fn list(daemon: &Asked<'_>, options: &ListOptions) -> anyhow::Result<Exit> {
         false if rows.is_empty() && !is_all => {
             print(|out| writeln!(out, "no hub is in such a state on any channel"))?;
         }
-        false => print(|out| write_rows(out, &rows, Timestamp::now()))?,
+        false => print(|out| {
+            write_rows(out, &rows, Timestamp::now())?;
+            write_muted(out, &channels)
+        })?,
     }
     Ok(Exit::Fine)
 }

@@ -42,7 +42,7 @@ fn write_status(out: &mut impl Write, status: &Status, is_running: bool) -> io::
         )?,
     }
     if let Some(trouble) = &status.unsaved {
-        writeln!(out, "NOTHING IS SENT: {trouble}")?;
+        writeln!(out, "!! NOTHING IS SENT: {trouble}")?;
     }
     write_alerts(out, status)?;
     if let Some(configuration) = &status.configuration {

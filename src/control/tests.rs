@@ -111,6 +111,7 @@ fn a_thousand_channels_with_two_loud_hubs_fit_into_an_answer() {
         sending: true,
         next_try: Some(Timestamp::MAX),
         last_failure: Some(words.clone()),
+        hub_failure: None,
         last: Some(Attempt {
             at: Timestamp::MAX,
             seq: u64::MAX,

@@ -142,9 +142,15 @@ pub fn fact(fact: &Fact) {
             next_try,
             kind,
             needs_person,
+            is_news,
         } => {
             let kind = kind.as_str();
-            if *needs_person {
+            if !is_news {
+                debug!(
+                    %topic, %hub, seq, attempts, kind, reason, %next_try,
+                    "{hub} did not accept notification {seq}: {reason}"
+                );
+            } else if *needs_person {
                 error!(
                     %topic, %hub, seq, attempts, kind, reason, %next_try,
                     "{hub} did not accept notification {seq}: {reason}"
@@ -156,16 +162,44 @@ pub fn fact(fact: &Fact) {
                 );
             }
         }
+        Fact::RefusedAlike {
+            hub,
+            kind,
+            reason,
+            notifications,
+        } => warn!(
+            %hub, kind = kind.as_str(), reason, notifications,
+            "{hub} did not accept {notifications} more notifications: {reason}"
+        ),
+        Fact::Recovered {
+            hub,
+            attempts,
+            took,
+            notifications,
+        } => {
+            let seconds = took.as_secs_f64();
+            info!(
+                %hub, attempts, seconds, notifications,
+                "{hub} works again; {notifications} notifications waited for it"
+            );
+        }
         Fact::Halved {
             topic,
             hub,
             seq,
             attempts,
             limit,
-        } => warn!(
-            %topic, %hub, seq, attempts, limit,
-            "notification {seq} is too large for {hub}; sending {limit} changes at a time"
-        ),
+            is_news,
+        } => match is_news {
+            true => warn!(
+                %topic, %hub, seq, attempts, limit,
+                "notification {seq} is too large for {hub}; sending {limit} changes at a time"
+            ),
+            false => debug!(
+                %topic, %hub, seq, attempts, limit,
+                "notification {seq} is too large for {hub}; sending {limit} changes at a time"
+            ),
+        },
         Fact::HubReplaced { hub, by, channels } => info!(
             %hub, %by, channels,
             "{by} takes the place of {hub} on {channels} channels, with all that it was due; `replaces` in its \

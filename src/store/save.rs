@@ -326,6 +326,23 @@ fn write_ledger(
 }
 
 fn write_flight(on: &Transaction<'_>, id: i64, hub: &Hub, flight: &Flight) -> rusqlite::Result<()> {
+    // A notification is immutable: a retry changes no more than this.
+    let changed = on
+        .prepare_cached(
+            "UPDATE in_flight SET attempts = ?4, next_try = ?5, cut = ?6 \
+             WHERE channel = ?1 AND hub = ?2 AND seq = ?3",
+        )?
+        .execute(params![
+            id,
+            hub.as_str(),
+            flight.seq.cast_signed(),
+            flight.attempts,
+            Column(flight.next_try),
+            Column(flight.cut),
+        ])?;
+    if changed > 0 {
+        return Ok(());
+    }
     on.prepare_cached(
         "INSERT INTO in_flight VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) \
          ON CONFLICT (channel, hub) DO UPDATE SET seq = excluded.seq, body = excluded.body, \

@@ -1,6 +1,6 @@
 //! Hubs that fail, and hubs that come back.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rstest::rstest;
 
@@ -80,6 +80,55 @@ fn a_hub_that_is_gone_hears_everything_when_it_is_back_even_after_a_restart() {
     assert_eq!(
         hub.notification().changes(),
         ["updated changelist a/changelist.xml"]
+    );
+}
+
+#[test]
+fn forty_channels_cost_a_failing_hub_fifteen_attempts_in_30_s_and_are_told_as_soon_as_it_is_back() {
+    const SETS: usize = 40;
+    let site = Site::empty();
+    let sets: Vec<String> = (0..SETS).map(|number| format!("s{number:02}")).collect();
+    for set in &sets {
+        site.add_set(set);
+    }
+    let hub = FakeHub::start();
+    let setup = Setup::new(&site, &[hub.url()], "");
+    let daemon = setup.start();
+    hub.behave(Manner::Refuse(503));
+    for set in &sets {
+        let name = format!("{set}/changelist.xml");
+        site.write(&name, &list(set, "changelist", "2"));
+    }
+    let first = hub.request().at;
+    let mut attempts = 1;
+    while first.elapsed() < Duration::from_secs(30) {
+        let left = Duration::from_secs(30).saturating_sub(first.elapsed());
+        attempts += usize::from(hub.request_within(left).is_some());
+    }
+    assert!((5..=15).contains(&attempts), "{attempts} attempts in 30 s");
+    let (_, status) = daemon.get_admin("/status.json");
+    let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+    assert_eq!(status["failing_hubs"][0]["hub"], hub.url());
+    let (_, metrics) = daemon.get_admin("/metrics");
+    let gauge = format!("rsnotify_hub_failing{{hub=\"{}\"}} 1", hub.url());
+    assert!(metrics.contains(&gauge), "{metrics}");
+
+    hub.behave(Manner::Accept);
+    let returned = Instant::now();
+    let told = (0..SETS).map(|_| hub.notification().at).max().unwrap();
+    let took = told.saturating_duration_since(returned);
+    // 3 s on a machine that has nothing else to do.
+    assert!(took < Duration::from_secs(6), "{took:?}");
+    daemon.await_log("works again");
+    let (_, log) = daemon.stop_and_tell();
+    let refused = |line: &&String| line.contains("did not accept");
+    let lines = log
+        .iter()
+        .filter(refused)
+        .filter(|line| !line.contains("\"DEBUG\""));
+    assert!(
+        lines.count() <= 2,
+        "a line for the hub, not for each channel"
     );
 }
 

@@ -138,6 +138,11 @@ impl FakeHub {
             .expect("a request to the hub in time")
     }
 
+    /// The next request, if one comes in this time.
+    pub fn request_within(&self, time: Duration) -> Option<Request> {
+        self.requests.recv_timeout(time).ok()
+    }
+
     /// The next notification that was accepted.
     pub fn notification(&self) -> Request {
         let deadline = Instant::now() + DEADLINE;

@@ -21,6 +21,7 @@ mod moves;
 mod outage;
 mod outbox;
 mod payload;
+mod recovery;
 mod reload;
 mod routing;
 mod spans;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rsnotify::announce::plan::{Plan, SourcePlan};
 use rsnotify::announce::status::alerts::{Part, Urgency, Verdict};
 use rsnotify::announce::status::notification::{NotificationView, Outcome};
-use rsnotify::announce::status::{ChannelView, Status};
+use rsnotify::announce::status::{ChannelView, Condition, Status};
 use rsnotify::resourcesync::payload::Payload;
 
 use crate::world::{HUB, OTHER_HUB, Reply, World, list, mount, ping_hub, plan, two_hubs};
@@ -37,7 +37,7 @@ fn answered(plan: Plan, reply: Reply) -> World {
 
 #[test]
 fn the_last_notifications_say_what_became_of_them_at_each_hub() {
-    let mut world = answered(two_hubs(), Reply::Status(403));
+    let mut world = answered(two_hubs(), Reply::Status(400));
     world.update("/b/changelist.xml");
     world.wait(1);
     world.script(HUB, Reply::Accept);
@@ -54,7 +54,7 @@ fn the_last_notifications_say_what_became_of_them_at_each_hub() {
     assert_eq!(refused.hub.as_str(), HUB);
     assert_eq!(refused.attempts, Some(1));
     assert!(
-        refused.reason.as_ref().unwrap().contains("403"),
+        refused.reason.as_ref().unwrap().contains("400"),
         "{refused:?}"
     );
     let heard = world.heard_by(OTHER_HUB);
@@ -299,4 +299,39 @@ fn a_hub_is_summed_up_over_all_channels() {
     assert!(hubs[0].accepted.is_none() && hubs[1].accepted.is_some());
     let by_trouble = status.by_trouble();
     assert!(by_trouble.iter().all(|own| own.worst().is_trouble()));
+}
+
+#[test]
+fn a_set_whose_list_still_advertises_the_hub_before_is_muted_and_says_so_loudly() {
+    const OLD: &str = "https://old.example.net/";
+    let mut world = World::with_two_sets(plan());
+    let advertising = list("capabilitylist")
+        .up("/.well-known/resourcesync")
+        .lists(&["/a/resourcelist.xml", "/a/changelist.xml"])
+        .channel("/a/framework/", &[OLD]);
+    world.write("/a/capabilitylist.xml", advertising);
+    world.update(CHANGED);
+    world.wait(100);
+    let status = status(&world);
+    let [muted] = &status.muted[..] else {
+        panic!("{:?}", status.muted);
+    };
+    assert_eq!(
+        muted.set.as_str(),
+        "https://example.org/a/capabilitylist.xml"
+    );
+    assert_eq!(muted.kind, "foreign_hubs");
+    assert_eq!(first(&status).worst(), Condition::Muted);
+    assert_eq!(status.verdict(), Verdict::Act);
+    let alerts = status.alerts();
+    let what = format!(
+        "NOTHING IS SENT of {}: it advertises only hubs that are not configured: {OLD}",
+        muted.set
+    );
+    assert_eq!((alerts[0].urgency, &alerts[0].what), (Urgency::Act, &what));
+    let advice = alerts[0].advice.as_ref().unwrap();
+    for part in [HUB, OLD, "[[hub]]", "`rsnotify advertise`"] {
+        assert!(advice.contains(part), "{advice}");
+    }
+    assert_eq!(world.engine().summary().muted, 1);
 }

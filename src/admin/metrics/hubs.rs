@@ -69,6 +69,13 @@ pub fn expose(exposition: &mut Exposition, status: &Status) {
          because probably nobody has subscribed is not counted",
         each(|sum| sum.oldest),
     );
+    let is_failing = |hub: &Hub| status.failing_hubs.iter().any(|own| own.hub == *hub);
+    exposition.gauges(
+        "rsnotify_hub_failing",
+        "1 while a hub takes nothing, so that one notification at a time asks it",
+        hubs.keys()
+            .map(|hub| ([of_hub(hub)], i64::from(is_failing(hub)))),
+    );
     exposition.gauges(
         "rsnotify_in_flight_notifications",
         "Notifications a hub has not accepted yet",
@@ -76,8 +83,8 @@ pub fn expose(exposition: &mut Exposition, status: &Status) {
     );
     exposition.gauges(
         "rsnotify_refused_notifications",
-        "Notifications that a hub did not accept when they were last tried, by reason; no_subscribers_likely is no \
-         reason to call anybody",
+        "Notifications that a hub did not accept when they were last tried, or that wait for a hub that takes \
+         nothing, by reason; no_subscribers_likely is no reason to call anybody",
         hubs.iter().flat_map(|(hub, sum)| {
             let refused = sum.refused.iter();
             refused.map(|(kind, many)| ([of_hub(hub), ("reason", kind.as_str().to_owned())], *many))
@@ -179,6 +186,7 @@ mod tests {
             sending: false,
             next_try: None,
             last_failure: None,
+            hub_failure: None,
             last: Some(Attempt {
                 at: Timestamp::UNIX_EPOCH,
                 seq: 1,

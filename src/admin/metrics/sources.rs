@@ -50,6 +50,14 @@ pub fn expose(exposition: &mut Exposition, status: &Status) {
         each(|source| i64::from(source.suspended)),
     );
     exposition.gauges(
+        "rsnotify_muted_sets",
+        "Sets of which no change is sent to any hub, because of what their Capability Lists advertise",
+        sources().map(|source| {
+            let own = status.muted.iter().filter(|own| own.source == source.name);
+            ([of_source(&source.name)], count(own.count()))
+        }),
+    );
+    exposition.gauges(
         "rsnotify_findings",
         "What is wrong with the tree although it can be read, by kind; `rsnotify check` says it in words",
         holdings().flat_map(|(source, holdings)| {

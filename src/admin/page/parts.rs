@@ -161,7 +161,7 @@ pub fn mode(mode: &Mode) -> &'static str {
 /// The class of a condition in the style sheet.
 pub fn class(state: impl Borrow<Condition>) -> &'static str {
     match state.borrow() {
-        Condition::NeedsPerson => "act",
+        Condition::Muted | Condition::NeedsPerson => "act",
         Condition::Failing | Condition::Unfetched => "look",
         Condition::NoSubscribers | Condition::Due => "busy",
         Condition::Fine => "fine",

@@ -36,6 +36,7 @@ fn status(channels: usize, words: &str) -> Status {
         sending: false,
         next_try: Some(NOW),
         last_failure: Some(words.to_owned()),
+        hub_failure: None,
         last: Some(Attempt {
             at: NOW,
             seq: 1,
@@ -118,6 +119,9 @@ fn status(channels: usize, words: &str) -> Status {
             }],
         }],
         channels,
+        failing_hubs: Vec::new(),
+        muted: Vec::new(),
+        more_muted: 0,
         embedded_hub: None,
         broken: vec![broken; 100],
         more_broken: 7,

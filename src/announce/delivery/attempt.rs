@@ -52,6 +52,42 @@ impl Attempt {
     }
 }
 
+/// What a refusal is about (R23).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// The hub as a whole, or its address or credentials: every notification would be refused.
+    Hub,
+    /// This notification, or its topic.
+    Notification,
+}
+
+impl Attempt {
+    /// What the refusal is about; nothing where there is none.
+    pub fn scope(&self) -> Option<Scope> {
+        let kind = self.refusal.as_ref()?.kind;
+        Some(match (kind, self.status) {
+            (Kind::NoSubscribersLikely, Some(500)) if says_nothing(&self.excerpt) => Scope::Hub,
+            (Kind::WrongMode, Some(405)) => Scope::Hub,
+            (
+                Kind::NoAnswer
+                | Kind::Unavailable
+                | Kind::Redirected
+                | Kind::NotAllowed
+                | Kind::NotAllowedByProxy
+                | Kind::NotThere,
+                _,
+            ) => Scope::Hub,
+            _ => Scope::Notification,
+        })
+    }
+}
+
+/// Whether a body is no more than a server's stock page: the one ResourceSync hub fails so while nobody has
+/// subscribed.
+pub fn says_nothing(body: &str) -> bool {
+    body.trim().is_empty() || body.to_ascii_lowercase().contains("internal server error")
+}
+
 impl Refusal {
     pub fn new(kind: Kind, reason: &str, needs_person: bool) -> Refusal {
         Refusal {

@@ -19,10 +19,14 @@ pub fn next_try(
     now: Timestamp,
     jitter: f64,
 ) -> Timestamp {
-    let asked_for = retry_after
-        .and_then(|text| wait(text.trim(), now))
-        .map(|wait| wait.clamp(SHORTEST, LONGEST_ASKED_FOR));
+    let asked_for = retry_after.and_then(|text| asked_for(text, now));
     after(now, asked_for.unwrap_or_else(|| backoff(attempts, jitter)))
+}
+
+/// The wait that a `Retry-After` asks for, within reason.
+pub fn asked_for(retry_after: &str, now: Timestamp) -> Option<Duration> {
+    let wait = wait(retry_after.trim(), now)?;
+    Some(wait.clamp(SHORTEST, LONGEST_ASKED_FOR))
 }
 
 /// Exponential, from 1 s to 15 min, full jitter.

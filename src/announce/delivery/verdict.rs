@@ -5,6 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use url::form_urlencoded;
 
+use crate::announce::delivery::attempt::says_nothing;
 use crate::announce::delivery::reason::Reason;
 use crate::announce::delivery::retry::{after, backoff, next_try};
 use crate::announce::delivery::{Answer, FORM_TYPE};
@@ -119,12 +120,6 @@ fn says_nobody_subscribed(body: &str) -> bool {
             .any(|word| body.contains(word))
         && !body.contains("hub.mode")
         && !body.contains("hub.callback")
-}
-
-/// Whether a body is no more than a server's stock page: the one ResourceSync hub fails so while nobody has
-/// subscribed.
-fn says_nothing(body: &str) -> bool {
-    body.trim().is_empty() || body.to_ascii_lowercase().contains("internal server error")
 }
 
 #[cfg(test)]

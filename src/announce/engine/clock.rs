@@ -22,6 +22,9 @@ impl Engine {
             .into_iter()
             .map(|(at, timer)| (moved(at), timer))
             .collect();
+        for queue in self.queues.values_mut() {
+            queue.set_back(step);
+        }
         for channel in self.channels.values_mut() {
             if let Some(window) = &mut channel.window {
                 window.first = moved(window.first);

@@ -39,7 +39,7 @@ impl Engine {
 
     /// Gives every hub of a channel that is free and due something its next notification; hubs that are due
     /// the same get the same one.
-    fn cut_channel(&mut self, id: ChannelId, now: Timestamp) {
+    pub(super) fn cut_channel(&mut self, id: ChannelId, now: Timestamp) {
         let Some(channel) = self.channels.get(&id) else {
             return;
         };
@@ -79,9 +79,15 @@ impl Engine {
         let plan = &self.plan.sources[channel.source];
         let source = &self.sources[channel.source];
         let window = &self.plan.window;
+        let size = self.queues.get(hub).and_then(|queue| queue.size_limit(now));
+        let entries = ledger
+            .row
+            .limit
+            .into_iter()
+            .chain(size.map(|size| size.entries));
         let limits = Limits {
-            entries: ledger.row.limit.unwrap_or(window.max_entries),
-            bytes: window.max_bytes,
+            entries: entries.fold(window.max_entries, usize::min),
+            bytes: size.map_or(window.max_bytes, |size| window.max_bytes.min(size.bytes)),
             all_components: plan.announce_all_components,
         };
         let overhead = overhead(&channel.row.set, &source.catalog);
@@ -215,7 +221,7 @@ impl Engine {
         self.turn.serve.insert(id);
         for hub in hubs {
             self.turn.ledgers.insert((id, hub.clone()));
-            self.submit(id, &hub);
+            self.enqueue(id, &hub);
         }
     }
 }

@@ -6,13 +6,15 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::announce::channel::later;
-use crate::announce::delivery::attempt::{Attempt, Kind, Refusal};
+use crate::announce::delivery::attempt::{Attempt, Kind, Refusal, Scope};
+use crate::announce::delivery::hub_queue::{Failure, HubQueue, Outage};
 use crate::announce::delivery::verdict::{Verdict, verdict};
 use crate::announce::delivery::{Answer, ChannelId, Submission, SubmissionId};
 use crate::announce::engine::{Engine, Timer};
 use crate::announce::event::Fact;
 use crate::announce::history::Fate;
 use crate::announce::ledger::{PING_APART, PING_FETCHED_WITHIN, Prepared};
+use crate::announce::notification::overhead;
 use crate::announce::plan::Mode;
 use crate::announce::state::{Ping, Told};
 use crate::resourcesync::uri::{Hub, Uri};
@@ -29,11 +31,89 @@ impl Engine {
             self.next_channel = self.next_channel.max(ChannelId(id.0 + 1));
             if let Some(ledger) = self.ledger_mut(id, &hub) {
                 ledger.sending = Some(seq);
+                if let Some(queue) = self.queues.get_mut(&hub) {
+                    queue.remove(id);
+                    queue.sent(id, seq);
+                }
             }
         }
     }
 
-    pub(super) fn submit(&mut self, id: ChannelId, hub: &Hub) {
+    /// Lets the notification in flight of a hub on a channel be submitted as soon as the hub may be sent more.
+    pub(super) fn enqueue(&mut self, id: ChannelId, hub: &Hub) {
+        let Some(ledger) = self.ledger_mut(id, hub) else {
+            return;
+        };
+        let Some(flight) = &ledger.row.flight else {
+            return;
+        };
+        let is_first = flight.attempts == 0;
+        // It takes everything at once, in this process.
+        if ledger.mode == Mode::Embedded {
+            self.submit(id, hub);
+        } else if ledger.sending.is_none() {
+            let queue = self.queues.entry(hub.clone()).or_default();
+            queue.push(id, is_first);
+        }
+    }
+
+    /// Submits what may go now (R23): of a hub that fails one at a time, of others what waits.
+    pub(super) fn dispatch(&mut self, now: Timestamp) {
+        let hubs: Vec<Hub> = self.queues.keys().cloned().collect();
+        for hub in hubs {
+            while let Some(id) = self.queues.get_mut(&hub).and_then(|queue| queue.pop(now)) {
+                let is_waiting = self
+                    .ledger_mut(id, &hub)
+                    .is_some_and(|ledger| ledger.row.flight.is_some() && ledger.sending.is_none());
+                if !is_waiting {
+                    continue;
+                }
+                match self.is_too_large(id, &hub, now) {
+                    true => self.cut_smaller(id, &hub, now),
+                    false => self.submit(id, &hub),
+                }
+            }
+            self.plan_probe(&hub, now);
+        }
+    }
+
+    /// Wakes when a failing hub is to be asked again.
+    fn plan_probe(&mut self, hub: &Hub, now: Timestamp) {
+        let wake = self.queues.get(hub).and_then(HubQueue::wake);
+        if let Some(at) = wake.filter(|at| *at > now) {
+            self.timers.insert((at, Timer::Probe(hub.clone())));
+        }
+    }
+
+    /// Whether the notification in flight, which was never sent, has a size that its hub refused meanwhile.
+    fn is_too_large(&mut self, id: ChannelId, hub: &Hub, now: Timestamp) -> bool {
+        let Some(size) = self.queues.get(hub).and_then(|queue| queue.size_limit(now)) else {
+            return false;
+        };
+        let ledger = self.ledger_mut(id, hub).filter(|ledger| !ledger.in_doubt);
+        let flight = ledger.and_then(|ledger| ledger.row.flight.as_ref());
+        flight.is_some_and(|flight| {
+            let is_unsent = flight.attempts == 0 && flight.covers.len() > 1;
+            is_unsent && (flight.entries > size.entries || flight.body.len() > size.bytes)
+        })
+    }
+
+    /// Takes back what was never sent, and cuts what its hub may take.
+    fn cut_smaller(&mut self, id: ChannelId, hub: &Hub, now: Timestamp) {
+        let Some(ledger) = self.ledger_mut(id, hub) else {
+            return;
+        };
+        let seq = ledger.row.flight.as_ref().map(|flight| flight.seq);
+        ledger.withdraw();
+        ledger.prepared = Prepared::default();
+        self.turn.ledgers.insert((id, hub.clone()));
+        if let Some(seq) = seq {
+            self.history.note(id, seq, hub, Fate::Withdrawn);
+        }
+        self.cut_channel(id, now);
+    }
+
+    fn submit(&mut self, id: ChannelId, hub: &Hub) {
         let Some(channel) = self.channels.get_mut(&id) else {
             return;
         };
@@ -44,6 +124,9 @@ impl Engine {
             return;
         };
         ledger.sending = Some(flight.seq);
+        if let Some(queue) = self.queues.get_mut(hub) {
+            queue.sent(id, flight.seq);
+        }
         self.turn.submit.push(Submission {
             channel: id,
             hub: hub.clone(),
@@ -60,9 +143,8 @@ impl Engine {
             return;
         };
         let flight = ledger.row.flight.as_ref();
-        let is_due = flight.is_some_and(|flight| flight.next_try <= now);
-        if is_due && ledger.sending.is_none() {
-            self.submit(id, hub);
+        if flight.is_some_and(|flight| flight.next_try <= now) {
+            self.enqueue(id, hub);
         }
     }
 
@@ -75,11 +157,14 @@ impl Engine {
         jitter: f64,
         now: Timestamp,
     ) {
+        let queue = self.queues.get_mut(hub);
+        let was_probe = queue.is_some_and(|queue| queue.ended(id, seq));
         let Some(channel) = self.channels.get_mut(&id) else {
             return;
         };
         let topic = channel.row.topic.clone();
         let source = channel.source;
+        let overhead = overhead(&channel.row.set, &self.sources[source].catalog);
         let Some(ledger) = channel.ledgers.get_mut(hub) else {
             return;
         };
@@ -95,13 +180,18 @@ impl Engine {
         flight.attempts += 1;
         let attempts = flight.attempts;
         let entries = flight.entries;
+        let bytes = flight.body.len();
         let took = Duration::try_from(now.duration_since(flight.cut)).unwrap_or_default();
-        let limit_in_force = ledger.row.limit.unwrap_or(self.plan.window.max_entries);
+        let queue = self.queues.entry(hub.clone()).or_default();
+        let size = queue.size_limit(now).map(|size| size.entries);
+        let limits = ledger.row.limit.into_iter().chain(size);
+        let limit_in_force = limits.fold(self.plan.window.max_entries, usize::min);
         self.turn.ledgers.insert((id, hub.clone()));
-        let attempt = |refusal| Some(Attempt::new(seq, answer, refusal, now));
-        let (at, refusal) = match verdict(answer, attempts, now, jitter) {
+        let before = ledger.row.last.take().filter(|last| last.seq == seq);
+        let attempt = |refusal| Attempt::new(seq, answer, refusal, now);
+        let (mut at, refusal) = match verdict(answer, attempts, now, jitter) {
             Verdict::Accepted => {
-                ledger.row.last = attempt(None);
+                ledger.row.last = Some(attempt(None));
                 let fact = Fact::Delivered {
                     topic,
                     hub: hub.clone(),
@@ -117,16 +207,22 @@ impl Engine {
                 };
                 self.history.note(id, seq, hub, fate);
                 self.accepted(id, hub, now);
+                let queue = self.queues.entry(hub.clone()).or_default();
+                let ended = queue.accepted(now);
+                self.release(hub, ended, now);
                 return;
             }
             // One document may have two entries, which no limit parts.
-            Verdict::TooLarge if entries > 1 && entries / 2 < limit_in_force => {
-                let limit = entries / 2;
+            Verdict::TooLarge if entries > 2 || (entries == 2 && limit_in_force > 1) => {
+                let limit = limit_in_force.min(entries / 2);
                 let refusal = Refusal::new(Kind::TooLarge, "it is too large for it", false);
-                ledger.row.last = attempt(Some(refusal));
+                ledger.row.last = Some(attempt(Some(refusal)));
                 let doubtful = ledger.withdraw();
                 ledger.prepared = Prepared::default();
                 ledger.row.limit = Some(limit);
+                let content = bytes.saturating_sub(overhead);
+                let is_news = queue.too_large(limit, overhead + content.div_ceil(2), now);
+                let ended = queue.answers();
                 self.history.note(id, seq, hub, Fate::Withdrawn);
                 self.turn.ripe.insert(id);
                 self.tell(Fact::Halved {
@@ -135,11 +231,13 @@ impl Engine {
                     seq,
                     attempts,
                     limit,
+                    is_news,
                 });
                 for uri in doubtful {
                     self.turn.told.insert((id, hub.clone(), uri.clone()));
                     self.look_for_more(source, id, hub, &uri, now);
                 }
+                self.release(hub, ended, now);
                 return;
             }
             Verdict::TooLarge => {
@@ -154,12 +252,56 @@ impl Engine {
                 (at, Refusal::new(reason.kind(), &reason.to_string(), true))
             }
         };
-        let at = match std::mem::take(&mut ledger.is_answer_old) {
-            true => now,
-            false => at,
+        let own = attempt(Some(refusal.clone()));
+        // What failed before the hub accepted something else, and fails still, is at fault itself.
+        let accepted_since = before
+            .as_ref()
+            .is_some_and(|before| match ledger.acceptances {
+                Some(acceptances) => queue.acceptances() > acceptances,
+                None => queue.last_accepted() > Some(before.at),
+            });
+        ledger.is_at_fault = before.is_some() && (ledger.is_at_fault || accepted_since);
+        ledger.acceptances = Some(queue.acceptances());
+        let is_of_hub =
+            own.scope() == Some(Scope::Hub) && (!ledger.is_at_fault || queue.fails_at_fault(id));
+        let same_as_before =
+            |before: Attempt| before.refusal.map(|refusal| refusal.kind) == Some(refusal.kind);
+        let is_repeated = before.is_some_and(same_as_before);
+        let mut sum_up_at = None;
+        let mut ended = None;
+        let is_news = if std::mem::take(&mut ledger.is_answer_old) {
+            // It says nothing of the hub as it is reached now.
+            at = now;
+            queue.push(id, false);
+            queue.hurry(now);
+            true
+        } else if is_of_hub {
+            let failure = Failure {
+                refusal: refusal.clone(),
+                retry_after: answer.retry_after(now),
+                is_doubtful: ledger.is_at_fault,
+                jitter,
+            };
+            let is_news = queue.failed(failure, was_probe, now);
+            // Others may find out whether an operator is needed for this topic or for all.
+            if !refusal.needs_person {
+                queue.push(id, false);
+                at = queue.outage().map_or(at, |outage| outage.next_probe);
+            }
+            is_news
+        } else {
+            if own.scope() == Some(Scope::Notification) {
+                ended = queue.answers();
+            }
+            let (is_news, at) = queue.refused(&refusal, is_repeated, now);
+            sum_up_at = at;
+            is_news
         };
+        ledger.row.last = Some(own);
         flight.next_try = at;
-        ledger.row.last = attempt(Some(refusal.clone()));
+        if let Some(at) = sum_up_at {
+            self.wake_at(at, Timer::Refusals(hub.clone()));
+        }
         self.wake_at(at, Timer::Try(id, hub.clone()));
         self.tell(Fact::Refused {
             topic,
@@ -170,7 +312,55 @@ impl Engine {
             next_try: at,
             kind: refusal.kind,
             needs_person: refusal.needs_person,
+            is_news,
         });
+        self.release(hub, ended, now);
+    }
+
+    /// Everything that waited for a failing hub may go, now that it answers (R23).
+    fn release(&mut self, hub: &Hub, ended: Option<Outage>, now: Timestamp) {
+        let Some(outage) = ended else {
+            return;
+        };
+        let mut waiting = Vec::new();
+        for (id, channel) in &self.channels {
+            let Some(ledger) = channel.ledgers.get(hub) else {
+                continue;
+            };
+            let last = ledger.row.last.as_ref();
+            let waits_for_hub = ledger.sending.is_none()
+                && ledger.row.flight.as_ref().is_some_and(|flight| {
+                    let own = last.filter(|last| last.seq == flight.seq);
+                    own.is_none_or(|last| last.scope() == Some(Scope::Hub))
+                });
+            if waits_for_hub {
+                waiting.push(*id);
+            }
+        }
+        for id in &waiting {
+            self.enqueue(*id, hub);
+        }
+        self.tell(Fact::Recovered {
+            hub: hub.clone(),
+            attempts: outage.attempts,
+            took: Duration::try_from(now.duration_since(outage.since)).unwrap_or_default(),
+            notifications: waiting.len(),
+        });
+    }
+
+    /// Tells how many refusals were like those that were told.
+    pub(super) fn sum_up_refusals(&mut self, hub: &Hub, now: Timestamp) {
+        let Some(queue) = self.queues.get_mut(hub) else {
+            return;
+        };
+        for (kind, reason, notifications) in queue.sum_up(now) {
+            self.tell(Fact::RefusedAlike {
+                hub: hub.clone(),
+                kind,
+                reason,
+                notifications,
+            });
+        }
     }
 
     /// R22: what was in flight is told, and the next notification is cut from what is due now.

@@ -14,10 +14,10 @@ use crate::announce::naming::Naming;
 use crate::announce::observation::{DocumentPath, Look, MountId, NoDocument};
 use crate::announce::plan::SourcePlan;
 use crate::announce::state::Record;
-use crate::announce::status::FindingGroup;
+use crate::announce::status::{FindingGroup, MutedSet};
 use crate::resourcesync::capability::Capability;
 use crate::resourcesync::document::{Form, Other};
-use crate::resourcesync::uri::Uri;
+use crate::resourcesync::uri::{Hub, Uri};
 
 /// So many findings are told of in a status; of others, how many they are.
 const MOST_FINDINGS: usize = 100;
@@ -156,6 +156,63 @@ impl Engine {
     pub fn naming(&self, source: usize) -> impl Iterator<Item = Naming> {
         let mounts = self.plan.sources[source].mounts.iter();
         mounts.map(move |mount| Naming::of(&self.sources[source].catalog, mount))
+    }
+
+    /// The sets of which no change is sent to any hub.
+    pub(super) fn muted(&self) -> impl Iterator<Item = MutedSet> {
+        let sources = self.sources.iter().zip(&self.plan.sources);
+        sources.flat_map(|(source, plan)| {
+            let findings = source.findings.iter();
+            let muting = findings.flat_map(|(set, own)| own.iter().map(move |own| (set, own)));
+            let muting = muting.filter(|(_, own)| own.mutes());
+            muting.map(|(set, finding)| self.muted_set(&plan.name, set, finding))
+        })
+    }
+
+    fn muted_set(&self, source: &str, set: &Uri, finding: &Finding) -> MutedSet {
+        let channels = self.by_set.get(set).into_iter().flatten();
+        let mut channels = channels.filter_map(|id| self.channels.get(id));
+        let live = channels.find(|own| own.is_live());
+        let (topic, reason, remedy) = match finding {
+            Finding::ForeignHubs { hubs, .. } => {
+                let advertised: Vec<&str> = hubs.iter().map(Hub::as_str).collect();
+                let configured = self.plan.hubs.iter().map(|own| own.hub.as_str());
+                let configured: Vec<&str> = configured.collect();
+                let (advertised, configured) = (advertised.join(" "), configured.join(" "));
+                (
+                    live.map(|own| own.row.topic.clone()),
+                    format!("it advertises only hubs that are not configured: {advertised}"),
+                    format!(
+                        "was a [[hub]] changed? configured is {configured}: run `rsnotify advertise` for what \
+                         the Capability List has to say, or configure {advertised} again"
+                    ),
+                )
+            }
+            Finding::ForeignTopic { topic, .. } => (
+                Some(topic.clone()),
+                format!("it advertises a topic that cannot be served here: {topic}"),
+                "correct server.public_url or the Capability List".to_owned(),
+            ),
+            Finding::InvalidTopic { topic, .. } => (
+                Some(topic.clone()),
+                finding.to_string(),
+                "correct the topic in the Capability List".to_owned(),
+            ),
+            Finding::SharedTopic { topic, .. } => (
+                Some(topic.clone()),
+                format!("it has a topic that another set has already: {topic}"),
+                "give each set a topic of its own".to_owned(),
+            ),
+            other => (None, other.to_string(), String::new()),
+        };
+        MutedSet {
+            source: source.to_owned(),
+            set: set.clone(),
+            topic,
+            kind: finding.kind().to_owned(),
+            reason,
+            remedy,
+        }
     }
 
     /// What is wrong with a set's channel.

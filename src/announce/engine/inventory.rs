@@ -5,7 +5,6 @@ use std::collections::{BTreeSet, HashSet};
 use foldhash::fast::FixedState;
 
 use crate::announce::engine::Engine;
-use crate::announce::engine::outbox::hub_view;
 use crate::announce::engine::source::{MountStatus, Source};
 use crate::announce::event::Suspension;
 use crate::announce::figures::Holdings;
@@ -269,11 +268,14 @@ impl Engine {
 
     /// How everything stands, without a look at each document: it is asked for each second.
     pub fn summary(&self) -> Summary {
-        let mut summary = Summary::default();
-        for channel in self.channels.values() {
+        let mut summary = Summary {
+            muted: self.muted().count(),
+            ..Summary::default()
+        };
+        for (id, channel) in &self.channels {
             summary.channels += usize::from(channel.is_live());
             for (hub, ledger) in &channel.ledgers {
-                let view = hub_view(hub, ledger);
+                let view = self.hub_view(*id, hub, ledger);
                 summary.pending += view.due;
                 if view.state <= Condition::Unfetched {
                     let reason = view.last_failure;

@@ -41,6 +41,11 @@ impl Engine {
 
     /// Goes on with what the engine before remembers.
     pub fn inherit(&mut self, before: &mut Engine) {
+        for (hub, queue) in &mut before.queues {
+            if let Some(own) = self.queues.get_mut(hub) {
+                own.inherit(queue);
+            }
+        }
         self.history = std::mem::take(&mut before.history);
         self.inherit_graces(before);
     }

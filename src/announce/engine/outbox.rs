@@ -6,6 +6,7 @@ use jiff::Timestamp;
 
 use crate::announce::channel::Channel;
 use crate::announce::delivery::ChannelId;
+use crate::announce::delivery::hub_queue::HubQueue;
 use crate::announce::engine::waiting::Held;
 use crate::announce::engine::{Engine, Turn};
 use crate::announce::figures::Figures;
@@ -14,7 +15,9 @@ use crate::announce::notification::{Limits, spoken};
 use crate::announce::plan::Mode;
 use crate::announce::standing::{Standing, standing, standing_after};
 use crate::announce::state::{Hold, Told};
-use crate::announce::status::{AccountView, ChannelView, Condition, FlightView, HubView};
+use crate::announce::status::{
+    AccountView, ChannelView, Condition, FailingHub, FlightView, HubView,
+};
 use crate::announce::status::{SourceStatus, Status};
 use crate::resourcesync::payload::{Entry, Payload};
 use crate::resourcesync::uri::{Hub, Topic, Uri};
@@ -69,6 +72,7 @@ impl Engine {
             let holdings = std::mem::take(&mut source.holdings);
             (source.name.clone(), holdings)
         });
+        let (muted, more_muted) = first(self.muted().collect());
         let figures = Figures {
             holdings: holdings.collect(),
             ..Figures::default()
@@ -77,7 +81,10 @@ impl Engine {
             at: now,
             unsaved: None,
             sources: sources.into_iter().map(SourceStatus::from).collect(),
-            channels: self.channels.values().map(channel_view).collect(),
+            channels: self.views().collect(),
+            failing_hubs: self.failing_hubs(),
+            muted,
+            more_muted,
             embedded_hub: None,
             configuration: None,
             broken: Vec::new(),
@@ -93,17 +100,21 @@ impl Engine {
     /// Every channel, retired ones too, in the order they were opened.
     pub fn channels(&self) -> Vec<ChannelView> {
         let held = self.held_by_channel();
-        let views = self.channels.iter().map(|(id, channel)| {
-            let (pending, more_pending) = self.pending(channel, self.now);
-            let (held, more_held) = held.get(id).map_or_else(Default::default, Held::tell);
-            ChannelView {
-                pending,
-                more_pending,
-                held,
-                more_held,
-                ..channel_view(channel)
-            }
-        });
+        let views = self
+            .channels
+            .iter()
+            .zip(self.views())
+            .map(|((id, channel), view)| {
+                let (pending, more_pending) = self.pending(channel, self.now);
+                let (held, more_held) = held.get(id).map_or_else(Default::default, Held::tell);
+                ChannelView {
+                    pending,
+                    more_pending,
+                    held,
+                    more_held,
+                    ..view
+                }
+            });
         views.collect()
     }
 
@@ -115,6 +126,66 @@ impl Engine {
             .and_then(|id| self.channels.get(id));
         let listening = channel.into_iter().flat_map(Channel::listening);
         listening.map(|(hub, _)| hub.clone()).collect()
+    }
+
+    /// Each channel without what waits on it.
+    fn views(&self) -> impl Iterator<Item = ChannelView> {
+        let is_shown =
+            |ledger: &Ledger| ledger.row.left.is_none() || ledger.owed().next().is_some();
+        self.channels.iter().map(move |(id, channel)| {
+            let hubs = channel.ledgers.iter();
+            let hubs = hubs.filter(|(_, ledger)| is_shown(ledger));
+            let hubs = hubs.map(|(hub, ledger)| self.hub_view(*id, hub, ledger));
+            ChannelView {
+                source: channel.row.source.clone(),
+                set: channel.row.set.clone(),
+                topic: channel.row.topic.clone(),
+                retired: channel.row.retired.as_ref().map(|retired| retired.since),
+                seq: channel.row.seq,
+                hubs: hubs.collect(),
+                pending: Vec::new(),
+                more_pending: 0,
+                held: Vec::new(),
+                more_held: 0,
+            }
+        })
+    }
+
+    /// Whether any notification of any channel is in flight to a hub.
+    pub(super) fn is_sending_to(&self, hub: &Hub) -> bool {
+        let mut ledgers = self
+            .channels
+            .values()
+            .filter_map(|own| own.ledgers.get(hub));
+        ledgers.any(|ledger| ledger.row.flight.is_some())
+    }
+
+    fn failing_hubs(&self) -> Vec<FailingHub> {
+        let failing = self.queues.iter().filter_map(|(hub, queue)| {
+            let outage = queue.outage().filter(|_| self.is_sending_to(hub))?;
+            Some(FailingHub {
+                hub: hub.clone(),
+                since: outage.since,
+                attempts: outage.attempts,
+                refusal: outage.refusal.clone(),
+                next_try: outage.next_probe,
+                waiting: queue.waiting(),
+            })
+        });
+        failing.collect()
+    }
+
+    pub(super) fn hub_view(&self, id: ChannelId, hub: &Hub, ledger: &Ledger) -> HubView {
+        let mut view = hub_view(hub, ledger);
+        let queue = self.queues.get(hub);
+        let queue = queue.filter(|queue| view.in_flight.is_some() && queue.is_waiting(id));
+        if let Some(outage) = queue.and_then(HubQueue::outage) {
+            view.next_try = Some(outage.next_probe);
+            view.hub_failure = Some(outage.refusal.clone());
+        }
+        view.last_failure = view.failure().map(|refusal| refusal.reason.clone());
+        view.state = view.condition();
+        view
     }
 
     /// The account that an operator means: the channel by its topic or its Capability List, the hub as it is
@@ -163,7 +234,7 @@ impl Engine {
         with_payload: bool,
         now: Timestamp,
     ) -> Result<AccountView, UnknownAccount> {
-        let (_, channel, hub, ledger) = self.named(channel, hub)?;
+        let (id, channel, hub, ledger) = self.named(channel, hub)?;
         let notification = ledger.row.flight.as_ref().map(|flight| {
             // A hub that is pinged reads the topic.
             let body = match ledger.mode {
@@ -191,7 +262,7 @@ impl Engine {
             set: channel.row.set.clone(),
             topic: channel.row.topic.clone(),
             retired: channel.row.retired.as_ref().map(|retired| retired.since),
-            hub: hub_view(hub, ledger),
+            hub: self.hub_view(id, hub, ledger),
             notification,
             changes,
             more_changes,
@@ -246,31 +317,11 @@ impl Engine {
     }
 }
 
-/// A channel without what waits on it.
-fn channel_view(channel: &Channel) -> ChannelView {
-    let is_shown = |ledger: &Ledger| ledger.row.left.is_none() || ledger.owed().next().is_some();
-    let hubs = channel
-        .ledgers
-        .iter()
-        .filter(|(_, ledger)| is_shown(ledger));
-    ChannelView {
-        source: channel.row.source.clone(),
-        set: channel.row.set.clone(),
-        topic: channel.row.topic.clone(),
-        retired: channel.row.retired.as_ref().map(|retired| retired.since),
-        seq: channel.row.seq,
-        hubs: hubs.map(|(hub, ledger)| hub_view(hub, ledger)).collect(),
-        pending: Vec::new(),
-        more_pending: 0,
-        held: Vec::new(),
-        more_held: 0,
-    }
-}
-
-pub(super) fn hub_view(hub: &Hub, ledger: &Ledger) -> HubView {
+/// A hub on a channel, as far as its account tells.
+fn hub_view(hub: &Hub, ledger: &Ledger) -> HubView {
     let flight = ledger.row.flight.as_ref();
     let ping = ledger.row.ping.filter(|_| ledger.mode == Mode::Ping);
-    let mut view = HubView {
+    HubView {
         hub: hub.clone(),
         mode: ledger.mode,
         state: Condition::Fine,
@@ -281,6 +332,7 @@ pub(super) fn hub_view(hub: &Hub, ledger: &Ledger) -> HubView {
         sending: ledger.sending.is_some(),
         next_try: flight.map(|flight| flight.next_try),
         last_failure: None,
+        hub_failure: None,
         last: ledger.row.last.clone(),
         accepted: ledger.row.accepted,
         fetch_confirmed: ping.and_then(|ping| match (ping.fetched, ping.reported) {
@@ -288,10 +340,7 @@ pub(super) fn hub_view(hub: &Hub, ledger: &Ledger) -> HubView {
             (false, true) => Some(false),
             (false, false) => None,
         }),
-    };
-    view.last_failure = view.failure().map(|refusal| refusal.reason.clone());
-    view.state = view.condition();
-    view
+    }
 }
 
 /// The first of them, and how many more there are.

@@ -31,6 +31,12 @@ impl Engine {
                 notifications += 1;
                 self.turn.ledgers.insert((*id, hub.clone()));
                 self.timers.insert((now, Timer::Try(*id, hub.clone())));
+                if let Some(queue) = self.queues.get_mut(hub) {
+                    match only {
+                        Some(_) => queue.push_asked_for(*id),
+                        None => queue.hurry(now),
+                    }
+                }
             }
         }
         if notifications > 0 {
@@ -52,6 +58,9 @@ impl Engine {
             flight.next_try = now;
             self.turn.ledgers.insert((*id, hub.clone()));
             self.timers.insert((now, Timer::Try(*id, hub.clone())));
+        }
+        if let Some(queue) = self.queues.get_mut(hub) {
+            queue.hurry(now);
         }
     }
 
@@ -104,6 +113,14 @@ impl Engine {
         }
         if let Some(flight) = flight {
             self.history.note(id, flight.seq, hub, Fate::Dropped);
+        }
+        let is_last = !self.is_sending_to(hub);
+        if let Some(queue) = self.queues.get_mut(hub) {
+            queue.remove(id);
+            // Nothing is left that could find out whether the hub still fails: the next notification does.
+            if is_last {
+                queue.answers();
+            }
         }
         self.turn.ledgers.insert((id, hub.clone()));
         for uri in &owed {

@@ -9,6 +9,8 @@ use jiff::Timestamp;
 use crate::announce::catalog::Catalog;
 use crate::announce::channel::{Channel, later};
 use crate::announce::delivery::ChannelId;
+use crate::announce::delivery::attempt::Scope;
+use crate::announce::delivery::hub_queue::{HubQueue, Outage};
 use crate::announce::engine::replacement::Accounts;
 use crate::announce::engine::source::{Mount, MountStatus, Source, Stale};
 use crate::announce::engine::{Engine, Timer};
@@ -139,6 +141,45 @@ impl Engine {
             let ledgers = rows.remove(&id).unwrap_or_default();
             self.restore_channel(id, row, ledgers, &mut told, now);
         }
+        let hubs: Vec<Hub> = self.plan.hubs.iter().map(|own| own.hub.clone()).collect();
+        for hub in hubs {
+            self.restore_queue(hub);
+        }
+    }
+
+    /// A hub that failed when the state was saved is taken to fail still, until it is asked (R23).
+    fn restore_queue(&mut self, hub: Hub) {
+        let ledgers = self
+            .channels
+            .values()
+            .filter_map(|own| own.ledgers.get(&hub));
+        let rows: Vec<&LedgerRow> = ledgers.map(|ledger| &ledger.row).collect();
+        let accepted = rows.iter().filter_map(|row| row.accepted).max();
+        let failing = rows.iter().filter_map(|row| {
+            let last = row.last.as_ref()?;
+            let flight = row
+                .flight
+                .as_ref()
+                .filter(|flight| flight.seq == last.seq)?;
+            let is_later = accepted.is_none_or(|accepted| accepted < last.at);
+            (is_later && last.scope() == Some(Scope::Hub)).then_some((flight, last))
+        });
+        let failing: Vec<_> = failing.collect();
+        let attempts = failing.iter().map(|(flight, _)| flight.attempts).sum();
+        let since = failing.iter().map(|(flight, _)| flight.cut).min();
+        let latest = failing.iter().max_by_key(|(_, last)| last.at);
+        let outage = latest.zip(since).and_then(|((flight, last), since)| {
+            let refusal = last.refusal.clone()?;
+            Some(Outage::resumed(since, attempts, refusal, flight.next_try))
+        });
+        let mut queue = HubQueue::default();
+        if let Some(accepted) = accepted {
+            queue.resume_accepted(accepted);
+        }
+        if let Some(outage) = outage {
+            queue.resume(outage);
+        }
+        self.queues.insert(hub, queue);
     }
 
     /// Earlier versions kept several channels of one topic: the live one, else the one that retired last, says what

@@ -1,10 +1,14 @@
 //! What somebody should look at, and whether all is well: the same on the status page and on a terminal.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 
 use crate::announce::status::hubs::HubTrouble;
 use crate::announce::status::words::counted;
-use crate::announce::status::{ChannelView, Condition, MountStatus, SourceStatus, Status};
+use crate::announce::status::{
+    ChannelView, Condition, MountStatus, MutedSet, SourceStatus, Status,
+};
 use crate::resourcesync::uri::Hub;
 
 /// Something is not as it should be.
@@ -102,6 +106,7 @@ impl Status {
         self.sources
             .iter()
             .for_each(|source| of_source(source, &mut alerts));
+        self.of_muted(&mut alerts);
         for summary in self.hubs() {
             let troubles = summary.troubles.iter();
             alerts.extend(troubles.map(|trouble| of_hub(summary.hub, trouble)));
@@ -133,6 +138,38 @@ impl Status {
         }
         alerts.sort_by_key(|alert| alert.urgency);
         alerts
+    }
+}
+
+impl Status {
+    /// An alert for each reason for which sets are muted, whatever their number.
+    fn of_muted(&self, alerts: &mut Vec<Alert>) {
+        let mut by_reason: BTreeMap<(&str, &str), (&MutedSet, usize)> = BTreeMap::new();
+        for muted in &self.muted {
+            let reason = match muted.kind.as_str() {
+                "foreign_hubs" => &muted.reason,
+                _ => &muted.kind,
+            };
+            by_reason
+                .entry((&muted.kind, reason))
+                .or_insert((muted, 0))
+                .1 += 1;
+        }
+        for (position, (muted, count)) in by_reason.into_values().enumerate() {
+            let count = count + if position == 0 { self.more_muted } else { 0 };
+            let others = match count - 1 {
+                0 => String::new(),
+                others => format!(" (and {} like it)", counted(others, "other set")),
+            };
+            let MutedSet { set, reason, .. } = muted;
+            alerts.push(Alert {
+                urgency: Urgency::Act,
+                part: Part::Findings,
+                what: format!("NOTHING IS SENT of {set}{others}: {reason}"),
+                since: None,
+                advice: Some(muted.remedy.clone()),
+            });
+        }
     }
 }
 

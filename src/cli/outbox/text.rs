@@ -71,6 +71,18 @@ pub fn write_rows(out: &mut impl Write, rows: &[Row<'_>], now: Timestamp) -> io:
     Ok(())
 }
 
+/// The channels on which nothing is sent, for want of a hub.
+pub fn write_muted(out: &mut impl Write, channels: &[ChannelView]) -> io::Result<()> {
+    for channel in channels.iter().filter(|own| own.is_muted()) {
+        let (topic, set) = (&channel.topic, &channel.set);
+        writeln!(
+            out,
+            "!! NOTHING IS SENT on {topic}: {set} advertises only hubs that are not configured"
+        )?;
+    }
+    Ok(())
+}
+
 /// All there is to know about one hub on one channel.
 pub fn write_account(out: &mut impl Write, account: &AccountView) -> io::Result<()> {
     let now = account.at;

@@ -31,8 +31,8 @@ pub struct Library {
     pub heard: usize,
     /// What hub A was told.
     told: Documents,
-    /// All that was submitted to hub B.
-    pub attempts: Vec<Heard>,
+    /// When something was submitted to hub B.
+    pub attempts: Vec<Timestamp>,
     /// What was first submitted to it on each topic, and the tree as it was then.
     pub flights: BTreeMap<String, (Heard, Documents)>,
     untils: BTreeMap<String, Timestamp>,
@@ -172,7 +172,7 @@ impl Library {
             self.flights
                 .entry(attempt.topic.clone())
                 .or_insert_with(flight);
-            self.attempts.push(attempt);
+            self.attempts.push(attempt.at);
         }
     }
 }

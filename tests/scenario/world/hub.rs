@@ -16,6 +16,14 @@ pub enum Reply {
     Accept,
     /// Answers with this status.
     Status(u16),
+    /// Answers with this status, and wants to be left alone for so many seconds.
+    Busy(u16, u64),
+    /// Answers with this status to notifications of this topic, and accepts all others.
+    RefuseTopic(&'static str, u16),
+    /// Accepts notifications of this topic, and answers all others with this status and nothing else.
+    AcceptOnly(&'static str, u16),
+    /// Accepts so many notifications, and answers all others with this status.
+    FirstOf(usize, u16),
     /// Answers with this status and these words.
     Say(u16, &'static str),
     /// Takes the notification, and answers only after so many seconds, well.
@@ -111,7 +119,13 @@ impl FakeHub {
         let (seconds, status, excerpt) = match self.reply {
             Reply::Accept => (0, 202, ""),
             Reply::Slow(seconds) => (seconds, 202, ""),
-            Reply::Status(status) => (0, status, "words"),
+            Reply::Status(status) | Reply::Busy(status, _) => (0, status, "words"),
+            Reply::RefuseTopic(topic, status) if heard.topic == topic => (0, status, "words"),
+            Reply::RefuseTopic(..) => (0, 202, ""),
+            Reply::AcceptOnly(topic, status) if heard.topic != topic => (0, status, ""),
+            Reply::AcceptOnly(..) => (0, 202, ""),
+            Reply::FirstOf(most, status) if self.accepted.len() >= most => (0, status, "words"),
+            Reply::FirstOf(..) => (0, 202, ""),
             Reply::Say(status, words) => (0, status, words),
             Reply::Deny => (0, 200, "hub.mode=denied&hub.reason=no"),
             Reply::AtMost(most) if entries > most => (0, 413, "too large"),
@@ -128,7 +142,10 @@ impl FakeHub {
         let answer = Answer::Status {
             status,
             content_type: Some("application/x-www-form-urlencoded".to_owned()),
-            retry_after: None,
+            retry_after: match self.reply {
+                Reply::Busy(_, seconds) => Some(seconds.to_string()),
+                _ => None,
+            },
             excerpt: excerpt.to_owned(),
         };
         Some((Duration::from_secs(seconds), answer))

@@ -1,0 +1,480 @@
+//! Submissions to one hub: which may go now, and which wait while the hub fails (R23).
+//!
+//! A failing hub is asked by one submission at a time. Its first answer that is no failure ends the outage, and
+//! everything that waited may go. At any other time the number of submissions under way grows with what the hub
+//! accepts, so that an outage is found by a few of them and not by one for each channel.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::announce::channel::{earlier, later};
+use crate::announce::delivery::ChannelId;
+use crate::announce::delivery::attempt::{Kind, Refusal};
+
+/// Submissions under way before the hub has accepted any of them.
+const FIRST_AT_ONCE: usize = 2;
+/// Submissions under way right after the end of an outage.
+const AT_ONCE_AFTER_OUTAGE: usize = 8;
+/// Submissions under way at the most.
+const MOST_AT_ONCE: usize = 64;
+
+/// The wait before the first probe of an outage.
+const FIRST_PROBE: Duration = Duration::from_secs(2);
+/// The least wait between later probes: at most 15 attempts in 30 s, and none later than 3 s after the hub's return.
+const PROBES_APART: Duration = Duration::from_millis(2_400);
+/// The most that two probes are apart.
+const PROBES_APART_AT_MOST: Duration = Duration::from_secs(30);
+/// The part of an outage's length that the next probe waits.
+const PART_OF_OUTAGE: u32 = 120;
+/// The most that probes are apart of a hub that needs an operator.
+const OPERATOR_PROBES_APART: Duration = Duration::from_secs(15 * 60);
+
+/// Notifications at fault that make it the hub's if they fail without any acceptance between them.
+const MOST_AT_FAULT: usize = 3;
+
+/// The time between two log lines about the same outage or the same refusal.
+const REMINDER: Duration = Duration::from_secs(3_600);
+/// The time between two log lines about an outage whose reason changes.
+const CHANGED_REASON: Duration = Duration::from_secs(60);
+/// The time in which refusals of one kind are summed up.
+pub const SUMMED_UP_FOR: Duration = Duration::from_secs(60);
+/// Refusals of one kind in that time that are logged one by one.
+const EXAMPLES: usize = 3;
+/// The time for which a refused size is remembered.
+const SIZE_REMEMBERED: Duration = Duration::from_secs(3_600);
+
+/// The submissions of one hub over all channels. Nothing of it is stored: what waits is found again at the next start.
+#[derive(Debug)]
+pub struct HubQueue {
+    /// Asked for by the operator: sent whatever the state of the hub.
+    asked_for: VecDeque<ChannelId>,
+    /// Notifications that were never submitted.
+    first: VecDeque<ChannelId>,
+    /// Notifications that were.
+    again: VecDeque<ChannelId>,
+    /// All of the three.
+    waiting: BTreeSet<ChannelId>,
+    sending: BTreeSet<(ChannelId, u64)>,
+    /// Submissions that may be under way at the same time while the hub does not fail.
+    at_once: usize,
+    outage: Option<Outage>,
+    /// The last acceptance, and how many there were.
+    accepted: Option<Timestamp>,
+    acceptances: u64,
+    /// Channels with a notification at fault that failed since the last acceptance.
+    at_fault: BTreeSet<ChannelId>,
+    size: Option<SizeLimit>,
+    /// Refusals of single notifications.
+    refusals: BTreeMap<Kind, Refusals>,
+}
+
+/// A time in which a hub takes nothing.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outage {
+    pub since: Timestamp,
+    pub attempts: u32,
+    /// The last failure.
+    pub refusal: Refusal,
+    pub next_probe: Timestamp,
+    /// Whether the hub may take other notifications than those that failed, so that new ones need not wait for long.
+    is_doubtful: bool,
+    next_first: Timestamp,
+    /// Failures in a row that need an operator.
+    refused: u32,
+    probes: BTreeSet<(ChannelId, u64)>,
+    probes_at_once: usize,
+    /// The last log line about it.
+    told: Option<Timestamp>,
+}
+
+/// What the next notifications of a hub may hold after a 413.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SizeLimit {
+    pub entries: usize,
+    /// Of the payload.
+    pub bytes: usize,
+    until: Timestamp,
+}
+
+/// Refusals of one kind, each about one notification.
+#[derive(Debug, Clone, PartialEq)]
+struct Refusals {
+    since: Timestamp,
+    told: usize,
+    more: usize,
+    reason: String,
+    last_told: Timestamp,
+}
+
+/// A failure that is the hub's own.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Failure {
+    pub refusal: Refusal,
+    /// The time that the hub asks to be left alone.
+    pub retry_after: Option<Duration>,
+    /// Whether the hub accepted others while this notification failed.
+    pub is_doubtful: bool,
+    /// Random, from 0 to 1.
+    pub jitter: f64,
+}
+
+impl Default for HubQueue {
+    fn default() -> HubQueue {
+        HubQueue {
+            asked_for: VecDeque::new(),
+            first: VecDeque::new(),
+            again: VecDeque::new(),
+            waiting: BTreeSet::new(),
+            sending: BTreeSet::new(),
+            at_once: FIRST_AT_ONCE,
+            outage: None,
+            accepted: None,
+            acceptances: 0,
+            at_fault: BTreeSet::new(),
+            size: None,
+            refusals: BTreeMap::new(),
+        }
+    }
+}
+
+impl HubQueue {
+    /// Adds the notification in flight of a channel, unless it waits already.
+    pub fn push(&mut self, channel: ChannelId, is_first: bool) {
+        if self.sending.is_empty() && self.waiting.is_empty() {
+            self.at_once = FIRST_AT_ONCE;
+        }
+        if self.waiting.insert(channel) {
+            match is_first {
+                true => self.first.push_back(channel),
+                false => self.again.push_back(channel),
+            }
+        }
+    }
+
+    /// Adds one that is to be sent at once, whatever the state of the hub.
+    pub fn push_asked_for(&mut self, channel: ChannelId) {
+        self.remove(channel);
+        self.waiting.insert(channel);
+        self.asked_for.push_back(channel);
+    }
+
+    /// Removes what no longer waits.
+    pub fn remove(&mut self, channel: ChannelId) {
+        if self.waiting.remove(&channel) {
+            for queue in [&mut self.asked_for, &mut self.first, &mut self.again] {
+                queue.retain(|own| *own != channel);
+            }
+        }
+    }
+
+    pub fn is_waiting(&self, channel: ChannelId) -> bool {
+        self.waiting.contains(&channel)
+    }
+
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Takes the next one that may be submitted now.
+    pub fn pop(&mut self, now: Timestamp) -> Option<ChannelId> {
+        let (first_may, again_may) = match &self.outage {
+            Some(outage) if outage.probes.len() >= outage.probes_at_once => (false, false),
+            Some(outage) => {
+                let again_may = outage.next_probe <= now;
+                (again_may || outage.next_first() <= now, again_may)
+            }
+            None => {
+                let may = self.sending.len() < self.at_once;
+                (may, may)
+            }
+        };
+        let mut next = self.asked_for.pop_front();
+        if next.is_none() && first_may {
+            next = self.first.pop_front();
+        }
+        if next.is_none() && again_may {
+            next = self.again.pop_front();
+        }
+        let next = next?;
+        self.waiting.remove(&next);
+        Some(next)
+    }
+
+    /// The next time at which something may go that may not go now, and waits.
+    pub fn wake(&self) -> Option<Timestamp> {
+        let outage = self.outage.as_ref()?;
+        match (self.first.is_empty(), self.again.is_empty()) {
+            (true, true) => None,
+            (true, false) => Some(outage.next_probe),
+            (false, _) => Some(outage.next_first().min(outage.next_probe)),
+        }
+    }
+
+    /// Notes that a submission is under way.
+    pub fn sent(&mut self, channel: ChannelId, seq: u64) {
+        self.sending.insert((channel, seq));
+        if let Some(outage) = &mut self.outage {
+            outage.probes.insert((channel, seq));
+        }
+    }
+
+    /// Notes that an answer came, whatever it was; returns whether it was awaited as a probe.
+    pub fn ended(&mut self, channel: ChannelId, seq: u64) -> bool {
+        self.sending.remove(&(channel, seq));
+        let outage = self.outage.as_mut();
+        outage.is_some_and(|outage| outage.probes.remove(&(channel, seq)))
+    }
+
+    /// The hub accepted something. Returns the outage that this ends.
+    pub fn accepted(&mut self, now: Timestamp) -> Option<Outage> {
+        self.accepted = Some(now);
+        self.acceptances += 1;
+        self.at_fault.clear();
+        self.at_once = (self.at_once + 1).min(MOST_AT_ONCE);
+        self.answers()
+    }
+
+    /// The hub answered in a way that says nothing against it. Returns the outage that this ends.
+    pub fn answers(&mut self) -> Option<Outage> {
+        let ended = self.outage.take();
+        if ended.is_some() {
+            self.at_once = AT_ONCE_AFTER_OUTAGE;
+        }
+        ended
+    }
+
+    /// The last acceptance.
+    pub fn last_accepted(&self) -> Option<Timestamp> {
+        self.accepted
+    }
+
+    /// The number of acceptances since the start.
+    pub fn acceptances(&self) -> u64 {
+        self.acceptances
+    }
+
+    /// A notification failed that was at fault when it failed before, because the hub accepted others meanwhile.
+    /// Returns whether so many of these failed since the last acceptance that it is the hub after all.
+    pub fn fails_at_fault(&mut self, channel: ChannelId) -> bool {
+        self.at_fault.insert(channel);
+        self.at_fault.len() >= MOST_AT_FAULT
+    }
+
+    /// The hub failed. Returns whether that is news to the operator.
+    pub fn failed(&mut self, failure: Failure, was_probe: bool, now: Timestamp) -> bool {
+        let Failure {
+            refusal,
+            retry_after,
+            is_doubtful,
+            jitter,
+        } = failure;
+        self.at_once = FIRST_AT_ONCE;
+        let is_new = self.outage.is_none();
+        let outage = self.outage.get_or_insert_with(|| Outage {
+            since: now,
+            attempts: 0,
+            refusal: refusal.clone(),
+            next_probe: now,
+            is_doubtful,
+            next_first: now,
+            refused: 0,
+            probes: BTreeSet::new(),
+            probes_at_once: 1,
+            told: None,
+        });
+        outage.attempts += 1;
+        outage.is_doubtful &= is_doubtful;
+        outage.refused = match refusal.needs_person {
+            true => outage.refused + 1,
+            false => 0,
+        };
+        let is_other = outage.refusal.kind != refusal.kind;
+        outage.refusal = refusal;
+        if is_new || was_probe {
+            outage.probes_at_once = 1;
+            outage.next_probe = later(now, outage.pause(is_new, jitter, now));
+            outage.next_first = later(now, PROBES_APART);
+        }
+        if let Some(wait) = retry_after {
+            let at = later(now, wait);
+            outage.next_probe = outage.next_probe.max(at);
+            outage.next_first = outage.next_first.max(at);
+        }
+        let told_within = |wait| outage.told.is_some_and(|told| now < later(told, wait));
+        let is_news = !told_within(REMINDER) || (is_other && !told_within(CHANGED_REASON));
+        if is_news {
+            outage.told = Some(now);
+        }
+        is_news
+    }
+
+    pub fn outage(&self) -> Option<&Outage> {
+        self.outage.as_ref()
+    }
+
+    /// Takes up an outage that a stored state tells of.
+    pub fn resume(&mut self, outage: Outage) {
+        self.outage = Some(outage);
+    }
+
+    /// Takes up the last acceptance that a stored state tells of.
+    pub fn resume_accepted(&mut self, at: Timestamp) {
+        self.accepted = self.accepted.max(Some(at));
+    }
+
+    /// Goes on with what a queue before this one has learned of the hub.
+    pub fn inherit(&mut self, before: &mut HubQueue) {
+        self.size = before.size;
+        self.refusals = std::mem::take(&mut before.refusals);
+        if let (Some(outage), Some(before)) = (&mut self.outage, &before.outage) {
+            outage.since = before.since;
+            outage.attempts = before.attempts;
+            outage.told = before.told;
+        }
+    }
+
+    /// The operator wants a failing hub asked now, and told of what comes of it.
+    pub fn hurry(&mut self, now: Timestamp) {
+        if let Some(outage) = &mut self.outage {
+            (outage.next_probe, outage.next_first) = (now, now);
+            outage.probes_at_once = FIRST_AT_ONCE;
+            outage.refused = 0;
+            outage.told = None;
+        }
+    }
+
+    /// The hub refused this size. Returns whether that is the first time within an hour.
+    pub fn too_large(&mut self, entries: usize, bytes: usize, now: Timestamp) -> bool {
+        let before = self.size_limit(now);
+        self.size = Some(SizeLimit {
+            entries: before.map_or(entries, |before| before.entries.min(entries)),
+            bytes: before.map_or(bytes, |before| before.bytes.min(bytes)),
+            until: later(now, SIZE_REMEMBERED),
+        });
+        before.is_none()
+    }
+
+    pub fn size_limit(&self, now: Timestamp) -> Option<SizeLimit> {
+        self.size.filter(|size| now < size.until)
+    }
+
+    /// Notes a refusal that is about one notification. Returns whether to tell of it by itself, and when to sum up the
+    /// others, if that is to be planned.
+    pub fn refused(
+        &mut self,
+        refusal: &Refusal,
+        is_repeated: bool,
+        now: Timestamp,
+    ) -> (bool, Option<Timestamp>) {
+        let new = Refusals {
+            since: now,
+            told: 0,
+            more: 0,
+            reason: refusal.reason.clone(),
+            last_told: Timestamp::MIN,
+        };
+        let own = self.refusals.entry(refusal.kind).or_insert(new);
+        own.reason.clone_from(&refusal.reason);
+        if is_repeated && now < later(own.last_told, REMINDER) {
+            return (false, None);
+        }
+        let mut sum_up_at = None;
+        if own.told == 0 || later(own.since, SUMMED_UP_FOR) <= now {
+            (own.since, own.told) = (now, 0);
+            sum_up_at = Some(later(now, SUMMED_UP_FOR));
+        }
+        let is_news = own.told < EXAMPLES;
+        match is_news {
+            true => (own.told, own.last_told) = (own.told + 1, now),
+            false => own.more += 1,
+        }
+        (is_news, sum_up_at)
+    }
+
+    /// The refusals that were not told by themselves: each kind with its reason, and how many they are.
+    pub fn sum_up(&mut self, now: Timestamp) -> Vec<(Kind, String, usize)> {
+        let due = self.refusals.iter_mut();
+        let due = due.filter(|(_, own)| later(own.since, SUMMED_UP_FOR) <= now);
+        due.filter_map(|(kind, own)| {
+            own.told = 0;
+            let more = std::mem::take(&mut own.more);
+            (more > 0).then(|| (*kind, own.reason.clone(), more))
+        })
+        .collect()
+    }
+
+    /// Moves everything as the clock was set back.
+    pub fn set_back(&mut self, step: Duration) {
+        let moved = |time: &mut Timestamp| *time = earlier(*time, step);
+        self.accepted.iter_mut().for_each(moved);
+        if let Some(size) = &mut self.size {
+            moved(&mut size.until);
+        }
+        for own in self.refusals.values_mut() {
+            moved(&mut own.since);
+            moved(&mut own.last_told);
+        }
+        if let Some(outage) = &mut self.outage {
+            moved(&mut outage.since);
+            moved(&mut outage.next_probe);
+            moved(&mut outage.next_first);
+            outage.told.iter_mut().for_each(moved);
+        }
+    }
+}
+
+impl Outage {
+    /// An outage of which a stored state holds the last failure.
+    pub fn resumed(
+        since: Timestamp,
+        attempts: u32,
+        refusal: Refusal,
+        next_probe: Timestamp,
+    ) -> Outage {
+        Outage {
+            since,
+            attempts,
+            refused: u32::from(refusal.needs_person),
+            refusal,
+            next_probe,
+            is_doubtful: false,
+            next_first: next_probe,
+            probes: BTreeSet::new(),
+            probes_at_once: 1,
+            told: None,
+        }
+    }
+
+    /// The time from which notifications that were never submitted may be.
+    fn next_first(&self) -> Timestamp {
+        // Topics without subscribers must not keep others waiting for longer and longer.
+        match self.is_doubtful || self.refusal.kind == Kind::NoSubscribersLikely {
+            true => self.next_first.min(self.next_probe),
+            false => self.next_probe,
+        }
+    }
+
+    /// The wait before the next probe.
+    fn pause(&self, is_new: bool, jitter: f64, now: Timestamp) -> Duration {
+        if self.refused > 0 {
+            // One topic may need to be registered while others are: those are tried before long.
+            let doubled = 2_u32.saturating_pow(self.refused - 1);
+            return FIRST_PROBE
+                .saturating_mul(doubled)
+                .min(OPERATOR_PROBES_APART);
+        }
+        if is_new {
+            return FIRST_PROBE;
+        }
+        let length = Duration::try_from(now.duration_since(self.since)).unwrap_or_default();
+        let longest = (length / PART_OF_OUTAGE).clamp(PROBES_APART, PROBES_APART_AT_MOST);
+        let jitter = if jitter.is_finite() {
+            jitter.clamp(0.0, 1.0)
+        } else {
+            0.0
+        };
+        PROBES_APART + (longest - PROBES_APART).mul_f64(0.8 + 0.2 * jitter)
+    }
+}

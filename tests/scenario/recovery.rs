@@ -1,0 +1,391 @@
+//! A hub that fails and comes back: its trouble is the hub's, and not each channel's (R23).
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use rsnotify::announce::event::Fact;
+use rsnotify::announce::plan::{Mode, Plan};
+use rsnotify::announce::status::Condition;
+use rstest::rstest;
+
+use crate::world::{HUB, Heard, Reply, World, list, ping_hub, plan, set_hubs};
+
+const SETS: usize = 40;
+
+/// A world with so many sets of two documents, all known.
+fn sets(plan: Plan, count: usize) -> World {
+    let mut world = World::new(plan);
+    for number in 0..count {
+        world.write_set(&set(number), &["resourcelist", "changelist"]);
+    }
+    world.wait(10);
+    world.start();
+    world.wait(100);
+    assert_eq!(world.news(), [""; 0]);
+    world.facts();
+    world
+}
+
+fn set(number: usize) -> String {
+    format!("/s{number:04}")
+}
+
+fn update_all(world: &mut World, count: usize) {
+    for number in 0..count {
+        world.update(&format!("{}/changelist.xml", set(number)));
+    }
+}
+
+/// The most of these times that lie within 30 s.
+fn most_in_30_s(attempts: &[Heard]) -> usize {
+    let times: Vec<Timestamp> = attempts.iter().map(|own| own.at).collect();
+    let within = |from: &Timestamp| {
+        let until = *from + Duration::from_secs(30);
+        times
+            .iter()
+            .filter(|at| (*from..until).contains(at))
+            .count()
+    };
+    times.iter().map(within).max().unwrap_or_default()
+}
+
+fn gaps(attempts: &[Heard]) -> Vec<f64> {
+    let pairs = attempts.windows(2);
+    pairs
+        .map(|two| two[1].at.duration_since(two[0].at).as_secs_f64())
+        .collect()
+}
+
+fn refusals_told(world: &mut World) -> usize {
+    let facts = world.facts().into_iter();
+    let told = facts.filter(|fact| {
+        matches!(
+            fact,
+            Fact::Refused { is_news: true, .. } | Fact::RefusedAlike { .. }
+        )
+    });
+    told.count()
+}
+
+#[rstest]
+#[case(plan(), Reply::Status(503), 30)]
+#[case(plan(), Reply::Status(429), 30)]
+#[case(plan(), Reply::Status(500), 30)]
+#[case(plan(), Reply::Say(500, ""), 30)]
+#[case(plan(), Reply::Fail(0), 30)]
+#[case(plan(), Reply::Fail(0), 180)]
+#[case(ping_hub(), Reply::Status(503), 30)]
+fn forty_channels_are_told_within_3_s_of_the_return_of_their_hub(
+    #[case] plan: Plan,
+    #[case] reply: Reply,
+    #[case] seconds: u64,
+) {
+    let mut world = sets(plan, SETS);
+    world.script(HUB, reply);
+    update_all(&mut world, SETS);
+    world.wait(2);
+    world.wait(seconds);
+    let attempts = world.attempts_at(HUB);
+    assert!(most_in_30_s(&attempts) <= 15, "{:?}", gaps(&attempts));
+    assert!(
+        attempts.len() as u64 >= seconds / 3,
+        "{:?}",
+        gaps(&attempts)
+    );
+    assert!(refusals_told(&mut world) <= 2);
+    let status = world.engine().status(world.now);
+    assert_eq!(status.failing_hubs.len(), 1);
+    assert_eq!(status.hubs()[0].states.values().sum::<usize>(), SETS);
+    assert_eq!(status.hubs()[0].states.len(), 1, "all wait for the hub");
+
+    world.script(HUB, Reply::Accept);
+    world.wait(3);
+    assert_eq!(world.heard_by(HUB).len(), SETS);
+    let facts = world.facts();
+    let recovered = facts
+        .iter()
+        .filter(|fact| matches!(fact, Fact::Recovered { .. }));
+    assert_eq!(recovered.count(), 1);
+    assert_eq!(world.engine().status(world.now).failing_hubs, []);
+}
+
+#[test]
+fn three_thousand_channels_are_no_more_attempts_than_one() {
+    let mut world = sets(plan(), 3_000);
+    world.script(HUB, Reply::Fail(30));
+    update_all(&mut world, 3_000);
+    world.wait(3_600);
+    let attempts = world.attempts_at(HUB);
+    assert!(attempts.len() < 120, "{}", attempts.len());
+    assert!(refusals_told(&mut world) <= 3);
+    world.script(HUB, Reply::Accept);
+    world.wait(60);
+    assert_eq!(world.heard_by(HUB).len(), 3_000);
+}
+
+#[test]
+fn probes_are_never_more_than_30_s_apart() {
+    let mut world = sets(plan(), SETS);
+    world.script(HUB, Reply::Fail(0));
+    update_all(&mut world, SETS);
+    world.wait(86_400);
+    let gaps = gaps(&world.attempts_at(HUB));
+    let late = &gaps[2..];
+    assert!(
+        late.iter().all(|gap| (1.9..=30.0).contains(gap)),
+        "{gaps:?}"
+    );
+    assert!(late.last().unwrap() > &20.0, "{gaps:?}");
+}
+
+#[test]
+fn a_retry_after_holds_for_the_whole_hub_and_over_a_restart() {
+    let mut world = sets(plan(), SETS);
+    world.script(HUB, Reply::Busy(503, 600));
+    update_all(&mut world, SETS);
+    world.wait(100);
+    assert!(world.attempts_at(HUB).len() <= 2);
+    world.crash_and_start();
+    world.wait(490);
+    assert_eq!(world.attempts_at(HUB).len(), 0);
+    world.script(HUB, Reply::Accept);
+    world.wait(15);
+    assert_eq!(world.heard_by(HUB).len(), SETS);
+}
+
+#[test]
+fn a_restart_asks_a_failing_hub_no_more_often() {
+    let mut world = sets(plan(), SETS);
+    world.script(HUB, Reply::Status(503));
+    update_all(&mut world, SETS);
+    world.wait(20);
+    world.crash_and_start();
+    world.attempts_at(HUB);
+    world.wait(30);
+    assert!(most_in_30_s(&world.attempts_at(HUB)) <= 15);
+    world.script(HUB, Reply::Accept);
+    world.wait(3);
+    assert_eq!(world.heard_by(HUB).len(), SETS);
+}
+
+#[test]
+fn a_topic_that_a_hub_never_takes_does_not_slow_the_others() {
+    let mut world = sets(plan(), SETS);
+    world.script(HUB, Reply::RefuseTopic("/s0000/framework/", 500));
+    update_all(&mut world, SETS);
+    world.wait(10);
+    assert_eq!(world.heard_by(HUB).len(), SETS - 1);
+    world.wait(3_600);
+    let own = world.attempts_at(HUB);
+    let own: Vec<_> = own
+        .iter()
+        .filter(|own| own.topic.contains("s0000"))
+        .collect();
+    assert!(own.len() < 20, "it has its own backoff: {}", own.len());
+    for _ in 0..20 {
+        world.wait(97);
+        world.update("/s0001/changelist.xml");
+        world.wait(2);
+        assert_eq!(world.heard_by(HUB).len(), 1, "at once");
+    }
+    assert_eq!(world.engine().status(world.now).failing_hubs, []);
+}
+
+#[test]
+fn credentials_that_are_refused_are_the_hub_s_affair() {
+    for status in [401, 403, 404, 405] {
+        let mut world = sets(plan(), SETS);
+        world.script(HUB, Reply::Status(status));
+        update_all(&mut world, SETS);
+        world.wait(3_600);
+        let attempts = world.attempts_at(HUB).len();
+        assert!(attempts <= 20, "{status}: {attempts}");
+        assert!(refusals_told(&mut world) <= 4);
+        let view = &world.engine().channels()[SETS - 1].hubs[0];
+        assert_eq!(view.state, Condition::NeedsPerson, "{status}");
+        world.script(HUB, Reply::Accept);
+        world.retry(None);
+        world.wait(1);
+        assert_eq!(world.heard_by(HUB).len(), SETS, "{status}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_one_notification_stays_with_it() {
+    let mut world = sets(plan(), SETS);
+    world.script(HUB, Reply::RefuseTopic("/s0000/framework/", 400));
+    update_all(&mut world, SETS);
+    world.wait(3);
+    assert_eq!(world.heard_by(HUB).len(), SETS - 1);
+    assert_eq!(world.engine().status(world.now).failing_hubs, []);
+    world.attempts_at(HUB);
+    world.wait(895);
+    assert_eq!(world.attempts_at(HUB).len(), 0);
+    world.wait(10);
+    assert_eq!(world.attempts_at(HUB).len(), 1);
+}
+
+#[test]
+fn refusals_of_the_same_kind_are_told_three_times_and_then_by_number() {
+    let mut world = sets(plan(), 300);
+    world.script(HUB, Reply::Status(400));
+    update_all(&mut world, 300);
+    world.wait(120);
+    assert_eq!(world.attempts_at(HUB).len(), 300);
+    let facts = world.facts();
+    let alike: Vec<_> = facts
+        .iter()
+        .filter_map(|fact| match fact {
+            Fact::RefusedAlike { notifications, .. } => Some(*notifications),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(alike, [297]);
+    let news = facts
+        .iter()
+        .filter(|fact| matches!(fact, Fact::Refused { is_news: true, .. }));
+    assert_eq!(news.count(), 3);
+}
+
+#[test]
+fn a_retry_that_somebody_asks_for_is_made_at_once() {
+    let mut world = sets(plan(), SETS);
+    world.script(HUB, Reply::Busy(503, 3_000));
+    update_all(&mut world, SETS);
+    world.wait(10);
+    world.attempts_at(HUB);
+    world.retry(Some(("/s0030", HUB)));
+    let attempts = world.attempts_at(HUB);
+    assert_eq!(attempts.len(), 1);
+    assert_eq!(attempts[0].topic, "/s0030/framework/");
+    world.script(HUB, Reply::Accept);
+    world.retry(None);
+    world.wait(1);
+    assert_eq!(world.heard_by(HUB).len(), SETS);
+}
+
+#[test]
+fn a_size_that_was_refused_is_remembered_for_an_hour() {
+    let mut world = World::new(plan());
+    let names: Vec<String> = (0..200).map(|number| format!("c{number:03}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    world.write_set("/a", &[]);
+    world.write_set("/b", &[]);
+    for set in ["/a", "/b"] {
+        world.write(
+            &format!("{set}/capabilitylist.xml"),
+            crate::world::capability_list(set, &names),
+        );
+    }
+    let write_all = |world: &mut World, set: &str, version: u32| {
+        let up = format!("{set}/capabilitylist.xml");
+        for name in &names {
+            let doc = list("changelist").up(&up).version(version);
+            world.write(&format!("{set}/{name}.xml"), doc);
+        }
+    };
+    write_all(&mut world, "/a", 0);
+    write_all(&mut world, "/b", 0);
+    world.wait(10);
+    world.start();
+    world.wait(100);
+    world.news();
+    world.facts();
+    let halved = |world: &mut World| -> (usize, usize) {
+        let facts = world.facts().into_iter();
+        let halved = facts.filter_map(|fact| match fact {
+            Fact::Halved { is_news, .. } => Some(is_news),
+            _ => None,
+        });
+        let halved: Vec<bool> = halved.collect();
+        (
+            halved.len(),
+            halved.iter().filter(|is_news| **is_news).count(),
+        )
+    };
+    world.script(HUB, Reply::AtMost(3));
+    write_all(&mut world, "/a", 1);
+    world.wait(100);
+    assert_eq!(world.news().len(), 200);
+    assert_eq!(halved(&mut world), (6, 1), "200, 100, 50, 25, 12, 6");
+    // Within the hour: on the same channel, and on another.
+    for (set, version) in [("/a", 2), ("/b", 1)] {
+        world.wait(1_000);
+        write_all(&mut world, set, version);
+        world.wait(100);
+        assert_eq!(world.news().len(), 200);
+        assert_eq!(halved(&mut world), (0, 0), "{set}");
+    }
+    world.wait(3_600);
+    world.script(HUB, Reply::Accept);
+    write_all(&mut world, "/a", 3);
+    world.wait(100);
+    assert_eq!(world.heard_by(HUB).len(), 1, "the hub may take more by now");
+}
+
+#[test]
+fn of_two_modes_each_hub_has_its_own_trouble() {
+    let mut plan = plan();
+    set_hubs(
+        &mut plan,
+        &[(HUB, Mode::Content), (crate::world::OTHER_HUB, Mode::Ping)],
+    );
+    let mut world = sets(plan, SETS);
+    world.script(crate::world::OTHER_HUB, Reply::Hang);
+    update_all(&mut world, SETS);
+    world.wait(2);
+    world.wait(1);
+    assert_eq!(world.heard_by(HUB).len(), SETS);
+    assert!(world.attempts_at(crate::world::OTHER_HUB).len() <= 2);
+}
+
+#[test]
+fn topics_without_subscribers_slow_no_other() {
+    let mut world = sets(plan(), SETS);
+    world.script(HUB, Reply::AcceptOnly("/s0039/framework/", 500));
+    update_all(&mut world, SETS);
+    world.wait(3_600);
+    let attempts = world.attempts_at(HUB).len();
+    assert!(attempts < 500, "{attempts}");
+    assert_eq!(world.heard_by(HUB).len(), 1);
+    for _ in 0..20 {
+        world.wait(97);
+        world.update("/s0039/changelist.xml");
+        world.wait(5);
+        assert_eq!(world.heard_by(HUB).len(), 1, "within 3 s of its window");
+    }
+}
+
+#[test]
+fn a_hub_that_fails_in_the_middle_of_a_burst_is_found_by_a_few() {
+    let mut world = sets(plan(), 1_000);
+    world.script(HUB, Reply::FirstOf(100, 503));
+    update_all(&mut world, 1_000);
+    world.wait(30);
+    let attempts = world.attempts_at(HUB);
+    let failed = attempts.len() - 100;
+    assert!(failed <= 64 + 15, "{failed}");
+    world.script(HUB, Reply::Accept);
+    world.wait(3);
+    assert_eq!(world.heard_by(HUB).len(), 1_000);
+}
+
+#[test]
+fn what_is_dropped_waits_for_no_hub() {
+    for status in [503, 401] {
+        let mut world = sets(plan(), 2);
+        world.script(HUB, Reply::Status(status));
+        update_all(&mut world, 2);
+        world.wait(600);
+        for number in 0..2 {
+            world.drop_due(&set(number), HUB);
+        }
+        let engine_status = world.engine().status(world.now);
+        assert_eq!(engine_status.failing_hubs, []);
+        assert_eq!(engine_status.hubs()[0].worst(), Condition::Fine);
+        world.script(HUB, Reply::Accept);
+        world.update("/s0000/changelist.xml");
+        world.wait(2);
+        assert_eq!(world.heard_by(HUB).len(), 1, "at once");
+    }
+}
