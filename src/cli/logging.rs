@@ -38,8 +38,11 @@ pub fn start(options: &Options) -> Logging {
         Command::Run(run) => (run.log_level.as_str(), run.log_format),
         _ => ("warn", LogFormat::Human),
     };
-    // The `notify` crate warns of each directory that goes, because it forgets a watch twice.
-    let filter = EnvFilter::new(format!("warn,notify=error,rsnotify={level}"));
+    // The `notify` crate warns of each directory that goes, because it forgets a watch twice. The verifier of
+    // certificates names no hub; what it finds is told with the hub's name.
+    let filter = EnvFilter::new(format!(
+        "warn,notify=error,rustls_platform_verifier=off,rsnotify={level}"
+    ));
     let is_journal = is_journal();
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)

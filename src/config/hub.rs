@@ -2,11 +2,14 @@
 
 use std::collections::HashSet;
 
+use crate::announce::delivery::secret::Secret;
 use crate::announce::plan::{Mode, Replaces};
 use crate::config::http::{self, HttpSettings};
 use crate::config::overrides::Overrides;
 use crate::config::raw;
+use crate::config::raw::held::{Held, Holder};
 use crate::config::reading::{Given, Origin, Reading, flag_or_file, in_file};
+use crate::config::secret::secret;
 use crate::config::web_uri;
 use crate::resourcesync::uri::Hub;
 
@@ -16,7 +19,9 @@ pub struct HubSettings {
     /// As advertised, byte for byte.
     pub hub: Hub,
     /// Where to POST: the same, unless the hub publishes elsewhere. Never advertised.
-    pub publish_url: String,
+    pub publish_url: Secret,
+    /// What holds it; nothing where it is written in the configuration.
+    pub publish_url_by: Option<Holder>,
     pub mode: Mode,
     pub replaces: Replaces,
     pub http: HttpSettings,
@@ -92,6 +97,9 @@ fn hub(
         .take()
         .map(in_file)
         .and_then(|given| reading.checked("hub.publish_url", &given, address));
+    let held = raw.publish_url_file.take().map(in_file);
+    let held = held.and_then(|held| held_address(reading, held, publish_url.is_some()));
+    let (held, publish_url_by) = held.unzip();
     let mode = reading.choice("hub.mode", raw.mode.take(), &MODES, Mode::Content);
     let replaces = raw.replaces.take().map(in_file);
     let replaces = replaces
@@ -100,7 +108,8 @@ fn hub(
     let http = http::settings(reading, origin, raw);
     let url = url?;
     Some(HubSettings {
-        publish_url: publish_url.unwrap_or_else(|| url.clone()),
+        publish_url: Secret::new(held.or(publish_url).unwrap_or_else(|| url.clone())),
+        publish_url_by,
         hub: Hub::new(url),
         mode,
         replaces,
@@ -118,6 +127,29 @@ fn replaced(text: &str) -> Result<Replaces, String> {
         NOTHING => Ok(Replaces::Nothing),
         text => address(text).map(|url| Replaces::Hub(Hub::new(url))),
     }
+}
+
+/// The address that is held, and what holds it. No message repeats it.
+fn held_address(
+    reading: &mut Reading<'_>,
+    held: Given<Held>,
+    is_written: bool,
+) -> Option<(String, Holder)> {
+    const KEY: &str = "hub.publish_url_file";
+    let origin = held.origin;
+    if is_written {
+        let message = "publish_url and publish_url_file exclude each other: keep one";
+        reading.report(origin, KEY, message);
+        return None;
+    }
+    let kept = secret(reading, KEY, held.map(Holder::from))?;
+    if address(kept.reveal()).is_err() {
+        let message = "it holds no absolute URI such as https://hub.example.net/publish?key=…, \
+                       without user name and password";
+        reading.report(origin, KEY, message);
+        return None;
+    }
+    Some((kept.reveal().to_owned(), kept.by))
 }
 
 /// An address, byte for byte. The message repeats none that holds a password.

@@ -176,6 +176,9 @@ pub struct Hub {
     /// Where to submit notifications, if elsewhere. It is never advertised.
     #[schemars(with = "WebUri")]
     pub publish_url: Written<String>,
+    /// What holds that address, if it has a key in it.
+    #[schemars(with = "Held")]
+    pub publish_url_file: Written<Held>,
     /// `"content"`: the notification as the body, as ResourceSync hubs take it. `"ping"`: a form that names the
     /// topic, which the hub then fetches. `"content-query"`: the notification as the body and the topic in the query.
     #[schemars(with = "ModeWord")]

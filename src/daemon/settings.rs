@@ -27,10 +27,11 @@ pub fn publishers(config: &Config) -> Result<Vec<HubSettings>, PublisherError> {
 
 fn publisher(hub: &config::hub::HubSettings) -> Result<HubSettings, PublisherError> {
     let http = &hub.http;
-    let publish_url = Url::parse(&hub.publish_url).map_err(|source| PublisherError::Url {
-        hub: hub.hub.clone(),
-        source,
-    })?;
+    let publish_url =
+        Url::parse(hub.publish_url.reveal()).map_err(|source| PublisherError::Url {
+            hub: hub.hub.clone(),
+            source,
+        })?;
     let headers = http.headers.iter().map(|header| {
         let name = HeaderName::try_from(&header.name).map_err(|_| PublisherError::Header {
             hub: hub.hub.clone(),

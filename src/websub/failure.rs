@@ -4,6 +4,14 @@ use std::error::Error;
 
 use rustls::{AlertDescription, CertificateError};
 
+/// What no authority that is trusted has signed.
+const NOT_TRUSTED: &str = "its certificate is self-signed, or signed by an authority that is not trusted: name it, or \
+                           its authority's certificate, in ca_file";
+/// What `openssl req -x509` makes unless it is told otherwise.
+const SELF_SIGNED_AUTHORITY: &str = "its certificate is self-signed as an authority's own (CA:TRUE), which no server may \
+                                     show, named in ca_file or not: make one with basicConstraints=CA:FALSE and name \
+                                     that in ca_file";
+
 /// What failed, and why. The URL is left out: it may hold a secret.
 pub fn describe(error: reqwest::Error) -> String {
     let error = error.without_url();
@@ -40,6 +48,10 @@ pub fn in_its_own_words(error: reqwest::Error) -> String {
     let error = error.without_url();
     if error.is_timeout() {
         return "timed out".to_owned();
+    }
+    // Its own words name only a type.
+    if causes(&error).any(|cause| cause.to_string().contains("CaUsedAsEndEntity")) {
+        return SELF_SIGNED_AUTHORITY.to_owned();
     }
     let mut words: Vec<String> = Vec::new();
     for cause in causes(&error).map(ToString::to_string) {
@@ -101,9 +113,7 @@ fn usual_cause(error: &rustls::Error) -> Option<String> {
 fn flaw_of_certificate(flaw: &CertificateError) -> String {
     match flaw {
         // The second is that of an authority with a known name and another key.
-        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
-            "its certificate is not trusted: name its authority's certificate in ca_file".to_owned()
-        }
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => NOT_TRUSTED.to_owned(),
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
             "its certificate has expired, or this machine's clock is wrong".to_owned()
         }
@@ -115,7 +125,7 @@ fn flaw_of_certificate(flaw: &CertificateError) -> String {
         }
         // Many a certificate that signs itself is one; the crate that finds out is not ours to name.
         CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {
-            "its certificate is an authority's, which proves no server: have that sign one for the hub".to_owned()
+            SELF_SIGNED_AUTHORITY.to_owned()
         }
         flaw => format!("its certificate is not accepted: {flaw}"),
     }

@@ -7,6 +7,7 @@ use url::Url;
 
 use crate::announce::delivery::{Submission, request};
 use crate::websub::client::USER_AGENT;
+use crate::websub::publish::settings::mask;
 use crate::websub::publish::{Credentials, HubSettings};
 
 const MASKED: &str = "***";
@@ -50,6 +51,7 @@ impl Preview {
     pub fn of_submission(submission: &Submission, settings: &HubSettings) -> Preview {
         let request = request(submission, settings.publish_url.as_str());
         let mut preview = Preview::new(&request.url, request.headers, &request.body);
+        preview.url = mask([settings]).hide(&preview.url);
         for header in &settings.headers {
             let shown = match header.is_public {
                 true => header.value.reveal(),

@@ -5,8 +5,12 @@ use core::net::SocketAddr;
 
 use url::{Host, Url};
 
+use crate::announce::delivery::attempt::Kind;
 use crate::announce::delivery::redirect::{Hop, next_hop};
 use crate::announce::inspection::{Answered, Cause, HUB_GREETING, Remark};
+use crate::announce::status::Condition;
+use crate::announce::status::hubs::HubTrouble;
+use crate::announce::status::words::counted;
 use crate::resourcesync::uri::Hub;
 
 /// A hub, and what it answers where notifications would be sent, which may be an address that is secret.
@@ -64,6 +68,22 @@ pub fn remark(asked: &Asked, configured: &[Url]) -> Option<Remark> {
         ),
         false => Remark::finding(seen, remedy),
     })
+}
+
+/// Judges what became of the last notifications that a hub was sent, by the state.
+pub fn told(hub: &Hub, trouble: &HubTrouble<'_>) -> Remark {
+    let channels = counted(trouble.channels, "channel");
+    let reason = trouble.reason;
+    let seen = format!("{hub}: it did not accept the last notifications of {channels}: {reason}");
+    let remedy = trouble.kind.map_or("", Kind::usual_cause);
+    match trouble.state {
+        Condition::Failing => Remark::note(seen, remedy),
+        Condition::Unfetched => Remark::finding(
+            format!("{hub}: it was pinged and did not fetch {channels}"),
+            "see whether the hub can reach the topic at its URI",
+        ),
+        _ => Remark::finding(seen, remedy),
+    }
 }
 
 /// Says of a hub that it could be anybody.
@@ -166,8 +186,11 @@ fn no_answer(words: &str) -> &'static str {
             "a firewall swallows it, or a proxy is needed (HTTPS_PROXY), or the hub hangs"
         }
         Cause::UnknownIssuer => {
-            "its certificate is signed by an authority that this machine does not know; if you trust it, name \
-             its certificate by ca_file"
+            "its certificate is self-signed, or signed by an authority that this machine does not know; if you trust \
+             it, name its certificate by ca_file"
+        }
+        Cause::SelfSignedAuthority => {
+            "`openssl req -x509 -addext basicConstraints=critical,CA:FALSE …` makes one that can be named in ca_file"
         }
         Cause::Expired => {
             "its certificate has expired, or this machine's clock is wrong; tell the hub's operator"

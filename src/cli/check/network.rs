@@ -70,6 +70,7 @@ pub(super) fn sections(
     of_topics.extend(topic::remarks(&answers.topics));
     let configured: Vec<Url> = answers.hubs.iter().flat_map(addresses).collect();
     let mut of_hubs = unverified;
+    of_hubs.extend(told(survey));
     let judged = answers.hubs.iter();
     of_hubs.extend(judged.filter_map(|asked| hub::remark(asked, &configured)));
     let judged = answers.embedded.iter();
@@ -165,6 +166,17 @@ fn ask(
         hubs: asked.collect(),
         embedded: embedded.zip(get.context(prepared)?),
     })
+}
+
+/// What became of the last notifications, as the state has it.
+fn told(survey: &Survey) -> Vec<Remark> {
+    let status = survey.engine.outline(Timestamp::now());
+    let hubs = status.hubs();
+    let troubles = hubs.iter().flat_map(|summary| {
+        let troubles = summary.troubles.iter();
+        troubles.map(move |trouble| hub::told(summary.hub, trouble))
+    });
+    troubles.collect()
 }
 
 /// The clocks of all who answered, beside ours.

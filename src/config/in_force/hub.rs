@@ -16,16 +16,17 @@ pub fn hub(page: &mut Page<'_>, settings: &HubSettings) {
     let HubSettings {
         hub,
         publish_url,
+        publish_url_by,
         mode,
         replaces,
         http,
     } = settings;
     page.key("url", quoted(hub));
-    let publish_url = match publish_url == hub.as_str() {
-        true => publish_url.clone(),
-        false => unadvertised(publish_url),
-    };
-    page.key("publish_url", quoted(publish_url));
+    match publish_url_by {
+        Some(by) => page.key("publish_url_file", holder(by)),
+        None if publish_url.reveal() == hub.as_str() => page.key("publish_url", quoted(hub)),
+        None => page.key("publish_url", quoted(unadvertised(publish_url.reveal()))),
+    }
     page.key("mode", quoted(word(&MODES, *mode)));
     page.key(
         "replaces",

@@ -62,6 +62,16 @@ fn secrets_are_read_from_files_and_never_printed() {
     assert_eq!(http.timeout, Duration::from_secs(5));
     assert!(!format!("{config:?}").contains("hunter"));
 
+    fs::write(
+        directory.path().join("url"),
+        "https://p.example/hunter2?key=hunter2\n",
+    )
+    .unwrap();
+    let config = load("publish_url_file = \"url\"").unwrap();
+    let held = &config.hubs[0].publish_url;
+    assert_eq!(held.reveal(), "https://p.example/hunter2?key=hunter2");
+    assert!(!format!("{config:?}").contains("hunter"));
+
     let config = load("username = \"ann\"\npassword_file = \"password\"").unwrap();
     let Credentials::Basic { username, password } = &config.hubs[0].http.credentials else {
         panic!("{:?}", config.hubs[0].http.credentials);
@@ -69,6 +79,15 @@ fn secrets_are_read_from_files_and_never_printed() {
     assert_eq!((username.as_str(), password.reveal()), ("ann", "hunter2"));
 
     for (hub, want) in [
+        (
+            "publish_url_file = \"token\"",
+            "7:20: hub.publish_url_file: it holds no absolute URI such as https://hub.example.net/publish?key=…, \
+             without user name and password",
+        ),
+        (
+            "publish_url = \"https://p.example/\"\npublish_url_file = \"url\"",
+            "8:20: hub.publish_url_file: publish_url and publish_url_file exclude each other: keep one",
+        ),
         (
             "bearer_token_file = \"empty\"",
             "7:21: hub.bearer_token_file: empty is empty",

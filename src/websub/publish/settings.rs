@@ -210,6 +210,7 @@ impl Credentials {
 pub fn mask<'a>(settings: impl IntoIterator<Item = &'a HubSettings>) -> Mask {
     let mut secrets = Vec::new();
     for settings in settings {
+        secrets.extend(keys_in_address(settings));
         let headers = settings.headers.iter().filter(|header| !header.is_public);
         let mut sent: Vec<Secret> = headers.map(|header| header.value.clone()).collect();
         sent.extend(
@@ -229,6 +230,51 @@ pub fn mask<'a>(settings: impl IntoIterator<Item = &'a HubSettings>) -> Mask {
         }
     }
     Mask::new(secrets)
+}
+
+/// What may be a key in an address that is not advertised: the values in its query, and the parts of its path that no
+/// address would have by convention.
+fn keys_in_address(settings: &HubSettings) -> Vec<Secret> {
+    const CONVENTIONAL: [&str; 9] = [
+        "content",
+        "notification",
+        "notifications",
+        "publish",
+        "publisher",
+        "pubsubhubbub",
+        "resourcesync",
+        "subscribe",
+        "websub",
+    ];
+    const SHORTEST_PART: usize = 6;
+    const SHORTEST_VALUE: usize = 4;
+    let url = &settings.publish_url;
+    let advertised = Url::parse(settings.hub.as_str()).ok();
+    let is_advertised = |part: &str| {
+        let segments = advertised.iter().filter_map(Url::path_segments).flatten();
+        segments.into_iter().any(|own| own == part)
+    };
+    if advertised.as_ref() == Some(url) {
+        return Vec::new();
+    }
+    let parts = url.path_segments().into_iter().flatten();
+    let parts = parts.filter(|part| {
+        part.chars().count() >= SHORTEST_PART
+            && !CONVENTIONAL.contains(&part.to_ascii_lowercase().as_str())
+            && !is_advertised(part)
+    });
+    let values = url.query().into_iter().flat_map(|query| query.split('&'));
+    let values = values.map(|pair| pair.split_once('=').map_or(pair, |(_, value)| value));
+    let values = values.filter(|value| value.len() >= SHORTEST_VALUE);
+    let decoded = |text: &str| {
+        let pair = format!("={text}");
+        let mut pairs = url::form_urlencoded::parse(pair.as_bytes());
+        pairs.next().map(|(_, value)| value.into_owned())
+    };
+    let written: Vec<&str> = parts.chain(values).collect();
+    let decoded: Vec<String> = written.iter().filter_map(|text| decoded(text)).collect();
+    let written = written.into_iter().map(str::to_owned);
+    written.chain(decoded).map(Secret::new).collect()
 }
 
 fn is_http(url: &Url) -> bool {

@@ -296,3 +296,32 @@ fn a_web_server_that_the_embedded_hub_does_not_know_is_noted() {
     setup.config += "trusted_proxies = [\"127.0.0.1\"]\n";
     assert!(!is_noted(&setup));
 }
+
+#[test]
+fn a_hub_that_refused_what_it_was_last_sent_is_a_finding_although_it_likes_head() {
+    for (status, wanted) in [(401, 1), (503, 0)] {
+        let site = Site::new();
+        let hub = FakeHub::start();
+        let setup = Setup::new(&site, &[hub.url()], "");
+        let daemon = setup.start();
+        hub.behave(Manner::Refuse(status));
+        site.write("a/changelist.xml", &list("a", "changelist", "2"));
+        daemon.await_log("did not accept notification 1");
+        hub.behave(Manner::Accept);
+        daemon.kill();
+        let (code, out, err) = output(setup.command("check").arg("--json"));
+        let told: serde_json::Value = serde_json::from_str(&out).unwrap();
+        let told = |kind: &str| {
+            let words = told[kind].as_array().unwrap().iter();
+            let about =
+                words.filter(|words| words.as_str().unwrap().contains("last notifications"));
+            about.count()
+        };
+        assert_eq!(
+            (told("findings"), told("notes")),
+            (wanted, 1 - wanted),
+            "{out} {err}"
+        );
+        assert!(code == Some(1) || wanted == 0, "{out}");
+    }
+}

@@ -128,3 +128,36 @@ async fn a_hub_that_is_redirected_to_hides_the_secrets_of_the_first() {
     let told = format!("{answer:?}");
     assert!(told.contains("POST /in?stolen=*** HTTP"), "{told}");
 }
+
+#[tokio::test]
+async fn keys_in_an_address_that_is_not_advertised_are_hidden_where_a_hub_repeats_them() {
+    let body = "no such key: hidden-path, hidden key, hidden%20key, hidden+key; see /publish/";
+    let location = "Location: https://elsewhere.example/hidden-path?key=hidden%20key\r\n";
+    for (status, header, want) in [
+        (
+            "400 Bad Request",
+            "",
+            "no such key: ***, ***, ***, ***; see /publish/",
+        ),
+        (
+            "302 Found",
+            location,
+            "https://elsewhere.example/***?key=***",
+        ),
+    ] {
+        let peer = Peer::start(move |_| say(status, header, body)).await;
+        let mut hub = settings(&peer.url("/advertised"));
+        hub.publish_url = peer
+            .url("/publish/hidden-path?key=hidden%20key")
+            .parse()
+            .unwrap();
+        let name = hub.hub.clone();
+        let publisher = Publisher::new(vec![hub]).unwrap();
+        let answer = publisher
+            .submit(&submission(name.as_str(), Mode::Content, 1))
+            .await;
+        let told = format!("{answer:?} {}", judged(&answer));
+        assert!(told.contains(want), "{told}");
+        assert!(!told.contains("hidden"), "{told}");
+    }
+}

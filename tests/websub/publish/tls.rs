@@ -239,11 +239,13 @@ async fn a_certificate_that_proves_nothing_is_refused_with_the_reason_unless_all
     for (hub, want) in [
         (
             other.hub(&["127.0.0.1"]),
-            "its certificate is not trusted: name its authority's certificate in ca_file",
+            "its certificate is self-signed, or signed by an authority that is not trusted: name it, or its authority's \
+             certificate, in ca_file",
         ),
         (
             double.hub(&["127.0.0.1"]),
-            "its certificate is not trusted: name its authority's certificate in ca_file",
+            "its certificate is self-signed, or signed by an authority that is not trusted: name it, or its authority's \
+             certificate, in ca_file",
         ),
         (
             ours.hub(&["hub.example"]),
@@ -254,7 +256,8 @@ async fn a_certificate_that_proves_nothing_is_refused_with_the_reason_unless_all
             ours.hub_with(&["127.0.0.1"], |params| {
                 params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
             }),
-            "its certificate is an authority's, which proves no server: have that sign one for the hub",
+            "its certificate is self-signed as an authority's own (CA:TRUE), which no server may show, named in ca_file or \
+             not: make one with basicConstraints=CA:FALSE and name that in ca_file",
         ),
         (
             ours.hub_with(&["127.0.0.1"], year(2020)),
@@ -320,4 +323,38 @@ async fn tls_and_plain_text_do_not_understand_one_another_and_that_is_said() {
         got.starts_with("in 8 s: no answer: it does not answer in HTTP; is its address https?"),
         "{got}"
     );
+}
+
+#[tokio::test]
+async fn a_self_signed_certificate_is_believed_if_it_is_named_unless_it_is_an_authority_s() {
+    for is_authority in [false, true] {
+        let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+        if is_authority {
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        }
+        let key = KeyPair::generate().unwrap();
+        let pem = params.self_signed(&key).unwrap().pem();
+        let hub = TlsHub {
+            certificate: pem.clone(),
+            key: key.serialize_pem(),
+            clients_of: None,
+            protocols: vec!["http/1.1"],
+        };
+        let peer = hub.start().await;
+        let mut settings = settings(&format!("https://{}/in", peer.address));
+        let told = submit(settings.clone()).await;
+        assert!(
+            told.contains("self-signed") && told.contains("ca_file"),
+            "{told}"
+        );
+        settings.ca_pem = Some(pem.into_bytes());
+        let told = submit(settings).await;
+        match is_authority {
+            false => assert_eq!(told, "accepted"),
+            true => assert!(
+                told.contains("self-signed") && told.contains("CA:FALSE"),
+                "{told}"
+            ),
+        }
+    }
 }

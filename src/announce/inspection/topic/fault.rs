@@ -191,7 +191,7 @@ fn no_answer(words: &str) -> &'static str {
             "a firewall or the web server in front swallows it; where a machine cannot reach its own public \
              address, try `curl -I` from another one"
         }
-        Cause::UnknownIssuer => {
+        Cause::UnknownIssuer | Cause::SelfSignedAuthority => {
             "Destinations will not trust that certificate either; let the web server in front send the whole \
              chain, or make the system trust your own authority"
         }
