@@ -6,6 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::announce::channel::later;
+use crate::announce::delivery::hub_queue::SizeLimit;
 use crate::announce::notification::Spoken;
 use crate::announce::plan::Mode;
 use crate::announce::standing::Hearing;
@@ -38,6 +39,8 @@ pub struct Ledger {
     pub acceptances: Option<u64>,
     /// Whether the hub accepted others while what is in flight failed, which therefore is at fault itself.
     pub is_at_fault: bool,
+    /// The refused size that was heeded when what is in flight was cut. It cannot be cut smaller for the same one.
+    pub cut_for: Option<SizeLimit>,
     pub prepared: Prepared,
 }
 
@@ -66,6 +69,7 @@ impl Ledger {
             is_answer_old: false,
             acceptances: None,
             is_at_fault: false,
+            cut_for: None,
             prepared: Prepared::default(),
         }
     }

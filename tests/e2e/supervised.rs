@@ -45,7 +45,7 @@ fn ready_is_told_once_and_when_probes_are_told_so() {
         others.map(|(_, own)| own.as_str()).collect::<Vec<_>>(),
         ["WATCHDOG=1"]
     );
-    manager.await_message("STATUS=1 channel, 0 pending");
+    manager.await_message("STATUS=NOTHING IS SENT of 2 sets, see `rsnotify status`; 1 channel");
 
     assert!(daemon.stop().success());
     let (_, before) = manager.await_message("STATUS=stopping");
@@ -58,7 +58,7 @@ fn the_status_says_what_is_pending_and_which_hub_is_in_trouble() {
     let (site, hub, manager) = (Site::new(), FakeHub::start(), FakeManager::start());
     let setup = Setup::new(&site, &[hub.url()], "");
     let daemon = manager.launch(setup.run(), PATIENT);
-    manager.await_message("STATUS=1 channel, 0 pending");
+    manager.await_message("STATUS=NOTHING IS SENT of 2 sets, see `rsnotify status`; 1 channel");
     hub.behave(Manner::Refuse(400));
     site.write("a/changelist.xml", &list("a", "changelist", "2"));
     let ((_, status), _) = manager.await_message("STATUS=1 hub in trouble");
@@ -71,7 +71,7 @@ fn the_status_says_what_is_pending_and_which_hub_is_in_trouble() {
     hub.behave(Manner::Accept);
     let mut retry = setup.command("outbox");
     assert_eq!(output(retry.arg("retry")).0, Some(0));
-    manager.await_message("STATUS=1 channel, 0 pending");
+    manager.await_message("STATUS=NOTHING IS SENT of 2 sets, see `rsnotify status`; 1 channel");
     assert!(daemon.stop().success());
 }
 
@@ -136,6 +136,6 @@ fn a_sign_of_life_waits_for_the_store_to_answer_and_an_error_is_an_answer() {
     manager.await_ping();
     assert_eq!(readyz(&daemon), "HTTP/1.1 503");
     state.execute_batch("ROLLBACK").unwrap();
-    manager.await_message("STATUS=1 channel, 0 pending");
+    manager.await_message("STATUS=NOTHING IS SENT of 2 sets, see `rsnotify status`; 1 channel");
     assert_eq!(readyz(&daemon), "HTTP/1.1 200");
 }

@@ -200,6 +200,7 @@ impl Engine {
         for hub in &hubs {
             if let Some(ledger) = channel.ledgers.get_mut(hub) {
                 ledger.row.flight = Some(flight.clone());
+                ledger.cut_for = self.queues.get(hub).and_then(|queue| queue.size_limit(now));
                 ledger.in_doubt = false;
                 if let Some(ping) = &mut ledger.row.ping {
                     ping.fetched = false;

@@ -85,12 +85,13 @@ impl Engine {
         }
     }
 
-    /// Whether the notification in flight, which was never sent, has a size that its hub refused meanwhile.
+    /// Whether the notification in flight, which was never sent, has a size that its hub refused since it was cut.
     fn is_too_large(&mut self, id: ChannelId, hub: &Hub, now: Timestamp) -> bool {
         let Some(size) = self.queues.get(hub).and_then(|queue| queue.size_limit(now)) else {
             return false;
         };
-        let ledger = self.ledger_mut(id, hub).filter(|ledger| !ledger.in_doubt);
+        let ledger = self.ledger_mut(id, hub);
+        let ledger = ledger.filter(|ledger| !ledger.in_doubt && ledger.cut_for != Some(size));
         let flight = ledger.and_then(|ledger| ledger.row.flight.as_ref());
         flight.is_some_and(|flight| {
             let is_unsent = flight.attempts == 0 && flight.covers.len() > 1;
