@@ -26,8 +26,6 @@ use tracing::{info, warn};
 
 use crate::admin::{Admin, Health};
 use crate::announce::event::Event;
-use crate::announce::status::ConfigurationStatus;
-use crate::announce::subscription::HubRecord;
 use crate::config::Config;
 use crate::config::error::{ConfigError, Place, Problem};
 use crate::control;
@@ -36,6 +34,8 @@ use crate::daemon::signals::Signals;
 use crate::daemon::steps::{Step, Steps};
 use crate::daemon::turns::succession::Successor;
 use crate::daemon::turns::{Ended, Input, Turns};
+use crate::hub::HubRecord;
+use crate::report::status::ConfigurationStatus;
 use crate::resourcesync::uri::Uri;
 use crate::store::Store;
 use crate::tree;

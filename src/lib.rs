@@ -6,6 +6,9 @@
 //! |---|---|
 //! | [`resourcesync`] | the specification's words and documents: bytes become a `Document`; pure |
 //! | [`announce`] | what is owed to whom, and when: one engine, events in, effects out; pure |
+//! | [`hub`] | the embedded hub's decisions: who may subscribe, what each subscriber is owed; pure |
+//! | [`report`] | the daemon's state as operators and programs read it; pure |
+//! | [`diagnostics`] | the findings of `check`, judged from facts that adaptors bring; pure |
 //! | [`tree`] | the file system: mounts, watches, sweeps, complete reads |
 //! | [`store`] | one SQLite file: what was seen, told, and is in flight |
 //! | [`websub`] | HTTP: submitting to hubs, serving topics, the embedded hub, a subscriber |
@@ -15,7 +18,7 @@
 //! | [`daemon`] | the only loop: takes an event, steps the engine, saves, then sends |
 //! | [`cli`] | one file per subcommand |
 //!
-//! Invariants, held by `tests/tidy.rs` where a machine can: the two pure folders know no clock, disk,
+//! Invariants, held by `tests/tidy.rs` where a machine can: the pure folders know no clock, disk,
 //! network, randomness or logging; adaptors (`tree`, `store`, `websub`, `admin`, `control`) never use each other;
 //! nothing is sent before it is saved; what to announce is always the difference *seen − told*.
 
@@ -25,6 +28,9 @@ pub mod cli;
 pub mod config;
 pub mod control;
 pub mod daemon;
+pub mod diagnostics;
+pub mod hub;
+pub mod report;
 pub mod resourcesync;
 pub mod store;
 pub mod tree;

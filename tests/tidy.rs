@@ -12,19 +12,25 @@ use std::fs;
 use source::{repository, source_files};
 
 /// The folders of `src/` that may use only some of the others.
-const MAY_USE: [(&str, &[&str]); 8] = [
+const MAY_USE: [(&str, &[&str]); 11] = [
     ("resourcesync", &[]),
-    ("announce", &["resourcesync"]),
-    ("tree", &["resourcesync", "announce"]),
-    ("store", &["resourcesync", "announce"]),
-    ("websub", &["resourcesync", "announce"]),
-    ("admin", &["resourcesync", "announce"]),
-    ("control", &["resourcesync", "announce"]),
-    ("config", &["resourcesync", "announce"]),
+    ("announce", &["resourcesync", "report"]),
+    ("hub", &["resourcesync", "announce", "report"]),
+    ("report", &["resourcesync", "announce", "hub"]),
+    (
+        "diagnostics",
+        &["resourcesync", "announce", "report", "hub"],
+    ),
+    ("tree", &PURE),
+    ("store", &PURE),
+    ("websub", &PURE),
+    ("admin", &PURE),
+    ("control", &PURE),
+    ("config", &PURE),
 ];
 
 /// The folders that know no clock, disk, network, randomness or logging.
-const PURE: [&str; 2] = ["resourcesync", "announce"];
+const PURE: [&str; 5] = ["resourcesync", "announce", "hub", "report", "diagnostics"];
 
 /// What a pure folder may not say: paths, types and macros of the world outside.
 const IMPURE: [&str; 37] = [
@@ -251,20 +257,8 @@ fn nothing_stands_that_was_banned() {
     report("Something stands that the house rules ban", &failures);
 }
 
-/// The first sentence of the comment that a file begins with.
-fn first_sentence(text: &str) -> String {
-    let comment: Vec<&str> = text
-        .lines()
-        .map_while(|line| line.strip_prefix("//! "))
-        .map(str::trim)
-        .collect();
-    let comment = comment.join(" ");
-    let (sentence, _) = comment.split_once(". ").unwrap_or((&comment, ""));
-    sentence.trim_end_matches('.').to_owned()
-}
-
-/// Folders and files below `src/`, with the phrase that ARCHITECTURE.md gives each: lines such as
-/// ``- `src/announce/plan.rs`: what the operator wants``.
+/// Folders below `src/`, with the phrase that ARCHITECTURE.md gives each: lines such as
+/// ``- `src/tree/`: the file system``.
 fn code_map() -> BTreeMap<String, String> {
     let page = fs::read_to_string(repository().join("ARCHITECTURE.md")).unwrap();
     page.lines()
@@ -280,33 +274,41 @@ fn code_map() -> BTreeMap<String, String> {
 }
 
 #[test]
-fn architecture_md_maps_the_code_there_is() {
-    let mut expected: BTreeMap<String, String> = BTreeMap::new();
-    for file in source_files(&["src"]) {
-        // A folder is described by its mod.rs, which has no line of its own.
-        let path = file.path.strip_suffix("mod.rs").unwrap_or(&file.path);
-        expected.insert(path.to_owned(), first_sentence(&file.text));
-    }
+fn architecture_md_maps_the_folders_there_are() {
+    let folders: BTreeSet<String> = source_files(&["src"])
+        .iter()
+        .filter_map(|file| file.path.rsplit_once('/'))
+        .map(|(folder, _)| format!("{folder}/"))
+        .filter(|folder| folder != "src/")
+        .collect();
     let map = code_map();
-    let wanted: BTreeSet<&String> = expected.keys().collect();
-    let written: BTreeSet<&String> = map.keys().collect();
+    let mapped: BTreeSet<String> = map.keys().cloned().collect();
     let mut failures = Vec::new();
-    for path in wanted.difference(&written) {
-        let indentation = "  ".repeat(path.trim_end_matches('/').matches('/').count() - 1);
-        failures.push(format!(
-            "add:    {indentation}- `{path}`: {}",
-            expected[*path]
-        ));
+    for path in folders.difference(&mapped) {
+        failures.push(format!("add a line: - `{path}`: .."));
     }
-    for path in written.difference(&wanted) {
-        failures.push(format!("remove: - `{path}`: {}", map[*path]));
+    for path in mapped.difference(&folders) {
+        failures.push(format!("there is no folder `{path}`"));
     }
     for (path, _) in map.iter().filter(|(_, phrase)| phrase.is_empty()) {
         failures.push(format!("say in a phrase what `{path}` is"));
     }
     report(
-        "The code map in ARCHITECTURE.md differs from src/",
+        "The map of folders in ARCHITECTURE.md differs from src/",
         &failures,
+    );
+}
+
+#[test]
+fn rules_name_folders_there_are() {
+    let named = MAY_USE.iter().map(|(folder, _)| *folder).chain(PURE);
+    let missing: Vec<String> = named
+        .filter(|folder| !repository().join("src").join(folder).is_dir())
+        .map(str::to_owned)
+        .collect();
+    report(
+        "A rule of tests/tidy.rs names a folder that is gone",
+        &missing,
     );
 }
 

@@ -3,11 +3,11 @@
 
 use std::io::Read;
 
-use rsnotify::announce::subscription::callback::CallbackPolicy;
-use rsnotify::announce::subscription::request::{self, Action, Request};
 use rsnotify::config::Config;
 use rsnotify::config::error::{ConfigError, Place};
 use rsnotify::config::overrides::Overrides;
+use rsnotify::hub::callback::CallbackPolicy;
+use rsnotify::hub::request::{self, Action, Request};
 use rsnotify::resourcesync::document::{Content, Malformed};
 use rsnotify::resourcesync::parse::{self, ReadError};
 use rsnotify::resourcesync::payload::Payload;

@@ -8,7 +8,7 @@ mod process;
 mod sources;
 
 use crate::admin::metrics::exposition::Exposition;
-use crate::announce::status::Status;
+use crate::report::status::Status;
 
 pub use crate::admin::metrics::exposition::Format;
 

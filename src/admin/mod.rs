@@ -22,7 +22,7 @@ use serde::Serialize;
 use tokio::sync::oneshot;
 
 use crate::admin::metrics::Format;
-use crate::announce::status::{Detail, Status};
+use crate::report::status::{Detail, Status};
 use crate::resourcesync::escape::escaped_lines;
 
 /// Whether the daemon does its work.

@@ -21,8 +21,8 @@ use url::form_urlencoded;
 use crate::admin::Admin;
 use crate::admin::page::channels::{ChannelPage, ChannelsPage, Filter};
 use crate::admin::page::overview::Overview;
-use crate::announce::status::Detail;
-use crate::announce::status::notification::NotificationView;
+use crate::report::status::Detail;
+use crate::report::status::notification::NotificationView;
 use crate::resourcesync::escape::escaped_lines;
 
 /// `/`: how everything stands.

@@ -5,8 +5,7 @@
 //! and effects come out of the [`engine`]. Inside it the [`catalog`] knows the documents and their
 //! relations, [`channel`]s and [`ledger`]s keep who has been told what, [`difference`] names the change
 //! types, [`notification`] cuts and renders payloads, and [`delivery`] judges what a hub answered. A
-//! [`rehearsal`] plays all of it forward, and a [`summary`] says in one line how it stands. Beside all that,
-//! [`inspection`] judges what `check` found around us.
+//! [`rehearsal`] plays all of it forward.
 
 pub mod candidates;
 pub mod catalog;
@@ -16,11 +15,8 @@ pub mod difference;
 pub mod engine;
 pub mod event;
 pub mod few;
-pub mod figures;
 pub mod finding;
-pub mod histogram;
 pub mod history;
-pub mod inspection;
 pub mod ledger;
 pub mod naming;
 pub mod notification;
@@ -30,7 +26,4 @@ pub mod rehearsal;
 pub mod span;
 pub mod standing;
 pub mod state;
-pub mod status;
-pub mod subscription;
-pub mod summary;
 pub mod topic;

@@ -5,11 +5,11 @@ use std::path::Path;
 
 use serde_json::json;
 
-use crate::announce::status::MissingView;
 use crate::cli::asking::{Asked, unexpected};
 use crate::cli::options::{AcceptOptions, Exit};
 use crate::cli::output::{counted, print};
 use crate::control::{Answer, Request};
+use crate::report::status::MissingView;
 use crate::resourcesync::escape::escaped;
 
 pub fn accept(file: Option<&Path>, options: &AcceptOptions) -> anyhow::Result<Exit> {

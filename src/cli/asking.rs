@@ -8,7 +8,6 @@ use jiff::Timestamp;
 use crate::announce::engine::Engine;
 use crate::announce::event::Effect;
 use crate::announce::state::Save;
-use crate::announce::subscription::audience::Audience;
 use crate::cli::options::TreeOptions;
 use crate::cli::survey::take_up;
 use crate::config::Config;
@@ -18,6 +17,7 @@ use crate::config::state_dir::state_dir;
 use crate::control::{self, Answer, Request};
 use crate::daemon::report::chain;
 use crate::daemon::{consult, no_hub, obey};
+use crate::hub::audience::Audience;
 use crate::resourcesync::uri::Uri;
 use crate::store::{self, Store, StoreError};
 

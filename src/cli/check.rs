@@ -1,7 +1,7 @@
 //! `check`: what is wrong with the configuration, the tree, the machine, and the way to topics and hubs.
 //!
 //! Nothing is bound, saved or told. What was seen is joined here and judged in
-//! [`announce::inspection`](crate::announce::inspection).
+//! [`announce::inspection`](crate::diagnostics).
 
 mod machine;
 mod network;
@@ -15,7 +15,6 @@ use serde_json::json;
 use crate::announce::engine::findings::EXAMPLES;
 use crate::announce::engine::{DocumentState, DocumentView};
 use crate::announce::finding::Finding;
-use crate::announce::inspection::{Remark, Weight, clock, hub};
 use crate::cli::inference::with_url;
 use crate::cli::options::{CheckOptions, Exit};
 use crate::cli::output::{counted, grouped, print};
@@ -24,6 +23,7 @@ use crate::config::Config;
 use crate::config::address::Address;
 use crate::daemon::report::chain;
 use crate::daemon::settings;
+use crate::diagnostics::{Remark, Weight, clock, hub};
 use crate::resourcesync::escape::escaped;
 use crate::store::StoreError;
 use crate::websub::publish::HubSettings;

@@ -10,10 +10,10 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use url::Url;
 
-use crate::announce::subscription::request::Refusal;
 use crate::cli::options::{Exit, ListenOptions};
 use crate::cli::output::{Output, say};
 use crate::daemon::report::chain;
+use crate::hub::request::Refusal;
 use crate::resourcesync::capability::Capability;
 use crate::resourcesync::document::{Document, Form};
 use crate::resourcesync::payload::Payload;

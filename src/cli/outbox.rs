@@ -10,12 +10,12 @@ use clap::{Args, Subcommand, ValueEnum};
 use jiff::Timestamp;
 use serde_json::json;
 
-use crate::announce::status::{AccountView, Condition};
 use crate::cli::asking::{Asked, unexpected};
 use crate::cli::options::{AskOptions, Exit};
 use crate::cli::outbox::text::{Row, write_account, write_due, write_muted, write_rows};
 use crate::cli::output::{counted, print, print_json};
 use crate::control::{AccountName, Answer, Request};
+use crate::report::status::{AccountView, Condition};
 
 #[derive(Debug, Clone, Subcommand)]
 pub enum OutboxCommand {

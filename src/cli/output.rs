@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::resourcesync::escape::{escaped, escaped_lines};
 
-pub use crate::announce::status::words::{counted, grouped, next_try, relative, when};
+pub use crate::report::status::words::{counted, grouped, next_try, relative, when};
 
 /// Standard output, where file names and what files hold cannot command a terminal, and JSON stays what it is. Where
 /// such a text must not end a line either, whoever writes it escapes that.

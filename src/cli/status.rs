@@ -3,15 +3,15 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use crate::announce::status::alerts::{Part, Urgency, more_directories};
-use crate::announce::status::hubs::HubSummary;
-use crate::announce::status::notification::NotificationView;
-use crate::announce::status::{SourceStatus, Status, WaitingView};
 use crate::cli::asking::{Asked, unexpected};
 use crate::cli::options::{AskOptions, Exit};
 use crate::cli::outbox::text::{Row, write_rows};
 use crate::cli::output::{counted, grouped, print, print_json, relative, when};
 use crate::control::{Answer, Request};
+use crate::report::status::alerts::{Part, Urgency, more_directories};
+use crate::report::status::hubs::HubSummary;
+use crate::report::status::notification::NotificationView;
+use crate::report::status::{SourceStatus, Status, WaitingView};
 use crate::resourcesync::escape::{escaped, excerpt};
 
 /// So many lines of one kind are printed; of others it is said where they are.

@@ -8,11 +8,11 @@ use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use serde_json::json;
 
-use crate::announce::subscription::audience::view::{SubscriptionList, SubscriptionView};
 use crate::cli::asking::{Asked, unexpected};
 use crate::cli::options::{AskOptions, Exit};
 use crate::cli::output::{aligned, counted, next_try, print, print_json, relative, when};
 use crate::control::{About, Answer, Request, SubscriptionName};
+use crate::hub::audience::view::{SubscriptionList, SubscriptionView};
 
 #[derive(Debug, Clone, Subcommand)]
 pub enum SubscriptionsCommand {

@@ -2,11 +2,11 @@
 
 use std::ops::RangeInclusive;
 
-use crate::announce::subscription::callback::CallbackPolicy;
-use crate::announce::subscription::limits::Limits;
-use crate::announce::subscription::network::Network;
 use crate::config::raw;
 use crate::config::reading::{Given, Origin, Reading, in_file};
+use crate::hub::callback::CallbackPolicy;
+use crate::hub::limits::Limits;
+use crate::hub::network::Network;
 use crate::resourcesync::uri::{Hub, Uri, is_clean};
 
 /// The embedded hub, when it is enabled.

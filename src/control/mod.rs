@@ -14,8 +14,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::announce::status::{AccountView, ChannelView, MissingView, Status};
-use crate::announce::subscription::audience::view::{SubscriptionList, SubscriptionView};
+use crate::hub::audience::view::{SubscriptionList, SubscriptionView};
+use crate::report::status::{AccountView, ChannelView, MissingView, Status};
 
 pub use crate::control::client::{ClientError, ask};
 pub use crate::control::server::{Server, Socket};

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use super::*;
 use crate::announce::delivery::attempt::{Attempt, Kind, Refusal};
 use crate::announce::plan::Mode;
-use crate::announce::status::{Condition, HubView, WaitingView};
+use crate::report::status::{Condition, HubView, WaitingView};
 use crate::resourcesync::capability::Capability;
 use crate::resourcesync::uri::{Hub, Topic, Uri};
 

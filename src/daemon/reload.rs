@@ -4,7 +4,6 @@ use anyhow::bail;
 use jiff::Timestamp;
 use tracing::{error, info, warn};
 
-use crate::announce::status::RefusedConfiguration;
 use crate::config::Config;
 use crate::config::address::Address;
 use crate::config::error::ConfigError;
@@ -13,6 +12,7 @@ use crate::daemon::listen::{Bound, Front, bind};
 use crate::daemon::{
     Daemon, admin_pages, conduct, loaded, public_url, report, settings, start_hub,
 };
+use crate::report::status::RefusedConfiguration;
 use crate::websub::hub::{Conduct, Restored};
 use crate::websub::publish::Lines;
 

@@ -42,8 +42,8 @@ pub use living::Steps;
 #[cfg(not(debug_assertions))]
 mod living {
     use crate::announce::state::Save;
-    use crate::announce::subscription::HubRecord;
     use crate::daemon::steps::Step;
+    use crate::hub::HubRecord;
 
     /// Nothing.
     #[derive(Debug, Clone)]
@@ -71,8 +71,8 @@ mod dying {
     use rustix::process::{Signal, getpid, kill_process};
 
     use crate::announce::state::{LedgerRow, Save};
-    use crate::announce::subscription::HubRecord;
     use crate::daemon::steps::Step;
+    use crate::hub::HubRecord;
 
     /// Where this process ends, if anywhere. Clones count together.
     #[derive(Debug, Clone)]

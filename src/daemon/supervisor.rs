@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use sd_notify::NotifyState;
 use tracing::warn;
 
-use crate::announce::summary::Doing;
+use crate::report::summary::Doing;
 
 /// Nobody reads more lines than this, and each costs the loop a look at all channels.
 const LINES_APART: Duration = Duration::from_secs(1);

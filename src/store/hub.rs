@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use rusqlite::{Row, Transaction, params};
 
 use crate::announce::delivery::secret::Secret;
-use crate::announce::subscription::{Callback, HubRecord, Progress, Relay, RelayId, Subscription};
+use crate::hub::{Callback, HubRecord, Progress, Relay, RelayId, Subscription};
 use crate::resourcesync::uri::Topic;
 use crate::store::row::{Column, shared};
 use crate::store::{Store, StoreError};

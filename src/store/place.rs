@@ -5,7 +5,7 @@ use std::path::Path;
 
 use rustix::fs::{Access, StatVfsMountFlags};
 
-use crate::announce::inspection::machine::Place;
+use crate::diagnostics::machine::Place;
 
 /// What lies at `directory`, as this user sees it.
 pub fn place(directory: &Path) -> Place {

@@ -11,7 +11,7 @@ use crate::announce::observation::{DocumentPath, Stat};
 use crate::announce::state::{
     ChannelRow, Flight, Hold, KnownHub, LedgerRow, MountRow, Presence, Record, Save, Told, Trouble,
 };
-use crate::announce::subscription::{HubRecord, Relay};
+use crate::hub::{HubRecord, Relay};
 use crate::resourcesync::fingerprint;
 use crate::resourcesync::uri::{Hub, Uri};
 use crate::store::hub::{write_record, write_relay};

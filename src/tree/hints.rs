@@ -7,8 +7,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use crate::announce::candidates::{Candidates, is_hidden};
-use crate::announce::figures;
 use crate::announce::observation::DocumentPath;
+use crate::report::figures;
 use crate::tree::watches::Key;
 
 /// More names than this in one directory are no longer told apart: it is listed.

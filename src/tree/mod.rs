@@ -42,11 +42,11 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 
 use crate::announce::candidates::Candidates;
-use crate::announce::figures;
 use crate::announce::observation::{
     DocumentPath, Identity, MountId, NoDocument, Observation, Stat, Unreadable,
 };
 use crate::announce::plan::MountPlan;
+use crate::report::figures;
 use crate::tree::hints::Hints;
 use crate::tree::looker::Looker;
 use crate::tree::watches::Watches;

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::announce::candidates::PublishedPath;
-use crate::announce::inspection::access::{Refusal, remedy};
 use crate::announce::observation::{DocumentPath, Identity, MountId, Stat};
 use crate::announce::plan::MountPlan;
+use crate::diagnostics::access::{Refusal, remedy};
 use crate::tree::file_system::{ALL_WRITE_HERE, FileSystem, coarse_now, file_system};
 use crate::tree::looker::Looker;
 use crate::tree::model::{DirectoryId, FileId, Queued};

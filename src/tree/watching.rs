@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use rustix::io::Errno;
 
-use crate::announce::inspection::access::{Refusal, remedy};
 use crate::announce::observation::{Incomplete, Unreadable};
+use crate::diagnostics::access::{Refusal, remedy};
 use crate::tree::file_system::ALL_WRITE_HERE;
 use crate::tree::hints::Hint;
 use crate::tree::looker::Looker;

@@ -11,8 +11,8 @@ use reqwest::{Client, Method, RequestBuilder, Response};
 use tokio::task::JoinSet;
 
 use crate::announce::delivery::secret::Mask;
-use crate::announce::inspection::topic::Served;
-use crate::announce::inspection::{Answered, Body, Links, Reply};
+use crate::diagnostics::topic::Served;
+use crate::diagnostics::{Answered, Body, Links, Reply};
 use crate::resourcesync::uri::{Hub, Topic};
 use crate::websub::client;
 use crate::websub::failure::in_its_own_words;

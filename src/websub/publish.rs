@@ -15,7 +15,7 @@ use url::Url;
 use crate::announce::delivery::redirect::{Hop, next_hop, same_address};
 use crate::announce::delivery::secret::Mask;
 use crate::announce::delivery::{Answer, Request, Submission, request};
-use crate::announce::histogram::Histogram;
+use crate::report::histogram::Histogram;
 use crate::resourcesync::uri::Hub;
 use crate::websub::client;
 

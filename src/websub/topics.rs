@@ -11,8 +11,8 @@ use hyper::{HeaderMap, Method, Request, Response, StatusCode, header::HeaderValu
 use percent_encoding::percent_decode_str;
 
 use crate::announce::delivery::{PAYLOAD_TYPE, TopicPage, link_header};
-use crate::announce::figures::TopicRequests;
-use crate::announce::inspection::NO_SUCH_TOPIC;
+use crate::diagnostics::NO_SUCH_TOPIC;
+use crate::report::figures::TopicRequests;
 use crate::resourcesync::uri::{Topic, Uri};
 use crate::websub::server::{Reply, text};
 

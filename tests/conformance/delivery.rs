@@ -1,7 +1,7 @@
 //! What a subscriber is sent: WebSub 7, Framework Notification 4.3.
 
 use rsnotify::announce::delivery::secret::Secret;
-use rsnotify::announce::subscription::relay;
+use rsnotify::hub::relay;
 use rsnotify::resourcesync::payload::Payload;
 use rstest::rstest;
 

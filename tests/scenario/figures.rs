@@ -1,7 +1,7 @@
 //! What metrics tell of a tree: how many documents there are of each kind, and what is wrong with them.
 
 use rsnotify::announce::engine::DocumentState;
-use rsnotify::announce::figures::Holdings;
+use rsnotify::report::figures::Holdings;
 use rsnotify::resourcesync::capability::Capability;
 
 use crate::world::{HUB, Reply, World, index, list, plan};

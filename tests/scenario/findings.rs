@@ -4,7 +4,7 @@ use rsnotify::announce::engine::DocumentState;
 use rsnotify::announce::event::Fact;
 use rsnotify::announce::finding::{Acknowledgement, Finding};
 use rsnotify::announce::plan::Plan;
-use rsnotify::announce::status::alerts::Verdict;
+use rsnotify::report::status::alerts::Verdict;
 
 use crate::world::{Doc, World, capability_list, list, plan};
 

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use jiff::Timestamp;
 use rsnotify::announce::state::Told;
-use rsnotify::announce::status::HubView;
+use rsnotify::report::status::HubView;
 use rsnotify::resourcesync::uri::Uri;
 
 use crate::outage::library::{Documents, Library, TOPIC, difference, set_of, taken};

@@ -3,7 +3,7 @@
 use rsnotify::announce::delivery::attempt::Kind;
 use rsnotify::announce::event::Fact;
 use rsnotify::announce::plan::Plan;
-use rsnotify::announce::status::{AccountView, Condition};
+use rsnotify::report::status::{AccountView, Condition};
 
 use crate::world::{HUB, OTHER_HUB, Reply, World, capability_list, list, plan, two_hubs};
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use rsnotify::announce::event::Fact;
 use rsnotify::announce::plan::{Mode, Plan};
-use rsnotify::announce::status::Condition;
+use rsnotify::report::status::Condition;
 use rstest::rstest;
 
 use crate::world::{HUB, Heard, Reply, World, list, ping_hub, plan, set_hubs};

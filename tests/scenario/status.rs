@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use rsnotify::announce::plan::{Plan, SourcePlan};
-use rsnotify::announce::status::alerts::{Part, Urgency, Verdict};
-use rsnotify::announce::status::notification::{NotificationView, Outcome};
-use rsnotify::announce::status::{ChannelView, Condition, Status};
+use rsnotify::report::status::alerts::{Part, Urgency, Verdict};
+use rsnotify::report::status::notification::{NotificationView, Outcome};
+use rsnotify::report::status::{ChannelView, Condition, Status};
 use rsnotify::resourcesync::payload::Payload;
 
 use crate::world::{HUB, OTHER_HUB, Reply, World, list, mount, ping_hub, plan, two_hubs};

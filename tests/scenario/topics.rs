@@ -2,7 +2,7 @@
 
 use rsnotify::announce::event::Fact;
 use rsnotify::announce::plan::Mode;
-use rsnotify::announce::status::Condition;
+use rsnotify::report::status::Condition;
 use rsnotify::resourcesync::payload::Payload;
 
 use crate::world::{HUB, OTHER_HUB, Reply, World, list, ping_hub, plan, set_hubs};

@@ -17,9 +17,7 @@ use rsnotify::announce::state::{
     ChannelRow, Flight, Hold, KnownHub, LedgerRow, MountRow, Ping, Presence, Record, Relations,
     Retirement, Said, Save, Told, Trouble, Version,
 };
-use rsnotify::announce::subscription::{
-    Callback, HubRecord, Progress, Relay, RelayId, Subscription,
-};
+use rsnotify::hub::{Callback, HubRecord, Progress, Relay, RelayId, Subscription};
 use rsnotify::resourcesync::capability::Capability;
 use rsnotify::resourcesync::document::Form;
 use rsnotify::resourcesync::fingerprint::Fingerprint;

@@ -7,10 +7,8 @@ use jiff::Timestamp;
 use rsnotify::announce::delivery::Submission;
 use rsnotify::announce::delivery::secret::Secret;
 use rsnotify::announce::plan::Mode;
-use rsnotify::announce::subscription::callback::CallbackPolicy;
-use rsnotify::announce::subscription::{
-    Callback, HubRecord, Key, Progress, Relay, RelayId, Subscription,
-};
+use rsnotify::hub::callback::CallbackPolicy;
+use rsnotify::hub::{Callback, HubRecord, Key, Progress, Relay, RelayId, Subscription};
 use rsnotify::resourcesync::uri::{Hub, Topic};
 use rsnotify::websub::hub::{Conduct, EmbeddedHub, Restored, Settings};
 use rsnotify::websub::subscribe::Subscriber;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rsnotify::announce::delivery::secret::Secret;
-use rsnotify::announce::subscription::relay::signature;
+use rsnotify::hub::relay::signature;
 use rsnotify::resourcesync::uri::{Hub, Topic, Uri};
 use rsnotify::websub::discover::{DiscoverError, discover, document};
 use rsnotify::websub::subscribe::{SubscribeError, Subscriber};

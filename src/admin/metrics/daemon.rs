@@ -1,7 +1,7 @@
 //! How the daemon itself does: whether it is ready, what it saves, what it is asked.
 
 use crate::admin::metrics::exposition::{Exposition, seconds};
-use crate::announce::status::Status;
+use crate::report::status::Status;
 
 pub fn expose(exposition: &mut Exposition, status: &Status, is_ready: bool) {
     let figures = &status.figures;

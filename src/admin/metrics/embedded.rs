@@ -2,8 +2,8 @@
 
 use crate::admin::metrics::count;
 use crate::admin::metrics::exposition::{Exposition, Label};
-use crate::announce::subscription::audience::view::HubStatus;
-use crate::announce::subscription::counts::Counts;
+use crate::hub::audience::view::HubStatus;
+use crate::hub::counts::Counts;
 
 pub fn expose(exposition: &mut Exposition, hub: &HubStatus) {
     exposition.gauge(

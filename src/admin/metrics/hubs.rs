@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use crate::admin::metrics::count;
 use crate::admin::metrics::exposition::{Exposition, Label, seconds};
 use crate::announce::delivery::attempt::Kind;
-use crate::announce::figures::{Figures, HubCounts};
-use crate::announce::status::{Condition, HubView, Status};
+use crate::report::figures::{Figures, HubCounts};
+use crate::report::status::{Condition, HubView, Status};
 use crate::resourcesync::uri::Hub;
 
 /// How one hub stands, over all channels.

@@ -2,7 +2,7 @@
 
 use crate::admin::metrics::count;
 use crate::admin::metrics::exposition::{Exposition, Label, seconds};
-use crate::announce::status::{SourceStatus, Status};
+use crate::report::status::{SourceStatus, Status};
 
 pub fn expose(exposition: &mut Exposition, status: &Status) {
     let sources = || status.sources.iter();

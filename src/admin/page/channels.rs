@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use crate::admin::page::parameter;
 use crate::admin::page::parts::{self, PER_PAGE, Waiting, waiting};
 use crate::announce::delivery::form;
-use crate::announce::status::notification::NotificationView;
-use crate::announce::status::{ChannelView, Status};
+use crate::report::status::notification::NotificationView;
+use crate::report::status::{ChannelView, Status};
 
 /// What somebody looks for.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,9 +4,9 @@ use askama::Template;
 use jiff::Timestamp;
 
 use crate::admin::page::parts::{self, Waiting, waiting};
-use crate::announce::status::alerts::{Alert, Verdict};
-use crate::announce::status::hubs::HubSummary;
-use crate::announce::status::{ChannelView, Status};
+use crate::report::status::alerts::{Alert, Verdict};
+use crate::report::status::hubs::HubSummary;
+use crate::report::status::{ChannelView, Status};
 
 /// So many of each are shown; others have pages of their own.
 const MOST_CHANNELS: usize = 20;

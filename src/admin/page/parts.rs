@@ -8,12 +8,12 @@ use jiff::Timestamp;
 use crate::announce::delivery::attempt::Attempt;
 use crate::announce::delivery::form;
 use crate::announce::plan::Mode;
-use crate::announce::status::alerts::{Part, Verdict};
-use crate::announce::status::notification::{NotificationView, Outcome};
-use crate::announce::status::{ChannelView, Condition, HubView, SourceStatus, WaitingView, words};
+use crate::report::status::alerts::{Part, Verdict};
+use crate::report::status::notification::{NotificationView, Outcome};
+use crate::report::status::{ChannelView, Condition, HubView, SourceStatus, WaitingView, words};
 use crate::resourcesync::uri::Topic;
 
-pub use crate::announce::status::words::grouped;
+pub use crate::report::status::words::grouped;
 pub use crate::resourcesync::escape::escaped;
 
 pub const STYLE: &str = include_str!("../../../templates/style.css");

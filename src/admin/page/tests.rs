@@ -6,11 +6,11 @@ use jiff::Timestamp;
 use crate::admin::page::channels::{ChannelPage, ChannelsPage, Filter};
 use crate::admin::page::overview::Overview;
 use crate::announce::delivery::attempt::{Attempt, Kind, Refusal};
-use crate::announce::figures::Figures;
 use crate::announce::observation::Unreadable;
 use crate::announce::plan::Mode;
-use crate::announce::status::notification::{Body, NotificationView, Outcome, OutcomeView};
-use crate::announce::status::{
+use crate::report::figures::Figures;
+use crate::report::status::notification::{Body, NotificationView, Outcome, OutcomeView};
+use crate::report::status::{
     BrokenView, ChannelView, Condition, ConfigurationStatus, FindingGroup, HubView, MountStatus,
     RefusedConfiguration, SourceStatus, Status, WaitingView,
 };

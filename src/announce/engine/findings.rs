@@ -14,7 +14,7 @@ use crate::announce::naming::Naming;
 use crate::announce::observation::{DocumentPath, Look, MountId, NoDocument};
 use crate::announce::plan::SourcePlan;
 use crate::announce::state::Record;
-use crate::announce::status::{FindingGroup, MutedSet};
+use crate::report::status::{FindingGroup, MutedSet};
 use crate::resourcesync::capability::Capability;
 use crate::resourcesync::document::{Form, Other};
 use crate::resourcesync::uri::{Hub, Uri};

@@ -6,7 +6,7 @@ use crate::announce::engine::Engine;
 use crate::announce::engine::source::MountStatus;
 use crate::announce::observation::MountId;
 use crate::announce::state::{Presence, Record};
-use crate::announce::status::{MissingDirectory, MissingView};
+use crate::report::status::{MissingDirectory, MissingView};
 
 /// So many directories are told of in the status; of others, how many they are.
 const MOST_DIRECTORIES: usize = 10;

@@ -11,7 +11,7 @@ use crate::announce::history::{Fate, MOST, Notification};
 use crate::announce::ledger::Ledger;
 use crate::announce::plan::Mode;
 use crate::announce::state::LedgerRow;
-use crate::announce::status::notification::{Body, NotificationView, Outcome, OutcomeView};
+use crate::report::status::notification::{Body, NotificationView, Outcome, OutcomeView};
 use crate::resourcesync::payload::Payload;
 use crate::resourcesync::uri::Hub;
 

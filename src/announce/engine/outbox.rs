@@ -9,16 +9,14 @@ use crate::announce::delivery::ChannelId;
 use crate::announce::delivery::hub_queue::HubQueue;
 use crate::announce::engine::waiting::Held;
 use crate::announce::engine::{Engine, Turn};
-use crate::announce::figures::Figures;
 use crate::announce::ledger::Ledger;
 use crate::announce::notification::{Limits, spoken};
 use crate::announce::plan::Mode;
 use crate::announce::standing::{Standing, standing, standing_after};
 use crate::announce::state::{Hold, Told};
-use crate::announce::status::{
-    AccountView, ChannelView, Condition, FailingHub, FlightView, HubView,
-};
-use crate::announce::status::{SourceStatus, Status};
+use crate::report::figures::Figures;
+use crate::report::status::{AccountView, ChannelView, Condition, FailingHub, FlightView, HubView};
+use crate::report::status::{SourceStatus, Status};
 use crate::resourcesync::payload::{Entry, Payload};
 use crate::resourcesync::uri::{Hub, Topic, Uri};
 

@@ -7,7 +7,7 @@ use crate::announce::engine::{Engine, Timer};
 use crate::announce::event::Fact;
 use crate::announce::observation::{DocumentPath, Incomplete};
 use crate::announce::state::{Presence, Trouble};
-use crate::announce::status::BrokenView;
+use crate::report::status::BrokenView;
 use crate::resourcesync::uri::Uri;
 
 /// So many candidates that cannot be read are told of; of others, how many they are.

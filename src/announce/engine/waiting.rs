@@ -10,7 +10,7 @@ use crate::announce::engine::Engine;
 use crate::announce::ledger::Ledger;
 use crate::announce::standing::{Standing, standing};
 use crate::announce::state::{Hold, Presence, Record};
-use crate::announce::status::WaitingView;
+use crate::report::status::WaitingView;
 use crate::resourcesync::uri::{Hub, Uri};
 
 /// So many documents of each channel are told of; of others, how many they are.

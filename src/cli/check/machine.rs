@@ -4,11 +4,11 @@ use std::path::Path;
 
 use rustix::process::{Resource, geteuid, getrlimit};
 
-use crate::announce::inspection::Remark;
-use crate::announce::inspection::machine::{self, Limited, Users};
 use crate::cli::check::Section;
 use crate::cli::survey::Survey;
 use crate::config::Config;
+use crate::diagnostics::Remark;
+use crate::diagnostics::machine::{self, Limited, Users};
 use crate::store;
 use crate::tree::Limit;
 

@@ -6,13 +6,13 @@ use anyhow::Context;
 use jiff::Timestamp;
 use url::Url;
 
-use crate::announce::inspection::topic::{self, Served, Wanted};
-use crate::announce::inspection::{Answered, Remark, clock, hub, origin};
 use crate::announce::plan::Mode;
-use crate::announce::status::ChannelView;
 use crate::cli::check::Section;
 use crate::cli::survey::Survey;
 use crate::config::Config;
+use crate::diagnostics::topic::{self, Served, Wanted};
+use crate::diagnostics::{Answered, Remark, clock, hub, origin};
+use crate::report::status::ChannelView;
 use crate::resourcesync::uri::Hub;
 use crate::store;
 use crate::websub::inspect;

@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::announce::delivery::attempt::Attempt;
-use crate::announce::status::{AccountView, ChannelView, HubView};
 use crate::cli::output::{aligned, counted, next_try, when};
+use crate::report::status::{AccountView, ChannelView, HubView};
 use crate::resourcesync::payload::Entry;
 
 /// One hub on one channel.

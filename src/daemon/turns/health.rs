@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use tracing::info;
 
-use crate::announce::figures::{Figures, Hints};
 use crate::announce::plan::{MountPlan, Plan};
-use crate::announce::status::Status;
-use crate::announce::summary::{Doing, Summary};
 use crate::daemon::turns::Turns;
+use crate::report::figures::{Figures, Hints};
+use crate::report::status::Status;
+use crate::report::summary::{Doing, Summary};
 use crate::tree::Report;
 
 impl Turns {

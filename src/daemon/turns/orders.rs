@@ -6,10 +6,10 @@ use tokio::sync::oneshot;
 
 use crate::announce::engine::{Engine, UnknownAccount};
 use crate::announce::event::{Effect, Event, Fact, Now};
-use crate::announce::subscription::Key;
-use crate::announce::subscription::audience::Audience;
 use crate::control::{About, AccountName, Answer, Request, SubscriptionName};
 use crate::daemon::turns::{Input, Turns};
+use crate::hub::Key;
+use crate::hub::audience::Audience;
 use crate::websub::hub::EmbeddedHub;
 
 /// An answer that waits for the turn to be saved.

@@ -3,7 +3,7 @@
 use crate::announce::delivery::Submission;
 use crate::announce::event::Effect;
 use crate::announce::state::Save;
-use crate::announce::subscription::{HubRecord, Relay};
+use crate::hub::{HubRecord, Relay};
 
 /// It is taken whole when it is saved.
 #[derive(Default)]

@@ -10,12 +10,12 @@ use reqwest::{Client, RequestBuilder};
 use tracing::info;
 use url::Url;
 
-use crate::announce::subscription::Callback;
-use crate::announce::subscription::address::destination;
-use crate::announce::subscription::callback::{CallbackPolicy, literal_address};
-use crate::announce::subscription::fairness::Priority;
-use crate::announce::subscription::network::Network;
-use crate::announce::subscription::quota::LineQuota;
+use crate::hub::Callback;
+use crate::hub::address::destination;
+use crate::hub::callback::{CallbackPolicy, literal_address};
+use crate::hub::fairness::Priority;
+use crate::hub::network::Network;
+use crate::hub::quota::LineQuota;
 use crate::websub::client;
 use crate::websub::hub::lookups::{Located, LookupError, Lookups, Resolver};
 

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::announce::subscription::Key;
+use crate::hub::Key;
 
 /// What waits for each subscriber. A lane exists while it holds something, and has one worker as long: who
 /// makes a lane starts it, and the worker ends when [`Lanes::done`] says so.

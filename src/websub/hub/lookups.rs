@@ -8,8 +8,8 @@ use std::net::{IpAddr, ToSocketAddrs};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::announce::subscription::fairness::Priority;
-use crate::announce::subscription::name::{FailedLookups, registrable};
+use crate::hub::fairness::Priority;
+use crate::hub::name::{FailedLookups, registrable};
 use crate::websub::hub::slots::{Slot, Slots};
 
 /// How long a name server may take. The thread that asks it may take longer, and keeps its slot as long.

@@ -11,10 +11,10 @@ use tracing::{debug, warn};
 
 use crate::announce::delivery::Answer;
 use crate::announce::delivery::secret::Mask;
-use crate::announce::subscription::Key;
-use crate::announce::subscription::audience::view::LastTry;
-use crate::announce::subscription::audience::{Assignment, Delivery};
-use crate::announce::subscription::relay::{Outcome, headers, outcome};
+use crate::hub::Key;
+use crate::hub::audience::view::LastTry;
+use crate::hub::audience::{Assignment, Delivery};
+use crate::hub::relay::{Outcome, headers, outcome};
 use crate::websub::client;
 use crate::websub::hub::calls::{Location, NotCalled};
 use crate::websub::hub::slots::Slot;

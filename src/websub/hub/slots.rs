@@ -1,5 +1,5 @@
 //! Slots for what strangers keep waiting: requests to callbacks, and lookups of their names. Who gets one is decided in
-//! [`announce::subscription::fairness`](crate::announce::subscription::fairness).
+//! [`announce::subscription::fairness`](crate::hub::fairness).
 
 use std::collections::HashMap;
 use std::fmt;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 
-use crate::announce::subscription::fairness::{FairShare, Priority, SLOW, Ticket};
+use crate::hub::fairness::{FairShare, Priority, SLOW, Ticket};
 
 /// Slots of one kind. Clones share them.
 #[derive(Clone)]

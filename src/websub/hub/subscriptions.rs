@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use tracing::{debug, info, warn};
 
-use crate::announce::subscription::admission::Admission;
-use crate::announce::subscription::audience::{Assignment, Audience, Delivery};
-use crate::announce::subscription::quota::LineQuota;
-use crate::announce::subscription::tally::Share;
-use crate::announce::subscription::{HubRecord, Key, Progress, Relay, RelayId, Subscription};
+use crate::hub::admission::Admission;
+use crate::hub::audience::{Assignment, Audience, Delivery};
+use crate::hub::quota::LineQuota;
+use crate::hub::tally::Share;
+use crate::hub::{HubRecord, Key, Progress, Relay, RelayId, Subscription};
 use crate::websub::hub::Shared;
 
 /// How often ended leases are forgotten. They are not delivered to in the meantime.

@@ -10,12 +10,12 @@ use tracing::debug;
 use uuid::Uuid;
 
 use crate::announce::delivery::retry::{after, backoff};
-use crate::announce::subscription::fairness::Priority;
-use crate::announce::subscription::limits::Excess;
-use crate::announce::subscription::request::{Action, Request};
-use crate::announce::subscription::tally::Share;
-use crate::announce::subscription::verification::{confirms, denial_url, verification_url};
-use crate::announce::subscription::{Key, Subscription};
+use crate::hub::fairness::Priority;
+use crate::hub::limits::Excess;
+use crate::hub::request::{Action, Request};
+use crate::hub::tally::Share;
+use crate::hub::verification::{confirms, denial_url, verification_url};
+use crate::hub::{Key, Subscription};
 use crate::websub::client;
 use crate::websub::failure::describe;
 use crate::websub::hub::calls::Location;

@@ -8,7 +8,7 @@ use hyper::header::{CONTENT_TYPE, HeaderMap, LINK};
 use hyper::{Method, Request, StatusCode};
 use url::form_urlencoded;
 
-use crate::announce::subscription::relay::is_signed;
+use crate::hub::relay::is_signed;
 use crate::resourcesync::uri::Topic;
 use crate::websub::link::{links, targets};
 use crate::websub::server::{Reply, small_body, text};

@@ -16,7 +16,7 @@ use rsnotify::announce::event::{Effect, Event, Fact, Now};
 use rsnotify::announce::observation::Observation;
 use rsnotify::announce::plan::{Mode, Plan};
 use rsnotify::announce::state::State;
-use rsnotify::announce::status::AccountView;
+use rsnotify::report::status::AccountView;
 use rsnotify::resourcesync::payload::Payload;
 use rsnotify::resourcesync::uri::{Hub, Topic};
 use rsnotify::store::Store;

@@ -6,10 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
-use rsnotify::announce::subscription::network::Network;
-use rsnotify::announce::subscription::{
-    Callback, HubRecord, Progress, Relay, RelayId, Subscription,
-};
+use rsnotify::hub::network::Network;
+use rsnotify::hub::{Callback, HubRecord, Progress, Relay, RelayId, Subscription};
 use rsnotify::resourcesync::uri::Topic;
 use rsnotify::websub::hub::{Resolver, Restored, Settings};
 use tokio::io::AsyncReadExt;

@@ -7,10 +7,8 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use rsnotify::announce::delivery::secret::Secret;
 use rsnotify::announce::plan::Mode;
-use rsnotify::announce::subscription::relay::signature;
-use rsnotify::announce::subscription::{
-    Callback, HubRecord, Progress, Relay, RelayId, Subscription,
-};
+use rsnotify::hub::relay::signature;
+use rsnotify::hub::{Callback, HubRecord, Progress, Relay, RelayId, Subscription};
 use rsnotify::resourcesync::uri::Topic;
 use rsnotify::websub::hub::Restored;
 

@@ -6,11 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use rsnotify::announce::subscription::callback::CallbackPolicy;
-use rsnotify::announce::subscription::network::Network;
-use rsnotify::announce::subscription::{
-    Callback, HubRecord, Progress, Relay, RelayId, Subscription,
-};
+use rsnotify::hub::callback::CallbackPolicy;
+use rsnotify::hub::network::Network;
+use rsnotify::hub::{Callback, HubRecord, Progress, Relay, RelayId, Subscription};
 use rsnotify::resourcesync::uri::Topic;
 use rsnotify::websub::hub::{Resolver, Restored, Settings};
 

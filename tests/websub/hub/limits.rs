@@ -3,9 +3,9 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use rsnotify::announce::subscription::Progress;
-use rsnotify::announce::subscription::limits::Most;
-use rsnotify::announce::subscription::network::Network;
+use rsnotify::hub::Progress;
+use rsnotify::hub::limits::Most;
+use rsnotify::hub::network::Network;
 use rsnotify::websub::hub::{Resolver, Restored, Settings};
 use rsnotify::websub::public::serve_public;
 use rsnotify::websub::server::{Limits, Listener};

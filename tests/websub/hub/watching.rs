@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
-use rsnotify::announce::subscription::audience::view::HubStatus;
-use rsnotify::announce::subscription::counts::{Deliveries, Requests, Verifications};
-use rsnotify::announce::subscription::limits::Most;
-use rsnotify::announce::subscription::{Callback, Progress, Relay, RelayId, Subscription};
+use rsnotify::hub::audience::view::HubStatus;
+use rsnotify::hub::counts::{Deliveries, Requests, Verifications};
+use rsnotify::hub::limits::Most;
+use rsnotify::hub::{Callback, Progress, Relay, RelayId, Subscription};
 use rsnotify::resourcesync::uri::Topic;
 use rsnotify::websub::hub::Restored;
 

@@ -1,0 +1,164 @@
+//! What time it is elsewhere: a wrong clock makes wrong datetimes in notifications, and refuses certificates.
+
+use std::collections::BTreeMap;
+
+use jiff::fmt::rfc2822;
+use jiff::{SignedDuration, Timestamp};
+
+use crate::diagnostics::{Remark, Reply};
+
+/// How much two clocks may differ. An answer takes its time too.
+const TOLERATED: SignedDuration = SignedDuration::from_secs(60);
+/// Nobody has run rsnotify before.
+const FIRST_YEAR: i16 = 2026;
+const SET_IT: &str = "let NTP set it (`timedatectl set-ntp true`)";
+
+/// How far a peer's clock, as its answer shows it, is ahead of ours. A cache may have kept the answer for a
+/// while, and says so.
+pub fn ahead(reply: &Reply) -> Option<SignedDuration> {
+    let date = reply.date.as_deref()?.trim();
+    let date = rfc2822::DateTimeParser::new().parse_timestamp(date).ok()?;
+    let age = reply.age.as_deref().and_then(|age| age.trim().parse().ok());
+    let kept = SignedDuration::from_secs(age.unwrap_or(0).clamp(0, i64::from(u32::MAX)));
+    Some(date.duration_since(reply.at).saturating_add(kept))
+}
+
+/// Compares our clock with those of peers, each by its name.
+pub fn remarks<'a>(
+    readings: impl IntoIterator<Item = (&'a str, SignedDuration)>,
+    now: Timestamp,
+) -> Vec<Remark> {
+    let mut remarks = Vec::new();
+    let year = now.to_zoned(jiff::tz::TimeZone::UTC).year();
+    if year < FIRST_YEAR {
+        let seen = format!("this machine's clock says that it is {now:.0}, which is long past");
+        remarks.push(Remark::finding(seen, SET_IT));
+    }
+    let mut peers: BTreeMap<&str, SignedDuration> = BTreeMap::new();
+    for (peer, ahead) in readings {
+        // Of several, the one that says least: caches keep old answers and may not say so.
+        let least = peers.entry(peer).or_insert(ahead);
+        if ahead.abs() < least.abs() {
+            *least = ahead;
+        }
+    }
+    let wrong: Vec<_> = peers
+        .iter()
+        .filter(|(_, ahead)| ahead.abs() > TOLERATED)
+        .collect();
+    let all_differ = wrong.len() > 1 && wrong.len() == peers.len();
+    remarks.extend(wrong.iter().map(|(peer, ahead)| {
+        let direction = match ahead.is_negative() {
+            true => "behind",
+            false => "ahead of",
+        };
+        let difference = SignedDuration::from_secs(ahead.as_secs()).abs();
+        let seen = format!("the clock of {peer} is {difference:#} {direction} this machine's");
+        match all_differ {
+            true => Remark::finding(
+                seen,
+                format!("all of them differ, so this one is wrong: {SET_IT}"),
+            ),
+            false => Remark::finding(
+                seen,
+                format!("one of both is wrong; if it is this one, {SET_IT}"),
+            ),
+        }
+    }));
+    remarks
+}
+
+/// Compares our clock with the file system's, by the latest change of a file that it has noted.
+pub fn file_system(path: &str, changed: Timestamp, now: Timestamp) -> Option<Remark> {
+    let ahead = changed.duration_since(now);
+    (ahead > TOLERATED).then(|| {
+        let ahead = SignedDuration::from_secs(ahead.as_secs());
+        Remark::finding(
+            format!("{path} was changed {ahead:#} from now, by the clock of its file system"),
+            format!(
+                "its files seem to be written just now, and their times are not believed; let the file server and \
+                 this machine have the same time: {SET_IT}"
+            ),
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use crate::diagnostics::tests::reply;
+
+    use super::*;
+
+    fn seconds(seconds: i64) -> SignedDuration {
+        SignedDuration::from_secs(seconds)
+    }
+
+    fn now() -> Timestamp {
+        "2026-11-20T12:00:00Z".parse().unwrap()
+    }
+
+    #[rstest]
+    #[case(Some("Fri, 20 Nov 2026 12:00:00 GMT"), None, Some(0))]
+    #[case(Some("Fri, 20 Nov 2026 13:00:00 GMT"), None, Some(3600))]
+    #[case(Some("Fri, 20 Nov 2026 11:59:00 GMT"), None, Some(-60))]
+    #[case(Some("Fri, 20 Nov 2026 11:59:00 GMT"), Some("60"), Some(0))]
+    #[case(Some("Fri, 20 Nov 2026 11:59:00 GMT"), Some("-5, x"), Some(-60))]
+    #[case(Some("yesterday"), None, None)]
+    #[case(None, Some("60"), None)]
+    fn a_date_is_compared_with_when_it_arrived(
+        #[case] date: Option<&str>,
+        #[case] age: Option<&str>,
+        #[case] want: Option<i64>,
+    ) {
+        let reply = Reply {
+            date: date.map(str::to_owned),
+            age: age.map(str::to_owned),
+            ..reply(200)
+        };
+        assert_eq!(ahead(&reply), want.map(seconds));
+    }
+
+    #[rstest]
+    #[case(&[], &[])]
+    #[case(&[("a", 60), ("b", -60)], &[])]
+    #[case(&[("a", 3_661)], &["the clock of a is 1h 1m 1s ahead of this machine's: one of both"])]
+    #[case(&[("a", -90), ("b", 1)], &["the clock of a is 1m 30s behind this machine's: one of both"])]
+    #[case(&[("a", 90), ("b", 91)], &["a is 1m 30s ahead of this machine's: all of them", "b is 1m 31s ahead"])]
+    #[case(&[("a", -9_000), ("a", 2)], &[])]
+    fn clocks_that_differ_by_more_than_a_minute_are_found(
+        #[case] readings: &[(&str, i64)],
+        #[case] want: &[&str],
+    ) {
+        let readings = readings
+            .iter()
+            .map(|(peer, ahead)| (*peer, seconds(*ahead)));
+        let found = remarks(readings, now());
+        assert_eq!(found.len(), want.len(), "{found:?}");
+        for (found, want) in found.iter().zip(want) {
+            assert!(found.line().contains(want), "{}", found.line());
+        }
+    }
+
+    #[test]
+    fn a_clock_that_was_never_set_is_found() {
+        let found = remarks([], "1970-01-01T00:10:00Z".parse().unwrap());
+        assert!(
+            found[0].line().contains("1970-01-01T00:10:00Z"),
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn files_of_the_future_show_a_file_system_that_is_ahead() {
+        let at = |seconds| now() + SignedDuration::from_secs(seconds);
+        assert_eq!(file_system("a.xml", at(-5), now()), None);
+        assert_eq!(file_system("a.xml", at(60), now()), None);
+        let found = file_system("a.xml", at(7_200), now()).unwrap().line();
+        assert!(
+            found.starts_with("a.xml was changed 2h from now"),
+            "{found}"
+        );
+    }
+}

@@ -1,0 +1,211 @@
+//! What a hub's answer to a `HEAD` is taken for.
+
+use rstest::rstest;
+
+use crate::diagnostics::tests::reply;
+use crate::diagnostics::{Body, Reply, Weight};
+
+use super::*;
+
+const HUB: &str = "https://hub.example/websub/";
+
+fn asked(head: Answered) -> Asked {
+    Asked {
+        hub: Hub::new(HUB),
+        publish_url: HUB.parse().unwrap(),
+        head,
+        accepts: false,
+    }
+}
+
+fn shown(found: Option<Remark>) -> String {
+    found.map_or("nothing".to_owned(), |found| {
+        format!("{:?} {}", found.weight, found.line())
+    })
+}
+
+#[rstest]
+#[case(200, "nothing")]
+#[case(204, "nothing")]
+#[case(304, "nothing")]
+#[case(400, "nothing")]
+#[case(405, "nothing")]
+#[case(411, "nothing")]
+#[case(415, "nothing")]
+#[case(429, "nothing")]
+#[case(501, "nothing")]
+#[case(
+    401,
+    "Finding https://hub.example/websub/: 401 to HEAD, it wants credentials"
+)]
+#[case(
+    403,
+    "Finding https://hub.example/websub/: 403 to HEAD, it wants credentials"
+)]
+#[case(
+    404,
+    "Finding https://hub.example/websub/: 404 to HEAD, there is nothing: compare url"
+)]
+#[case(
+    410,
+    "Finding https://hub.example/websub/: 410 to HEAD, there is nothing: compare url"
+)]
+#[case(407, "Finding https://hub.example/websub/: 407, the proxy")]
+#[case(500, "Finding https://hub.example/websub/: 500 to HEAD")]
+#[case(503, "Finding https://hub.example/websub/: 503 to HEAD")]
+fn a_hub_need_not_know_head_but_must_be_there(#[case] status: u16, #[case] want: &str) {
+    let mut asked = asked(Ok(reply(status)));
+    let found = shown(remark(&asked, &[]));
+    assert!(found.starts_with(want), "{found}");
+
+    asked.accepts = true;
+    let found = shown(remark(&asked, &[]));
+    let want = want.replace("Finding ", "Note ");
+    let want = want.split(": compare").next().unwrap();
+    assert!(found.starts_with(want), "{found}");
+}
+
+#[rstest]
+#[case("dns error: no such host", "knows no host of that name")]
+#[case("Connection refused (os error 111)", "nothing listens there")]
+#[case("timed out", "firewall")]
+#[case("invalid peer certificate: UnknownIssuer", "ca_file")]
+#[case("invalid peer certificate: certificate expired: at 9", "has expired")]
+#[case("invalid peer certificate: certificate not valid yet", "clock")]
+#[case(
+    "invalid peer certificate: certificate not valid for name \"a\"",
+    "for other names"
+)]
+#[case("received corrupt message of type InvalidContentType", "no TLS")]
+#[case("connection reset", "operator")]
+fn a_hub_that_cannot_be_reached_is_found_with_its_remedy(#[case] words: &str, #[case] want: &str) {
+    let found = remark(&asked(Err(words.to_owned())), &[]).unwrap();
+    assert_eq!(found.weight, Weight::Finding);
+    assert!(found.seen.contains(words), "{found:?}");
+    assert!(found.remedy.contains(want), "{found:?}");
+}
+
+#[rstest]
+#[case(308, "/b", "Note", "/b: it is followed")]
+#[case(307, "/b?key=k", "Note", "https://hub.example/b?…: it is followed")]
+#[case(
+    308,
+    "https://other.example/in",
+    "Note",
+    "https://other.example/in: it is followed"
+)]
+#[case(
+    308,
+    "https://elsewhere.example/",
+    "Finding",
+    "https://elsewhere.example/: it is not followed"
+)]
+#[case(301, "/b", "Finding", "https://hub.example/b: only 307 and 308")]
+#[case(
+    302,
+    "/login?to=x",
+    "Finding",
+    "https://hub.example/login?…: only 307 and 308"
+)]
+#[case(
+    302,
+    "https://u:p@hub.example/",
+    "Finding",
+    "https://hub.example/: only 307 and 308"
+)]
+fn a_redirection_is_told_with_where_it_leads(
+    #[case] status: u16,
+    #[case] location: &str,
+    #[case] weight: &str,
+    #[case] want: &str,
+) {
+    let redirects = Reply {
+        location: Some(location.to_owned()),
+        ..reply(status)
+    };
+    let configured = ["https://other.example/in".parse().unwrap()];
+    let found = shown(remark(&asked(Ok(redirects)), &configured));
+    assert!(found.starts_with(weight) && found.contains(want), "{found}");
+}
+
+#[test]
+fn a_redirection_without_a_target_is_found() {
+    let found = shown(remark(&asked(Ok(reply(302))), &[]));
+    assert!(found.contains("without a Location"), "{found}");
+}
+
+#[test]
+fn a_secret_address_is_never_shown() {
+    let mut replies: Vec<Answered> = [200, 302, 308, 401, 404, 503]
+        .map(|status| Ok(reply(status)))
+        .into();
+    replies.push(Err("timed out".to_owned()));
+    for location in [
+        "/hunter2/in",
+        "?key=hunter2",
+        "https://hunter2@hub.example/",
+    ] {
+        replies.extend([301, 308].map(|status| {
+            Ok(Reply {
+                location: Some(location.to_owned()),
+                ..reply(status)
+            })
+        }));
+    }
+    for head in replies {
+        let asked = Asked {
+            publish_url: "https://hub.example/hunter2/?key=hunter2".parse().unwrap(),
+            ..asked(head)
+        };
+        let found = shown(remark(&asked, &[]));
+        assert!(!found.contains("hunter2"), "{found}");
+    }
+}
+
+#[test]
+fn whoever_is_believed_without_a_certificate_is_found() {
+    let found = unverified(&Hub::new(HUB));
+    assert_eq!(found.weight, Weight::Finding);
+    assert!(found.line().contains("ca_file"), "{found:?}");
+}
+
+#[rstest]
+#[case(true, "nothing")]
+#[case(false, "Finding https://e.org/hub: the embedded hub is advertised")]
+fn the_embedded_hub_should_be_reached_where_it_is_advertised(
+    #[case] is_reached: bool,
+    #[case] want: &str,
+) {
+    let ours = Reply {
+        body: Body::read(HUB_GREETING.as_bytes()),
+        ..reply(405)
+    };
+    let answers: Vec<Answered> = match is_reached {
+        true => vec![Ok(ours)],
+        false => vec![Ok(reply(405)), Ok(reply(404)), Err("timed out".to_owned())],
+    };
+    for answer in answers {
+        let found = shown(embedded(&Hub::new("https://e.org/hub"), &answer));
+        assert!(found.starts_with(want), "{found}");
+    }
+}
+
+#[rstest]
+#[case("https://example.org/", "127.0.0.1:8400", false, true)]
+#[case("https://192.0.2.7/", "[::1]:8400", false, true)]
+#[case("https://example.org/", "127.0.0.1:8400", true, false)]
+#[case("https://example.org/", "0.0.0.0:8400", false, false)]
+#[case("https://example.org/", "192.0.2.7:8400", false, false)]
+#[case("http://127.0.0.1:8400/", "127.0.0.1:8400", false, false)]
+#[case("http://localhost:8080/", "127.0.0.1:8400", false, false)]
+fn a_web_server_in_front_of_the_embedded_hub_has_to_be_named(
+    #[case] public_url: &str,
+    #[case] listen: &str,
+    #[case] has_proxies: bool,
+    #[case] want: bool,
+) {
+    let found = unnamed_proxy(public_url, listen.parse().unwrap(), has_proxies);
+    let words = "all subscribers will count as one address";
+    assert_eq!(found.is_some(), want);
+    assert!(found.is_none_or(|found| found.seen.contains(words)));
+}

@@ -1,0 +1,304 @@
+//! What a topic's answer is taken for.
+
+use rstest::rstest;
+
+use crate::announce::plan::Replaces;
+use crate::diagnostics::tests::reply;
+use crate::diagnostics::{Links, Weight};
+
+use super::*;
+
+const TOPIC: &str = "https://e.org/a/framework?set=a";
+const HUBS: [&str; 2] = ["https://hub.example/one", "https://hub.example/two"];
+const LIST: &str = "https://e.org/a/capabilitylist.xml";
+
+fn wanted() -> Wanted {
+    Wanted {
+        topic: Topic::new(TOPIC),
+        hubs: HUBS.map(Hub::new).into(),
+        capability_list: Uri::parse(LIST).unwrap(),
+    }
+}
+
+/// As our own server answers.
+fn ours() -> Reply {
+    Reply {
+        content_type: Some(PAYLOAD_TYPE.to_owned()),
+        links: Links {
+            own: vec![TOPIC.to_owned()],
+            hubs: HUBS.map(str::to_owned).into(),
+            capability_lists: vec![LIST.to_owned()],
+        },
+        body: Body::Payload,
+        ..reply(200)
+    }
+}
+
+fn changed(change: impl FnOnce(&mut Reply)) -> Reply {
+    let mut reply = ours();
+    change(&mut reply);
+    reply
+}
+
+/// What is said of a topic that answers so, to `HEAD` as well.
+fn said(get: Reply) -> Vec<String> {
+    let head = Reply {
+        body: Body::Empty,
+        ..get.clone()
+    };
+    judged(Ok(head), Some(Ok(get)))
+}
+
+fn judged(head: Answered, get: Option<Answered>) -> Vec<String> {
+    let topic = (wanted(), Some(Served { head, get }));
+    let found = remarks(&[topic]);
+    assert!(found.iter().all(|found| found.weight == Weight::Finding));
+    found.iter().map(Remark::line).collect()
+}
+
+#[test]
+fn a_topic_that_is_passed_on_is_fine() {
+    assert_eq!(said(ours()), [""; 0]);
+    assert_eq!(said(changed(|it| it.body = Body::Empty)), [""; 0]);
+    assert_eq!(said(changed(|it| it.links.hubs.reverse())), [""; 0]);
+}
+
+fn html(status: u16) -> Reply {
+    Reply {
+        content_type: Some("text/html".to_owned()),
+        body: Body::read(b"<!DOCTYPE html>"),
+        ..reply(status)
+    }
+}
+
+fn redirects(status: u16, location: &str) -> Reply {
+    Reply {
+        location: Some(location.to_owned()),
+        ..html(status)
+    }
+}
+
+#[rstest]
+#[case(
+    html(404),
+    "404 with Content-Type text/html, which is not from rsnotify: the web server in front answers itself"
+)]
+#[case(
+    html(410),
+    "410 with Content-Type text/html, which is not from rsnotify"
+)]
+#[case(reply(404), "404 with no Content-Type, which is not from rsnotify")]
+#[case(
+    html(200),
+    "200 with Content-Type text/html, which is not from rsnotify: the web server in front answers itself"
+)]
+#[case(
+    Reply { body: Body::read(NO_SUCH_TOPIC.as_bytes()), ..reply(404) },
+    "404 from rsnotify itself, which serves no such topic: the web server in front changes path, query or Host"
+)]
+#[case(html(401), "401, it wants credentials")]
+#[case(html(403), "403, it wants credentials")]
+#[case(
+    html(502),
+    "502 from the web server in front: it passes the topic on and reaches nobody"
+)]
+#[case(html(504), "504 from the web server in front")]
+#[case(html(304), "304 instead of 200")]
+#[case(html(405), "405 instead of 200")]
+#[case(html(204), "204 instead of 200")]
+#[case(html(500), "500 instead of 200")]
+#[case(
+    redirects(301, "/a/framework/?set=a"),
+    "301, a redirection to the same address with a slash at its end"
+)]
+#[case(
+    redirects(308, "https://e.org/a/framework/?set=a"),
+    "308, a redirection to the same address with a slash"
+)]
+#[case(
+    redirects(301, "/a/framework/"),
+    "301, a redirection to https://e.org/a/framework/: addresses of topics are compared"
+)]
+#[case(
+    redirects(302, "https://e.org/login?to=/a/framework"),
+    "302, a redirection to https://e.org/login?…: addresses"
+)]
+#[case(redirects(302, "http://["), "302, a redirection to nowhere")]
+#[case(reply(302), "302, a redirection to nowhere")]
+fn a_web_server_that_answers_itself_is_recognised(#[case] reply: Reply, #[case] want: &str) {
+    let said = said(reply);
+    assert_eq!(said.len(), 1, "{said:#?}");
+    let want = format!("{TOPIC}: {want}");
+    assert!(said[0].starts_with(&want), "{}", said[0]);
+}
+
+#[rstest]
+#[case("http://e.org/t", "https://e.org/t", Target::Https)]
+#[case("http://e.org/t", "https://e.org:443/t", Target::Https)]
+#[case("https://e.org/t", "/t/", Target::WithSlash)]
+#[case("https://e.org/t/", "/t", Target::WithoutSlash)]
+#[case("http://e.org/t?a", "https://www.e.org/t?a", Target::SamePath("https://www.e.org".into()))]
+#[case("https://e.org/t?a", "https://e.org/t?b", Target::Elsewhere("https://e.org/t?…".into()))]
+#[case("https://e.org/t?a", "/t", Target::Elsewhere("https://e.org/t".into()))]
+fn where_a_redirection_leads_is_said_in_words(
+    #[case] topic: &str,
+    #[case] location: &str,
+    #[case] want: Target,
+) {
+    assert_eq!(target(&Topic::new(topic), Some(location)), want);
+}
+
+#[rstest]
+#[case(
+    changed(|it| it.content_type = Some("text/xml".into())),
+    &["Content-Type text/xml instead of application/xml"]
+)]
+#[case(changed(|it| it.content_type = None), &["no Content-Type instead of application/xml"])]
+#[case(
+    changed(|it| it.content_type = Some("application/xml; charset=utf-8".into())),
+    &["Content-Type application/xml with charset=utf-8 after it: some hubs refuse that"]
+)]
+#[case(changed(|it| it.links = Links::default()), &["there is no Link header"])]
+#[case(changed(|it| it.links.own.clear()), &["the Link header has no rel=\"self\""])]
+#[case(
+    changed(|it| it.links.own[0] = "https://e.org/a/framework".into()),
+    &["the Link header calls it https://e.org/a/framework (rel=\"self\")"]
+)]
+#[case(
+    changed(|it| it.links.own.push(TOPIC.into())),
+    &["the Link header calls it https://e.org/a/framework?set=a, https://e.org/a/framework?set=a (rel=\"self\")"]
+)]
+#[case(
+    changed(|it| it.links.hubs.truncate(1)),
+    &["the Link header lacks https://hub.example/two (rel=\"hub\")"]
+)]
+#[case(
+    changed(|it| it.links.hubs[0] = "https://x.example/".into()),
+    &["the Link header lacks https://hub.example/one, and should not have https://x.example/ (rel=\"hub\")"]
+)]
+#[case(
+    changed(|it| it.links.capability_lists.clear()),
+    &["the Link header does not name the Capability List (rel=\"resourcesync\")"]
+)]
+#[case(changed(|it| it.content_encoding = Some("gzip".into())), &["Content-Encoding gzip"])]
+#[case(changed(|it| it.body = Body::read(b"<html/>")), &["the body is no payload"])]
+#[case(
+    changed(|it| {
+        it.content_type = Some("text/plain".into());
+        it.links.capability_lists.clear();
+    }),
+    &["Content-Type text/plain", "the Link header does not name the Capability List"]
+)]
+fn a_web_server_that_changes_what_passes_is_recognised(
+    #[case] reply: Reply,
+    #[case] want: &[&str],
+) {
+    let said = said(reply);
+    assert_eq!(said.len(), want.len(), "{said:#?}");
+    for (said, want) in said.iter().zip(want) {
+        assert!(said.starts_with(&format!("{TOPIC}: {want}")), "{said}");
+    }
+}
+
+#[rstest]
+#[case("dns error: no such host", "knows no host of that name")]
+#[case("Connection refused (os error 111)", "nothing listens there")]
+#[case("timed out", "curl")]
+#[case("invalid peer certificate: UnknownIssuer", "whole chain")]
+#[case("invalid peer certificate: certificate expired: at 9", "renew")]
+#[case("invalid peer certificate: certificate not valid yet", "clocks")]
+#[case(
+    "invalid peer certificate: certificate not valid for name \"a\"",
+    "for other names"
+)]
+#[case("received corrupt message of type InvalidContentType", "no TLS")]
+#[case("connection reset", "log")]
+fn a_topic_that_gives_no_answer_is_found_with_its_remedy(#[case] words: &str, #[case] want: &str) {
+    let by_head = judged(Err(words.to_owned()), None);
+    let by_get = judged(Ok(reply(200)), Some(Err(words.to_owned())));
+    assert_eq!(by_head.len(), 1);
+    let of_get: Vec<String> = by_head
+        .iter()
+        .map(|line| line.replace("to HEAD", "to GET"))
+        .collect();
+    assert_eq!(by_get, of_get);
+    assert!(
+        by_head[0].contains(words) && by_head[0].contains(want),
+        "{by_head:?}"
+    );
+}
+
+#[rstest]
+#[case(reply(405), &["HEAD answers 405, and GET does not"])]
+#[case(changed(|it| it.links.own.clear()), &["HEAD answers with another Link than GET"])]
+#[case(changed(|it| it.content_type = None), &["HEAD answers with another Content-Type than GET"])]
+fn head_and_get_should_agree(#[case] head: Reply, #[case] want: &[&str]) {
+    let said = judged(Ok(head), Some(Ok(ours())));
+    assert_eq!(said.len(), want.len(), "{said:#?}");
+    for (said, want) in said.iter().zip(want) {
+        assert!(said.starts_with(&format!("{TOPIC}: {want}")), "{said}");
+    }
+}
+
+#[test]
+fn the_same_fault_of_many_topics_is_one_remark() {
+    let topic = |n: usize, status| {
+        let wanted = Wanted {
+            topic: Topic::new(format!("https://e.org/{n}/")),
+            ..wanted()
+        };
+        let answered = || Ok(html(status));
+        let served = Served {
+            head: answered(),
+            get: Some(answered()),
+        };
+        (wanted, Some(served))
+    };
+    let mut topics: Vec<_> = (0..1000).map(|n| topic(n, 404)).collect();
+    topics.push(topic(1000, 403));
+    topics.push((wanted(), None));
+    let found: Vec<_> = remarks(&topics).iter().map(Remark::line).collect();
+    assert_eq!(found.len(), 3, "{found:#?}");
+    let all = "https://e.org/0/, https://e.org/1/, https://e.org/2/ and 997 others: 404 with Content-Type text/html";
+    assert!(found[0].starts_with(all), "{}", found[0]);
+    assert!(
+        found[1].starts_with("https://e.org/1000/: 403"),
+        "{}",
+        found[1]
+    );
+    assert_eq!(
+        found[2],
+        "1 of 1002 topics were not tried: the others took too long"
+    );
+}
+
+#[rstest]
+#[case(&["http://127.0.0.1:8400/t/"], "https://hub.example/", Mode::Ping, "https://e.org/", Some("Finding"))]
+#[case(&["http://127.0.0.1:8400/t/"], "https://hub.example/", Mode::Content, "https://e.org/", Some("Note"))]
+#[case(&["http://127.0.0.1:8400/t/"], "http://127.0.0.1:9/", Mode::Ping, "https://e.org/", None)]
+#[case(&["http://127.0.0.1:8400/t/"], "http://127.0.0.1:8400/hub", Mode::Embedded, "https://e.org/", None)]
+#[case(&["https://e.org/t/"], "https://hub.example/", Mode::Ping, "https://e.org/", None)]
+#[case(&["http://e.org/t/"], "https://hub.example/", Mode::Ping, "https://e.org/", Some("Note"))]
+#[case(&["http://e.org/t/"], "https://hub.example/", Mode::Ping, "http://e.org/", None)]
+#[case(&[], "https://hub.example/", Mode::Ping, "https://e.org/", None)]
+fn topics_that_hubs_cannot_reach_are_told(
+    #[case] topics: &[&str],
+    #[case] hub: &str,
+    #[case] mode: Mode,
+    #[case] mount: &str,
+    #[case] want: Option<&str>,
+) {
+    let topics: Vec<Topic> = topics.iter().copied().map(Topic::new).collect();
+    let hub = HubPlan {
+        hub: Hub::new(hub),
+        mode,
+        replaces: Replaces::Automatic,
+    };
+    let mount = Uri::parse(mount).unwrap();
+    let found = reach(&topics, &[hub], &[&mount]);
+    let weights: Vec<String> = found
+        .iter()
+        .map(|found| format!("{:?}", found.weight))
+        .collect();
+    assert_eq!(weights.join(" "), want.unwrap_or_default());
+}

@@ -1,0 +1,186 @@
+//! How a notification reaches a subscriber, and what its answer means (WebSub section 7).
+
+use std::fmt::Write;
+
+use hmac::digest::KeyInit;
+use hmac::{EagerHash, Hmac, Mac};
+use jiff::Timestamp;
+use sha2::{Sha256, Sha384, Sha512};
+
+use crate::announce::delivery::retry::next_try;
+use crate::announce::delivery::secret::Secret;
+use crate::announce::delivery::{Answer, PAYLOAD_TYPE, link_header};
+use crate::hub::Relay;
+use crate::resourcesync::uri::{Hub, Uri};
+
+/// A delivery is given up after so many tries, some eleven hours; the subscription stays until its lease
+/// ends.
+const MAX_ATTEMPTS: u32 = 100;
+
+/// What becomes of a delivery.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    Delivered,
+    Retry {
+        at: Timestamp,
+    },
+    GivenUp,
+    /// 410: the subscription has ended.
+    Gone,
+}
+
+/// Judges the answer to the `attempts`th try. `jitter` is random, from 0 to 1.
+pub fn outcome(answer: &Answer, attempts: u32, now: Timestamp, jitter: f64) -> Outcome {
+    let retry_after = match answer {
+        Answer::Status {
+            status: 200..=299, ..
+        } => return Outcome::Delivered,
+        Answer::Status { status: 410, .. } => return Outcome::Gone,
+        Answer::Status { retry_after, .. } => retry_after.as_deref(),
+        Answer::Failed(_) => None,
+    };
+    if attempts >= MAX_ATTEMPTS {
+        return Outcome::GivenUp;
+    }
+    Outcome::Retry {
+        at: next_try(retry_after, attempts, now, jitter),
+    }
+}
+
+/// The headers of a delivery, as Framework Notification 1.0.1 section 4.3 says.
+pub fn headers(
+    relay: &Relay,
+    hub: &Hub,
+    capability_list: Option<&Uri>,
+    secret: Option<&Secret>,
+) -> Vec<(&'static str, String)> {
+    let links = link_header(&relay.topic, std::slice::from_ref(hub), capability_list);
+    let mut headers = vec![("Content-Type", PAYLOAD_TYPE.to_owned()), ("Link", links)];
+    headers.extend(secret.map(|secret| ("X-Hub-Signature", signature(secret, &relay.body))));
+    headers
+}
+
+/// The value of `X-Hub-Signature`.
+pub fn signature(secret: &Secret, body: &[u8]) -> String {
+    let mut text = String::from("sha256=");
+    for byte in mac::<Sha256>(secret, body).finalize().into_bytes() {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+/// Whether `X-Hub-Signature` proves that the sender knows the secret, by a method that WebSub section 7.1
+/// names and that is still safe.
+pub fn is_signed(signature: &str, secret: &Secret, body: &[u8]) -> bool {
+    let Some((method, digits)) = signature.trim().split_once('=') else {
+        return false;
+    };
+    let Some(given) = bytes(digits) else {
+        return false;
+    };
+    match method.to_ascii_lowercase().as_str() {
+        "sha256" => mac::<Sha256>(secret, body).verify_slice(&given).is_ok(),
+        "sha384" => mac::<Sha384>(secret, body).verify_slice(&given).is_ok(),
+        "sha512" => mac::<Sha512>(secret, body).verify_slice(&given).is_ok(),
+        _ => false,
+    }
+}
+
+fn mac<H: EagerHash>(secret: &Secret, body: &[u8]) -> Hmac<H> {
+    let mut mac = Hmac::<H>::new_from_slice(secret.reveal().as_bytes())
+        .expect("HMAC takes a key of any length");
+    mac.update(body);
+    mac
+}
+
+fn bytes(digits: &str) -> Option<Vec<u8>> {
+    let digits = digits.as_bytes();
+    let digit = |byte: &u8| {
+        char::from(*byte)
+            .to_digit(16)
+            .and_then(|digit| u8::try_from(digit).ok())
+    };
+    digits
+        .chunks(2)
+        .map(|pair| match pair {
+            [high, low] => Some(digit(high)? << 4 | digit(low)?),
+            _ => None,
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    fn now() -> Timestamp {
+        "2026-11-20T12:00:00Z".parse().unwrap()
+    }
+
+    fn answered(status: u16, retry_after: Option<&str>) -> Answer {
+        Answer::Status {
+            status,
+            content_type: None,
+            retry_after: retry_after.map(Into::into),
+            excerpt: String::new(),
+        }
+    }
+
+    #[rstest]
+    #[case(200, 1, Outcome::Delivered)]
+    #[case(204, 100, Outcome::Delivered)]
+    #[case(410, 1, Outcome::Gone)]
+    #[case(404, 1, Outcome::Retry { at: "2026-11-20T12:00:02Z".parse().unwrap() })]
+    #[case(302, 2, Outcome::Retry { at: "2026-11-20T12:00:04Z".parse().unwrap() })]
+    #[case(500, 99, Outcome::Retry { at: "2026-11-20T12:15:00Z".parse().unwrap() })]
+    #[case(500, 100, Outcome::GivenUp)]
+    fn a_delivery_is_retried_until_it_is_taken_or_gone(
+        #[case] status: u16,
+        #[case] attempts: u32,
+        #[case] want: Outcome,
+    ) {
+        assert_eq!(outcome(&answered(status, None), attempts, now(), 1.0), want);
+    }
+
+    #[test]
+    fn retry_after_and_silence_count_as_with_hubs() {
+        let at = "2026-11-20T12:01:00Z".parse().unwrap();
+        assert_eq!(
+            outcome(&answered(503, Some("60")), 1, now(), 1.0),
+            Outcome::Retry { at }
+        );
+        let silent = Answer::Failed("timeout".into());
+        let at = "2026-11-20T12:00:01Z".parse().unwrap();
+        assert_eq!(outcome(&silent, 1, now(), 0.0), Outcome::Retry { at });
+    }
+
+    // RFC 4231 section 4.3.
+    const KNOWN: &str = "sha256=5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843";
+
+    #[test]
+    fn the_signature_is_that_of_rfc_4231() {
+        let secret = Secret::new("Jefe");
+        assert_eq!(signature(&secret, b"what do ya want for nothing?"), KNOWN);
+    }
+
+    #[rstest]
+    #[case(KNOWN, true)]
+    #[case(&KNOWN.to_ascii_uppercase(), true)]
+    #[case(&KNOWN[..KNOWN.len() - 2], false)]
+    #[case(&KNOWN[..KNOWN.len() - 1], false)]
+    #[case(&KNOWN.replace('5', "6"), false)]
+    #[case("sha1=effcdf6ae5eb2fa2d27416d5f184df9c259a7c79", false)]
+    #[case("sha256=", false)]
+    #[case("sha256", false)]
+    #[case("sha256=é", false)]
+    fn only_the_right_signature_is_believed(#[case] given: &str, #[case] want: bool) {
+        let secret = Secret::new("Jefe");
+        assert_eq!(
+            is_signed(given, &secret, b"what do ya want for nothing?"),
+            want
+        );
+    }
+}

@@ -1,0 +1,431 @@
+//! How everything stands, as programs read it: `/status.json`, and what `status` and `outbox` print as JSON.
+//! What is absent is `null`.
+//!
+//! [`alerts`] tells at a glance what somebody should look at, [`hubs`] sums up each hub, [`notification`] is what was
+//! said lately, and [`words`] how numbers and times are said. The status page and the commands say it from these.
+
+pub mod account;
+pub mod alerts;
+pub mod hubs;
+pub mod notification;
+pub mod words;
+
+use std::fmt;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::announce::delivery::attempt::{Attempt, Kind, Refusal};
+use crate::announce::engine::SourceView;
+use crate::announce::observation::Unreadable;
+use crate::announce::plan::Mode;
+use crate::hub::audience::view::HubStatus;
+use crate::report::figures::Figures;
+use crate::report::status::notification::NotificationView;
+use crate::resourcesync::capability::Capability;
+use crate::resourcesync::uri::{Hub, Topic, Uri};
+
+pub use crate::report::status::account::{AccountView, FlightView};
+
+/// How much somebody wants to know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Detail {
+    Everything,
+    /// What the metrics tell, without the lists, which take longer to make: Prometheus asks every few seconds.
+    Figures,
+}
+
+/// How everything stands.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// When it was so.
+    pub at: Timestamp,
+    /// Why the state cannot be saved; nothing is sent until it can.
+    pub unsaved: Option<String>,
+    pub sources: Vec<SourceStatus>,
+    pub channels: Vec<ChannelView>,
+    /// The hubs that take nothing at the moment (R23).
+    #[serde(default)]
+    pub failing_hubs: Vec<FailingHub>,
+    /// The first sets of which no change is sent to any hub, and how many more.
+    #[serde(default)]
+    pub muted: Vec<MutedSet>,
+    #[serde(default)]
+    pub more_muted: usize,
+    /// Nothing where there is no embedded hub.
+    pub embedded_hub: Option<HubStatus>,
+    /// The first candidates that cannot be read, and how many more: those that lasted come first, then those that
+    /// cannot be read for longest. Where no daemon runs, those of which nothing else is known (R13).
+    pub broken: Vec<BrokenView>,
+    pub more_broken: usize,
+    /// The first findings, and how many more.
+    pub findings: Vec<String>,
+    pub more_findings: usize,
+    /// What was found by kind, the acknowledged last.
+    #[serde(default)]
+    pub finding_groups: Vec<FindingGroup>,
+    /// The last notifications, the newest first.
+    pub notifications: Vec<NotificationView>,
+    /// Nothing where no daemon runs.
+    pub configuration: Option<ConfigurationStatus>,
+    /// For the metrics alone.
+    #[serde(skip)]
+    pub figures: Figures,
+}
+
+/// Findings of one kind (R8).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FindingGroup {
+    pub kind: String,
+    pub count: usize,
+    /// The first of them, in words.
+    pub examples: Vec<String>,
+    /// Whether the configuration acknowledges them: nobody is called for that.
+    pub acknowledged: bool,
+}
+
+impl FindingGroup {
+    /// How many there are besides the examples.
+    pub fn more(&self) -> usize {
+        self.count.saturating_sub(self.examples.len())
+    }
+}
+
+/// What a daemon goes by.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ConfigurationStatus {
+    /// Since when the configuration in force is.
+    pub loaded: Timestamp,
+    /// The last attempt at another one, if it failed and none came after it.
+    pub refused: Option<RefusedConfiguration>,
+    /// Every key with its value, secrets masked.
+    pub in_force: String,
+}
+
+/// A configuration that was not taken: the one before it goes on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RefusedConfiguration {
+    pub at: Timestamp,
+    pub error: String,
+}
+
+/// A candidate that is there and tells nothing (R3).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BrokenView {
+    pub source: String,
+    /// In the file system.
+    pub path: String,
+    pub uri: Uri,
+    /// With the line, where there is one.
+    pub reason: String,
+    pub since: Timestamp,
+    /// Whether an earlier version was read: that one stands.
+    pub known: bool,
+    /// Whether it has been so for `broken_after`: what is shorter may be a writer who is not done.
+    pub lasting: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SourceStatus {
+    pub name: String,
+    /// Whether every present mount was swept.
+    pub settled: bool,
+    /// Whether deletions are not believed for now (R15), and what to do about it.
+    pub suspended: bool,
+    pub suspension: Option<String>,
+    pub documents: usize,
+    pub missing: usize,
+    /// While deletions are suspended, the directories with most of what is missing, and how many more there are.
+    pub missing_in: Vec<MissingDirectory>,
+    pub more_missing_in: usize,
+    pub broken: usize,
+    pub mounts: Vec<MountStatus>,
+}
+
+/// The missing documents of one directory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MissingDirectory {
+    pub directory: String,
+    pub missing: usize,
+    pub of: usize,
+}
+
+impl fmt::Display for MissingDirectory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let MissingDirectory {
+            directory,
+            missing,
+            of,
+        } = self;
+        write!(f, "{missing} of {of} in {directory}")
+    }
+}
+
+/// What would be accepted as deleted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MissingView {
+    pub source: String,
+    pub documents: usize,
+    pub directories: Vec<MissingDirectory>,
+    /// Mounts that are not there: nothing below them can be accepted.
+    pub absent: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MountStatus {
+    pub directory: String,
+    pub url: Uri,
+    /// Nothing while nobody has looked.
+    pub present: Option<bool>,
+    /// Why it is not.
+    pub reason: Option<String>,
+    /// The first directories in it that may not be read, and how many more. Nothing where no daemon runs.
+    pub unreadable: Vec<Unreadable>,
+    pub more_unreadable: usize,
+}
+
+impl MountStatus {
+    /// How many directories in it may not be read.
+    pub fn unreadable_count(&self) -> usize {
+        self.unreadable.len() + self.more_unreadable
+    }
+}
+
+impl From<SourceView> for SourceStatus {
+    fn from(source: SourceView) -> SourceStatus {
+        let mounts = source.mounts.into_iter().map(|mount| MountStatus {
+            directory: mount.directory.to_string_lossy().into_owned(),
+            url: mount.prefix,
+            present: mount.present,
+            unreadable: mount.unreadable,
+            more_unreadable: mount.more_unreadable,
+            reason: mount.reason,
+        });
+        SourceStatus {
+            name: source.name,
+            settled: source.settled,
+            suspended: source.suspension.is_some(),
+            suspension: source.suspension.as_ref().map(ToString::to_string),
+            documents: source.documents,
+            missing: source.missing,
+            missing_in: Vec::new(),
+            more_missing_in: 0,
+            broken: source.broken,
+            mounts: mounts.collect(),
+        }
+    }
+}
+
+/// A channel and how its hubs stand.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ChannelView {
+    pub source: String,
+    pub set: Uri,
+    pub topic: Topic,
+    pub retired: Option<Timestamp>,
+    pub seq: u64,
+    pub hubs: Vec<HubView>,
+    /// The documents of which some hub is due something for longest, and how many more.
+    pub pending: Vec<WaitingView>,
+    pub more_pending: usize,
+    /// The documents of which something will be said, but not yet, that wait for longest, and how many more.
+    pub held: Vec<WaitingView>,
+    pub more_held: usize,
+}
+
+/// A document of which there is something to say, and what that waits for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitingView {
+    pub uri: Uri,
+    pub capability: Capability,
+    /// Since when it changed, is missing or is held.
+    pub since: Timestamp,
+    pub reason: String,
+}
+
+/// One hub's account on one channel.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HubView {
+    pub hub: Hub,
+    pub mode: Mode,
+    pub state: Condition,
+    /// How many documents there is something to say of, those in flight included.
+    pub due: usize,
+    /// The number of the notification in flight, and since when it is.
+    pub in_flight: Option<u64>,
+    pub since: Option<Timestamp>,
+    pub attempts: u32,
+    /// Whether it is being submitted now.
+    pub sending: bool,
+    pub next_try: Option<Timestamp>,
+    /// Why the notification in flight was not accepted when it was last tried.
+    pub last_failure: Option<String>,
+    /// The hub's last failure on any channel, where the notification in flight waits for the hub to take anything.
+    #[serde(default)]
+    pub hub_failure: Option<Refusal>,
+    /// What came of the last attempt, whether it was accepted or not.
+    pub last: Option<Attempt>,
+    /// When it last accepted a notification.
+    pub accepted: Option<Timestamp>,
+    /// Whether the topic was fetched after the last ping, or not in time; nothing until either is known, and
+    /// for hubs that are not pinged (R26).
+    pub fetch_confirmed: Option<bool>,
+}
+
+/// A hub that takes nothing: one submission at a time asks whether it does again (R23).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailingHub {
+    pub hub: Hub,
+    pub since: Timestamp,
+    /// Submissions that failed since then, over all channels.
+    pub attempts: u32,
+    /// The last failure.
+    pub refusal: Refusal,
+    pub next_try: Timestamp,
+    /// Notifications that wait for it.
+    pub waiting: usize,
+}
+
+/// A set of which no change is sent to any hub, because of what its Capability List advertises (R9).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MutedSet {
+    pub source: String,
+    pub set: Uri,
+    pub topic: Option<Topic>,
+    /// A name for the cause, as findings have it.
+    pub kind: String,
+    pub reason: String,
+    /// What to do about it.
+    pub remedy: String,
+}
+
+/// How a hub stands on a channel, in a word; the worst comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Condition {
+    /// No hub is told: none that is configured is advertised.
+    Muted,
+    /// It refuses what is in flight, and waiting alone will not help.
+    NeedsPerson,
+    /// It refuses what is in flight, or does not answer.
+    Failing,
+    /// It accepted a ping and did not fetch the topic (R26).
+    Unfetched,
+    /// It refuses what is in flight, probably because nobody has subscribed.
+    NoSubscribers,
+    /// There is something to say, and nothing wrong.
+    Due,
+    Fine,
+}
+
+impl Condition {
+    pub const ALL: [Condition; 6] = [
+        Condition::NeedsPerson,
+        Condition::Failing,
+        Condition::Unfetched,
+        Condition::NoSubscribers,
+        Condition::Due,
+        Condition::Fine,
+    ];
+
+    /// As JSON and the command line name it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Condition::Muted => "muted",
+            Condition::NeedsPerson => "needs_person",
+            Condition::Failing => "failing",
+            Condition::Unfetched => "unfetched",
+            Condition::NoSubscribers => "no_subscribers",
+            Condition::Due => "due",
+            Condition::Fine => "fine",
+        }
+    }
+
+    /// How it is called.
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Condition::Muted => "muted",
+            Condition::NeedsPerson => "needs a person",
+            Condition::Failing => "failing",
+            Condition::Unfetched => "not fetched",
+            Condition::NoSubscribers => "no subscribers",
+            Condition::Due => "due",
+            Condition::Fine => "fine",
+        }
+    }
+
+    /// Whether somebody should look at it.
+    pub fn is_trouble(self) -> bool {
+        self <= Condition::Unfetched
+    }
+}
+
+impl Status {
+    /// The channels, those in trouble first, then those on which something waits.
+    pub fn by_trouble(&self) -> Vec<&ChannelView> {
+        let mut channels: Vec<&ChannelView> = self.channels.iter().collect();
+        channels.sort_by_key(|own| (own.worst(), own.held.is_empty(), &own.topic));
+        channels
+    }
+}
+
+impl ChannelView {
+    pub fn pending_count(&self) -> usize {
+        self.pending.len() + self.more_pending
+    }
+
+    pub fn held_count(&self) -> usize {
+        self.held.len() + self.more_held
+    }
+
+    /// When a hub last accepted a notification.
+    pub fn accepted(&self) -> Option<Timestamp> {
+        self.hubs.iter().filter_map(|hub| hub.accepted).max()
+    }
+
+    /// Whether nothing is sent on it, for want of a hub.
+    pub fn is_muted(&self) -> bool {
+        self.retired.is_none() && self.hubs.is_empty()
+    }
+
+    /// How the hub stands that stands worst; a retired channel without hubs is fine.
+    pub fn worst(&self) -> Condition {
+        if self.is_muted() {
+            return Condition::Muted;
+        }
+        let states = self.hubs.iter().map(|hub| hub.state);
+        states.min().unwrap_or(Condition::Fine)
+    }
+}
+
+impl HubView {
+    /// Why the notification in flight was not accepted when it was last tried, or waits to be tried at all.
+    pub fn failure(&self) -> Option<&Refusal> {
+        let last = self.last.as_ref();
+        let last = last.filter(|last| self.in_flight == Some(last.seq));
+        let own = last.and_then(|last| last.refusal.as_ref());
+        self.hub_failure.as_ref().or(own)
+    }
+
+    /// What is wrong with it, if anything is.
+    pub fn trouble(&self) -> Option<&str> {
+        match self.failure() {
+            Some(refusal) => Some(&refusal.reason),
+            None if self.fetch_confirmed == Some(false) => {
+                Some("it accepted a ping, and did not fetch the topic")
+            }
+            None => None,
+        }
+    }
+
+    pub(crate) fn condition(&self) -> Condition {
+        match self.failure() {
+            Some(refusal) if refusal.needs_person => Condition::NeedsPerson,
+            Some(refusal) if refusal.kind != Kind::NoSubscribersLikely => Condition::Failing,
+            _ if self.fetch_confirmed == Some(false) => Condition::Unfetched,
+            Some(_) => Condition::NoSubscribers,
+            None if self.due > 0 => Condition::Due,
+            None => Condition::Fine,
+        }
+    }
+}

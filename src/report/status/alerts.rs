@@ -1,0 +1,281 @@
+//! What somebody should look at, and whether all is well: the same on the status page and on a terminal.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use crate::report::status::hubs::HubTrouble;
+use crate::report::status::words::counted;
+use crate::report::status::{ChannelView, Condition, MountStatus, MutedSet, SourceStatus, Status};
+use crate::resourcesync::uri::Hub;
+
+/// Something is not as it should be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Alert {
+    pub urgency: Urgency,
+    pub part: Part,
+    pub what: String,
+    pub since: Option<Timestamp>,
+    /// What usually causes it, or what to do.
+    pub advice: Option<String>,
+}
+
+/// Whether it passes by itself; the worst comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Urgency {
+    /// It stays until somebody does something.
+    Act,
+    /// It may pass, and the rest goes on.
+    Look,
+}
+
+/// The part of the status that says more about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    State,
+    Configuration,
+    Sources,
+    Hubs,
+    Broken,
+    Findings,
+}
+
+/// So many directories are named in an alert.
+const MOST_DIRECTORIES: usize = 3;
+
+/// How everything stands, in a word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    Act,
+    Look,
+    /// Nothing is wrong, and something is yet to be done.
+    Busy,
+    Fine,
+}
+
+impl Verdict {
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Verdict::Act => "Somebody must act",
+            Verdict::Look => "Something is not right",
+            Verdict::Busy => "All is well, and work is under way",
+            Verdict::Fine => "All is well",
+        }
+    }
+}
+
+impl Status {
+    /// How everything stands, in a word.
+    pub fn verdict(&self) -> Verdict {
+        let waits = |own: &ChannelView| !own.pending.is_empty() || !own.held.is_empty();
+        match self.alerts().first().map(|alert| alert.urgency) {
+            Some(Urgency::Act) => Verdict::Act,
+            Some(Urgency::Look) => Verdict::Look,
+            None if self.sources.iter().any(|source| !source.settled) => Verdict::Busy,
+            None if self.channels.iter().any(waits) => Verdict::Busy,
+            None => Verdict::Fine,
+        }
+    }
+
+    /// What somebody should look at, the most urgent first.
+    pub fn alerts(&self) -> Vec<Alert> {
+        let mut alerts = Vec::new();
+        if let Some(trouble) = &self.unsaved {
+            alerts.push(Alert {
+                urgency: Urgency::Act,
+                part: Part::State,
+                what: format!("Nothing is sent: {trouble}"),
+                since: None,
+                advice: Some(
+                    "what was to be sent waits until the state can be saved again".to_owned(),
+                ),
+            });
+        }
+        let configuration = self.configuration.as_ref();
+        if let Some(refused) = configuration.and_then(|own| own.refused.as_ref()) {
+            alerts.push(Alert {
+                urgency: Urgency::Act,
+                part: Part::Configuration,
+                what: format!("The configuration was not reloaded: {}", refused.error),
+                since: Some(refused.at),
+                advice: Some("the one before goes on; correct the file and reload".to_owned()),
+            });
+        }
+        self.sources
+            .iter()
+            .for_each(|source| of_source(source, &mut alerts));
+        self.of_muted(&mut alerts);
+        for summary in self.hubs() {
+            let troubles = summary.troubles.iter();
+            alerts.extend(troubles.map(|trouble| of_hub(summary.hub, trouble)));
+        }
+        // Those that lasted come first: those that are not told of did only if all that are did.
+        let lasting = self.broken.iter().take_while(|own| own.lasting).count();
+        if lasting > 0 {
+            let all_last = lasting == self.broken.len();
+            let count = lasting + if all_last { self.more_broken } else { 0 };
+            alerts.push(Alert {
+                urgency: Urgency::Look,
+                part: Part::Broken,
+                what: format!("{} cannot be read", counted(count, "document")),
+                since: self.broken.first().map(|own| own.since),
+                advice: Some("what was read of them before stands".to_owned()),
+            });
+        }
+        if !self.findings.is_empty() {
+            let count = counted(self.findings.len() + self.more_findings, "thing");
+            let mut groups = self.finding_groups.iter();
+            let wrong_url = groups.find(|own| own.kind == "wrong_url" && !own.acknowledged);
+            alerts.push(Alert {
+                urgency: Urgency::Look,
+                part: Part::Findings,
+                what: format!("{count} in the published tree should be corrected"),
+                since: None,
+                advice: wrong_url.and_then(|own| own.examples.first().cloned()),
+            });
+        }
+        alerts.sort_by_key(|alert| alert.urgency);
+        alerts
+    }
+}
+
+impl Status {
+    /// An alert for each reason for which sets are muted, whatever their number.
+    fn of_muted(&self, alerts: &mut Vec<Alert>) {
+        let mut by_reason: BTreeMap<(&str, &str), (&MutedSet, usize)> = BTreeMap::new();
+        for muted in &self.muted {
+            let reason = match muted.kind.as_str() {
+                "foreign_hubs" => &muted.reason,
+                _ => &muted.kind,
+            };
+            by_reason
+                .entry((&muted.kind, reason))
+                .or_insert((muted, 0))
+                .1 += 1;
+        }
+        for (position, (muted, count)) in by_reason.into_values().enumerate() {
+            let count = count + if position == 0 { self.more_muted } else { 0 };
+            let others = match count - 1 {
+                0 => String::new(),
+                others => format!(" (and {} like it)", counted(others, "other set")),
+            };
+            let MutedSet { set, reason, .. } = muted;
+            alerts.push(Alert {
+                urgency: Urgency::Act,
+                part: Part::Findings,
+                what: format!("NOTHING IS SENT of {set}{others}: {reason}"),
+                since: None,
+                advice: Some(muted.remedy.clone()),
+            });
+        }
+    }
+}
+
+fn of_source(source: &SourceStatus, alerts: &mut Vec<Alert>) {
+    let mut alert = |what: String, advice: Option<&str>| {
+        alerts.push(Alert {
+            urgency: Urgency::Act,
+            part: Part::Sources,
+            what,
+            since: None,
+            advice: advice.map(str::to_owned),
+        });
+    };
+    for mount in source
+        .mounts
+        .iter()
+        .filter(|own| own.present == Some(false))
+    {
+        let advice = "nothing below it counts as deleted; it is taken up when it is back";
+        // The reason says the directory again.
+        let reason = mount.reason.as_deref().unwrap_or_default();
+        let reason = reason
+            .strip_prefix(mount.directory.as_str())
+            .unwrap_or(reason);
+        alert(
+            format!("{} ({}) is not there{reason}", mount.directory, source.name),
+            Some(advice),
+        );
+    }
+    if let Some(suspension) = &source.suspension {
+        let missing = missing_in(source);
+        alert(suspension.clone(), missing.as_deref());
+    }
+    for mount in &source.mounts {
+        alerts.extend(of_unreadable(source, mount));
+    }
+}
+
+/// Where most of what is missing is missing.
+fn missing_in(source: &SourceStatus) -> Option<String> {
+    let first = source.missing_in.iter().take(MOST_DIRECTORIES);
+    let mut parts: Vec<String> = first.map(ToString::to_string).collect();
+    let more = source.missing_in.len() + source.more_missing_in - parts.len();
+    if more > 0 {
+        parts.push(format!("and {}", more_directories(more)));
+    }
+    let is_any = !parts.is_empty();
+    is_any.then(|| format!("missing: {}", parts.join(", ")))
+}
+
+/// How many directories are not named.
+pub fn more_directories(more: usize) -> String {
+    match more {
+        1 => "1 more directory".to_owned(),
+        more => format!("{more} more directories"),
+    }
+}
+
+/// One alert for a mount, however many of its directories may not be read.
+fn of_unreadable(source: &SourceStatus, mount: &MountStatus) -> Option<Alert> {
+    let first = mount.unreadable.first()?;
+    let name = &source.name;
+    let what = match mount.unreadable_count() {
+        1 => format!(
+            "the directory {} ({name}) cannot be read: {}",
+            first.directory, first.reason
+        ),
+        many => format!(
+            "{many} directories below {} ({name}) cannot be read, such as {}: {}",
+            mount.directory, first.directory, first.reason
+        ),
+    };
+    let meanwhile = "nothing below it is announced, and nothing counts as deleted";
+    Some(Alert {
+        urgency: Urgency::Act,
+        part: Part::Sources,
+        what,
+        since: mount.unreadable.iter().map(|own| own.since).min(),
+        advice: Some(match &first.remedy {
+            Some(remedy) => format!("{remedy}; {meanwhile}"),
+            None => meanwhile.to_owned(),
+        }),
+    })
+}
+
+fn of_hub(hub: &Hub, trouble: &HubTrouble<'_>) -> Alert {
+    let channels = counted(trouble.channels, "channel");
+    let what = match trouble.state {
+        Condition::Unfetched => format!("{hub} is pinged and does not fetch {channels}"),
+        _ => format!(
+            "{hub} does not accept notifications of {channels}: {}",
+            trouble.reason
+        ),
+    };
+    Alert {
+        urgency: match trouble.state {
+            Condition::NeedsPerson => Urgency::Act,
+            _ => Urgency::Look,
+        },
+        part: Part::Hubs,
+        what,
+        since: trouble.since,
+        advice: match trouble.kind {
+            Some(kind) => Some(format!("usually: {}", kind.usual_cause())),
+            None => Some(
+                "usually: the hub cannot reach the topic at its URI, or it was never advertised with this hub"
+                    .to_owned(),
+            ),
+        },
+    }
+}

@@ -1,0 +1,169 @@
+//! What the daemon does, in the one line that a service manager shows beside it: what keeps it from its work
+//! comes first.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use crate::announce::delivery::attempt::printable;
+use crate::report::status::words::grouped;
+use crate::resourcesync::uri::Hub;
+
+/// What the daemon does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Doing {
+    /// Not every present mount was swept yet.
+    Sweeping {
+        files: u64,
+    },
+    /// The state cannot be saved.
+    Waiting {
+        trouble: String,
+    },
+    Watching(Summary),
+    Stopping,
+}
+
+/// How everything stands, in a few numbers and names.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Why the file that should have been taken up is not.
+    pub refused: Option<String>,
+    pub channels: usize,
+    /// What there is to say, for each hub that it is to be said to.
+    pub pending: usize,
+    /// The hubs that something is wrong with on some channel, and what.
+    pub troubled: BTreeMap<Hub, String>,
+    /// The sources of which deletions are not believed (R15).
+    pub suspended: Vec<String>,
+    /// Sets of which no change is sent to any hub.
+    pub muted: usize,
+    /// Mounts that are not there.
+    pub absent: Vec<PathBuf>,
+}
+
+impl Doing {
+    /// One line without control characters, and of bounded length, whatever hubs and files are called.
+    pub fn line(&self) -> String {
+        printable(&match self {
+            Doing::Sweeping { files: 0 } => "sweeping".to_owned(),
+            Doing::Sweeping { files: 1 } => "sweeping 1 file".to_owned(),
+            Doing::Sweeping { files } => format!("sweeping {} files", grouped(*files)),
+            Doing::Waiting { trouble } => format!("cannot save, nothing is sent: {trouble}"),
+            Doing::Watching(summary) => summary.line(),
+            Doing::Stopping => "stopping".to_owned(),
+        })
+    }
+}
+
+impl Summary {
+    fn line(&self) -> String {
+        let mut parts = Vec::new();
+        if let Some(reason) = &self.refused {
+            parts.push(format!("the new configuration is refused: {reason}"));
+        }
+        match self.muted {
+            0 => {}
+            1 => parts.push("NOTHING IS SENT of 1 set, see `rsnotify status`".to_owned()),
+            count => {
+                let count = grouped(count as u64);
+                parts.push(format!(
+                    "NOTHING IS SENT of {count} sets, see `rsnotify status`"
+                ));
+            }
+        }
+        if let Some((hub, reason)) = self.troubled.first_key_value() {
+            parts.push(match self.troubled.len() {
+                1 => format!("1 hub in trouble: {hub}: {reason}"),
+                count => format!("{count} hubs in trouble, such as {hub}: {reason}"),
+            });
+        }
+        if !self.suspended.is_empty() {
+            let sources = self.suspended.join(", ");
+            parts.push(format!(
+                "deletions of {sources} are not believed, see `rsnotify status`"
+            ));
+        }
+        match self.absent.as_slice() {
+            [] => {}
+            [mount] => parts.push(format!("{} is not there", mount.display())),
+            mounts => parts.push(format!("{} mounts are not there", mounts.len())),
+        }
+        let channels = match self.channels {
+            1 => "1 channel".to_owned(),
+            count => format!("{} channels", grouped(count as u64)),
+        };
+        parts.push(format!(
+            "{channels}, {} pending",
+            grouped(self.pending as u64)
+        ));
+        parts.join("; ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    fn watching(change: impl FnOnce(&mut Summary)) -> Doing {
+        let mut summary = Summary {
+            channels: 12,
+            ..Summary::default()
+        };
+        change(&mut summary);
+        Doing::Watching(summary)
+    }
+
+    fn troubled(hubs: &[&str]) -> Doing {
+        let hub = |hub: &&str| (Hub::new(*hub), "it refuses (400)".to_owned());
+        watching(|own| own.troubled = hubs.iter().map(hub).collect())
+    }
+
+    #[rstest]
+    #[case(Doing::Sweeping { files: 0 }, "sweeping")]
+    #[case(Doing::Sweeping { files: 1 }, "sweeping 1 file")]
+    #[case(Doing::Sweeping { files: 999 }, "sweeping 999 files")]
+    #[case(Doing::Sweeping { files: 41_200 }, "sweeping 41,200 files")]
+    #[case(Doing::Sweeping { files: 1_000_000 }, "sweeping 1,000,000 files")]
+    #[case(Doing::Waiting { trouble: "the disk is full".into() }, "cannot save, nothing is sent: the disk is full")]
+    #[case(Doing::Stopping, "stopping")]
+    #[case(watching(|_| ()), "12 channels, 0 pending")]
+    #[case(watching(|own| (own.channels, own.pending) = (1, 1_234)), "1 channel, 1,234 pending")]
+    #[case(
+        troubled(&["https://a.example/"]),
+        "1 hub in trouble: https://a.example/: it refuses (400); 12 channels, 0 pending"
+    )]
+    #[case(
+        troubled(&["https://b.example/", "https://a.example/"]),
+        "2 hubs in trouble, such as https://a.example/: it refuses (400); 12 channels, 0 pending"
+    )]
+    #[case(
+        watching(|own| own.refused = Some("line 3: unknown key".into())),
+        "the new configuration is refused: line 3: unknown key; 12 channels, 0 pending"
+    )]
+    #[case(
+        watching(|own| own.suspended = vec!["main".into(), "more".into()]),
+        "deletions of main, more are not believed, see `rsnotify status`; 12 channels, 0 pending"
+    )]
+    #[case(watching(|own| own.muted = 1), "NOTHING IS SENT of 1 set, see `rsnotify status`; 12 channels, 0 pending")]
+    #[case(
+        watching(|own| own.absent = vec!["/srv/www".into()]),
+        "/srv/www is not there; 12 channels, 0 pending"
+    )]
+    #[case(
+        watching(|own| own.absent = vec!["/a".into(), "/b".into()]),
+        "2 mounts are not there; 12 channels, 0 pending"
+    )]
+    fn a_line_says_what_is_being_done(#[case] doing: Doing, #[case] want: &str) {
+        assert_eq!(doing.line(), want);
+    }
+
+    #[test]
+    fn nothing_that_others_name_makes_it_more_than_one_line() {
+        let name = format!("/srv\nWATCHDOG=trigger\n{}", "x".repeat(10_000));
+        let line = watching(|own| own.absent = vec![name.into()]).line();
+        assert!(line.starts_with("/srv WATCHDOG=trigger x"), "{line}");
+        assert!(line.len() < 1_000, "{}", line.len());
+    }
+}
