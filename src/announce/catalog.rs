@@ -9,8 +9,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::announce::catalog::census::Census;
-use crate::announce::few::Few;
 use crate::announce::observation::{DocumentPath, Stat};
+use crate::announce::small_set::SmallSet;
 use crate::announce::state::{Presence, Record};
 use crate::resourcesync::capability::Capability;
 use crate::resourcesync::document::{Advertisement, Form};
@@ -25,7 +25,7 @@ pub struct Catalog {
     structures: UriMap<Structure>,
     /// Structural documents that were not read yet since the start: what they resolved to, stands.
     unread: BTreeSet<Uri>,
-    listed_by: UriMap<Few<Uri>>,
+    listed_by: UriMap<SmallSet<Uri>>,
     linked_by: UriMap<BTreeSet<Uri>>,
     /// Capability Lists that the configuration names (R7).
     configured_sets: BTreeSet<Uri>,

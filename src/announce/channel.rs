@@ -1,17 +1,17 @@
 //! A set's channel: which topic and hubs it should have, and its window.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use jiff::Timestamp;
 
 use crate::announce::catalog::Catalog;
-use crate::announce::finding::Finding;
+use crate::announce::finding::{Finding, TopicProblem};
 use crate::announce::ledger::Ledger;
 use crate::announce::plan::{Mode, Plan, SourcePlan, WindowPlan};
 use crate::announce::span::{Span, span};
 use crate::announce::state::{ChannelRow, Said};
-use crate::announce::topic::{TopicFault, default_topics, fault};
+use crate::announce::time::later;
+use crate::announce::topic::{default_topics, problem};
 use crate::resourcesync::payload::Entry;
 use crate::resourcesync::uri::{Hub, Topic, Uri, UriMap};
 
@@ -117,16 +117,6 @@ impl Window {
     }
 }
 
-/// `time` plus `duration`, or the end of time.
-pub fn later(time: Timestamp, duration: Duration) -> Timestamp {
-    time.checked_add(duration).unwrap_or(Timestamp::MAX)
-}
-
-/// `time` less `duration`, or the beginning of time.
-pub fn earlier(time: Timestamp, duration: Duration) -> Timestamp {
-    time.checked_sub(duration).unwrap_or(Timestamp::MIN)
-}
-
 /// What a set's channel should be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Desired {
@@ -193,8 +183,8 @@ pub fn desired(
             named => named.to_vec(),
         };
         let topic = entry.topic.clone();
-        let fault = fault(plan, source, &topic).filter(TopicFault::is_usable);
-        findings.extend(fault.map(|fault| Finding::topic(set, &topic, fault)));
+        let problem = problem(plan, source, &topic).filter(TopicProblem::is_usable);
+        findings.extend(problem.map(|problem| Finding::topic(set, &topic, problem)));
         return (Desired::Channel { topic, hubs }, findings);
     }
     if catalog.is_unread(set) {
@@ -209,9 +199,9 @@ pub fn desired(
     let (topic, hubs) = match advertised.first() {
         Some(channel) => {
             let topic = channel.topic.clone();
-            if let Some(fault) = fault(plan, source, &topic) {
-                let is_usable = fault.is_usable();
-                findings.push(Finding::topic(set, &topic, fault));
+            if let Some(problem) = problem(plan, source, &topic) {
+                let is_usable = problem.is_usable();
+                findings.push(Finding::topic(set, &topic, problem));
                 if !is_usable {
                     return (Desired::Nothing, findings);
                 }

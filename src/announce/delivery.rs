@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use url::form_urlencoded;
 
 use crate::announce::delivery::retry::asked_for;
+use crate::announce::ids::ChannelId;
 use crate::announce::plan::Mode;
 use crate::resourcesync::uri::{Hub, Topic, Uri, is_clean};
 
@@ -21,13 +22,6 @@ pub mod redirect;
 pub mod retry;
 pub mod secret;
 pub mod verdict;
-
-/// A channel, as the state file numbers it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ChannelId(pub u64);
-
-/// What tells a submission from all others that are under way at the same time: its channel, hub and number.
-pub type SubmissionId = (ChannelId, Hub, u64);
 
 /// One attempt to tell one hub.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,22 +88,22 @@ pub const FORM_TYPE: &str = "application/x-www-form-urlencoded";
 
 /// A `POST`, before anything the operator adds to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Request {
+pub struct HubRequest {
     pub url: String,
     pub headers: Vec<(&'static str, String)>,
     pub body: Arc<[u8]>,
 }
 
 /// What is sent for a submission to a hub that takes it at `publish_url` (R24).
-pub fn request(submission: &Submission, publish_url: &str) -> Request {
+pub fn request(submission: &Submission, publish_url: &str) -> HubRequest {
     let topic = submission.topic.as_str();
     match submission.mode {
-        Mode::Content | Mode::Embedded => Request {
+        Mode::Content | Mode::Embedded => HubRequest {
             url: publish_url.to_owned(),
             headers: payload_headers(submission),
             body: Arc::clone(&submission.body),
         },
-        Mode::ContentQuery => Request {
+        Mode::ContentQuery => HubRequest {
             url: with_parameters(
                 publish_url,
                 &[("hub.mode", "publish"), ("hub.topic", topic)],
@@ -117,7 +111,7 @@ pub fn request(submission: &Submission, publish_url: &str) -> Request {
             headers: payload_headers(submission),
             body: Arc::clone(&submission.body),
         },
-        Mode::Ping => Request {
+        Mode::Ping => HubRequest {
             url: publish_url.to_owned(),
             headers: vec![("Content-Type", FORM_TYPE.to_owned())],
             body: form(&[

@@ -1,7 +1,7 @@
 //! The engine: events in, effects out, all state within.
 //!
 //! A step notes what an event changed (`observe`, `deliver`), then settles it (`settle`): relations
-//! are resolved, what each hub is due is compared anew, channels open and retire, and what is ripe is cut.
+//! are resolved, what each hub is due is compared anew, channels open and retire, and what is ready is cut.
 //! Nothing is derived from the order of events, only from what is seen and what was told.
 
 mod channels;
@@ -15,9 +15,9 @@ mod missing;
 mod mounts;
 mod notifications;
 mod observe;
+mod operator;
 mod outbox;
 mod page;
-mod person;
 mod ping;
 mod replacement;
 mod restore;
@@ -33,19 +33,21 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::announce::channel::{Channel, Configured, later};
+use crate::announce::channel::{Channel, Configured};
+use crate::announce::delivery::Submission;
 use crate::announce::delivery::hub_queue::HubQueue;
-use crate::announce::delivery::{ChannelId, Submission};
 use crate::announce::engine::observe::Sighting;
 use crate::announce::engine::source::Source;
 use crate::announce::event::{Effect, Event, Fact, Now};
-use crate::announce::few::Few;
 use crate::announce::finding::Finding;
 use crate::announce::history::History;
+use crate::announce::ids::ChannelId;
 use crate::announce::ledger::Ledger;
 use crate::announce::observation::{DocumentPath, MountId, Stat};
 use crate::announce::plan::Plan;
+use crate::announce::small_set::SmallSet;
 use crate::announce::state::{Save, State, Trouble};
+use crate::announce::time::later;
 use crate::resourcesync::uri::{Hub, Topic, Uri, UriMap};
 
 pub use crate::announce::engine::inventory::{DocumentState, DocumentView, MountView, SourceView};
@@ -73,7 +75,7 @@ pub struct Engine {
     /// Hubs that were configured once, and are no more.
     former: BTreeSet<Hub>,
     /// On which channels some hub was told of a document, or is due to be.
-    heard: UriMap<Few<ChannelId>>,
+    heard: UriMap<SmallSet<ChannelId>>,
     timers: BTreeSet<(Timestamp, Timer)>,
     /// When the grace of a missing document ends, by the monotonic clock.
     graces: BTreeSet<(Duration, usize, Uri)>,
@@ -121,7 +123,7 @@ struct Turn {
     save: Save,
     /// Documents that looks did not find; and the document that a look found in the place of one.
     vanished: BTreeMap<(usize, Uri), Option<Sighting>>,
-    ripe: BTreeSet<ChannelId>,
+    ready: BTreeSet<ChannelId>,
     serve: BTreeSet<ChannelId>,
     withdraw: BTreeSet<Topic>,
     /// Topics that a set may take now.
@@ -138,7 +140,7 @@ struct Turn {
 
 impl Engine {
     /// Takes up where `state` ends, under a plan that may differ from the one it was made under. The plan's
-    /// mounts must have adopted the state's ([`Plan::adopt`]). Configuration announces nothing (R13).
+    /// mounts must have adopted the state's ([`State::number_mounts`]). Configuration announces nothing (R13).
     pub fn new(plan: Plan, state: State, now: Timestamp) -> (Engine, Vec<Effect>) {
         let mut engine = Engine {
             sources: Vec::new(),
@@ -181,7 +183,7 @@ impl Engine {
         self.note(event, now);
         self.expire(now);
         self.settle(now);
-        self.cut_ripe(now);
+        self.cut_ready(now);
         self.tell_found(now);
         self.dispatch(now);
         self.finish()

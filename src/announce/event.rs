@@ -6,8 +6,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::announce::delivery::attempt::Kind;
-use crate::announce::delivery::{Answer, ChannelId, Submission, TopicPage};
+use crate::announce::delivery::{Answer, Submission, TopicPage};
 use crate::announce::finding::Finding;
+use crate::announce::ids::ChannelId;
 use crate::announce::observation::{
     DocumentPath, Identity, MountId, NoDocument, Observation, Unreadable,
 };
@@ -154,7 +155,7 @@ pub enum Fact {
         next_try: Timestamp,
         kind: Kind,
         /// Whether waiting alone will not help.
-        needs_person: bool,
+        needs_operator: bool,
         /// Whether it tells something new, and not only that a hub that is known to fail still does.
         is_news: bool,
     },

@@ -3,10 +3,28 @@
 use std::fmt;
 
 use crate::announce::observation::NoDocument;
-use crate::announce::topic::TopicFault;
 use crate::resourcesync::capability::Capability;
 use crate::resourcesync::document::{Excess, LARGEST, MOST_ENTRIES, Other};
 use crate::resourcesync::uri::{Hub, Topic, Uri};
+
+/// A problem with the topic of a channel.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TopicProblem {
+    /// It lies neither below `public_url` nor below a mount.
+    Elsewhere,
+    NoUri,
+    /// It has a character that no URI may have.
+    Forbidden(char),
+    /// It is served, and clients request something else.
+    RequestedAs(String),
+}
+
+impl TopicProblem {
+    /// Returns true if the channel can be used all the same.
+    pub fn is_usable(&self) -> bool {
+        matches!(self, TopicProblem::RequestedAs(_))
+    }
+}
 
 /// Something that a generator, or the configuration, should put right. Never a reason to guess.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,22 +84,22 @@ pub enum Finding {
 }
 
 impl Finding {
-    /// A fault of a set's topic.
-    pub fn topic(set: &Uri, topic: &Topic, fault: TopicFault) -> Finding {
+    /// Returns the finding about a set's topic.
+    pub fn topic(set: &Uri, topic: &Topic, problem: TopicProblem) -> Finding {
         let (set, topic) = (set.clone(), topic.clone());
-        match fault {
-            TopicFault::Elsewhere => Finding::ForeignTopic { set, topic },
-            TopicFault::NoUri => Finding::InvalidTopic {
+        match problem {
+            TopicProblem::Elsewhere => Finding::ForeignTopic { set, topic },
+            TopicProblem::NoUri => Finding::InvalidTopic {
                 set,
                 topic,
                 forbidden: None,
             },
-            TopicFault::Forbidden(forbidden) => Finding::InvalidTopic {
+            TopicProblem::Forbidden(forbidden) => Finding::InvalidTopic {
                 set,
                 topic,
                 forbidden: Some(forbidden),
             },
-            TopicFault::RequestedAs(requested) => Finding::UnrequestableTopic {
+            TopicProblem::RequestedAs(requested) => Finding::UnrequestableTopic {
                 set,
                 topic,
                 requested,

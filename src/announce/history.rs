@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::announce::delivery::ChannelId;
+use crate::announce::ids::ChannelId;
 use crate::resourcesync::uri::{Hub, Topic};
 
 /// So many are kept.

@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::announce::channel::later;
 use crate::announce::delivery::hub_queue::SizeLimit;
 use crate::announce::notification::Spoken;
 use crate::announce::plan::Mode;
-use crate::announce::standing::Hearing;
 use crate::announce::state::{LedgerRow, Told};
+use crate::announce::time::later;
 use crate::resourcesync::uri::Uri;
 
 /// Two pings of one topic are at least so far apart (R24).
@@ -54,6 +53,16 @@ pub struct Prepared {
     pub spoken: VecDeque<Spoken>,
     /// The earliest change that was not prepared.
     pub beyond: Option<Timestamp>,
+}
+
+/// The changes that a hub still hears of on a channel (R11).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hearing {
+    All,
+    /// The channel retired: what was due then, and Source Descriptions.
+    LastWordsAndDescriptions,
+    /// The hub is advertised no more: what it was due then.
+    LastWords,
 }
 
 impl Ledger {

@@ -5,25 +5,27 @@
 //! and effects come out of the [`engine`]. Inside it the [`catalog`] knows the documents and their
 //! relations, [`channel`]s and [`ledger`]s keep who has been told what, [`difference`] names the change
 //! types, [`notification`] cuts and renders payloads, and [`delivery`] judges what a hub answered. A
-//! [`rehearsal`] plays all of it forward.
+//! [`dry_run`] plays all of it forward.
 
 pub mod candidates;
 pub mod catalog;
 pub mod channel;
 pub mod delivery;
 pub mod difference;
+pub mod dry_run;
+pub mod due;
 pub mod engine;
 pub mod event;
-pub mod few;
 pub mod finding;
 pub mod history;
+pub mod ids;
 pub mod ledger;
 pub mod naming;
 pub mod notification;
 pub mod observation;
 pub mod plan;
-pub mod rehearsal;
+pub mod small_set;
 pub mod span;
-pub mod standing;
 pub mod state;
+pub mod time;
 pub mod topic;

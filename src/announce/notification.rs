@@ -12,7 +12,7 @@ use crate::resourcesync::uri::Uri;
 
 /// One document of which there is something to say.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Due {
+pub struct Announcement {
     pub uri: Uri,
     pub changes: Vec<(ChangeKind, Capability)>,
     /// What the hub has been told once it has heard it; nothing for a document that ended.
@@ -38,7 +38,7 @@ pub struct Cut {
 }
 
 /// What there is to say of all that is due, in order.
-pub fn spoken(due: Vec<Due>, catalog: &Catalog, limits: Limits) -> Vec<Spoken> {
+pub fn spoken(due: Vec<Announcement>, catalog: &Catalog, limits: Limits) -> Vec<Spoken> {
     let mut spoken: Vec<Spoken> = due
         .into_iter()
         .filter_map(|due| Spoken::new(due, catalog))
@@ -79,7 +79,7 @@ pub struct Spoken {
 }
 
 impl Spoken {
-    fn new(due: Due, catalog: &Catalog) -> Option<Spoken> {
+    fn new(due: Announcement, catalog: &Catalog) -> Option<Spoken> {
         let record = catalog.get(&due.uri)?;
         let entries: Vec<Entry> = due
             .changes

@@ -1,6 +1,5 @@
 //! What the operator wants, checked: the part of the configuration that decides anything.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use crate::announce::candidates::{Candidates, PublishedPath};
 use crate::announce::finding::{Acknowledgement, Finding};
 use crate::announce::observation::{DocumentPath, MountId};
-use crate::announce::state::MountRow;
 use crate::resourcesync::uri::{Hub, Topic, Uri};
 
 /// What may be a document unless the configuration says otherwise (R1).
@@ -151,28 +149,6 @@ pub struct UnknownSource {
 }
 
 impl Plan {
-    /// Gives each mount the number under which the state knows it, and new numbers to the others, so that
-    /// stored paths stay right when mounts come, go or change places.
-    pub fn adopt(&mut self, known: &BTreeMap<MountId, MountRow>) {
-        let mut next = known.keys().map(|id| id.0 + 1).max().unwrap_or(1);
-        for source in &mut self.sources {
-            for mount in &mut source.mounts {
-                let same = known.iter().find(|(_, row)| {
-                    row.source == source.name
-                        && row.directory == mount.directory
-                        && row.prefix == mount.prefix
-                });
-                mount.id = match same {
-                    Some((id, _)) => *id,
-                    None => {
-                        next += 1;
-                        MountId(next - 1)
-                    }
-                };
-            }
-        }
-    }
-
     /// The source of a mount, with its position in [`Plan::sources`].
     pub fn source_of(&self, mount: MountId) -> Option<(usize, &SourcePlan)> {
         self.sources

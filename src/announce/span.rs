@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::announce::channel::{earlier, later};
+use crate::announce::time::earlier;
+use crate::announce::time::later;
 use crate::resourcesync::payload::Entry;
 
 /// Times are written with milliseconds.

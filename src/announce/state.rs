@@ -7,11 +7,11 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::announce::candidates::Candidates;
-use crate::announce::delivery::ChannelId;
 use crate::announce::delivery::attempt::Attempt;
-use crate::announce::few::Few;
+use crate::announce::ids::ChannelId;
 use crate::announce::observation::{DocumentPath, Identity, MountId, Stat};
-use crate::announce::plan::Mode;
+use crate::announce::plan::{Mode, Plan};
+use crate::announce::small_set::SmallSet;
 use crate::resourcesync::capability::Capability;
 use crate::resourcesync::document::{Form, LARGEST, is_structural};
 use crate::resourcesync::fingerprint::Fingerprint;
@@ -149,7 +149,7 @@ pub enum Hold {
 pub struct Relations {
     pub index: Option<Uri>,
     /// The sets of resources it belongs to, by their Capability Lists.
-    pub sets: Few<Uri>,
+    pub sets: SmallSet<Uri>,
     pub archived: bool,
 }
 
@@ -293,6 +293,28 @@ pub struct Save {
 }
 
 impl State {
+    /// Gives each mount of a plan the number under which the state knows it, and new numbers to the others, so that
+    /// stored paths stay right when mounts come, go or change places.
+    pub fn number_mounts(&self, plan: &mut Plan) {
+        let mut next = self.mounts.keys().map(|id| id.0 + 1).max().unwrap_or(1);
+        for source in &mut plan.sources {
+            for mount in &mut source.mounts {
+                let same = self.mounts.iter().find(|(_, row)| {
+                    row.source == source.name
+                        && row.directory == mount.directory
+                        && row.prefix == mount.prefix
+                });
+                mount.id = match same {
+                    Some((id, _)) => *id,
+                    None => {
+                        next += 1;
+                        MountId(next - 1)
+                    }
+                };
+            }
+        }
+    }
+
     /// What the store holds once `save` is committed.
     pub fn apply(&mut self, save: Save) {
         for (id, row) in save.mounts {

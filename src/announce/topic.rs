@@ -2,44 +2,26 @@
 
 use url::{Position, Url};
 
+use crate::announce::finding::TopicProblem;
 use crate::announce::plan::{MountPlan, Plan, SourcePlan};
 use crate::resourcesync::uri::{Topic, Uri, is_clean};
 
-/// What is wrong with a topic.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum TopicFault {
-    /// It lies neither below `public_url` nor below a mount.
-    Elsewhere,
-    NoUri,
-    /// It has a character that no URI may have.
-    Forbidden(char),
-    /// It is served, and clients request something else.
-    RequestedAs(String),
-}
-
-impl TopicFault {
-    /// Whether the channel can be used all the same.
-    pub fn is_usable(&self) -> bool {
-        matches!(self, TopicFault::RequestedAs(_))
-    }
-}
-
-/// What is wrong with a topic of a source, if anything is.
-pub fn fault(plan: &Plan, source: &SourcePlan, topic: &Topic) -> Option<TopicFault> {
+/// Returns the problem with a topic of a source, if there is one.
+pub fn problem(plan: &Plan, source: &SourcePlan, topic: &Topic) -> Option<TopicProblem> {
     let text = topic.as_str();
     let forbidden = text.chars().find(|c| !is_clean(c.encode_utf8(&mut [0; 4])));
-    let forbidden = forbidden.map(TopicFault::Forbidden);
+    let forbidden = forbidden.map(TopicProblem::Forbidden);
     let Ok(uri) = Uri::parse(text) else {
-        return Some(forbidden.unwrap_or(TopicFault::NoUri));
+        return Some(forbidden.unwrap_or(TopicProblem::NoUri));
     };
     let uri = source.canonical(&uri);
     if !uri.is_below(&plan.public_url) && source.mount_of(&uri).is_none() {
-        return Some(TopicFault::Elsewhere);
+        return Some(TopicProblem::Elsewhere);
     }
     if forbidden.is_some() {
         return forbidden;
     }
-    requested_otherwise(text).map(TopicFault::RequestedAs)
+    requested_otherwise(text).map(TopicProblem::RequestedAs)
 }
 
 /// What clients request instead of a URI: they escape what is not ASCII, resolve `..`, and drop fragments.

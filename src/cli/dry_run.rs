@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::announce::channel::later;
 use crate::announce::delivery::Submission;
+use crate::announce::dry_run::play_forward;
 use crate::announce::engine::Engine;
 use crate::announce::plan::Mode;
-use crate::announce::rehearsal::rehearse;
+use crate::announce::time::later;
 use crate::cli::options::Exit;
 use crate::cli::output::{print, say};
 use crate::cli::survey::survey;
@@ -42,11 +42,11 @@ pub fn dry_run(config: &Config) -> anyhow::Result<Exit> {
     let mut survey = survey(config)?;
     let now = Timestamp::now();
     let until = later(now, horizon(config));
-    let rehearsed = rehearse(&mut survey.engine, survey.begun, now, until);
+    let planned = play_forward(&mut survey.engine, survey.begun, now, until);
 
     let own_hub = OwnHub::new(&survey.engine, &subscriptions);
     let mut shown = own_hub.owed(&relays, now);
-    for submission in &rehearsed {
+    for submission in &planned {
         let at = submission.at;
         let submission = &submission.submission;
         match hubs.iter().find(|hub| hub.hub == submission.hub) {

@@ -61,7 +61,7 @@ impl Survey {
 pub fn take_up(config: &Config, store: Option<&Store>) -> anyhow::Result<Engine> {
     let state = store.map(Store::load).transpose()?.unwrap_or_default();
     let mut plan = config.plan(&public_url(config)?);
-    plan.adopt(&state.mounts);
+    state.number_mounts(&mut plan);
     let (engine, _) = Engine::new(plan, state, Timestamp::now());
     Ok(engine)
 }

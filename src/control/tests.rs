@@ -103,7 +103,7 @@ fn a_thousand_channels_with_two_loud_hubs_fit_into_an_answer() {
     let hub = |number: usize| HubView {
         hub: Hub::new(format!("https://hub.example/{number}/{}", "h".repeat(200))),
         mode: Mode::ContentQuery,
-        state: Condition::NeedsPerson,
+        state: Condition::NeedsOperator,
         due: usize::MAX,
         in_flight: Some(u64::MAX),
         since: Some(Timestamp::MAX),

@@ -141,7 +141,7 @@ pub fn fact(fact: &Fact) {
             reason,
             next_try,
             kind,
-            needs_person,
+            needs_operator,
             is_news,
         } => {
             let kind = kind.as_str();
@@ -150,7 +150,7 @@ pub fn fact(fact: &Fact) {
                     %topic, %hub, seq, attempts, kind, reason, %next_try,
                     "{hub} did not accept notification {seq}: {reason}"
                 );
-            } else if *needs_person {
+            } else if *needs_operator {
                 error!(
                     %topic, %hub, seq, attempts, kind, reason, %next_try,
                     "{hub} did not accept notification {seq}: {reason}"

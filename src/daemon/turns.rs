@@ -21,9 +21,9 @@ use tokio::sync::oneshot;
 use tracing::{error, warn};
 
 use crate::admin::Health;
-use crate::announce::delivery::SubmissionId;
 use crate::announce::engine::Engine;
 use crate::announce::event::{Effect, Event, Now};
+use crate::announce::ids::SubmissionId;
 use crate::announce::observation::MountId;
 use crate::control::{self, Request};
 use crate::daemon::report;

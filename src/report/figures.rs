@@ -182,7 +182,7 @@ mod tests {
             reason: "it is down".to_owned(),
             next_try: Timestamp::UNIX_EPOCH,
             kind,
-            needs_person: false,
+            needs_operator: false,
             is_news: true,
         };
         let mut counts = Counts::default();

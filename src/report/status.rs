@@ -306,7 +306,8 @@ pub enum Condition {
     /// No hub is told: none that is configured is advertised.
     Muted,
     /// It refuses what is in flight, and waiting alone will not help.
-    NeedsPerson,
+    #[serde(rename = "needs_person")]
+    NeedsOperator,
     /// It refuses what is in flight, or does not answer.
     Failing,
     /// It accepted a ping and did not fetch the topic (R26).
@@ -320,7 +321,7 @@ pub enum Condition {
 
 impl Condition {
     pub const ALL: [Condition; 6] = [
-        Condition::NeedsPerson,
+        Condition::NeedsOperator,
         Condition::Failing,
         Condition::Unfetched,
         Condition::NoSubscribers,
@@ -332,7 +333,7 @@ impl Condition {
     pub fn as_str(self) -> &'static str {
         match self {
             Condition::Muted => "muted",
-            Condition::NeedsPerson => "needs_person",
+            Condition::NeedsOperator => "needs_person",
             Condition::Failing => "failing",
             Condition::Unfetched => "unfetched",
             Condition::NoSubscribers => "no_subscribers",
@@ -345,7 +346,7 @@ impl Condition {
     pub fn in_words(self) -> &'static str {
         match self {
             Condition::Muted => "muted",
-            Condition::NeedsPerson => "needs a person",
+            Condition::NeedsOperator => "needs a person",
             Condition::Failing => "failing",
             Condition::Unfetched => "not fetched",
             Condition::NoSubscribers => "no subscribers",
@@ -420,7 +421,7 @@ impl HubView {
 
     pub(crate) fn condition(&self) -> Condition {
         match self.failure() {
-            Some(refusal) if refusal.needs_person => Condition::NeedsPerson,
+            Some(refusal) if refusal.needs_operator => Condition::NeedsOperator,
             Some(refusal) if refusal.kind != Kind::NoSubscribersLikely => Condition::Failing,
             _ if self.fetch_confirmed == Some(false) => Condition::Unfetched,
             Some(_) => Condition::NoSubscribers,

@@ -11,10 +11,10 @@ use rusqlite::Row;
 use rusqlite::types::{FromSql, FromSqlError};
 
 use crate::announce::candidates::Candidates;
-use crate::announce::delivery::ChannelId;
 use crate::announce::delivery::attempt::{Attempt, Refusal};
-use crate::announce::few::Few;
+use crate::announce::ids::ChannelId;
 use crate::announce::observation::{DocumentPath, Identity, MountId, Stat};
+use crate::announce::small_set::SmallSet;
 use crate::announce::state::{
     ChannelRow, Flight, Hold, KnownHub, LedgerRow, MountRow, Ping, Presence, Record, Relations,
     Retirement, State, Told, Trouble, Version,
@@ -279,7 +279,7 @@ fn document(row: &Row<'_>, known: &mut Known) -> rusqlite::Result<(Uri, Record)>
     Ok((uri, record))
 }
 
-fn sets(json: &str, known: &mut Known) -> rusqlite::Result<Few<Uri>> {
+fn sets(json: &str, known: &mut Known) -> rusqlite::Result<SmallSet<Uri>> {
     let sets: Vec<Uri> = foreign(uris_from_json(json))?;
     sets.iter().map(|set| known.uri(set.as_str())).collect()
 }
@@ -382,7 +382,7 @@ fn attempt(fields: &mut Fields<'_>) -> rusqlite::Result<Option<Attempt>> {
     let refusal = kind.map(|kind| Refusal {
         kind,
         reason: reason.unwrap_or_default(),
-        needs_person: needs_person.unwrap_or_default(),
+        needs_operator: needs_person.unwrap_or_default(),
     });
     Ok(at.zip(seq).map(|(at, seq)| Attempt {
         at,

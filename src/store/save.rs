@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use rusqlite::{Transaction, params};
 
 use crate::announce::candidates::Candidates;
-use crate::announce::delivery::ChannelId;
+use crate::announce::ids::ChannelId;
 use crate::announce::observation::{DocumentPath, Stat};
 use crate::announce::state::{
     ChannelRow, Flight, Hold, KnownHub, LedgerRow, MountRow, Presence, Record, Save, Told, Trouble,
@@ -310,7 +310,7 @@ fn write_ledger(
         last.map(|last| &last.excerpt),
         refusal.map(|refusal| refusal.kind.as_str()),
         refusal.map(|refusal| &refusal.reason),
-        refusal.map(|refusal| refusal.needs_person),
+        refusal.map(|refusal| refusal.needs_operator),
         row.until.map(Column),
         row.left.as_ref().map(|left| Column(left.since)),
         row.left.as_ref().map(|left| uris_to_json(&left.last_words)),

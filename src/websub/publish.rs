@@ -14,7 +14,7 @@ use url::Url;
 
 use crate::announce::delivery::redirect::{Hop, next_hop, same_address};
 use crate::announce::delivery::secret::Mask;
-use crate::announce::delivery::{Answer, Request, Submission, request};
+use crate::announce::delivery::{Answer, HubRequest, Submission, request};
 use crate::report::histogram::Histogram;
 use crate::resourcesync::uri::Hub;
 use crate::websub::client;
@@ -207,7 +207,7 @@ impl Line {
 
     /// Sends a request; once more, at once, where the hub may have closed an open connection just as this was
     /// written to it. Whether it read the first is not known: a notification arrives at least once.
-    async fn send(&self, request: &Request, url: &Url) -> reqwest::Result<Response> {
+    async fn send(&self, request: &HubRequest, url: &Url) -> reqwest::Result<Response> {
         let mut answered = self.post(request, url).await;
         let broke_off = |error: &reqwest::Error| !error.is_timeout() && !error.is_connect();
         if answered.as_ref().is_err_and(broke_off) && self.is_open.load(Ordering::Relaxed) {
@@ -217,7 +217,7 @@ impl Line {
         answered
     }
 
-    async fn post(&self, request: &Request, url: &Url) -> reqwest::Result<Response> {
+    async fn post(&self, request: &HubRequest, url: &Url) -> reqwest::Result<Response> {
         let mut post = self.client.post(url.clone());
         for (name, value) in &request.headers {
             // A link may hold raw non-ASCII bytes, which a header may too.

@@ -125,7 +125,7 @@ fn a_hub_that_finds_it_too_large_gets_half_of_it() {
 }
 
 #[test]
-fn a_single_change_that_is_too_large_needs_a_person() {
+fn a_single_change_that_is_too_large_needs_an_operator() {
     let mut world = World::with_two_sets(plan());
     world.script(HUB, Reply::AtMost(0));
     world.update("/a/changelist.xml");
@@ -135,7 +135,7 @@ fn a_single_change_that_is_too_large_needs_a_person() {
         [
             Fact::Cut { .. },
             Fact::Refused {
-                needs_person: true,
+                needs_operator: true,
                 ..
             }
         ]
@@ -208,7 +208,7 @@ fn a_document_that_ended_and_began_is_too_large_without_haste() {
     assert!(matches!(
         world.facts().last(),
         Some(Fact::Refused {
-            needs_person: true,
+            needs_operator: true,
             ..
         })
     ));

@@ -4,7 +4,7 @@ use rsnotify::announce::engine::DocumentState;
 use rsnotify::announce::event::Fact;
 use rsnotify::announce::finding::{Acknowledgement, Finding};
 use rsnotify::announce::plan::Plan;
-use rsnotify::report::status::alerts::Verdict;
+use rsnotify::report::status::alerts::Health;
 
 use crate::world::{Doc, World, capability_list, list, plan};
 
@@ -169,10 +169,7 @@ fn what_is_acknowledged_colours_nothing_and_is_counted_apart() {
     let mut world = acknowledging(&["unrouted"]);
     assert_eq!(told(&mut world).0, []);
     let status = world.engine().status(world.now);
-    assert_eq!(
-        (status.verdict(), status.findings.len()),
-        (Verdict::Fine, 0)
-    );
+    assert_eq!((status.health(), status.findings.len()), (Health::Fine, 0));
     assert_eq!(status.finding_groups[0].count, 2);
     assert!(status.finding_groups[0].acknowledged);
     for (text, left) in [

@@ -314,7 +314,7 @@ fn the_last_answer_is_known_whatever_it_was_and_after_a_restart() {
     let mut world = refused(plan(), 403);
     world.crash_and_start();
     let account = world.outbox("/a", HUB);
-    assert_eq!(account.hub.state, Condition::NeedsPerson);
+    assert_eq!(account.hub.state, Condition::NeedsOperator);
     let last = account.hub.last.unwrap();
     assert_eq!(
         (last.status, &*last.excerpt, last.seq),
@@ -333,7 +333,7 @@ fn the_last_answer_is_known_whatever_it_was_and_after_a_restart() {
 #[test]
 fn a_hub_without_subscribers_is_no_trouble() {
     for (status, state) in [
-        (400, Condition::NeedsPerson),
+        (400, Condition::NeedsOperator),
         (503, Condition::Failing),
         (500, Condition::NoSubscribers),
     ] {

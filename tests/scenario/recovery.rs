@@ -202,7 +202,7 @@ fn credentials_that_are_refused_are_the_hub_s_affair() {
         assert!(attempts <= 20, "{status}: {attempts}");
         assert!(refusals_told(&mut world) <= 4);
         let view = &world.engine().channels()[SETS - 1].hubs[0];
-        assert_eq!(view.state, Condition::NeedsPerson, "{status}");
+        assert_eq!(view.state, Condition::NeedsOperator, "{status}");
         world.script(HUB, Reply::Accept);
         world.retry(None);
         world.wait(1);

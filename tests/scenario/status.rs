@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use rsnotify::announce::plan::{Plan, SourcePlan};
-use rsnotify::report::status::alerts::{Part, Urgency, Verdict};
+use rsnotify::report::status::alerts::{Health, Part, Urgency};
 use rsnotify::report::status::notification::{NotificationView, Outcome};
 use rsnotify::report::status::{ChannelView, Condition, Status};
 use rsnotify::resourcesync::payload::Payload;
@@ -190,7 +190,7 @@ fn what_is_held_is_told_on_its_channel_and_of_many_only_the_oldest() {
     let other = status.channels.iter().find(|other| *other != own).unwrap();
     assert_eq!(other.held_count(), 1);
     assert!(other.held[0].reason.contains("it is missing since"));
-    assert_eq!(status.verdict(), Verdict::Busy);
+    assert_eq!(status.health(), Health::Busy);
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn a_broken_document_is_told_with_path_line_and_since_when() {
     let alerts = shown.alerts();
     assert_eq!((alerts.len(), alerts[0].part), (1, Part::Broken));
     assert_eq!(alerts[0].what, "2 documents cannot be read");
-    assert_eq!(shown.verdict(), Verdict::Look);
+    assert_eq!(shown.health(), Health::Look);
 }
 
 #[test]
@@ -257,11 +257,11 @@ fn of_many_findings_the_first_are_told_and_how_many_more() {
 #[test]
 fn the_verdict_is_what_is_most_urgent() {
     let mut world = World::with_two_sets(two_hubs());
-    assert_eq!(status(&world).verdict(), Verdict::Fine);
+    assert_eq!(status(&world).health(), Health::Fine);
     world.script(HUB, Reply::Status(503));
     world.update(CHANGED);
     world.wait(1);
-    assert_eq!(status(&world).verdict(), Verdict::Busy);
+    assert_eq!(status(&world).health(), Health::Busy);
     world.update("/b/changelist.xml");
     world.wait(10);
     let alerts = status(&world).alerts();
@@ -322,7 +322,7 @@ fn a_set_whose_list_still_advertises_the_hub_before_is_muted_and_says_so_loudly(
     );
     assert_eq!(muted.kind, "foreign_hubs");
     assert_eq!(first(&status).worst(), Condition::Muted);
-    assert_eq!(status.verdict(), Verdict::Act);
+    assert_eq!(status.health(), Health::Act);
     let alerts = status.alerts();
     let what = format!(
         "NOTHING IS SENT of {}: it advertises only hubs that are not configured: {OLD}",

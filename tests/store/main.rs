@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use rsnotify::announce::candidates::Candidates;
-use rsnotify::announce::delivery::ChannelId;
 use rsnotify::announce::delivery::attempt::{Attempt, Kind, Refusal};
 use rsnotify::announce::delivery::secret::Secret;
-use rsnotify::announce::few::Few;
+use rsnotify::announce::ids::ChannelId;
 use rsnotify::announce::observation::{DocumentPath, Identity, MountId, Stat};
 use rsnotify::announce::plan::Mode;
+use rsnotify::announce::small_set::SmallSet;
 use rsnotify::announce::state::{
     ChannelRow, Flight, Hold, KnownHub, LedgerRow, MountRow, Ping, Presence, Record, Relations,
     Retirement, Said, Save, Told, Trouble, Version,
@@ -72,7 +72,7 @@ fn record(presence: Presence, hold: Hold) -> Record {
         hold,
         relations: Relations {
             index: Some(uri("index.xml")),
-            sets: Few::from_iter([uri("cl.xml"), uri("cl2.xml")]),
+            sets: SmallSet::from_iter([uri("cl.xml"), uri("cl2.xml")]),
             archived: true,
         },
         is_new_set: true,
@@ -216,7 +216,7 @@ fn everything() -> Save {
                 refusal: Some(Refusal {
                     kind: Kind::NotAllowed,
                     reason: "it wants credentials".to_owned(),
-                    needs_person: true,
+                    needs_operator: true,
                 }),
             }),
         }),
@@ -274,7 +274,7 @@ fn an_attempt_without_an_answer_and_one_that_was_accepted_are_loaded_as_they_wer
         refusal: Some(Refusal {
             kind: Kind::NoAnswer,
             reason: "no answer: timed out".to_owned(),
-            needs_person: false,
+            needs_operator: false,
         }),
         ..accepted.clone()
     };

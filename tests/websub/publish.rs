@@ -30,7 +30,7 @@ fn name(answer: &Answer) -> String {
         Verdict::Accepted => "accepted".into(),
         Verdict::TooLarge => "too_large".into(),
         Verdict::Retry { reason, .. } => format!("retry {}", reason.name()),
-        Verdict::NeedsPerson { reason, .. } => format!("person {}", reason.name()),
+        Verdict::NeedsOperator { reason, .. } => format!("person {}", reason.name()),
     }
 }
 
@@ -43,7 +43,7 @@ fn judged(answer: &Answer) -> String {
         Verdict::Accepted => "accepted".into(),
         Verdict::TooLarge => "too large".into(),
         Verdict::Retry { at, reason } => format!("in {} s: {reason}", seconds(at)),
-        Verdict::NeedsPerson { at, reason } => {
+        Verdict::NeedsOperator { at, reason } => {
             format!("in {} s, by a person: {reason}", seconds(at))
         }
     }

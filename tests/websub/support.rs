@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rsnotify::announce::delivery::{ChannelId, Submission, TopicPage};
+use rsnotify::announce::delivery::{Submission, TopicPage};
+use rsnotify::announce::ids::ChannelId;
 use rsnotify::announce::plan::Mode;
 use rsnotify::resourcesync::uri::{Hub, Topic, Uri};
 use rsnotify::websub::hub::EmbeddedHub;

@@ -40,7 +40,7 @@ impl Sum {
         if let Some(refusal) = refusal {
             *self.refused.entry(refusal.kind).or_default() += 1;
         }
-        self.needs_person += i64::from(hub.state == Condition::NeedsPerson);
+        self.needs_person += i64::from(hub.state == Condition::NeedsOperator);
         self.accepted = self.accepted.max(hub.accepted);
         if hub.mode.is_pinged() {
             let unfetched = self.unfetched.get_or_insert_default();

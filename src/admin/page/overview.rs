@@ -4,7 +4,7 @@ use askama::Template;
 use jiff::Timestamp;
 
 use crate::admin::page::parts::{self, Waiting, waiting};
-use crate::report::status::alerts::{Alert, Verdict};
+use crate::report::status::alerts::{Alert, Health};
 use crate::report::status::hubs::HubSummary;
 use crate::report::status::{ChannelView, Status};
 
@@ -20,7 +20,7 @@ pub struct Overview<'a> {
     own: &'static str,
     now: Timestamp,
     status: &'a Status,
-    verdict: Verdict,
+    verdict: Health,
     alerts: Vec<Alert>,
     more_alerts: usize,
     documents: usize,
@@ -52,7 +52,7 @@ impl<'a> Overview<'a> {
             own: "/",
             now: status.at,
             status,
-            verdict: status.verdict(),
+            verdict: status.health(),
             alerts,
             more_alerts,
             documents: status.sources.iter().map(|source| source.documents).sum(),

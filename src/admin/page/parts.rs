@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use crate::announce::delivery::attempt::Attempt;
 use crate::announce::delivery::form;
 use crate::announce::plan::Mode;
-use crate::report::status::alerts::{Part, Verdict};
+use crate::report::status::alerts::{Health, Part};
 use crate::report::status::notification::{NotificationView, Outcome};
 use crate::report::status::{ChannelView, Condition, HubView, SourceStatus, WaitingView, words};
 use crate::resourcesync::uri::Topic;
@@ -161,7 +161,7 @@ pub fn mode(mode: &Mode) -> &'static str {
 /// The class of a condition in the style sheet.
 pub fn class(state: impl Borrow<Condition>) -> &'static str {
     match state.borrow() {
-        Condition::Muted | Condition::NeedsPerson => "act",
+        Condition::Muted | Condition::NeedsOperator => "act",
         Condition::Failing | Condition::Unfetched => "look",
         Condition::NoSubscribers | Condition::Due => "busy",
         Condition::Fine => "fine",
@@ -176,12 +176,12 @@ pub fn outcome_class(outcome: &Outcome) -> &'static str {
     }
 }
 
-pub fn verdict_class(verdict: &Verdict) -> &'static str {
+pub fn verdict_class(verdict: &Health) -> &'static str {
     match verdict {
-        Verdict::Act => "act",
-        Verdict::Look => "look",
-        Verdict::Busy => "busy",
-        Verdict::Fine => "fine",
+        Health::Act => "act",
+        Health::Look => "look",
+        Health::Busy => "busy",
+        Health::Fine => "fine",
     }
 }
 

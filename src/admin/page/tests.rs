@@ -28,7 +28,7 @@ fn status(channels: usize, words: &str) -> Status {
     let hub = HubView {
         hub: Hub::new(format!("https://h.example/{words}")),
         mode: Mode::Content,
-        state: Condition::NeedsPerson,
+        state: Condition::NeedsOperator,
         due: 1,
         in_flight: Some(1),
         since: Some(NOW),

@@ -10,19 +10,19 @@ use crate::resourcesync::uri::Uri;
 /// The counts of one source. They change only together with the records that they are of.
 #[derive(Debug, Default)]
 pub struct Census {
-    mounts: BTreeMap<MountId, Count>,
+    mounts: BTreeMap<MountId, MountCount>,
     missing: BTreeSet<Uri>,
 }
 
 /// Documents of one mount, and the Capability Lists among them. Deleted ones do not count.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct Count {
-    pub all: Tally,
-    pub lists: Tally,
+pub struct MountCount {
+    pub all: PresenceCount,
+    pub lists: PresenceCount,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct Tally {
+pub struct PresenceCount {
     pub present: usize,
     /// Missing, and not accepted as deleted.
     pub missing: usize,
@@ -30,7 +30,7 @@ pub struct Tally {
     pub accepted: usize,
 }
 
-impl Tally {
+impl PresenceCount {
     fn of(&mut self, presence: Presence) -> Option<&mut usize> {
         match presence {
             Presence::Present => Some(&mut self.present),
@@ -67,11 +67,11 @@ impl Census {
     }
 
     /// The counts of each mount that has or had a document.
-    pub fn mounts(&self) -> impl Iterator<Item = (MountId, &Count)> {
+    pub fn mounts(&self) -> impl Iterator<Item = (MountId, &MountCount)> {
         self.mounts.iter().map(|(id, count)| (*id, count))
     }
 
-    pub fn of(&self, mount: MountId) -> Count {
+    pub fn of(&self, mount: MountId) -> MountCount {
         self.mounts.get(&mount).copied().unwrap_or_default()
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::announce::catalog::Catalog;
-use crate::announce::few::Few;
+use crate::announce::small_set::SmallSet;
 use crate::announce::state::{Record, Relations};
 use crate::resourcesync::capability::Capability;
 use crate::resourcesync::document::Form;
@@ -100,14 +100,14 @@ impl Catalog {
     }
 
     // R7.
-    fn sets_of(&self, uri: &Uri, record: &Record, index: Option<&Uri>) -> Few<Uri> {
+    fn sets_of(&self, uri: &Uri, record: &Record, index: Option<&Uri>) -> SmallSet<Uri> {
         if record.is_capability_list() {
-            return Few::from_iter([uri.clone()]);
+            return SmallSet::from_iter([uri.clone()]);
         }
         if record.version.capability == Capability::SourceDescription {
-            return Few::default();
+            return SmallSet::default();
         }
-        let mut sets: Few<Uri> = self
+        let mut sets: SmallSet<Uri> = self
             .listers(uri)
             .filter(|(_, structure)| structure.capability == Capability::CapabilityList)
             .map(|(lister, _)| lister)

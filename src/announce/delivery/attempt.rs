@@ -30,8 +30,9 @@ pub struct Attempt {
 pub struct Refusal {
     pub kind: Kind,
     pub reason: String,
-    /// Whether waiting alone will not help.
-    pub needs_person: bool,
+    /// True if it will not pass by itself. State files and JSON call this `needs_person`.
+    #[serde(rename = "needs_person")]
+    pub needs_operator: bool,
 }
 
 impl Attempt {
@@ -89,11 +90,11 @@ pub fn says_nothing(body: &str) -> bool {
 }
 
 impl Refusal {
-    pub fn new(kind: Kind, reason: &str, needs_person: bool) -> Refusal {
+    pub fn new(kind: Kind, reason: &str, needs_operator: bool) -> Refusal {
         Refusal {
             kind,
             reason: printable(reason),
-            needs_person,
+            needs_operator,
         }
     }
 }

@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::announce::channel::{earlier, later};
-use crate::announce::delivery::ChannelId;
 use crate::announce::delivery::attempt::{Kind, Refusal};
+use crate::announce::ids::ChannelId;
+use crate::announce::time::earlier;
+use crate::announce::time::later;
 
 /// Submissions under way before the hub has accepted any of them.
 const FIRST_AT_ONCE: usize = 2;
@@ -286,7 +287,7 @@ impl HubQueue {
         });
         outage.attempts += 1;
         outage.is_doubtful &= is_doubtful;
-        outage.refused = match refusal.needs_person {
+        outage.refused = match refusal.needs_operator {
             true => outage.refused + 1,
             false => 0,
         };
@@ -436,7 +437,7 @@ impl Outage {
         Outage {
             since,
             attempts,
-            refused: u32::from(refusal.needs_person),
+            refused: u32::from(refusal.needs_operator),
             refusal,
             next_probe,
             is_doubtful: false,

@@ -5,8 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use jiff::fmt::rfc2822;
 
-/// `wait` from `now`, as far as time goes.
-pub use crate::announce::channel::later as after;
+pub use crate::announce::time::later as after;
 
 const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(15 * 60);

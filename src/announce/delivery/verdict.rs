@@ -22,7 +22,7 @@ pub enum Verdict {
     /// The notification is withdrawn, and half of it cut.
     TooLarge,
     /// It is tried again, but somebody must act.
-    NeedsPerson {
+    NeedsOperator {
         at: Timestamp,
         reason: Reason,
     },
@@ -61,7 +61,7 @@ pub fn verdict(answer: &Answer, attempts: u32, now: Timestamp, jitter: f64) -> V
         at: next_try(retry_after, attempts, now, jitter),
         reason,
     };
-    let person = |reason| Verdict::NeedsPerson {
+    let person = |reason| Verdict::NeedsOperator {
         at: after(now, PERSON),
         reason,
     };
@@ -143,7 +143,7 @@ mod tests {
 
     fn seconds(verdict: &Verdict) -> Option<i64> {
         match verdict {
-            Verdict::Retry { at, .. } | Verdict::NeedsPerson { at, .. } => {
+            Verdict::Retry { at, .. } | Verdict::NeedsOperator { at, .. } => {
                 Some(at.duration_since(now()).as_secs())
             }
             Verdict::Accepted | Verdict::TooLarge => None,
@@ -186,7 +186,7 @@ mod tests {
             Verdict::Accepted => "accepted".to_owned(),
             Verdict::TooLarge => "too large".to_owned(),
             Verdict::Retry { reason, .. } => format!("retry {}", reason.name()),
-            Verdict::NeedsPerson { reason, .. } => format!("person {}", reason.name()),
+            Verdict::NeedsOperator { reason, .. } => format!("person {}", reason.name()),
         };
         assert_eq!(said, want);
         assert_eq!(seconds(&verdict), wait);
@@ -226,7 +226,7 @@ mod tests {
             retry_after: None,
             excerpt: body.into(),
         };
-        let want = want.map_or(Verdict::Accepted, |why| Verdict::NeedsPerson {
+        let want = want.map_or(Verdict::Accepted, |why| Verdict::NeedsOperator {
             at: now() + PERSON,
             reason: Reason::Denied(why.into()),
         });
@@ -258,7 +258,7 @@ mod tests {
         };
         let (reason, calls) = match verdict(&answer, 1, now(), 0.5) {
             Verdict::Retry { reason, .. } => (reason, false),
-            Verdict::NeedsPerson { reason, .. } => (reason, true),
+            Verdict::NeedsOperator { reason, .. } => (reason, true),
             other => panic!("{other:?}"),
         };
         assert_eq!(reason.name(), want);

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::announce::channel::{Channel, Desired, desired};
-use crate::announce::delivery::{ChannelId, TopicPage};
+use crate::announce::delivery::TopicPage;
 use crate::announce::engine::Engine;
 use crate::announce::event::Fact;
 use crate::announce::finding::Finding;
+use crate::announce::ids::ChannelId;
 use crate::announce::ledger::{Ledger, Prepared};
 use crate::announce::plan::Mode;
 use crate::announce::state::{ChannelRow, Told, Version};

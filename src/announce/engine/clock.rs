@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::announce::channel::earlier;
 use crate::announce::engine::{Engine, Timer};
 use crate::announce::state::Hold;
+use crate::announce::time::earlier;
 use crate::resourcesync::uri::Uri;
 
 impl Engine {

@@ -4,16 +4,17 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::announce::channel::{Channel, earlier};
-use crate::announce::delivery::ChannelId;
+use crate::announce::channel::Channel;
+use crate::announce::due::{Due, due};
 use crate::announce::engine::Engine;
 use crate::announce::event::Fact;
 use crate::announce::history::{Fate, Notification};
+use crate::announce::ids::ChannelId;
 use crate::announce::ledger::{Ledger, Prepared};
 use crate::announce::notification::{Cut, Limits, cut, overhead, spoken, up};
 use crate::announce::span::Span;
-use crate::announce::standing::{Standing, standing};
 use crate::announce::state::{Flight, Presence, Said, Told};
+use crate::announce::time::earlier;
 use crate::resourcesync::payload::Payload;
 use crate::resourcesync::uri::Hub;
 
@@ -31,8 +32,8 @@ struct Next {
 }
 
 impl Engine {
-    pub(super) fn cut_ripe(&mut self, now: Timestamp) {
-        for id in std::mem::take(&mut self.turn.ripe) {
+    pub(super) fn cut_ready(&mut self, now: Timestamp) {
+        for id in std::mem::take(&mut self.turn.ready) {
             self.cut_channel(id, now);
         }
     }
@@ -94,15 +95,14 @@ impl Engine {
         let is_prepared =
             ledger.prepared.settled == source.settled && !ledger.prepared.spoken.is_empty();
         let prepared = (!is_prepared).then(|| {
-            let standings = ledger.due.iter().map(|uri| {
-                let standing = standing(plan, &source.catalog, channel, hub, uri);
-                match standing {
-                    Standing::Due(due) => Some(due),
+            let announcements = ledger.due.iter().filter_map(|uri| {
+                match due(plan, &source.catalog, channel, hub, uri) {
+                    Due::Announce(announcement) => Some(announcement),
                     _ => None,
                 }
             });
-            let due = standings.flatten().collect();
-            let mut spoken = spoken(due, &source.catalog, limits);
+            let announcements = announcements.collect();
+            let mut spoken = spoken(announcements, &source.catalog, limits);
             let most = limits.entries.saturating_mul(PREPARED).min(spoken.len());
             let beyond = spoken.drain(most..).map(|spoken| spoken.since).min();
             Prepared {

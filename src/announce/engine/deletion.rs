@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::announce::engine::Engine;
 use crate::announce::engine::observe::Sighting;
-use crate::announce::engine::source::Away;
+use crate::announce::engine::source::Absence;
 use crate::announce::event::Fact;
 use crate::announce::observation::MountId;
 use crate::announce::state::Presence;
@@ -43,7 +43,7 @@ impl Engine {
                 self.turn.documents.insert((source, uri.clone()));
             }
         }
-        let away = state.away.entry(uri.clone()).or_insert(Away {
+        let away = state.away.entry(uri.clone()).or_insert(Absence {
             since: None,
             is_replaced,
         });

@@ -5,18 +5,20 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::announce::channel::later;
 use crate::announce::delivery::attempt::{Attempt, Kind, Refusal, Scope};
 use crate::announce::delivery::hub_queue::{Failure, HubQueue, Outage};
 use crate::announce::delivery::verdict::{Verdict, verdict};
-use crate::announce::delivery::{Answer, ChannelId, Submission, SubmissionId};
+use crate::announce::delivery::{Answer, Submission};
 use crate::announce::engine::{Engine, Timer};
 use crate::announce::event::Fact;
 use crate::announce::history::Fate;
+use crate::announce::ids::ChannelId;
+use crate::announce::ids::SubmissionId;
 use crate::announce::ledger::{PING_APART, PING_FETCHED_WITHIN, Prepared};
 use crate::announce::notification::overhead;
 use crate::announce::plan::Mode;
 use crate::announce::state::{Ping, Told};
+use crate::announce::time::later;
 use crate::resourcesync::uri::{Hub, Uri};
 
 /// How long a notification waits that cannot be made smaller (R23).
@@ -174,7 +176,7 @@ impl Engine {
         }
         let Some(flight) = &mut ledger.row.flight else {
             // It was dropped meanwhile: what is due since then may be cut now.
-            self.turn.ripe.insert(id);
+            self.turn.ready.insert(id);
             return;
         };
         ledger.in_doubt |= answer.leaves_doubt();
@@ -225,7 +227,7 @@ impl Engine {
                 let is_news = queue.too_large(limit, overhead + content.div_ceil(2), now);
                 let ended = queue.answers();
                 self.history.note(id, seq, hub, Fate::Withdrawn);
-                self.turn.ripe.insert(id);
+                self.turn.ready.insert(id);
                 self.tell(Fact::Halved {
                     topic,
                     hub: hub.clone(),
@@ -249,7 +251,7 @@ impl Engine {
             Verdict::Retry { at, reason } => {
                 (at, Refusal::new(reason.kind(), &reason.to_string(), false))
             }
-            Verdict::NeedsPerson { at, reason } => {
+            Verdict::NeedsOperator { at, reason } => {
                 (at, Refusal::new(reason.kind(), &reason.to_string(), true))
             }
         };
@@ -285,7 +287,7 @@ impl Engine {
             };
             let is_news = queue.failed(failure, was_probe, now);
             // Others may find out whether an operator is needed for this topic or for all.
-            if !refusal.needs_person {
+            if !refusal.needs_operator {
                 queue.push(id, false);
                 at = queue.outage().map_or(at, |outage| outage.next_probe);
             }
@@ -312,7 +314,7 @@ impl Engine {
             reason: refusal.reason,
             next_try: at,
             kind: refusal.kind,
-            needs_person: refusal.needs_person,
+            needs_operator: refusal.needs_operator,
             is_news,
         });
         self.release(hub, ended, now);
@@ -422,7 +424,7 @@ impl Engine {
         }
         self.last_words_said(id, covers.keys());
         self.end_accounts(id);
-        self.turn.ripe.insert(id);
+        self.turn.ready.insert(id);
     }
 
     /// What the hub knows of a document changed, and so may what there is to say of it; if that has to wait, it

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::announce::channel::later;
 use crate::announce::engine::source::Source;
 use crate::announce::engine::{Engine, Timer};
 use crate::announce::event::Fact;
@@ -14,6 +13,7 @@ use crate::announce::naming::Naming;
 use crate::announce::observation::{DocumentPath, Look, MountId, NoDocument};
 use crate::announce::plan::SourcePlan;
 use crate::announce::state::Record;
+use crate::announce::time::later;
 use crate::report::status::{FindingGroup, MutedSet};
 use crate::resourcesync::capability::Capability;
 use crate::resourcesync::document::{Form, Other};

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashSet};
 use foldhash::fast::FixedState;
 
 use crate::announce::engine::Engine;
-use crate::announce::engine::source::{MountStatus, Source};
+use crate::announce::engine::source::{MountState, Source};
 use crate::announce::event::Suspension;
 use crate::announce::observation::{DocumentPath, Unreadable};
 use crate::announce::plan::SourcePlan;
@@ -235,14 +235,14 @@ impl Engine {
                     directory: mount.row.directory.clone(),
                     prefix: mount.row.prefix.clone(),
                     present: match mount.status {
-                        MountStatus::Unknown => None,
-                        MountStatus::Sweeping | MountStatus::Ready => Some(true),
-                        MountStatus::Absent => Some(false),
+                        MountState::Unknown => None,
+                        MountState::Sweeping | MountState::Ready => Some(true),
+                        MountState::Absent => Some(false),
                     },
                     unreadable: mount.unreadable.0.clone(),
                     more_unreadable: mount.unreadable.1,
                     reason: match mount.status {
-                        MountStatus::Absent => mount.reason.clone(),
+                        MountState::Absent => mount.reason.clone(),
                         _ => None,
                     },
                 });
@@ -290,7 +290,7 @@ impl Engine {
                 summary.suspended.push(plan.name.clone());
             }
             let mounts = source.mounts.values();
-            let absent = mounts.filter(|mount| mount.status == MountStatus::Absent);
+            let absent = mounts.filter(|mount| mount.status == MountState::Absent);
             summary
                 .absent
                 .extend(absent.map(|mount| mount.row.directory.clone()));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::announce::engine::Engine;
-use crate::announce::engine::source::MountStatus;
+use crate::announce::engine::source::MountState;
 use crate::announce::observation::MountId;
 use crate::announce::state::{Presence, Record};
 use crate::report::status::{MissingDirectory, MissingView};
@@ -16,7 +16,7 @@ impl Engine {
     pub fn acceptable_view(&self, source: usize) -> MissingView {
         let state = &self.sources[source];
         let mounts = state.mounts.values();
-        let absent = mounts.filter(|mount| mount.status == MountStatus::Absent);
+        let absent = mounts.filter(|mount| mount.status == MountState::Absent);
         let directories = self.by_directory(source, |record| {
             record.is_missing() && !state.is_absent(record.path.mount)
         });

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use crate::announce::engine::Engine;
-use crate::announce::engine::source::MountStatus;
+use crate::announce::engine::source::MountState;
 use crate::announce::event::Fact;
 use crate::announce::observation::{Identity, MountId, Unreadable};
 use crate::announce::state::Record;
@@ -18,7 +18,7 @@ impl Engine {
             .mounts
             .get(&id)
             .map(|mount| mount.status);
-        if status != Some(MountStatus::Unknown) {
+        if status != Some(MountState::Unknown) {
             self.lose_sight(source, id);
         }
         let Some(mount) = self.sources[source].mounts.get_mut(&id) else {
@@ -36,7 +36,7 @@ impl Engine {
         mount.unfound.clear();
         mount.fresh.clear();
         mount.has_other_clock = false;
-        mount.status = MountStatus::Sweeping;
+        mount.status = MountState::Sweeping;
         mount.started = started;
         self.turn.save.mounts.insert(id, Some(mount.row.clone()));
     }
@@ -62,7 +62,7 @@ impl Engine {
         let Some(mount) = state.mounts.get_mut(&id) else {
             return;
         };
-        mount.status = MountStatus::Ready;
+        mount.status = MountState::Ready;
         mount.reason = None;
         mount.row.swept = Some(mount.started);
         mount.row.candidates = Some(self.plan.sources[source].candidates.clone());
@@ -89,10 +89,10 @@ impl Engine {
             return;
         };
         mount.unfound.clear();
-        if mount.status == MountStatus::Absent {
+        if mount.status == MountState::Absent {
             return;
         }
-        mount.status = MountStatus::Absent;
+        mount.status = MountState::Absent;
         let reason = format!(
             "{}: it is empty, and not the directory that held documents: is its file system mounted?",
             mount.row.directory.display()
@@ -112,9 +112,9 @@ impl Engine {
         let Some(mount) = state.mounts.get_mut(&id) else {
             return;
         };
-        let was_absent = mount.status == MountStatus::Absent;
+        let was_absent = mount.status == MountState::Absent;
         mount.row.identity = mount.found;
-        mount.status = MountStatus::Ready;
+        mount.status = MountState::Ready;
         mount.reason = None;
         self.turn.save.mounts.insert(id, Some(mount.row.clone()));
         for uri in std::mem::take(&mut mount.unfound) {
@@ -135,7 +135,7 @@ impl Engine {
     pub(super) fn occupied(&mut self, source: usize, id: MountId, at: Timestamp) {
         let mount = self.sources[source].mounts.get(&id);
         let is_empty =
-            mount.is_some_and(|mount| mount.status == MountStatus::Absent && mount.is_doubtful());
+            mount.is_some_and(|mount| mount.status == MountState::Absent && mount.is_doubtful());
         if is_empty {
             self.believe(source, id, at);
         }
@@ -171,7 +171,7 @@ impl Engine {
         let Some(mount) = state.mounts.get_mut(&id) else {
             return;
         };
-        mount.status = MountStatus::Absent;
+        mount.status = MountState::Absent;
         mount.found = None;
         mount.unfound.clear();
         mount.fresh.clear();

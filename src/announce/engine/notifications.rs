@@ -5,9 +5,9 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::announce::channel::Channel;
-use crate::announce::delivery::ChannelId;
 use crate::announce::engine::Engine;
 use crate::announce::history::{Fate, MOST, Notification};
+use crate::announce::ids::ChannelId;
 use crate::announce::ledger::Ledger;
 use crate::announce::plan::Mode;
 use crate::announce::state::LedgerRow;

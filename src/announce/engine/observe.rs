@@ -5,13 +5,13 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::announce::catalog::Structure;
-use crate::announce::channel::later;
 use crate::announce::difference::{Permission, is_end_said};
 use crate::announce::engine::Engine;
 use crate::announce::event::Fact;
 use crate::announce::observation::{DocumentPath, Incomplete, Look, MountId, Observation, Stat};
 use crate::announce::plan::SourcePlan;
 use crate::announce::state::{Hold, Presence, Record, Relations, Told, Version};
+use crate::announce::time::later;
 use crate::resourcesync::capability::Capability;
 use crate::resourcesync::document::{Document, Form, Parsed};
 use crate::resourcesync::fingerprint::Fingerprint;

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use crate::announce::channel::Channel;
-use crate::announce::delivery::ChannelId;
 use crate::announce::delivery::hub_queue::HubQueue;
+use crate::announce::due::{Due, due, due_after};
 use crate::announce::engine::waiting::Held;
 use crate::announce::engine::{Engine, Turn};
+use crate::announce::ids::ChannelId;
 use crate::announce::ledger::Ledger;
 use crate::announce::notification::{Limits, spoken};
 use crate::announce::plan::Mode;
-use crate::announce::standing::{Standing, standing, standing_after};
 use crate::announce::state::{Hold, Told};
 use crate::report::figures::Figures;
 use crate::report::status::{AccountView, ChannelView, Condition, FailingHub, FlightView, HubView};
@@ -277,12 +277,12 @@ impl Engine {
         let covers = ledger.row.flight.iter().flat_map(|flight| &flight.covers);
         let covers: BTreeMap<&Uri, Option<&Told>> =
             covers.map(|(uri, told)| (uri, told.as_ref())).collect();
-        let standings = ledger.due.iter().map(|uri| match covers.get(uri) {
-            Some(told) => standing_after(plan, catalog, channel, ledger, uri, *told, true),
-            None => standing(plan, catalog, channel, hub, uri),
+        let all = ledger.due.iter().map(|uri| match covers.get(uri) {
+            Some(told) => due_after(plan, catalog, channel, ledger, uri, *told, true),
+            None => due(plan, catalog, channel, hub, uri),
         });
-        let due = standings.filter_map(|standing| match standing {
-            Standing::Due(due) => Some(due),
+        let announcements = all.filter_map(|due| match due {
+            Due::Announce(announcement) => Some(announcement),
             _ => None,
         });
         let limits = Limits {
@@ -290,7 +290,7 @@ impl Engine {
             bytes: self.plan.window.max_bytes,
             all_components: plan.announce_all_components,
         };
-        let spoken = spoken(due.collect(), catalog, limits).into_iter();
+        let spoken = spoken(announcements.collect(), catalog, limits).into_iter();
         spoken.flat_map(|spoken| spoken.entries).collect()
     }
 

@@ -5,13 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-use crate::announce::channel::{Channel, earlier};
-use crate::announce::delivery::ChannelId;
+use crate::announce::channel::Channel;
+use crate::announce::due::{Due, due};
 use crate::announce::engine::Engine;
+use crate::announce::ids::ChannelId;
 use crate::announce::ledger::Ledger;
 use crate::announce::notification::{Limits, overhead, spoken, up};
 use crate::announce::plan::Mode;
-use crate::announce::standing::{Standing, standing};
+use crate::announce::time::earlier;
 use crate::resourcesync::capability::Capability;
 use crate::resourcesync::payload::{ChangeKind, Entry, Payload, entry_len};
 use crate::resourcesync::uri::Uri;
@@ -110,12 +111,14 @@ impl Engine {
         let mut entries = BTreeMap::new();
         let pinged = channel.ledgers.iter();
         for (hub, ledger) in pinged.filter(|(_, ledger)| ledger.mode == Mode::Ping) {
-            let due = ledger.due.iter().filter_map(|uri| {
-                match standing(plan, catalog, channel, hub, uri) {
-                    Standing::Due(due) => Some(due),
-                    _ => None,
-                }
-            });
+            let due =
+                ledger
+                    .due
+                    .iter()
+                    .filter_map(|uri| match due(plan, catalog, channel, hub, uri) {
+                        Due::Announce(announcement) => Some(announcement),
+                        _ => None,
+                    });
             let mut spoken = spoken(due.collect(), catalog, limits);
             let most = limits.entries.min(spoken.len());
             let others = spoken.drain(most..).map(|spoken| spoken.since);

@@ -2,19 +2,19 @@
 
 use jiff::Timestamp;
 
-use crate::announce::channel::later;
-use crate::announce::delivery::ChannelId;
 use crate::announce::engine::{Engine, Timer};
 use crate::announce::event::Fact;
+use crate::announce::ids::ChannelId;
 use crate::announce::ledger::{Ledger, PING_APART, PING_FETCHED_WITHIN};
 use crate::announce::plan::Mode;
 use crate::announce::state::Ping;
+use crate::announce::time::later;
 use crate::resourcesync::uri::{Hub, Topic};
 
 impl Engine {
     /// A ping hub's next notification may be due, or its silence to be reported (R26).
     pub(super) fn ping_due(&mut self, id: ChannelId, hub: &Hub, now: Timestamp) {
-        self.turn.ripe.insert(id);
+        self.turn.ready.insert(id);
         let Some(channel) = self.channels.get_mut(&id) else {
             return;
         };

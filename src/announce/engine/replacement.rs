@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-use crate::announce::delivery::ChannelId;
 use crate::announce::engine::{Engine, Timer};
 use crate::announce::event::Fact;
+use crate::announce::ids::ChannelId;
 use crate::announce::plan::{Mode, Replaces};
 use crate::announce::state::{KnownHub, LedgerRow, Told};
 use crate::resourcesync::uri::{Hub, Uri};

@@ -7,18 +7,19 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::announce::catalog::Catalog;
-use crate::announce::channel::{Channel, later};
-use crate::announce::delivery::ChannelId;
+use crate::announce::channel::Channel;
 use crate::announce::delivery::attempt::Scope;
 use crate::announce::delivery::hub_queue::{HubQueue, Outage};
 use crate::announce::engine::replacement::Accounts;
-use crate::announce::engine::source::{Mount, MountStatus, Source, Stale};
+use crate::announce::engine::source::{Mount, MountState, Source, Stale};
 use crate::announce::engine::{Engine, Timer};
 use crate::announce::event::Fact;
+use crate::announce::ids::ChannelId;
 use crate::announce::ledger::{Ledger, PING_APART, PING_FETCHED_WITHIN};
 use crate::announce::observation::DocumentPath;
 use crate::announce::plan::Mode;
 use crate::announce::state::{ChannelRow, Hold, LedgerRow, MountRow, Record, State, Told};
+use crate::announce::time::later;
 use crate::resourcesync::payload::Payload;
 use crate::resourcesync::uri::{Hub, Topic, Uri, UriMap};
 
@@ -63,7 +64,7 @@ impl Engine {
                 });
                 let looked_at = row.candidates.clone();
                 let mounted = Mount {
-                    status: MountStatus::Unknown,
+                    status: MountState::Unknown,
                     found: None,
                     unfound: BTreeSet::new(),
                     reason: None,

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 
-use crate::announce::channel::later;
-use crate::announce::delivery::ChannelId;
 use crate::announce::engine::{Engine, Timer};
 use crate::announce::event::Fact;
 use crate::announce::finding::Finding;
+use crate::announce::ids::ChannelId;
 use crate::announce::ledger::{Ledger, Prepared};
 use crate::announce::state::Retirement;
+use crate::announce::time::later;
 use crate::resourcesync::uri::{Hub, Uri};
 
 impl Engine {

@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::announce::channel::{Channel, Window, later};
-use crate::announce::delivery::ChannelId;
+use crate::announce::channel::{Channel, Window};
+use crate::announce::due::{Due, due, may_become_due};
 use crate::announce::engine::source::Stale;
 use crate::announce::engine::{Engine, Timer};
 use crate::announce::event::Fact;
+use crate::announce::ids::ChannelId;
 use crate::announce::ledger::Ledger;
-use crate::announce::standing::{Standing, standing, waits};
 use crate::announce::state::{Hold, Record};
+use crate::announce::time::later;
 use crate::resourcesync::uri::{Hub, Uri};
 
 /// A list of more entries is not gone through again each time that one of them comes or goes, but a little later, once
@@ -38,7 +39,7 @@ impl Engine {
     fn settle_source(&mut self, source: usize, now: Timestamp) {
         let state = &mut self.sources[source];
         let parked = std::mem::take(&mut state.parked);
-        self.turn.ripe.extend(parked);
+        self.turn.ready.extend(parked);
         let is_first = state.settled == 0;
         if !is_first && state.stale.is_empty() {
             return;
@@ -168,21 +169,21 @@ impl Engine {
         let Some(channel) = self.channels.get_mut(&id) else {
             return false;
         };
-        let standing = standing(
+        let due = due(
             &self.plan.sources[source],
             &self.sources[source].catalog,
             channel,
             hub,
             uri,
         );
-        let is_held = matches!(standing, Standing::Held);
-        let is_open = waits(
+        let is_held = matches!(due, Due::Held);
+        let is_open = may_become_due(
             &self.plan.sources[source],
             &self.sources[source].catalog,
             channel,
             hub,
             uri,
-            &standing,
+            &due,
         );
         let Some(ledger) = channel.ledgers.get_mut(hub) else {
             return false;
@@ -191,11 +192,11 @@ impl Engine {
             true => ledger.waiting.insert(uri.clone()),
             false => ledger.waiting.remove(uri),
         };
-        match standing {
-            Standing::Told | Standing::Held | Standing::Away => {
+        match due {
+            Due::Acknowledged | Due::Held | Due::Missing => {
                 ledger.due.remove(uri);
             }
-            Standing::Absorbed(told) => {
+            Due::Absorbed(told) => {
                 ledger.due.remove(uri);
                 match told {
                     Some(told) => ledger.told.insert(uri.clone(), told),
@@ -204,7 +205,7 @@ impl Engine {
                 self.turn.told.insert((id, hub.clone(), uri.clone()));
                 self.heard.entry(uri.clone()).or_default().insert(id);
             }
-            Standing::Due(_) => {
+            Due::Announce(_) => {
                 self.heard.entry(uri.clone()).or_default().insert(id);
                 if ledger.due.insert(uri.clone()) || is_new {
                     self.touch(id, now);
@@ -224,7 +225,7 @@ impl Engine {
         let closes = window.closes(&self.plan.window);
         if closes <= now {
             channel.window = None;
-            self.turn.ripe.insert(id);
+            self.turn.ready.insert(id);
         } else {
             let is_open = channel.window.replace(window).is_some();
             if !is_open {
@@ -245,7 +246,7 @@ impl Engine {
             self.wake_at(closes, Timer::Window(id));
         } else {
             channel.window = None;
-            self.turn.ripe.insert(id);
+            self.turn.ready.insert(id);
         }
     }
 

@@ -7,11 +7,11 @@ use jiff::Timestamp;
 
 use crate::announce::candidates::{Candidates, PublishedPath};
 use crate::announce::catalog::Catalog;
-use crate::announce::catalog::census::{Count, Tally};
-use crate::announce::delivery::ChannelId;
+use crate::announce::catalog::census::{MountCount, PresenceCount};
 use crate::announce::engine::findings::ToldLately;
 use crate::announce::event::Suspension;
 use crate::announce::finding::Finding;
+use crate::announce::ids::ChannelId;
 use crate::announce::observation::{Identity, MountId, NoDocument, Unreadable};
 use crate::announce::plan::MassDeletion;
 use crate::announce::state::{MountRow, Told, Trouble, Version};
@@ -25,7 +25,7 @@ pub struct Source {
     pub troubles: BTreeMap<Uri, Trouble>,
     pub stale: Stale,
     /// Missing documents that this run saw to be absent.
-    pub away: UriMap<Away>,
+    pub away: UriMap<Absence>,
     /// Whether deletions are not believed for now (R15).
     pub suspended: bool,
     /// What is wrong with a document or a set, by its URI.
@@ -48,7 +48,7 @@ pub struct Source {
 
 /// A document that is absent from a tree that is there.
 #[derive(Debug, Clone, Copy)]
-pub struct Away {
+pub struct Absence {
     /// By the monotonic clock; nothing while nobody can see that it is.
     pub since: Option<Duration>,
     /// Whether something else lies at its path.
@@ -59,7 +59,7 @@ pub struct Away {
 pub struct Mount {
     /// Its identity is that of the root which held documents, once one did.
     pub row: MountRow,
-    pub status: MountStatus,
+    pub status: MountState,
     /// The root that is there. It may be another one than the row's, and hold nothing: then the mount is absent
     /// although its directory is there (R15).
     pub found: Option<Identity>,
@@ -82,7 +82,7 @@ pub struct Mount {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MountStatus {
+pub enum MountState {
     /// Nothing was heard of it yet.
     Unknown,
     Sweeping,
@@ -136,7 +136,7 @@ impl Source {
     pub fn is_settled(&self) -> bool {
         self.mounts
             .values()
-            .all(|mount| matches!(mount.status, MountStatus::Ready | MountStatus::Absent))
+            .all(|mount| matches!(mount.status, MountState::Ready | MountState::Absent))
     }
 
     /// R15: whether more documents are missing than can be believed. Of what lies below a mount that is absent, nobody
@@ -146,14 +146,14 @@ impl Source {
             return false;
         };
         let census = self.catalog.census();
-        let is_emptied = |count: &Count| count.all.present == 0 && count.all.missing > 0;
+        let is_emptied = |count: &MountCount| count.all.present == 0 && count.all.missing > 0;
         if census.mounts().any(|(_, count)| is_emptied(count)) {
             return true;
         }
         let (missing, of) = self.missing(|count| count.all);
         let (missing_lists, lists) = self.missing(|count| count.lists);
         let had_several = census.mounts().map(|(_, count)| {
-            let Tally {
+            let PresenceCount {
                 present, missing, ..
             } = count.lists;
             present + missing
@@ -165,7 +165,7 @@ impl Source {
     }
 
     /// How many are missing and not yet accepted, of how many.
-    fn missing(&self, counted: fn(&Count) -> Tally) -> (usize, usize) {
+    fn missing(&self, counted: fn(&MountCount) -> PresenceCount) -> (usize, usize) {
         let mut all = (0, 0);
         for (id, count) in self.catalog.census().mounts() {
             let tally = counted(count);
@@ -196,6 +196,6 @@ impl Source {
 
     pub fn is_absent(&self, mount: MountId) -> bool {
         let mount = self.mounts.get(&mount);
-        mount.is_none_or(|mount| mount.status == MountStatus::Absent)
+        mount.is_none_or(|mount| mount.status == MountState::Absent)
     }
 }

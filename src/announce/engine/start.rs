@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-use crate::announce::channel::{Channel, later};
-use crate::announce::delivery::ChannelId;
+use crate::announce::channel::Channel;
 use crate::announce::engine::Engine;
 use crate::announce::engine::observe::Sighting;
+use crate::announce::ids::ChannelId;
 use crate::announce::observation::MountId;
 use crate::announce::state::{Hold, Record, Told, Trouble, Version};
+use crate::announce::time::later;
 use crate::resourcesync::uri::Uri;
 
 impl Engine {

@@ -2,11 +2,11 @@
 
 use jiff::Timestamp;
 
-use crate::announce::channel::later;
 use crate::announce::engine::{Engine, Timer};
 use crate::announce::event::Fact;
 use crate::announce::observation::{DocumentPath, Incomplete};
 use crate::announce::state::{Presence, Trouble};
+use crate::announce::time::later;
 use crate::report::status::BrokenView;
 use crate::resourcesync::uri::Uri;
 

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use crate::announce::channel::Channel;
-use crate::announce::delivery::ChannelId;
+use crate::announce::due::{Due, due};
 use crate::announce::engine::Engine;
+use crate::announce::ids::ChannelId;
 use crate::announce::ledger::Ledger;
-use crate::announce::standing::{Standing, standing};
 use crate::announce::state::{Hold, Presence, Record};
 use crate::report::status::WaitingView;
 use crate::resourcesync::uri::{Hub, Uri};
@@ -155,8 +155,8 @@ impl Engine {
     fn is_held(&self, channel: &Channel, hub: &Hub, uri: &Uri) -> bool {
         let plan = &self.plan.sources[channel.source];
         let catalog = &self.sources[channel.source].catalog;
-        let standing = standing(plan, catalog, channel, hub, uri);
-        matches!(standing, Standing::Held | Standing::Away)
+        let due = due(plan, catalog, channel, hub, uri);
+        matches!(due, Due::Held | Due::Missing)
     }
 }
 

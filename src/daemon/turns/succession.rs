@@ -31,7 +31,7 @@ pub type Others = Vec<(DocumentPath, Stat, Timestamp)>;
 impl Successor {
     pub fn new(store: &Store, mut plan: Plan) -> Result<Successor, StoreError> {
         let state = store.load()?;
-        plan.adopt(&state.mounts);
+        state.number_mounts(&mut plan);
         let others = state.others.iter();
         let others = others.map(|(path, (stat, at))| (path.clone(), *stat, *at));
         let others = others.collect();

@@ -45,7 +45,7 @@ const MOST_DIRECTORIES: usize = 3;
 
 /// How everything stands, in a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Health {
     Act,
     Look,
     /// Nothing is wrong, and something is yet to be done.
@@ -53,27 +53,27 @@ pub enum Verdict {
     Fine,
 }
 
-impl Verdict {
+impl Health {
     pub fn in_words(self) -> &'static str {
         match self {
-            Verdict::Act => "Somebody must act",
-            Verdict::Look => "Something is not right",
-            Verdict::Busy => "All is well, and work is under way",
-            Verdict::Fine => "All is well",
+            Health::Act => "Somebody must act",
+            Health::Look => "Something is not right",
+            Health::Busy => "All is well, and work is under way",
+            Health::Fine => "All is well",
         }
     }
 }
 
 impl Status {
     /// How everything stands, in a word.
-    pub fn verdict(&self) -> Verdict {
+    pub fn health(&self) -> Health {
         let waits = |own: &ChannelView| !own.pending.is_empty() || !own.held.is_empty();
         match self.alerts().first().map(|alert| alert.urgency) {
-            Some(Urgency::Act) => Verdict::Act,
-            Some(Urgency::Look) => Verdict::Look,
-            None if self.sources.iter().any(|source| !source.settled) => Verdict::Busy,
-            None if self.channels.iter().any(waits) => Verdict::Busy,
-            None => Verdict::Fine,
+            Some(Urgency::Act) => Health::Act,
+            Some(Urgency::Look) => Health::Look,
+            None if self.sources.iter().any(|source| !source.settled) => Health::Busy,
+            None if self.channels.iter().any(waits) => Health::Busy,
+            None => Health::Fine,
         }
     }
 
@@ -264,7 +264,7 @@ fn of_hub(hub: &Hub, trouble: &HubTrouble<'_>) -> Alert {
     };
     Alert {
         urgency: match trouble.state {
-            Condition::NeedsPerson => Urgency::Act,
+            Condition::NeedsOperator => Urgency::Act,
             _ => Urgency::Look,
         },
         part: Part::Hubs,

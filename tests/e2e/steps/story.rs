@@ -8,7 +8,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use rsnotify::announce::delivery::ChannelId;
+use rsnotify::announce::ids::ChannelId;
 use rsnotify::announce::state::{ChannelRow, Flight, LedgerRow, State, Told};
 use rsnotify::resourcesync::payload::Payload;
 use rsnotify::resourcesync::uri::{Hub, Uri};

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use rsnotify::announce::delivery::{Answer, ChannelId, Submission};
+use rsnotify::announce::delivery::{Answer, Submission};
+use rsnotify::announce::ids::ChannelId;
 use rsnotify::resourcesync::payload::Payload;
 
 use crate::world::plan::SITE;

@@ -10,9 +10,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use rsnotify::announce::delivery::{ChannelId, Submission, TopicPage};
+use rsnotify::announce::delivery::{Submission, TopicPage};
 use rsnotify::announce::engine::{DocumentState, Engine};
 use rsnotify::announce::event::{Effect, Event, Fact, Now};
+use rsnotify::announce::ids::ChannelId;
 use rsnotify::announce::observation::Observation;
 use rsnotify::announce::plan::{Mode, Plan};
 use rsnotify::announce::state::State;
@@ -269,7 +270,7 @@ impl World {
             );
             self.store = Some((store, directory));
         }
-        self.plan.adopt(&self.disk.mounts);
+        self.disk.number_mounts(&mut self.plan);
         self.pages.clear();
         let (mut engine, effects) = Engine::new(self.plan.clone(), self.disk.clone(), self.now);
         // There is nothing to come after a crash.

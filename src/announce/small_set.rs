@@ -2,7 +2,7 @@
 
 /// In order; one value takes no memory of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Few<T>(Values<T>);
+pub struct SmallSet<T>(Values<T>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Values<T> {
@@ -12,13 +12,13 @@ enum Values<T> {
     Many(Vec<T>),
 }
 
-impl<T> Default for Few<T> {
-    fn default() -> Few<T> {
-        Few(Values::None)
+impl<T> Default for SmallSet<T> {
+    fn default() -> SmallSet<T> {
+        SmallSet(Values::None)
     }
 }
 
-impl<T> Few<T> {
+impl<T> SmallSet<T> {
     pub fn as_slice(&self) -> &[T] {
         match &self.0 {
             Values::None => &[],
@@ -44,7 +44,7 @@ impl<T> Few<T> {
     }
 }
 
-impl<T: Ord> Few<T> {
+impl<T: Ord> SmallSet<T> {
     pub fn contains(&self, value: &T) -> bool {
         self.as_slice().binary_search(value).is_ok()
     }
@@ -83,7 +83,7 @@ impl<T: Ord> Few<T> {
     }
 }
 
-impl<T: Ord> Extend<T> for Few<T> {
+impl<T: Ord> Extend<T> for SmallSet<T> {
     fn extend<I: IntoIterator<Item = T>>(&mut self, values: I) {
         for value in values {
             self.insert(value);
@@ -91,15 +91,15 @@ impl<T: Ord> Extend<T> for Few<T> {
     }
 }
 
-impl<T: Ord> FromIterator<T> for Few<T> {
-    fn from_iter<I: IntoIterator<Item = T>>(values: I) -> Few<T> {
-        let mut few = Few::default();
+impl<T: Ord> FromIterator<T> for SmallSet<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(values: I) -> SmallSet<T> {
+        let mut few = SmallSet::default();
         few.extend(values);
         few
     }
 }
 
-impl<'a, T> IntoIterator for &'a Few<T> {
+impl<'a, T> IntoIterator for &'a SmallSet<T> {
     type Item = &'a T;
     type IntoIter = std::slice::Iter<'a, T>;
 
@@ -114,12 +114,12 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::Few;
+    use super::SmallSet;
 
     proptest! {
         #[test]
         fn it_is_a_set(steps in prop::collection::vec((any::<bool>(), 0_u8..6), 0..40)) {
-            let (mut few, mut set) = (Few::default(), BTreeSet::new());
+            let (mut few, mut set) = (SmallSet::default(), BTreeSet::new());
             for (is_added, value) in steps {
                 if is_added {
                     few.insert(value);
@@ -132,7 +132,7 @@ mod tests {
                 prop_assert_eq!(few.first(), set.first());
                 prop_assert_eq!((few.len(), few.is_empty()), (set.len(), set.is_empty()));
                 prop_assert!((0..6).all(|value| few.contains(&value) == set.contains(&value)));
-                prop_assert_eq!(&few, &set.iter().copied().collect::<Few<u8>>());
+                prop_assert_eq!(&few, &set.iter().copied().collect::<SmallSet<u8>>());
             }
         }
     }

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-use crate::announce::delivery::ChannelId;
+use crate::announce::due::{Due, due};
 use crate::announce::engine::{Engine, Timer};
 use crate::announce::event::Fact;
 use crate::announce::history::Fate;
+use crate::announce::ids::ChannelId;
 use crate::announce::ledger::Prepared;
-use crate::announce::standing::{Standing, standing};
 use crate::announce::state::Told;
 use crate::resourcesync::uri::{Hub, Uri};
 
@@ -86,11 +86,11 @@ impl Engine {
         let becomes = owed.iter().filter_map(|uri| {
             let plan = &self.plan.sources[source];
             let catalog = &self.sources[source].catalog;
-            let told = match standing(plan, catalog, channel, hub, uri) {
-                Standing::Due(due) => due.becomes,
-                Standing::Held | Standing::Away => *flying.get(uri)?,
+            let told = match due(plan, catalog, channel, hub, uri) {
+                Due::Announce(announcement) => announcement.becomes,
+                Due::Held | Due::Missing => *flying.get(uri)?,
                 // What was in flight was undone: there is nothing to say.
-                Standing::Told | Standing::Absorbed(_) => return None,
+                Due::Acknowledged | Due::Absorbed(_) => return None,
             };
             Some((uri.clone(), told))
         });

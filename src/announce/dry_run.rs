@@ -12,7 +12,7 @@ use crate::announce::plan::Mode;
 
 /// A submission, and when it would be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rehearsed {
+pub struct PlannedSubmission {
     pub at: Timestamp,
     pub submission: Submission,
 }
@@ -26,13 +26,13 @@ const ACCEPTED: Answer = Answer::Status {
 
 /// Plays an engine forward from `now` to `until`: every hub accepts at once, every ping is fetched, and what is
 /// missing stays away. `begun` are the effects that are still to be performed.
-pub fn rehearse(
+pub fn play_forward(
     engine: &mut Engine,
     begun: Vec<Effect>,
     now: Timestamp,
     until: Timestamp,
-) -> Vec<Rehearsed> {
-    let mut rehearsed = Vec::new();
+) -> Vec<PlannedSubmission> {
+    let mut planned = Vec::new();
     let mut now = now;
     let mut effects = VecDeque::from(begun);
     loop {
@@ -41,7 +41,7 @@ pub fn rehearse(
                 effects.extend(engine.step(event, now.into()));
             }
             if let Effect::Submit(submission) = effect {
-                rehearsed.push(Rehearsed {
+                planned.push(PlannedSubmission {
                     at: now,
                     submission,
                 });
@@ -52,7 +52,7 @@ pub fn rehearse(
                 now = now.max(at);
                 effects.extend(engine.step(Event::Tick, now.into()));
             }
-            _ => return rehearsed,
+            _ => return planned,
         }
     }
 }

@@ -1,0 +1,10 @@
+//! Names of channels and submissions, in a file of their own because all others use them.
+
+use crate::resourcesync::uri::Hub;
+
+/// A channel, as the state file numbers it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ChannelId(pub u64);
+
+/// The channel, hub and sequence number of a submission: unique among all that are under way at the same time.
+pub type SubmissionId = (ChannelId, Hub, u64);
