@@ -18,7 +18,7 @@ use rsnotify::announce::candidates::Candidates;
 use rsnotify::announce::observation::{Look, MountId};
 use rsnotify::announce::plan::{DEFAULT_INCLUDE, MountPlan};
 use rsnotify::resourcesync::uri::Uri;
-use rsnotify::tree::{Known, Report, Settings, Tree, WatchMode};
+use rsnotify::tree::{KnownFile, Tree, TreeReport, TreeSettings, WatchMode};
 
 const DOCUMENTS: usize = 10_000;
 
@@ -101,7 +101,7 @@ fn first() {
     let written = begun.elapsed();
     let mut left: HashSet<String> = (0..DOCUMENTS).map(name).collect();
     while !left.is_empty() {
-        let Ok(Report::Observed(batch)) = reports.recv_timeout(Duration::from_secs(30)) else {
+        let Ok(TreeReport::Observed(batch)) = reports.recv_timeout(Duration::from_secs(30)) else {
             panic!("{} documents were missed", left.len());
         };
         for it in batch {
@@ -151,9 +151,9 @@ fn build(root: &Path) {
     std::thread::sleep(Duration::from_secs(1)); // stall: what was written has to settle
 }
 
-fn watch(root: &Path, known: Vec<Known>) -> (Tree, Receiver<Report>) {
+fn watch(root: &Path, known: Vec<KnownFile>) -> (Tree, Receiver<TreeReport>) {
     let (sender, reports) = channel();
-    let settings = Settings {
+    let settings = TreeSettings {
         mounts: vec![MountPlan {
             id: MountId(0),
             directory: root.to_owned(),
@@ -176,14 +176,14 @@ fn watch(root: &Path, known: Vec<Known>) -> (Tree, Receiver<Report>) {
 }
 
 /// Waits for the end of a sweep; what it read, and how much it reported.
-fn swept(reports: &Receiver<Report>) -> (Vec<Known>, usize) {
+fn swept(reports: &Receiver<TreeReport>) -> (Vec<KnownFile>, usize) {
     let (mut known, mut observed) = (Vec::new(), 0);
     loop {
         match reports.recv().expect("a tree that goes on") {
-            Report::Observed(batch) => {
+            TreeReport::Observed(batch) => {
                 observed += batch.len();
                 known.extend(batch.into_iter().filter_map(|it| match it.look {
-                    Look::Document { stat, .. } => Some(Known {
+                    Look::Document { stat, .. } => Some(KnownFile {
                         path: it.path,
                         stat,
                         read_at: Timestamp::now(),
@@ -191,19 +191,19 @@ fn swept(reports: &Receiver<Report>) -> (Vec<Known>, usize) {
                     _ => None,
                 }));
             }
-            Report::Swept { .. } => return (known, observed),
+            TreeReport::Swept { .. } => return (known, observed),
             _ => {}
         }
     }
 }
 
-fn rename(root: &Path, reports: &Receiver<Report>, n: usize) -> Duration {
+fn rename(root: &Path, reports: &Receiver<TreeReport>, n: usize) -> Duration {
     let next = root.join("set0/next");
     fs::write(&next, document(n, 1000 + n)).expect("a document");
     let begun = Instant::now();
     fs::rename(&next, root.join(name(0))).expect("a rename");
     loop {
-        if let Report::Observed(batch) = reports.recv().expect("a tree that goes on")
+        if let TreeReport::Observed(batch) = reports.recv().expect("a tree that goes on")
             && batch.iter().any(|it| version(&it.look) == Some(1000 + n))
         {
             return begun.elapsed();

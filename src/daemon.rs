@@ -1,16 +1,16 @@
-//! Joins the parts: binds, starts, and stops them. The only loop is in `turns`.
+//! Joins the parts: binds, starts, and stops them. The only loop is in `event_loop`.
 
 mod descriptors;
 mod difference;
-mod given;
+mod event_loop;
+mod failpoints;
 mod listen;
+pub mod log;
 mod reload;
-pub mod report;
+mod service_manager;
 pub mod settings;
 mod signals;
-mod steps;
-mod supervisor;
-mod turns;
+mod socket_activation;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -29,11 +29,11 @@ use crate::announce::event::Event;
 use crate::config::Config;
 use crate::config::error::{ConfigError, Place, Problem};
 use crate::control;
-use crate::daemon::listen::{Front, bind, until_dropped};
+use crate::daemon::event_loop::reload::LoadedEngine;
+use crate::daemon::event_loop::{Ended, EventLoop, Input};
+use crate::daemon::failpoints::{Failpoint, Failpoints};
+use crate::daemon::listen::{ServedListener, bind, until_dropped};
 use crate::daemon::signals::Signals;
-use crate::daemon::steps::{Step, Steps};
-use crate::daemon::turns::succession::Successor;
-use crate::daemon::turns::{Ended, Input, Turns};
 use crate::hub::HubRecord;
 use crate::report::status::ConfigurationStatus;
 use crate::resourcesync::uri::Uri;
@@ -43,7 +43,7 @@ use crate::websub::hub::{Conduct, EmbeddedHub, HubError, Restored};
 use crate::websub::publish::Publisher;
 use crate::websub::topics::Topics;
 
-pub use crate::daemon::turns::orders::{consult, no_hub, obey};
+pub use crate::daemon::event_loop::commands::{ask_subscriptions, execute, no_embedded_hub};
 
 /// Answers that are at hand when the daemon stops are given, however long it waited for others.
 const LAST_MOMENT: Duration = Duration::from_secs(1);
@@ -54,7 +54,7 @@ struct Daemon {
     config: Config,
     public_url: Uri,
     inputs: Sender<Input>,
-    turns: Turns,
+    event_loop: EventLoop,
     topics: Topics,
     publisher: Arc<Publisher>,
     health: Health,
@@ -62,8 +62,8 @@ struct Daemon {
     hub: Option<EmbeddedHub>,
     /// The one that takes subscriptions.
     open_hub: watch::Sender<Option<EmbeddedHub>>,
-    public: Front,
-    admin: Front,
+    public: ServedListener,
+    admin: ServedListener,
     control: Option<(control::Socket, watch::Sender<()>)>,
     served: Vec<JoinHandle<()>>,
 }
@@ -74,7 +74,7 @@ pub fn run(config: Config, reread: impl Fn() -> Result<Config, ConfigError>) -> 
     let (mut daemon, received) = Daemon::start(config)?;
     loop {
         let grace = daemon.config.server.shutdown_grace;
-        match daemon.turns.run(&received, grace) {
+        match daemon.event_loop.run(&received, grace) {
             Ended::Reload => daemon.reload(&reread),
             Ended::Stopped { by } => return daemon.stop(&received, by),
         }
@@ -96,7 +96,7 @@ impl Daemon {
         let (inputs, received) = mpsc::channel();
         let publisher = Arc::new(Publisher::new(settings::publishers(&config)?)?);
         let store = Store::open(&config.state_dir)?;
-        let given = given::take()?;
+        let given = socket_activation::take()?;
         let public = match given.public {
             Some(given) => given,
             None => runtime.block_on(bind(&config.server.listen, "public"))?,
@@ -110,11 +110,11 @@ impl Daemon {
         let public_url = public_url(&config, public.tcp_address())?;
         let conduct = conduct(&config, &public_url)?;
 
-        let Successor {
+        let LoadedEngine {
             engine,
             effects,
             others,
-        } = Successor::new(&store, config.plan(&public_url))?;
+        } = LoadedEngine::new(&store, config.plan(&public_url))?;
         let topics = Topics::new({
             let inputs = inputs.clone();
             move |topic| {
@@ -123,7 +123,7 @@ impl Daemon {
             }
         });
         let health = Health::new();
-        let mut turns = Turns::new(
+        let mut event_loop = EventLoop::new(
             engine,
             store,
             topics.clone(),
@@ -132,26 +132,32 @@ impl Daemon {
             handle.clone(),
             health.clone(),
         );
-        turns.submit_on(submitting()?);
-        turns.began_at(began.0, began.1);
-        turns.set_configuration(loaded(&config));
-        turns.perform_first(effects);
-        let restored = turns.saved_subscriptions(conduct.is_some())?;
+        event_loop.submit_on(submitting()?);
+        event_loop.began_at(began.0, began.1);
+        event_loop.set_configuration(loaded(&config));
+        event_loop.perform_first(effects);
+        let restored = event_loop.saved_subscriptions(conduct.is_some())?;
         let hub = conduct.map(|conduct| {
-            let steps = turns.steps();
-            start_hub(conduct, restored, topics.clone(), inputs.clone(), steps)
+            let failpoints = event_loop.failpoints();
+            start_hub(
+                conduct,
+                restored,
+                topics.clone(),
+                inputs.clone(),
+                failpoints,
+            )
         });
-        turns.set_hub(hub.clone(), hub.is_some());
+        event_loop.set_hub(hub.clone(), hub.is_some());
         let (open_hub, opened) = watch::channel(hub.clone());
         let (public, public_served) = public.serve_public(topics.clone(), opened);
         let (admin, admin_served) = admin.serve_admin(admin_pages(&config, &health, &inputs));
         let mut served = vec![public_served, admin_served];
         let control = serve_commands(&config, &inputs, &mut served);
-        turns.watch(&config, &others)?;
+        event_loop.watch(&config, &others)?;
         tokio::spawn(signals.pass_on(inputs.clone()));
         let daemon = Daemon {
             inputs,
-            turns,
+            event_loop,
             topics,
             publisher,
             health,
@@ -172,7 +178,7 @@ impl Daemon {
     fn stop(self, received: &Receiver<Input>, by: Instant) -> anyhow::Result<()> {
         let Daemon {
             runtime,
-            mut turns,
+            mut event_loop,
             public,
             admin,
             control,
@@ -190,8 +196,8 @@ impl Daemon {
             };
             let _ = tokio::time::timeout(left.max(LAST_MOMENT), all).await;
         });
-        let finished = turns.finish(received);
-        drop(turns);
+        let finished = event_loop.finish(received);
+        drop(event_loop);
         runtime.shutdown_background();
         if let Err(trouble) = finished {
             anyhow::bail!("stopped with changes unsaved, they will be found again: {trouble}");
@@ -221,12 +227,12 @@ fn start_hub(
     restored: Restored,
     topics: Topics,
     inputs: Sender<Input>,
-    steps: Steps,
+    failpoints: Failpoints,
 ) -> EmbeddedHub {
     let records = move |changed: Vec<HubRecord>| {
         for record in &changed {
             if matches!(record, HubRecord::Progressed(..)) {
-                steps.pass(Step::Relayed);
+                failpoints.pass(Failpoint::Relayed);
             }
         }
         let _ = inputs.send(Input::HubRecords(changed));
@@ -293,7 +299,7 @@ fn serve_commands(
             let inputs = inputs.clone();
             let order = move |request, reply| {
                 // A loop that has stopped answers by dropping the reply.
-                let _ = inputs.send(Input::Order(request, reply));
+                let _ = inputs.send(Input::Command(request, reply));
             };
             let (open, ended) = until_dropped();
             served.push(tokio::spawn(server.serve(order, ended)));

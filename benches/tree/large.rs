@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant, SystemTime};
 
-use rsnotify::tree::{Notice, Report};
+use rsnotify::tree::{TreeNotice, TreeReport};
 
 use crate::{document, processor_time, ratio, resident, shell, swept, watch};
 
@@ -95,12 +95,12 @@ pub fn hints() {
     );
 }
 
-fn overflows_until_swept(reports: &Receiver<Report>) -> usize {
+fn overflows_until_swept(reports: &Receiver<TreeReport>) -> usize {
     let mut overflows = 0;
     loop {
         match reports.recv().expect("a tree that goes on") {
-            Report::Notice(Notice::Overflow) => overflows += 1,
-            Report::Swept { .. } => return overflows,
+            TreeReport::Notice(TreeNotice::Overflow) => overflows += 1,
+            TreeReport::Swept { .. } => return overflows,
             _ => {}
         }
     }
@@ -118,8 +118,8 @@ pub fn directories() {
     let mut is_watched = true;
     loop {
         match reports.recv().expect("a tree that goes on") {
-            Report::Notice(Notice::WatchesRanOut { .. }) => is_watched = false,
-            Report::Swept { .. } => break,
+            TreeReport::Notice(TreeNotice::WatchesRanOut { .. }) => is_watched = false,
+            TreeReport::Swept { .. } => break,
             _ => {}
         }
     }

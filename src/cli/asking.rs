@@ -15,8 +15,8 @@ use crate::config::error::ConfigError;
 use crate::config::overrides::Overrides;
 use crate::config::state_dir::state_dir;
 use crate::control::{self, Answer, Request};
-use crate::daemon::report::chain;
-use crate::daemon::{consult, no_hub, obey};
+use crate::daemon::log::error_chain;
+use crate::daemon::{ask_subscriptions, execute, no_embedded_hub};
 use crate::hub::audience::Audience;
 use crate::resourcesync::uri::Uri;
 use crate::store::{self, Store, StoreError};
@@ -75,7 +75,7 @@ impl<'a> Asked<'a> {
             Ok(_) | Err(ConfigError::Nothing { .. }) => {}
             Err(error) => eprintln!(
                 "rsnotify: the configuration is wrong at the moment, and the daemon runs with another one: {}",
-                chain(&error)
+                error_chain(&error)
             ),
         }
     }
@@ -128,21 +128,15 @@ fn answer_from(
         _ => None,
     };
     let mut records = Vec::new();
-    let consult_state = |about| {
+    let ask_state = |about| {
         let Some(audience) = &mut audience else {
-            return no_hub();
+            return no_embedded_hub();
         };
-        let (answer, ended) = consult(audience, about, now);
+        let (answer, ended) = ask_subscriptions(audience, about, now);
         records.extend(ended.iter().flat_map(|key| audience.unsubscribe(key)));
         answer
     };
-    let (mut answer, effects) = obey(
-        &mut engine,
-        Engine::amend,
-        consult_state,
-        request,
-        now.into(),
-    );
+    let (mut answer, effects) = execute(&mut engine, Engine::amend, ask_state, request, now.into());
     if let Answer::Status(status) = &mut answer {
         status.embedded_hub = audience.map(|audience| audience.status(now));
     }

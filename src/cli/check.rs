@@ -21,7 +21,7 @@ use crate::cli::output::{counted, grouped, print};
 use crate::cli::survey::{Detail, Survey, survey_in, survey_without_state};
 use crate::config::Config;
 use crate::config::address::Address;
-use crate::daemon::report::chain;
+use crate::daemon::log::error_chain;
 use crate::daemon::settings;
 use crate::diagnostics::{Remark, Weight, clock, hub};
 use crate::resourcesync::escape::escaped;
@@ -127,8 +127,8 @@ fn surveyed(config: &Config, all: bool) -> anyhow::Result<(Survey, Option<Remark
     };
     let remark = match error.downcast_ref() {
         // That is about who looks.
-        Some(error @ StoreError::Denied { .. }) => Remark::note(chain(error), ""),
-        Some(error) => Remark::finding(chain(error), ""),
+        Some(error @ StoreError::Denied { .. }) => Remark::note(error_chain(error), ""),
+        Some(error) => Remark::finding(error_chain(error), ""),
         None => return Err(error),
     };
     Ok((survey_without_state(config, detail)?, Some(remark)))

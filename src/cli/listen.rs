@@ -12,7 +12,7 @@ use url::Url;
 
 use crate::cli::options::{Exit, ListenOptions};
 use crate::cli::output::{Output, say};
-use crate::daemon::report::chain;
+use crate::daemon::log::error_chain;
 use crate::hub::request::Refusal;
 use crate::resourcesync::capability::Capability;
 use crate::resourcesync::document::{Document, Form};
@@ -166,7 +166,7 @@ async fn keep(
                 Some(lease) => {
                     say(format_args!(
                         "cannot renew the lease yet: {}",
-                        chain(&error)
+                        error_chain(&error)
                     ));
                     lease
                 }

@@ -29,7 +29,7 @@ use clap::Parser;
 use crate::cli::inference::NoUrl;
 use crate::cli::options::{Command, Exit, Options};
 use crate::config::error::ConfigError;
-use crate::daemon::report::chain;
+use crate::daemon::log::error_chain;
 use crate::resourcesync::escape::escaped_lines;
 use crate::websub::publish::PublisherError;
 
@@ -59,7 +59,7 @@ pub fn main() -> Exit {
     match outcome {
         Ok(exit) => exit,
         Err(error) => {
-            let error_in_words = chain(error.as_ref());
+            let error_in_words = error_chain(error.as_ref());
             eprintln!("rsnotify: {}", escaped_lines(&error_in_words));
             if is_about_configuration(&error) {
                 Exit::Configuration

@@ -2,7 +2,7 @@
 
 use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 
-use crate::tree::Report;
+use crate::tree::TreeReport;
 
 /// Where an earlier run knew how many files there are about.
 const OF_KNOWN: &str = "reading the tree [{bar:24}] {human_pos} of about {human_len} files";
@@ -28,16 +28,16 @@ impl Progress {
         }
     }
 
-    pub fn note(&mut self, report: &Report) {
+    pub fn note(&mut self, report: &TreeReport) {
         match report {
-            Report::Observed(observations) => self.read += observations.len() as u64,
-            Report::Sweeping { files, .. } => self.show(*files),
-            Report::Swept { files, .. } => self.swept += files,
-            Report::Explained(_)
-            | Report::MountFound { .. }
-            | Report::MountLost { .. }
-            | Report::Unreadable { .. }
-            | Report::Notice(_) => {}
+            TreeReport::Observed(observations) => self.read += observations.len() as u64,
+            TreeReport::Sweeping { files, .. } => self.show(*files),
+            TreeReport::Swept { files, .. } => self.swept += files,
+            TreeReport::Explained(_)
+            | TreeReport::MountFound { .. }
+            | TreeReport::MountLost { .. }
+            | TreeReport::Unreadable { .. }
+            | TreeReport::Notice(_) => {}
         }
     }
 

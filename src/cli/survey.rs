@@ -11,11 +11,11 @@ use crate::announce::observation::{DocumentPath, Incomplete, Look, MountId, Obse
 use crate::cli::progress::Progress;
 use crate::config::Config;
 use crate::config::address::Address;
-use crate::daemon::{report, settings};
+use crate::daemon::{log, settings};
 use crate::report::status::alerts::more_directories;
 use crate::resourcesync::uri::Uri;
 use crate::store::Store;
-use crate::tree::{self, Notice, Report};
+use crate::tree::{self, TreeNotice, TreeReport};
 
 /// What a survey found.
 pub struct Survey {
@@ -115,10 +115,10 @@ fn survey_beside(config: &Config, store: Option<&Store>, detail: Detail) -> anyh
     for source in 0..config.sources.len() {
         let tree = settings::tree(config, source, engine.plan());
         let mut sight = Sight::default();
-        let directories = tree::survey(tree, |reported| {
+        let directories = tree::scan_once(tree, |reported| {
             progress.note(&reported);
             sight.note(&reported);
-            if let Some(event) = report::event(reported) {
+            if let Some(event) = log::event(reported) {
                 step(&mut engine, event);
             }
             ControlFlow::Continue(())
@@ -168,18 +168,18 @@ struct Sight {
 }
 
 impl Sight {
-    fn note(&mut self, report: &Report) {
+    fn note(&mut self, report: &TreeReport) {
         match report {
-            Report::Observed(observations) => observations.iter().for_each(|own| self.see(own)),
-            Report::Swept {
+            TreeReport::Observed(observations) => observations.iter().for_each(|own| self.see(own)),
+            TreeReport::Swept {
                 mount,
                 complete: true,
                 ..
             } => {
                 self.swept.insert(*mount);
             }
-            Report::Notice(notice) if notice.is_warning() => {
-                self.unreadable += usize::from(matches!(notice, Notice::Unreadable { .. }));
+            TreeReport::Notice(notice) if notice.is_warning() => {
+                self.unreadable += usize::from(matches!(notice, TreeNotice::Unreadable { .. }));
                 self.notices.push(notice.to_string());
             }
             _ => {}

@@ -36,7 +36,7 @@ const BACKLOG: i32 = 4_096;
 const ADMIN_CONNECTIONS: usize = 64;
 
 /// A listener that is bound, and that nobody serves yet.
-pub struct Bound {
+pub struct BoundListener {
     name: &'static str,
     /// As configured; nothing for one that was given.
     address: Option<Address>,
@@ -45,7 +45,7 @@ pub struct Bound {
 }
 
 /// A listener that is served; it ends when this is dropped.
-pub struct Front {
+pub struct ServedListener {
     address: Option<Address>,
     /// As bound.
     pub tcp: Option<SocketAddr>,
@@ -64,7 +64,7 @@ impl Drop for SocketFile {
 }
 
 /// Binds one listener.
-pub async fn bind(address: &Address, name: &'static str) -> anyhow::Result<Bound> {
+pub async fn bind(address: &Address, name: &'static str) -> anyhow::Result<BoundListener> {
     let (listener, file) = match address {
         Address::Tcp(tcp) => {
             let listener = TcpListener::bind(tcp).await.with_context(|| {
@@ -87,7 +87,7 @@ pub async fn bind(address: &Address, name: &'static str) -> anyhow::Result<Bound
             (Listener::Unix(listener), Some(file))
         }
     };
-    Ok(Bound {
+    Ok(BoundListener {
         name,
         address: Some(address.clone()),
         listener,
@@ -95,7 +95,7 @@ pub async fn bind(address: &Address, name: &'static str) -> anyhow::Result<Bound
     })
 }
 
-impl Front {
+impl ServedListener {
     /// Whether somebody else has bound it.
     pub fn was_given(&self) -> bool {
         self.address.is_none()
@@ -107,10 +107,10 @@ impl Front {
     }
 }
 
-impl Bound {
+impl BoundListener {
     /// A listener that somebody else has bound, and whose name is his.
-    pub fn given(name: &'static str, listener: Listener) -> Bound {
-        Bound {
+    pub fn given(name: &'static str, listener: Listener) -> BoundListener {
+        BoundListener {
             name,
             address: None,
             listener,
@@ -151,21 +151,21 @@ impl Bound {
         self,
         topics: Topics,
         hub: watch::Receiver<Option<EmbeddedHub>>,
-    ) -> (Front, JoinHandle<()>) {
+    ) -> (ServedListener, JoinHandle<()>) {
         self.serve(|listener, ended| serve_public(listener, topics, hub, Limits::default(), ended))
     }
 
     /// Serves the admin pages; within a tokio runtime.
-    pub fn serve_admin(self, admin: Admin) -> (Front, JoinHandle<()>) {
+    pub fn serve_admin(self, admin: Admin) -> (ServedListener, JoinHandle<()>) {
         self.serve(|listener, ended| serve_admin(listener, admin, ended))
     }
 
-    fn serve<S>(self, server: impl FnOnce(Listener, Ended) -> S) -> (Front, JoinHandle<()>)
+    fn serve<S>(self, server: impl FnOnce(Listener, Ended) -> S) -> (ServedListener, JoinHandle<()>)
     where
         S: Future<Output = ()> + Send + 'static,
     {
         let (open, ended) = until_dropped();
-        let front = Front {
+        let front = ServedListener {
             tcp: self.tcp_address(),
             address: self.address,
             _file: self.file,

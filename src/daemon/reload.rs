@@ -8,10 +8,8 @@ use crate::config::Config;
 use crate::config::address::Address;
 use crate::config::error::ConfigError;
 use crate::daemon::difference::difference;
-use crate::daemon::listen::{Bound, Front, bind};
-use crate::daemon::{
-    Daemon, admin_pages, conduct, loaded, public_url, report, settings, start_hub,
-};
+use crate::daemon::listen::{BoundListener, ServedListener, bind};
+use crate::daemon::{Daemon, admin_pages, conduct, loaded, log, public_url, settings, start_hub};
 use crate::report::status::RefusedConfiguration;
 use crate::websub::hub::{Conduct, Restored};
 use crate::websub::publish::Lines;
@@ -22,13 +20,13 @@ impl Daemon {
         match self.take_over(reread) {
             Ok(changes) => info!(changes, "reloaded the configuration: {changes}"),
             Err(error) => {
-                let error = report::chain(error.as_ref());
+                let error = log::error_chain(error.as_ref());
                 error!(
                     error,
                     "cannot take the configuration that is there now, the one before goes on: {error}"
                 );
                 let at = Timestamp::now();
-                self.turns.refuse(RefusedConfiguration { at, error });
+                self.event_loop.refuse(RefusedConfiguration { at, error });
             }
         }
     }
@@ -56,11 +54,11 @@ impl Daemon {
         let public_url = public_url(&config, tcp)?;
         let conduct = conduct(&config, &public_url)?;
         let is_first_hub = conduct.is_some() && self.hub.is_none();
-        let restored = self.turns.saved_subscriptions(is_first_hub)?;
+        let restored = self.event_loop.saved_subscriptions(is_first_hub)?;
         let plan = config.plan(&public_url);
         let is_same_plan = plan == self.config.plan(&self.public_url);
         if !is_same_plan || config.sources != self.config.sources {
-            self.turns.succeed(&config, plan)?;
+            self.event_loop.succeed(&config, plan)?;
         }
 
         // Nothing fails from here on.
@@ -69,7 +67,8 @@ impl Daemon {
             let before = self.config.hubs.iter().find(|own| own.hub == hub.hub);
             before.is_some_and(|before| before != *hub)
         });
-        self.turns.hubs_changed(changed.map(|own| own.hub.clone()));
+        self.event_loop
+            .hubs_changed(changed.map(|own| own.hub.clone()));
         self.take_hub(conduct, restored);
         if let Some(elsewhere) = public {
             elsewhere.tell();
@@ -86,7 +85,7 @@ impl Daemon {
             self.served.push(served);
         }
         self.served.retain(|task| !task.is_finished());
-        self.turns.set_configuration(loaded(&config));
+        self.event_loop.set_configuration(loaded(&config));
         let changes = difference(&self.config, &config);
         let (old, new) = (&self.config.server, &config.server);
         if self.public.was_given() && old.listen != new.listen {
@@ -109,23 +108,29 @@ impl Daemon {
             }
             None => {
                 let (topics, inputs) = (self.topics.clone(), self.inputs.clone());
-                start_hub(conduct, restored, topics, inputs, self.turns.steps())
+                start_hub(
+                    conduct,
+                    restored,
+                    topics,
+                    inputs,
+                    self.event_loop.failpoints(),
+                )
             }
         });
         if open.is_some() {
             self.hub.clone_from(&open);
         }
-        self.turns.set_hub(self.hub.clone(), open.is_some());
+        self.event_loop.set_hub(self.hub.clone(), open.is_some());
         self.open_hub.send_replace(open);
     }
 
     /// A listener that is to listen elsewhere, there.
     fn bound(
         &self,
-        front: &Front,
+        front: &ServedListener,
         address: &Address,
         name: &'static str,
-    ) -> anyhow::Result<Option<Bound>> {
+    ) -> anyhow::Result<Option<BoundListener>> {
         let elsewhere = (!front.is_at(address)).then(|| bind(address, name));
         elsewhere
             .map(|binding| self.runtime.block_on(binding))

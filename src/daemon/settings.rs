@@ -15,7 +15,7 @@ use crate::config::http;
 use crate::config::source::Watch;
 use crate::config::{self, Config};
 use crate::resourcesync::uri::Uri;
-use crate::tree::{self, Known, WatchMode};
+use crate::tree::{self, KnownFile, WatchMode};
 use crate::websub::hub;
 use crate::websub::publish::{Credentials, Header, HubSettings, Proxy, PublisherError};
 use crate::websub::server;
@@ -101,9 +101,9 @@ pub fn embedded_hub(embedded: &EmbeddedHub, public_url: &Uri, has_file: bool) ->
 }
 
 /// How a source's mounts are watched, under the numbers that the plan gave them.
-pub fn tree(config: &Config, source: usize, plan: &Plan) -> tree::Settings {
+pub fn tree(config: &Config, source: usize, plan: &Plan) -> tree::TreeSettings {
     let settings = &config.sources[source].tree;
-    tree::Settings {
+    tree::TreeSettings {
         mounts: plan.sources[source].mounts.clone(),
         candidates: plan.sources[source].candidates.clone(),
         watch: match settings.watch {
@@ -124,7 +124,7 @@ pub fn known(
     engine: &Engine,
     source: usize,
     others: &[(DocumentPath, Stat, Timestamp)],
-) -> Vec<Known> {
+) -> Vec<KnownFile> {
     let is_ours = |path: &DocumentPath| {
         engine
             .plan()
@@ -147,7 +147,7 @@ pub fn known(
         .chain(others)
         .chain(reread)
         .filter(|(path, _, _)| is_ours(path))
-        .map(|(path, stat, read_at)| Known {
+        .map(|(path, stat, read_at)| KnownFile {
             path: path.clone(),
             stat,
             read_at,

@@ -5,7 +5,7 @@ use std::sync::mpsc::Sender;
 use anyhow::Context;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::daemon::turns::Input;
+use crate::daemon::event_loop::Input;
 
 /// Taken from here on: before, each would end the process.
 pub struct Signals {

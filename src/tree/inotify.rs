@@ -1,5 +1,5 @@
-//! Hints from Linux's inotify. Whoever waits for hints reads the events, so that no thread is woken in between. A
-//! thread that does nothing else reads them while the looker is busy: the kernel's queue holds 16,384, and a burst fills
+//! PendingHints from Linux's inotify. Whoever waits for hints reads the events, so that no thread is woken in between. A
+//! thread that does nothing else reads them while the observer is busy: the kernel's queue holds 16,384, and a burst fills
 //! it in milliseconds.
 
 use std::collections::HashMap;
@@ -16,8 +16,8 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
 use crate::announce::candidates::Candidates;
-use crate::tree::hints::{Happened, Hints, Merging};
-use crate::tree::watches::{Events, Key};
+use crate::tree::pending_hints::{HintSink, NameEvent, PendingHints};
+use crate::tree::watches::{WatchKey, WatchedEvents};
 
 /// Room for some ten thousand events.
 const BUFFER: usize = 512 * 1024;
@@ -25,12 +25,12 @@ const BUFFER: usize = 512 * 1024;
 #[derive(Debug)]
 pub(super) struct Inotify {
     watches: inotify::Watches,
-    descriptors: HashMap<Key, WatchDescriptor>,
+    descriptors: HashMap<WatchKey, WatchDescriptor>,
     queue: Arc<Queue>,
-    /// Rung where hints come from elsewhere while the looker waits for events.
+    /// Rung where hints come from elsewhere while the observer waits for events.
     bell: Arc<OwnedFd>,
     stop: Arc<OwnedFd>,
-    relief: Arc<Relief>,
+    stand_in: Arc<StandIn>,
     reader: Option<JoinHandle<()>>,
 }
 
@@ -39,34 +39,34 @@ pub(super) struct Inotify {
 struct Queue {
     /// To wait with, beside whoever reads.
     ready: OwnedFd,
-    reading: Mutex<Reading>,
-    hints: Arc<Hints>,
+    reading: Mutex<Reader>,
+    hints: Arc<PendingHints>,
     names: Arc<Candidates>,
 }
 
 #[derive(Debug)]
-struct Reading {
+struct Reader {
     inotify: inotify::Inotify,
     buffer: Vec<u8>,
 }
 
-/// Whether the thread reads in the looker's place.
+/// Whether the thread reads in the observer's directory_hints.
 #[derive(Debug, Default)]
-struct Relief {
-    state: Mutex<Relieved>,
+struct StandIn {
+    state: Mutex<StandInState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum Relieved {
+enum StandInState {
     #[default]
-    No,
-    Yes,
-    Ended,
+    Idle,
+    Reading,
+    Stopped,
 }
 
 impl Inotify {
-    pub(super) fn start(hints: &Arc<Hints>, names: &Arc<Candidates>) -> io::Result<Inotify> {
+    pub(super) fn start(hints: &Arc<PendingHints>, names: &Arc<Candidates>) -> io::Result<Inotify> {
         let inotify = inotify::Inotify::init()?;
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let stop = Arc::new(rustix::event::eventfd(0, flags)?);
@@ -74,21 +74,21 @@ impl Inotify {
         let watches = inotify.watches();
         let queue = Arc::new(Queue {
             ready: inotify.as_fd().try_clone_to_owned()?,
-            reading: Mutex::new(Reading {
+            reading: Mutex::new(Reader {
                 inotify,
                 buffer: vec![0; BUFFER],
             }),
             hints: Arc::clone(hints),
             names: Arc::clone(names),
         });
-        let relief = Arc::new(Relief::default());
+        let stand_in = Arc::new(StandIn::default());
         let reader = {
-            let (queue, relief, stop) =
-                (Arc::clone(&queue), Arc::clone(&relief), Arc::clone(&stop));
+            let (queue, stand_in, stop) =
+                (Arc::clone(&queue), Arc::clone(&stand_in), Arc::clone(&stop));
             std::thread::Builder::new()
                 .name("inotify".into())
                 .spawn(move || {
-                    while relief.await_turn() {
+                    while stand_in.await_work() {
                         if !queue.read() || wait(&queue.ready, &stop, None).is_err() {
                             return;
                         }
@@ -102,16 +102,16 @@ impl Inotify {
             queue,
             bell,
             stop,
-            relief,
+            stand_in,
             reader: Some(reader),
         })
     }
 
-    /// Lets the thread read the events for as long as the looker is busy, or has it done with that.
-    pub(super) fn relieve(&self, is_busy: bool) {
-        self.relief.set(match is_busy {
-            true => Relieved::Yes,
-            false => Relieved::No,
+    /// Lets the thread read the events for as long as the observer is busy, or has it done with that.
+    pub(super) fn set_busy(&self, is_busy: bool) {
+        self.stand_in.set(match is_busy {
+            true => StandInState::Reading,
+            false => StandInState::Idle,
         });
     }
 
@@ -140,16 +140,21 @@ impl Inotify {
     }
 
     /// Watches a directory for this at least, whatever it was watched for before.
-    pub(super) fn add(&mut self, path: &Path, follow: bool, events: Events) -> io::Result<Key> {
+    pub(super) fn add(
+        &mut self,
+        path: &Path,
+        follow: bool,
+        events: WatchedEvents,
+    ) -> io::Result<WatchKey> {
         self.watch(path, follow, mask(events) | WatchMask::MASK_ADD)
     }
 
     /// Watches a directory for names that come and go, and no more.
-    pub(super) fn reduce(&mut self, path: &Path) -> io::Result<Key> {
-        self.watch(path, true, mask(Events::Names))
+    pub(super) fn reduce(&mut self, path: &Path) -> io::Result<WatchKey> {
+        self.watch(path, true, mask(WatchedEvents::Names))
     }
 
-    fn watch(&mut self, path: &Path, follow: bool, mut mask: WatchMask) -> io::Result<Key> {
+    fn watch(&mut self, path: &Path, follow: bool, mut mask: WatchMask) -> io::Result<WatchKey> {
         if !follow {
             mask |= WatchMask::DONT_FOLLOW;
         }
@@ -159,7 +164,7 @@ impl Inotify {
         Ok(key)
     }
 
-    pub(super) fn remove(&mut self, key: Key) {
+    pub(super) fn remove(&mut self, key: WatchKey) {
         if let Some(descriptor) = self.descriptors.remove(&key) {
             // It fails if the directory is gone, and its watch with it.
             let _ = self.watches.remove(descriptor);
@@ -169,7 +174,7 @@ impl Inotify {
 
 impl Drop for Inotify {
     fn drop(&mut self) {
-        self.relief.set(Relieved::Ended);
+        self.stand_in.set(StandInState::Stopped);
         // Eight bytes fit into an eventfd, and a panic of the reader has been printed already.
         let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
         if let Some(reader) = self.reader.take() {
@@ -178,7 +183,7 @@ impl Drop for Inotify {
     }
 }
 
-fn mask(events: Events) -> WatchMask {
+fn mask(events: WatchedEvents) -> WatchMask {
     let names = WatchMask::CREATE
         | WatchMask::DELETE
         | WatchMask::MOVE
@@ -187,16 +192,16 @@ fn mask(events: Events) -> WatchMask {
         | WatchMask::ONLYDIR
         | WatchMask::EXCL_UNLINK;
     match events {
-        Events::Names => names,
+        WatchedEvents::Names => names,
         // Never OPEN or ACCESS: on a web server they mean one event per request.
-        Events::NamesAndContent => {
+        WatchedEvents::NamesAndContent => {
             names | WatchMask::CLOSE_WRITE | WatchMask::MODIFY | WatchMask::ATTRIB
         }
     }
 }
 
-fn key_of(descriptor: &WatchDescriptor) -> Key {
-    Key(u64::from(
+fn key_of(descriptor: &WatchDescriptor) -> WatchKey {
+    WatchKey(u64::from(
         descriptor.get_watch_descriptor_id().unsigned_abs(),
     ))
 }
@@ -205,12 +210,12 @@ impl Queue {
     /// Reads all that the kernel has; false if there will be no more.
     fn read(&self) -> bool {
         let mut reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
-        let Reading { inotify, buffer } = &mut *reading;
+        let Reader { inotify, buffer } = &mut *reading;
         loop {
             match inotify.read_events(buffer) {
-                Ok(events) => self.hints.merge(|merging| {
+                Ok(events) => self.hints.merge(|sink| {
                     for event in events {
-                        merge(merging, &self.names, &event);
+                        merge(sink, &self.names, &event);
                     }
                 }),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
@@ -224,8 +229,8 @@ impl Queue {
     }
 }
 
-impl Relief {
-    fn set(&self, wanted: Relieved) {
+impl StandIn {
+    fn set(&self, wanted: StandInState) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if *state != wanted {
             *state = wanted;
@@ -234,15 +239,15 @@ impl Relief {
     }
 
     /// Waits until the thread is to read; false once it is to end.
-    fn await_turn(&self) -> bool {
+    fn await_work(&self) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        while *state == Relieved::No {
+        while *state == StandInState::Idle {
             state = self
                 .changed
                 .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
         }
-        *state == Relieved::Yes
+        *state == StandInState::Reading
     }
 }
 
@@ -261,34 +266,34 @@ fn wait(ready: &OwnedFd, other: &OwnedFd, left: Option<Duration>) -> Result<bool
     }
 }
 
-fn merge(merging: &mut Merging<'_>, names: &Candidates, event: &inotify::Event<&std::ffi::OsStr>) {
+fn merge(sink: &mut HintSink<'_>, names: &Candidates, event: &inotify::Event<&std::ffi::OsStr>) {
     if event.mask.contains(EventMask::Q_OVERFLOW) {
-        merging.overflow();
+        sink.overflow();
         return;
     }
     let key = key_of(&event.wd);
     let Some(name) = event.name else {
         let is_touched = event.mask.contains(EventMask::ATTRIB);
         let happened = if is_touched {
-            Happened::Touched
+            NameEvent::Touched
         } else {
-            Happened::Gone
+            NameEvent::Gone
         };
-        return merging.itself(key, happened);
+        return sink.itself(key, happened);
     };
     let is_directory = event.mask.contains(EventMask::ISDIR);
     let happened = [
-        (EventMask::CREATE, Happened::Created),
-        (EventMask::MOVED_TO, Happened::MovedIn),
-        (EventMask::DELETE, Happened::Gone),
-        (EventMask::MOVED_FROM, Happened::Gone),
-        (EventMask::MODIFY, Happened::Written),
-        (EventMask::CLOSE_WRITE, Happened::Closed),
-        (EventMask::ATTRIB, Happened::Touched),
+        (EventMask::CREATE, NameEvent::Created),
+        (EventMask::MOVED_TO, NameEvent::MovedIn),
+        (EventMask::DELETE, NameEvent::Gone),
+        (EventMask::MOVED_FROM, NameEvent::Gone),
+        (EventMask::MODIFY, NameEvent::Written),
+        (EventMask::CLOSE_WRITE, NameEvent::Closed),
+        (EventMask::ATTRIB, NameEvent::Touched),
     ];
     for (mask, happened) in happened {
         if event.mask.contains(mask) {
-            merging.name(names, key, name.as_bytes(), happened, is_directory);
+            sink.name(names, key, name.as_bytes(), happened, is_directory);
         }
     }
 }

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::announce::observation::Identity;
-use crate::tree::Notice;
-use crate::tree::hints::Hint;
-use crate::tree::looker::Looker;
-use crate::tree::model::{Directory, DirectoryId, Entry, FileId, Queued, Target, join};
-use crate::tree::stat::{self, Kind};
-use crate::tree::watches::Named;
+use crate::tree::TreeNotice;
+use crate::tree::file_status::{self, FileKind};
+use crate::tree::model::{Directory, DirectoryId, Entry, FileId, LinkTarget, Queued, join};
+use crate::tree::observer::Observer;
+use crate::tree::pending_hints::Hint;
+use crate::tree::watches::WatchedName;
 
 /// How many directory links one path may lead through: links into each other multiply paths.
 const MAX_LINKS: usize = 4;
@@ -22,7 +22,7 @@ const MAX_LINKED: usize = 10_000;
 /// How many links are looked at each second.
 const MAX_RECHECKED: usize = 4096;
 
-impl Looker<'_> {
+impl Observer<'_> {
     /// Takes in that a name is a link, whatever it leads to.
     pub(super) fn meet_link(
         &mut self,
@@ -33,11 +33,11 @@ impl Looker<'_> {
     ) -> Option<Entry> {
         let path = self.path_of(id, name)?;
         let existing = self.model.entry(id, name);
-        let entry = match stat::follow(&path) {
-            Ok(status) if status.kind == Kind::Directory => {
+        let entry = match file_status::follow(&path) {
+            Ok(status) if status.kind == FileKind::Directory => {
                 if self.leads_back(id, status.identity) {
                     if existing != Some(Entry::Dangling) {
-                        self.notice(Notice::Loop { link: path });
+                        self.notice(TreeNotice::Loop { link: path });
                     }
                     return self.meet_nothing(id, name, Entry::Dangling);
                 }
@@ -62,7 +62,7 @@ impl Looker<'_> {
                 }
                 file.map(Entry::File)
             }
-            Err(error) if stat::is_absence(error) => {
+            Err(error) if file_status::is_absence(error) => {
                 return self.meet_nothing(id, name, Entry::Dangling);
             }
             Err(_) => existing,
@@ -80,7 +80,7 @@ impl Looker<'_> {
         queued: Queued,
         sweep: Option<usize>,
     ) -> Option<Entry> {
-        let entry = self.meet(id, name, Kind::Directory, queued, sweep);
+        let entry = self.meet(id, name, FileKind::Directory, queued, sweep);
         if let Some(Entry::Directory(child)) = entry {
             self.model.make_link(child);
         }
@@ -117,12 +117,12 @@ impl Looker<'_> {
         while let Some(id) = above {
             let directory = self.model.directory(id)?;
             if directory.identity == Some(identity) {
-                // Another one may have come in its place, and its inode may be in use again.
+                // Another one may have come in its directory_hints, and its inode may be in use again.
                 let path = join(
                     &self.mounts[directory.mount].directory,
                     &self.model.below(id),
                 );
-                let now = stat::follow(&path).map(|status| status.identity);
+                let now = file_status::follow(&path).map(|status| status.identity);
                 return (now == Ok(identity)).then_some(path);
             }
             above = directory.parent;
@@ -151,7 +151,7 @@ impl Looker<'_> {
         }
         if !was_circle {
             let directory = path;
-            self.notice(Notice::Circle { directory, above });
+            self.notice(TreeNotice::Circle { directory, above });
         }
     }
 
@@ -165,10 +165,13 @@ impl Looker<'_> {
         let mount = &mut self.mounts[at];
         let link = link.to_owned();
         let (was_told, notice) = if depth >= MAX_LINKS {
-            (&mut mount.has_said_too_deep, Notice::LinkTooDeep { link })
+            (
+                &mut mount.has_said_too_deep,
+                TreeNotice::LinkTooDeep { link },
+            )
         } else if self.model.linked(at) >= MAX_LINKED {
             let directories = MAX_LINKED;
-            let notice = Notice::TooManyLinked { link, directories };
+            let notice = TreeNotice::TooManyLinked { link, directories };
             (&mut mount.has_said_too_many, notice)
         } else {
             return false;
@@ -204,11 +207,13 @@ impl Looker<'_> {
         {
             let name = name.as_bytes();
             // Where this fails, the recheck each second remains.
-            let key = self.watches.add_name(directory, name, Named::Link(id));
+            let key = self
+                .watches
+                .add_name(directory, name, WatchedName::Link(id));
             watch = key.ok().map(|key| (key, name.into()));
         }
         if let Some(file) = self.model.file_mut(id) {
-            file.link = Some(Box::new(Target { identity, watch }));
+            file.link = Some(Box::new(LinkTarget { identity, watch }));
         }
     }
 
@@ -222,7 +227,7 @@ impl Looker<'_> {
         };
         let (directory, name) = (file.directory, Arc::clone(&file.name));
         if let Some((key, name)) = target.watch {
-            self.watches.remove_name(key, &name, Named::Link(id));
+            self.watches.remove_name(key, &name, WatchedName::Link(id));
         }
         if let Some(directory) = self.model.directory_mut(directory) {
             directory.links.remove(&name);
@@ -247,7 +252,7 @@ impl Looker<'_> {
             }
             if let Some(Entry::File(file)) = self.meet_link(id, name, Queued::No, None)
                 && let Some(path) = self.path_of(id, name)
-                && let Ok(status) = stat::follow(&path)
+                && let Ok(status) = file_status::follow(&path)
                 && self
                     .model
                     .file(file)

@@ -5,31 +5,31 @@
 //! sweep. Paths stay bytes below a mount here, and what is announced is decided elsewhere.
 //!
 //! In reading order: `names` says which files may be documents, `model` is what we believe of the tree,
-//! `hints` is what backends leave for the looker, `watches` joins the backends (`inotify`, `notify`), the
-//! `looker` is the thread that owns it all. Its work is split by idea: `mount` (is the tree there, and what
+//! `hints` is what backends leave for the observer, `watches` joins the backends (`inotify`, `notify`), the
+//! `observer` is the thread that owns it all. Its work is split by idea: `mount` (is the tree there, and what
 //! does its `file_system` promise?), `sweep` and `listing` (all names), `watching`, `examine` (one name),
 //! `links`, `look` (one file, over time), `ask`, `read` and `explain` (one file, once).
 
-mod ask;
-mod examine;
-mod explain;
+mod directory_listing;
+mod entries;
+mod explanation;
+mod file_reading;
+mod file_status;
 mod file_system;
-mod hints;
 #[cfg(target_os = "linux")]
 mod inotify;
-mod limit;
 mod links;
-mod listing;
-mod look;
-mod looker;
 mod model;
 mod mount;
 mod notify;
-mod read;
-mod stat;
+mod observer;
+mod pending_hints;
+mod questions;
+mod read_file;
 mod sweep;
+mod system_limit;
+mod watch_policy;
 mod watches;
-mod watching;
 
 use std::fmt;
 use std::io;
@@ -47,16 +47,16 @@ use crate::announce::observation::{
 };
 use crate::announce::plan::MountPlan;
 use crate::report::figures;
-use crate::tree::hints::Hints;
-use crate::tree::looker::Looker;
+use crate::tree::observer::Observer;
+use crate::tree::pending_hints::PendingHints;
 use crate::tree::watches::Watches;
 
-pub use crate::tree::explain::explain;
-pub use crate::tree::limit::Limit;
+pub use crate::tree::explanation::explain;
+pub use crate::tree::system_limit::SystemLimit;
 
 /// The tree of one source, and how it is watched.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct TreeSettings {
     pub mounts: Vec<MountPlan>,
     pub candidates: Candidates,
     pub watch: WatchMode,
@@ -82,7 +82,7 @@ pub enum WatchMode {
 
 /// A file that an earlier run has read. Unchanged, it is not read again.
 #[derive(Debug, Clone)]
-pub struct Known {
+pub struct KnownFile {
     pub path: DocumentPath,
     pub stat: Stat,
     pub read_at: Timestamp,
@@ -90,7 +90,7 @@ pub struct Known {
 
 /// What the tree tells.
 #[derive(Debug, Clone)]
-pub enum Report {
+pub enum TreeReport {
     /// All that was ready, in the order in which it was found.
     Observed(Vec<Observation>),
     /// What lies where somebody asked for a document, and there is none.
@@ -121,7 +121,7 @@ pub enum Report {
         /// Candidates met.
         files: u64,
         took: Duration,
-        /// Events should tell of its changes and do not, everywhere: it is swept each `poll_interval` instead.
+        /// WatchedEvents should tell of its changes and do not, everywhere: it is swept each `poll_interval` instead.
         unwatched: bool,
     },
     /// The first directories of a mount that may not be read now, and how many more: said when that changes.
@@ -130,12 +130,12 @@ pub enum Report {
         directories: Vec<Unreadable>,
         more: usize,
     },
-    Notice(Notice),
+    Notice(TreeNotice),
 }
 
 /// A fact that an operator may want to read in the log.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Notice {
+pub enum TreeNotice {
     #[error("{directory} is watched by {backend}", directory = directory.display())]
     Watching {
         directory: PathBuf,
@@ -152,7 +152,7 @@ pub enum Notice {
         interval: Duration,
     },
     #[error(
-        "another directory took the place of {directory}: what it holds is compared with what was there",
+        "another directory took the directory_hints of {directory}: what it holds is compared with what was there",
         directory = directory.display()
     )]
     Replaced { directory: PathBuf },
@@ -160,7 +160,10 @@ pub enum Notice {
         "no more directories can be watched: {limit}; until then the tree is swept every {seconds} s",
         seconds = interval.as_secs_f64()
     )]
-    WatchesRanOut { limit: Limit, interval: Duration },
+    WatchesRanOut {
+        limit: SystemLimit,
+        interval: Duration,
+    },
     #[error("the kernel's event queue overflowed; everything is swept")]
     Overflow,
     #[error("cannot watch {directory}: {reason}", directory = directory.display())]
@@ -194,15 +197,15 @@ pub enum Notice {
     EventsEnded { reason: String, interval: Duration },
 }
 
-impl Notice {
+impl TreeNotice {
     /// Whether somebody should look at it.
     pub fn is_warning(&self) -> bool {
         !matches!(
             self,
-            Notice::Watching { .. }
-                | Notice::Polling { .. }
-                | Notice::Readable { .. }
-                | Notice::Replaced { .. }
+            TreeNotice::Watching { .. }
+                | TreeNotice::Polling { .. }
+                | TreeNotice::Readable { .. }
+                | TreeNotice::Replaced { .. }
         )
     }
 }
@@ -224,8 +227,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A source's tree, being watched. Dropping it stops the watching.
 pub struct Tree {
-    hints: Arc<Hints>,
-    looker: Option<JoinHandle<()>>,
+    hints: Arc<PendingHints>,
+    observer: Option<JoinHandle<()>>,
 }
 
 impl Tree {
@@ -233,28 +236,28 @@ impl Tree {
     /// are kept meanwhile. It says `Break` to end the watching. Dropping the tree waits for it to
     /// return, but not for long.
     pub fn watch(
-        settings: Settings,
-        known: Vec<Known>,
-        report: impl FnMut(Report) -> ControlFlow<()> + Send + 'static,
+        settings: TreeSettings,
+        known: Vec<KnownFile>,
+        report: impl FnMut(TreeReport) -> ControlFlow<()> + Send + 'static,
     ) -> Result<Tree, TreeError> {
         let names = Arc::new(settings.candidates.clone());
-        let hints = Arc::new(Hints::default());
+        let hints = Arc::new(PendingHints::default());
         let (watches, notices) = Watches::start(&settings, &hints, &names)?;
-        let looker = {
+        let observer = {
             let hints = Arc::clone(&hints);
             let look = move || {
-                let mut looker = Looker::new(settings, names, known, hints, watches, report);
+                let mut observer = Observer::new(settings, names, known, hints, watches, report);
                 for notice in notices {
-                    looker.notice(notice);
+                    observer.notice(notice);
                 }
-                looker.run();
+                observer.run();
             };
             std::thread::Builder::new().name("tree".into()).spawn(look)
         };
-        let looker = looker.map_err(|source| TreeError::Thread { source })?;
+        let observer = observer.map_err(|source| TreeError::Thread { source })?;
         Ok(Tree {
             hints,
-            looker: Some(looker),
+            observer: Some(observer),
         })
     }
 
@@ -264,7 +267,7 @@ impl Tree {
         self.hints.ask(paths);
     }
 
-    /// Asks why there is no document at each path: [`Report::Explained`] answers, in time.
+    /// Asks why there is no document at each path: [`TreeReport::Explained`] answers, in time.
     pub fn explain(&self, paths: Vec<DocumentPath>) {
         self.hints.question(paths);
     }
@@ -289,16 +292,16 @@ impl Tree {
 impl Drop for Tree {
     fn drop(&mut self) {
         self.hints.stop();
-        if let Some(looker) = self.looker.take() {
+        if let Some(observer) = self.observer.take() {
             let end = Instant::now() + PATIENCE;
-            while !looker.is_finished() {
+            while !observer.is_finished() {
                 if Instant::now() >= end {
                     return;
                 }
                 std::thread::sleep(Duration::from_millis(5));
             }
             // A panic there has been printed already.
-            let _ = looker.join();
+            let _ = observer.join();
         }
     }
 }
@@ -311,15 +314,15 @@ impl fmt::Debug for Tree {
 
 /// Sweeps once, without watching, and reports on the calling thread. Returns how many directories the kernel
 /// would be asked to watch.
-pub fn survey(
-    settings: Settings,
-    report: impl FnMut(Report) -> ControlFlow<()>,
+pub fn scan_once(
+    settings: TreeSettings,
+    report: impl FnMut(TreeReport) -> ControlFlow<()>,
 ) -> Result<usize, TreeError> {
     let names = Arc::new(settings.candidates.clone());
-    let hints = Arc::new(Hints::default());
-    let mut looker = Looker::new(settings, names, Vec::new(), hints, Watches::none(), report);
-    looker.survey();
-    Ok(looker.directories_to_watch())
+    let hints = Arc::new(PendingHints::default());
+    let mut observer = Observer::new(settings, names, Vec::new(), hints, Watches::none(), report);
+    observer.scan_once();
+    Ok(observer.directories_to_watch())
 }
 
 /// The time by the clock that local file systems stamp files with.
@@ -329,5 +332,5 @@ pub fn clock() -> Timestamp {
 
 /// All bytes of the file at `path`, read as gently as documents are.
 pub fn content(path: &Path) -> io::Result<Vec<u8>> {
-    read::content(path)
+    read_file::content(path)
 }

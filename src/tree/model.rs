@@ -11,7 +11,7 @@ use jiff::Timestamp;
 
 use crate::announce::observation::{Identity, Incomplete, Stat};
 use crate::tree::file_system::FileSystem;
-use crate::tree::watches::Key;
+use crate::tree::watches::WatchKey;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct DirectoryId(u32);
@@ -33,7 +33,7 @@ pub(super) struct Directory {
     pub(super) is_link: bool,
     /// Reached through a link; counted in [`Model::linked`].
     is_linked: bool,
-    pub(super) watch: Option<Key>,
+    pub(super) watch: Option<WatchKey>,
     pub(super) entries: HashMap<Arc<[u8]>, Entry>,
     /// Names of entries that are symbolic links.
     pub(super) links: BTreeSet<Arc<[u8]>>,
@@ -68,11 +68,11 @@ pub(super) enum Entry {
 pub(super) struct File {
     pub(super) directory: DirectoryId,
     pub(super) name: Arc<[u8]>,
-    pub(super) link: Option<Box<Target>>,
+    pub(super) link: Option<Box<LinkTarget>>,
     /// The stat data of the last read.
     pub(super) stat: Option<Stat>,
     pub(super) read_at: Timestamp,
-    pub(super) told: Told,
+    pub(super) told: Reported,
     /// An event said that it is being written, and none that its writer is done.
     pub(super) writing: Option<Writing>,
     /// An event said that its writer is done: no need to let it settle.
@@ -101,14 +101,14 @@ pub(super) struct Writing {
 
 /// Where a link to a file ends.
 #[derive(Debug)]
-pub(super) struct Target {
+pub(super) struct LinkTarget {
     pub(super) identity: Identity,
-    pub(super) watch: Option<(Key, Box<[u8]>)>,
+    pub(super) watch: Option<(WatchKey, Box<[u8]>)>,
 }
 
 /// What was reported about a file last.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum Reported {
     Nothing,
     Whole,
     Incomplete(Box<Incomplete>),
@@ -208,7 +208,7 @@ impl Model {
             link: None,
             stat: None,
             read_at: Timestamp::MIN,
-            told: Told::Nothing,
+            told: Reported::Nothing,
             writing: None,
             is_trusted: false,
             must_read: false,
@@ -255,7 +255,7 @@ impl Model {
             return false;
         };
         let device = directory.identity.map(|it| it.device);
-        let is_here = |target: &Target| Some(target.identity.device) == device;
+        let is_here = |target: &LinkTarget| Some(target.identity.device) == device;
         directory.file_system.has_sharp_times && file.link.as_deref().is_none_or(is_here)
     }
 

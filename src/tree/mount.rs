@@ -12,12 +12,12 @@ use crate::announce::candidates::PublishedPath;
 use crate::announce::observation::{DocumentPath, Identity, MountId, Stat};
 use crate::announce::plan::MountPlan;
 use crate::diagnostics::access::{Refusal, remedy};
+use crate::tree::file_status::{self, FileKind};
 use crate::tree::file_system::{ALL_WRITE_HERE, FileSystem, coarse_now, file_system};
-use crate::tree::looker::Looker;
 use crate::tree::model::{DirectoryId, FileId, Queued};
-use crate::tree::stat::{self, Kind};
-use crate::tree::watches::{Key, Named};
-use crate::tree::{Notice, Report, WatchMode};
+use crate::tree::observer::Observer;
+use crate::tree::watches::{WatchKey, WatchedName};
+use crate::tree::{TreeNotice, TreeReport, WatchMode};
 
 /// The longest that the kernel's coarse clock stands still.
 const TICK: SignedDuration = SignedDuration::from_millis(10);
@@ -43,7 +43,7 @@ pub(super) struct Mount {
     /// When it was found, on the clock of `ctime`.
     found: Timestamp,
     /// The watch of the directory that holds the root, with the root's name there.
-    pub(super) parent_watch: Option<(Key, Box<[u8]>)>,
+    pub(super) parent_watch: Option<(WatchKey, Box<[u8]>)>,
     /// Some directory of it gives no hints, so that it is swept at the shorter interval.
     pub(super) is_polled: bool,
     /// A directory of it could not be watched in the sweep that goes on.
@@ -53,7 +53,7 @@ pub(super) struct Mount {
     pub(super) was_swept: bool,
     pub(super) next_sweep: Instant,
     /// Files read by an earlier run, or lost with the mount, that have not been met yet.
-    pub(super) known: HashMap<Box<[u8]>, Ghost>,
+    pub(super) known: HashMap<Box<[u8]>, UnmetFile>,
     /// Paths asked for that a sweep may still meet.
     pub(super) asked: HashSet<DocumentPath>,
     /// Whether what was said of its directories that may not be read is no longer so.
@@ -65,14 +65,14 @@ pub(super) struct Mount {
 
 /// A file that was there once.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Ghost {
+pub(super) struct UnmetFile {
     /// Its stat data and when it was read, if it could be read.
     pub(super) read: Option<(Stat, Timestamp)>,
     pub(super) is_told_denied: bool,
 }
 
-impl Ghost {
-    pub(super) const UNREAD: Ghost = Ghost {
+impl UnmetFile {
+    pub(super) const UNREAD: UnmetFile = UnmetFile {
         read: None,
         is_told_denied: false,
     };
@@ -97,7 +97,7 @@ impl Mount {
     pub(super) fn new(
         plan: &MountPlan,
         root: DirectoryId,
-        known: HashMap<Box<[u8]>, Ghost>,
+        known: HashMap<Box<[u8]>, UnmetFile>,
     ) -> Mount {
         Mount {
             id: plan.id,
@@ -129,7 +129,7 @@ impl Mount {
         self.file_system.is_local && stat.changed.duration_since(self.found) > TICK
     }
 
-    /// Whether it went so shortly before that another may be about to take its place.
+    /// Whether it went so shortly before that another may be about to take its directory_hints.
     pub(super) fn is_brief(&self) -> bool {
         self.missed
             .is_some_and(|missed| missed.elapsed() < SWAPPED_WITHIN)
@@ -143,7 +143,7 @@ impl Mount {
     }
 }
 
-impl Looker<'_> {
+impl Observer<'_> {
     pub(super) fn check_mounts(&mut self) {
         for at in 0..self.mounts.len() {
             self.check_mount(at);
@@ -153,8 +153,8 @@ impl Looker<'_> {
     /// Looks whether a mount is there, and is what it was.
     pub(super) fn check_mount(&mut self, at: usize) {
         self.watch_parent(at);
-        match stat::follow(&self.mounts[at].directory) {
-            Ok(status) if status.kind != Kind::Directory => {
+        match file_status::follow(&self.mounts[at].directory) {
+            Ok(status) if status.kind != FileKind::Directory => {
                 self.lose_mount(at, "it is not a directory".into());
             }
             Ok(status) if self.mounts[at].identity == Some(status.identity) => {}
@@ -164,7 +164,7 @@ impl Looker<'_> {
                     Ok(_) => {
                         if self.leave_root(at) {
                             let directory = self.mounts[at].directory.clone();
-                            self.notice(Notice::Replaced { directory });
+                            self.notice(TreeNotice::Replaced { directory });
                         }
                         self.find_mount(at, status.identity);
                     }
@@ -175,7 +175,7 @@ impl Looker<'_> {
         }
     }
 
-    /// As [`Looker::check_mount`], after an event that may have ended the watch of its root.
+    /// As [`Observer::check_mount`], after an event that may have ended the watch of its root.
     pub(super) fn check_mount_again(&mut self, at: usize) {
         self.check_mount(at);
         self.queue_directory(self.mounts[at].root, Queued::WithAllBeneath);
@@ -215,7 +215,7 @@ impl Looker<'_> {
         mount.is_told_lost = true;
         let asked = std::mem::take(&mut mount.asked);
         let mount = mount.id;
-        self.send(Report::MountLost { mount, reason });
+        self.send(TreeReport::MountLost { mount, reason });
         for path in asked {
             self.ask(path, true);
         }
@@ -245,7 +245,7 @@ impl Looker<'_> {
         mount.file_system = file_system(&mount.directory);
         mount.found = started;
         let (id, directory) = (mount.id, mount.directory.clone());
-        self.send(Report::MountFound {
+        self.send(TreeReport::MountFound {
             mount: id,
             identity,
             started,
@@ -253,14 +253,14 @@ impl Looker<'_> {
         let hints = self.gives_hints(at);
         self.mounts[at].is_polled = !hints;
         match self.watches.backend().filter(|_| hints) {
-            Some(backend) => self.notice(Notice::Watching { directory, backend }),
+            Some(backend) => self.notice(TreeNotice::Watching { directory, backend }),
             None => {
                 let reason = match self.settings.watch {
                     WatchMode::Poll => "the configuration says so".into(),
                     _ if self.watches.backend().is_none() => "nothing can be watched".into(),
                     _ => format!("its file system is not known to be local{ALL_WRITE_HERE}"),
                 };
-                self.notice(Notice::Polling {
+                self.notice(TreeNotice::Polling {
                     directory,
                     reason,
                     interval: self.settings.poll_interval,
@@ -270,7 +270,7 @@ impl Looker<'_> {
         self.start_sweep(at);
     }
 
-    /// Watches the directory that holds a mount's root, to notice at once when another takes its place.
+    /// Watches the directory that holds a mount's root, to notice at once when another takes its directory_hints.
     fn watch_parent(&mut self, at: usize) {
         let mount = &self.mounts[at];
         let (Some(parent), Some(name)) = (mount.directory.parent(), mount.directory.file_name())
@@ -282,10 +282,13 @@ impl Looker<'_> {
         }
         // Where this fails, the look each second remains.
         let name: Box<[u8]> = name.as_bytes().into();
-        let found = self.watches.add_name(parent, &name, Named::Mount(at)).ok();
+        let found = self
+            .watches
+            .add_name(parent, &name, WatchedName::Mount(at))
+            .ok();
         let before = self.mounts[at].parent_watch.take();
         if let Some((key, name)) = before.filter(|(key, _)| Some(*key) != found) {
-            self.watches.remove_name(key, &name, Named::Mount(at));
+            self.watches.remove_name(key, &name, WatchedName::Mount(at));
         }
         self.mounts[at].parent_watch = found.map(|key| (key, name));
     }

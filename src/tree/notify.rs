@@ -1,4 +1,4 @@
-//! Hints from the `notify` crate, for systems without inotify: one watch per directory, never recursive,
+//! PendingHints from the `notify` crate, for systems without inotify: one watch per directory, never recursive,
 //! since the crate loses what is created in directories while it learns of them.
 
 use std::collections::HashMap;
@@ -10,8 +10,8 @@ use notify::event::{AccessKind, AccessMode, ModifyKind, RenameMode};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
 use crate::announce::candidates::Candidates;
-use crate::tree::hints::{Happened, Hints};
-use crate::tree::watches::{Key, Unwatched, WATCHES};
+use crate::tree::pending_hints::{NameEvent, PendingHints};
+use crate::tree::watches::{WATCHES, WatchError, WatchKey};
 
 /// Whether the system says when a file that was written is closed.
 const SAYS_CLOSED: bool = cfg!(any(target_os = "linux", target_os = "android"));
@@ -19,14 +19,14 @@ const SAYS_CLOSED: bool = cfg!(any(target_os = "linux", target_os = "android"));
 #[derive(Debug)]
 pub(super) struct Notify {
     watcher: RecommendedWatcher,
-    keys: Arc<Mutex<HashMap<PathBuf, Key>>>,
-    paths: HashMap<Key, PathBuf>,
+    keys: Arc<Mutex<HashMap<PathBuf, WatchKey>>>,
+    paths: HashMap<WatchKey, PathBuf>,
     next: u64,
 }
 
 impl Notify {
     pub(super) fn start(
-        hints: &Arc<Hints>,
+        hints: &Arc<PendingHints>,
         names: &Arc<Candidates>,
     ) -> Result<Notify, notify::Error> {
         let keys = Arc::new(Mutex::new(HashMap::new()));
@@ -43,12 +43,12 @@ impl Notify {
         })
     }
 
-    pub(super) fn add(&mut self, path: &Path) -> Result<Key, Unwatched> {
+    pub(super) fn add(&mut self, path: &Path) -> Result<WatchKey, WatchError> {
         let key = {
             let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
             *keys.entry(path.to_owned()).or_insert_with(|| {
                 self.next += 1;
-                Key(self.next)
+                WatchKey(self.next)
             })
         };
         self.paths.insert(key, path.to_owned());
@@ -60,14 +60,14 @@ impl Notify {
                 keys.remove(path);
                 self.paths.remove(&key);
                 match error.kind {
-                    notify::ErrorKind::MaxFilesWatch => Unwatched::RanOut(WATCHES),
-                    notify::ErrorKind::Io(error) => Unwatched::Failed(error),
-                    _ => Unwatched::Failed(std::io::Error::other(error)),
+                    notify::ErrorKind::MaxFilesWatch => WatchError::RanOut(WATCHES),
+                    notify::ErrorKind::Io(error) => WatchError::Failed(error),
+                    _ => WatchError::Failed(std::io::Error::other(error)),
                 }
             })
     }
 
-    pub(super) fn remove(&mut self, key: Key) {
+    pub(super) fn remove(&mut self, key: WatchKey) {
         if let Some(path) = self.paths.remove(&key) {
             // It fails if the directory is gone, and its watch with it.
             let _ = self.watcher.unwatch(&path);
@@ -79,9 +79,9 @@ impl Notify {
 
 fn merge(
     event: notify::Result<notify::Event>,
-    hints: &Hints,
+    hints: &PendingHints,
     names: &Candidates,
-    keys: &Mutex<HashMap<PathBuf, Key>>,
+    keys: &Mutex<HashMap<PathBuf, WatchKey>>,
 ) {
     let Ok(event) = event else {
         // What was lost is not said.
@@ -92,34 +92,34 @@ fn merge(
         hints.overflow();
     }
     let happened = match event.kind {
-        EventKind::Access(AccessKind::Close(AccessMode::Write)) => Happened::Closed,
+        EventKind::Access(AccessKind::Close(AccessMode::Write)) => NameEvent::Closed,
         EventKind::Access(_) => return,
-        _ if !SAYS_CLOSED => Happened::Unclear,
-        EventKind::Create(_) => Happened::Created,
-        EventKind::Remove(_) => Happened::Gone,
-        EventKind::Modify(ModifyKind::Name(RenameMode::To)) => Happened::MovedIn,
-        EventKind::Modify(ModifyKind::Name(RenameMode::From)) => Happened::Gone,
+        _ if !SAYS_CLOSED => NameEvent::Unclear,
+        EventKind::Create(_) => NameEvent::Created,
+        EventKind::Remove(_) => NameEvent::Gone,
+        EventKind::Modify(ModifyKind::Name(RenameMode::To)) => NameEvent::MovedIn,
+        EventKind::Modify(ModifyKind::Name(RenameMode::From)) => NameEvent::Gone,
         // It repeats the two above.
         EventKind::Modify(ModifyKind::Name(RenameMode::Both)) => return,
-        EventKind::Modify(ModifyKind::Data(_)) => Happened::Written,
-        EventKind::Modify(ModifyKind::Metadata(_)) => Happened::Touched,
-        EventKind::Modify(_) | EventKind::Any | EventKind::Other => Happened::Unclear,
+        EventKind::Modify(ModifyKind::Data(_)) => NameEvent::Written,
+        EventKind::Modify(ModifyKind::Metadata(_)) => NameEvent::Touched,
+        EventKind::Modify(_) | EventKind::Any | EventKind::Other => NameEvent::Unclear,
     };
     let keys = keys.lock().unwrap_or_else(PoisonError::into_inner);
-    hints.merge(|merging| {
+    hints.merge(|sink| {
         for path in &event.paths {
             let is_about_itself =
-                matches!(happened, Happened::Gone | Happened::Touched) || !SAYS_CLOSED;
+                matches!(happened, NameEvent::Gone | NameEvent::Touched) || !SAYS_CLOSED;
             if let Some(key) = keys.get(path)
                 && is_about_itself
             {
-                merging.itself(*key, happened);
+                sink.itself(*key, happened);
             }
             if let (Some(parent), Some(name)) = (path.parent(), path.file_name())
                 && let Some(key) = keys.get(parent)
             {
                 // The crate does not always say what is a directory.
-                merging.name(names, *key, name.as_bytes(), happened, true);
+                sink.name(names, *key, name.as_bytes(), happened, true);
             }
         }
     });

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::announce::observation::{Incomplete, Look};
-use crate::tree::Report;
-use crate::tree::looker::Looker;
+use crate::tree::TreeReport;
 use crate::tree::model::{DirectoryId, Entry, push_name};
 use crate::tree::mount::Sweep;
+use crate::tree::observer::Observer;
 
 /// How often a sweep says that it goes on: often enough for somebody who watches a terminal.
 const PROGRESS: Duration = Duration::from_millis(250);
 
-impl Looker<'_> {
+impl Observer<'_> {
     /// Sweeps a mount, or does so from the beginning if it is being swept.
     pub(super) fn start_sweep(&mut self, mount: usize) {
         let mount = &mut self.mounts[mount];
@@ -54,7 +54,7 @@ impl Looker<'_> {
         };
         if sweep.told.elapsed() >= PROGRESS {
             sweep.told = Instant::now();
-            let report = Report::Sweeping {
+            let report = TreeReport::Sweeping {
                 mount: mount.id,
                 files: sweep.met,
             };
@@ -95,7 +95,7 @@ impl Looker<'_> {
             self.settings.rescan_interval
         };
         mount.next_sweep = Instant::now() + interval;
-        let report = Report::Swept {
+        let report = TreeReport::Swept {
             mount: mount.id,
             complete,
             files: sweep.met,
@@ -109,19 +109,19 @@ impl Looker<'_> {
     fn report_unmet(&mut self, at: usize) {
         let unseen = self.unseen(at);
         let unmet = std::mem::take(&mut self.mounts[at].known);
-        for (below, mut ghost) in unmet {
+        for (below, mut unmet) in unmet {
             let ends = (0..below.len()).filter(|&end| below[end] == b'/');
             let reason = ends.filter_map(|end| unseen.get(&below[..end])).next();
             let path = self.mounts[at].path(&below);
             let Some(reason) = reason else {
-                self.observe_missing(path, ghost);
+                self.observe_missing(path, unmet);
                 continue;
             };
-            if !std::mem::replace(&mut ghost.is_told_denied, true) {
+            if !std::mem::replace(&mut unmet.is_told_denied, true) {
                 let reason = Incomplete::Denied((*reason).into());
                 self.observe(path, Look::Incomplete(reason));
             }
-            self.mounts[at].known.insert(below, ghost);
+            self.mounts[at].known.insert(below, unmet);
         }
     }
 

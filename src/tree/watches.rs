@@ -7,20 +7,20 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::announce::candidates::Candidates;
-use crate::tree::hints::{Hints, Taken};
 #[cfg(target_os = "linux")]
 use crate::tree::inotify::Inotify;
 use crate::tree::model::{DirectoryId, FileId};
 use crate::tree::notify::Notify;
-use crate::tree::{Limit, Notice, Settings, TreeError, WatchMode};
+use crate::tree::pending_hints::{HintBatch, PendingHints};
+use crate::tree::{SystemLimit, TreeError, TreeNotice, TreeSettings, WatchMode};
 
 /// One watch of a backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Key(pub(super) u64);
+pub(super) struct WatchKey(pub(super) u64);
 
 /// Why a directory is not watched.
 #[derive(Debug)]
-pub(super) enum Unwatched {
+pub(super) enum WatchError {
     /// The system allows no more watches; names the sysctl.
     RanOut(&'static str),
     Failed(io::Error),
@@ -28,7 +28,7 @@ pub(super) enum Unwatched {
 
 /// Why a name in a watched directory matters, though the directory may not be part of the tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Named {
+pub(super) enum WatchedName {
     /// A link to a file ends there.
     Link(FileId),
     /// The root of this mount is called so.
@@ -37,7 +37,7 @@ pub(super) enum Named {
 
 /// What a directory is watched for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Events {
+pub(super) enum WatchedEvents {
     /// Names that come and go: enough to notice a root that is replaced. A busy log beside it wakes nobody.
     Names,
     NamesAndContent,
@@ -47,18 +47,18 @@ pub(super) enum Events {
 #[derive(Debug, Default)]
 pub(super) struct Watched {
     pub(super) directories: Vec<DirectoryId>,
-    pub(super) named: HashMap<Box<[u8]>, Vec<Named>>,
+    pub(super) named: HashMap<Box<[u8]>, Vec<WatchedName>>,
     /// What the backend was asked for; more than is needed, if some of it was given up.
-    asked: Option<Events>,
+    asked: Option<WatchedEvents>,
 }
 
 impl Watched {
-    fn events(&self) -> Events {
-        let is_link = |named: &Named| matches!(named, Named::Link(_));
+    fn events(&self) -> WatchedEvents {
+        let is_link = |named: &WatchedName| matches!(named, WatchedName::Link(_));
         if self.directories.is_empty() && !self.named.values().flatten().any(is_link) {
-            Events::Names
+            WatchedEvents::Names
         } else {
-            Events::NamesAndContent
+            WatchedEvents::NamesAndContent
         }
     }
 }
@@ -66,8 +66,8 @@ impl Watched {
 #[derive(Debug)]
 pub(super) struct Watches {
     backend: Backend,
-    watched: HashMap<Key, Watched>,
-    hints: Option<Arc<Hints>>,
+    watched: HashMap<WatchKey, Watched>,
+    hints: Option<Arc<PendingHints>>,
 }
 
 #[derive(Debug)]
@@ -94,10 +94,10 @@ impl Watches {
 
     /// Starts the backend that the settings ask for. `Auto` does without one rather than fail.
     pub(super) fn start(
-        settings: &Settings,
-        hints: &Arc<Hints>,
+        settings: &TreeSettings,
+        hints: &Arc<PendingHints>,
         names: &Arc<Candidates>,
-    ) -> Result<(Watches, Vec<Notice>), TreeError> {
+    ) -> Result<(Watches, Vec<TreeNotice>), TreeError> {
         let mut notices = Vec::new();
         let backend = match settings.watch {
             WatchMode::Poll => Backend::None,
@@ -111,8 +111,8 @@ impl Watches {
                     });
                 }
                 Err(_) => {
-                    notices.push(Notice::WatchesRanOut {
-                        limit: Limit::now(INSTANCES),
+                    notices.push(TreeNotice::WatchesRanOut {
+                        limit: SystemLimit::now(INSTANCES),
                         interval: settings.poll_interval,
                     });
                     Backend::None
@@ -153,13 +153,18 @@ impl Watches {
         }
     }
 
-    /// Takes hints, waiting for some until `deadline`. While the looker `is_busy`, another thread reads the kernel's
-    /// events; else nobody is woken but the looker.
-    pub(super) fn take(&self, hints: &Hints, is_busy: bool, deadline: Option<Instant>) -> Taken {
+    /// Takes hints, waiting for some until `deadline`. While the observer `is_busy`, another thread reads the kernel's
+    /// events; else nobody is woken but the observer.
+    pub(super) fn take(
+        &self,
+        hints: &PendingHints,
+        is_busy: bool,
+        deadline: Option<Instant>,
+    ) -> HintBatch {
         match &self.backend {
             #[cfg(target_os = "linux")]
             Backend::Inotify(inotify) => {
-                inotify.relieve(is_busy);
+                inotify.set_busy(is_busy);
                 inotify.wait(deadline);
                 hints.take(None)
             }
@@ -188,10 +193,10 @@ impl Watches {
         path: &Path,
         follow: bool,
         directory: DirectoryId,
-    ) -> Result<Key, Unwatched> {
-        let key = self.add_to_backend(path, follow, Events::NamesAndContent)?;
+    ) -> Result<WatchKey, WatchError> {
+        let key = self.add_to_backend(path, follow, WatchedEvents::NamesAndContent)?;
         let watched = self.watched.entry(key).or_default();
-        watched.asked = Some(Events::NamesAndContent);
+        watched.asked = Some(WatchedEvents::NamesAndContent);
         if !watched.directories.contains(&directory) {
             watched.directories.push(directory);
             if !watched.named.is_empty()
@@ -208,11 +213,11 @@ impl Watches {
         &mut self,
         path: &Path,
         name: &[u8],
-        named: Named,
-    ) -> Result<Key, Unwatched> {
+        named: WatchedName,
+    ) -> Result<WatchKey, WatchError> {
         let events = match named {
-            Named::Link(_) => Events::NamesAndContent,
-            Named::Mount(_) => Events::Names,
+            WatchedName::Link(_) => WatchedEvents::NamesAndContent,
+            WatchedName::Mount(_) => WatchedEvents::Names,
         };
         let key = self.add_to_backend(path, true, events)?;
         let watched = self.watched.entry(key).or_default();
@@ -230,7 +235,7 @@ impl Watches {
         Ok(key)
     }
 
-    pub(super) fn remove(&mut self, key: Key, directory: DirectoryId) {
+    pub(super) fn remove(&mut self, key: WatchKey, directory: DirectoryId) {
         if let Some(watched) = self.watched.get_mut(&key) {
             watched.directories.retain(|it| *it != directory);
             if watched.directories.is_empty()
@@ -243,7 +248,7 @@ impl Watches {
         self.remove_unused(key);
     }
 
-    pub(super) fn remove_name(&mut self, key: Key, name: &[u8], named: Named) {
+    pub(super) fn remove_name(&mut self, key: WatchKey, name: &[u8], named: WatchedName) {
         if let Some(watched) = self.watched.get_mut(&key)
             && let Some(all) = watched.named.get_mut(name)
         {
@@ -259,11 +264,11 @@ impl Watches {
     }
 
     /// What a watch stands for; nothing if its events are stale.
-    pub(super) fn watched(&self, key: Key) -> Option<&Watched> {
+    pub(super) fn watched(&self, key: WatchKey) -> Option<&Watched> {
         self.watched.get(&key)
     }
 
-    fn remove_unused(&mut self, key: Key) {
+    fn remove_unused(&mut self, key: WatchKey) {
         let is_unused = |it: &Watched| it.directories.is_empty() && it.named.is_empty();
         if self.watched.get(&key).is_some_and(is_unused) {
             self.watched.remove(&key);
@@ -277,18 +282,18 @@ impl Watches {
     }
 
     /// Gives up the events of a watch that nobody needs any more.
-    fn reduce(&mut self, key: Key, path: &Path) {
+    fn reduce(&mut self, key: WatchKey, path: &Path) {
         let reduced = match &mut self.backend {
             #[cfg(target_os = "linux")]
             Backend::Inotify(inotify) => inotify.reduce(path).ok(),
             // It knows no difference.
             Backend::None | Backend::Notify(_) => Some(key),
         };
-        // Where another directory has come in its place, the next look at the mount says so.
+        // Where another directory has come in its directory_hints, the next look at the mount says so.
         if reduced == Some(key)
             && let Some(watched) = self.watched.get_mut(&key)
         {
-            watched.asked = Some(Events::Names);
+            watched.asked = Some(WatchedEvents::Names);
         }
     }
 
@@ -296,16 +301,16 @@ impl Watches {
         &mut self,
         path: &Path,
         follow: bool,
-        events: Events,
-    ) -> Result<Key, Unwatched> {
+        events: WatchedEvents,
+    ) -> Result<WatchKey, WatchError> {
         match &mut self.backend {
-            Backend::None => Err(Unwatched::Failed(io::ErrorKind::Unsupported.into())),
+            Backend::None => Err(WatchError::Failed(io::ErrorKind::Unsupported.into())),
             #[cfg(target_os = "linux")]
             Backend::Inotify(inotify) => inotify.add(path, follow, events).map_err(|error| {
                 if error.raw_os_error() == Some(rustix::io::Errno::NOSPC.raw_os_error()) {
-                    Unwatched::RanOut(WATCHES)
+                    WatchError::RanOut(WATCHES)
                 } else {
-                    Unwatched::Failed(error)
+                    WatchError::Failed(error)
                 }
             }),
             Backend::Notify(notify) => notify.add(path),

@@ -38,9 +38,9 @@ mod reach;
 mod reload;
 mod resync;
 // Steps are there in debug builds only.
-mod serving;
 #[cfg(debug_assertions)]
-mod steps;
+mod failpoints;
+mod serving;
 mod stopping;
 mod subscriptions;
 mod supervised;

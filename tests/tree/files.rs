@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rsnotify::announce::observation::{Incomplete, Look};
 use rsnotify::resourcesync::uri::Uri;
-use rsnotify::tree::Notice;
+use rsnotify::tree::TreeNotice;
 use rsnotify::tree::WatchMode::{self, Inotify, Notify, Poll};
 use rstest::rstest;
 
@@ -358,7 +358,7 @@ fn an_unreadable_file_or_directory_is_not_missing(
     it.wait_for("b.xml", 1);
     it.wait("the end of it", |it| it.unreadable.is_empty());
     let directory = it.root.join("d");
-    assert!(it.notices.contains(&Notice::Readable { directory }));
+    assert!(it.notices.contains(&TreeNotice::Readable { directory }));
 }
 
 #[rstest]

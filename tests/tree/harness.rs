@@ -13,7 +13,7 @@ use rsnotify::announce::observation::{
 };
 use rsnotify::announce::plan::{DEFAULT_INCLUDE, MountPlan};
 use rsnotify::resourcesync::uri::Uri;
-use rsnotify::tree::{Known, Notice, Report, Settings, Tree, WatchMode};
+use rsnotify::tree::{KnownFile, Tree, TreeNotice, TreeReport, TreeSettings, WatchMode};
 use tempfile::TempDir;
 
 /// Generous: builds without optimisation on a busy machine must not fail.
@@ -25,7 +25,7 @@ pub struct Watched {
     pub place: TempDir,
     pub root: PathBuf,
     tree: Option<Tree>,
-    reports: Receiver<Report>,
+    reports: Receiver<TreeReport>,
     /// Every look at a path, in order.
     pub looks: HashMap<Vec<u8>, Vec<Look>>,
     pub explained: HashMap<Vec<u8>, NoDocument>,
@@ -34,13 +34,13 @@ pub struct Watched {
     pub is_unwatched: bool,
     pub found: Vec<Identity>,
     pub lost: Vec<String>,
-    pub notices: Vec<Notice>,
+    pub notices: Vec<TreeNotice>,
     /// What was said last of directories that may not be read.
     pub unreadable: Vec<Unreadable>,
 }
 
-pub fn settings(root: &Path, watch: WatchMode) -> Settings {
-    Settings {
+pub fn settings(root: &Path, watch: WatchMode) -> TreeSettings {
+    TreeSettings {
         mounts: vec![MountPlan {
             id: MountId(0),
             directory: root.to_owned(),
@@ -104,12 +104,12 @@ impl Watched {
     }
 
     /// Watches `root` in `place`, whether it is there or not.
-    pub fn start_in(place: TempDir, watch: WatchMode, known: Vec<Known>) -> Watched {
+    pub fn start_in(place: TempDir, watch: WatchMode, known: Vec<KnownFile>) -> Watched {
         let root = place.path().join("root");
         Watched::start_with(place, settings(&root, watch), known)
     }
 
-    pub fn start_with(place: TempDir, settings: Settings, known: Vec<Known>) -> Watched {
+    pub fn start_with(place: TempDir, settings: TreeSettings, known: Vec<KnownFile>) -> Watched {
         let root = settings.mounts[0].directory.clone();
         let (sender, reports) = channel();
         let tree = Tree::watch(settings, known, move |report| match sender.send(report) {
@@ -230,9 +230,9 @@ impl Watched {
             .any(|look| *look == Look::Missing)
     }
 
-    fn take(&mut self, report: Report) {
+    fn take(&mut self, report: TreeReport) {
         match report {
-            Report::Observed(batch) => {
+            TreeReport::Observed(batch) => {
                 for it in batch {
                     self.looks
                         .entry(it.path.below.to_vec())
@@ -240,14 +240,14 @@ impl Watched {
                         .push(it.look);
                 }
             }
-            Report::Explained(explained) => {
+            TreeReport::Explained(explained) => {
                 let explained = explained.into_iter();
                 self.explained
                     .extend(explained.map(|(path, why)| (path.below.to_vec(), why)));
             }
-            Report::MountFound { identity, .. } => self.found.push(identity),
-            Report::MountLost { reason, .. } => self.lost.push(reason),
-            Report::Swept {
+            TreeReport::MountFound { identity, .. } => self.found.push(identity),
+            TreeReport::MountLost { reason, .. } => self.lost.push(reason),
+            TreeReport::Swept {
                 complete,
                 unwatched,
                 ..
@@ -255,9 +255,9 @@ impl Watched {
                 self.sweeps += usize::from(complete);
                 self.is_unwatched = unwatched;
             }
-            Report::Sweeping { .. } => {}
-            Report::Unreadable { directories, .. } => self.unreadable = directories,
-            Report::Notice(notice) => self.notices.push(notice),
+            TreeReport::Sweeping { .. } => {}
+            TreeReport::Unreadable { directories, .. } => self.unreadable = directories,
+            TreeReport::Notice(notice) => self.notices.push(notice),
         }
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use rsnotify::announce::observation::{Look, Stat};
 use rsnotify::tree::WatchMode::{self, Inotify, Notify, Poll};
-use rsnotify::tree::{Known, Notice, Report, survey};
+use rsnotify::tree::{KnownFile, TreeNotice, TreeReport, scan_once};
 use rstest::rstest;
 
 use crate::harness::{Watched, document, path, settings};
@@ -120,7 +120,7 @@ fn loops_are_cut_and_said_once(#[values(Inotify, Notify, Poll)] watch: WatchMode
     it.write("a/b/x.xml", 1);
     it.wait_for("a/b/x.xml", 1);
     it.wait_for_quiet();
-    let is_loop = |notice: &&Notice| matches!(notice, Notice::Loop { .. });
+    let is_loop = |notice: &&Notice| matches!(notice, TreeNotice::Loop { .. });
     assert_eq!(
         it.notices.iter().filter(is_loop).count(),
         2,
@@ -151,7 +151,7 @@ fn a_directory_that_stands_above_itself_is_cut_wherever_the_link_is(
     it.wait_for("up/beside/s.xml", 7);
     it.wait_for_quiet();
     let circles = |it: &Watched| {
-        let is_circle = |notice: &&Notice| matches!(notice, Notice::Circle { .. });
+        let is_circle = |notice: &&Notice| matches!(notice, TreeNotice::Circle { .. });
         it.notices.iter().filter(is_circle).count()
     };
     assert_eq!(circles(&it), 1, "{:?}", it.notices);
@@ -244,7 +244,7 @@ fn links_are_followed_four_deep_and_no_file_behind_is_missing(
         changed: Timestamp::MIN,
         inode: 0,
     };
-    let known = Known {
+    let known = KnownFile {
         path: path("n/n/n/n/n/a.xml"),
         stat,
         read_at: Timestamp::MIN,
@@ -266,10 +266,14 @@ fn links_are_followed_four_deep_and_no_file_behind_is_missing(
     );
     assert!(it.looks_at("n/n/n/n/n/n/a.xml").is_empty());
     let link = it.root.join("n/n/n/n/n");
-    let is_about_links =
-        |notice: &&Notice| !matches!(notice, Notice::Watching { .. } | Notice::Polling { .. });
-    let notices: Vec<&Notice> = it.notices.iter().filter(is_about_links).collect();
-    assert_eq!(notices, [&Notice::LinkTooDeep { link }]);
+    let is_about_links = |notice: &&Notice| {
+        !matches!(
+            notice,
+            TreeNotice::Watching { .. } | TreeNotice::Polling { .. }
+        )
+    };
+    let notices: Vec<&TreeNotice> = it.notices.iter().filter(is_about_links).collect();
+    assert_eq!(notices, [&TreeNotice::LinkTooDeep { link }]);
 }
 
 #[test]
@@ -289,10 +293,10 @@ fn links_into_each_other_do_not_multiply_without_bound() {
     }
     std::thread::sleep(Duration::from_millis(300)); // lets the files settle: no event, so no deadline
     let (mut looks, mut notices) = (0, Vec::new());
-    survey(settings(root, Poll), |report| {
+    scan_once(settings(root, Poll), |report| {
         match report {
-            Report::Observed(batch) => looks += batch.len(),
-            Report::Notice(notice @ Notice::TooManyLinked { .. }) => notices.push(notice),
+            TreeReport::Observed(batch) => looks += batch.len(),
+            TreeReport::Notice(notice @ TreeNotice::TooManyLinked { .. }) => notices.push(notice),
             _ => {}
         }
         ControlFlow::Continue(())

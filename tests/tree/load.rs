@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Instant;
 
-use rsnotify::tree::Notice;
+use rsnotify::tree::TreeNotice;
 use rsnotify::tree::WatchMode::{self, Auto, Inotify, Notify, Poll};
 use rstest::rstest;
 
@@ -80,7 +80,7 @@ fn when_watches_run_out_the_tree_is_polled_and_the_sysctl_named(
             it.wait_for(format!("{n}/a.xml"), version);
         }
     }
-    let ran_out = |notice: &&Notice| matches!(notice, Notice::WatchesRanOut { limit, .. } if limit.sysctl == "fs.inotify.max_user_watches");
+    let ran_out = |notice: &&Notice| matches!(notice, TreeNotice::WatchesRanOut { limit, .. } if limit.sysctl == "fs.inotify.max_user_watches");
     assert_eq!(
         it.notices.iter().filter(ran_out).count(),
         1,
@@ -102,7 +102,7 @@ fn without_inotify_instances_auto_polls_and_names_the_sysctl() {
     it.write("a.xml", 1);
     it.wait_for("a.xml", 1);
     assert!(it.notices.iter().any(|notice| {
-        matches!(notice, Notice::WatchesRanOut { limit, .. } if limit.sysctl == "fs.inotify.max_user_instances")
+        matches!(notice, TreeNotice::WatchesRanOut { limit, .. } if limit.sysctl == "fs.inotify.max_user_instances")
     }));
     it.wait_for_quiet();
     assert!(it.is_unwatched);

@@ -7,7 +7,7 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use rsnotify::tree::WatchMode::{self, Inotify, Notify, Poll};
-use rsnotify::tree::{Notice, Tree};
+use rsnotify::tree::{Tree, TreeNotice};
 use rstest::rstest;
 
 use crate::harness::{DEADLINE, Watched, document, settings};
@@ -94,7 +94,7 @@ fn a_root_that_is_a_link_is_followed_when_it_is_swapped(
     symlink("releases/1", &it.root).unwrap();
     it.wait_for("d/a.xml", 1);
     let directory = it.root.clone();
-    assert!(it.notices.contains(&Notice::Replaced { directory }));
+    assert!(it.notices.contains(&TreeNotice::Replaced { directory }));
     assert_eq!(it.lost, [""; 0], "it was there all the time");
 }
 

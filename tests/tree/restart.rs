@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use rsnotify::announce::observation::Look;
 use rsnotify::tree::WatchMode::{self, Inotify, Notify, Poll};
-use rsnotify::tree::{Known, Report, Settings, Tree, survey};
+use rsnotify::tree::{KnownFile, Tree, TreeReport, TreeSettings, scan_once};
 use rstest::rstest;
 
 use crate::harness::{DEADLINE, Watched, document, excluding, path, settings, version_of};
@@ -28,7 +28,7 @@ fn known_files_are_read_only_if_they_changed(#[values(Inotify, Notify, Poll)] wa
     for name in ["same.xml", "d/changed.xml", "d/gone.xml"] {
         it.wait_for(name, 1);
         if let Some(Look::Document { stat, .. }) = it.last(name) {
-            known.push(Known {
+            known.push(KnownFile {
                 path: path(name),
                 stat: *stat,
                 // As if it had been read long after it was written.
@@ -61,7 +61,7 @@ fn what_is_excluded_is_not_missing(#[values(Inotify, Notify, Poll)] watch: Watch
     let Some(Look::Document { stat, .. }) = it.last("sentinel.xml") else {
         panic!("it was a document");
     };
-    let known = names.map(|name| Known {
+    let known = names.map(|name| KnownFile {
         path: path(name),
         stat: *stat,
         read_at: Timestamp::now(),
@@ -88,7 +88,7 @@ fn known_files_of_an_absent_mount_are_not_missing(
     let Some(Look::Document { stat, .. }) = it.last("a.xml") else {
         panic!("it was a document");
     };
-    let known = Known {
+    let known = KnownFile {
         path: path("a.xml"),
         stat: *stat,
         read_at: Timestamp::now(),
@@ -125,7 +125,7 @@ fn lost_events_are_made_up_for_by_a_sweep(#[values(Inotify, Notify)] watch: Watc
     fs::write(&outside, document(2)).unwrap();
     it.tree().overflow();
     it.wait_for("a.xml", 2);
-    assert!(it.notices.contains(&rsnotify::tree::Notice::Overflow));
+    assert!(it.notices.contains(&rsnotify::tree::TreeNotice::Overflow));
 }
 
 #[test]
@@ -139,10 +139,10 @@ fn a_survey_sees_every_candidate_and_ends() {
     fs::write(root.join("new.xml"), document(2)).unwrap();
     let mut looks = Vec::new();
     let mut swept = false;
-    survey(settings(&root, Inotify), |report| {
+    scan_once(settings(&root, Inotify), |report| {
         match report {
-            Report::Observed(batch) => looks.extend(batch),
-            Report::Swept {
+            TreeReport::Observed(batch) => looks.extend(batch),
+            TreeReport::Swept {
                 complete, files, ..
             } => swept = complete && files == 3,
             _ => {}
@@ -180,7 +180,7 @@ fn each_directory_has_the_times_of_its_own_file_system() {
         let Some(Look::Document { stat, .. }) = it.last(name) else {
             panic!("it was a document");
         };
-        Known {
+        KnownFile {
             path: path(name),
             stat: *stat,
             // It may have been written again in the same instant.
@@ -204,7 +204,7 @@ fn what_is_written_during_the_first_sweep_waits_alone(
     fs::create_dir_all(root.join("d")).unwrap();
     fs::write(root.join("d/old.xml"), document(1)).unwrap();
     std::thread::sleep(SETTLE); // lets old.xml settle: there is no event, so no deadline
-    let settings = Settings {
+    let settings = TreeSettings {
         settle: SETTLE,
         ..settings(&root, watch)
     };
@@ -213,7 +213,7 @@ fn what_is_written_during_the_first_sweep_waits_alone(
     let new = root.join("d/new.xml");
     let _tree = Tree::watch(settings, Vec::new(), move |report| {
         // Nothing is watched yet, so that no event tells of this.
-        if matches!(report, Report::MountFound { .. }) {
+        if matches!(report, TreeReport::MountFound { .. }) {
             std::thread::sleep(Duration::from_millis(50)); // lets the kernel's clock go on: no event, so no deadline
             fs::write(&new, document(2)).unwrap();
         }
@@ -226,10 +226,10 @@ fn what_is_written_during_the_first_sweep_waits_alone(
     let (mut seen, mut swept) = (Vec::new(), None);
     while seen.len() < 2 {
         match reports.recv_timeout(DEADLINE).unwrap() {
-            Report::Observed(batch) => {
+            TreeReport::Observed(batch) => {
                 seen.extend(batch.iter().filter_map(|it| version_of(&it.look)));
             }
-            Report::Swept { complete: true, .. } if swept.is_none() => {
+            TreeReport::Swept { complete: true, .. } if swept.is_none() => {
                 swept = Some((begun.elapsed(), seen.clone()));
             }
             _ => {}

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::announce::engine::Engine;
 use crate::announce::observation::DocumentPath;
 use crate::cli::advertise::patch::unified;
-use crate::daemon::report::chain;
+use crate::daemon::log::error_chain;
 use crate::resourcesync::advertise::advertise;
 use crate::resourcesync::capability::Capability;
 use crate::resourcesync::document::{Advertisement, Form};
@@ -176,6 +176,6 @@ fn compared(
         Ok(Some(after)) => Outcome::Lacks {
             patch: unified(path, &before, &after),
         },
-        Err(error) => failed(format!("cannot be patched: {}", chain(&error))),
+        Err(error) => failed(format!("cannot be patched: {}", error_chain(&error))),
     }
 }

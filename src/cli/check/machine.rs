@@ -10,7 +10,7 @@ use crate::config::Config;
 use crate::diagnostics::Remark;
 use crate::diagnostics::machine::{self, Limited, Users};
 use crate::store;
-use crate::tree::Limit;
+use crate::tree::SystemLimit;
 
 /// `state` is what is wrong with the state file, if that was found already.
 pub(super) fn sections(config: &Config, survey: &Survey, state: Option<Remark>) -> [Section; 2] {
@@ -38,13 +38,13 @@ fn limits(survey: &Survey) -> Vec<Remark> {
         let directories = survey.watches.iter().sum();
         let trees = survey.watches.iter().filter(|own| **own > 0).count();
         for (what, wanted, limit) in [
-            (Limited::Directories, directories, Limit::watches()),
-            (Limited::Trees, trees, Limit::instances()),
+            (Limited::Directories, directories, SystemLimit::watches()),
+            (Limited::Trees, trees, SystemLimit::instances()),
         ] {
             let remedy = limit.to_string();
             remarks.extend(machine::watches(what, wanted, limit.allowed, remedy));
         }
-        let events = Limit::events();
+        let events = SystemLimit::events();
         remarks.extend(machine::queue(events.allowed, events.to_string()));
     }
     remarks.extend(machine::descriptors(getrlimit(Resource::Nofile).current));

@@ -6,22 +6,22 @@ use std::path::Path;
 
 use crate::announce::observation::{DocumentPath, Incomplete, NoDocument};
 use crate::resourcesync::document::Content;
-use crate::tree::Settings;
+use crate::tree::TreeSettings;
+use crate::tree::file_status::{self, FileKind};
 use crate::tree::model::join;
-use crate::tree::read::{Reading, read};
-use crate::tree::stat::{self, Kind};
+use crate::tree::read_file::{ReadOutcome, read};
 
 /// Looks at a path once. Returns nothing for a document, and where the mount is not there.
-pub fn explain(settings: &Settings, path: &DocumentPath) -> Option<NoDocument> {
+pub fn explain(settings: &TreeSettings, path: &DocumentPath) -> Option<NoDocument> {
     let mount = settings.mounts.iter().find(|own| own.id == path.mount)?;
     let file = join(&mount.directory, &path.below);
-    match stat::follow(&file) {
-        Err(error) if stat::is_absence(error) => {
-            stat::follow(&mount.directory).ok()?;
+    match file_status::follow(&file) {
+        Err(error) if file_status::is_absence(error) => {
+            file_status::follow(&mount.directory).ok()?;
             return Some(other_case(&file).map_or(NoDocument::Nothing, NoDocument::OtherCase));
         }
-        Err(error) => return Some(NoDocument::Denied(stat::reason(error))),
-        Ok(status) if status.kind != Kind::File => return Some(NoDocument::NotAFile),
+        Err(error) => return Some(NoDocument::Denied(file_status::reason(error))),
+        Ok(status) if status.kind != FileKind::File => return Some(NoDocument::NotAFile),
         Ok(_) => {}
     }
     if let Some(exclusion) = settings
@@ -31,11 +31,11 @@ pub fn explain(settings: &Settings, path: &DocumentPath) -> Option<NoDocument> {
         return Some(NoDocument::Excluded(exclusion));
     }
     match read(&file) {
-        Reading::Gone => Some(NoDocument::Nothing),
-        Reading::Whole(Content::Document(_), _) => None,
-        Reading::Whole(Content::Other(other), _) => Some(NoDocument::Other(other)),
-        Reading::Incomplete(Incomplete::Denied(reason), _) => Some(NoDocument::Denied(reason)),
-        Reading::Incomplete(reason, _) => Some(NoDocument::Broken(reason.to_string())),
+        ReadOutcome::Gone => Some(NoDocument::Nothing),
+        ReadOutcome::Whole(Content::Document(_), _) => None,
+        ReadOutcome::Whole(Content::Other(other), _) => Some(NoDocument::Other(other)),
+        ReadOutcome::Incomplete(Incomplete::Denied(reason), _) => Some(NoDocument::Denied(reason)),
+        ReadOutcome::Incomplete(reason, _) => Some(NoDocument::Broken(reason.to_string())),
     }
 }
 
@@ -52,7 +52,8 @@ fn other_case(absent: &Path) -> Option<String> {
         name.to_ascii_uppercase(),
     ];
     let mut others = names.iter().filter(|other| *other != name);
-    let found = others
-        .find(|other| stat::follow(&absent.with_file_name(OsStr::from_bytes(other))).is_ok())?;
+    let found = others.find(|other| {
+        file_status::follow(&absent.with_file_name(OsStr::from_bytes(other))).is_ok()
+    })?;
     Some(String::from_utf8_lossy(found).into_owned())
 }

@@ -1,5 +1,5 @@
-//! What the backends leave for the looker: a set of places to look at, merged as it grows, so that it stays
-//! small however long the looker is busy.
+//! What the backends leave for the observer: a set of directories to look at, merged as it grows, so that it stays
+//! small however long the observer is busy.
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::OwnedFd;
@@ -9,14 +9,14 @@ use std::time::Instant;
 use crate::announce::candidates::{Candidates, is_hidden};
 use crate::announce::observation::DocumentPath;
 use crate::report::figures;
-use crate::tree::watches::Key;
+use crate::tree::watches::WatchKey;
 
 /// More names than this in one directory are no longer told apart: it is listed.
 const MAX_STRANGERS: usize = 4096;
 
 /// What an event says about a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Happened {
+pub(super) enum NameEvent {
     /// The name is new, by `open`, `mkdir` or a link.
     Created,
     /// Something complete was renamed to it.
@@ -40,30 +40,30 @@ pub(super) struct Hint {
     pub(super) renamed: bool,
     /// Written, and not closed since.
     pub(super) writing: bool,
-    /// Closed or renamed into place, and not written since.
+    /// Closed or renamed into directory_hints, and not written since.
     pub(super) ended: bool,
     pub(super) touched: bool,
     pub(super) unclear: bool,
 }
 
 impl Hint {
-    pub(super) fn add(&mut self, happened: Happened) {
+    pub(super) fn add(&mut self, happened: NameEvent) {
         match happened {
-            Happened::Created | Happened::Gone => {
+            NameEvent::Created | NameEvent::Gone => {
                 (self.renamed, self.writing, self.ended) = (true, false, false);
             }
-            Happened::MovedIn => (self.renamed, self.writing, self.ended) = (true, false, true),
-            Happened::Written => (self.writing, self.ended) = (true, false),
-            Happened::Closed => (self.writing, self.ended) = (false, true),
-            Happened::Touched => self.touched = true,
-            Happened::Unclear => self.unclear = true,
+            NameEvent::MovedIn => (self.renamed, self.writing, self.ended) = (true, false, true),
+            NameEvent::Written => (self.writing, self.ended) = (true, false),
+            NameEvent::Closed => (self.writing, self.ended) = (false, true),
+            NameEvent::Touched => self.touched = true,
+            NameEvent::Unclear => self.unclear = true,
         }
     }
 }
 
 /// All that happened in a directory since the last look.
 #[derive(Debug, Default)]
-pub(super) struct Place {
+pub(super) struct DirectoryHints {
     pub(super) names: HashMap<Box<[u8]>, Hint>,
     /// Something happened to names that can be neither candidates nor directories.
     pub(super) other: bool,
@@ -77,9 +77,9 @@ pub(super) struct Place {
 
 /// All that happened since the last look.
 #[derive(Debug, Default)]
-pub(super) struct Taken {
-    pub(super) places: HashMap<Key, Place>,
-    /// Events were lost.
+pub(super) struct HintBatch {
+    pub(super) directories: HashMap<WatchKey, DirectoryHints>,
+    /// WatchedEvents were lost.
     pub(super) overflow: bool,
     pub(super) asked: Vec<DocumentPath>,
     /// To be explained.
@@ -90,23 +90,23 @@ pub(super) struct Taken {
     pub(super) ended: Option<String>,
 }
 
-/// The set, shared by the backend's thread and the looker.
+/// The set, shared by the backend's thread and the observer.
 #[derive(Debug, Default)]
-pub(super) struct Hints {
+pub(super) struct PendingHints {
     pending: Mutex<Pending>,
     changed: Condvar,
-    /// Wakes a looker that waits for the kernel's events.
+    /// Wakes a observer that waits for the kernel's events.
     bell: OnceLock<Arc<OwnedFd>>,
 }
 
 #[derive(Debug, Default)]
 struct Pending {
-    taken: Taken,
+    taken: HintBatch,
     /// Whether there is anything worth waking for. A file that is being written is not.
     is_news: bool,
-    /// Whether the looker waits, and must be woken.
+    /// Whether the observer waits, and must be woken.
     is_awaited: bool,
-    interests: HashMap<Key, Interests>,
+    interests: HashMap<WatchKey, Interests>,
     counted: figures::Hints,
 }
 
@@ -118,7 +118,7 @@ struct Interests {
     is_in_tree: bool,
 }
 
-impl Hints {
+impl PendingHints {
     fn pending(&self) -> MutexGuard<'_, Pending> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -141,7 +141,7 @@ impl Hints {
         let _ = self.bell.set(bell);
     }
 
-    /// Announces that the looker waits, unless there is something to look at.
+    /// Announces that the observer waits, unless there is something to look at.
     pub(super) fn begin_waiting(&self) -> bool {
         let mut pending = self.pending();
         pending.is_awaited = !pending.is_news;
@@ -181,7 +181,7 @@ impl Hints {
     }
 
     pub(super) fn overflow(&self) {
-        self.merge(|merging| merging.overflow());
+        self.merge(|sink| sink.overflow());
     }
 
     pub(super) fn end(&self, reason: String) {
@@ -192,20 +192,20 @@ impl Hints {
     }
 
     /// Lets a backend add what it read, under one lock.
-    pub(super) fn merge(&self, add: impl FnOnce(&mut Merging<'_>)) {
-        self.wake(|pending| add(&mut Merging { pending }));
+    pub(super) fn merge(&self, add: impl FnOnce(&mut HintSink<'_>)) {
+        self.wake(|pending| add(&mut HintSink { pending }));
     }
 
     /// From here on, events about this name are kept, whatever it looks like; about others only if the
     /// directory `is_in_tree`.
-    pub(super) fn add_interest(&self, key: Key, name: &[u8], is_in_tree: bool) {
+    pub(super) fn add_interest(&self, key: WatchKey, name: &[u8], is_in_tree: bool) {
         let interests = &mut self.pending().interests;
         let interests = interests.entry(key).or_default();
         interests.names.insert(name.into());
         interests.is_in_tree = is_in_tree;
     }
 
-    pub(super) fn remove_interest(&self, key: Key, name: &[u8]) {
+    pub(super) fn remove_interest(&self, key: WatchKey, name: &[u8]) {
         let interests = &mut self.pending().interests;
         if let Some(it) = interests.get_mut(&key) {
             it.names.remove(name);
@@ -216,14 +216,14 @@ impl Hints {
     }
 
     /// Says whether a directory in which some names matter anyway is part of the tree.
-    pub(super) fn set_in_tree(&self, key: Key, is_in_tree: bool) {
+    pub(super) fn set_in_tree(&self, key: WatchKey, is_in_tree: bool) {
         if let Some(interests) = self.pending().interests.get_mut(&key) {
             interests.is_in_tree = is_in_tree;
         }
     }
 
     /// Takes what is there, waiting for something until `deadline`.
-    pub(super) fn take(&self, deadline: Option<Instant>) -> Taken {
+    pub(super) fn take(&self, deadline: Option<Instant>) -> HintBatch {
         let mut pending = self.pending();
         while !pending.is_news {
             let Some(left) = deadline.and_then(|at| at.checked_duration_since(Instant::now()))
@@ -249,19 +249,24 @@ impl Hints {
     }
 
     /// Whether an event that nobody took yet says that this name is being written.
-    pub(super) fn is_being_written(&self, key: Key, name: &[u8]) -> bool {
+    pub(super) fn is_being_written(&self, key: WatchKey, name: &[u8]) -> bool {
         let pending = self.pending();
-        let place = pending.taken.places.get(&key);
-        place.is_some_and(|place| place.names.get(name).is_some_and(|hint| hint.writing))
+        let directory_hints = pending.taken.directories.get(&key);
+        directory_hints.is_some_and(|directory_hints| {
+            directory_hints
+                .names
+                .get(name)
+                .is_some_and(|hint| hint.writing)
+        })
     }
 }
 
 /// The set, while a backend adds to it.
-pub(super) struct Merging<'a> {
+pub(super) struct HintSink<'a> {
     pending: &'a mut Pending,
 }
 
-impl Merging<'_> {
+impl HintSink<'_> {
     pub(super) fn overflow(&mut self) {
         self.pending.counted.overflows += 1;
         self.pending.taken.overflow = true;
@@ -269,13 +274,13 @@ impl Merging<'_> {
     }
 
     /// Something happened to a watched directory itself.
-    pub(super) fn itself(&mut self, key: Key, happened: Happened) {
+    pub(super) fn itself(&mut self, key: WatchKey, happened: NameEvent) {
         self.pending.counted.taken += 1;
-        let place = self.pending.taken.places.entry(key).or_default();
-        if happened == Happened::Touched {
-            place.touched = true;
+        let directory_hints = self.pending.taken.directories.entry(key).or_default();
+        if happened == NameEvent::Touched {
+            directory_hints.touched = true;
         } else {
-            place.itself = true;
+            directory_hints.itself = true;
         }
         self.pending.is_news = true;
     }
@@ -284,14 +289,14 @@ impl Merging<'_> {
     pub(super) fn name(
         &mut self,
         names: &Candidates,
-        key: Key,
+        key: WatchKey,
         name: &[u8],
-        happened: Happened,
+        happened: NameEvent,
         is_directory: bool,
     ) {
         let changes_names = matches!(
             happened,
-            Happened::Created | Happened::MovedIn | Happened::Gone | Happened::Unclear
+            NameEvent::Created | NameEvent::MovedIn | NameEvent::Gone | NameEvent::Unclear
         );
         let interests = self.pending.interests.get(&key);
         let is_named = interests.is_some_and(|it| it.names.contains(name));
@@ -301,32 +306,32 @@ impl Merging<'_> {
             return;
         }
         self.pending.counted.taken += 1;
-        let place = self.pending.taken.places.entry(key).or_default();
+        let directory_hints = self.pending.taken.directories.entry(key).or_default();
         if !is_known && is_hidden(name) {
-            place.other = true;
-        } else if let Some(hint) = place.names.get_mut(name) {
+            directory_hints.other = true;
+        } else if let Some(hint) = directory_hints.names.get_mut(name) {
             hint.add(happened);
-        } else if !is_known && place.names.len() >= MAX_STRANGERS {
-            place.everything = true;
+        } else if !is_known && directory_hints.names.len() >= MAX_STRANGERS {
+            directory_hints.everything = true;
         } else {
             let mut hint = Hint::default();
             hint.add(happened);
-            place.names.insert(name.into(), hint);
+            directory_hints.names.insert(name.into(), hint);
         }
-        self.pending.is_news |= happened != Happened::Written;
+        self.pending.is_news |= happened != NameEvent::Written;
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Happened, Hint, Hints};
+    use super::{Hint, NameEvent, PendingHints};
     use crate::announce::candidates::Candidates;
     use crate::announce::plan::DEFAULT_INCLUDE;
-    use crate::tree::watches::Key;
+    use crate::tree::watches::WatchKey;
 
     #[test]
     fn the_last_of_written_and_closed_wins() {
-        use Happened::{Closed, Created, Gone, MovedIn, Touched, Written};
+        use NameEvent::{Closed, Created, Gone, MovedIn, Touched, Written};
         for (happened, writing, ended) in [
             (&[Created, Written][..], true, false),
             (&[Created, Written, Closed], false, true),
@@ -349,7 +354,7 @@ mod tests {
         use std::sync::Arc;
         use std::time::{Duration, Instant};
         let flags = rustix::event::EventfdFlags::NONBLOCK;
-        let hints = Arc::new(Hints::default());
+        let hints = Arc::new(PendingHints::default());
         hints.set_bell(Arc::new(rustix::event::eventfd(0, flags).unwrap()));
         let begun = Instant::now();
         let waiting = {
@@ -365,18 +370,21 @@ mod tests {
     fn names_that_cannot_matter_leave_no_trace() {
         let include = DEFAULT_INCLUDE.map(str::to_owned).into();
         let (hints, names) = (
-            Hints::default(),
+            PendingHints::default(),
             Candidates::new(include, Vec::new()).unwrap(),
         );
-        hints.merge(|merging| {
-            for happened in [Happened::Written, Happened::Closed, Happened::Touched] {
-                merging.name(&names, Key(1), b"access.log", happened, false);
-                merging.name(&names, Key(1), b".a.xml.Xy12Zq", happened, false);
+        hints.merge(|sink| {
+            for happened in [NameEvent::Written, NameEvent::Closed, NameEvent::Touched] {
+                sink.name(&names, WatchKey(1), b"access.log", happened, false);
+                sink.name(&names, WatchKey(1), b".a.xml.Xy12Zq", happened, false);
             }
         });
-        assert!(hints.take(None).places.is_empty());
-        hints.merge(|merging| merging.name(&names, Key(1), b"..data", Happened::MovedIn, false));
+        assert!(hints.take(None).directories.is_empty());
+        hints.merge(|sink| sink.name(&names, WatchKey(1), b"..data", NameEvent::MovedIn, false));
         let taken = hints.take(None);
-        assert!(taken.places[&Key(1)].other && taken.places[&Key(1)].names.is_empty());
+        assert!(
+            taken.directories[&WatchKey(1)].other
+                && taken.directories[&WatchKey(1)].names.is_empty()
+        );
     }
 }

@@ -8,10 +8,10 @@ use tracing::{debug, error, info};
 use crate::announce::delivery::{Answer, Submission};
 use crate::announce::event::{Effect, Event};
 use crate::announce::plan::Mode;
-use crate::daemon::report;
-use crate::daemon::steps::Step;
-use crate::daemon::turns::unsaved::Unsaved;
-use crate::daemon::turns::{Input, LOOK, PROBE, Turns};
+use crate::daemon::event_loop::unsaved::Unsaved;
+use crate::daemon::event_loop::{EventLoop, Input, LOOK, PROBE};
+use crate::daemon::failpoints::Failpoint;
+use crate::daemon::log;
 
 /// What the embedded hub answers.
 const ACCEPTED: Answer = Answer::Status {
@@ -23,7 +23,7 @@ const ACCEPTED: Answer = Answer::Status {
 /// How long after a failure to save it is tried again.
 const SAVE_AGAIN: Duration = Duration::from_secs(1);
 
-impl Turns {
+impl EventLoop {
     /// Sorts effects into what is written and what comes after. The embedded hub accepts by owing each
     /// subscriber a delivery, in the same transaction.
     pub(super) fn take(&mut self, effects: Vec<Effect>) {
@@ -57,7 +57,7 @@ impl Turns {
         }
         let unsaved = &self.unsaved;
         let answered = if unsaved.must_be_written() {
-            self.steps.saving(&unsaved.save, &unsaved.records);
+            self.failpoints.saving(&unsaved.save, &unsaved.records);
             let began = Instant::now();
             let saved = self
                 .store
@@ -71,7 +71,7 @@ impl Turns {
         };
         if let Some(Err(error)) = answered {
             self.counts.save_failures += 1;
-            let trouble = report::chain(&error);
+            let trouble = log::error_chain(&error);
             if self.trouble.as_ref() != Some(&trouble) {
                 error!(
                     error = trouble,
@@ -95,7 +95,7 @@ impl Turns {
             relayed,
             then,
         } = std::mem::take(&mut self.unsaved);
-        self.steps.saved(&save, &records);
+        self.failpoints.saved(&save, &records);
         for effect in then {
             self.perform(effect);
         }
@@ -103,7 +103,7 @@ impl Turns {
             && !owed.is_empty()
         {
             hub.dispatch(owed);
-            self.steps.pass(Step::Dispatched);
+            self.failpoints.pass(Failpoint::Dispatched);
         }
         self.accepted
             .extend(relayed.into_iter().map(|submission| Event::Answered {
@@ -122,7 +122,7 @@ impl Turns {
             Effect::Serve(page) => {
                 self.unclaimed.remove(&page.topic);
                 self.topics.serve(page);
-                self.steps.pass(Step::Served);
+                self.failpoints.pass(Failpoint::Served);
             }
             Effect::Withdraw(topic) => {
                 self.topics.withdraw(&topic);
@@ -145,7 +145,7 @@ impl Turns {
             }
             Effect::Tell(fact) => {
                 self.counts.tell(&fact);
-                report::fact(&fact);
+                log::fact(&fact);
             }
         }
     }
@@ -162,11 +162,11 @@ impl Turns {
         self.under_way.insert((*channel, hub.clone(), *seq));
         let publisher = Arc::clone(&self.publisher);
         let inputs = self.inputs.clone();
-        let steps = self.steps.clone();
+        let failpoints = self.failpoints.clone();
         self.submitting.spawn(async move {
-            steps.pass(Step::Submitting);
+            failpoints.pass(Failpoint::Submitting);
             let answer = publisher.submit(&submission).await;
-            steps.pass(Step::Answered);
+            failpoints.pass(Failpoint::Answered);
             // A stopped loop hears it at the next start, by submitting again.
             let _ = inputs.send(Input::Event(Event::Answered {
                 channel: submission.channel,

@@ -4,13 +4,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::tree::hints::Hint;
-use crate::tree::looker::Looker;
-use crate::tree::model::{DirectoryId, Entry, FileId, Queued, Told, join, push_name};
-use crate::tree::mount::Ghost;
-use crate::tree::stat::{self, Kind};
+use crate::tree::file_status::{self, FileKind};
+use crate::tree::model::{DirectoryId, Entry, FileId, Queued, Reported, join, push_name};
+use crate::tree::mount::UnmetFile;
+use crate::tree::observer::Observer;
+use crate::tree::pending_hints::Hint;
 
-impl Looker<'_> {
+impl Observer<'_> {
     /// Looks at what a name stands for, because an event said that it changed.
     pub(super) fn examine(&mut self, id: DirectoryId, name: &[u8], hint: Hint) {
         let existing = self.model.entry(id, name);
@@ -28,13 +28,13 @@ impl Looker<'_> {
         } else {
             Queued::Alone
         };
-        match stat::not_follow(&path) {
+        match file_status::not_follow(&path) {
             Ok(status) => {
                 if let Some(Entry::File(file)) = self.meet(id, name, status.kind, queued, None) {
                     self.hint_file(file, hint);
                 }
             }
-            Err(error) if stat::is_absence(error) => self.remove_entry(id, name),
+            Err(error) if file_status::is_absence(error) => self.remove_entry(id, name),
             // The look will say why.
             Err(_) => match existing {
                 Some(Entry::File(file)) => self.queue_file(file),
@@ -50,18 +50,18 @@ impl Looker<'_> {
         &mut self,
         id: DirectoryId,
         name: &[u8],
-        kind: Kind,
+        kind: FileKind,
         queued: Queued,
         sweep: Option<usize>,
     ) -> Option<Entry> {
         match kind {
-            Kind::Directory => self.meet_directory(id, name, queued, sweep),
-            Kind::File | Kind::Special => {
+            FileKind::Directory => self.meet_directory(id, name, queued, sweep),
+            FileKind::File | FileKind::Special => {
                 let file = self.meet_file(id, name)?;
                 self.make_plain(file);
                 Some(Entry::File(file))
             }
-            Kind::Link => self.meet_link(id, name, queued, sweep),
+            FileKind::Link => self.meet_link(id, name, queued, sweep),
         }
     }
 
@@ -124,17 +124,17 @@ impl Looker<'_> {
             return None;
         }
         let file = self.model.add_file(id, name);
-        let ghost = self.mounts[at].known.remove(&*below);
+        let unmet = self.mounts[at].known.remove(&*below);
         let listing = self.listing;
         let adopted = self.model.file_mut(file)?;
         adopted.met = listing;
         // What was told to be out of sight is told again.
-        if let Some(ghost) = ghost.filter(|ghost| !ghost.is_told_denied)
-            && let Some((stat, read_at)) = ghost.read
+        if let Some(unmet) = unmet.filter(|unmet| !unmet.is_told_denied)
+            && let Some((stat, read_at)) = unmet.read
         {
             adopted.stat = Some(stat);
             adopted.read_at = read_at;
-            adopted.told = Told::Whole;
+            adopted.told = Reported::Whole;
         }
         Some(file)
     }
@@ -184,14 +184,14 @@ impl Looker<'_> {
             return;
         };
         if let Some(at) = at
-            && (file.told != Told::Nothing || file.is_asked)
+            && (file.told != Reported::Nothing || file.is_asked)
         {
-            let ghost = Ghost {
+            let unmet = UnmetFile {
                 read: file.stat.map(|stat| (stat, file.read_at)),
                 is_told_denied: false,
             };
             let path = self.mounts[at].path(&below);
-            self.observe_missing(path, ghost);
+            self.observe_missing(path, unmet);
         }
     }
 

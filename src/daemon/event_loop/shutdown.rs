@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use tracing::{info, warn};
 
-use crate::daemon::turns::{Input, Turns};
+use crate::daemon::event_loop::{EventLoop, Input};
 use crate::tree::Tree;
 
-impl Turns {
+impl EventLoop {
     /// Takes no more events of the trees, and begins nothing. Told twice, it waits for nothing either.
     pub(super) fn stop(&mut self, grace: Duration) {
         if self.stop_by.is_some() {
@@ -15,25 +15,25 @@ impl Turns {
             return;
         }
         info!("stopping");
-        self.supervisor.stopping();
+        self.service_manager.stopping();
         self.stop_by = Some(Instant::now() + grace);
         // What they have reported and nobody has taken yet comes too late as well.
         self.last_watching.0 += 1;
         self.watching = self.last_watching;
         leave(std::mem::take(&mut self.trees));
         if let Some(hub) = self.hub.clone() {
-            self.is_hub_resting = true;
+            self.is_hub_draining = true;
             let inputs = self.inputs.clone();
             self.runtime.spawn(async move {
                 hub.rest().await;
-                let _ = inputs.send(Input::Rested);
+                let _ = inputs.send(Input::HubDrained);
             });
         }
     }
 
     /// Whether nothing is under way any more.
     pub(super) fn is_done(&self) -> bool {
-        self.under_way.is_empty() && self.accepted.is_empty() && !self.is_hub_resting
+        self.under_way.is_empty() && self.accepted.is_empty() && !self.is_hub_draining
     }
 
     pub(super) fn tell_unanswered(&self) {
@@ -44,7 +44,7 @@ impl Turns {
                 "hubs did not answer in time; what they were sent is sent again at the next start"
             );
         }
-        if self.is_hub_resting {
+        if self.is_hub_draining {
             warn!(
                 "subscribers did not answer in time; what they were sent is sent again at the next start"
             );

@@ -9,12 +9,12 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::announce::observation::{Incomplete, Look, Stat};
 use crate::resourcesync::document::Content;
-use crate::tree::hints::Hint;
-use crate::tree::looker::Looker;
-use crate::tree::model::{DirectoryId, File, FileId, Told, Writing, join, push_name};
+use crate::tree::file_status::{self, FileKind, FileStatus};
+use crate::tree::model::{DirectoryId, File, FileId, Reported, Writing, join, push_name};
 use crate::tree::mount::Mount;
-use crate::tree::read::{Reading, read};
-use crate::tree::stat::{self, Kind, Status};
+use crate::tree::observer::Observer;
+use crate::tree::pending_hints::Hint;
+use crate::tree::read_file::{ReadOutcome, read};
 
 /// A file made without being written (a hard link, `O_TMPFILE`) is told from one about to be written by
 /// waiting this long for the first write.
@@ -39,7 +39,7 @@ const MIN_SHARED: usize = 16;
 const MAX_THREADS: usize = 4;
 
 /// A file that must be read.
-struct Wanted {
+struct ReadJob {
     id: FileId,
     directory: DirectoryId,
     name: Arc<[u8]>,
@@ -49,7 +49,7 @@ struct Wanted {
     size: u64,
 }
 
-impl Looker<'_> {
+impl Observer<'_> {
     /// Takes in what events said about a file that is there.
     pub(super) fn hint_file(&mut self, id: FileId, hint: Hint) {
         let Some(file) = self.model.file_mut(id) else {
@@ -127,7 +127,7 @@ impl Looker<'_> {
     }
 
     /// The file, if it must be read.
-    fn wanted(&mut self, id: FileId, in_sweep: bool) -> Option<Wanted> {
+    fn wanted(&mut self, id: FileId, in_sweep: bool) -> Option<ReadJob> {
         let file = self.model.file(id)?;
         let (directory, is_link) = (file.directory, file.link.is_some());
         let mount = self.model.directory(directory)?.mount;
@@ -137,28 +137,33 @@ impl Looker<'_> {
         push_name(&mut below, &name);
         let path = join(&self.mounts[mount].directory, &below);
         let found = if is_link {
-            stat::follow(&path)
+            file_status::follow(&path)
         } else {
-            stat::not_follow(&path)
+            file_status::not_follow(&path)
         };
         let status = match found {
             Ok(status) => status,
-            Err(error) if stat::is_absence(error) => {
+            Err(error) if file_status::is_absence(error) => {
                 self.look_again_by_name(id);
                 return None;
             }
             Err(error) => {
-                self.incomplete(id, &below, Incomplete::Denied(stat::reason(error)), None);
+                self.incomplete(
+                    id,
+                    &below,
+                    Incomplete::Denied(file_status::reason(error)),
+                    None,
+                );
                 return None;
             }
         };
         match status.kind {
-            Kind::File => {}
-            Kind::Directory | Kind::Link => {
+            FileKind::File => {}
+            FileKind::Directory | FileKind::Link => {
                 self.look_again_by_name(id);
                 return None;
             }
-            Kind::Special => {
+            FileKind::Special => {
                 self.incomplete(id, &below, Incomplete::NotAFile, None);
                 return None;
             }
@@ -166,7 +171,7 @@ impl Looker<'_> {
         let can_wait = self.is_being_written(id, &below, in_sweep)
             || self.is_known(id, &status.stat)
             || self.is_unsettled(id, &below, &status, in_sweep);
-        (!can_wait).then_some(Wanted {
+        (!can_wait).then_some(ReadJob {
             id,
             directory,
             name,
@@ -177,8 +182,8 @@ impl Looker<'_> {
         })
     }
 
-    fn take_in(&mut self, wanted: Wanted, reading: Reading) {
-        let Wanted {
+    fn take_in(&mut self, wanted: ReadJob, reading: ReadOutcome) {
+        let ReadJob {
             id, mount, below, ..
         } = &wanted;
         let is_same = |file: &File| {
@@ -188,11 +193,11 @@ impl Looker<'_> {
             return;
         }
         match reading {
-            Reading::Gone => self.look_again_by_name(*id),
-            Reading::Incomplete(reason, status) => {
+            ReadOutcome::Gone => self.look_again_by_name(*id),
+            ReadOutcome::Incomplete(reason, status) => {
                 self.incomplete(*id, below, reason, status.map(|status| status.stat));
             }
-            Reading::Whole(content, status) => {
+            ReadOutcome::Whole(content, status) => {
                 if !self.is_written_again(*id) {
                     self.whole(*mount, *id, below, content, status.stat);
                 }
@@ -227,7 +232,7 @@ impl Looker<'_> {
             (file.is_trusted, file.must_read) = (true, true);
             return false;
         }
-        let is_to_tell = file.is_asked || in_sweep && file.told == Told::Nothing;
+        let is_to_tell = file.is_asked || in_sweep && file.told == Reported::Nothing;
         let untold = WRITING_TOLD.saturating_sub(writing.since.elapsed());
         if untold.is_zero() || is_to_tell {
             self.tell_incomplete(id, below, Incomplete::BeingWritten);
@@ -249,17 +254,17 @@ impl Looker<'_> {
             return true;
         };
         let was_read = match &file.told {
-            Told::Whole => true,
-            Told::Incomplete(reason) => {
+            Reported::Whole => true,
+            Reported::Incomplete(reason) => {
                 matches!(**reason, Incomplete::Malformed(_)) && !may_be_mapped(stat, file.read_at)
             }
-            Told::Nothing => false,
+            Reported::Nothing => false,
         };
         let is_known = !file.must_read
             && was_read
             && file.stat.as_ref() == Some(stat)
             && (!is_racy(stat, file.read_at) || self.model.has_sharp_times(file));
-        if is_known && matches!(file.told, Told::Incomplete(_)) {
+        if is_known && matches!(file.told, Reported::Incomplete(_)) {
             self.retry(id);
         }
         is_known
@@ -267,13 +272,19 @@ impl Looker<'_> {
 
     /// R3: a file found without an event must have been left alone for a while. Times in the future, by a
     /// wrong clock, count from the first look.
-    fn is_unsettled(&mut self, id: FileId, below: &[u8], status: &Status, in_sweep: bool) -> bool {
+    fn is_unsettled(
+        &mut self,
+        id: FileId,
+        below: &[u8],
+        status: &FileStatus,
+        in_sweep: bool,
+    ) -> bool {
         let settle = self.settings.settle;
         let Some(file) = self.model.file_mut(id) else {
             return true;
         };
         // What was believed before is not doubted for being looked at again.
-        let is_believed = file.told == Told::Whole && file.stat == Some(status.stat);
+        let is_believed = file.told == Reported::Whole && file.stat == Some(status.stat);
         if file.is_trusted || is_believed {
             return false;
         }
@@ -294,9 +305,9 @@ impl Looker<'_> {
         let mount = self.model.directory(directory).map(|it| it.mount);
         let mount = mount.map(|mount| &mut self.mounts[mount]);
         // What was written since the mount was found is no part of its baseline: nothing else waits for it.
-        let is_survey = self.is_survey;
+        let is_one_shot = self.is_one_shot;
         let is_new = |mount: &&mut Mount| {
-            !is_survey && age.is_some() && mount.is_changed_since_found(&status.stat)
+            !is_one_shot && age.is_some() && mount.is_changed_since_found(&status.stat)
         };
         if in_sweep
             && let Some(mount) = mount.filter(|mount| !mount.was_swept && !is_new(mount))
@@ -335,7 +346,7 @@ impl Looker<'_> {
         if let Some(file) = self.model.file_mut(id) {
             file.stat = Some(stat);
             file.read_at = now;
-            file.told = Told::Whole;
+            file.told = Reported::Whole;
             file.tries = 0;
             file.due = None;
             (file.is_trusted, file.must_read, file.is_asked) = (false, false, false);
@@ -353,7 +364,7 @@ impl Looker<'_> {
 
     fn incomplete(&mut self, id: FileId, below: &[u8], reason: Incomplete, stat: Option<Stat>) {
         if let Some(file) = self.model.file_mut(id) {
-            let is_new_and_empty = file.told == Told::Nothing
+            let is_new_and_empty = file.told == Reported::Nothing
                 && file.is_trusted
                 && file.tries == 0
                 && !file.is_asked
@@ -387,12 +398,12 @@ impl Looker<'_> {
         let Some(file) = self.model.file_mut(id) else {
             return;
         };
-        let is_told = matches!(&file.told, Told::Incomplete(told) if **told == reason);
+        let is_told = matches!(&file.told, Reported::Incomplete(told) if **told == reason);
         if is_told && !file.is_asked {
             return;
         }
         file.is_asked = false;
-        file.told = Told::Incomplete(Box::new(reason.clone()));
+        file.told = Reported::Incomplete(Box::new(reason.clone()));
         let directory = file.directory;
         if let Some(mount) = self.model.directory(directory).map(|it| it.mount) {
             let path = self.mounts[mount].path(below);
@@ -403,7 +414,7 @@ impl Looker<'_> {
     /// Whether a listing that met a file with this stat data must have it looked at.
     pub(super) fn needs_look(&self, id: FileId, stat: &Stat) -> bool {
         self.model.file(id).is_some_and(|file| {
-            file.told != Told::Whole
+            file.told != Reported::Whole
                 || file.stat.as_ref() != Some(stat)
                 || is_racy(stat, file.read_at) && !self.model.has_sharp_times(file)
         })
@@ -411,7 +422,7 @@ impl Looker<'_> {
 }
 
 /// Reads files, on as many threads as there are processors.
-fn read_all(all: &[Wanted]) -> Vec<Reading> {
+fn read_all(all: &[ReadJob]) -> Vec<ReadOutcome> {
     let threads = match all.len() {
         0..MIN_SHARED => 1,
         _ => std::thread::available_parallelism().map_or(1, NonZero::get),
@@ -428,7 +439,7 @@ fn read_all(all: &[Wanted]) -> Vec<Reading> {
                 (part, reader)
             })
             .collect();
-        let mut readings: Vec<Reading> = first.iter().map(|it| read(&it.path)).collect();
+        let mut readings: Vec<ReadOutcome> = first.iter().map(|it| read(&it.path)).collect();
         for (part, reader) in others {
             match reader.map(|reader| reader.join()) {
                 Ok(Ok(read)) => readings.extend(read),

@@ -7,14 +7,14 @@ use tracing::{debug, error, info, warn};
 use crate::announce::event::{Event, Fact};
 use crate::announce::observation::MountId;
 use crate::announce::plan::Plan;
-use crate::tree::Report;
+use crate::tree::TreeReport;
 
 /// The event in a tree's report, if it is one.
-pub fn event(report: Report) -> Option<Event> {
+pub fn event(report: TreeReport) -> Option<Event> {
     match report {
-        Report::Observed(observations) => Some(Event::Observed(observations)),
-        Report::Explained(explained) => Some(Event::Explained(explained)),
-        Report::MountFound {
+        TreeReport::Observed(observations) => Some(Event::Observed(observations)),
+        TreeReport::Explained(explained) => Some(Event::Explained(explained)),
+        TreeReport::MountFound {
             mount,
             identity,
             started,
@@ -23,8 +23,8 @@ pub fn event(report: Report) -> Option<Event> {
             identity,
             started,
         }),
-        Report::MountLost { mount, reason } => Some(Event::MountLost { mount, reason }),
-        Report::Swept {
+        TreeReport::MountLost { mount, reason } => Some(Event::MountLost { mount, reason }),
+        TreeReport::Swept {
             mount,
             complete,
             files,
@@ -34,7 +34,7 @@ pub fn event(report: Report) -> Option<Event> {
             complete,
             candidates: files,
         }),
-        Report::Unreadable {
+        TreeReport::Unreadable {
             mount,
             directories,
             more,
@@ -43,24 +43,24 @@ pub fn event(report: Report) -> Option<Event> {
             directories,
             more,
         }),
-        Report::Sweeping { .. } | Report::Notice(_) => None,
+        TreeReport::Sweeping { .. } | TreeReport::Notice(_) => None,
     }
 }
 
 /// Logs what a tree reports besides events.
-pub fn log(report: &Report, plan: &Plan) {
+pub fn log(report: &TreeReport, plan: &Plan) {
     let directory = |mount: &MountId| {
         let (_, source) = plan.source_of(*mount)?;
         let mount = source.mounts.iter().find(|own| own.id == *mount)?;
         Some(mount.directory.display())
     };
     match report {
-        Report::Sweeping { mount, files } => {
+        TreeReport::Sweeping { mount, files } => {
             if let Some(mount) = directory(mount) {
                 debug!(%mount, files, "sweeping {mount}, {files} files so far");
             }
         }
-        Report::Swept {
+        TreeReport::Swept {
             mount, files, took, ..
         } => {
             let seconds = took.as_secs_f64();
@@ -68,18 +68,18 @@ pub fn log(report: &Report, plan: &Plan) {
                 debug!(%mount, files, seconds, "swept {mount}, {files} files");
             }
         }
-        Report::Notice(notice) if notice.is_warning() => warn!("{notice}"),
-        Report::Notice(notice) => info!("{notice}"),
-        Report::Observed(_)
-        | Report::Explained(_)
-        | Report::MountFound { .. }
-        | Report::MountLost { .. }
-        | Report::Unreadable { .. } => {}
+        TreeReport::Notice(notice) if notice.is_warning() => warn!("{notice}"),
+        TreeReport::Notice(notice) => info!("{notice}"),
+        TreeReport::Observed(_)
+        | TreeReport::Explained(_)
+        | TreeReport::MountFound { .. }
+        | TreeReport::MountLost { .. }
+        | TreeReport::Unreadable { .. } => {}
     }
 }
 
 /// An error with its causes, in one line.
-pub fn chain(error: &dyn Error) -> String {
+pub fn error_chain(error: &dyn Error) -> String {
     let mut line = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

@@ -10,33 +10,33 @@ use crate::announce::event::{Effect, Event};
 use crate::announce::observation::{DocumentPath, Stat};
 use crate::announce::plan::{Plan, SourcePlan};
 use crate::config::Config;
+use crate::daemon::event_loop::shutdown::leave;
+use crate::daemon::event_loop::{EventLoop, Input, answered};
 use crate::daemon::settings;
-use crate::daemon::turns::stopping::leave;
-use crate::daemon::turns::{Input, Turns, answered};
 use crate::resourcesync::uri::Hub;
 use crate::store::{Store, StoreError};
 use crate::tree::{self, Tree, TreeError};
 use crate::websub::hub::Restored;
 
 /// Where the saved state ends, taken up under a plan.
-pub struct Successor {
+pub struct LoadedEngine {
     pub engine: Engine,
     pub effects: Vec<Effect>,
-    pub others: Others,
+    pub others: OtherFiles,
 }
 
 /// Files that are no documents, as they were last seen.
-pub type Others = Vec<(DocumentPath, Stat, Timestamp)>;
+pub type OtherFiles = Vec<(DocumentPath, Stat, Timestamp)>;
 
-impl Successor {
-    pub fn new(store: &Store, mut plan: Plan) -> Result<Successor, StoreError> {
+impl LoadedEngine {
+    pub fn new(store: &Store, mut plan: Plan) -> Result<LoadedEngine, StoreError> {
         let state = store.load()?;
         state.number_mounts(&mut plan);
         let others = state.others.iter();
         let others = others.map(|(path, (stat, at))| (path.clone(), *stat, *at));
         let others = others.collect();
         let (engine, effects) = Engine::new(plan, state, Timestamp::now());
-        Ok(Successor {
+        Ok(LoadedEngine {
             engine,
             effects,
             others,
@@ -44,9 +44,9 @@ impl Successor {
     }
 }
 
-impl Turns {
+impl EventLoop {
     /// Watches the trees of the plan in force.
-    pub fn watch(&mut self, config: &Config, others: &Others) -> Result<(), TreeError> {
+    pub fn watch(&mut self, config: &Config, others: &OtherFiles) -> Result<(), TreeError> {
         self.last_watching.0 += 1;
         self.trees = self.watched(config, &self.engine, others)?;
         self.watching = self.last_watching;
@@ -62,11 +62,11 @@ impl Turns {
         {
             bail!("what is not saved cannot be taken up: {trouble}");
         }
-        let Successor {
+        let LoadedEngine {
             mut engine,
             effects,
             others,
-        } = Successor::new(&self.store, plan)?;
+        } = LoadedEngine::new(&self.store, plan)?;
         let accepted = self.accepted.iter().filter_map(answered);
         engine.await_answers(self.under_way.iter().cloned().chain(accepted));
         self.last_watching.0 += 1;
@@ -129,7 +129,7 @@ impl Turns {
         &self,
         config: &Config,
         engine: &Engine,
-        others: &Others,
+        others: &OtherFiles,
     ) -> Result<Vec<Tree>, TreeError> {
         let watching = self.last_watching;
         let watch = |source| {

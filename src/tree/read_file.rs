@@ -12,20 +12,20 @@ use crate::announce::observation::Incomplete;
 use crate::resourcesync::document::Content;
 use crate::resourcesync::gzip::parse_gzip;
 use crate::resourcesync::parse::{ReadError, parse};
-use crate::tree::stat::{self, Kind, Status};
+use crate::tree::file_status::{self, FileKind, FileStatus};
 
 /// What a read came to.
 #[derive(Debug)]
-pub(super) enum Reading {
-    Whole(Content, Status),
+pub(super) enum ReadOutcome {
+    Whole(Content, FileStatus),
     /// With what the file was, if it could be read to an end.
-    Incomplete(Incomplete, Option<Status>),
+    Incomplete(Incomplete, Option<FileStatus>),
     Gone,
 }
 
 /// All bytes of the file at `path`. Anything but a regular file is not even opened, which may disturb others.
 pub(super) fn content(path: &Path) -> io::Result<Vec<u8>> {
-    if stat::follow(path)?.kind != Kind::File {
+    if file_status::follow(path)?.kind != FileKind::File {
         return Err(io::Error::other("it is not a regular file"));
     }
     let mut content = Vec::new();
@@ -35,15 +35,15 @@ pub(super) fn content(path: &Path) -> io::Result<Vec<u8>> {
 
 /// Reads the file at `path`. It was a regular file a moment ago: the caller has looked, because opening
 /// anything else may disturb others.
-pub(super) fn read(path: &Path) -> Reading {
+pub(super) fn read(path: &Path) -> ReadOutcome {
     let file = match open(path) {
         Ok(file) => file,
-        Err(error) if stat::is_absence(error) => return Reading::Gone,
+        Err(error) if file_status::is_absence(error) => return ReadOutcome::Gone,
         Err(error) => return denied(error),
     };
-    let before = match stat::of(&file) {
-        Ok(status) if status.kind == Kind::File => status,
-        Ok(status) => return Reading::Incomplete(Incomplete::NotAFile, Some(status)),
+    let before = match file_status::of(&file) {
+        Ok(status) if status.kind == FileKind::File => status,
+        Ok(status) => return ReadOutcome::Incomplete(Incomplete::NotAFile, Some(status)),
         Err(error) => return denied(error),
     };
     let is_packed = path.as_os_str().as_bytes().ends_with(b".gz");
@@ -52,31 +52,31 @@ pub(super) fn read(path: &Path) -> Reading {
     } else {
         parse(&file)
     };
-    let after = match stat::of(&file) {
+    let after = match file_status::of(&file) {
         Ok(status) => status,
         Err(error) => return denied(error),
     };
-    let is_still_there = match stat::follow(path) {
+    let is_still_there = match file_status::follow(path) {
         Ok(status) => status.identity == before.identity,
-        Err(error) if stat::is_absence(error) => return Reading::Gone,
+        Err(error) if file_status::is_absence(error) => return ReadOutcome::Gone,
         Err(error) => return denied(error),
     };
     match content {
         _ if before != after || !is_still_there => {
-            Reading::Incomplete(Incomplete::BeingWritten, None)
+            ReadOutcome::Incomplete(Incomplete::BeingWritten, None)
         }
-        Ok(content) => Reading::Whole(content, after),
+        Ok(content) => ReadOutcome::Whole(content, after),
         Err(ReadError::Malformed(malformed)) => {
-            Reading::Incomplete(Incomplete::Malformed(malformed), Some(after))
+            ReadOutcome::Incomplete(Incomplete::Malformed(malformed), Some(after))
         }
         Err(ReadError::Io(error)) => {
-            Reading::Incomplete(Incomplete::Denied(error.to_string()), None)
+            ReadOutcome::Incomplete(Incomplete::Denied(error.to_string()), None)
         }
     }
 }
 
-fn denied(error: Errno) -> Reading {
-    Reading::Incomplete(Incomplete::Denied(stat::reason(error)), None)
+fn denied(error: Errno) -> ReadOutcome {
+    ReadOutcome::Incomplete(Incomplete::Denied(file_status::reason(error)), None)
 }
 
 fn open(path: &Path) -> Result<File, Errno> {

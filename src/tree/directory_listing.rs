@@ -8,13 +8,13 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::announce::observation::Identity;
-use crate::tree::Notice;
+use crate::tree::TreeNotice;
+use crate::tree::file_status::{self, FileKind};
 use crate::tree::file_system::{FileSystem, file_system};
-use crate::tree::looker::Looker;
 use crate::tree::model::{Directory, DirectoryId, Entry, Queued, join, push_name};
-use crate::tree::stat::{self, Kind};
+use crate::tree::observer::Observer;
 
-impl Looker<'_> {
+impl Observer<'_> {
     pub(super) fn list_queued(&mut self, id: DirectoryId) {
         if let Some(directory) = self.model.directory_mut(id) {
             match std::mem::replace(&mut directory.queued, Queued::No) {
@@ -39,10 +39,10 @@ impl Looker<'_> {
         }
         let below = self.model.below(id);
         let path = join(&self.mounts[at].directory, &below);
-        let opened = open(&path, is_link).and_then(|fd| Ok((stat::of(&fd)?, fd)));
+        let opened = open(&path, is_link).and_then(|fd| Ok((file_status::of(&fd)?, fd)));
         let (status, fd) = match opened {
             Ok(opened) => opened,
-            Err(error) if stat::is_absence(error) => return self.recheck_directory(id),
+            Err(error) if file_status::is_absence(error) => return self.recheck_directory(id),
             Err(error) => return self.deny(id, &path, error),
         };
         if parent.is_none() && Some(status.identity) != self.mounts[at].identity {
@@ -69,18 +69,18 @@ impl Looker<'_> {
         if was_denied {
             self.allow(id);
             let directory = path.clone();
-            self.notice(Notice::Readable { directory });
+            self.notice(TreeNotice::Readable { directory });
         }
         if let Some(directory) = self.model.directory_mut(id) {
             (directory.is_denied, directory.is_circle) = (false, false);
         }
         self.listing = self.listing.wrapping_add(1);
-        let listing = Listing {
+        let listing = ListingMode {
             directory: id,
             deep: deep || is_another || was_denied,
             in_sweep,
         };
-        for Listed { name, kind } in found {
+        for ListedName { name, kind } in found {
             self.meet_listed(&listing, &fd, &name, kind);
         }
         self.remove_unmet(&listing, &fd);
@@ -108,13 +108,13 @@ impl Looker<'_> {
         fd: &OwnedFd,
         path: &Path,
         below: &[u8],
-    ) -> Result<Vec<Listed>, Errno> {
+    ) -> Result<Vec<ListedName>, Errno> {
         let mut found = Vec::new();
         let (names, published) = (&self.names, &self.mounts[at].published);
         let mut whole = below.to_vec();
-        let mut take = |name: &[u8], kind: Option<Kind>| {
-            let is_file = !matches!(kind, Some(Kind::Directory));
-            let may_lead_on = !matches!(kind, Some(Kind::File | Kind::Special));
+        let mut take = |name: &[u8], kind: Option<FileKind>| {
+            let is_file = !matches!(kind, Some(FileKind::Directory));
+            let may_lead_on = !matches!(kind, Some(FileKind::File | FileKind::Special));
             if !(is_file && names.may_be(name) || may_lead_on) {
                 return;
             }
@@ -122,7 +122,7 @@ impl Looker<'_> {
             if is_file && names.may_be(name) && names.is_candidate(published, &whole)
                 || may_lead_on && names.may_enter(published, name, || whole.clone())
             {
-                found.push(Listed {
+                found.push(ListedName {
                     name: name.into(),
                     kind,
                 });
@@ -133,7 +133,13 @@ impl Looker<'_> {
         Ok(found)
     }
 
-    fn meet_listed(&mut self, listing: &Listing, fd: &OwnedFd, name: &[u8], kind: Option<Kind>) {
+    fn meet_listed(
+        &mut self,
+        listing: &ListingMode,
+        fd: &OwnedFd,
+        name: &[u8],
+        kind: Option<FileKind>,
+    ) {
         let id = listing.directory;
         let Some(at) = self.model.directory(id).map(|it| it.mount) else {
             return;
@@ -141,7 +147,7 @@ impl Looker<'_> {
         let mut status = None;
         let kind = match kind {
             Some(kind) => kind,
-            None => match stat::within(fd, name) {
+            None => match file_status::within(fd, name) {
                 Ok(found) => {
                     status = Some(found);
                     found.kind
@@ -163,11 +169,11 @@ impl Looker<'_> {
                 {
                     sweep.met += 1;
                 }
-                let is_link = kind == Kind::Link;
+                let is_link = kind == FileKind::Link;
                 let status = match status {
                     Some(status) if !is_link => Ok(status),
-                    _ if is_link => stat::follow_within(fd, name),
-                    _ => stat::within(fd, name),
+                    _ if is_link => file_status::follow_within(fd, name),
+                    _ => file_status::within(fd, name),
                 };
                 if status.map_or(true, |status| self.needs_look(file, &status.stat)) {
                     match &mut self.mounts[at].sweep {
@@ -182,7 +188,7 @@ impl Looker<'_> {
 
     /// What was believed to be in a directory and is not listed has gone. A name that is replaced while the
     /// directory is read can escape the listing, so that each is asked for.
-    fn remove_unmet(&mut self, listing: &Listing, fd: &OwnedFd) {
+    fn remove_unmet(&mut self, listing: &ListingMode, fd: &OwnedFd) {
         let Some(directory) = self.model.directory(listing.directory) else {
             return;
         };
@@ -200,10 +206,10 @@ impl Looker<'_> {
             .map(|(name, _)| Arc::clone(name))
             .collect();
         for name in unmet {
-            match stat::within(fd, &name) {
-                Ok(status) if status.kind == Kind::Link => {}
+            match file_status::within(fd, &name) {
+                Ok(status) if status.kind == FileKind::Link => {}
                 Ok(status) => self.meet_listed(listing, fd, &name, Some(status.kind)),
-                Err(error) if stat::is_absence(error) => {
+                Err(error) if file_status::is_absence(error) => {
                     self.remove_entry(listing.directory, &name);
                 }
                 Err(_) => {}
@@ -213,16 +219,16 @@ impl Looker<'_> {
 }
 
 /// How a directory is being listed.
-struct Listing {
+struct ListingMode {
     directory: DirectoryId,
     deep: bool,
     in_sweep: bool,
 }
 
 /// A name in a directory, and what it stands for if the directory itself says so.
-struct Listed {
+struct ListedName {
     name: Box<[u8]>,
-    kind: Option<Kind>,
+    kind: Option<FileKind>,
 }
 
 fn open(path: &Path, follow: bool) -> Result<OwnedFd, Errno> {
@@ -238,7 +244,7 @@ fn read_names(
     fd: impl AsFd,
     _: &Path,
     buffer: &mut Vec<u8>,
-    take: &mut impl FnMut(&[u8], Option<Kind>),
+    take: &mut impl FnMut(&[u8], Option<FileKind>),
 ) -> Result<(), Errno> {
     use rustix::fs::{FileType, RawDir};
     let mut entries = RawDir::new(fd, buffer.spare_capacity_mut());
@@ -247,7 +253,7 @@ fn read_names(
         let name = entry.file_name().to_bytes();
         let kind = match entry.file_type() {
             FileType::Unknown => None,
-            known => Some(Kind::from(known)),
+            known => Some(FileKind::from(known)),
         };
         if name != b"." && name != b".." {
             take(name, kind);
@@ -261,7 +267,7 @@ fn read_names(
     _: impl AsFd,
     path: &Path,
     _: &mut Vec<u8>,
-    take: &mut impl FnMut(&[u8], Option<Kind>),
+    take: &mut impl FnMut(&[u8], Option<FileKind>),
 ) -> Result<(), Errno> {
     use std::os::unix::ffi::OsStrExt;
     let errno = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
@@ -269,13 +275,13 @@ fn read_names(
         let entry = entry.map_err(errno)?;
         let kind = entry.file_type().map_err(errno)?;
         let kind = if kind.is_dir() {
-            Kind::Directory
+            FileKind::Directory
         } else if kind.is_symlink() {
-            Kind::Link
+            FileKind::Link
         } else if kind.is_file() {
-            Kind::File
+            FileKind::File
         } else {
-            Kind::Special
+            FileKind::Special
         };
         take(entry.file_name().as_bytes(), Some(kind));
     }

@@ -1,16 +1,16 @@
-//! The steps that a delivery passes, so that a test can end a debug build between any two of them.
+//! The failpoints that a delivery passes, so that a test can end a debug build between any two of them.
 //!
-//! With `DIE_AT_STEP=CutSaved:2` in its environment, a debug build ends when it passes that step for the second
+//! With `RSNOTIFY_FAILPOINT=CutSaved:2` in its environment, a debug build ends when it passes that step for the second
 //! time since it was ready: by SIGKILL, so that nothing is unwound, flushed or answered. A release build knows
 //! nothing of it.
 
 /// Where a delivery may stand. What is named without `Saved` is about to be saved.
 #[cfg_attr(
     not(debug_assertions),
-    expect(dead_code, reason = "steps are told apart in debug builds only")
+    expect(dead_code, reason = "failpoints are told apart in debug builds only")
 )]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+pub enum Failpoint {
     /// The tree reported something that the engine has not heard of.
     Observed,
     Seen,
@@ -35,32 +35,32 @@ pub enum Step {
 }
 
 #[cfg(debug_assertions)]
-pub use dying::Steps;
+pub use dying::Failpoints;
 #[cfg(not(debug_assertions))]
-pub use living::Steps;
+pub use living::Failpoints;
 
 #[cfg(not(debug_assertions))]
 mod living {
     use crate::announce::state::Save;
-    use crate::daemon::steps::Step;
+    use crate::daemon::failpoints::Failpoint;
     use crate::hub::HubRecord;
 
     /// Nothing.
     #[derive(Debug, Clone)]
-    pub struct Steps;
+    pub struct Failpoints;
 
     /// These are done when the program is compiled: nothing of them is left to be run.
-    impl Steps {
-        pub const fn from_environment() -> Steps {
-            Steps
+    impl Failpoints {
+        pub const fn from_environment() -> Failpoints {
+            Failpoints
         }
         pub const fn ready(&self) {}
-        pub const fn pass(&self, _: Step) {}
+        pub const fn pass(&self, _: Failpoint) {}
         pub const fn saving(&self, _: &Save, _: &[HubRecord]) {}
         pub const fn saved(&self, _: &Save, _: &[HubRecord]) {}
     }
 
-    const _: () = Steps::from_environment().pass(Step::Observed);
+    const _: () = Failpoints::from_environment().pass(Failpoint::Observed);
 }
 
 #[cfg(debug_assertions)]
@@ -71,12 +71,12 @@ mod dying {
     use rustix::process::{Signal, getpid, kill_process};
 
     use crate::announce::state::{LedgerRow, Save};
-    use crate::daemon::steps::Step;
+    use crate::daemon::failpoints::Failpoint;
     use crate::hub::HubRecord;
 
     /// Where this process ends, if anywhere. Clones count together.
     #[derive(Debug, Clone)]
-    pub struct Steps {
+    pub struct Failpoints {
         end: Option<Arc<End>>,
     }
 
@@ -87,17 +87,19 @@ mod dying {
         is_ready: AtomicBool,
     }
 
-    impl Steps {
-        pub fn from_environment() -> Steps {
-            let end = std::env::var("DIE_AT_STEP").ok().and_then(|instruction| {
-                let (step, passing) = instruction.split_once(':')?;
-                Some(Arc::new(End {
-                    step: step.to_owned(),
-                    passings_left: AtomicU32::new(passing.parse().ok()?),
-                    is_ready: AtomicBool::new(false),
-                }))
-            });
-            Steps { end }
+    impl Failpoints {
+        pub fn from_environment() -> Failpoints {
+            let end = std::env::var("RSNOTIFY_FAILPOINT")
+                .ok()
+                .and_then(|instruction| {
+                    let (step, passing) = instruction.split_once(':')?;
+                    Some(Arc::new(End {
+                        step: step.to_owned(),
+                        passings_left: AtomicU32::new(passing.parse().ok()?),
+                        is_ready: AtomicBool::new(false),
+                    }))
+                });
+            Failpoints { end }
         }
 
         /// From here on passings count.
@@ -107,7 +109,7 @@ mod dying {
             }
         }
 
-        pub fn pass(&self, step: Step) {
+        pub fn pass(&self, step: Failpoint) {
             if let Some(end) = &self.end
                 && end.is_ready.load(Ordering::Relaxed)
                 && end.step == format!("{step:?}")
@@ -130,22 +132,26 @@ mod dying {
         }
     }
 
-    /// The steps before and after this is saved.
-    fn crossed(save: &Save, records: &[HubRecord]) -> impl Iterator<Item = (Step, Step)> {
+    /// The failpoints before and after this is saved.
+    fn crossed(save: &Save, records: &[HubRecord]) -> impl Iterator<Item = (Failpoint, Failpoint)> {
         let is_cut = |row: &LedgerRow| row.flight.as_ref().is_some_and(|own| own.attempts == 0);
         let is_delivered = |record: &HubRecord| matches!(record, HubRecord::Progressed(..));
         [
-            (!save.documents.is_empty(), Step::Seen, Step::SeenSaved),
+            (
+                !save.documents.is_empty(),
+                Failpoint::Seen,
+                Failpoint::SeenSaved,
+            ),
             (
                 save.ledgers.values().flatten().any(is_cut),
-                Step::Cut,
-                Step::CutSaved,
+                Failpoint::Cut,
+                Failpoint::CutSaved,
             ),
-            (!save.told.is_empty(), Step::Told, Step::ToldSaved),
+            (!save.told.is_empty(), Failpoint::Told, Failpoint::ToldSaved),
             (
                 records.iter().any(is_delivered),
-                Step::Recorded,
-                Step::RecordedSaved,
+                Failpoint::Recorded,
+                Failpoint::RecordedSaved,
             ),
         ]
         .into_iter()

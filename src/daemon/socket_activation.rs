@@ -6,24 +6,24 @@ use anyhow::{Context, bail, ensure};
 use listenfd::ListenFd;
 use rustix::net::sockopt::socket_acceptconn;
 
-use crate::daemon::listen::Bound;
+use crate::daemon::listen::BoundListener;
 use crate::websub::server::Listener;
 
 /// What was given for each of the two.
 #[derive(Default)]
-pub struct Given {
-    pub public: Option<Bound>,
-    pub admin: Option<Bound>,
+pub struct ActivatedSockets {
+    pub public: Option<BoundListener>,
+    pub admin: Option<BoundListener>,
 }
 
 /// Takes what was given, once, and out of the environment: so before any thread has something to do that reads it, but
 /// within a tokio runtime. What is named `admin` is for that, any other for topics: a socket unit that names nothing
 /// lends its own name.
-pub fn take() -> anyhow::Result<Given> {
+pub fn take() -> anyhow::Result<ActivatedSockets> {
     let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
     let mut names = names.split(':');
     let mut sockets = ListenFd::from_env();
-    let mut given = Given::default();
+    let mut given = ActivatedSockets::default();
     for index in 0..sockets.len() {
         let (name, own) = match names.next() {
             Some("admin") => ("admin", &mut given.admin),
@@ -31,7 +31,7 @@ pub fn take() -> anyhow::Result<Given> {
         };
         let listener = listener(&mut sockets, index)
             .with_context(|| format!("cannot use the socket that was given ({name})"))?;
-        if own.replace(Bound::given(name, listener)).is_some() {
+        if own.replace(BoundListener::given(name, listener)).is_some() {
             bail!(
                 "more than one socket was given ({name}): give one, and name another one \"admin\" (FileDescriptorName= \
                  of its socket unit)"

@@ -13,7 +13,7 @@ const LINES_APART: Duration = Duration::from_secs(1);
 
 /// The service manager, if there is one.
 #[derive(Debug)]
-pub struct Supervisor {
+pub struct ServiceManager {
     is_there: bool,
     pings: Option<Pings>,
     line: String,
@@ -22,11 +22,11 @@ pub struct Supervisor {
     is_behind: bool,
 }
 
-impl Supervisor {
+impl ServiceManager {
     /// The one that started this process.
-    pub fn from_environment() -> Supervisor {
+    pub fn from_environment() -> ServiceManager {
         let now = Instant::now();
-        Supervisor {
+        ServiceManager {
             is_there: std::env::var_os("NOTIFY_SOCKET").is_some(),
             pings: sd_notify::watchdog_enabled()
                 .filter(|patience| !patience.is_zero())
@@ -73,7 +73,7 @@ impl Supervisor {
         self.is_behind = self.is_there;
     }
 
-    /// Whether it is time to prove that work gets done. A turn that begins so ends with [`Supervisor::ping`],
+    /// Whether it is time to prove that work gets done. A turn that begins so ends with [`ServiceManager::ping`],
     /// once the store has answered in it.
     pub fn wants_proof(&self) -> bool {
         let now = Instant::now();

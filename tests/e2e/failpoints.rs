@@ -4,7 +4,7 @@ mod story;
 
 use rstest::rstest;
 
-use crate::steps::story::{Hubs, Story, UPDATED, UPDATED_LIST};
+use crate::failpoints::story::{Hubs, Story, UPDATED, UPDATED_LIST};
 
 /// What is to be found when a daemon has died at a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +20,7 @@ enum Found {
 
 use Found::{Nothing, Saved, Sent, Told};
 
-/// Where a delivery to a hub dies: the names of `daemon::steps::Step`, and `Sent`, when the hub has the whole
+/// Where a delivery to a hub dies: the names of `daemon::failpoints::Failpoint`, and `Sent`, when the hub has the whole
 /// request and has not answered.
 #[rstest]
 fn a_hub_hears_everything_in_order_wherever_the_daemon_dies(

@@ -1,13 +1,13 @@
 //! Somebody wants to know about a path, whatever we believe of it: each question gets an answer.
 
 use crate::announce::observation::{DocumentPath, Incomplete, Look};
-use crate::tree::hints::Hint;
-use crate::tree::looker::Looker;
+use crate::tree::file_status::{self, FileKind};
 use crate::tree::model::{Entry, FileId, join};
-use crate::tree::mount::Ghost;
-use crate::tree::stat::{self, Kind};
+use crate::tree::mount::UnmetFile;
+use crate::tree::observer::Observer;
+use crate::tree::pending_hints::Hint;
 
-impl Looker<'_> {
+impl Observer<'_> {
     /// Answers from a fresh look. What exists and has not been met yet is answered by the next sweep, unless
     /// `is_last` says that this has been tried. Of what is no candidate nothing is said: it is not missing.
     pub(super) fn ask(&mut self, path: DocumentPath, is_last: bool) {
@@ -31,26 +31,26 @@ impl Looker<'_> {
             }
             return self.queue_file(id);
         }
-        match stat::follow(&join(&self.mounts[at].directory, &path.below)) {
+        match file_status::follow(&join(&self.mounts[at].directory, &path.below)) {
             Ok(_) if !is_last => {
                 self.mounts[at].asked.insert(path);
                 if self.mounts[at].sweep.is_none() {
                     self.start_sweep(at);
                 }
             }
-            Err(error) if !stat::is_absence(error) => {
-                let reason = Incomplete::Denied(stat::reason(error));
+            Err(error) if !file_status::is_absence(error) => {
+                let reason = Incomplete::Denied(file_status::reason(error));
                 self.observe(path, Look::Incomplete(reason));
             }
             // The sweep did not reach it, as behind a link that is not followed.
-            Ok(status) if status.kind == Kind::File => {
+            Ok(status) if status.kind == FileKind::File => {
                 let reason = Incomplete::Denied("no way that is followed leads to it".into());
                 self.observe(path, Look::Incomplete(reason));
             }
             // Gone, or no file.
             Ok(_) | Err(_) => {
-                let ghost = self.mounts[at].known.remove(&*path.below);
-                self.observe_missing(path, ghost.unwrap_or(Ghost::UNREAD));
+                let unmet = self.mounts[at].known.remove(&*path.below);
+                self.observe_missing(path, unmet.unwrap_or(UnmetFile::UNREAD));
             }
         }
     }

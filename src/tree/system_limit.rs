@@ -4,34 +4,34 @@ use std::fmt;
 
 /// A sysctl that allows no more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limit {
+pub struct SystemLimit {
     pub sysctl: &'static str,
     /// What it is set to, as far as that can be read.
     pub allowed: Option<u64>,
 }
 
-impl Limit {
+impl SystemLimit {
     /// How many directories a user may watch.
-    pub fn watches() -> Limit {
-        Limit::tighter("fs.inotify.max_user_watches", "user.max_inotify_watches")
+    pub fn watches() -> SystemLimit {
+        SystemLimit::tighter("fs.inotify.max_user_watches", "user.max_inotify_watches")
     }
 
     /// How many trees.
-    pub fn instances() -> Limit {
-        Limit::tighter(
+    pub fn instances() -> SystemLimit {
+        SystemLimit::tighter(
             "fs.inotify.max_user_instances",
             "user.max_inotify_instances",
         )
     }
 
     /// How many events of a tree are kept until they are read.
-    pub fn events() -> Limit {
-        Limit::now("fs.inotify.max_queued_events")
+    pub fn events() -> SystemLimit {
+        SystemLimit::now("fs.inotify.max_queued_events")
     }
 
     /// A container may have a limit of its own, besides the one of the whole system.
-    fn tighter(of_system: &'static str, of_namespace: &'static str) -> Limit {
-        let [of_system, of_namespace] = [of_system, of_namespace].map(Limit::now);
+    fn tighter(of_system: &'static str, of_namespace: &'static str) -> SystemLimit {
+        let [of_system, of_namespace] = [of_system, of_namespace].map(SystemLimit::now);
         match (of_system.allowed, of_namespace.allowed) {
             (Some(all), Some(own)) if own < all => of_namespace,
             (None, Some(_)) => of_namespace,
@@ -40,10 +40,10 @@ impl Limit {
     }
 
     /// The sysctl as it is set now.
-    pub(super) fn now(sysctl: &'static str) -> Limit {
+    pub(super) fn now(sysctl: &'static str) -> SystemLimit {
         let path = format!("/proc/sys/{}", sysctl.replace('.', "/"));
         let text = std::fs::read_to_string(path).ok();
-        Limit {
+        SystemLimit {
             sysctl,
             allowed: text.and_then(|text| text.trim().parse().ok()),
         }
@@ -60,7 +60,7 @@ impl Limit {
     }
 }
 
-impl fmt::Display for Limit {
+impl fmt::Display for SystemLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sysctl = self.sysctl;
         let allowed = self.allowed.map(|allowed| allowed.to_string());
@@ -76,11 +76,11 @@ impl fmt::Display for Limit {
 
 #[cfg(test)]
 mod tests {
-    use super::Limit;
+    use super::SystemLimit;
 
     #[test]
     fn a_limit_says_what_to_set() {
-        let limit = |sysctl, allowed| Limit { sysctl, allowed }.to_string();
+        let limit = |sysctl, allowed| SystemLimit { sysctl, allowed }.to_string();
         assert_eq!(
             limit("fs.inotify.max_user_watches", Some(8_192)),
             "the sysctl fs.inotify.max_user_watches is 8192; raise it, as by \

@@ -11,14 +11,14 @@ use crate::announce::observation::{Identity, Stat};
 
 /// What a path is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Status {
-    pub(super) kind: Kind,
+pub(super) struct FileStatus {
+    pub(super) kind: FileKind,
     pub(super) identity: Identity,
     pub(super) stat: Stat,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum FileKind {
     File,
     Directory,
     Link,
@@ -27,28 +27,28 @@ pub(super) enum Kind {
 }
 
 /// What lies at a path, links followed.
-pub(super) fn follow(path: &Path) -> Result<Status, Errno> {
-    rustix::fs::stat(path).map(Status::from)
+pub(super) fn follow(path: &Path) -> Result<FileStatus, Errno> {
+    rustix::fs::stat(path).map(FileStatus::from)
 }
 
 /// What lies at a path, a link itself.
-pub(super) fn not_follow(path: &Path) -> Result<Status, Errno> {
-    rustix::fs::lstat(path).map(Status::from)
+pub(super) fn not_follow(path: &Path) -> Result<FileStatus, Errno> {
+    rustix::fs::lstat(path).map(FileStatus::from)
 }
 
 /// What lies in an open directory, a link itself.
-pub(super) fn within(directory: impl AsFd, name: &[u8]) -> Result<Status, Errno> {
-    rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).map(Status::from)
+pub(super) fn within(directory: impl AsFd, name: &[u8]) -> Result<FileStatus, Errno> {
+    rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).map(FileStatus::from)
 }
 
 /// What lies in an open directory, links followed.
-pub(super) fn follow_within(directory: impl AsFd, name: &[u8]) -> Result<Status, Errno> {
-    rustix::fs::statat(directory, name, AtFlags::empty()).map(Status::from)
+pub(super) fn follow_within(directory: impl AsFd, name: &[u8]) -> Result<FileStatus, Errno> {
+    rustix::fs::statat(directory, name, AtFlags::empty()).map(FileStatus::from)
 }
 
 /// What an open file is.
-pub(super) fn of(file: impl AsFd) -> Result<Status, Errno> {
-    rustix::fs::fstat(file).map(Status::from)
+pub(super) fn of(file: impl AsFd) -> Result<FileStatus, Errno> {
+    rustix::fs::fstat(file).map(FileStatus::from)
 }
 
 /// Whether an error means that nothing has this name, rather than that we cannot know.
@@ -61,10 +61,10 @@ pub(super) fn reason(error: Errno) -> String {
     std::io::Error::from(error).to_string()
 }
 
-impl From<rustix::fs::Stat> for Status {
-    fn from(stat: rustix::fs::Stat) -> Status {
-        Status {
-            kind: Kind::from(FileType::from_raw_mode(stat.st_mode)),
+impl From<rustix::fs::Stat> for FileStatus {
+    fn from(stat: rustix::fs::Stat) -> FileStatus {
+        FileStatus {
+            kind: FileKind::from(FileType::from_raw_mode(stat.st_mode)),
             identity: Identity {
                 device: unsigned(stat.st_dev),
                 inode: unsigned(stat.st_ino),
@@ -79,13 +79,13 @@ impl From<rustix::fs::Stat> for Status {
     }
 }
 
-impl From<FileType> for Kind {
-    fn from(file_type: FileType) -> Kind {
+impl From<FileType> for FileKind {
+    fn from(file_type: FileType) -> FileKind {
         match file_type {
-            FileType::RegularFile => Kind::File,
-            FileType::Directory => Kind::Directory,
-            FileType::Symlink => Kind::Link,
-            _ => Kind::Special,
+            FileType::RegularFile => FileKind::File,
+            FileType::Directory => FileKind::Directory,
+            FileType::Symlink => FileKind::Link,
+            _ => FileKind::Special,
         }
     }
 }

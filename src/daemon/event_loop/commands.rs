@@ -7,32 +7,39 @@ use tokio::sync::oneshot;
 use crate::announce::engine::{Engine, UnknownAccount};
 use crate::announce::event::{Effect, Event, Fact, Now};
 use crate::control::{About, AccountName, Answer, Request, SubscriptionName};
-use crate::daemon::turns::{Input, Turns};
+use crate::daemon::event_loop::{EventLoop, Input};
 use crate::hub::Key;
 use crate::hub::audience::Audience;
 use crate::websub::hub::EmbeddedHub;
 
 /// An answer that waits for the turn to be saved.
-pub struct Order {
+pub struct CommandReply {
     reply: oneshot::Sender<Answer>,
     answer: Answer,
 }
 
-impl Turns {
-    pub(super) fn obey(&mut self, request: Request, reply: oneshot::Sender<Answer>) {
+impl EventLoop {
+    pub(super) fn execute(&mut self, request: Request, reply: oneshot::Sender<Answer>) {
         let now = self.now();
         let hub = self.hub.as_ref().filter(|_| self.is_hub_open);
         let is_hubs = matches!(request, Request::Subscriptions(_));
-        let consult = |about| hub.map_or_else(no_hub, |hub| consult_hub(hub, about, now.wall));
-        let (mut answer, effects) = obey(&mut self.engine, Engine::step, consult, request, now);
+        let ask_subscriptions =
+            |about| hub.map_or_else(no_embedded_hub, |hub| ask_hub(hub, about, now.wall));
+        let (mut answer, effects) = execute(
+            &mut self.engine,
+            Engine::step,
+            ask_subscriptions,
+            request,
+            now,
+        );
         if let Answer::Status(status) = &mut answer {
             self.complete(status);
         }
         self.take(effects);
-        let order = Order { reply, answer };
+        let order = CommandReply { reply, answer };
         if is_hubs {
             // What the hub wants remembered waits before it in the queue, and so is saved before it is answered.
-            let _ = self.inputs.send(Input::Obeyed(order));
+            let _ = self.inputs.send(Input::CommandDone(order));
         } else {
             self.orders.push(order);
         }
@@ -58,8 +65,8 @@ impl Turns {
     }
 }
 
-fn consult_hub(hub: &EmbeddedHub, about: About, now: Timestamp) -> Answer {
-    let (answer, ended) = hub.look(|audience| consult(audience, about, now));
+fn ask_hub(hub: &EmbeddedHub, about: About, now: Timestamp) -> Answer {
+    let (answer, ended) = hub.look(|audience| ask_subscriptions(audience, about, now));
     if let Some(key) = ended {
         hub.end(key, "removed by the hub's operator");
     }
@@ -67,13 +74,17 @@ fn consult_hub(hub: &EmbeddedHub, about: About, now: Timestamp) -> Answer {
 }
 
 /// What is said about subscriptions where there are none to speak of.
-pub fn no_hub() -> Answer {
+pub fn no_embedded_hub() -> Answer {
     let words = "no embedded hub is configured: subscriptions are with the hubs that are";
     Answer::Error(words.to_owned())
 }
 
 /// What is asked about subscriptions, and which one is to end.
-pub fn consult(audience: &Audience, about: About, now: Timestamp) -> (Answer, Option<Key>) {
+pub fn ask_subscriptions(
+    audience: &Audience,
+    about: About,
+    now: Timestamp,
+) -> (Answer, Option<Key>) {
     let named =
         |name: &SubscriptionName| audience.named(&name.callback, name.topic.as_deref(), now);
     let found = match &about {
@@ -88,11 +99,11 @@ pub fn consult(audience: &Audience, about: About, now: Timestamp) -> (Answer, Op
 }
 
 /// Does what is asked, and tells what is to be saved before that is answered. `act` is [`Engine::step`] or
-/// [`Engine::amend`]; what is asked about subscriptions, `consult` answers.
-pub fn obey(
+/// [`Engine::amend`]; what is asked about subscriptions, `ask_subscriptions` answers.
+pub fn execute(
     engine: &mut Engine,
     act: fn(&mut Engine, Event, Now) -> Vec<Effect>,
-    consult: impl FnOnce(About) -> Answer,
+    ask_subscriptions: impl FnOnce(About) -> Answer,
     request: Request,
     now: Now,
 ) -> (Answer, Vec<Effect>) {
@@ -143,7 +154,7 @@ pub fn obey(
             }
             Err(unknown) => refused(unknown),
         },
-        Request::Subscriptions(about) => (consult(about), Vec::new()),
+        Request::Subscriptions(about) => (ask_subscriptions(about), Vec::new()),
         Request::PublicUrl => {
             let url = engine.plan().public_url.to_string();
             (Answer::PublicUrl(url), Vec::new())

@@ -6,16 +6,18 @@ use jiff::Timestamp;
 use tracing::info;
 
 use crate::announce::plan::{MountPlan, Plan};
-use crate::daemon::turns::Turns;
+use crate::daemon::event_loop::EventLoop;
 use crate::report::figures::{Figures, Hints};
 use crate::report::status::Status;
 use crate::report::summary::{Doing, Summary};
-use crate::tree::Report;
+use crate::tree::TreeReport;
 
-impl Turns {
+impl EventLoop {
     /// Notes how far the sweeps have come that keep us from being ready.
-    pub(super) fn note_sweep(&mut self, reported: &Report) {
-        if let Report::Sweeping { mount, files } | Report::Swept { mount, files, .. } = reported {
+    pub(super) fn note_sweep(&mut self, reported: &TreeReport) {
+        if let TreeReport::Sweeping { mount, files } | TreeReport::Swept { mount, files, .. } =
+            reported
+        {
             self.sweeps.insert(*mount, *files);
         }
     }
@@ -27,9 +29,9 @@ impl Turns {
         self.health.turned(is_saved, is_settled || self.was_settled);
         if is_saved && is_settled && !self.is_ready {
             self.is_ready = true;
-            self.steps.ready();
+            self.failpoints.ready();
             info!("ready");
-            self.supervisor.ready();
+            self.service_manager.ready();
         }
         if is_settled {
             self.began = None;
@@ -39,7 +41,7 @@ impl Turns {
         if self.stop_by.is_some() {
             return;
         }
-        self.supervisor.say(|| match &self.trouble {
+        self.service_manager.say(|| match &self.trouble {
             Some(trouble) => Doing::Waiting {
                 trouble: trouble.clone(),
             },
@@ -94,8 +96,8 @@ impl Turns {
         });
     }
 
-    pub(super) fn count(&mut self, report: &Report) {
-        if let Report::Swept {
+    pub(super) fn count(&mut self, report: &TreeReport) {
+        if let TreeReport::Swept {
             mount,
             complete: true,
             files,

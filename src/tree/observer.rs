@@ -10,29 +10,29 @@ use std::time::{Duration, Instant};
 
 use crate::announce::candidates::Candidates;
 use crate::announce::observation::{DocumentPath, Look, NoDocument, Observation};
-use crate::tree::explain::explain;
-use crate::tree::hints::{Hint, Hints, Place, Taken};
+use crate::tree::explanation::explain;
+use crate::tree::file_status;
 use crate::tree::model::{DirectoryId, FileId, Model, Queued};
-use crate::tree::mount::{Ghost, Mount, Sweep};
-use crate::tree::stat;
-use crate::tree::watches::{Key, Named, Watches};
-use crate::tree::watching::Denied;
-use crate::tree::{Known, Notice, Report, Settings};
+use crate::tree::mount::{Mount, Sweep, UnmetFile};
+use crate::tree::pending_hints::{DirectoryHints, Hint, HintBatch, PendingHints};
+use crate::tree::watch_policy::Denial;
+use crate::tree::watches::{WatchKey, WatchedName, Watches};
+use crate::tree::{KnownFile, TreeNotice, TreeReport, TreeSettings};
 
 /// How often mounts and links are looked at without a hint.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 /// How long it may work before it takes the next hints, and how much it may find.
-const TURN: Duration = Duration::from_millis(5);
+const TIME_SLICE: Duration = Duration::from_millis(5);
 const BATCH: usize = 512;
 
-pub(super) struct Looker<'a> {
-    pub(super) report: Box<dyn FnMut(Report) -> ControlFlow<()> + 'a>,
+pub(super) struct Observer<'a> {
+    pub(super) report: Box<dyn FnMut(TreeReport) -> ControlFlow<()> + 'a>,
     pub(super) is_stopped: bool,
     /// Whether nothing is looked at a second time.
-    pub(super) is_survey: bool,
-    pub(super) settings: Settings,
+    pub(super) is_one_shot: bool,
+    pub(super) settings: TreeSettings,
     pub(super) names: Arc<Candidates>,
-    pub(super) hints: Arc<Hints>,
+    pub(super) hints: Arc<PendingHints>,
     pub(super) watches: Watches,
     pub(super) model: Model,
     pub(super) mounts: Vec<Mount>,
@@ -43,7 +43,7 @@ pub(super) struct Looker<'a> {
     questions: VecDeque<DocumentPath>,
     pub(super) timers: BinaryHeap<Reverse<(Instant, FileId)>>,
     /// Directories that could not be read.
-    pub(super) denied: HashMap<DirectoryId, Denied>,
+    pub(super) denied: HashMap<DirectoryId, Denial>,
     /// Directories that hold links, and the one whose links were rechecked last.
     pub(super) linked: BTreeSet<DirectoryId>,
     pub(super) last_linked: Option<DirectoryId>,
@@ -56,23 +56,23 @@ pub(super) struct Looker<'a> {
     batch: Vec<Observation>,
     explained: Vec<(DocumentPath, NoDocument)>,
     /// What is remembered of files in `batch` that are missing, in case their mount is.
-    gone: HashMap<DocumentPath, Ghost>,
+    gone: HashMap<DocumentPath, UnmetFile>,
 }
 
-impl<'a> Looker<'a> {
+impl<'a> Observer<'a> {
     pub(super) fn new(
-        settings: Settings,
+        settings: TreeSettings,
         names: Arc<Candidates>,
-        known: Vec<Known>,
-        hints: Arc<Hints>,
+        known: Vec<KnownFile>,
+        hints: Arc<PendingHints>,
         watches: Watches,
-        report: impl FnMut(Report) -> ControlFlow<()> + 'a,
-    ) -> Looker<'a> {
+        report: impl FnMut(TreeReport) -> ControlFlow<()> + 'a,
+    ) -> Observer<'a> {
         let mut model = Model::default();
         let published = settings.mounts.iter().map(|it| (it.id, it.published()));
         let published: HashMap<_, _> = published.collect();
-        let mut known_of: HashMap<_, HashMap<Box<[u8]>, Ghost>> = HashMap::new();
-        for Known {
+        let mut known_of: HashMap<_, HashMap<Box<[u8]>, UnmetFile>> = HashMap::new();
+        for KnownFile {
             path,
             stat,
             read_at,
@@ -83,12 +83,12 @@ impl<'a> Looker<'a> {
             if !published.is_some_and(|it| names.accepts(it, &path.below)) {
                 continue;
             }
-            let ghost = Ghost {
+            let unmet = UnmetFile {
                 read: Some((stat, read_at)),
                 is_told_denied: false,
             };
             let of_mount = known_of.entry(path.mount).or_default();
-            of_mount.insert((*path.below).into(), ghost);
+            of_mount.insert((*path.below).into(), unmet);
         }
         let mounts = settings.mounts.iter().enumerate().map(|(at, plan)| {
             let root = model.add_directory(at, None, b"", true);
@@ -96,10 +96,10 @@ impl<'a> Looker<'a> {
             Mount::new(plan, root, known)
         });
         let mounts = mounts.collect();
-        Looker {
+        Observer {
             report: Box::new(report),
             is_stopped: false,
-            is_survey: false,
+            is_one_shot: false,
             settings,
             names,
             hints,
@@ -140,8 +140,8 @@ impl<'a> Looker<'a> {
     }
 
     /// Sweeps each mount once.
-    pub(super) fn survey(&mut self) {
-        self.is_survey = true;
+    pub(super) fn scan_once(&mut self) {
+        self.is_one_shot = true;
         self.check_mounts();
         while !self.is_stopped {
             self.work();
@@ -184,12 +184,12 @@ impl<'a> Looker<'a> {
             .fold(self.heartbeat, Instant::min)
     }
 
-    fn apply(&mut self, taken: Taken) {
-        for (key, place) in taken.places {
-            self.apply_place(key, place);
+    fn apply(&mut self, taken: HintBatch) {
+        for (key, directory_hints) in taken.directories {
+            self.apply_place(key, directory_hints);
         }
         if taken.overflow {
-            self.notice(Notice::Overflow);
+            self.notice(TreeNotice::Overflow);
             // Whether a writer is done may have been said among what was lost.
             self.model.forget_writers();
         }
@@ -197,7 +197,7 @@ impl<'a> Looker<'a> {
         if let Some(reason) = taken.ended {
             self.watches.end();
             let interval = self.settings.poll_interval;
-            self.notice(Notice::EventsEnded { reason, interval });
+            self.notice(TreeNotice::EventsEnded { reason, interval });
             self.model.forget_writers();
         }
         if taken.overflow || taken.sweep || has_ended {
@@ -211,12 +211,12 @@ impl<'a> Looker<'a> {
         self.questions.extend(taken.questions);
     }
 
-    fn apply_place(&mut self, key: Key, place: Place) {
+    fn apply_place(&mut self, key: WatchKey, directory_hints: DirectoryHints) {
         let Some(watched) = self.watches.watched(key) else {
             return;
         };
         let directories = watched.directories.clone();
-        let named: Vec<(Named, Hint)> = watched
+        let named: Vec<(WatchedName, Hint)> = watched
             .named
             .iter()
             .filter_map(|(name, all)| {
@@ -224,32 +224,33 @@ impl<'a> Looker<'a> {
                     renamed: true,
                     ..Hint::default()
                 };
-                let lost = (place.itself || place.everything).then_some(&itself);
-                let hint = *place.names.get(name).or(lost)?;
+                let lost =
+                    (directory_hints.itself || directory_hints.everything).then_some(&itself);
+                let hint = *directory_hints.names.get(name).or(lost)?;
                 Some(all.iter().map(move |named| (*named, hint)))
             })
             .flatten()
             .collect();
         for id in directories {
-            if place.itself {
+            if directory_hints.itself {
                 self.recheck_directory(id);
             }
-            if place.everything || place.touched {
+            if directory_hints.everything || directory_hints.touched {
                 self.queue_directory(id, Queued::Alone);
             }
-            for (name, hint) in &place.names {
+            for (name, hint) in &directory_hints.names {
                 self.examine(id, name, *hint);
             }
             // Any of these may be what a link leads through.
-            if place.other || place.names.values().any(|hint| hint.renamed) {
+            if directory_hints.other || directory_hints.names.values().any(|hint| hint.renamed) {
                 self.recheck_links(id, true);
             }
         }
         for (named, hint) in named {
             match named {
-                Named::Mount(mount) => self.check_mount(mount),
-                Named::Link(file) if hint.renamed => self.recheck_link_to_file(file, hint),
-                Named::Link(file) => self.hint_file(file, hint),
+                WatchedName::Mount(mount) => self.check_mount(mount),
+                WatchedName::Link(file) if hint.renamed => self.recheck_link_to_file(file, hint),
+                WatchedName::Link(file) => self.hint_file(file, hint),
             }
         }
     }
@@ -286,7 +287,7 @@ impl<'a> Looker<'a> {
     }
 
     fn work(&mut self) {
-        let end = Instant::now() + TURN;
+        let end = Instant::now() + TIME_SLICE;
         let is_full = |own: &Self| own.batch.len().max(own.explained.len()) >= BATCH;
         while !self.is_stopped && !is_full(self) && Instant::now() < end {
             if let Some(id) = self.directories.pop_front() {
@@ -346,22 +347,22 @@ impl<'a> Looker<'a> {
         });
     }
 
-    pub(super) fn observe_missing(&mut self, path: DocumentPath, ghost: Ghost) {
+    pub(super) fn observe_missing(&mut self, path: DocumentPath, unmet: UnmetFile) {
         self.observe(path.clone(), Look::Missing);
-        self.gone.insert(path, ghost);
+        self.gone.insert(path, unmet);
     }
 
-    pub(super) fn notice(&mut self, notice: Notice) {
-        self.send(Report::Notice(notice));
+    pub(super) fn notice(&mut self, notice: TreeNotice) {
+        self.send(TreeReport::Notice(notice));
     }
 
     /// Reports something, after all that was found before.
-    pub(super) fn send(&mut self, report: Report) {
+    pub(super) fn send(&mut self, report: TreeReport) {
         self.flush();
         self.send_now(report);
     }
 
-    fn send_now(&mut self, report: Report) {
+    fn send_now(&mut self, report: TreeReport) {
         if !self.is_stopped && (self.report)(report).is_break() {
             self.is_stopped = true;
         }
@@ -370,7 +371,7 @@ impl<'a> Looker<'a> {
     fn flush(&mut self) {
         if !self.explained.is_empty() {
             let explained = std::mem::take(&mut self.explained);
-            self.send_now(Report::Explained(explained));
+            self.send_now(TreeReport::Explained(explained));
         }
         if self.batch.is_empty() {
             return;
@@ -379,7 +380,7 @@ impl<'a> Looker<'a> {
         let mut batch = std::mem::take(&mut self.batch);
         while !batch.is_empty() {
             let rest = batch.split_off(batch.len().min(BATCH));
-            self.send_now(Report::Observed(std::mem::replace(&mut batch, rest)));
+            self.send_now(TreeReport::Observed(std::mem::replace(&mut batch, rest)));
         }
     }
 
@@ -393,12 +394,12 @@ impl<'a> Looker<'a> {
             if !gone.keys().any(|path| path.mount == mount.id) {
                 continue;
             }
-            let found = stat::follow(&mount.directory).map(|status| status.identity);
+            let found = file_status::follow(&mount.directory).map(|status| status.identity);
             if mount.identity.is_some() && found.ok() == mount.identity {
                 continue;
             }
-            for (path, ghost) in gone.iter().filter(|(path, _)| path.mount == mount.id) {
-                mount.known.insert((*path.below).into(), *ghost);
+            for (path, unmet) in gone.iter().filter(|(path, _)| path.mount == mount.id) {
+                mount.known.insert((*path.below).into(), *unmet);
             }
             let id = mount.id;
             self.batch

@@ -1,13 +1,13 @@
-//! The only loop: it takes what happened, steps the engine, saves, and only then sends.
+//! The only loop: it takes what happened, failpoints the engine, saves, and only then sends.
 //!
 //! One turn takes everything that is at hand, so that a burst costs one commit. If the state cannot be
 //! saved, nothing is sent: what was to be done waits, and saving is tried again.
 
+pub mod commands;
 mod effects;
 mod health;
-pub mod orders;
-mod stopping;
-pub mod succession;
+pub mod reload;
+mod shutdown;
 mod unsaved;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,17 +26,17 @@ use crate::announce::event::{Effect, Event, Now};
 use crate::announce::ids::SubmissionId;
 use crate::announce::observation::MountId;
 use crate::control::{self, Request};
-use crate::daemon::report;
-use crate::daemon::steps::{Step, Steps};
-use crate::daemon::supervisor::Supervisor;
-use crate::daemon::turns::orders::Order;
-use crate::daemon::turns::unsaved::Unsaved;
+use crate::daemon::event_loop::commands::CommandReply;
+use crate::daemon::event_loop::unsaved::Unsaved;
+use crate::daemon::failpoints::{Failpoint, Failpoints};
+use crate::daemon::log;
+use crate::daemon::service_manager::ServiceManager;
 use crate::hub::HubRecord;
 use crate::report::figures::Counts;
 use crate::report::status::{ConfigurationStatus, Detail, RefusedConfiguration, Status};
 use crate::resourcesync::uri::Topic;
 use crate::store::Store;
-use crate::tree::{self, Report, Tree};
+use crate::tree::{self, Tree, TreeReport};
 use crate::websub::hub::EmbeddedHub;
 use crate::websub::publish::Publisher;
 use crate::websub::topics::Topics;
@@ -45,17 +45,17 @@ use crate::websub::topics::Topics;
 pub enum Input {
     Event(Event),
     /// With the watching that it came from: an earlier one means nothing any more.
-    Tree(Watching, Report),
+    Tree(Watching, TreeReport),
     /// The embedded hub wants something remembered, all of it or nothing.
     HubRecords(Vec<HubRecord>),
     /// Somebody wants to know how things stand.
     Ask(Detail, oneshot::Sender<Status>),
     /// A command wants something done.
-    Order(Request, oneshot::Sender<control::Answer>),
+    Command(Request, oneshot::Sender<control::Answer>),
     /// The embedded hub has done what a command wants; what it wants remembered came before this.
-    Obeyed(Order),
+    CommandDone(CommandReply),
     /// The embedded hub has ended what it had begun.
-    Rested,
+    HubDrained,
     Reload,
     Stop,
 }
@@ -81,7 +81,7 @@ const PROBE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_secs(5);
 
 /// The engine and all that acts for it.
-pub struct Turns {
+pub struct EventLoop {
     engine: Engine,
     store: Store,
     topics: Topics,
@@ -98,8 +98,8 @@ pub struct Turns {
     /// Where submissions go on.
     submitting: Handle,
     health: Health,
-    steps: Steps,
-    supervisor: Supervisor,
+    failpoints: Failpoints,
+    service_manager: ServiceManager,
     /// What each mount's sweep has met, until all are swept.
     sweeps: BTreeMap<MountId, u64>,
     unsaved: Unsaved,
@@ -110,7 +110,7 @@ pub struct Turns {
     /// When the state file is looked at, whether it is still there.
     look_at: Instant,
     /// What commands asked in this turn.
-    orders: Vec<Order>,
+    orders: Vec<CommandReply>,
     /// The embedded hub's acceptances, for the next turn.
     accepted: Vec<Event>,
     /// Submissions whose answer is to come.
@@ -123,7 +123,7 @@ pub struct Turns {
     unclaimed: BTreeSet<Topic>,
     configuration: ConfigurationStatus,
     is_ready: bool,
-    is_hub_resting: bool,
+    is_hub_draining: bool,
     /// Once it was told to stop: until when it waits for what is under way.
     stop_by: Option<Instant>,
     /// When the daemon began, and what was done since.
@@ -132,7 +132,7 @@ pub struct Turns {
     started: Instant,
 }
 
-impl Turns {
+impl EventLoop {
     pub fn new(
         engine: Engine,
         store: Store,
@@ -141,8 +141,8 @@ impl Turns {
         inputs: Sender<Input>,
         runtime: Handle,
         health: Health,
-    ) -> Turns {
-        Turns {
+    ) -> EventLoop {
+        EventLoop {
             engine,
             store,
             topics,
@@ -156,8 +156,8 @@ impl Turns {
             submitting: runtime.clone(),
             runtime,
             health,
-            steps: Steps::from_environment(),
-            supervisor: Supervisor::from_environment(),
+            failpoints: Failpoints::from_environment(),
+            service_manager: ServiceManager::from_environment(),
             sweeps: BTreeMap::new(),
             unsaved: Unsaved::default(),
             trouble: None,
@@ -175,7 +175,7 @@ impl Turns {
                 in_force: String::new(),
             },
             is_ready: false,
-            is_hub_resting: false,
+            is_hub_draining: false,
             stop_by: None,
             counts: Counts {
                 began: Timestamp::now(),
@@ -196,9 +196,9 @@ impl Turns {
         self.counts.began = began;
     }
 
-    /// The steps that deliveries pass, for whoever passes some elsewhere.
-    pub fn steps(&self) -> Steps {
-        self.steps.clone()
+    /// The failpoints that deliveries pass, for whoever passes some elsewhere.
+    pub fn failpoints(&self) -> Failpoints {
+        self.failpoints.clone()
     }
 
     /// The embedded hub, if there was ever one, and whether it takes subscriptions.
@@ -210,13 +210,13 @@ impl Turns {
     /// What is in force, and since when.
     pub fn set_configuration(&mut self, configuration: ConfigurationStatus) {
         self.configuration = configuration;
-        self.supervisor.hurry();
+        self.service_manager.hurry();
     }
 
     /// What is in force goes on, although another configuration was there.
     pub fn refuse(&mut self, refused: RefusedConfiguration) {
         self.configuration.refused = Some(refused);
-        self.supervisor.hurry();
+        self.service_manager.hurry();
     }
 
     /// Performs what taking up the state asked for, so that topics are served before any tree is looked at.
@@ -225,7 +225,7 @@ impl Turns {
         self.commit(false);
     }
 
-    /// Turns until another configuration may be there, or it is told to stop. Then it waits up to `grace` for
+    /// EventLoop until another configuration may be there, or it is told to stop. Then it waits up to `grace` for
     /// answers to what was sent, and sends nothing more.
     pub fn run(&mut self, received: &Receiver<Input>, grace: Duration) -> Ended {
         loop {
@@ -236,7 +236,7 @@ impl Turns {
                     return Ended::Stopped { by: Instant::now() };
                 }
             };
-            let is_proof_wanted = self.supervisor.wants_proof();
+            let is_proof_wanted = self.service_manager.wants_proof();
             let mut may_be_changed = false;
             for event in std::mem::take(&mut self.accepted) {
                 self.step(event);
@@ -256,7 +256,7 @@ impl Turns {
             self.answer();
             self.tell_health(is_saved);
             if is_proof_wanted {
-                self.supervisor.ping();
+                self.service_manager.ping();
             }
             match self.stop_by {
                 Some(by) if self.is_done() || Instant::now() >= by => {
@@ -278,7 +278,7 @@ impl Turns {
             Ok(true) => warn!("the state file was gone; it was written anew"),
             Ok(false) => {}
             Err(error) => {
-                let error = report::chain(&error);
+                let error = log::error_chain(&error);
                 error!(error, "cannot write the state file anew: {error}");
             }
         }
@@ -302,7 +302,9 @@ impl Turns {
         if !self.accepted.is_empty() {
             return Duration::ZERO;
         }
-        let wakes = [self.supervisor.wake(), self.stop_by].into_iter().flatten();
+        let wakes = [self.service_manager.wake(), self.stop_by]
+            .into_iter()
+            .flatten();
         let wake = wakes.fold(self.ask_at.min(self.look_at), Instant::min);
         let mut patience = wake.saturating_duration_since(Instant::now());
         if self.trouble.is_none()
@@ -325,18 +327,18 @@ impl Turns {
             Input::Tree(watching, _) if watching != self.watching => {}
             Input::Tree(_, mut reported) => {
                 // R13: a change made while the daemon starts is one, although no tree is watched yet.
-                if let Report::MountFound { started, .. } = &mut reported
+                if let TreeReport::MountFound { started, .. } = &mut reported
                     && let Some(began) = self.began
                 {
                     *started = began.min(*started);
                 }
-                report::log(&reported, self.engine.plan());
+                log::log(&reported, self.engine.plan());
                 self.count(&reported);
                 self.note_sweep(&reported);
-                if matches!(reported, Report::Observed(_)) {
-                    self.steps.pass(Step::Observed);
+                if matches!(reported, TreeReport::Observed(_)) {
+                    self.failpoints.pass(Failpoint::Observed);
                 }
-                if let Some(event) = report::event(reported) {
+                if let Some(event) = log::event(reported) {
                     self.step(event);
                 }
             }
@@ -353,9 +355,9 @@ impl Turns {
                 self.count_up(&mut status.figures);
                 let _ = answer.send(status);
             }
-            Input::Order(request, reply) => self.obey(request, reply),
-            Input::Obeyed(order) => self.orders.push(order),
-            Input::Rested => self.is_hub_resting = false,
+            Input::Command(request, reply) => self.execute(request, reply),
+            Input::CommandDone(order) => self.orders.push(order),
+            Input::HubDrained => self.is_hub_draining = false,
             // The loop has heard of it, or has ended.
             Input::Reload | Input::Stop => {}
         }

@@ -9,13 +9,13 @@ use rustix::io::Errno;
 
 use crate::announce::observation::{Incomplete, Unreadable};
 use crate::diagnostics::access::{Refusal, remedy};
+use crate::tree::file_status;
 use crate::tree::file_system::ALL_WRITE_HERE;
-use crate::tree::hints::Hint;
-use crate::tree::looker::Looker;
 use crate::tree::model::{Directory, DirectoryId, join, push_name};
-use crate::tree::stat;
-use crate::tree::watches::Unwatched;
-use crate::tree::{Limit, Notice, Report, WatchMode};
+use crate::tree::observer::Observer;
+use crate::tree::pending_hints::Hint;
+use crate::tree::watches::WatchError;
+use crate::tree::{SystemLimit, TreeNotice, TreeReport, WatchMode};
 
 /// How soon a directory that cannot be read is tried again, at first and at last.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
@@ -26,7 +26,7 @@ const MAX_NAMED: usize = 20;
 
 /// A directory that could not be read.
 #[derive(Debug)]
-pub(super) struct Denied {
+pub(super) struct Denial {
     /// When to try again.
     pub(super) again: Instant,
     tries: u8,
@@ -35,7 +35,7 @@ pub(super) struct Denied {
     since: Timestamp,
 }
 
-impl Looker<'_> {
+impl Observer<'_> {
     /// A directory cannot be read: nothing beneath it is known, and nothing is missing (R15).
     pub(super) fn deny(&mut self, id: DirectoryId, path: &Path, error: Errno) {
         let Some(directory) = self.model.directory_mut(id) else {
@@ -45,7 +45,7 @@ impl Looker<'_> {
             let mount = directory.mount;
             return self.miss_mount(mount, &error.into());
         }
-        let reason = stat::reason(error);
+        let reason = file_status::reason(error);
         let was_denied = std::mem::replace(&mut directory.is_denied, true);
         let is_forbidden = matches!(error, Errno::ACCESS | Errno::PERM);
         let remedy = is_forbidden
@@ -56,7 +56,7 @@ impl Looker<'_> {
         let after = FIRST_RETRY
             .saturating_mul(1 << tries.min(5))
             .min(LAST_RETRY);
-        let denied = Denied {
+        let denied = Denial {
             again: Instant::now() + after,
             tries: tries.saturating_add(1),
             reason: reason.clone(),
@@ -69,7 +69,7 @@ impl Looker<'_> {
         if was_denied {
             return;
         }
-        self.notice(Notice::Unreadable {
+        self.notice(TreeNotice::Unreadable {
             directory: path.to_owned(),
             reason: match remedy {
                 Some(remedy) => format!("{reason}: {remedy}"),
@@ -103,7 +103,7 @@ impl Looker<'_> {
             if !std::mem::replace(&mut self.mounts[at].has_denied_anew, false) {
                 continue;
             }
-            let mut denied: Vec<(Vec<u8>, &Denied)> = self
+            let mut denied: Vec<(Vec<u8>, &Denial)> = self
                 .denied
                 .iter()
                 .filter(|(id, _)| self.model.directory(**id).is_some_and(|it| it.mount == at))
@@ -118,7 +118,7 @@ impl Looker<'_> {
                 remedy: denied.remedy.map(str::to_owned),
                 since: denied.since,
             });
-            let report = Report::Unreadable {
+            let report = TreeReport::Unreadable {
                 mount: mount.id,
                 directories: directories.collect(),
                 more: denied.len().saturating_sub(MAX_NAMED),
@@ -191,20 +191,20 @@ impl Looker<'_> {
                     directory.watch = Some(key);
                 }
             }
-            Err(Unwatched::RanOut(sysctl)) => {
+            Err(WatchError::RanOut(sysctl)) => {
                 self.mounts[at].has_unwatched = true;
                 if !std::mem::replace(&mut self.has_said_ran_out, true) {
-                    let limit = Limit::now(sysctl);
-                    self.notice(Notice::WatchesRanOut { limit, interval });
+                    let limit = SystemLimit::now(sysctl);
+                    self.notice(TreeNotice::WatchesRanOut { limit, interval });
                 }
                 self.sweep_soon(at);
             }
-            Err(Unwatched::Failed(error)) => {
+            Err(WatchError::Failed(error)) => {
                 let absent = error.kind() == std::io::ErrorKind::NotFound;
                 // Gone since it was opened: its parent says so.
                 if !absent && !self.mounts[at].has_unwatched {
                     self.mounts[at].has_unwatched = true;
-                    self.notice(Notice::Unwatchable {
+                    self.notice(TreeNotice::Unwatchable {
                         directory: path.to_owned(),
                         reason: error.to_string(),
                     });
@@ -219,7 +219,7 @@ impl Looker<'_> {
         mount.has_unwatched = true;
         if !mount.is_polled {
             mount.is_polled = true;
-            let notice = Notice::Polling {
+            let notice = TreeNotice::Polling {
                 directory: mount.directory.clone(),
                 reason,
                 interval: self.settings.poll_interval,

@@ -113,7 +113,7 @@ impl Story {
     pub fn dies_at(&mut self, step: &str, passing: usize) -> Death {
         let mut command = self.setup.command("run");
         command.args(["--log-format", "json", "--log-level", "debug"]);
-        command.env("DIE_AT_STEP", format!("{step}:{passing}"));
+        command.env("RSNOTIFY_FAILPOINT", format!("{step}:{passing}"));
         let daemon = Daemon::spawn(command);
         daemon.await_log("ready");
         if self.hubs == Hubs::Embedded {
