@@ -200,7 +200,9 @@ impl Daemon {
         drop(event_loop);
         runtime.shutdown_background();
         if let Err(trouble) = finished {
-            anyhow::bail!("stopped with changes unsaved, they will be found again: {trouble}");
+            anyhow::bail!(
+                "stopped with unsaved changes, which are detected again at the next start: {trouble}"
+            );
         }
         info!("stopped; everything is saved");
         Ok(())
@@ -307,7 +309,7 @@ fn serve_commands(
         }
         Err(error) => {
             let directory = config.state_dir.display();
-            warn!(%error, "cannot listen in {directory} to commands such as `rsnotify accept`: {error}");
+            warn!(%error, "cannot accept commands such as `rsnotify accept` in {directory}: {error}");
             None
         }
     }

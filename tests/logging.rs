@@ -19,7 +19,7 @@ const MADE_ELSEWHERE: [(&str, &str, &str, &str); 3] = [
     (
         "{notice}",
         "src/tree/mod.rs",
-        "pub enum Notice {",
+        "pub enum TreeNotice {",
         "#[error(",
     ),
     (

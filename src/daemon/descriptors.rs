@@ -23,7 +23,7 @@ pub fn take_all_granted() {
         Err(error) => warn!(
             %error,
             "cannot raise the limit of open files from {before} to {granted}: {error}; \
-             that many may be too few for many connections, see LimitNOFILE of systemd or `ulimit -n`"
+             this may be too low for many connections, see LimitNOFILE of systemd or `ulimit -n`"
         ),
     }
 }

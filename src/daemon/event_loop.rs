@@ -1,4 +1,4 @@
-//! The only loop: it takes what happened, failpoints the engine, saves, and only then sends.
+//! The only loop: it takes what happened, steps the engine, saves, and only then sends.
 //!
 //! One turn takes everything that is at hand, so that a burst costs one commit. If the state cannot be
 //! saved, nothing is sent: what was to be done waits, and saving is tried again.
@@ -275,11 +275,11 @@ impl EventLoop {
             self.input(input);
         }
         match self.store.put_back() {
-            Ok(true) => warn!("the state file was gone; it was written anew"),
+            Ok(true) => warn!("the state file was missing and has been restored"),
             Ok(false) => {}
             Err(error) => {
                 let error = log::error_chain(&error);
-                error!(error, "cannot write the state file anew: {error}");
+                error!(error, "cannot restore the state file: {error}");
             }
         }
         // If it could not save, it has to now.

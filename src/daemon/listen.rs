@@ -141,7 +141,7 @@ impl BoundListener {
             Some(_) => info!(listener = self.name, address, "listening"),
             None => info!(
                 listener = self.name,
-                address, "listening on the socket that was given"
+                address, "listening on the socket passed by the service manager"
             ),
         }
     }

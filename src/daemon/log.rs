@@ -97,12 +97,13 @@ pub fn fact(fact: &Fact) {
             source, documents, ..
         } => info!(
             source,
-            documents, "took the baseline of {source}: {documents} documents count as known"
+            documents,
+            "baseline of {source} complete: {documents} existing documents are not announced"
         ),
         Fact::MountLost { source, reason, .. } => {
             warn!(
                 source,
-                reason, "a mount of {source} is not there: {reason}; nothing counts as deleted"
+                reason, "a mount of {source} is missing: {reason}; nothing counts as deleted"
             );
         }
         Fact::ChannelOpened { topic, set, hubs } => {
@@ -180,7 +181,7 @@ pub fn fact(fact: &Fact) {
             let seconds = took.as_secs_f64();
             info!(
                 %hub, attempts, seconds, notifications,
-                "{hub} works again; {notifications} notifications waited for it"
+                "{hub} recovered; {notifications} notifications were waiting for it"
             );
         }
         Fact::Halved {
@@ -202,8 +203,8 @@ pub fn fact(fact: &Fact) {
         },
         Fact::HubReplaced { hub, by, channels } => info!(
             %hub, %by, channels,
-            "{by} takes the place of {hub} on {channels} channels, with all that it was due; `replaces` in its \
-             [[hub]] can say otherwise"
+            "{by} replaces {hub} on {channels} channels and takes over its pending changes; `replaces` in its [[hub]] \
+             can change that"
         ),
         Fact::Dropped {
             topic,
@@ -211,13 +212,13 @@ pub fn fact(fact: &Fact) {
             changes,
         } => warn!(
             %topic, %hub, changes,
-            "{hub} is no longer told; dropped {changes} changes that it was due; to hand such changes over, name it \
+            "{hub} is no longer configured; dropped {changes} pending changes; to hand such changes over, name it \
              as `replaces` in the [[hub]] that takes its place"
         ),
         Fact::Retried { notifications } => {
             info!(
                 notifications,
-                "trying {notifications} notifications again now, as asked"
+                "retrying {notifications} notifications now, as requested"
             );
         }
         Fact::CountedAsTold {
@@ -225,7 +226,7 @@ pub fn fact(fact: &Fact) {
             hub,
             changes,
         } => warn!(
-            %topic, %hub, changes, "dropped {changes} changes that {hub} was due, as asked: they count as told"
+            %topic, %hub, changes, "dropped {changes} pending changes of {hub}, as requested: they count as told"
         ),
         Fact::Unfetched {
             topic,
@@ -234,7 +235,7 @@ pub fn fact(fact: &Fact) {
             after,
         } => warn!(
             %topic, %hub, seq, seconds = after.as_secs(),
-            "{hub} accepted a ping and has not fetched {topic}: does it see the topic's URI?"
+            "{hub} accepted a ping and has not fetched {topic}: can it reach the topic's URI?"
         ),
         Fact::Fetched {
             topic,
@@ -254,21 +255,21 @@ pub fn fact(fact: &Fact) {
             is_known,
         } => {
             let meanwhile = match is_known {
-                true => "its last good version stands",
-                false => "nothing is announced of it until it can be",
+                true => "its last good version is kept",
+                false => "nothing is announced of it until it can be read",
             };
             warn!(%path, %uri, reason, "cannot read {path}: {reason}; {meanwhile}");
         }
         Fact::Mended { path, uri } => info!(%path, %uri, "{path} can be read again"),
         Fact::HoldExpired { uri, set } => {
             let set = set.as_ref().map(ToString::to_string).unwrap_or_default();
-            warn!(%uri, set, "{uri} is still listed nowhere; announcing it all the same");
+            warn!(%uri, set, "{uri} is still not listed anywhere; announcing it anyway");
         }
         Fact::Suspended(suspension) => {
             let (source, missing, of) = (&suspension.source, suspension.missing, suspension.of);
             error!(source, missing, of, "{suspension}");
         }
-        Fact::Resumed { source } => info!(source, "deletions of {source} are believed again"),
+        Fact::Resumed { source } => info!(source, "deletions of {source} are no longer suspended"),
         Fact::Accepted { source, documents } => info!(
             source,
             documents, "{documents} missing documents of {source} were accepted as deleted"

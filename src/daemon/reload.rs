@@ -23,7 +23,7 @@ impl Daemon {
                 let error = log::error_chain(error.as_ref());
                 error!(
                     error,
-                    "cannot take the configuration that is there now, the one before goes on: {error}"
+                    "configuration not reloaded, keeping the previous one: {error}"
                 );
                 let at = Timestamp::now();
                 self.event_loop.refuse(RefusedConfiguration { at, error });
@@ -89,10 +89,14 @@ impl Daemon {
         let changes = difference(&self.config, &config);
         let (old, new) = (&self.config.server, &config.server);
         if self.public.was_given() && old.listen != new.listen {
-            warn!("server.listen is not used: the socket that was given stays");
+            warn!(
+                "server.listen is ignored: the socket passed by the service manager stays in use"
+            );
         }
         if self.admin.was_given() && old.admin_listen != new.admin_listen {
-            warn!("server.admin_listen is not used: the socket that was given stays");
+            warn!(
+                "server.admin_listen is ignored: the socket passed by the service manager stays in use"
+            );
         }
         self.config = config;
         self.public_url = public_url;

@@ -98,7 +98,7 @@ impl ServiceManager {
 
     fn tell(&self, state: NotifyState) {
         if let Err(error) = sd_notify::notify(&[state]) {
-            warn!(%error, "cannot tell the service manager how we are: {error}");
+            warn!(%error, "cannot notify the service manager: {error}");
         }
     }
 }

@@ -29,8 +29,9 @@ pub fn take() -> anyhow::Result<ActivatedSockets> {
             Some("admin") => ("admin", &mut given.admin),
             _ => ("public", &mut given.public),
         };
-        let listener = listener(&mut sockets, index)
-            .with_context(|| format!("cannot use the socket that was given ({name})"))?;
+        let listener = listener(&mut sockets, index).with_context(|| {
+            format!("cannot use the socket passed by the service manager ({name})")
+        })?;
         if own.replace(BoundListener::given(name, listener)).is_some() {
             bail!(
                 "more than one socket was given ({name}): give one, and name another one \"admin\" (FileDescriptorName= \
@@ -60,7 +61,7 @@ fn listener(sockets: &mut ListenFd, index: usize) -> anyhow::Result<Listener> {
 fn is_listening(socket: impl AsFd) -> anyhow::Result<()> {
     ensure!(
         socket_acceptconn(socket)?,
-        "nobody can connect to it; with systemd, its unit needs Accept=no"
+        "it does not accept connections; a systemd socket unit needs Accept=no"
     );
     Ok(())
 }

@@ -50,7 +50,7 @@ struct Reader {
     buffer: Vec<u8>,
 }
 
-/// Whether the thread reads in the observer's directory_hints.
+/// Whether the thread reads in the observer's place.
 #[derive(Debug, Default)]
 struct StandIn {
     state: Mutex<StandInState>,

@@ -117,7 +117,7 @@ impl Observer<'_> {
         while let Some(id) = above {
             let directory = self.model.directory(id)?;
             if directory.identity == Some(identity) {
-                // Another one may have come in its directory_hints, and its inode may be in use again.
+                // Another one may have come in its place, and its inode may be in use again.
                 let path = join(
                     &self.mounts[directory.mount].directory,
                     &self.model.below(id),

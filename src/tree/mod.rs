@@ -136,13 +136,13 @@ pub enum TreeReport {
 /// A fact that an operator may want to read in the log.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TreeNotice {
-    #[error("{directory} is watched by {backend}", directory = directory.display())]
+    #[error("watching {directory} with {backend}", directory = directory.display())]
     Watching {
         directory: PathBuf,
         backend: &'static str,
     },
     #[error(
-        "{directory} is swept every {seconds} s: {reason}",
+        "polling {directory} every {seconds} s: {reason}",
         directory = directory.display(),
         seconds = interval.as_secs_f64()
     )]
@@ -152,19 +152,19 @@ pub enum TreeNotice {
         interval: Duration,
     },
     #[error(
-        "another directory took the directory_hints of {directory}: what it holds is compared with what was there",
+        "{directory} was replaced by another directory: comparing its contents with the previous ones",
         directory = directory.display()
     )]
     Replaced { directory: PathBuf },
     #[error(
-        "no more directories can be watched: {limit}; until then the tree is swept every {seconds} s",
+        "cannot watch more directories: {limit}; until then the tree is polled every {seconds} s",
         seconds = interval.as_secs_f64()
     )]
     WatchesRanOut {
         limit: SystemLimit,
         interval: Duration,
     },
-    #[error("the kernel's event queue overflowed; everything is swept")]
+    #[error("the kernel's event queue overflowed; rescanning everything")]
     Overflow,
     #[error("cannot watch {directory}: {reason}", directory = directory.display())]
     Unwatchable { directory: PathBuf, reason: String },
@@ -172,26 +172,26 @@ pub enum TreeNotice {
     Unreadable { directory: PathBuf, reason: String },
     #[error("the directory {directory} can be read again", directory = directory.display())]
     Readable { directory: PathBuf },
-    #[error("the link {link} leads back to a directory above it and is not followed", link = link.display())]
+    #[error("not following the link {link}: it leads back to a directory above it", link = link.display())]
     Loop { link: PathBuf },
     #[error(
-        "{directory} is {above} again, reached through a link, and is not entered",
+        "not entering {directory}: it is {above} again, reached through a link",
         directory = directory.display(),
         above = above.display()
     )]
     Circle { directory: PathBuf, above: PathBuf },
     #[error(
-        "the link {link} and others like it are not followed: the way there leads through too many links",
+        "not following the link {link} and others like it: too many links on the way there",
         link = link.display()
     )]
     LinkTooDeep { link: PathBuf },
     #[error(
-        "the link {link} and others are not followed: links lead to {directories} directories already",
+        "not following the link {link} and others: links lead to {directories} directories already",
         link = link.display()
     )]
     TooManyLinked { link: PathBuf, directories: usize },
     #[error(
-        "no more events can be read: {reason}; the tree is swept every {seconds} s",
+        "cannot read events any more: {reason}; polling the tree every {seconds} s",
         seconds = interval.as_secs_f64()
     )]
     EventsEnded { reason: String, interval: Duration },

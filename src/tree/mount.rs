@@ -129,7 +129,7 @@ impl Mount {
         self.file_system.is_local && stat.changed.duration_since(self.found) > TICK
     }
 
-    /// Whether it went so shortly before that another may be about to take its directory_hints.
+    /// Whether it went so shortly before that another may be about to take its place.
     pub(super) fn is_brief(&self) -> bool {
         self.missed
             .is_some_and(|missed| missed.elapsed() < SWAPPED_WITHIN)
@@ -270,7 +270,7 @@ impl Observer<'_> {
         self.start_sweep(at);
     }
 
-    /// Watches the directory that holds a mount's root, to notice at once when another takes its directory_hints.
+    /// Watches the directory that holds a mount's root, to notice at once when another takes its place.
     fn watch_parent(&mut self, at: usize) {
         let mount = &self.mounts[at];
         let (Some(parent), Some(name)) = (mount.directory.parent(), mount.directory.file_name())

@@ -40,7 +40,7 @@ pub(super) struct Hint {
     pub(super) renamed: bool,
     /// Written, and not closed since.
     pub(super) writing: bool,
-    /// Closed or renamed into directory_hints, and not written since.
+    /// Closed or renamed into place, and not written since.
     pub(super) ended: bool,
     pub(super) touched: bool,
     pub(super) unclear: bool,
@@ -95,7 +95,7 @@ pub(super) struct HintBatch {
 pub(super) struct PendingHints {
     pending: Mutex<Pending>,
     changed: Condvar,
-    /// Wakes a observer that waits for the kernel's events.
+    /// Wakes an observer that waits for the kernel's events.
     bell: OnceLock<Arc<OwnedFd>>,
 }
 

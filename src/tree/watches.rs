@@ -289,7 +289,7 @@ impl Watches {
             // It knows no difference.
             Backend::None | Backend::Notify(_) => Some(key),
         };
-        // Where another directory has come in its directory_hints, the next look at the mount says so.
+        // Where another directory has come in its place, the next look at the mount says so.
         if reduced == Some(key)
             && let Some(watched) = self.watched.get_mut(&key)
         {

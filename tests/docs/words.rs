@@ -10,7 +10,11 @@ use crate::page::{Block, CARGO, Page, pages};
 use crate::place::Place;
 
 /// Variables that no flag stands for: tests read them.
-const OTHER_VARIABLES: [&str; 2] = ["RSNOTIFY_MODEL_CASES", "RSNOTIFY_MODEL_SEED"];
+const OTHER_VARIABLES: [&str; 3] = [
+    "RSNOTIFY_FAILPOINT",
+    "RSNOTIFY_MODEL_CASES",
+    "RSNOTIFY_MODEL_SEED",
+];
 
 fn program() -> Command {
     let mut program = Options::command();

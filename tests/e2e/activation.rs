@@ -77,7 +77,9 @@ fn who_came_before_the_daemon_is_answered() {
     setup.config = setup.config.replace("/nowhere/public", "/nowhere/else");
     setup.file();
     daemon.signal(Signal::HUP);
-    daemon.await_log("server.listen is not used: the socket that was given stays");
+    daemon.await_log(
+        "server.listen is ignored: the socket passed by the service manager stays in use",
+    );
     daemon.await_log("reloaded the configuration");
     assert!(daemon.get(TOPIC).0.starts_with("HTTP/1.1 200"));
     assert!(daemon.stop().success());

@@ -119,7 +119,7 @@ fn forty_channels_cost_a_failing_hub_fifteen_attempts_in_30_s_and_are_told_as_so
     let took = told.saturating_duration_since(returned);
     // 3 s on a machine that has nothing else to do.
     assert!(took < Duration::from_secs(6), "{took:?}");
-    daemon.await_log("works again");
+    daemon.await_log("recovered");
     let (_, log) = daemon.stop_and_tell();
     let refused = |line: &&String| line.contains("did not accept");
     let lines = log

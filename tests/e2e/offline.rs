@@ -96,7 +96,7 @@ fn a_tree_that_is_missing_at_start_is_baselined_when_it_appears() {
     let setup = Setup::new(&site, &[hub.url()], "");
     let daemon = setup.start();
     fs::rename(&parked, site.root.path()).unwrap();
-    daemon.await_log("took the baseline");
+    daemon.await_log("baseline of main complete");
     site.write("a/changelist.xml", &list("a", "changelist", "2"));
     assert_eq!(
         hub.notification().changes(),
@@ -112,7 +112,7 @@ fn a_tree_that_vanishes_is_no_deletion() {
     let daemon = setup.start();
     let parked = site.root.path().with_extension("parked");
     fs::rename(site.root.path(), &parked).unwrap();
-    daemon.await_log("is not there");
+    daemon.await_log("a mount of main is missing");
     fs::write(
         parked.join("a/changelist.xml"),
         list("a", "changelist", "2"),
@@ -170,7 +170,7 @@ fn a_deletion_survives_its_mount_going_away_for_a_while() {
     hub.changes_until(&["updated changelist a/changelist.xml"]);
     let parked = site.root.path().with_extension("parked");
     fs::rename(site.root.path(), &parked).unwrap();
-    daemon.await_log("is not there");
+    daemon.await_log("a mount of main is missing");
     fs::rename(&parked, site.root.path()).unwrap();
     hub.changes_until(&["deleted capabilitylist b/capabilitylist.xml"]);
 }

@@ -127,7 +127,7 @@ fn a_new_source_is_known_and_a_removed_one_forgotten() {
     setup.config += &another_source(&other, "other");
     let said = reload(&daemon, &setup);
     assert_eq!(said, "reloaded the configuration: source other added");
-    daemon.await_log("took the baseline of other: 4 documents");
+    daemon.await_log("baseline of other complete: 4 existing documents");
     // Its links are those of the first site; only this document of it knows its set.
     let list = "a/capabilitylist.xml";
     other.write(list, &capability_list("a", &["resourcelist"]));

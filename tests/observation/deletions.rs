@@ -147,7 +147,7 @@ fn documents_that_return_unchanged_return_in_silence(#[values(Inotify, Poll)] wa
     let (mut story, away) = emptied(watch);
     outlast_the_grace();
     bring_back(&story.site, &away);
-    story.daemon().await_log("are believed again");
+    story.daemon().await_log("are no longer suspended");
     story.stays_silent();
     accepts(&story, "no document of main is missing");
     story.ends();
@@ -201,7 +201,7 @@ fn a_tree_emptied_while_nobody_looked_is_suspended(#[values(Inotify, Poll)] watc
     outlast_the_grace();
     story.stays_silent();
     bring_back(&story.site, &away);
-    story.daemon().await_log("are believed again");
+    story.daemon().await_log("are no longer suspended");
     story.ends();
 }
 
@@ -242,7 +242,7 @@ fn once_enough_documents_are_back_the_rest_is_believed(#[values(Inotify, Poll)] 
     outlast_the_grace();
     fs::remove_file(away.path().join("a/capabilitylist.xml")).unwrap();
     bring_back(&story.site, &away);
-    story.daemon().await_log("are believed again");
+    story.daemon().await_log("are no longer suspended");
     story.hears(&DELETED[..1]);
     story.ends();
 }

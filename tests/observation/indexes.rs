@@ -72,7 +72,7 @@ fn a_component_is_announced_once_though_its_index_comes_late(
     let mut story = with_hold(watch, indexed(1), "200ms", "");
     write_part(&story.site, 1, "1");
     story.hears(&["created resourcelist a/part-1.xml"]);
-    story.daemon().await_log("still listed nowhere");
+    story.daemon().await_log("still not listed anywhere");
     write_index(&story.site, 2);
     story.stays_silent();
     story.ends();

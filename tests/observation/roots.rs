@@ -142,7 +142,7 @@ fn missing_at_the_start(#[values(Inotify, Poll)] watch: Watch) {
     story.stays_silent();
     fs::rename(story.site.path("next"), story.site.path("www")).unwrap();
     // R13: what the first look finds is taken as known.
-    story.daemon().await_log("took the baseline");
+    story.daemon().await_log("baseline of main complete");
     story.stays_silent();
     ends_with_a_change(story);
 }
@@ -280,7 +280,7 @@ fn what_is_not_known_to_be_local_is_polled_and_says_so_once() {
         "created changelist epoll/new/changelist.xml",
         "created resourcelist epoll/new/resourcelist.xml",
     ]);
-    let words = "/proc/sys/fs is swept every 0.1 s";
+    let words = "polling /proc/sys/fs every 0.1 s";
     assert_eq!(story.stop_and_count(words), 1, "said once");
 }
 

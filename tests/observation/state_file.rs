@@ -147,7 +147,9 @@ fn a_state_directory_that_is_deleted_while_it_runs_is_noticed_and_loses_nothing(
     if !is_idle {
         change(&story, "2");
     }
-    let entry = story.daemon().await_log("cannot save; nothing is sent");
+    let entry = story
+        .daemon()
+        .await_log("cannot save the state; nothing is sent");
     let said = entry["message"].as_str().unwrap();
     assert!(said.contains("state.sqlite is gone"), "{said}");
     assert_eq!(entry["level"], "ERROR", "{entry}");
@@ -160,7 +162,7 @@ fn a_state_directory_that_is_deleted_while_it_runs_is_noticed_and_loses_nothing(
     }
     let log = story.stop_and_tell();
     assert!(
-        log.iter().any(|line| line.contains("it was written anew")),
+        log.iter().any(|line| line.contains("has been restored")),
         "{log:#?}"
     );
     assert!(story.hub.heard().is_empty());

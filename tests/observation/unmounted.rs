@@ -111,7 +111,7 @@ fn a_file_system_that_is_unmounted_deletes_nothing(#[values(Inotify, Notify, Pol
         volume.mount();
         story
             .daemon()
-            .await_log("another directory took the place of");
+            .await_log("was replaced by another directory");
         story.stays_silent();
     }
     volume.write("a/changelist.xml", &list("a", "changelist", "2"));
@@ -172,7 +172,7 @@ fn a_daemon_that_starts_before_its_file_system_is_mounted_takes_the_baseline_the
     volume.mount();
     story
         .daemon()
-        .await_log("another directory took the place of");
+        .await_log("was replaced by another directory");
     story.daemon().await_log("7 documents count as known");
     story.stays_silent();
     volume.write("a/changelist.xml", &list("a", "changelist", "2"));
@@ -212,7 +212,7 @@ fn one_file_system_of_three_is_unmounted(#[values(Inotify, Poll)] watch: Watch) 
     volumes[1].mount();
     story
         .daemon()
-        .await_log("another directory took the place of");
+        .await_log("was replaced by another directory");
     story.stays_silent();
     // Emptied in place, its documents are suspended, few as they are.
     fs::remove_dir_all(volumes[1].place.join("b")).unwrap();

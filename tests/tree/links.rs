@@ -120,7 +120,7 @@ fn loops_are_cut_and_said_once(#[values(Inotify, Notify, Poll)] watch: WatchMode
     it.write("a/b/x.xml", 1);
     it.wait_for("a/b/x.xml", 1);
     it.wait_for_quiet();
-    let is_loop = |notice: &&Notice| matches!(notice, TreeNotice::Loop { .. });
+    let is_loop = |notice: &&TreeNotice| matches!(notice, TreeNotice::Loop { .. });
     assert_eq!(
         it.notices.iter().filter(is_loop).count(),
         2,
@@ -151,7 +151,7 @@ fn a_directory_that_stands_above_itself_is_cut_wherever_the_link_is(
     it.wait_for("up/beside/s.xml", 7);
     it.wait_for_quiet();
     let circles = |it: &Watched| {
-        let is_circle = |notice: &&Notice| matches!(notice, TreeNotice::Circle { .. });
+        let is_circle = |notice: &&TreeNotice| matches!(notice, TreeNotice::Circle { .. });
         it.notices.iter().filter(is_circle).count()
     };
     assert_eq!(circles(&it), 1, "{:?}", it.notices);
@@ -266,7 +266,7 @@ fn links_are_followed_four_deep_and_no_file_behind_is_missing(
     );
     assert!(it.looks_at("n/n/n/n/n/n/a.xml").is_empty());
     let link = it.root.join("n/n/n/n/n");
-    let is_about_links = |notice: &&Notice| {
+    let is_about_links = |notice: &&TreeNotice| {
         !matches!(
             notice,
             TreeNotice::Watching { .. } | TreeNotice::Polling { .. }

@@ -80,7 +80,7 @@ fn when_watches_run_out_the_tree_is_polled_and_the_sysctl_named(
             it.wait_for(format!("{n}/a.xml"), version);
         }
     }
-    let ran_out = |notice: &&Notice| matches!(notice, TreeNotice::WatchesRanOut { limit, .. } if limit.sysctl == "fs.inotify.max_user_watches");
+    let ran_out = |notice: &&TreeNotice| matches!(notice, TreeNotice::WatchesRanOut { limit, .. } if limit.sysctl == "fs.inotify.max_user_watches");
     assert_eq!(
         it.notices.iter().filter(ran_out).count(),
         1,

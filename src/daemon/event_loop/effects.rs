@@ -75,7 +75,7 @@ impl EventLoop {
             if self.trouble.as_ref() != Some(&trouble) {
                 error!(
                     error = trouble,
-                    "cannot save; nothing is sent until it can: {trouble}"
+                    "cannot save the state; nothing is sent until it can be saved: {trouble}"
                 );
             }
             self.trouble = Some(trouble);

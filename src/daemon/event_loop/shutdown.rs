@@ -41,12 +41,12 @@ impl EventLoop {
         if requests > 0 {
             warn!(
                 requests,
-                "hubs did not answer in time; what they were sent is sent again at the next start"
+                "shutdown timeout: hubs did not answer in time; unanswered notifications are retried at the next start"
             );
         }
         if self.is_hub_draining {
             warn!(
-                "subscribers did not answer in time; what they were sent is sent again at the next start"
+                "shutdown timeout: subscribers did not answer in time; unanswered deliveries are retried at the next start"
             );
         }
     }

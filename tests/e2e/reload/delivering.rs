@@ -42,7 +42,7 @@ fn what_a_removed_hub_was_due_is_dropped_and_said() {
     other.request();
     setup.config = without;
     reload(&daemon, &setup);
-    let dropped = daemon.await_log("is no longer told");
+    let dropped = daemon.await_log("is no longer configured");
     assert_eq!(dropped["hub"], other.url(), "{dropped}");
     // The answer to what was under way means nothing any more, and what comes later is not for it.
     other.behave(Manner::Accept);
@@ -165,7 +165,7 @@ fn a_hub_that_takes_the_place_of_another_hears_what_that_was_due() {
     hub.request();
     setup.config = setup.config.replace(&hub.url(), &other.url());
     reload(&daemon, &setup);
-    let replaced = daemon.await_log("takes the place of");
+    let replaced = daemon.await_log("takes over its pending changes");
     assert_eq!(replaced["hub"], hub.url(), "{replaced}");
     assert_eq!(replaced["by"], other.url(), "{replaced}");
     assert_eq!(other.notification().changes(), [CHANGE]);
@@ -185,7 +185,7 @@ fn a_hub_that_takes_the_place_of_another_and_inherits_nothing_starts_at_now() {
         .config
         .replace("[[hub]]\n", "[[hub]]\nreplaces = \"nothing\"\n");
     reload(&daemon, &setup);
-    let dropped = daemon.await_log("is no longer told");
+    let dropped = daemon.await_log("is no longer configured");
     let words = dropped["message"].as_str().unwrap();
     assert!(words.contains("`replaces`"), "{dropped}");
     site.write("a/resourcelist.xml", &list("a", "resourcelist", "2"));

@@ -172,5 +172,5 @@ fn a_component_whose_index_never_comes_is_announced_once_and_said_once(
     let text = component("a", "changelist", "a/never.xml", "2");
     story.site.write(PART, &text);
     story.hears(&[UPDATED]);
-    assert_eq!(story.stop_and_count("still listed nowhere"), 1);
+    assert_eq!(story.stop_and_count("still not listed anywhere"), 1);
 }

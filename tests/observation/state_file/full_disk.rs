@@ -71,7 +71,7 @@ fn changed_on_a_full_disk() -> (Story, PathBuf) {
     change(&story);
     story
         .daemon()
-        .await_log("cannot save; nothing is sent until it can");
+        .await_log("cannot save the state; nothing is sent until it can be saved");
     stays_unsent(&story);
     (story, filler)
 }
