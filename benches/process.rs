@@ -23,7 +23,7 @@ use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::fan_out::{fan_out, hanging_callbacks};
+use crate::fan_out::{fan_out, hanging_callbacks, hanging_hosts};
 use crate::hub::Hub;
 use crate::stage::{Stage, cpu_seconds, peak_memory_mib, replace};
 
@@ -32,11 +32,12 @@ fn main() {
         .skip(1)
         .filter(|name| !name.starts_with('-'))
         .collect();
-    let benches: [(&str, fn()); 16] = [
+    let benches: [(&str, fn()); 18] = [
         ("latency", latency),
         ("burst", burst),
         ("cold_start", cold_start),
         ("many_documents", many_documents),
+        ("many_sets", many_sets),
         ("restart", restart),
         ("large_list", large_list),
         ("memory_10000", || memory::documents(10_000, 35)),
@@ -44,6 +45,7 @@ fn main() {
         ("memory_large_lists", memory::large_lists),
         ("slow_hub", slow_hub),
         ("hanging_callbacks", hanging_callbacks),
+        ("hanging_hosts", hanging_hosts),
         ("fan_out_1000", || fan_out(1_000)),
         ("fan_out_10000", || fan_out(10_000)),
         ("fan_out_100000", || fan_out(100_000)),
@@ -219,6 +221,21 @@ fn many_documents() {
             ready / peer
         ),
         None => println!("many_documents: 100,000: ready in {ready:.2} s; b3sum is not installed"),
+    }
+}
+
+/// A first start over more and more sets of two documents each.
+fn many_sets() {
+    for sets in [1_000, 4_000, 16_000] {
+        let hub = Hub::start(Duration::ZERO);
+        let stage = Stage::new(sets, 2);
+        stage.age();
+        std::thread::sleep(Duration::from_millis(1_200)); // lets the files settle
+        let begin = Instant::now();
+        let daemon = stage.launch(&hub).await_ready();
+        let ready = begin.elapsed().as_secs_f64();
+        println!("many_sets: {sets}: ready in {ready:.2} s (target for 16,000: 1 s)");
+        drop(daemon);
     }
 }
 

@@ -14,15 +14,16 @@ pub struct Callbacks {
 
 impl Callbacks {
     pub fn start() -> Callbacks {
-        Callbacks::that(true)
+        Callbacks::at("127.0.0.1", true)
     }
 
     /// They take what they are sent, and never say so.
     pub fn hanging() -> Callbacks {
-        Callbacks::that(false)
+        Callbacks::at("127.0.0.1", false)
     }
 
-    fn that(answers: bool) -> Callbacks {
+    /// Callbacks at an address of the loopback network.
+    pub fn at(host: &'static str, answers: bool) -> Callbacks {
         let (sender, arrivals) = channel();
         let (tell, told) = channel();
         std::thread::spawn(move || {
@@ -31,7 +32,7 @@ impl Callbacks {
                 .build()
                 .expect("a runtime");
             runtime.block_on(async {
-                let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+                let listener = TcpListener::bind((host, 0)).await.expect("a free port");
                 tell.send(listener.local_addr().expect("an address"))
                     .expect("somebody waits");
                 while let Ok((stream, _)) = listener.accept().await {

@@ -94,6 +94,46 @@ pub fn hanging_callbacks() {
     );
 }
 
+/// 10,000 callbacks that hang, on ten hosts, and 20 that answer: when the last of the 20 has heard of each change.
+pub fn hanging_hosts() {
+    let hosts = [
+        "127.0.1.1",
+        "127.0.2.1",
+        "127.0.3.1",
+        "127.0.4.1",
+        "127.0.5.1",
+        "127.0.6.1",
+        "127.0.7.1",
+        "127.0.8.1",
+        "127.0.9.1",
+        "127.0.10.1",
+    ];
+    let hanging = hosts.map(|host| Callbacks::at(host, false));
+    let honest = Callbacks::at("127.0.11.1", true);
+    let stage = Stage::new(2, 1 + CHANGES);
+    let address = stage.reserve_address();
+    drop(stage.start_with_embedded_hub(address));
+    for callbacks in &hanging {
+        stage.subscribe(address, QUIET, callbacks.address, 1_000);
+    }
+    stage.subscribe(address, QUIET, honest.address, 20);
+    let _daemon = stage.start_with_embedded_hub(address);
+    for round in 1..=3 {
+        let staged = stage.stage(QUIET, 1, &format!("hosts-{round}"));
+        let begin = Instant::now();
+        fs::rename(&staged, stage.document(QUIET, 1)).expect("a rename");
+        let arrivals = (0..20).map_while(|_| honest.next(Duration::from_secs(60)));
+        let arrivals: Vec<Instant> = arrivals.collect();
+        let last = arrivals.last().copied().unwrap_or_else(Instant::now);
+        println!(
+            "hanging_hosts: change {round}: {} of 20 that answer heard of it within {:.2} s (target 2 s), beside \
+             10,000 callbacks on ten hosts that hang",
+            arrivals.len(),
+            last.duration_since(begin).as_secs_f64()
+        );
+    }
+}
+
 /// Times from the rename of a document of the quiet set to its delivery, in milliseconds and in order.
 fn latency(stage: &Stage, single: &Callbacks, rounds: usize, name: &str) -> Vec<f64> {
     let mut times = Vec::new();
