@@ -346,7 +346,7 @@ impl Condition {
     pub fn in_words(self) -> &'static str {
         match self {
             Condition::Muted => "muted",
-            Condition::NeedsOperator => "needs a person",
+            Condition::NeedsOperator => "action required",
             Condition::Failing => "failing",
             Condition::Unfetched => "not fetched",
             Condition::NoSubscribers => "no subscribers",

@@ -42,10 +42,10 @@ fn a_person_sees_what_is_wrong_and_every_link_leads_somewhere() {
     };
     let troubled = Troubled::start();
     browser.go(&troubled.url("/"));
-    assert_eq!(browser.title(), "Somebody must act – rsnotify");
+    assert_eq!(browser.title(), "Action required – rsnotify");
     let headings =
         browser.texts("return [...document.querySelectorAll('h1, h2')].map(e => e.textContent)");
-    assert_eq!(headings[0], "Somebody must act");
+    assert_eq!(headings[0], "Action required");
     for part in [
         "Sources",
         "Hubs",
@@ -116,7 +116,7 @@ fn what_a_file_is_called_is_only_text() {
         browser.run("return document.querySelectorAll('img, script').length"),
         0
     );
-    assert_eq!(browser.title(), "Somebody must act – rsnotify");
+    assert_eq!(browser.title(), "Action required – rsnotify");
 }
 
 #[test]

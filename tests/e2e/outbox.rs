@@ -94,7 +94,7 @@ fn a_refusal_is_shown_with_what_the_hub_said_while_the_daemon_runs_and_after() {
         let (code, out, _) = output(&mut outbox(&setup, &["list"]));
         assert_eq!(code, Some(0));
         assert_eq!(out.lines().count(), 2, "{out}");
-        assert!(out.contains("\nneeds a person  "), "{out}");
+        assert!(out.contains("\naction required  "), "{out}");
         let (code, out, _) = output(&mut outbox(
             &setup,
             &["show", TOPIC, &hub.url(), "--payload"],
@@ -129,7 +129,7 @@ fn a_refusal_is_shown_with_what_the_hub_said_while_the_daemon_runs_and_after() {
             "rsnotify is not running"
         };
         assert!(out.starts_with(begins), "{out}");
-        assert!(out.contains("1 needs a person"), "{out}");
+        assert!(out.contains("1 action required"), "{out}");
         if is_running {
             daemon.signal(rustix::process::Signal::TERM);
             daemon.await_log("everything is saved");

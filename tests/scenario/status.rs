@@ -250,7 +250,7 @@ fn of_many_findings_the_first_are_told_and_how_many_more() {
     world.wait(1);
     let shown = status(&world);
     assert_eq!((shown.findings.len(), shown.more_findings), (100, 20));
-    assert!(shown.alerts()[0].what.starts_with("120 things"));
+    assert!(shown.alerts()[0].what.starts_with("120 problems"));
     assert_eq!(world.engine().findings().len(), 120);
 }
 
@@ -293,7 +293,7 @@ fn a_hub_is_summed_up_over_all_channels() {
     assert_eq!(hubs.len(), 2);
     assert_eq!(hubs[0].hub.as_str(), HUB, "the one in trouble comes first");
     assert_eq!((hubs[0].channels(), hubs[0].due), (2, 2));
-    assert_eq!(hubs[0].states_in_words(), "2 needs a person");
+    assert_eq!(hubs[0].states_in_words(), "2 action required");
     assert_eq!(hubs[0].troubles.len(), 1);
     assert_eq!(hubs[0].last.unwrap().status, Some(401));
     assert!(hubs[0].accepted.is_none() && hubs[1].accepted.is_some());

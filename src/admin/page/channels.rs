@@ -47,8 +47,8 @@ impl Sought {
     fn words(self) -> &'static str {
         match self {
             Sought::Any => "any",
-            Sought::Troubled => "a hub in trouble",
-            Sought::Waiting => "something pending or held",
+            Sought::Troubled => "a hub is failing",
+            Sought::Waiting => "changes pending or held",
             Sought::Retired => "retired",
         }
     }

@@ -102,8 +102,8 @@ pub fn to_the_second(at: impl Moment) -> String {
 /// When a notification is tried again.
 pub fn next_try(hub: &HubView, now: &Timestamp) -> String {
     match hub.sending {
-        true => "being tried now".to_owned(),
-        false => format!("next try {}", words::next_try(hub.next_try, *now)),
+        true => "being sent now".to_owned(),
+        false => format!("next attempt {}", words::next_try(hub.next_try, *now)),
     }
 }
 
@@ -116,11 +116,11 @@ pub fn source_state(source: &SourceStatus) -> (&'static str, &'static str) {
     if source.suspended {
         ("act", "deletions suspended")
     } else if is_lost {
-        ("act", "not all there")
+        ("act", "mount absent")
     } else if source.mounts.iter().any(|own| own.unreadable_count() > 0) {
-        ("act", "not all can be read")
+        ("act", "directories unreadable")
     } else if !source.settled {
-        ("busy", "being read")
+        ("busy", "reading")
     } else {
         ("fine", "watched")
     }
@@ -151,10 +151,10 @@ pub fn answer(last: &Attempt) -> String {
 /// How a hub is told.
 pub fn mode(mode: &Mode) -> &'static str {
     match mode {
-        Mode::Content => "is sent the notification",
-        Mode::ContentQuery => "is sent the notification, with the topic in the query",
-        Mode::Ping => "is pinged",
-        Mode::Embedded => "is embedded",
+        Mode::Content => "content",
+        Mode::ContentQuery => "content, with the topic in the query",
+        Mode::Ping => "ping",
+        Mode::Embedded => "embedded",
     }
 }
 

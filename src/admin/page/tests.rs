@@ -224,7 +224,7 @@ fn channels_are_sought_by_text_and_by_state() {
         (rows, about.split(". ").next().unwrap().to_owned())
     };
     for (query, rows, about) in [
-        (&[][..], 100, "250 channels, those in trouble first."),
+        (&[][..], 100, "250 channels, failing ones first."),
         (&[("text", "javascript:24")], 11, "11 of 250 channels"),
         (&[("state", "retired")], 1, "1 of 250 channels"),
         (&[("state", "trouble")], 100, "249 of 250 channels"),
@@ -233,15 +233,11 @@ fn channels_are_sought_by_text_and_by_state() {
             49,
             "249 of 250 channels",
         ),
-        (
-            &[("page", "99")],
-            50,
-            "250 channels, those in trouble first.",
-        ),
+        (&[("page", "99")], 50, "250 channels, failing ones first."),
         (
             &[("page", "-1"), ("state", "?")],
             100,
-            "250 channels, those in trouble first.",
+            "250 channels, failing ones first.",
         ),
         (&[("text", "no such channel")], 0, "0 of 250 channels"),
     ] {
@@ -257,7 +253,7 @@ fn a_retired_channel_does_not_hide_that_its_hub_refuses() {
         page.render().unwrap().contains(&format!("{state}</span>"))
     };
     status.channels[0].retired = Some(NOW);
-    assert!(is_shown(&status, "retired") && is_shown(&status, "needs a person"));
+    assert!(is_shown(&status, "retired") && is_shown(&status, "action required"));
     for hub in &mut status.channels[0].hubs {
         hub.state = Condition::Fine;
     }

@@ -56,10 +56,10 @@ pub enum Health {
 impl Health {
     pub fn in_words(self) -> &'static str {
         match self {
-            Health::Act => "Somebody must act",
-            Health::Look => "Something is not right",
-            Health::Busy => "All is well, and work is under way",
-            Health::Fine => "All is well",
+            Health::Act => "Action required",
+            Health::Look => "Attention needed",
+            Health::Busy => "OK, work in progress",
+            Health::Fine => "OK",
         }
     }
 }
@@ -87,7 +87,7 @@ impl Status {
                 what: format!("Nothing is sent: {trouble}"),
                 since: None,
                 advice: Some(
-                    "what was to be sent waits until the state can be saved again".to_owned(),
+                    "pending notifications are sent once the state can be saved again".to_owned(),
                 ),
             });
         }
@@ -98,7 +98,9 @@ impl Status {
                 part: Part::Configuration,
                 what: format!("The configuration was not reloaded: {}", refused.error),
                 since: Some(refused.at),
-                advice: Some("the one before goes on; correct the file and reload".to_owned()),
+                advice: Some(
+                    "the previous one stays in effect; correct the file and reload".to_owned(),
+                ),
             });
         }
         self.sources
@@ -119,17 +121,17 @@ impl Status {
                 part: Part::Broken,
                 what: format!("{} cannot be read", counted(count, "document")),
                 since: self.broken.first().map(|own| own.since),
-                advice: Some("what was read of them before stands".to_owned()),
+                advice: Some("their last good versions are kept".to_owned()),
             });
         }
         if !self.findings.is_empty() {
-            let count = counted(self.findings.len() + self.more_findings, "thing");
+            let count = counted(self.findings.len() + self.more_findings, "problem");
             let mut groups = self.finding_groups.iter();
             let wrong_url = groups.find(|own| own.kind == "wrong_url" && !own.acknowledged);
             alerts.push(Alert {
                 urgency: Urgency::Look,
                 part: Part::Findings,
-                what: format!("{count} in the published tree should be corrected"),
+                what: format!("{count} in the published tree"),
                 since: None,
                 advice: wrong_url.and_then(|own| own.examples.first().cloned()),
             });
@@ -186,7 +188,7 @@ fn of_source(source: &SourceStatus, alerts: &mut Vec<Alert>) {
         .iter()
         .filter(|own| own.present == Some(false))
     {
-        let advice = "nothing below it counts as deleted; it is taken up when it is back";
+        let advice = "nothing below it counts as deleted; it is swept when it is back";
         // The reason says the directory again.
         let reason = mount.reason.as_deref().unwrap_or_default();
         let reason = reason

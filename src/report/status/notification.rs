@@ -55,7 +55,7 @@ impl Outcome {
     /// How it is called.
     pub fn in_words(self) -> &'static str {
         match self {
-            Outcome::InFlight => "on its way",
+            Outcome::InFlight => "in flight",
             Outcome::Refused => "not accepted yet",
             Outcome::Accepted => "accepted",
             Outcome::Withdrawn => "too large, sent in parts",

@@ -60,7 +60,7 @@ shows ' ready' cat log
 cd /srv/www/a
 publish resourcelist.xml resourcelist 2026-11-02T00:00:00Z
 publish changelist.xml changelist 2026-11-02T00:00:00Z
-shows 'needs a person' rsnotify outbox list
+shows 'action required' rsnotify outbox list
 publish changelist.xml changelist 2026-11-03T00:00:00Z
 publish new.xml changelist 2026-11-03T00:00:00Z
 shows 'held  *1 document' rsnotify outbox show https://example.org/framework/ https://hub.example.net/publish
