@@ -1,7 +1,7 @@
-//! `check`: what is wrong with the configuration, the tree, the machine, and the way to topics and hubs.
+//! `check`: problems with the configuration, the tree, the machine, topics and hubs.
 //!
-//! Nothing is bound, saved or told. What was seen is joined here and judged in
-//! [`announce::inspection`](crate::diagnostics).
+//! Binds no listener, saves nothing, submits nothing. The facts are gathered here and judged in
+//! [`diagnostics`](crate::diagnostics).
 
 mod machine;
 mod network;
@@ -23,36 +23,36 @@ use crate::config::Config;
 use crate::config::address::Address;
 use crate::daemon::log::error_chain;
 use crate::daemon::settings;
-use crate::diagnostics::{Remark, Weight, clock, hub};
+use crate::diagnostics::{Diagnostic, Severity, clock, hub};
 use crate::resourcesync::escape::escaped;
 use crate::store::StoreError;
 use crate::websub::publish::HubSettings;
 
-/// What concerns one part of what was looked at.
+/// Diagnostics of one subject.
 struct Section {
     title: &'static str,
-    remarks: Vec<Remark>,
-    /// How many findings are counted only, where a finding says so.
+    diagnostics: Vec<Diagnostic>,
+    /// Findings that are only counted.
     folded: usize,
 }
 
 impl Section {
-    fn new(title: &'static str, remarks: Vec<Remark>) -> Section {
+    fn new(title: &'static str, diagnostics: Vec<Diagnostic>) -> Section {
         Section {
             title,
-            remarks,
+            diagnostics,
             folded: 0,
         }
     }
 
-    /// Adds findings of one kind: the first of them, and how many more.
+    /// Adds findings of one kind: the first ones, and the number of others.
     fn add(&mut self, kind: &str, first: impl IntoIterator<Item = String>, more: usize) {
         let first = first.into_iter();
-        self.remarks
-            .extend(first.map(|words| Remark::finding(words, "")));
+        self.diagnostics
+            .extend(first.map(|words| Diagnostic::finding(words, "")));
         if more > 0 {
             let more_in_words = grouped(more);
-            self.remarks.push(Remark::finding(
+            self.diagnostics.push(Diagnostic::finding(
                 format!("and {more_in_words} more of the kind {kind}"),
                 "`rsnotify check --all` prints each",
             ));
@@ -79,17 +79,17 @@ pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit
         sections.extend(machine::sections(&config, &survey, state));
         sections.extend(network::sections(&config, &survey, hubs, unverified)?);
     }
-    let of = |weight| {
-        let remarks = sections.iter().flat_map(|section| &section.remarks);
-        let remarks = remarks.filter(move |remark| remark.weight == weight);
-        remarks.map(Remark::line).collect::<Vec<String>>()
+    let of = |severity| {
+        let diagnostics = sections.iter().flat_map(|section| &section.diagnostics);
+        let diagnostics = diagnostics.filter(move |diagnostic| diagnostic.severity == severity);
+        diagnostics.map(Diagnostic::line).collect::<Vec<String>>()
     };
-    let findings = of(Weight::Finding);
+    let findings = of(Severity::Finding);
     let folded: usize = sections.iter().map(|section| section.folded).sum();
     let count = findings.len() + folded;
     print(|out| {
         if options.json {
-            let notes = of(Weight::Note);
+            let notes = of(Severity::Note);
             let answer = json!({
                 "version": 1,
                 "documents": documents,
@@ -115,8 +115,8 @@ pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit
     })
 }
 
-/// Looks at the trees, beside the state if it can be used; and why not.
-fn surveyed(config: &Config, all: bool) -> anyhow::Result<(Survey, Option<Remark>)> {
+/// Scans the trees, with the saved state if it can be read, and else with the reason.
+fn surveyed(config: &Config, all: bool) -> anyhow::Result<(Survey, Option<Diagnostic>)> {
     let detail = match all {
         true => Detail::Everything,
         false => Detail::Bounded,
@@ -125,23 +125,23 @@ fn surveyed(config: &Config, all: bool) -> anyhow::Result<(Survey, Option<Remark
         Ok(survey) => return Ok((survey, None)),
         Err(error) => error,
     };
-    let remark = match error.downcast_ref() {
+    let diagnostic = match error.downcast_ref() {
         // That is about who looks.
-        Some(error @ StoreError::Denied { .. }) => Remark::note(error_chain(error), ""),
-        Some(error) => Remark::finding(error_chain(error), ""),
+        Some(error @ StoreError::Denied { .. }) => Diagnostic::note(error_chain(error), ""),
+        Some(error) => Diagnostic::finding(error_chain(error), ""),
         None => return Err(error),
     };
-    Ok((survey_without_state(config, detail)?, Some(remark)))
+    Ok((survey_without_state(config, detail)?, Some(diagnostic)))
 }
 
-fn unverified(hubs: &[HubSettings]) -> Vec<Remark> {
+fn unverified(hubs: &[HubSettings]) -> Vec<Diagnostic> {
     let trusting = hubs.iter().filter(|hub| hub.danger_accept_invalid_certs);
     trusting
         .map(|settings| hub::unverified(&settings.hub))
         .collect()
 }
 
-fn unnamed_proxy(config: &Config) -> Option<Remark> {
+fn unnamed_proxy(config: &Config) -> Option<Diagnostic> {
     let embedded = config.embedded_hub.as_ref()?;
     let public_url = config.server.public_url.as_ref()?;
     let Address::Tcp(listen) = &config.server.listen else {
@@ -182,37 +182,37 @@ fn tree(survey: &Survey, documents: Vec<DocumentView>, all: bool) -> Section {
         }
     }
     let suspensions = survey.suspensions().into_iter();
-    let suspensions = suspensions.map(|(seen, missing)| Remark::finding(seen, missing));
-    tree.remarks.extend(suspensions);
-    tree.remarks.extend(machine::unreadable(survey));
+    let suspensions = suspensions.map(|(message, missing)| Diagnostic::finding(message, missing));
+    tree.diagnostics.extend(suspensions);
+    tree.diagnostics.extend(machine::unreadable(survey));
     if let Some((path, changed)) = &survey.latest {
-        let remark = clock::file_system(path, *changed, Timestamp::now());
-        tree.remarks.extend(remark);
+        let diagnostic = clock::file_system(path, *changed, Timestamp::now());
+        tree.diagnostics.extend(diagnostic);
     }
     for group in groups.iter().filter(|group| group.acknowledged) {
         let count = counted(group.count, "finding");
-        let seen = format!(
+        let message = format!(
             "{count} of the kind {} acknowledged by the configuration",
             group.kind
         );
-        tree.remarks.push(Remark::note(seen, ""));
+        tree.diagnostics.push(Diagnostic::note(message, ""));
     }
     tree
 }
 
 fn write_section(out: &mut impl Write, section: &Section) -> io::Result<()> {
-    if section.remarks.is_empty() {
+    if section.diagnostics.is_empty() {
         return Ok(());
     }
     writeln!(out, "{}", section.title)?;
-    for remark in &section.remarks {
-        let note = match remark.weight {
-            Weight::Finding => "",
-            Weight::Note => "note: ",
+    for diagnostic in &section.diagnostics {
+        let note = match diagnostic.severity {
+            Severity::Finding => "",
+            Severity::Note => "note: ",
         };
-        writeln!(out, "  {note}{}", escaped(&remark.seen))?;
-        if !remark.remedy.is_empty() {
-            writeln!(out, "      {}", escaped(&remark.remedy))?;
+        writeln!(out, "  {note}{}", escaped(&diagnostic.message))?;
+        if !diagnostic.remedy.is_empty() {
+            writeln!(out, "      {}", escaped(&diagnostic.remedy))?;
         }
     }
     writeln!(out)

@@ -1,21 +1,21 @@
-//! What keeps a service from seeing a directory that everybody else sees: the usual cause, and what to do about it.
+//! Remedies for directories that a sandboxed service cannot read although other users can.
 
 use std::path::Path;
 
-/// Hidden by `ProtectHome=yes`, which makes them unreadable, or empty.
+/// Directories that `ProtectHome=yes` hides: they are unreadable, or look empty.
 const HOMES: [&str; 3] = ["/home", "/root", "/run/user"];
-/// Another directory for a service with `PrivateTmp=yes`.
+/// Directories of which a service with `PrivateTmp=yes` has its own instances.
 const TEMPORARY: [&str; 2] = ["/tmp", "/var/tmp"];
 
-/// How a directory refuses to be looked at.
+/// Reason for which a directory cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refusal {
+pub enum AccessFailure {
     Denied,
     Absent,
 }
 
-/// What to do where `directory` refuses, as far as that can be guessed.
-pub fn remedy(directory: &Path, refusal: Refusal) -> Option<&'static str> {
+/// Returns the likely remedy, if there is one.
+pub fn remedy(directory: &Path, failure: AccessFailure) -> Option<&'static str> {
     let is_in = |places: &[&str]| places.iter().any(|place| directory.starts_with(place));
     if is_in(&HOMES) {
         return Some(
@@ -23,15 +23,15 @@ pub fn remedy(directory: &Path, refusal: Refusal) -> Option<&'static str> {
              group may (SupplementaryGroups=)",
         );
     }
-    match refusal {
-        Refusal::Denied => Some(
+    match failure {
+        AccessFailure::Denied => Some(
             "give the user who runs rsnotify a group that may read it (SupplementaryGroups= in its unit), or open \
              it by chmod",
         ),
-        Refusal::Absent if is_in(&TEMPORARY) => Some(
+        AccessFailure::Absent if is_in(&TEMPORARY) => Some(
             "a service with a user of its own (DynamicUser=) has a directory of its own there: keep the tree elsewhere",
         ),
-        Refusal::Absent => None,
+        AccessFailure::Absent => None,
     }
 }
 
@@ -42,22 +42,22 @@ mod tests {
     use super::*;
 
     #[rstest]
-    #[case("/srv/www", Refusal::Denied, Some("SupplementaryGroups="))]
-    #[case("/srv/www", Refusal::Absent, None)]
-    #[case("/srv/home", Refusal::Absent, None)]
-    #[case("/homes/www", Refusal::Absent, None)]
-    #[case("/home/ann/www", Refusal::Denied, Some("ProtectHome="))]
-    #[case("/home/ann/www", Refusal::Absent, Some("ProtectHome="))]
-    #[case("/root/www", Refusal::Denied, Some("ProtectHome="))]
-    #[case("/run/user/7/www", Refusal::Absent, Some("ProtectHome="))]
-    #[case("/tmp/www", Refusal::Absent, Some("DynamicUser="))]
-    #[case("/tmp/www", Refusal::Denied, Some("SupplementaryGroups="))]
-    fn what_hides_a_directory_is_named(
+    #[case("/srv/www", AccessFailure::Denied, Some("SupplementaryGroups="))]
+    #[case("/srv/www", AccessFailure::Absent, None)]
+    #[case("/srv/home", AccessFailure::Absent, None)]
+    #[case("/homes/www", AccessFailure::Absent, None)]
+    #[case("/home/ann/www", AccessFailure::Denied, Some("ProtectHome="))]
+    #[case("/home/ann/www", AccessFailure::Absent, Some("ProtectHome="))]
+    #[case("/root/www", AccessFailure::Denied, Some("ProtectHome="))]
+    #[case("/run/user/7/www", AccessFailure::Absent, Some("ProtectHome="))]
+    #[case("/tmp/www", AccessFailure::Absent, Some("DynamicUser="))]
+    #[case("/tmp/www", AccessFailure::Denied, Some("SupplementaryGroups="))]
+    fn the_likely_reason_of_an_unreadable_directory_is_named(
         #[case] directory: &str,
-        #[case] refusal: Refusal,
+        #[case] failure: AccessFailure,
         #[case] want: Option<&str>,
     ) {
-        let found = remedy(Path::new(directory), refusal);
+        let found = remedy(Path::new(directory), failure);
         let is_as_wanted = match (found, want) {
             (Some(found), Some(want)) => found.contains(want),
             (found, want) => found.is_none() && want.is_none(),

@@ -1,42 +1,41 @@
-//! What time it is elsewhere: a wrong clock makes wrong datetimes in notifications, and refuses certificates.
+//! Diagnostics of clocks: a wrong clock makes wrong datetimes in notifications, and refuses certificates.
 
 use std::collections::BTreeMap;
 
 use jiff::fmt::rfc2822;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::diagnostics::{Remark, Reply};
+use crate::diagnostics::{Diagnostic, ProbeReply};
 
-/// How much two clocks may differ. An answer takes its time too.
-const TOLERATED: SignedDuration = SignedDuration::from_secs(60);
-/// Nobody has run rsnotify before.
+/// Tolerated difference of two clocks, which includes the time that an answer takes.
+const TOLERANCE: SignedDuration = SignedDuration::from_secs(60);
+/// Year of the first release; an earlier clock was never set.
 const FIRST_YEAR: i16 = 2026;
 const SET_IT: &str = "let NTP set it (`timedatectl set-ntp true`)";
 
-/// How far a peer's clock, as its answer shows it, is ahead of ours. A cache may have kept the answer for a
-/// while, and says so.
-pub fn ahead(reply: &Reply) -> Option<SignedDuration> {
+/// Returns how far the peer's clock is ahead of ours, by the `Date` of its reply and the `Age` that a cache adds.
+pub fn offset(reply: &ProbeReply) -> Option<SignedDuration> {
     let date = reply.date.as_deref()?.trim();
     let date = rfc2822::DateTimeParser::new().parse_timestamp(date).ok()?;
     let age = reply.age.as_deref().and_then(|age| age.trim().parse().ok());
-    let kept = SignedDuration::from_secs(age.unwrap_or(0).clamp(0, i64::from(u32::MAX)));
-    Some(date.duration_since(reply.at).saturating_add(kept))
+    let age = SignedDuration::from_secs(age.unwrap_or(0).clamp(0, i64::from(u32::MAX)));
+    Some(date.duration_since(reply.at).saturating_add(age))
 }
 
-/// Compares our clock with those of peers, each by its name.
-pub fn remarks<'a>(
-    readings: impl IntoIterator<Item = (&'a str, SignedDuration)>,
+/// Compares our clock with those of peers, each with its name.
+pub fn diagnostics<'a>(
+    offsets: impl IntoIterator<Item = (&'a str, SignedDuration)>,
     now: Timestamp,
-) -> Vec<Remark> {
-    let mut remarks = Vec::new();
+) -> Vec<Diagnostic> {
+    let mut diagnostics = Vec::new();
     let year = now.to_zoned(jiff::tz::TimeZone::UTC).year();
     if year < FIRST_YEAR {
-        let seen = format!("this machine's clock says that it is {now:.0}, which is long past");
-        remarks.push(Remark::finding(seen, SET_IT));
+        let message = format!("this machine's clock says that it is {now:.0}, which is long past");
+        diagnostics.push(Diagnostic::finding(message, SET_IT));
     }
     let mut peers: BTreeMap<&str, SignedDuration> = BTreeMap::new();
-    for (peer, ahead) in readings {
-        // Of several, the one that says least: caches keep old answers and may not say so.
+    for (peer, ahead) in offsets {
+        // The smallest of several: caches keep old answers and may not say so.
         let least = peers.entry(peer).or_insert(ahead);
         if ahead.abs() < least.abs() {
             *least = ahead;
@@ -44,36 +43,36 @@ pub fn remarks<'a>(
     }
     let wrong: Vec<_> = peers
         .iter()
-        .filter(|(_, ahead)| ahead.abs() > TOLERATED)
+        .filter(|(_, ahead)| ahead.abs() > TOLERANCE)
         .collect();
     let all_differ = wrong.len() > 1 && wrong.len() == peers.len();
-    remarks.extend(wrong.iter().map(|(peer, ahead)| {
+    diagnostics.extend(wrong.iter().map(|(peer, ahead)| {
         let direction = match ahead.is_negative() {
             true => "behind",
             false => "ahead of",
         };
         let difference = SignedDuration::from_secs(ahead.as_secs()).abs();
-        let seen = format!("the clock of {peer} is {difference:#} {direction} this machine's");
+        let message = format!("the clock of {peer} is {difference:#} {direction} this machine's");
         match all_differ {
-            true => Remark::finding(
-                seen,
+            true => Diagnostic::finding(
+                message,
                 format!("all of them differ, so this one is wrong: {SET_IT}"),
             ),
-            false => Remark::finding(
-                seen,
+            false => Diagnostic::finding(
+                message,
                 format!("one of both is wrong; if it is this one, {SET_IT}"),
             ),
         }
     }));
-    remarks
+    diagnostics
 }
 
-/// Compares our clock with the file system's, by the latest change of a file that it has noted.
-pub fn file_system(path: &str, changed: Timestamp, now: Timestamp) -> Option<Remark> {
+/// Compares our clock with the file system's, by its latest modification time.
+pub fn file_system(path: &str, changed: Timestamp, now: Timestamp) -> Option<Diagnostic> {
     let ahead = changed.duration_since(now);
-    (ahead > TOLERATED).then(|| {
+    (ahead > TOLERANCE).then(|| {
         let ahead = SignedDuration::from_secs(ahead.as_secs());
-        Remark::finding(
+        Diagnostic::finding(
             format!("{path} was changed {ahead:#} from now, by the clock of its file system"),
             format!(
                 "its files seem to be written just now, and their times are not believed; let the file server and \
@@ -112,12 +111,12 @@ mod tests {
         #[case] age: Option<&str>,
         #[case] want: Option<i64>,
     ) {
-        let reply = Reply {
+        let reply = ProbeReply {
             date: date.map(str::to_owned),
             age: age.map(str::to_owned),
             ..reply(200)
         };
-        assert_eq!(ahead(&reply), want.map(seconds));
+        assert_eq!(offset(&reply), want.map(seconds));
     }
 
     #[rstest]
@@ -128,13 +127,11 @@ mod tests {
     #[case(&[("a", 90), ("b", 91)], &["a is 1m 30s ahead of this machine's: all of them", "b is 1m 31s ahead"])]
     #[case(&[("a", -9_000), ("a", 2)], &[])]
     fn clocks_that_differ_by_more_than_a_minute_are_found(
-        #[case] readings: &[(&str, i64)],
+        #[case] offsets: &[(&str, i64)],
         #[case] want: &[&str],
     ) {
-        let readings = readings
-            .iter()
-            .map(|(peer, ahead)| (*peer, seconds(*ahead)));
-        let found = remarks(readings, now());
+        let offsets = offsets.iter().map(|(peer, ahead)| (*peer, seconds(*ahead)));
+        let found = diagnostics(offsets, now());
         assert_eq!(found.len(), want.len(), "{found:?}");
         for (found, want) in found.iter().zip(want) {
             assert!(found.line().contains(want), "{}", found.line());
@@ -143,7 +140,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_was_never_set_is_found() {
-        let found = remarks([], "1970-01-01T00:10:00Z".parse().unwrap());
+        let found = diagnostics([], "1970-01-01T00:10:00Z".parse().unwrap());
         assert!(
             found[0].line().contains("1970-01-01T00:10:00Z"),
             "{found:?}"

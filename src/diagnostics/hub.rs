@@ -1,4 +1,4 @@
-//! What a hub answers to a `HEAD`, which has no effect: whether notifications will reach it.
+//! Diagnostics of hubs, by their reply to a `HEAD`, which has no effect.
 
 // The address alone: `core` has no sockets.
 use core::net::SocketAddr;
@@ -7,36 +7,36 @@ use url::{Host, Url};
 
 use crate::announce::delivery::attempt::Kind;
 use crate::announce::delivery::redirect::{Hop, next_hop};
-use crate::diagnostics::{Answered, Cause, HUB_GREETING, Remark};
+use crate::diagnostics::{Diagnostic, HUB_GREETING, ProbeResult, RequestFailure};
 use crate::report::status::Condition;
 use crate::report::status::hubs::HubTrouble;
 use crate::report::status::words::counted;
 use crate::resourcesync::uri::Hub;
 
-/// A hub, and what it answers where notifications would be sent, which may be an address that is secret.
+/// A hub with its reply at the address for notifications, which may be secret.
 #[derive(Debug, Clone)]
-pub struct Asked {
+pub struct HubProbe {
     pub hub: Hub,
     pub publish_url: Url,
-    pub head: Answered,
-    /// Whether the last notification that it was sent was accepted. Then it is no matter how it likes `HEAD`.
+    pub head: ProbeResult,
+    /// True if the hub accepted the last notification; its answer to `HEAD` then matters little.
     pub accepts: bool,
 }
 
-/// Judges a hub. `configured` are the addresses of all hubs, where a redirection may lead (R23).
-pub fn remark(asked: &Asked, configured: &[Url]) -> Option<Remark> {
-    let hub = &asked.hub;
-    let reply = match &asked.head {
+/// Diagnoses a hub. `configured` are the addresses of all hubs, where a redirection may lead (R23).
+pub fn diagnostic(probe: &HubProbe, configured: &[Url]) -> Option<Diagnostic> {
+    let hub = &probe.hub;
+    let reply = match &probe.head {
         Ok(reply) => reply,
         Err(words) => {
-            let seen = format!("{hub}: no answer ({words})");
-            return Some(Remark::finding(seen, no_answer(words)));
+            let message = format!("{hub}: no answer ({words})");
+            return Some(Diagnostic::finding(message, no_answer(words)));
         }
     };
-    let (seen, remedy) = match reply.status {
+    let (message, remedy) = match reply.status {
         status @ (301..=303 | 307 | 308) => {
             return Some(redirection(
-                asked,
+                probe,
                 configured,
                 status,
                 reply.location.as_deref(),
@@ -61,44 +61,49 @@ pub fn remark(asked: &Asked, configured: &[Url]) -> Option<Remark> {
         ),
         _ => return None,
     };
-    Some(match asked.accepts {
-        true => Remark::note(
-            seen,
+    Some(match probe.accepts {
+        true => Diagnostic::note(
+            message,
             "but it accepted the last notification, so it minds HEAD only",
         ),
-        false => Remark::finding(seen, remedy),
+        false => Diagnostic::finding(message, remedy),
     })
 }
 
-/// Judges what became of the last notifications that a hub was sent, by the state.
-pub fn told(hub: &Hub, trouble: &HubTrouble<'_>) -> Remark {
+/// Diagnoses the delivery of the last notifications to a hub, by the saved state.
+pub fn delivery_trouble(hub: &Hub, trouble: &HubTrouble<'_>) -> Diagnostic {
     let channels = counted(trouble.channels, "channel");
     let reason = trouble.reason;
-    let seen = format!("{hub}: it did not accept the last notifications of {channels}: {reason}");
+    let message =
+        format!("{hub}: it did not accept the last notifications of {channels}: {reason}");
     let remedy = trouble.kind.map_or("", Kind::usual_cause);
     match trouble.state {
-        Condition::Failing => Remark::note(seen, remedy),
-        Condition::Unfetched => Remark::finding(
+        Condition::Failing => Diagnostic::note(message, remedy),
+        Condition::Unfetched => Diagnostic::finding(
             format!("{hub}: it was pinged and did not fetch {channels}"),
             "see whether the hub can reach the topic at its URI",
         ),
-        _ => Remark::finding(seen, remedy),
+        _ => Diagnostic::finding(message, remedy),
     }
 }
 
-/// Says of a hub that it could be anybody.
-pub fn unverified(hub: &Hub) -> Remark {
-    Remark::finding(
+/// Reports a hub whose certificate is not verified.
+pub fn unverified(hub: &Hub) -> Diagnostic {
+    Diagnostic::finding(
         format!(
-            "{hub}: danger_accept_invalid_certs = true, so whoever answers is believed to be the hub"
+            "{hub}: danger_accept_invalid_certs = true, so the hub's certificate is not verified"
         ),
         "name the authority that signed its certificate by ca_file, and remove that line",
     )
 }
 
-/// Says of the embedded hub, if its requests come through a web server that it does not know, that it cannot tell
-/// subscribers apart: it listens where only this machine can reach it, and is reached elsewhere.
-pub fn unnamed_proxy(public_url: &str, listen: SocketAddr, has_proxies: bool) -> Option<Remark> {
+/// Reports an embedded hub behind a proxy that is not trusted: it listens on loopback and has a public address
+/// elsewhere, so it cannot distinguish its subscribers.
+pub fn unnamed_proxy(
+    public_url: &str,
+    listen: SocketAddr,
+    has_proxies: bool,
+) -> Option<Diagnostic> {
     let is_elsewhere = Url::parse(public_url).is_ok_and(|url| match url.host() {
         Some(Host::Domain(name)) => name != "localhost" && !name.ends_with(".localhost"),
         Some(Host::Ipv4(ip)) => !ip.is_loopback(),
@@ -108,7 +113,7 @@ pub fn unnamed_proxy(public_url: &str, listen: SocketAddr, has_proxies: bool) ->
     if has_proxies || !listen.ip().is_loopback() || !is_elsewhere {
         return None;
     }
-    Some(Remark::note(
+    Some(Diagnostic::note(
         format!(
             "{public_url} is reached through a web server that embedded_hub.trusted_proxies does not name, so all \
              subscribers will count as one address"
@@ -120,52 +125,57 @@ pub fn unnamed_proxy(public_url: &str, listen: SocketAddr, has_proxies: bool) ->
     ))
 }
 
-/// Judges what the embedded hub answers by its advertised address to a `GET`.
-pub fn embedded(hub: &Hub, get: &Answered) -> Option<Remark> {
+/// Diagnoses the embedded hub by its reply to a `GET` at its advertised address.
+pub fn embedded(hub: &Hub, get: &ProbeResult) -> Option<Diagnostic> {
     let what = match get {
         Ok(reply) if reply.status == 405 && reply.body.is(HUB_GREETING) => return None,
         Ok(reply) => format!("answers {}, which is not from rsnotify", reply.status),
         Err(words) => format!("cannot be reached ({words})"),
     };
-    Some(Remark::finding(
+    Some(Diagnostic::finding(
         format!("{hub}: the embedded hub is advertised so, and {what}"),
         "nobody can subscribe; let the web server in front pass it on to server.listen, or correct public_url",
     ))
 }
 
-fn redirection(asked: &Asked, configured: &[Url], status: u16, location: Option<&str>) -> Remark {
-    let hub = &asked.hub;
-    let target = location.and_then(|location| asked.publish_url.join(location.trim()).ok());
+fn redirection(
+    probe: &HubProbe,
+    configured: &[Url],
+    status: u16,
+    location: Option<&str>,
+) -> Diagnostic {
+    let hub = &probe.hub;
+    let target = location.and_then(|location| probe.publish_url.join(location.trim()).ok());
     let Some(target) = target else {
-        return Remark::finding(
+        return Diagnostic::finding(
             format!("{hub}: {status}, a redirection without a Location that can be read"),
             "compare url and publish_url with what the hub's operator says",
         );
     };
-    let seen = format!(
+    let message = format!(
         "{hub}: {status}, a redirection to {}",
-        shown(&target, asked)
+        shown(&target, probe)
     );
-    match next_hop(status, location, &asked.publish_url, 0, configured) {
-        Hop::Follow(_) => Remark::note(
-            seen,
+    match next_hop(status, location, &probe.publish_url, 0, configured) {
+        Hop::Follow(_) => Diagnostic::note(
+            message,
             "it is followed; set publish_url to it to spare a request",
         ),
-        Hop::Stop if matches!(status, 307 | 308) => Remark::finding(
-            seen,
+        Hop::Stop if matches!(status, 307 | 308) => Diagnostic::finding(
+            message,
             "it is not followed, since no configured hub is there; correct url or publish_url",
         ),
-        Hop::Stop => Remark::finding(
-            seen,
+        Hop::Stop => Diagnostic::finding(
+            message,
             "only 307 and 308 keep a notification whole, so it is not followed; correct url or publish_url",
         ),
     }
 }
 
-/// Where a redirection leads, but for what may be a key: queries, and paths that lead on from a secret address.
-fn shown(target: &Url, asked: &Asked) -> String {
-    let is_public = asked.publish_url.as_str() == asked.hub.as_str()
-        || Url::parse(asked.hub.as_str()).is_ok_and(|hub| hub == asked.publish_url);
+/// Returns the target of a redirection without what may be a key: queries, and paths after a secret address.
+fn shown(target: &Url, probe: &HubProbe) -> String {
+    let is_public = probe.publish_url.as_str() == probe.hub.as_str()
+        || Url::parse(probe.hub.as_str()).is_ok_and(|hub| hub == probe.publish_url);
     let origin = target.origin().ascii_serialization();
     match (is_public, target.query()) {
         (false, _) => format!("{origin}/…"),
@@ -175,30 +185,36 @@ fn shown(target: &Url, asked: &Asked) -> String {
 }
 
 fn no_answer(words: &str) -> &'static str {
-    match Cause::of(words) {
-        Cause::Name => {
+    match RequestFailure::of(words) {
+        RequestFailure::Name => {
             "this machine knows no host of that name; correct url or publish_url, or the name server"
         }
-        Cause::Refused => {
+        RequestFailure::Refused => {
             "nothing listens there; correct url or publish_url, or tell the hub's operator"
         }
-        Cause::Timeout => {
+        RequestFailure::Timeout => {
             "a firewall swallows it, or a proxy is needed (HTTPS_PROXY), or the hub hangs"
         }
-        Cause::UnknownIssuer => {
+        RequestFailure::UnknownIssuer => {
             "its certificate is self-signed, or signed by an authority that this machine does not know; if you trust \
              it, name its certificate by ca_file"
         }
-        Cause::SelfSignedAuthority => {
+        RequestFailure::SelfSignedAuthority => {
             "`openssl req -x509 -addext basicConstraints=critical,CA:FALSE …` makes one that can be named in ca_file"
         }
-        Cause::Expired => {
+        RequestFailure::Expired => {
             "its certificate has expired, or this machine's clock is wrong; tell the hub's operator"
         }
-        Cause::NotYetValid => "its certificate is for later, or this machine's clock is wrong",
-        Cause::OtherName => "its certificate is for other names; correct url or publish_url",
-        Cause::NoTls => "there seems to be no TLS at that port; correct url or publish_url",
-        Cause::Unknown => "if it stays so, ask the hub's operator",
+        RequestFailure::NotYetValid => {
+            "its certificate is for later, or this machine's clock is wrong"
+        }
+        RequestFailure::OtherName => {
+            "its certificate is for other names; correct url or publish_url"
+        }
+        RequestFailure::NoTls => {
+            "there seems to be no TLS at that port; correct url or publish_url"
+        }
+        RequestFailure::Unknown => "if it stays so, ask the hub's operator",
     }
 }
 

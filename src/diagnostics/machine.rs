@@ -1,60 +1,60 @@
-//! What the machine allows: to watch directories, to keep the state, to read the tree.
+//! Diagnostics of the machine: inotify limits, state directory, permissions on the tree.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::diagnostics::Remark;
+use crate::diagnostics::Diagnostic;
 
-/// Less room than this, and a busy day fills it.
-const LEAST_BYTES: u64 = 64 << 20;
-const LEAST_FILES: u64 = 16;
-/// What the kernel has by itself.
-const USUAL_QUEUE: u64 = 16_384;
-/// Below it, hubs and web server can use up the descriptors that reading the tree takes.
-const LEAST_DESCRIPTORS: u64 = 1_024;
+/// Minimum free space for the state; a busy day fills less.
+const MIN_FREE_BYTES: u64 = 64 << 20;
+const MIN_FREE_FILES: u64 = 16;
+/// The kernel's default for `fs.inotify.max_queued_events`.
+const DEFAULT_QUEUE: u64 = 16_384;
+/// File descriptors below which connections can use up those that reading the tree takes.
+const MIN_DESCRIPTORS: u64 = 1_024;
 
-/// The place of the state, as this user sees it.
+/// The state directory as the current user sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
-    /// Nothing is there; the nearest directory above it that is, and its owner.
+pub enum StateDirectory {
+    /// It does not exist; the nearest existing directory above it, and its owner.
     Absent { above: PathBuf, owner: u32 },
     There {
         owner: u32,
         is_directory: bool,
         may_write: bool,
         free_bytes: u64,
-        /// File systems that do not count them have none to tell.
+        /// `None` on file systems that do not count files.
         free_files: Option<u64>,
     },
-    /// It cannot be looked at, in the system's words.
-    Hidden(String),
+    /// It cannot be inspected; the operating system's message.
+    Unreadable(String),
 }
 
-/// How many of something the kernel allows a user.
+/// Resource of inotify that the kernel limits per user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Limited {
+pub enum WatchedKind {
     Directories,
     Trees,
 }
 
-impl fmt::Display for Limited {
+impl fmt::Display for WatchedKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Limited::Directories => "directories",
-            Limited::Trees => "trees",
+            WatchedKind::Directories => "directories",
+            WatchedKind::Trees => "trees",
         })
     }
 }
 
-/// The users of the machine, by the names that the system has for them.
+/// Names of the machine's users.
 #[derive(Debug, Clone, Default)]
 pub struct Users {
     names: BTreeMap<u32, String>,
 }
 
 impl Users {
-    /// Reads what `/etc/passwd` holds (passwd(5)); lines of another form are left out.
+    /// Parses `/etc/passwd` (passwd(5)), skipping lines of another form.
     pub fn read(passwd: &str) -> Users {
         let names = passwd.lines().filter_map(|line| {
             let mut fields = line.split(':');
@@ -69,7 +69,7 @@ impl Users {
         users
     }
 
-    /// The user's name, `user NUMBER` where there is none.
+    /// Returns the user's name, or `user NUMBER`.
     pub fn name(&self, id: u32) -> String {
         match (self.names.get(&id), id) {
             (Some(name), _) => name.clone(),
@@ -79,11 +79,16 @@ impl Users {
     }
 }
 
-/// Judges where the state is kept, looking as `user`.
-pub fn state_directory(directory: &str, place: &Place, user: u32, users: &Users) -> Vec<Remark> {
+/// Diagnoses the state directory as `user` sees it.
+pub fn state_directory(
+    directory: &str,
+    place: &StateDirectory,
+    user: u32,
+    users: &Users,
+) -> Vec<Diagnostic> {
     let by = users.name(user);
     match place {
-        Place::Absent { above, owner } => vec![Remark::note(
+        StateDirectory::Absent { above, owner } => vec![Diagnostic::note(
             format!("{directory} does not exist, which is fine before the first run"),
             format!(
                 "the user who runs rsnotify must be able to create it in {}, which is {}'s, or own \
@@ -92,98 +97,98 @@ pub fn state_directory(directory: &str, place: &Place, user: u32, users: &Users)
                 users.name(*owner)
             ),
         )],
-        Place::Hidden(reason) => vec![Remark::note(
-            format!("{directory} cannot be looked at as {by}: {reason}"),
+        StateDirectory::Unreadable(reason) => vec![Diagnostic::note(
+            format!("{directory} cannot be inspected as {by}: {reason}"),
             "run check as the user who runs rsnotify: what it says of state and permissions holds for this one",
         )],
-        Place::There {
+        StateDirectory::There {
             is_directory: false,
             ..
-        } => vec![Remark::finding(
+        } => vec![Diagnostic::finding(
             format!("{directory} is no directory"),
             "set state_dir to one, or move that file away",
         )],
-        Place::There {
+        StateDirectory::There {
             owner,
             may_write,
             free_bytes,
             free_files,
             ..
         } => {
-            let mut remarks = Vec::new();
+            let mut diagnostics = Vec::new();
             if *owner != user {
-                remarks.push(Remark::note(
+                diagnostics.push(Diagnostic::note(
                     format!("check runs as {by}, and {directory} is {}'s", users.name(*owner)),
                     "what this one may read, the daemon may not, or the other way round: run check as that user",
                 ));
             } else if !may_write {
-                remarks.push(Remark::finding(
+                diagnostics.push(Diagnostic::finding(
                     format!("{directory} cannot be written by its owner, {by}"),
                     "give it mode 0700, and let its file system be mounted for writing",
                 ));
             }
-            let is_out_of_files = free_files.is_some_and(|free| free < LEAST_FILES);
-            if *free_bytes < LEAST_BYTES || is_out_of_files {
+            let is_out_of_files = free_files.is_some_and(|free| free < MIN_FREE_FILES);
+            if *free_bytes < MIN_FREE_BYTES || is_out_of_files {
                 let room = match is_out_of_files {
                     true => "no more files".to_owned(),
                     false => format!("{} MiB", free_bytes >> 20),
                 };
-                remarks.push(Remark::finding(
+                diagnostics.push(Diagnostic::finding(
                     format!("there is room for {room} on the disk of {directory}"),
                     "nothing is announced that cannot be saved: make room, or set another state_dir",
                 ));
             }
-            remarks
+            diagnostics
         }
     }
 }
 
-/// Judges how many of something are to be watched; `remedy` says what the limit is and how to raise it.
-pub fn watches(
-    what: Limited,
+/// Compares the number of watches with the limit; `remedy` names the limit and how to raise it.
+pub fn watch_limit(
+    what: WatchedKind,
     wanted: usize,
     allowed: Option<u64>,
     remedy: String,
-) -> Option<Remark> {
+) -> Option<Diagnostic> {
     let Some(allowed) = allowed else {
-        let seen = format!("how many {what} may be watched cannot be read under /proc/sys");
+        let message = format!("how many {what} may be watched cannot be read under /proc/sys");
         let remedy = "let this user see it, as by ProcSubset=all in the unit";
-        return (wanted > 0).then(|| Remark::note(seen, remedy));
+        return (wanted > 0).then(|| Diagnostic::note(message, remedy));
     };
-    let seen = format!("{wanted} {what} are to be watched, and {allowed} may be");
+    let message = format!("{wanted} {what} are to be watched, and {allowed} may be");
     // Other programs of this user watch too.
     match wanted as u64 {
-        wanted if wanted > allowed => Some(Remark::finding(seen, remedy)),
-        wanted if wanted > allowed / 2 => Some(Remark::note(seen, remedy)),
+        wanted if wanted > allowed => Some(Diagnostic::finding(message, remedy)),
+        wanted if wanted > allowed / 2 => Some(Diagnostic::note(message, remedy)),
         _ => None,
     }
 }
 
-/// Judges how many events the kernel keeps for us.
-pub fn queue(allowed: Option<u64>, remedy: String) -> Option<Remark> {
-    let allowed = allowed.filter(|allowed| *allowed < USUAL_QUEUE)?;
-    let seen =
+/// Reports a small event queue of the kernel.
+pub fn event_queue(allowed: Option<u64>, remedy: String) -> Option<Diagnostic> {
+    let allowed = allowed.filter(|allowed| *allowed < DEFAULT_QUEUE)?;
+    let message =
         format!("the kernel keeps {allowed} events, and when more come at once all is swept");
-    Some(Remark::note(seen, remedy))
+    Some(Diagnostic::note(message, remedy))
 }
 
-/// Judges how many files and connections may be open at once.
-pub fn descriptors(allowed: Option<u64>) -> Option<Remark> {
-    let allowed = allowed.filter(|allowed| *allowed < LEAST_DESCRIPTORS)?;
-    Some(Remark::note(
+/// Reports a low limit of open files.
+pub fn file_descriptors(allowed: Option<u64>) -> Option<Diagnostic> {
+    let allowed = allowed.filter(|allowed| *allowed < MIN_DESCRIPTORS)?;
+    Some(Diagnostic::note(
         format!("{allowed} files and connections may be open at once here"),
         "if the daemon is started so too, raise that: LimitNOFILE=65536 in its unit, or `ulimit -n 65536`",
     ))
 }
 
-/// Says what to do about names that may not be read, however many.
-pub fn unreadable(count: usize, user: u32, users: &Users) -> Option<Remark> {
+/// Reports files and directories that the current user may not read.
+pub fn unreadable(count: usize, user: u32, users: &Users) -> Option<Diagnostic> {
     let what = match count {
         0 => return None,
         1 => "one file or directory of the tree".to_owned(),
         _ => format!("{count} files and directories of the tree"),
     };
-    Some(Remark::note(
+    Some(Diagnostic::note(
         format!("{what} may not be read by {}", users.name(user)),
         "give the user who runs rsnotify a group that may (SupplementaryGroups= in its unit), or open them by \
          chmod",
@@ -196,8 +201,13 @@ mod tests {
 
     use super::*;
 
-    fn there(owner: u32, may_write: bool, free_bytes: u64, free_files: Option<u64>) -> Place {
-        Place::There {
+    fn there(
+        owner: u32,
+        may_write: bool,
+        free_bytes: u64,
+        free_files: Option<u64>,
+    ) -> StateDirectory {
+        StateDirectory::There {
             owner,
             is_directory: true,
             may_write,
@@ -217,21 +227,21 @@ mod tests {
         there(8, true, 0, None),
         &["Note check runs as user 7", "Finding there is room for 0 MiB"]
     )]
-    #[case(Place::Hidden("permission denied".into()), &["Note /s cannot be looked at as user 7"])]
+    #[case(StateDirectory::Unreadable("permission denied".into()), &["Note /s cannot be inspected as user 7"])]
     #[case(
-        Place::Absent { above: "/".into(), owner: 0 },
+        StateDirectory::Absent { above: "/".into(), owner: 0 },
         &["Note /s does not exist, which is fine before the first run: the user who runs rsnotify must be able \
            to create it in /, which is root's"]
     )]
     #[case(
-        Place::There { owner: 7, is_directory: false, may_write: true, free_bytes: 0, free_files: None },
+        StateDirectory::There { owner: 7, is_directory: false, may_write: true, free_bytes: 0, free_files: None },
         &["Finding /s is no directory"]
     )]
-    fn a_state_directory_is_judged(#[case] place: Place, #[case] want: &[&str]) {
+    fn a_state_directory_is_judged(#[case] place: StateDirectory, #[case] want: &[&str]) {
         let found = state_directory("/s", &place, 7, &Users::default());
         assert_eq!(found.len(), want.len(), "{found:?}");
         for (found, want) in found.iter().zip(want) {
-            let found = format!("{:?} {}", found.weight, found.line());
+            let found = format!("{:?} {}", found.severity, found.line());
             assert!(found.starts_with(want), "{found}");
         }
     }
@@ -268,19 +278,19 @@ mod tests {
         #[case] allowed: Option<u64>,
         #[case] want: Option<&str>,
     ) {
-        let found = watches(Limited::Directories, wanted, allowed, "raise it".into());
-        let found = found.map(|found| format!("{:?} {}", found.weight, found.line()));
+        let found = watch_limit(WatchedKind::Directories, wanted, allowed, "raise it".into());
+        let found = found.map(|found| format!("{:?} {}", found.severity, found.line()));
         assert_eq!(found.as_deref(), want);
     }
 
     #[test]
     fn small_queues_and_few_descriptors_are_noted() {
-        assert_eq!(queue(Some(16_384), String::new()), None);
-        assert_eq!(queue(None, String::new()), None);
-        assert!(queue(Some(100), "raise it".into()).is_some());
-        assert_eq!(descriptors(Some(1_024)), None);
-        assert_eq!(descriptors(None), None);
-        assert!(descriptors(Some(256)).is_some());
+        assert_eq!(event_queue(Some(16_384), String::new()), None);
+        assert_eq!(event_queue(None, String::new()), None);
+        assert!(event_queue(Some(100), "raise it".into()).is_some());
+        assert_eq!(file_descriptors(Some(1_024)), None);
+        assert_eq!(file_descriptors(None), None);
+        assert!(file_descriptors(Some(256)).is_some());
     }
 
     #[test]

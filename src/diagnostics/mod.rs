@@ -1,8 +1,7 @@
-//! What surrounds rsnotify, as an inspection found it, and what that means: each remark says what was seen and
-//! what to do about it.
+//! The diagnostics of `check`: problems around rsnotify with their remedies, derived from facts that adaptors bring.
 //!
-//! The facts come from adaptors. [`topic`] and [`hub`] judge what was answered, [`clock`] what time it is
-//! elsewhere, [`machine`] what the system allows, and [`access`] what hides a directory from a service.
+//! [`topic`] and [`hub`] judge replies, [`clock`] compares clocks, [`machine`] checks limits and permissions, and
+//! [`access`] knows the remedies for unreadable directories.
 
 pub mod access;
 pub mod clock;
@@ -15,61 +14,61 @@ use url::Url;
 
 use crate::resourcesync::payload::Payload;
 
-/// What our own topic server says where it has no topic: an inspection knows it by that.
+/// Body of our own 404 for an unknown topic, by which `check` recognises it.
 pub const NO_SUCH_TOPIC: &str = "no such topic\n";
-/// What our own hub says to whom only looks at it.
+/// Body of our own hub's answer to a `GET`.
 pub const HUB_GREETING: &str = "this is a WebSub hub: POST a subscription form\n";
 
-/// One thing to tell an operator.
+/// A message to the operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Remark {
-    pub weight: Weight,
-    /// What was tried on what, and what came of it.
-    pub seen: String,
-    /// What usually causes that, and what to do; empty where it goes without saying.
+pub struct Diagnostic {
+    pub severity: Severity,
+    /// The operation, its object and the result.
+    pub message: String,
+    /// Usual cause and remedy; empty if obvious.
     pub remedy: String,
 }
 
-/// Whether something is wrong.
+/// Severity of a diagnostic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Weight {
+pub enum Severity {
+    /// A problem; `check` exits with 1.
     Finding,
-    /// Worth knowing.
+    /// Information that does not change the exit code.
     Note,
 }
 
-impl Remark {
-    pub fn finding(seen: impl Into<String>, remedy: impl Into<String>) -> Remark {
-        Remark {
-            weight: Weight::Finding,
-            seen: seen.into(),
+impl Diagnostic {
+    pub fn finding(message: impl Into<String>, remedy: impl Into<String>) -> Diagnostic {
+        Diagnostic {
+            severity: Severity::Finding,
+            message: message.into(),
             remedy: remedy.into(),
         }
     }
 
-    pub fn note(seen: impl Into<String>, remedy: impl Into<String>) -> Remark {
-        Remark {
-            weight: Weight::Note,
-            ..Remark::finding(seen, remedy)
+    pub fn note(message: impl Into<String>, remedy: impl Into<String>) -> Diagnostic {
+        Diagnostic {
+            severity: Severity::Note,
+            ..Diagnostic::finding(message, remedy)
         }
     }
 
-    /// In one line.
+    /// Returns message and remedy in one line.
     pub fn line(&self) -> String {
         match self.remedy.as_str() {
-            "" => self.seen.clone(),
-            remedy => format!("{}: {remedy}", self.seen),
+            "" => self.message.clone(),
+            remedy => format!("{}: {remedy}", self.message),
         }
     }
 }
 
-/// An answer to a `HEAD` or `GET` of ours, redirections not followed; or why there was none, in the system's
-/// words.
-pub type Answered = Result<Reply, String>;
+/// Reply to a `HEAD` or `GET` of ours, redirections not followed, or the operating system's error message.
+pub type ProbeResult = Result<ProbeReply, String>;
 
-/// What was answered. A header that came several times is joined by commas.
+/// A reply. Repeated headers are joined by commas.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reply {
+pub struct ProbeReply {
     pub status: u16,
     pub location: Option<String>,
     pub content_type: Option<String>,
@@ -77,12 +76,12 @@ pub struct Reply {
     pub date: Option<String>,
     pub age: Option<String>,
     pub links: Links,
-    pub body: Body,
-    /// When it arrived, on our clock.
+    pub body: ReplyBody,
+    /// Time of arrival, by our clock.
     pub at: Timestamp,
 }
 
-/// The targets of a `Link` header, by relation, byte for byte.
+/// Targets of the `Link` header by relation, byte for byte.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Links {
     pub own: Vec<String>,
@@ -90,49 +89,49 @@ pub struct Links {
     pub capability_lists: Vec<String>,
 }
 
-/// What is kept of a body.
+/// Summary of a reply's body.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Body {
+pub enum ReplyBody {
     Empty,
     Payload,
-    /// Its beginning, and why it is no payload.
+    /// Its first bytes, and the reason why it is no payload.
     Other {
         beginning: Vec<u8>,
         reason: String,
     },
 }
 
-impl Body {
-    /// How much of a body tells enough about it: more than any payload has.
-    pub const MOST: usize = (1 << 20) + 1;
-    /// How much is kept of what is no payload.
-    const KEPT: usize = 100;
+impl ReplyBody {
+    /// Bytes of a body to read, one more than the largest payload has.
+    pub const MAX_READ: usize = (1 << 20) + 1;
+    /// Bytes kept of a body that is no payload.
+    const EXCERPT: usize = 100;
 
-    /// Reads a body, or as much of it as tells enough.
-    pub fn read(body: &[u8]) -> Body {
+    /// Classifies a body, of which `MAX_READ` bytes are enough.
+    pub fn read(body: &[u8]) -> ReplyBody {
         let reason = match body.len() {
-            0 => return Body::Empty,
-            Body::MOST.. => "it is longer than any".to_owned(),
+            0 => return ReplyBody::Empty,
+            ReplyBody::MAX_READ.. => "it is longer than any".to_owned(),
             _ => match Payload::parse(body) {
-                Ok(_) => return Body::Payload,
+                Ok(_) => return ReplyBody::Payload,
                 Err(error) => error.to_string(),
             },
         };
-        Body::Other {
-            beginning: body[..body.len().min(Body::KEPT)].to_vec(),
+        ReplyBody::Other {
+            beginning: body[..body.len().min(ReplyBody::EXCERPT)].to_vec(),
             reason,
         }
     }
 
-    /// Whether it is this text of ours.
+    /// Returns true if the body is this text of ours.
     fn is(&self, text: &str) -> bool {
-        matches!(self, Body::Other { beginning, .. } if beginning == text.as_bytes())
+        matches!(self, ReplyBody::Other { beginning, .. } if beginning == text.as_bytes())
     }
 }
 
-/// What usually makes a request fail.
+/// Usual causes of a failed request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Cause {
+enum RequestFailure {
     Name,
     Refused,
     Timeout,
@@ -145,33 +144,33 @@ enum Cause {
     Unknown,
 }
 
-impl Cause {
-    /// Reads it from the words of the system and of the TLS library.
-    fn of(words: &str) -> Cause {
-        const KNOWN: [(&str, Cause); 13] = [
-            ("dns error", Cause::Name),
-            ("Connection refused", Cause::Refused),
-            ("timed out", Cause::Timeout),
-            ("UnknownIssuer", Cause::UnknownIssuer),
+impl RequestFailure {
+    /// Derives the cause from the messages of the operating system and the TLS library.
+    fn of(message: &str) -> RequestFailure {
+        const KNOWN: [(&str, RequestFailure); 13] = [
+            ("dns error", RequestFailure::Name),
+            ("Connection refused", RequestFailure::Refused),
+            ("timed out", RequestFailure::Timeout),
+            ("UnknownIssuer", RequestFailure::UnknownIssuer),
             (
                 "is self-signed as an authority's own",
-                Cause::SelfSignedAuthority,
+                RequestFailure::SelfSignedAuthority,
             ),
-            ("BadSignature", Cause::UnknownIssuer),
-            ("certificate expired", Cause::Expired),
-            ("not valid yet", Cause::NotYetValid),
-            ("not valid for name", Cause::OtherName),
-            ("NotValidForName", Cause::OtherName),
-            ("InvalidContentType", Cause::NoTls),
-            ("frame with invalid size", Cause::NoTls),
-            ("tls handshake eof", Cause::NoTls),
+            ("BadSignature", RequestFailure::UnknownIssuer),
+            ("certificate expired", RequestFailure::Expired),
+            ("not valid yet", RequestFailure::NotYetValid),
+            ("not valid for name", RequestFailure::OtherName),
+            ("NotValidForName", RequestFailure::OtherName),
+            ("InvalidContentType", RequestFailure::NoTls),
+            ("frame with invalid size", RequestFailure::NoTls),
+            ("tls handshake eof", RequestFailure::NoTls),
         ];
-        let known = KNOWN.iter().find(|(known, _)| words.contains(known));
-        known.map_or(Cause::Unknown, |(_, cause)| *cause)
+        let known = KNOWN.iter().find(|(known, _)| message.contains(known));
+        known.map_or(RequestFailure::Unknown, |(_, cause)| *cause)
     }
 }
 
-/// The scheme, host and port of an address.
+/// Returns scheme, host and port of a URL.
 pub fn origin(url: &str) -> String {
     match Url::parse(url) {
         Ok(url) => url.origin().ascii_serialization(),
@@ -179,7 +178,7 @@ pub fn origin(url: &str) -> String {
     }
 }
 
-/// Whether an address means this machine to everybody who reads it.
+/// Returns true if the URL refers to the machine of whoever resolves it.
 pub fn is_local(url: &str) -> bool {
     match Url::parse(url).ok().as_ref().and_then(Url::host) {
         Some(url::Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
@@ -189,7 +188,7 @@ pub fn is_local(url: &str) -> bool {
     }
 }
 
-/// Whether only this machine, or a network of its own, can reach an address.
+/// Returns true if the URL can be reached only from this machine or a private network.
 fn is_private(url: &str) -> bool {
     let Ok(url) = Url::parse(url) else {
         return false;
@@ -210,9 +209,9 @@ mod tests {
 
     use super::*;
 
-    /// An answer with nothing but its status.
-    pub fn reply(status: u16) -> Reply {
-        Reply {
+    /// Returns a reply with nothing but a status.
+    pub fn reply(status: u16) -> ProbeReply {
+        ProbeReply {
             status,
             location: None,
             content_type: None,
@@ -220,7 +219,7 @@ mod tests {
             date: None,
             age: None,
             links: Links::default(),
-            body: Body::Empty,
+            body: ReplyBody::Empty,
             at: "2026-11-20T12:00:00Z".parse().unwrap(),
         }
     }
@@ -240,40 +239,61 @@ mod tests {
 
     #[test]
     fn little_is_kept_of_a_body() {
-        assert_eq!(Body::read(b""), Body::Empty);
-        assert_eq!(Body::read(&Payload::default().render()), Body::Payload);
-        let long = vec![b'x'; Body::MOST];
+        assert_eq!(ReplyBody::read(b""), ReplyBody::Empty);
+        assert_eq!(
+            ReplyBody::read(&Payload::default().render()),
+            ReplyBody::Payload
+        );
+        let long = vec![b'x'; ReplyBody::MAX_READ];
         for (body, reason) in [(&long[..99], ""), (&long[..], "it is longer than any")] {
-            let Body::Other {
+            let ReplyBody::Other {
                 beginning,
                 reason: own,
-            } = Body::read(body)
+            } = ReplyBody::read(body)
             else {
                 panic!("{} bytes are no payload", body.len());
             };
             assert!(own.contains(reason), "{own}");
             assert!(beginning.len() <= 100 && body.starts_with(&beginning));
         }
-        assert!(Body::read(NO_SUCH_TOPIC.as_bytes()).is(NO_SUCH_TOPIC));
-        assert!(Body::read(HUB_GREETING.as_bytes()).is(HUB_GREETING));
-        assert!(!Body::Empty.is(NO_SUCH_TOPIC));
+        assert!(ReplyBody::read(NO_SUCH_TOPIC.as_bytes()).is(NO_SUCH_TOPIC));
+        assert!(ReplyBody::read(HUB_GREETING.as_bytes()).is(HUB_GREETING));
+        assert!(!ReplyBody::Empty.is(NO_SUCH_TOPIC));
     }
 
     #[rstest]
-    #[case("error sending request: dns error: failed to lookup", Cause::Name)]
-    #[case("tcp connect error: Connection refused (os error 111)", Cause::Refused)]
-    #[case("timed out", Cause::Timeout)]
-    #[case("invalid peer certificate: UnknownIssuer", Cause::UnknownIssuer)]
-    #[case("certificate expired: verification time 9 (UNIX)", Cause::Expired)]
+    #[case(
+        "error sending request: dns error: failed to lookup",
+        RequestFailure::Name
+    )]
+    #[case(
+        "tcp connect error: Connection refused (os error 111)",
+        RequestFailure::Refused
+    )]
+    #[case("timed out", RequestFailure::Timeout)]
+    #[case(
+        "invalid peer certificate: UnknownIssuer",
+        RequestFailure::UnknownIssuer
+    )]
+    #[case(
+        "certificate expired: verification time 9 (UNIX)",
+        RequestFailure::Expired
+    )]
     #[case(
         "certificate not valid yet: verification time 9 (UNIX)",
-        Cause::NotYetValid
+        RequestFailure::NotYetValid
     )]
-    #[case("certificate not valid for name \"a\"; certificate", Cause::OtherName)]
-    #[case("received corrupt message of type InvalidContentType", Cause::NoTls)]
-    #[case("client error (Connect): tls handshake eof", Cause::NoTls)]
-    #[case("connection reset", Cause::Unknown)]
-    fn a_cause_is_read_from_the_words(#[case] words: &str, #[case] want: Cause) {
-        assert_eq!(Cause::of(words), want);
+    #[case(
+        "certificate not valid for name \"a\"; certificate",
+        RequestFailure::OtherName
+    )]
+    #[case(
+        "received corrupt message of type InvalidContentType",
+        RequestFailure::NoTls
+    )]
+    #[case("client error (Connect): tls handshake eof", RequestFailure::NoTls)]
+    #[case("connection reset", RequestFailure::Unknown)]
+    fn a_cause_is_derived_from_the_message(#[case] words: &str, #[case] want: RequestFailure) {
+        assert_eq!(RequestFailure::of(words), want);
     }
 }

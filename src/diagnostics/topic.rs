@@ -1,7 +1,6 @@
-//! What a topic answers by its public address, where a web server stands between: whether it is what we
-//! serve.
+//! Diagnostics of topics, by their replies at their public addresses through the web server in front.
 
-mod fault;
+mod problem;
 
 use std::collections::BTreeMap;
 
@@ -9,69 +8,69 @@ use url::Url;
 
 use crate::announce::delivery::PAYLOAD_TYPE;
 use crate::announce::plan::{HubPlan, Mode};
-use crate::diagnostics::topic::fault::{Fault, Target};
+use crate::diagnostics::topic::problem::{RedirectTarget, TopicProblem};
 use crate::diagnostics::{
-    Answered, Body, NO_SUCH_TOPIC, Remark, Reply, is_local, is_private, origin,
+    Diagnostic, NO_SUCH_TOPIC, ProbeReply, ProbeResult, ReplyBody, is_local, is_private, origin,
 };
 use crate::resourcesync::uri::{Hub, Topic, Uri, is_clean};
 
-/// How many topics a remark names; the rest is counted.
+/// Number of topics that a diagnostic names; others are counted.
 const NAMED: usize = 3;
 
-/// A topic as it should be.
+/// A topic with its expected headers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted {
+pub struct ExpectedTopic {
     pub topic: Topic,
     pub hubs: Vec<Hub>,
     pub capability_list: Uri,
 }
 
-/// What a topic answers.
+/// Replies of a topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Served {
-    pub head: Answered,
-    /// Not asked for where `HEAD` was not answered at all.
-    pub get: Option<Answered>,
+pub struct TopicReplies {
+    pub head: ProbeResult,
+    /// `None` if `HEAD` had no answer.
+    pub get: Option<ProbeResult>,
 }
 
-/// Judges what topics answer; nothing for one that there was no time to ask.
-pub fn remarks(topics: &[(Wanted, Option<Served>)]) -> Vec<Remark> {
-    let mut faulty: BTreeMap<Fault, Vec<&Topic>> = BTreeMap::new();
+/// Diagnoses the replies of topics; `None` for those that there was no time to request.
+pub fn diagnostics(topics: &[(ExpectedTopic, Option<TopicReplies>)]) -> Vec<Diagnostic> {
+    let mut by_problem: BTreeMap<TopicProblem, Vec<&Topic>> = BTreeMap::new();
     let mut unasked = 0;
-    for (wanted, served) in topics {
-        let Some(served) = served else {
+    for (expected, replies) in topics {
+        let Some(replies) = replies else {
             unasked += 1;
             continue;
         };
-        for fault in faults(wanted, served) {
-            faulty.entry(fault).or_default().push(&wanted.topic);
+        for problem in problems(expected, replies) {
+            by_problem.entry(problem).or_default().push(&expected.topic);
         }
     }
-    let mut remarks: Vec<Remark> = faulty
+    let mut diagnostics: Vec<Diagnostic> = by_problem
         .iter()
-        .map(|(fault, topics)| {
-            Remark::finding(format!("{}: {fault}", names(topics)), fault.remedy())
+        .map(|(problem, topics)| {
+            Diagnostic::finding(format!("{}: {problem}", names(topics)), problem.remedy())
         })
         .collect();
     if unasked > 0 {
-        remarks.push(Remark::note(
+        diagnostics.push(Diagnostic::note(
             format!(
-                "{unasked} of {} topics were not tried: the others took too long",
+                "{unasked} of {} topics were not tried: timeout",
                 topics.len()
             ),
             "",
         ));
     }
-    remarks
+    diagnostics
 }
 
-/// Judges where topics lie, for hubs that lie elsewhere.
+/// Diagnoses whether hubs and subscribers elsewhere can reach the topics.
 pub fn reach<'a>(
     topics: impl IntoIterator<Item = &'a Topic>,
     hubs: &[HubPlan],
     mounts: &[&Uri],
-) -> Vec<Remark> {
-    let mut remarks = Vec::new();
+) -> Vec<Diagnostic> {
+    let mut diagnostics = Vec::new();
     let topics: Vec<&Topic> = topics.into_iter().collect();
     let private: Vec<&Topic> = topics
         .iter()
@@ -82,15 +81,15 @@ pub fn reach<'a>(
         .iter()
         .filter(|hub| hub.mode != Mode::Embedded && !is_private(hub.hub.as_str()));
     for hub in outside.filter(|_| !private.is_empty()) {
-        let seen = format!(
+        let message = format!(
             "{} can be reached from this machine or network only, and hub {} lies elsewhere",
             names(&private),
             hub.hub
         );
         let remedy = "set public_url to what the web server in front makes of them";
-        remarks.push(match hub.mode {
-            Mode::Ping => Remark::finding(format!("{seen} and fetches them"), remedy),
-            _ => Remark::note(seen, remedy),
+        diagnostics.push(match hub.mode {
+            Mode::Ping => Diagnostic::finding(format!("{message} and fetches them"), remedy),
+            _ => Diagnostic::note(message, remedy),
         });
     }
     let are_public = !topics.is_empty() && private.is_empty();
@@ -98,7 +97,7 @@ pub fn reach<'a>(
         .iter()
         .filter(|hub| are_public && is_local(hub.hub.as_str()))
     {
-        remarks.push(Remark::note(
+        diagnostics.push(Diagnostic::note(
             format!("the hub {} is on localhost; subscribers elsewhere cannot reach it", hub.hub),
             match hub.mode {
                 Mode::Embedded => "set server.public_url to what subscribers reach",
@@ -116,12 +115,12 @@ pub fn reach<'a>(
         .collect();
     let is_secured = |mount: &&Uri| mount.as_str().starts_with("https://");
     if let (false, Some(mount)) = (plain.is_empty(), mounts.iter().copied().find(is_secured)) {
-        remarks.push(Remark::note(
+        diagnostics.push(Diagnostic::note(
             format!("{} is reached by http, and {mount} by https", names(&plain)),
             "if the web server in front speaks TLS, set public_url to its https address",
         ));
     }
-    remarks
+    diagnostics
 }
 
 fn names(topics: &[&Topic]) -> String {
@@ -132,84 +131,86 @@ fn names(topics: &[&Topic]) -> String {
     }
 }
 
-fn faults(wanted: &Wanted, served: &Served) -> Vec<Fault> {
-    let (head, get) = match (&served.head, &served.get) {
-        (Err(words), _) => return vec![Fault::NoAnswer("HEAD", words.clone())],
-        (_, Some(Err(words))) => return vec![Fault::NoAnswer("GET", words.clone())],
+fn problems(expected: &ExpectedTopic, replies: &TopicReplies) -> Vec<TopicProblem> {
+    let (head, get) = match (&replies.head, &replies.get) {
+        (Err(words), _) => return vec![TopicProblem::NoAnswer("HEAD", words.clone())],
+        (_, Some(Err(words))) => return vec![TopicProblem::NoAnswer("GET", words.clone())],
         (Ok(head), None) => (head, head),
         (Ok(head), Some(Ok(get))) => (head, get),
     };
-    let mut faults = match status(wanted, get) {
-        Some(fault) => vec![fault],
-        None => content(wanted, get),
+    let mut problems = match status(expected, get) {
+        Some(problem) => vec![problem],
+        None => content(expected, get),
     };
     if head.status != get.status {
-        faults.push(Fault::HeadStatus(head.status));
-    } else if faults.is_empty() {
+        problems.push(TopicProblem::HeadStatus(head.status));
+    } else if problems.is_empty() {
         let differs = [
             (head.content_type != get.content_type, "Content-Type"),
             (head.links != get.links, "Link"),
         ];
         let differing = differs.iter().filter(|(differs, _)| *differs);
-        faults.extend(differing.map(|(_, name)| Fault::HeadHeader(name)));
+        problems.extend(differing.map(|(_, name)| TopicProblem::HeadHeader(name)));
     }
-    faults
+    problems
 }
 
-fn status(wanted: &Wanted, reply: &Reply) -> Option<Fault> {
+fn status(expected: &ExpectedTopic, reply: &ProbeReply) -> Option<TopicProblem> {
     match reply.status {
         200 => None,
-        status @ (301..=303 | 307 | 308) => Some(Fault::Redirected(
+        status @ (301..=303 | 307 | 308) => Some(TopicProblem::Redirected(
             status,
-            target(&wanted.topic, reply.location.as_deref()),
+            target(&expected.topic, reply.location.as_deref()),
         )),
-        404 if reply.body.is(NO_SUCH_TOPIC) => Some(Fault::Unknown),
-        status @ (404 | 410) => Some(Fault::NotPassedOn(status, kind(reply))),
-        status @ (401 | 403) => Some(Fault::NotAllowed(status)),
-        status @ 502..=504 => Some(Fault::NoUpstream(status)),
-        status => Some(Fault::Status(status)),
+        404 if reply.body.is(NO_SUCH_TOPIC) => Some(TopicProblem::Unknown),
+        status @ (404 | 410) => Some(TopicProblem::NotPassedOn(status, kind(reply))),
+        status @ (401 | 403) => Some(TopicProblem::NotAllowed(status)),
+        status @ 502..=504 => Some(TopicProblem::NoUpstream(status)),
+        status => Some(TopicProblem::Status(status)),
     }
 }
 
-fn content(wanted: &Wanted, reply: &Reply) -> Vec<Fault> {
+fn content(expected: &ExpectedTopic, reply: &ProbeReply) -> Vec<TopicProblem> {
     let links = &reply.links;
     let has_links = !(links.own.is_empty() && links.hubs.is_empty());
     let is_payload = reply.content_type.as_deref() == Some(PAYLOAD_TYPE);
     if !is_payload && !has_links {
-        return vec![Fault::Foreign(kind(reply))];
+        return vec![TopicProblem::Foreign(kind(reply))];
     }
-    let mut faults = Vec::new();
+    let mut problems = Vec::new();
     if !is_payload {
         let parts = reply
             .content_type
             .as_deref()
             .and_then(|own| own.split_once(';'));
         let is_bare = |bare: &str| bare.trim().eq_ignore_ascii_case(PAYLOAD_TYPE);
-        faults.push(match parts {
-            Some((bare, more)) if is_bare(bare) => Fault::Parameters(more.trim().to_owned()),
-            _ => Fault::Type(kind(reply)),
+        problems.push(match parts {
+            Some((bare, more)) if is_bare(bare) => TopicProblem::Parameters(more.trim().to_owned()),
+            _ => TopicProblem::Type(kind(reply)),
         });
     }
     if !has_links {
-        faults.push(Fault::NoLinks);
+        problems.push(TopicProblem::NoLinks);
     } else {
-        faults.extend(link_faults(wanted, reply));
+        problems.extend(link_problems(expected, reply));
     }
     match (&reply.content_encoding, &reply.body) {
-        (Some(encoding), _) => faults.push(Fault::Encoded(encoding.clone())),
-        (None, Body::Other { reason, .. }) => faults.push(Fault::Body(reason.clone())),
-        (None, Body::Empty | Body::Payload) => {}
+        (Some(encoding), _) => problems.push(TopicProblem::Encoded(encoding.clone())),
+        (None, ReplyBody::Other { reason, .. }) => {
+            problems.push(TopicProblem::ReplyBody(reason.clone()))
+        }
+        (None, ReplyBody::Empty | ReplyBody::Payload) => {}
     }
-    faults
+    problems
 }
 
-fn link_faults(wanted: &Wanted, reply: &Reply) -> Vec<Fault> {
+fn link_problems(expected: &ExpectedTopic, reply: &ProbeReply) -> Vec<TopicProblem> {
     let links = &reply.links;
-    let mut faults = Vec::new();
-    if is_clean(wanted.topic.as_str()) && links.own != [wanted.topic.as_str()] {
-        faults.push(Fault::OwnLink(links.own.clone()));
+    let mut problems = Vec::new();
+    if is_clean(expected.topic.as_str()) && links.own != [expected.topic.as_str()] {
+        problems.push(TopicProblem::OwnLink(links.own.clone()));
     }
-    let hubs = wanted.hubs.iter().map(Hub::as_str);
+    let hubs = expected.hubs.iter().map(Hub::as_str);
     let hubs: Vec<&str> = hubs.filter(|hub| is_clean(hub)).collect();
     let missing = hubs
         .iter()
@@ -221,28 +222,28 @@ fn link_faults(wanted: &Wanted, reply: &Reply) -> Vec<Fault> {
         .filter(|own| !hubs.contains(&own.as_str()));
     let foreign: Vec<String> = foreign.cloned().collect();
     if !missing.is_empty() || !foreign.is_empty() {
-        faults.push(Fault::HubLinks { missing, foreign });
+        problems.push(TopicProblem::HubLinks { missing, foreign });
     }
-    let list = wanted.capability_list.as_str();
+    let list = expected.capability_list.as_str();
     if is_clean(list) && !links.capability_lists.iter().any(|own| own == list) {
-        faults.push(Fault::NoListLink);
+        problems.push(TopicProblem::NoListLink);
     }
-    faults
+    problems
 }
 
-fn kind(reply: &Reply) -> String {
+fn kind(reply: &ProbeReply) -> String {
     match &reply.content_type {
         Some(content_type) => format!("Content-Type {content_type}"),
         None => "no Content-Type".to_owned(),
     }
 }
 
-fn target(topic: &Topic, location: Option<&str>) -> Target {
+fn target(topic: &Topic, location: Option<&str>) -> RedirectTarget {
     let from = Url::parse(topic.as_str()).ok();
     let to = from.as_ref().zip(location);
     let to = to.and_then(|(from, location)| from.join(location.trim()).ok());
     let (Some(from), Some(to)) = (from, to) else {
-        return Target::Nowhere;
+        return RedirectTarget::Nowhere;
     };
     let moved = |change: &dyn Fn(&mut Url)| {
         let mut moved = from.clone();
@@ -256,17 +257,17 @@ fn target(topic: &Topic, location: Option<&str>) -> Target {
     let slashed = |url: &mut Url| url.set_path(&format!("{}/", from.path()));
     let unslashed = |url: &mut Url| url.set_path(from.path().trim_end_matches('/'));
     if moved(&secured) {
-        Target::Https
+        RedirectTarget::Https
     } else if moved(&slashed) {
-        Target::WithSlash
+        RedirectTarget::WithSlash
     } else if moved(&unslashed) {
-        Target::WithoutSlash
+        RedirectTarget::WithoutSlash
     } else if (from.path(), from.query()) == (to.path(), to.query()) {
-        Target::SamePath(origin(to.as_str()))
+        RedirectTarget::SamePath(origin(to.as_str()))
     } else {
-        // Without a query, which may repeat the topic: a login is one fault of all topics.
+        // Without a query, which may repeat the topic: a login is one problem for all topics.
         let query = if to.query().is_some() { "?…" } else { "" };
-        Target::Elsewhere(format!("{}{}{query}", origin(to.as_str()), to.path()))
+        RedirectTarget::Elsewhere(format!("{}{}{query}", origin(to.as_str()), to.path()))
     }
 }
 

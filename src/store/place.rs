@@ -5,23 +5,24 @@ use std::path::Path;
 
 use rustix::fs::{Access, StatVfsMountFlags};
 
-use crate::diagnostics::machine::Place;
+use crate::diagnostics::machine::StateDirectory;
 
 /// What lies at `directory`, as this user sees it.
-pub fn place(directory: &Path) -> Place {
+pub fn place(directory: &Path) -> StateDirectory {
     let metadata = match std::fs::metadata(directory) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return nearest(directory).unwrap_or_else(|| Place::Hidden(error.to_string()));
+            return nearest(directory)
+                .unwrap_or_else(|| StateDirectory::Unreadable(error.to_string()));
         }
-        Err(error) => return Place::Hidden(error.to_string()),
+        Err(error) => return StateDirectory::Unreadable(error.to_string()),
     };
     let volume = match rustix::fs::statvfs(directory) {
         Ok(volume) => volume,
-        Err(error) => return Place::Hidden(std::io::Error::from(error).to_string()),
+        Err(error) => return StateDirectory::Unreadable(std::io::Error::from(error).to_string()),
     };
     let access = Access::WRITE_OK | Access::EXEC_OK;
-    Place::There {
+    StateDirectory::There {
         owner: metadata.uid(),
         is_directory: metadata.is_dir(),
         may_write: rustix::fs::access(directory, access).is_ok()
@@ -32,10 +33,10 @@ pub fn place(directory: &Path) -> Place {
 }
 
 /// The nearest directory above that exists.
-fn nearest(directory: &Path) -> Option<Place> {
+fn nearest(directory: &Path) -> Option<StateDirectory> {
     directory.ancestors().skip(1).find_map(|above| {
         let metadata = std::fs::metadata(above).ok()?;
-        Some(Place::Absent {
+        Some(StateDirectory::Absent {
             above: above.to_owned(),
             owner: metadata.uid(),
         })

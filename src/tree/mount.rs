@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::announce::candidates::PublishedPath;
 use crate::announce::observation::{DocumentPath, Identity, MountId, Stat};
 use crate::announce::plan::MountPlan;
-use crate::diagnostics::access::{Refusal, remedy};
+use crate::diagnostics::access::{AccessFailure, remedy};
 use crate::tree::file_status::{self, FileKind};
 use crate::tree::file_system::{ALL_WRITE_HERE, FileSystem, coarse_now, file_system};
 use crate::tree::model::{DirectoryId, FileId, Queued};
@@ -184,8 +184,8 @@ impl Observer<'_> {
     /// A mount cannot be looked at: it is not there for us, though it may be for others.
     pub(super) fn miss_mount(&mut self, at: usize, error: &io::Error) {
         let refusal = match error.kind() {
-            ErrorKind::PermissionDenied => Some(Refusal::Denied),
-            ErrorKind::NotFound => Some(Refusal::Absent),
+            ErrorKind::PermissionDenied => Some(AccessFailure::Denied),
+            ErrorKind::NotFound => Some(AccessFailure::Absent),
             _ => None,
         };
         let directory = &self.mounts[at].directory;

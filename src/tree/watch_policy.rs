@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use rustix::io::Errno;
 
 use crate::announce::observation::{Incomplete, Unreadable};
-use crate::diagnostics::access::{Refusal, remedy};
+use crate::diagnostics::access::{AccessFailure, remedy};
 use crate::tree::file_status;
 use crate::tree::file_system::ALL_WRITE_HERE;
 use crate::tree::model::{Directory, DirectoryId, join, push_name};
@@ -49,7 +49,7 @@ impl Observer<'_> {
         let was_denied = std::mem::replace(&mut directory.is_denied, true);
         let is_forbidden = matches!(error, Errno::ACCESS | Errno::PERM);
         let remedy = is_forbidden
-            .then(|| remedy(path, Refusal::Denied))
+            .then(|| remedy(path, AccessFailure::Denied))
             .flatten();
         let before = self.denied.get(&id);
         let tries = before.map_or(0, |before| before.tries);

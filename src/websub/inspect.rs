@@ -11,8 +11,8 @@ use reqwest::{Client, Method, RequestBuilder, Response};
 use tokio::task::JoinSet;
 
 use crate::announce::delivery::secret::Mask;
-use crate::diagnostics::topic::Served;
-use crate::diagnostics::{Answered, Body, Links, Reply};
+use crate::diagnostics::topic::TopicReplies;
+use crate::diagnostics::{Links, ProbeReply, ProbeResult, ReplyBody};
 use crate::resourcesync::uri::{Hub, Topic};
 use crate::websub::client;
 use crate::websub::failure::in_its_own_words;
@@ -31,7 +31,7 @@ const HUB_TIMEOUT: Duration = Duration::from_secs(30);
 pub async fn topics(
     topics: Vec<Topic>,
     patience: Duration,
-) -> reqwest::Result<Vec<Option<Served>>> {
+) -> reqwest::Result<Vec<Option<TopicReplies>>> {
     let client = anybody()?;
     let mut served = vec![None; topics.len()];
     let topics: Arc<[Topic]> = topics.into();
@@ -58,7 +58,7 @@ pub async fn topics(
 
 /// What hubs answer where notifications would be sent, each asked as it would be told: what the operator
 /// configured of headers, credentials and certificates is used, and nothing is told.
-pub async fn hubs(hubs: Vec<HubSettings>) -> Vec<Answered> {
+pub async fn hubs(hubs: Vec<HubSettings>) -> Vec<ProbeResult> {
     let mut answers = vec![Err(String::new()); hubs.len()];
     let mut asked = JoinSet::new();
     for (at, settings) in hubs.into_iter().enumerate() {
@@ -85,7 +85,7 @@ pub async fn hubs(hubs: Vec<HubSettings>) -> Vec<Answered> {
 }
 
 /// What a hub answers to anybody who looks at it.
-pub async fn hub_in_public(hub: &Hub) -> reqwest::Result<Answered> {
+pub async fn hub_in_public(hub: &Hub) -> reqwest::Result<ProbeResult> {
     let request = anybody()?.get(hub.as_str());
     Ok(ask(request, &Mask::default()).await)
 }
@@ -94,21 +94,21 @@ fn anybody() -> reqwest::Result<Client> {
     client::build_without_certificates(|| client::builder().timeout(TIMEOUT))
 }
 
-async fn ask_topic(client: &Client, topic: &Topic) -> Served {
+async fn ask_topic(client: &Client, topic: &Topic) -> TopicReplies {
     let ask = async |method| ask(client.request(method, topic.as_str()), &Mask::default()).await;
     let head = ask(Method::HEAD).await;
     let get = match head {
         Ok(_) => Some(ask(Method::GET).await),
         Err(_) => None,
     };
-    Served { head, get }
+    TopicReplies { head, get }
 }
 
-async fn ask(request: RequestBuilder, mask: &Mask) -> Answered {
+async fn ask(request: RequestBuilder, mask: &Mask) -> ProbeResult {
     let failed = |error| mask.hide(&in_its_own_words(error));
     let mut response = request.send().await.map_err(failed)?;
     let at = Timestamp::now();
-    let (body, broke_off) = client::beginning(&mut response, Body::MOST).await;
+    let (body, broke_off) = client::beginning(&mut response, ReplyBody::MAX_READ).await;
     if let Some(error) = broke_off {
         return Err(failed(error));
     }
@@ -119,7 +119,7 @@ async fn ask(request: RequestBuilder, mask: &Mask) -> Answered {
     let link_values = values(&response, LINK);
     let links = links(link_values.iter().map(String::as_str));
     let of = |relation| targets(&links, relation).map(str::to_owned).collect();
-    Ok(Reply {
+    Ok(ProbeReply {
         status: response.status().as_u16(),
         location: header(LOCATION),
         content_type: header(CONTENT_TYPE),
@@ -131,7 +131,7 @@ async fn ask(request: RequestBuilder, mask: &Mask) -> Answered {
             hubs: of("hub"),
             capability_lists: of("resourcesync"),
         },
-        body: Body::read(&body),
+        body: ReplyBody::read(&body),
         at,
     })
 }

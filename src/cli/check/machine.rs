@@ -1,4 +1,4 @@
-//! Looks at what the machine allows: the state directory, the limits, and what this user may read.
+//! Gathers facts about the machine: state directory, limits, permissions.
 
 use std::path::Path;
 
@@ -7,48 +7,58 @@ use rustix::process::{Resource, geteuid, getrlimit};
 use crate::cli::check::Section;
 use crate::cli::survey::Survey;
 use crate::config::Config;
-use crate::diagnostics::Remark;
-use crate::diagnostics::machine::{self, Limited, Users};
+use crate::diagnostics::Diagnostic;
+use crate::diagnostics::machine::{self, Users, WatchedKind};
 use crate::store;
 use crate::tree::SystemLimit;
 
-/// `state` is what is wrong with the state file, if that was found already.
-pub(super) fn sections(config: &Config, survey: &Survey, state: Option<Remark>) -> [Section; 2] {
-    let mut remarks = state_directory(&config.state_dir);
-    remarks.extend(state);
+/// Returns the sections about the machine. `state` is a known problem with the state file.
+pub(super) fn sections(
+    config: &Config,
+    survey: &Survey,
+    state: Option<Diagnostic>,
+) -> [Section; 2] {
+    let mut diagnostics = state_directory(&config.state_dir);
+    diagnostics.extend(state);
     [
-        Section::new("state", remarks),
+        Section::new("state", diagnostics),
         Section::new("limits", limits(survey)),
     ]
 }
 
-/// What may not be read of the trees.
-pub(super) fn unreadable(survey: &Survey) -> Option<Remark> {
+/// Reports the unreadable files of the trees.
+pub(super) fn unreadable(survey: &Survey) -> Option<Diagnostic> {
     machine::unreadable(survey.unreadable, user(), &users())
 }
 
-fn state_directory(directory: &Path) -> Vec<Remark> {
+fn state_directory(directory: &Path) -> Vec<Diagnostic> {
     let place = store::place(directory);
     machine::state_directory(&directory.display().to_string(), &place, user(), &users())
 }
 
-fn limits(survey: &Survey) -> Vec<Remark> {
-    let mut remarks = Vec::new();
+fn limits(survey: &Survey) -> Vec<Diagnostic> {
+    let mut diagnostics = Vec::new();
     if cfg!(target_os = "linux") {
         let directories = survey.watches.iter().sum();
         let trees = survey.watches.iter().filter(|own| **own > 0).count();
         for (what, wanted, limit) in [
-            (Limited::Directories, directories, SystemLimit::watches()),
-            (Limited::Trees, trees, SystemLimit::instances()),
+            (
+                WatchedKind::Directories,
+                directories,
+                SystemLimit::watches(),
+            ),
+            (WatchedKind::Trees, trees, SystemLimit::instances()),
         ] {
             let remedy = limit.to_string();
-            remarks.extend(machine::watches(what, wanted, limit.allowed, remedy));
+            diagnostics.extend(machine::watch_limit(what, wanted, limit.allowed, remedy));
         }
         let events = SystemLimit::events();
-        remarks.extend(machine::queue(events.allowed, events.to_string()));
+        diagnostics.extend(machine::event_queue(events.allowed, events.to_string()));
     }
-    remarks.extend(machine::descriptors(getrlimit(Resource::Nofile).current));
-    remarks
+    diagnostics.extend(machine::file_descriptors(
+        getrlimit(Resource::Nofile).current,
+    ));
+    diagnostics
 }
 
 fn user() -> u32 {

@@ -1,4 +1,4 @@
-//! Looks at topics and hubs as others do: from outside, by their addresses.
+//! Requests topics and hubs at their public addresses, as hubs and Destinations do.
 
 use std::time::Duration;
 
@@ -10,30 +10,30 @@ use crate::announce::plan::Mode;
 use crate::cli::check::Section;
 use crate::cli::survey::Survey;
 use crate::config::Config;
-use crate::diagnostics::topic::{self, Served, Wanted};
-use crate::diagnostics::{Answered, Remark, clock, hub, origin};
+use crate::diagnostics::topic::{self, ExpectedTopic, TopicReplies};
+use crate::diagnostics::{Diagnostic, ProbeResult, clock, hub, origin};
 use crate::report::status::ChannelView;
 use crate::resourcesync::uri::Hub;
 use crate::store;
 use crate::websub::inspect;
 use crate::websub::publish::HubSettings;
 
-/// How long all topics together may take.
+/// Timeout for all topics together.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What was answered.
+/// Replies of topics and hubs.
 struct Answers {
-    topics: Vec<(Wanted, Option<Served>)>,
-    hubs: Vec<hub::Asked>,
-    embedded: Option<(Hub, Answered)>,
+    topics: Vec<(ExpectedTopic, Option<TopicReplies>)>,
+    hubs: Vec<hub::HubProbe>,
+    embedded: Option<(Hub, ProbeResult)>,
 }
 
-/// `unverified` is what is wrong with the hubs by configuration alone.
+/// Returns the sections about topics, hubs and clocks. `unverified` are problems of the hubs' configuration.
 pub(super) fn sections(
     config: &Config,
     survey: &Survey,
     hubs: Vec<HubSettings>,
-    unverified: Vec<Remark>,
+    unverified: Vec<Diagnostic>,
 ) -> anyhow::Result<[Section; 3]> {
     let plan = survey.engine.plan();
     let mut channels = survey.engine.channels();
@@ -53,26 +53,26 @@ pub(super) fn sections(
         None => Some(plan.public_url.as_str()),
     };
     let is_known = |url: &str| !unknown.is_some_and(|unknown| url.starts_with(unknown));
-    let mut wanted: Vec<Wanted> = Vec::new();
+    let mut expected: Vec<ExpectedTopic> = Vec::new();
     if is_running {
         let known = channels.iter().filter(|own| is_known(own.topic.as_str()));
-        wanted.extend(known.map(topic_of));
-        if wanted.len() < channels.len() {
-            of_topics.push(Remark::note(
+        expected.extend(known.map(topic_of));
+        if expected.len() < channels.len() {
+            of_topics.push(Diagnostic::note(
                 "server.listen takes any free port, so topics below it were not tried",
                 "set a port, or public_url",
             ));
         }
     }
     let embedded = embedded.filter(|hub| is_running && is_known(hub.as_str()));
-    let answers = ask(wanted, hubs, embedded, &channels)?;
+    let answers = ask(expected, hubs, embedded, &channels)?;
 
-    of_topics.extend(topic::remarks(&answers.topics));
+    of_topics.extend(topic::diagnostics(&answers.topics));
     let configured: Vec<Url> = answers.hubs.iter().flat_map(addresses).collect();
     let mut of_hubs = unverified;
     of_hubs.extend(told(survey));
     let judged = answers.hubs.iter();
-    of_hubs.extend(judged.filter_map(|asked| hub::remark(asked, &configured)));
+    of_hubs.extend(judged.filter_map(|asked| hub::diagnostic(asked, &configured)));
     let judged = answers.embedded.iter();
     of_hubs.extend(judged.filter_map(|(hub, get)| hub::embedded(hub, get)));
     Ok([
@@ -82,42 +82,42 @@ pub(super) fn sections(
     ])
 }
 
-/// Whether topics can be expected to be served, as far as this user can see.
-fn is_running(config: &Config) -> (bool, Option<Remark>) {
+/// Returns true if a daemon is running, so that topics should be served, as far as this user can see.
+fn is_running(config: &Config) -> (bool, Option<Diagnostic>) {
     match store::is_in_use(&config.state_dir) {
         Ok(true) => (true, None),
         Ok(false) => {
-            let seen = format!(
+            let message = format!(
                 "rsnotify is not running with {}, so topics were not tried",
                 config.state_dir.display()
             );
             let remedy =
                 "start it, and check again; if it runs with another state_dir, give that one";
-            (false, Some(Remark::note(seen, remedy)))
+            (false, Some(Diagnostic::note(message, remedy)))
         }
         Err(error) => {
-            let seen = format!("whether rsnotify is running cannot be seen: {error}");
+            let message = format!("whether rsnotify is running cannot be seen: {error}");
             let remedy = "if it is not, no topic answers; run check as its user";
-            (true, Some(Remark::note(seen, remedy)))
+            (true, Some(Diagnostic::note(message, remedy)))
         }
     }
 }
 
-fn topic_of(channel: &ChannelView) -> Wanted {
-    Wanted {
+fn topic_of(channel: &ChannelView) -> ExpectedTopic {
+    ExpectedTopic {
         topic: channel.topic.clone(),
         hubs: channel.hubs.iter().map(|own| own.hub.clone()).collect(),
         capability_list: channel.set.clone(),
     }
 }
 
-/// The addresses of a hub, where others may redirect to.
-fn addresses(asked: &hub::Asked) -> impl Iterator<Item = Url> {
+/// Returns the addresses of a hub, where others may redirect to.
+fn addresses(asked: &hub::HubProbe) -> impl Iterator<Item = Url> {
     let advertised = Url::parse(asked.hub.as_str()).ok();
     advertised.into_iter().chain([asked.publish_url.clone()])
 }
 
-/// Whether the last that a hub was told of any channel was accepted.
+/// Returns true if the hub accepted its last notification on every channel.
 fn accepts(channels: &[ChannelView], hub: &Hub) -> bool {
     let views = || {
         let views = channels.iter().flat_map(|channel| &channel.hubs);
@@ -127,7 +127,7 @@ fn accepts(channels: &[ChannelView], hub: &Hub) -> bool {
 }
 
 fn ask(
-    wanted: Vec<Wanted>,
+    expected: Vec<ExpectedTopic>,
     hubs: Vec<HubSettings>,
     embedded: Option<Hub>,
     channels: &[ChannelView],
@@ -136,8 +136,11 @@ fn ask(
         .enable_all()
         .build()
         .context("cannot start the network")?;
-    let topics = wanted.iter().map(|wanted| wanted.topic.clone()).collect();
-    let (served, heads, get) = runtime.block_on(async {
+    let topics = expected
+        .iter()
+        .map(|expected| expected.topic.clone())
+        .collect();
+    let (replies, heads, get) = runtime.block_on(async {
         tokio::join!(
             inspect::topics(topics, PATIENCE),
             inspect::hubs(hubs.clone()),
@@ -154,7 +157,7 @@ fn ask(
     let asked = hubs
         .into_iter()
         .zip(heads)
-        .map(|(settings, head)| hub::Asked {
+        .map(|(settings, head)| hub::HubProbe {
             accepts: accepts(channels, &settings.hub),
             hub: settings.hub,
             publish_url: settings.publish_url,
@@ -162,39 +165,42 @@ fn ask(
         });
     let prepared = "cannot prepare requests";
     Ok(Answers {
-        topics: wanted.into_iter().zip(served.context(prepared)?).collect(),
+        topics: expected
+            .into_iter()
+            .zip(replies.context(prepared)?)
+            .collect(),
         hubs: asked.collect(),
         embedded: embedded.zip(get.context(prepared)?),
     })
 }
 
-/// What became of the last notifications, as the state has it.
-fn told(survey: &Survey) -> Vec<Remark> {
+/// Diagnoses the delivery of the last notifications, by the saved state.
+fn told(survey: &Survey) -> Vec<Diagnostic> {
     let status = survey.engine.outline(Timestamp::now());
     let hubs = status.hubs();
     let troubles = hubs.iter().flat_map(|summary| {
         let troubles = summary.troubles.iter();
-        troubles.map(move |trouble| hub::told(summary.hub, trouble))
+        troubles.map(move |trouble| hub::delivery_trouble(summary.hub, trouble))
     });
     troubles.collect()
 }
 
-/// The clocks of all who answered, beside ours.
-fn clocks(answers: &Answers) -> Vec<Remark> {
-    let of_topics = answers.topics.iter().flat_map(|(wanted, served)| {
-        let served = served.iter();
-        let answered = served.flat_map(|served| [Some(&served.head), served.get.as_ref()]);
-        let peer = origin(wanted.topic.as_str());
+/// Compares the clocks of all that answered with ours.
+fn clocks(answers: &Answers) -> Vec<Diagnostic> {
+    let of_topics = answers.topics.iter().flat_map(|(expected, replies)| {
+        let replies = replies.iter();
+        let answered = replies.flat_map(|replies| [Some(&replies.head), replies.get.as_ref()]);
+        let peer = origin(expected.topic.as_str());
         answered
             .flatten()
             .map(move |answered| (peer.clone(), answered))
     });
     let of_hubs = answers.hubs.iter();
     let of_hubs = of_hubs.map(|asked| (origin(asked.hub.as_str()), &asked.head));
-    let readings: Vec<_> = of_topics
+    let offsets: Vec<_> = of_topics
         .chain(of_hubs)
-        .filter_map(|(peer, answered)| Some((peer, clock::ahead(answered.as_ref().ok()?)?)))
+        .filter_map(|(peer, answered)| Some((peer, clock::offset(answered.as_ref().ok()?)?)))
         .collect();
-    let readings = readings.iter().map(|(peer, ahead)| (peer.as_str(), *ahead));
-    clock::remarks(readings, Timestamp::now())
+    let offsets = offsets.iter().map(|(peer, ahead)| (peer.as_str(), *ahead));
+    clock::diagnostics(offsets, Timestamp::now())
 }

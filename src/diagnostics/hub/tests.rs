@@ -1,16 +1,16 @@
-//! What a hub's answer to a `HEAD` is taken for.
+//! Tests of hub diagnostics.
 
 use rstest::rstest;
 
 use crate::diagnostics::tests::reply;
-use crate::diagnostics::{Body, Reply, Weight};
+use crate::diagnostics::{ProbeReply, ReplyBody, Severity};
 
 use super::*;
 
 const HUB: &str = "https://hub.example/websub/";
 
-fn asked(head: Answered) -> Asked {
-    Asked {
+fn probe(head: ProbeResult) -> HubProbe {
+    HubProbe {
         hub: Hub::new(HUB),
         publish_url: HUB.parse().unwrap(),
         head,
@@ -18,9 +18,9 @@ fn asked(head: Answered) -> Asked {
     }
 }
 
-fn shown(found: Option<Remark>) -> String {
+fn shown(found: Option<Diagnostic>) -> String {
     found.map_or("nothing".to_owned(), |found| {
-        format!("{:?} {}", found.weight, found.line())
+        format!("{:?} {}", found.severity, found.line())
     })
 }
 
@@ -54,12 +54,12 @@ fn shown(found: Option<Remark>) -> String {
 #[case(500, "Finding https://hub.example/websub/: 500 to HEAD")]
 #[case(503, "Finding https://hub.example/websub/: 503 to HEAD")]
 fn a_hub_need_not_know_head_but_must_be_there(#[case] status: u16, #[case] want: &str) {
-    let mut asked = asked(Ok(reply(status)));
-    let found = shown(remark(&asked, &[]));
+    let mut probe = probe(Ok(reply(status)));
+    let found = shown(diagnostic(&probe, &[]));
     assert!(found.starts_with(want), "{found}");
 
-    asked.accepts = true;
-    let found = shown(remark(&asked, &[]));
+    probe.accepts = true;
+    let found = shown(diagnostic(&probe, &[]));
     let want = want.replace("Finding ", "Note ");
     let want = want.split(": compare").next().unwrap();
     assert!(found.starts_with(want), "{found}");
@@ -79,9 +79,9 @@ fn a_hub_need_not_know_head_but_must_be_there(#[case] status: u16, #[case] want:
 #[case("received corrupt message of type InvalidContentType", "no TLS")]
 #[case("connection reset", "operator")]
 fn a_hub_that_cannot_be_reached_is_found_with_its_remedy(#[case] words: &str, #[case] want: &str) {
-    let found = remark(&asked(Err(words.to_owned())), &[]).unwrap();
-    assert_eq!(found.weight, Weight::Finding);
-    assert!(found.seen.contains(words), "{found:?}");
+    let found = diagnostic(&probe(Err(words.to_owned())), &[]).unwrap();
+    assert_eq!(found.severity, Severity::Finding);
+    assert!(found.message.contains(words), "{found:?}");
     assert!(found.remedy.contains(want), "{found:?}");
 }
 
@@ -116,27 +116,30 @@ fn a_hub_that_cannot_be_reached_is_found_with_its_remedy(#[case] words: &str, #[
 fn a_redirection_is_told_with_where_it_leads(
     #[case] status: u16,
     #[case] location: &str,
-    #[case] weight: &str,
+    #[case] severity: &str,
     #[case] want: &str,
 ) {
-    let redirects = Reply {
+    let redirects = ProbeReply {
         location: Some(location.to_owned()),
         ..reply(status)
     };
     let configured = ["https://other.example/in".parse().unwrap()];
-    let found = shown(remark(&asked(Ok(redirects)), &configured));
-    assert!(found.starts_with(weight) && found.contains(want), "{found}");
+    let found = shown(diagnostic(&probe(Ok(redirects)), &configured));
+    assert!(
+        found.starts_with(severity) && found.contains(want),
+        "{found}"
+    );
 }
 
 #[test]
 fn a_redirection_without_a_target_is_found() {
-    let found = shown(remark(&asked(Ok(reply(302))), &[]));
+    let found = shown(diagnostic(&probe(Ok(reply(302))), &[]));
     assert!(found.contains("without a Location"), "{found}");
 }
 
 #[test]
 fn a_secret_address_is_never_shown() {
-    let mut replies: Vec<Answered> = [200, 302, 308, 401, 404, 503]
+    let mut replies: Vec<ProbeResult> = [200, 302, 308, 401, 404, 503]
         .map(|status| Ok(reply(status)))
         .into();
     replies.push(Err("timed out".to_owned()));
@@ -146,18 +149,18 @@ fn a_secret_address_is_never_shown() {
         "https://hunter2@hub.example/",
     ] {
         replies.extend([301, 308].map(|status| {
-            Ok(Reply {
+            Ok(ProbeReply {
                 location: Some(location.to_owned()),
                 ..reply(status)
             })
         }));
     }
     for head in replies {
-        let asked = Asked {
+        let probe = HubProbe {
             publish_url: "https://hub.example/hunter2/?key=hunter2".parse().unwrap(),
-            ..asked(head)
+            ..probe(head)
         };
-        let found = shown(remark(&asked, &[]));
+        let found = shown(diagnostic(&probe, &[]));
         assert!(!found.contains("hunter2"), "{found}");
     }
 }
@@ -165,7 +168,7 @@ fn a_secret_address_is_never_shown() {
 #[test]
 fn whoever_is_believed_without_a_certificate_is_found() {
     let found = unverified(&Hub::new(HUB));
-    assert_eq!(found.weight, Weight::Finding);
+    assert_eq!(found.severity, Severity::Finding);
     assert!(found.line().contains("ca_file"), "{found:?}");
 }
 
@@ -176,11 +179,11 @@ fn the_embedded_hub_should_be_reached_where_it_is_advertised(
     #[case] is_reached: bool,
     #[case] want: &str,
 ) {
-    let ours = Reply {
-        body: Body::read(HUB_GREETING.as_bytes()),
+    let ours = ProbeReply {
+        body: ReplyBody::read(HUB_GREETING.as_bytes()),
         ..reply(405)
     };
-    let answers: Vec<Answered> = match is_reached {
+    let answers: Vec<ProbeResult> = match is_reached {
         true => vec![Ok(ours)],
         false => vec![Ok(reply(405)), Ok(reply(404)), Err("timed out".to_owned())],
     };
@@ -207,5 +210,5 @@ fn a_web_server_in_front_of_the_embedded_hub_has_to_be_named(
     let found = unnamed_proxy(public_url, listen.parse().unwrap(), has_proxies);
     let words = "all subscribers will count as one address";
     assert_eq!(found.is_some(), want);
-    assert!(found.is_none_or(|found| found.seen.contains(words)));
+    assert!(found.is_none_or(|found| found.message.contains(words)));
 }

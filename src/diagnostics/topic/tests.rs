@@ -1,10 +1,10 @@
-//! What a topic's answer is taken for.
+//! Tests of topic diagnostics.
 
 use rstest::rstest;
 
 use crate::announce::plan::Replaces;
 use crate::diagnostics::tests::reply;
-use crate::diagnostics::{Links, Weight};
+use crate::diagnostics::{Links, Severity};
 
 use super::*;
 
@@ -12,67 +12,71 @@ const TOPIC: &str = "https://e.org/a/framework?set=a";
 const HUBS: [&str; 2] = ["https://hub.example/one", "https://hub.example/two"];
 const LIST: &str = "https://e.org/a/capabilitylist.xml";
 
-fn wanted() -> Wanted {
-    Wanted {
+fn expected() -> ExpectedTopic {
+    ExpectedTopic {
         topic: Topic::new(TOPIC),
         hubs: HUBS.map(Hub::new).into(),
         capability_list: Uri::parse(LIST).unwrap(),
     }
 }
 
-/// As our own server answers.
-fn ours() -> Reply {
-    Reply {
+/// Returns the reply of our own server.
+fn ours() -> ProbeReply {
+    ProbeReply {
         content_type: Some(PAYLOAD_TYPE.to_owned()),
         links: Links {
             own: vec![TOPIC.to_owned()],
             hubs: HUBS.map(str::to_owned).into(),
             capability_lists: vec![LIST.to_owned()],
         },
-        body: Body::Payload,
+        body: ReplyBody::Payload,
         ..reply(200)
     }
 }
 
-fn changed(change: impl FnOnce(&mut Reply)) -> Reply {
+fn changed(change: impl FnOnce(&mut ProbeReply)) -> ProbeReply {
     let mut reply = ours();
     change(&mut reply);
     reply
 }
 
-/// What is said of a topic that answers so, to `HEAD` as well.
-fn said(get: Reply) -> Vec<String> {
-    let head = Reply {
-        body: Body::Empty,
+/// Returns the diagnostics of a topic with this reply to `GET`, and the like to `HEAD`.
+fn said(get: ProbeReply) -> Vec<String> {
+    let head = ProbeReply {
+        body: ReplyBody::Empty,
         ..get.clone()
     };
     judged(Ok(head), Some(Ok(get)))
 }
 
-fn judged(head: Answered, get: Option<Answered>) -> Vec<String> {
-    let topic = (wanted(), Some(Served { head, get }));
-    let found = remarks(&[topic]);
-    assert!(found.iter().all(|found| found.weight == Weight::Finding));
-    found.iter().map(Remark::line).collect()
+fn judged(head: ProbeResult, get: Option<ProbeResult>) -> Vec<String> {
+    let topic = (expected(), Some(TopicReplies { head, get }));
+    let found = diagnostics(&[topic]);
+    assert!(
+        found
+            .iter()
+            .all(|found| found.severity == Severity::Finding)
+    );
+    found.iter().map(Diagnostic::line).collect()
 }
 
 #[test]
 fn a_topic_that_is_passed_on_is_fine() {
     assert_eq!(said(ours()), [""; 0]);
-    assert_eq!(said(changed(|it| it.body = Body::Empty)), [""; 0]);
+    assert_eq!(said(changed(|it| it.body = ReplyBody::Empty)), [""; 0]);
     assert_eq!(said(changed(|it| it.links.hubs.reverse())), [""; 0]);
 }
 
-fn html(status: u16) -> Reply {
-    Reply {
+fn html(status: u16) -> ProbeReply {
+    ProbeReply {
         content_type: Some("text/html".to_owned()),
-        body: Body::read(b"<!DOCTYPE html>"),
+        body: ReplyBody::read(b"<!DOCTYPE html>"),
         ..reply(status)
     }
 }
 
-fn redirects(status: u16, location: &str) -> Reply {
-    Reply {
+fn redirects(status: u16, location: &str) -> ProbeReply {
+    ProbeReply {
         location: Some(location.to_owned()),
         ..html(status)
     }
@@ -93,7 +97,7 @@ fn redirects(status: u16, location: &str) -> Reply {
     "200 with Content-Type text/html, which is not from rsnotify: the web server in front answers itself"
 )]
 #[case(
-    Reply { body: Body::read(NO_SUCH_TOPIC.as_bytes()), ..reply(404) },
+    ProbeReply { body: ReplyBody::read(NO_SUCH_TOPIC.as_bytes()), ..reply(404) },
     "404 from rsnotify itself, which serves no such topic: the web server in front changes path, query or Host"
 )]
 #[case(html(401), "401, it wants credentials")]
@@ -125,7 +129,7 @@ fn redirects(status: u16, location: &str) -> Reply {
 )]
 #[case(redirects(302, "http://["), "302, a redirection to nowhere")]
 #[case(reply(302), "302, a redirection to nowhere")]
-fn a_web_server_that_answers_itself_is_recognised(#[case] reply: Reply, #[case] want: &str) {
+fn a_web_server_that_answers_itself_is_recognised(#[case] reply: ProbeReply, #[case] want: &str) {
     let said = said(reply);
     assert_eq!(said.len(), 1, "{said:#?}");
     let want = format!("{TOPIC}: {want}");
@@ -133,17 +137,17 @@ fn a_web_server_that_answers_itself_is_recognised(#[case] reply: Reply, #[case] 
 }
 
 #[rstest]
-#[case("http://e.org/t", "https://e.org/t", Target::Https)]
-#[case("http://e.org/t", "https://e.org:443/t", Target::Https)]
-#[case("https://e.org/t", "/t/", Target::WithSlash)]
-#[case("https://e.org/t/", "/t", Target::WithoutSlash)]
-#[case("http://e.org/t?a", "https://www.e.org/t?a", Target::SamePath("https://www.e.org".into()))]
-#[case("https://e.org/t?a", "https://e.org/t?b", Target::Elsewhere("https://e.org/t?…".into()))]
-#[case("https://e.org/t?a", "/t", Target::Elsewhere("https://e.org/t".into()))]
+#[case("http://e.org/t", "https://e.org/t", RedirectTarget::Https)]
+#[case("http://e.org/t", "https://e.org:443/t", RedirectTarget::Https)]
+#[case("https://e.org/t", "/t/", RedirectTarget::WithSlash)]
+#[case("https://e.org/t/", "/t", RedirectTarget::WithoutSlash)]
+#[case("http://e.org/t?a", "https://www.e.org/t?a", RedirectTarget::SamePath("https://www.e.org".into()))]
+#[case("https://e.org/t?a", "https://e.org/t?b", RedirectTarget::Elsewhere("https://e.org/t?…".into()))]
+#[case("https://e.org/t?a", "/t", RedirectTarget::Elsewhere("https://e.org/t".into()))]
 fn where_a_redirection_leads_is_said_in_words(
     #[case] topic: &str,
     #[case] location: &str,
-    #[case] want: Target,
+    #[case] want: RedirectTarget,
 ) {
     assert_eq!(target(&Topic::new(topic), Some(location)), want);
 }
@@ -181,7 +185,7 @@ fn where_a_redirection_leads_is_said_in_words(
     &["the Link header does not name the Capability List (rel=\"resourcesync\")"]
 )]
 #[case(changed(|it| it.content_encoding = Some("gzip".into())), &["Content-Encoding gzip"])]
-#[case(changed(|it| it.body = Body::read(b"<html/>")), &["the body is no payload"])]
+#[case(changed(|it| it.body = ReplyBody::read(b"<html/>")), &["the body is no payload"])]
 #[case(
     changed(|it| {
         it.content_type = Some("text/plain".into());
@@ -190,7 +194,7 @@ fn where_a_redirection_leads_is_said_in_words(
     &["Content-Type text/plain", "the Link header does not name the Capability List"]
 )]
 fn a_web_server_that_changes_what_passes_is_recognised(
-    #[case] reply: Reply,
+    #[case] reply: ProbeReply,
     #[case] want: &[&str],
 ) {
     let said = said(reply);
@@ -232,7 +236,7 @@ fn a_topic_that_gives_no_answer_is_found_with_its_remedy(#[case] words: &str, #[
 #[case(reply(405), &["HEAD answers 405, and GET does not"])]
 #[case(changed(|it| it.links.own.clear()), &["HEAD answers with another Link than GET"])]
 #[case(changed(|it| it.content_type = None), &["HEAD answers with another Content-Type than GET"])]
-fn head_and_get_should_agree(#[case] head: Reply, #[case] want: &[&str]) {
+fn head_and_get_should_agree(#[case] head: ProbeReply, #[case] want: &[&str]) {
     let said = judged(Ok(head), Some(Ok(ours())));
     assert_eq!(said.len(), want.len(), "{said:#?}");
     for (said, want) in said.iter().zip(want) {
@@ -241,23 +245,23 @@ fn head_and_get_should_agree(#[case] head: Reply, #[case] want: &[&str]) {
 }
 
 #[test]
-fn the_same_fault_of_many_topics_is_one_remark() {
+fn the_same_problem_of_many_topics_is_one_diagnostic() {
     let topic = |n: usize, status| {
-        let wanted = Wanted {
+        let expected = ExpectedTopic {
             topic: Topic::new(format!("https://e.org/{n}/")),
-            ..wanted()
+            ..expected()
         };
         let answered = || Ok(html(status));
-        let served = Served {
+        let replies = TopicReplies {
             head: answered(),
             get: Some(answered()),
         };
-        (wanted, Some(served))
+        (expected, Some(replies))
     };
     let mut topics: Vec<_> = (0..1000).map(|n| topic(n, 404)).collect();
     topics.push(topic(1000, 403));
-    topics.push((wanted(), None));
-    let found: Vec<_> = remarks(&topics).iter().map(Remark::line).collect();
+    topics.push((expected(), None));
+    let found: Vec<_> = diagnostics(&topics).iter().map(Diagnostic::line).collect();
     assert_eq!(found.len(), 3, "{found:#?}");
     let all = "https://e.org/0/, https://e.org/1/, https://e.org/2/ and 997 others: 404 with Content-Type text/html";
     assert!(found[0].starts_with(all), "{}", found[0]);
@@ -266,10 +270,7 @@ fn the_same_fault_of_many_topics_is_one_remark() {
         "{}",
         found[1]
     );
-    assert_eq!(
-        found[2],
-        "1 of 1002 topics were not tried: the others took too long"
-    );
+    assert_eq!(found[2], "1 of 1002 topics were not tried: timeout");
 }
 
 #[rstest]
@@ -296,9 +297,9 @@ fn topics_that_hubs_cannot_reach_are_told(
     };
     let mount = Uri::parse(mount).unwrap();
     let found = reach(&topics, &[hub], &[&mount]);
-    let weights: Vec<String> = found
+    let severities: Vec<String> = found
         .iter()
-        .map(|found| format!("{:?}", found.weight))
+        .map(|found| format!("{:?}", found.severity))
         .collect();
-    assert_eq!(weights.join(" "), want.unwrap_or_default());
+    assert_eq!(severities.join(" "), want.unwrap_or_default());
 }

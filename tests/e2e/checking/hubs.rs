@@ -234,7 +234,7 @@ fn a_hub_that_is_believed_without_a_certificate_is_found_in_both_tiers() {
         &format!("https://{address}/"),
         "danger_accept_invalid_certs = true",
     );
-    let danger = "danger_accept_invalid_certs = true, so whoever answers is believed to be the hub";
+    let danger = "danger_accept_invalid_certs = true, so the hub's certificate is not verified";
     check(&setup).found(&[danger]);
     check_by(setup.command("check").args(["--json", "--no-environment"])).found(&[danger]);
 }
