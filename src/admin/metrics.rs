@@ -1,4 +1,4 @@
-//! The same figures for Prometheus.
+//! The daemon's status as metrics for Prometheus.
 
 mod daemon;
 mod embedded;
@@ -12,7 +12,7 @@ use crate::report::status::Status;
 
 pub use crate::admin::metrics::exposition::Format;
 
-/// The metrics, made anew for each scrape from how things stand. docs/metrics.md tells what each means.
+/// Returns the metrics, built from the status at each scrape. docs/metrics.md describes each.
 pub fn expose(status: &Status, is_ready: bool, format: Format) -> String {
     let mut exposition = Exposition::default();
     daemon::expose(&mut exposition, status, is_ready);

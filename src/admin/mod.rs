@@ -1,7 +1,6 @@
-//! What an operator looks at: health, readiness, metrics, status. Read-only.
+//! The admin listener: health, readiness, metrics, status. Read-only.
 //!
-//! `/healthz` and `/readyz` answer from two flags and wait for nobody; the others ask the loop how things
-//! stand.
+//! `/healthz` and `/readyz` answer from two flags; the others request the daemon's status from the event loop.
 
 mod metrics;
 mod page;
@@ -25,7 +24,7 @@ use crate::admin::metrics::Format;
 use crate::report::status::{Detail, Status};
 use crate::resourcesync::escape::escaped_lines;
 
-/// Whether the daemon does its work.
+/// Health of the daemon.
 #[derive(Debug, Clone, Default)]
 pub struct Health {
     flags: Arc<Flags>,
@@ -42,13 +41,13 @@ impl Health {
         Health::default()
     }
 
-    /// The loop has turned: whether the store took what there was, and whether every present mount was swept.
-    pub fn turned(&self, is_saved: bool, is_settled: bool) {
+    /// Notes an iteration of the event loop: if the state is saved, and if every present mount was swept.
+    pub fn update(&self, is_saved: bool, is_settled: bool) {
         self.flags.is_saved.store(is_saved, Ordering::Relaxed);
         self.flags.is_settled.store(is_settled, Ordering::Relaxed);
     }
 
-    /// Why it is not ready.
+    /// Returns the reason why the daemon is not ready.
     fn objection(&self) -> Option<&'static str> {
         if !self.flags.is_settled.load(Ordering::Relaxed) {
             Some("not every mount was swept yet")
@@ -67,7 +66,7 @@ struct StatusPage<'a> {
     status: &'a Status,
 }
 
-/// Asks the loop; the answer arrives at the sender.
+/// Requests the status from the event loop, which answers through the sender.
 type Ask = dyn Fn(Detail, oneshot::Sender<Status>) + Send + Sync;
 
 /// The admin pages.
@@ -87,7 +86,7 @@ impl std::fmt::Debug for Admin {
 }
 
 impl Admin {
-    /// `hosts` are the names under which it may be addressed; IP addresses always are.
+    /// Returns the admin pages. `hosts` are the accepted `Host` names beside IP addresses.
     pub fn new(
         health: Health,
         hosts: Vec<String>,
@@ -107,13 +106,13 @@ impl Admin {
             Ok(Ok(status)) => Ok(status),
             _ => Err((
                 StatusCode::SERVICE_UNAVAILABLE,
-                "the loop does not answer\n",
+                "the event loop does not answer\n",
             )),
         }
     }
 }
 
-/// The pages as a service.
+/// Returns the pages as a service.
 pub fn router(admin: Admin) -> Router {
     Router::new()
         .route("/healthz", get(async || "alive\n"))
@@ -129,7 +128,7 @@ pub fn router(admin: Admin) -> Router {
         .with_state(admin)
 }
 
-/// A page in a browser must not reach us under a name of its own (DNS rebinding).
+/// Refuses requests under unknown host names (DNS rebinding).
 async fn known_host(
     State(admin): State<Admin>,
     headers: HeaderMap,
@@ -147,7 +146,10 @@ async fn known_host(
     let name = name.trim_start_matches('[').trim_end_matches(']');
     let is_known = name.is_empty()
         || name.parse::<IpAddr>().is_ok()
-        || admin.hosts.iter().any(|own| own.eq_ignore_ascii_case(name));
+        || admin
+            .hosts
+            .iter()
+            .any(|host| host.eq_ignore_ascii_case(name));
     if is_known {
         next.run(request).await
     } else {

@@ -1,6 +1,6 @@
-//! The status page and what it leads to: HTML that needs no JavaScript, and nothing from elsewhere.
+//! The status page and its subpages: HTML without JavaScript or external resources.
 //!
-//! Whatever comes from files, hubs or the configuration is escaped by the templates.
+//! The templates escape everything that comes from files, hubs or the configuration.
 
 mod channels;
 mod overview;
@@ -25,7 +25,7 @@ use crate::report::status::Detail;
 use crate::report::status::notification::NotificationView;
 use crate::resourcesync::escape::escaped_lines;
 
-/// `/`: how everything stands.
+/// Serves `/`, the status page.
 pub async fn overview(State(admin): State<Admin>) -> Response {
     match admin.status(Detail::Everything).await {
         Ok(status) => html(StatusCode::OK, &Overview::new(&status)),
@@ -33,7 +33,7 @@ pub async fn overview(State(admin): State<Admin>) -> Response {
     }
 }
 
-/// `/channels`: all of them, some at a time.
+/// Serves `/channels`, all channels page by page.
 pub async fn channels(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
     match admin.status(Detail::Everything).await {
         Ok(status) => {
@@ -44,48 +44,48 @@ pub async fn channels(State(admin): State<Admin>, RawQuery(query): RawQuery) -> 
     }
 }
 
-/// `/channel?topic=TOPIC`: one of them.
+/// Serves `/channel?topic=TOPIC`, one channel.
 pub async fn channel(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
     let parameters = parameters(query);
     let Some(topic) = parameter(&parameters, "topic") else {
-        return nothing("no topic is named");
+        return not_found("parameter topic is missing");
     };
     match admin.status(Detail::Everything).await {
         Ok(status) => match ChannelPage::new(&status, topic) {
             Some(page) => html(StatusCode::OK, &page),
-            None => nothing("no channel has this topic any more"),
+            None => not_found("no channel has this topic"),
         },
         Err(refusal) => refusal.into_response(),
     }
 }
 
-/// `/payload?topic=TOPIC&seq=NUMBER`: what one of the last notifications says, as it was sent.
+/// Serves `/payload?topic=TOPIC&seq=NUMBER`, the payload of one of the last notifications as it was sent.
 pub async fn payload(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
     let parameters = parameters(query);
     let topic = parameter(&parameters, "topic");
     let seq = parameter(&parameters, "seq").and_then(|seq| seq.parse::<u64>().ok());
     let (Some(topic), Some(seq)) = (topic, seq) else {
-        return nothing("no notification is named");
+        return not_found("parameters topic and seq are missing");
     };
-    let is_meant = |own: &&NotificationView| own.topic.as_str() == topic && own.seq == seq;
+    let is_meant = |view: &&NotificationView| view.topic.as_str() == topic && view.seq == seq;
     match admin.status(Detail::Everything).await {
         Ok(status) => {
             let found = status.notifications.iter().find(is_meant);
-            match found.and_then(|own| own.payload.as_ref()) {
+            match found.and_then(|view| view.payload.as_ref()) {
                 Some(body) => text(body.as_text().into_owned()),
-                None => nothing("this payload is not kept any more"),
+                None => not_found("payload no longer kept"),
             }
         }
         Err(refusal) => refusal.into_response(),
     }
 }
 
-/// `/configuration`: the one in force, secrets masked.
+/// Serves `/configuration`, the effective configuration with secrets masked.
 pub async fn configuration(State(admin): State<Admin>) -> Response {
     match admin.status(Detail::Everything).await {
         Ok(status) => match status.configuration {
             Some(configuration) => text(configuration.in_force),
-            None => nothing("no configuration is known"),
+            None => not_found("no configuration is known"),
         },
         Err(refusal) => refusal.into_response(),
     }
@@ -94,7 +94,7 @@ pub async fn configuration(State(admin): State<Admin>) -> Response {
 fn html(status: StatusCode, page: &impl Template) -> Response {
     match page.render() {
         Ok(page) => {
-            let headers = guarded("text/html; charset=utf-8");
+            let headers = security_headers("text/html; charset=utf-8");
             (status, headers, escaped_lines(&page).into_owned()).into_response()
         }
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
@@ -102,17 +102,16 @@ fn html(status: StatusCode, page: &impl Template) -> Response {
 }
 
 fn text(text: String) -> Response {
-    (guarded("text/plain; charset=utf-8"), text).into_response()
+    (security_headers("text/plain; charset=utf-8"), text).into_response()
 }
 
-fn nothing(why: &str) -> Response {
-    let headers = guarded("text/plain; charset=utf-8");
-    (StatusCode::NOT_FOUND, headers, format!("{why}\n")).into_response()
+fn not_found(message: &str) -> Response {
+    let headers = security_headers("text/plain; charset=utf-8");
+    (StatusCode::NOT_FOUND, headers, format!("{message}\n")).into_response()
 }
 
-/// The browser runs nothing and loads nothing, takes the answer for what it says it is, keeps no copy, and tells no
-/// other server where a link was followed.
-fn guarded(content_type: &'static str) -> [(axum::http::HeaderName, String); 5] {
+/// Returns headers by which the browser runs and loads nothing, sniffs no type, caches nothing and sends no referrer.
+fn security_headers(content_type: &'static str) -> [(axum::http::HeaderName, String); 5] {
     let style = BASE64_STANDARD.encode(Sha256::digest(parts::STYLE));
     let policy = format!(
         "default-src 'none'; style-src 'sha256-{style}'; form-action 'self'; base-uri 'none'; \
@@ -135,7 +134,7 @@ fn parameters(query: Option<String>) -> Vec<(String, String)> {
 }
 
 fn parameter<'a>(parameters: &'a [(String, String)], name: &str) -> Option<&'a str> {
-    let found = parameters.iter().find(|(own, _)| own == name);
+    let found = parameters.iter().find(|(key, _)| key == name);
     found.map(|(_, value)| value.as_str())
 }
 

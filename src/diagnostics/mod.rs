@@ -84,7 +84,7 @@ pub struct ProbeReply {
 /// Targets of the `Link` header by relation, byte for byte.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Links {
-    pub own: Vec<String>,
+    pub self_links: Vec<String>,
     pub hubs: Vec<String>,
     pub capability_lists: Vec<String>,
 }
@@ -248,12 +248,12 @@ mod tests {
         for (body, reason) in [(&long[..99], ""), (&long[..], "it is longer than any")] {
             let ReplyBody::Other {
                 beginning,
-                reason: own,
+                reason: found,
             } = ReplyBody::read(body)
             else {
                 panic!("{} bytes are no payload", body.len());
             };
-            assert!(own.contains(reason), "{own}");
+            assert!(found.contains(reason), "{found}");
             assert!(beginning.len() <= 100 && body.starts_with(&beginning));
         }
         assert!(ReplyBody::read(NO_SUCH_TOPIC.as_bytes()).is(NO_SUCH_TOPIC));

@@ -124,7 +124,11 @@ pub fn reach<'a>(
 }
 
 fn names(topics: &[&Topic]) -> String {
-    let first: Vec<&str> = topics.iter().take(NAMED).map(|own| own.as_str()).collect();
+    let first: Vec<&str> = topics
+        .iter()
+        .take(NAMED)
+        .map(|topic| topic.as_str())
+        .collect();
     match topics.len().saturating_sub(NAMED) {
         0 => first.join(", "),
         others => format!("{} and {others} others", first.join(", ")),
@@ -172,7 +176,7 @@ fn status(expected: &ExpectedTopic, reply: &ProbeReply) -> Option<TopicProblem> 
 
 fn content(expected: &ExpectedTopic, reply: &ProbeReply) -> Vec<TopicProblem> {
     let links = &reply.links;
-    let has_links = !(links.own.is_empty() && links.hubs.is_empty());
+    let has_links = !(links.self_links.is_empty() && links.hubs.is_empty());
     let is_payload = reply.content_type.as_deref() == Some(PAYLOAD_TYPE);
     if !is_payload && !has_links {
         return vec![TopicProblem::Foreign(kind(reply))];
@@ -182,7 +186,7 @@ fn content(expected: &ExpectedTopic, reply: &ProbeReply) -> Vec<TopicProblem> {
         let parts = reply
             .content_type
             .as_deref()
-            .and_then(|own| own.split_once(';'));
+            .and_then(|value| value.split_once(';'));
         let is_bare = |bare: &str| bare.trim().eq_ignore_ascii_case(PAYLOAD_TYPE);
         problems.push(match parts {
             Some((bare, more)) if is_bare(bare) => TopicProblem::Parameters(more.trim().to_owned()),
@@ -207,25 +211,25 @@ fn content(expected: &ExpectedTopic, reply: &ProbeReply) -> Vec<TopicProblem> {
 fn link_problems(expected: &ExpectedTopic, reply: &ProbeReply) -> Vec<TopicProblem> {
     let links = &reply.links;
     let mut problems = Vec::new();
-    if is_clean(expected.topic.as_str()) && links.own != [expected.topic.as_str()] {
-        problems.push(TopicProblem::OwnLink(links.own.clone()));
+    if is_clean(expected.topic.as_str()) && links.self_links != [expected.topic.as_str()] {
+        problems.push(TopicProblem::OwnLink(links.self_links.clone()));
     }
     let hubs = expected.hubs.iter().map(Hub::as_str);
     let hubs: Vec<&str> = hubs.filter(|hub| is_clean(hub)).collect();
     let missing = hubs
         .iter()
-        .filter(|hub| !links.hubs.iter().any(|own| own == *hub));
+        .filter(|hub| !links.hubs.iter().any(|link| link == *hub));
     let missing: Vec<String> = missing.map(ToString::to_string).collect();
     let foreign = links
         .hubs
         .iter()
-        .filter(|own| !hubs.contains(&own.as_str()));
+        .filter(|link| !hubs.contains(&link.as_str()));
     let foreign: Vec<String> = foreign.cloned().collect();
     if !missing.is_empty() || !foreign.is_empty() {
         problems.push(TopicProblem::HubLinks { missing, foreign });
     }
     let list = expected.capability_list.as_str();
-    if is_clean(list) && !links.capability_lists.iter().any(|own| own == list) {
+    if is_clean(list) && !links.capability_lists.iter().any(|link| link == list) {
         problems.push(TopicProblem::NoListLink);
     }
     problems

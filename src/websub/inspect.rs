@@ -127,7 +127,7 @@ async fn ask(request: RequestBuilder, mask: &Mask) -> ProbeResult {
         date: header(DATE),
         age: header(AGE),
         links: Links {
-            own: of("self"),
+            self_links: of("self"),
             hubs: of("hub"),
             capability_lists: of("resourcesync"),
         },

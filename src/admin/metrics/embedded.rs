@@ -1,4 +1,4 @@
-//! The embedded hub's figures for Prometheus. What is counted begins at zero with the daemon.
+//! Metrics of the embedded hub. Counters start at zero with the daemon.
 
 use crate::admin::metrics::count;
 use crate::admin::metrics::exposition::{Exposition, Label};
@@ -13,18 +13,18 @@ pub fn expose(exposition: &mut Exposition, hub: &HubStatus) {
     );
     exposition.gauge(
         "rsnotify_failing_subscriptions",
-        "Subscriptions that did not take what was last tried",
+        "Subscriptions whose last delivery attempt failed",
         count(hub.failing),
     );
     exposition.gauge(
         "rsnotify_owed_deliveries",
-        "Deliveries that are still to be made, over all subscriptions",
+        "Pending deliveries over all subscriptions",
         count(hub.owed),
     );
     let topics = hub.topics.iter();
     exposition.gauges(
         "rsnotify_topic_subscriptions",
-        "Subscriptions to a topic, for the hundred topics that have most",
+        "Subscriptions to a topic, for the hundred topics with the most",
         topics.map(|(topic, many)| ([("topic", topic.to_string())], count(*many))),
     );
     expose_counts(exposition, &hub.counts);
@@ -44,7 +44,7 @@ fn expose_counts(exposition: &mut Exposition, counts: &Counts) {
     ];
     exposition.counters(
         "rsnotify_subscription_requests_total",
-        "Requests to subscribe and unsubscribe, by what was answered; excess: more than a limit allows",
+        "Requests to subscribe and unsubscribe, by answer; excess: a limit was exceeded",
         by("answer", answers),
     );
     let outcomes = [
@@ -54,7 +54,7 @@ fn expose_counts(exposition: &mut Exposition, counts: &Counts) {
     ];
     exposition.counters(
         "rsnotify_verifications_total",
-        "Verifications, by what came of them; failed: not answered, however often it was tried",
+        "Verifications of callbacks, by outcome; failed: no answer after all retries",
         by("outcome", outcomes),
     );
     let outcomes = [
@@ -66,12 +66,12 @@ fn expose_counts(exposition: &mut Exposition, counts: &Counts) {
     ];
     exposition.counters(
         "rsnotify_deliveries_total",
-        "Tries to deliver, by what came of them; refused and failed (no answer) are tried again, given_up are not",
+        "Delivery attempts, by outcome; refused and failed (no answer) are retried, given_up are not",
         by("outcome", outcomes),
     );
     exposition.histogram(
         "rsnotify_delivery_seconds",
-        "How long it took from when a notification was relayed until a subscriber accepted it, retries included",
+        "Time from relaying a notification until a subscriber accepted it, retries included",
         latency,
     );
 }

@@ -1,4 +1,4 @@
-//! Writes metrics that were counted elsewhere, in the two formats that Prometheus reads.
+//! Writes metrics that were counted elsewhere in the two formats of Prometheus.
 
 use std::fmt;
 
@@ -14,16 +14,16 @@ use prometheus_client::registry::{Metric, Registry};
 
 use crate::report::histogram::Histogram;
 
-/// What a scrape asks for.
+/// Exposition format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     OpenMetrics,
-    /// The older one, which people's tools read.
+    /// The older text format, which command-line tools read.
     Text,
 }
 
 impl Format {
-    /// By what the `Accept` header says. Prometheus asks for OpenMetrics.
+    /// Returns the format that the `Accept` header asks for. Prometheus asks for OpenMetrics.
     pub fn accepted(accept: &str) -> Format {
         match accept.contains("application/openmetrics-text") {
             true => Format::OpenMetrics,
@@ -42,7 +42,7 @@ impl Format {
 /// A label's name and value.
 pub type Label = (&'static str, String);
 
-/// The metrics, in the order in which they are added.
+/// Metrics in the order in which they are added.
 #[derive(Debug, Default)]
 pub struct Exposition {
     registry: Registry,
@@ -115,12 +115,12 @@ impl Exposition {
     }
 }
 
-/// OpenMetrics names a counter without the suffix that its values have.
+/// Returns a counter's name without the suffix of its values, as OpenMetrics names it.
 fn bare(name: &str) -> &str {
     name.strip_suffix("_total").unwrap_or(name)
 }
 
-/// The same in the older format, which names a counter as its values are named, and does not mark its end.
+/// Converts to the text format, which names a counter like its values and has no end mark.
 fn as_text(open_metrics: &str) -> String {
     let lines: Vec<&str> = open_metrics.lines().collect();
     let is_counter = |line: Option<&&str>| line.is_some_and(|line| line.ends_with(" counter"));
@@ -144,12 +144,12 @@ fn as_text(open_metrics: &str) -> String {
     text
 }
 
-/// What every value of a metric is.
+/// Bounds of every metric value.
 pub trait Value: fmt::Debug + Send + Sync + 'static {}
 
 impl<V: fmt::Debug + Send + Sync + 'static> Value for V {}
 
-/// Metrics of one name, told apart by their labels.
+/// Metrics of one name with different labels.
 #[derive(Debug)]
 struct Series<M, const N: usize>(Vec<([Label; N], M)>);
 
@@ -187,7 +187,7 @@ impl EncodeMetric for Observed {
     }
 }
 
-/// A point in time, as Prometheus has it.
+/// Returns a Unix time in seconds, as Prometheus has it.
 pub fn seconds(at: Timestamp) -> f64 {
     at.as_duration().as_secs_f64()
 }

@@ -1,5 +1,4 @@
-//! What hubs are due and what they took: by hub, and not by channel, for there may be thousands of those, and
-//! `rsnotify outbox list` has them.
+//! Metrics of hubs, summed over channels: there may be thousands of those, and `rsnotify outbox list` prints them.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +11,7 @@ use crate::report::figures::{Figures, HubCounts};
 use crate::report::status::{Condition, HubView, Status};
 use crate::resourcesync::uri::Hub;
 
-/// How one hub stands, over all channels.
+/// Sums of one hub over all channels.
 #[derive(Default)]
 struct Sum {
     due: i64,
@@ -21,7 +20,7 @@ struct Sum {
     refused: BTreeMap<Kind, i64>,
     needs_person: i64,
     accepted: Option<Timestamp>,
-    /// Topics that it was pinged about and did not fetch; nothing if it is not pinged.
+    /// Topics that it did not fetch after a ping; `None` if it is not pinged.
     unfetched: Option<i64>,
 }
 
@@ -34,7 +33,7 @@ impl Sum {
             .map_or(0, |since| now.duration_since(since).as_secs());
         let refusal = hub.failure();
         // Nobody is called because nobody has subscribed to one topic, and others of the hub are not hidden by it.
-        if refusal.is_none_or(|own| own.kind != Kind::NoSubscribersLikely) {
+        if refusal.is_none_or(|refusal| refusal.kind != Kind::NoSubscribersLikely) {
             self.oldest = self.oldest.max(age);
         }
         if let Some(refusal) = refusal {
@@ -60,31 +59,36 @@ pub fn expose(exposition: &mut Exposition, status: &Status) {
     };
     exposition.gauges(
         "rsnotify_due_changes",
-        "Documents of which there is something to tell a hub",
+        "Changes due to a hub",
         each(|sum| sum.due),
     );
     exposition.gauges(
         "rsnotify_oldest_due_seconds",
-        "How long the notification waits that a hub has not accepted for longest; 0 without one; what is refused \
-         because probably nobody has subscribed is not counted",
+        "Age of the oldest notification that a hub has not accepted, 0 if none; refusals that probably mean that \
+         there are no subscribers are not counted",
         each(|sum| sum.oldest),
     );
-    let is_failing = |hub: &Hub| status.failing_hubs.iter().any(|own| own.hub == *hub);
+    let is_failing = |hub: &Hub| {
+        status
+            .failing_hubs
+            .iter()
+            .any(|failing| failing.hub == *hub)
+    };
     exposition.gauges(
         "rsnotify_hub_failing",
-        "1 while a hub takes nothing, so that one notification at a time asks it",
+        "1 while a hub accepts nothing and is retried with one notification at a time",
         hubs.keys()
             .map(|hub| ([of_hub(hub)], i64::from(is_failing(hub)))),
     );
     exposition.gauges(
         "rsnotify_in_flight_notifications",
-        "Notifications a hub has not accepted yet",
+        "Notifications that a hub has not accepted yet",
         each(|sum| sum.in_flight),
     );
     exposition.gauges(
         "rsnotify_refused_notifications",
-        "Notifications that a hub did not accept when they were last tried, or that wait for a hub that takes \
-         nothing, by reason; no_subscribers_likely is no reason to call anybody",
+        "Notifications refused at the last attempt, or waiting for a hub that accepts nothing, by reason; \
+         no_subscribers_likely requires no action",
         hubs.iter().flat_map(|(hub, sum)| {
             let refused = sum.refused.iter();
             refused.map(|(kind, many)| ([of_hub(hub), ("reason", kind.as_str().to_owned())], *many))
@@ -92,12 +96,12 @@ pub fn expose(exposition: &mut Exposition, status: &Status) {
     );
     exposition.gauges(
         "rsnotify_needs_person",
-        "Notifications that a hub refuses for a reason that waiting alone will not help",
+        "Notifications that a hub refuses for a reason that retries do not solve",
         each(|sum| sum.needs_person),
     );
     exposition.gauges(
         "rsnotify_last_accepted_timestamp_seconds",
-        "When a hub last accepted a notification",
+        "Time when a hub last accepted a notification",
         hubs.iter()
             .filter_map(|(hub, sum)| Some(([of_hub(hub)], seconds(sum.accepted?)))),
     );
@@ -107,12 +111,12 @@ pub fn expose(exposition: &mut Exposition, status: &Status) {
     };
     exposition.gauges(
         "rsnotify_hub_fetch_confirmed",
-        "0 while a hub has accepted a ping and not fetched the topic within a minute, for any topic",
+        "0 while there is a topic that a hub did not fetch within a minute after accepting a ping",
         pinged().map(|(labels, unfetched)| (labels, i64::from(unfetched == 0))),
     );
     exposition.gauges(
         "rsnotify_unfetched_topics",
-        "Topics that a hub accepted a ping about and has not fetched within a minute",
+        "Topics that a hub did not fetch within a minute after accepting a ping",
         pinged(),
     );
     expose_counts(exposition, &hubs, &status.figures);
@@ -128,7 +132,7 @@ fn expose_counts(exposition: &mut Exposition, hubs: &BTreeMap<&Hub, Sum>, figure
     };
     exposition.counters(
         "rsnotify_attempts_total",
-        "Submissions of notifications, first ones and retries, by what came of them: accepted, or the reason why not",
+        "Submissions of notifications, retries included, by outcome: accepted, or the reason of the refusal",
         counts().flat_map(|(hub, counts)| {
             let refused = Kind::all().map(|kind| {
                 let many = counts.refused.get(&kind).copied().unwrap_or_default();
@@ -140,12 +144,12 @@ fn expose_counts(exposition: &mut Exposition, hubs: &BTreeMap<&Hub, Sum>, figure
     );
     exposition.counters(
         "rsnotify_retries_total",
-        "Submissions of notifications that had been submitted before",
+        "Repeated submissions of notifications",
         counts().map(|(hub, counts)| ([of_hub(hub)], counts.retries)),
     );
     exposition.histograms(
         "rsnotify_attempt_seconds",
-        "How long a hub took to answer a submission, or not to",
+        "Time until a hub answered a submission, or until the timeout",
         figures
             .attempts
             .iter()
@@ -153,7 +157,7 @@ fn expose_counts(exposition: &mut Exposition, hubs: &BTreeMap<&Hub, Sum>, figure
     );
     exposition.histograms(
         "rsnotify_notification_seconds",
-        "How long it took from when a notification was cut until a hub accepted it, retries included",
+        "Time from cutting a notification until a hub accepted it, retries included",
         counts().map(|(hub, counts)| ([of_hub(hub)], &counts.took)),
     );
     exposition.counters(
@@ -173,7 +177,7 @@ mod tests {
     use crate::announce::delivery::attempt::{Attempt, Refusal};
     use crate::announce::plan::Mode;
 
-    /// What waits since that second, refused for this reason.
+    /// Returns a view of a hub whose notification waits since that second, refused for this reason.
     fn refused(kind: Kind, since: i64) -> HubView {
         HubView {
             hub: Hub::new("https://h.example/".to_owned()),

@@ -1,5 +1,5 @@
-//! The process as the system sees it, by the names that Prometheus' own libraries give it. What the system does not tell
-//! is left out.
+//! Metrics of the process, named as in Prometheus' client libraries. Values that the system does not provide are
+//! left out.
 
 use std::fs;
 
@@ -13,37 +13,33 @@ use crate::admin::metrics::exposition::{Exposition, seconds};
 pub fn expose(exposition: &mut Exposition, began: Timestamp) {
     exposition.gauge(
         "process_start_time_seconds",
-        "When the process began",
+        "Start time of the process",
         seconds(began),
     );
     let spent = clock_gettime(ClockId::ProcessCPUTime);
     if let Ok(spent) = std::time::Duration::try_from(spent) {
         exposition.counter(
             "process_cpu_seconds_total",
-            "Processor time that the process has spent",
+            "Processor time used by the process",
             spent.as_secs_f64(),
         );
     }
     if let Some(bytes) = resident() {
         exposition.gauge(
             "process_resident_memory_bytes",
-            "Memory that the process holds",
+            "Resident memory of the process",
             bytes,
         );
     }
     if let Ok(open) = fs::read_dir("/proc/self/fd") {
         exposition.gauge(
             "process_open_fds",
-            "Files and connections that are open",
+            "Open file descriptors",
             count(open.count()),
         );
     }
     if let Some(most) = getrlimit(Resource::Nofile).current {
-        exposition.gauge(
-            "process_max_fds",
-            "Files and connections that may be open",
-            most,
-        );
+        exposition.gauge("process_max_fds", "Limit of open file descriptors", most);
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the trees hold, and how they are looked at.
+//! Metrics of the trees and of their sweeps.
 
 use crate::admin::metrics::count;
 use crate::admin::metrics::exposition::{Exposition, Label, seconds};
@@ -12,7 +12,7 @@ pub fn expose(exposition: &mut Exposition, status: &Status) {
     let holdings = || status.figures.holdings.iter();
     exposition.gauges(
         "rsnotify_documents",
-        "Documents that are known, by what each is by itself, whatever a hub is due of it",
+        "Known documents by capability and state, independent of what hubs are due",
         holdings().flat_map(|(source, holdings)| {
             let documents = holdings.documents.iter().filter(|(_, many)| **many > 0);
             documents.map(|((capability, state), many)| {
@@ -27,17 +27,17 @@ pub fn expose(exposition: &mut Exposition, status: &Status) {
     );
     exposition.gauges(
         "rsnotify_missing_documents",
-        "Documents not found, and not yet believed deleted",
+        "Documents that are missing and not confirmed as deleted yet",
         each(|source| count(source.missing)),
     );
     exposition.gauges(
         "rsnotify_broken_documents",
-        "Candidates that cannot be read now",
+        "Candidates that cannot be read",
         each(|source| count(source.broken)),
     );
     exposition.gauges(
         "rsnotify_oldest_broken_seconds",
-        "How long the candidate cannot be read that could not be for longest; 0 without one",
+        "Age of the oldest broken candidate, 0 if none",
         holdings().map(|(source, holdings)| {
             let since = holdings.broken_since.unwrap_or(status.at);
             let age = status.at.duration_since(since).as_secs().max(0);
@@ -46,20 +46,23 @@ pub fn expose(exposition: &mut Exposition, status: &Status) {
     );
     exposition.gauges(
         "rsnotify_suspended",
-        "1 while too much is missing for deletions to be believed; `rsnotify accept SOURCE` believes them",
+        "1 while deletions are suspended because too much is missing; `rsnotify accept SOURCE` confirms them",
         each(|source| i64::from(source.suspended)),
     );
     exposition.gauges(
         "rsnotify_muted_sets",
-        "Sets of which no change is sent to any hub, because of what their Capability Lists advertise",
+        "Sets of which nothing is sent, because of what their Capability Lists advertise",
         sources().map(|source| {
-            let own = status.muted.iter().filter(|own| own.source == source.name);
-            ([of_source(&source.name)], count(own.count()))
+            let muted = status
+                .muted
+                .iter()
+                .filter(|muted| muted.source == source.name);
+            ([of_source(&source.name)], count(muted.count()))
         }),
     );
     exposition.gauges(
         "rsnotify_findings",
-        "What is wrong with the tree although it can be read, by kind; `rsnotify check` says it in words",
+        "Problems in the published tree by kind; `rsnotify check` prints them",
         holdings().flat_map(|(source, holdings)| {
             let findings = holdings.findings.iter();
             findings.map(|(kind, many)| {
@@ -71,17 +74,17 @@ pub fn expose(exposition: &mut Exposition, status: &Status) {
     let channels = [("live", false), ("retired", true)];
     exposition.gauges(
         "rsnotify_channels",
-        "Channels; a retired one outlives its set for a while",
+        "Channels by state; a retired one outlives its set for a while",
         channels.map(|(state, is_retired)| {
             let channels = status.channels.iter();
             let many = channels.filter(|channel| channel.retired.is_some() == is_retired);
             ([("state", state.to_owned())], count(many.count()))
         }),
     );
-    expose_looks(exposition, status);
+    expose_mounts(exposition, status);
 }
 
-fn expose_looks(exposition: &mut Exposition, status: &Status) {
+fn expose_mounts(exposition: &mut Exposition, status: &Status) {
     let mounts = status.sources.iter().flat_map(|source| {
         let mounts = source.mounts.iter();
         mounts.filter_map(|mount| {
@@ -91,11 +94,11 @@ fn expose_looks(exposition: &mut Exposition, status: &Status) {
     });
     exposition.gauges(
         "rsnotify_mount_present",
-        "Whether a mount is there; while it is not, nothing in it counts as deleted",
+        "1 if the mount is present; while it is absent, nothing in it counts as deleted",
         mounts,
     );
     let unreadable = status.sources.iter().flat_map(|source| {
-        let mounts = source.mounts.iter().filter(|own| own.present.is_some());
+        let mounts = source.mounts.iter().filter(|mount| mount.present.is_some());
         mounts.map(|mount| {
             let labels = of_mount(&source.name, &mount.directory);
             (labels, count(mount.unreadable_count()))
@@ -103,7 +106,7 @@ fn expose_looks(exposition: &mut Exposition, status: &Status) {
     });
     exposition.gauges(
         "rsnotify_unreadable_directories",
-        "Directories of a mount that may not be read: nothing in them is known, and nothing counts as deleted",
+        "Unreadable directories of a mount, in which nothing is known and nothing counts as deleted",
         unreadable,
     );
     let swept = || {
@@ -112,33 +115,33 @@ fn expose_looks(exposition: &mut Exposition, status: &Status) {
     };
     exposition.gauges(
         "rsnotify_mount_unwatched",
-        "1 while events should tell of a mount's changes and do not everywhere, so that sweeps find them later",
+        "1 while a mount that should be watched by events is partly swept instead",
         swept().map(|(labels, sweeps)| (labels, i64::from(sweeps.unwatched))),
     );
     exposition.histograms(
         "rsnotify_sweep_seconds",
-        "How long complete sweeps of a mount took",
+        "Duration of complete sweeps of a mount",
         swept().map(|(labels, sweeps)| (labels, &sweeps.took)),
     );
     exposition.gauges(
         "rsnotify_last_sweep_timestamp_seconds",
-        "When the last complete sweep of a mount ended",
+        "Time when the last complete sweep of a mount ended",
         swept().map(|(labels, sweeps)| (labels, seconds(sweeps.last))),
     );
     exposition.gauges(
         "rsnotify_last_sweep_files",
-        "Candidates that the last complete sweep of a mount met",
+        "Candidates found by the last complete sweep of a mount",
         swept().map(|(labels, sweeps)| (labels, i64::try_from(sweeps.files).unwrap_or(i64::MAX))),
     );
     let hints = || status.figures.hints.iter();
     exposition.counters(
         "rsnotify_hints_total",
-        "Events of the file system that may be about a document or a directory",
+        "File system events that may concern a document or a directory",
         hints().map(|(source, hints)| ([of_source(source)], hints.taken)),
     );
     exposition.counters(
         "rsnotify_hint_overflows_total",
-        "How often the kernel lost events, so that everything was swept",
+        "Overflows of the kernel's event queue, each followed by a sweep",
         hints().map(|(source, hints)| ([of_source(source)], hints.overflows)),
     );
 }

@@ -1,4 +1,4 @@
-//! The pages of channels: all of them, some at a time and sought by plain forms, and each by itself.
+//! The pages of channels: a list with filters, and one page for each.
 
 use askama::Template;
 use jiff::Timestamp;
@@ -9,81 +9,81 @@ use crate::announce::delivery::form;
 use crate::report::status::notification::NotificationView;
 use crate::report::status::{ChannelView, Status};
 
-/// What somebody looks for.
+/// Filter of the list of channels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Filter {
     pub text: String,
-    pub state: Sought,
-    /// From 1.
+    pub state: StateFilter,
+    /// Page number, from 1.
     pub page: usize,
 }
 
-/// How the channels stand that somebody looks for.
+/// State of the channels to list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sought {
+pub enum StateFilter {
     Any,
-    Troubled,
+    Failing,
     Waiting,
     Retired,
 }
 
-const SOUGHT: [Sought; 4] = [
-    Sought::Any,
-    Sought::Troubled,
-    Sought::Waiting,
-    Sought::Retired,
+const STATES: [StateFilter; 4] = [
+    StateFilter::Any,
+    StateFilter::Failing,
+    StateFilter::Waiting,
+    StateFilter::Retired,
 ];
 
-impl Sought {
+impl StateFilter {
     pub fn name(self) -> &'static str {
         match self {
-            Sought::Any => "",
-            Sought::Troubled => "trouble",
-            Sought::Waiting => "waiting",
-            Sought::Retired => "retired",
+            StateFilter::Any => "",
+            StateFilter::Failing => "trouble",
+            StateFilter::Waiting => "waiting",
+            StateFilter::Retired => "retired",
         }
     }
 
-    fn words(self) -> &'static str {
+    fn label(self) -> &'static str {
         match self {
-            Sought::Any => "any",
-            Sought::Troubled => "a hub is failing",
-            Sought::Waiting => "changes pending or held",
-            Sought::Retired => "retired",
+            StateFilter::Any => "any",
+            StateFilter::Failing => "a hub is failing",
+            StateFilter::Waiting => "changes pending or held",
+            StateFilter::Retired => "retired",
         }
     }
 
-    fn suits(self, channel: &ChannelView) -> bool {
+    fn matches(self, channel: &ChannelView) -> bool {
         match self {
-            Sought::Any => true,
-            Sought::Troubled => channel.worst().is_trouble(),
-            Sought::Waiting => channel.pending_count() + channel.held_count() > 0,
-            Sought::Retired => channel.retired.is_some(),
+            StateFilter::Any => true,
+            StateFilter::Failing => channel.worst().is_trouble(),
+            StateFilter::Waiting => channel.pending_count() + channel.held_count() > 0,
+            StateFilter::Retired => channel.retired.is_some(),
         }
     }
 }
 
 impl Filter {
-    /// Whatever makes no sense counts as not said.
+    /// Reads the filter from a query; invalid values count as absent.
     pub fn from_query(parameters: &[(String, String)]) -> Filter {
         let state = parameter(parameters, "state").unwrap_or_default();
-        let state = SOUGHT.into_iter().find(|own| own.name() == state);
+        let state = STATES.into_iter().find(|choice| choice.name() == state);
         let page = parameter(parameters, "page").and_then(|page| page.parse().ok());
         Filter {
             text: parameter(parameters, "text")
                 .unwrap_or_default()
                 .trim()
                 .to_owned(),
-            state: state.unwrap_or(Sought::Any),
+            state: state.unwrap_or(StateFilter::Any),
             page: page.unwrap_or(1),
         }
     }
 
     pub fn choices(&self) -> [(&'static str, &'static str); 4] {
-        SOUGHT.map(|own| (own.name(), own.words()))
+        STATES.map(|choice| (choice.name(), choice.label()))
     }
 
-    pub fn seeks(&self, name: &str) -> bool {
+    pub fn is_selected(&self, name: &str) -> bool {
         self.state.name() == name
     }
 
@@ -97,10 +97,10 @@ impl Filter {
         format!("/channels?{}", form(&parameters))
     }
 
-    fn suits(&self, channel: &ChannelView) -> bool {
+    fn matches(&self, channel: &ChannelView) -> bool {
         let names = [channel.topic.as_str(), channel.set.as_str()];
         let hubs = channel.hubs.iter().map(|hub| hub.hub.as_str());
-        self.state.suits(channel)
+        self.state.matches(channel)
             && names
                 .into_iter()
                 .chain(hubs)
@@ -112,7 +112,7 @@ impl Filter {
 #[template(path = "channels.html")]
 pub struct ChannelsPage<'a> {
     page: &'static str,
-    own: String,
+    address: String,
     now: Timestamp,
     filter: Filter,
     all: usize,
@@ -124,14 +124,14 @@ pub struct ChannelsPage<'a> {
 impl<'a> ChannelsPage<'a> {
     pub fn new(status: &'a Status, mut filter: Filter) -> ChannelsPage<'a> {
         let mut views = status.by_trouble();
-        views.retain(|channel| filter.suits(channel));
+        views.retain(|channel| filter.matches(channel));
         let found = views.len();
         let last_page = found.div_ceil(PER_PAGE).max(1);
         filter.page = filter.page.clamp(1, last_page);
         let before = (filter.page - 1) * PER_PAGE;
         ChannelsPage {
             page: "channels",
-            own: filter.at_page(filter.page),
+            address: filter.at_page(filter.page),
             now: status.at,
             all: status.channels.len(),
             found,
@@ -142,7 +142,7 @@ impl<'a> ChannelsPage<'a> {
     }
 }
 
-/// One set's channel, with what waits on it.
+/// The channel of one set with its pending and held changes.
 struct Section<'a> {
     view: &'a ChannelView,
     waiting: Vec<Waiting<'a>>,
@@ -152,36 +152,36 @@ struct Section<'a> {
 #[template(path = "channel.html")]
 pub struct ChannelPage<'a> {
     page: &'static str,
-    own: String,
+    address: String,
     now: Timestamp,
     topic: &'a str,
-    /// A topic may have been another set's before.
+    /// One for each set that has or had the topic.
     views: Vec<Section<'a>>,
     notifications: Vec<&'a NotificationView>,
 }
 
 impl<'a> ChannelPage<'a> {
-    /// Nothing if no channel has the topic.
+    /// Returns `None` if no channel has the topic.
     pub fn new(status: &'a Status, topic: &'a str) -> Option<ChannelPage<'a>> {
         let channels = status
             .channels
             .iter()
-            .filter(|own| own.topic.as_str() == topic);
+            .filter(|channel| channel.topic.as_str() == topic);
         let views = channels.map(|view| Section {
             view,
             waiting: waiting(std::iter::once(view)),
         });
         let views: Vec<Section<'a>> = views.collect();
-        let own = parts::channel(&views.first()?.view.topic);
+        let address = parts::channel(&views.first()?.view.topic);
         let notifications = status.notifications.iter();
         Some(ChannelPage {
             page: "",
-            own,
+            address,
             now: status.at,
             topic,
             views,
             notifications: notifications
-                .filter(|own| own.topic.as_str() == topic)
+                .filter(|notification| notification.topic.as_str() == topic)
                 .collect(),
         })
     }

@@ -1,4 +1,4 @@
-//! The status page itself: whether all is well, then everything else, never more than fits.
+//! The status page: the verdict, then everything else, each list bounded.
 
 use askama::Template;
 use jiff::Timestamp;
@@ -8,16 +8,16 @@ use crate::report::status::alerts::{Alert, Health};
 use crate::report::status::hubs::HubSummary;
 use crate::report::status::{ChannelView, Status};
 
-/// So many of each are shown; others have pages of their own.
-const MOST_CHANNELS: usize = 20;
-const MOST_ALERTS: usize = 20;
-const MOST_WAITING: usize = 20;
+/// Number of each that the page shows; others have their own pages.
+const MAX_CHANNELS: usize = 20;
+const MAX_ALERTS: usize = 20;
+const MAX_WAITING: usize = 20;
 
 #[derive(Template)]
 #[template(path = "status.html")]
 pub struct Overview<'a> {
     page: &'static str,
-    own: &'static str,
+    address: &'static str,
     now: Timestamp,
     status: &'a Status,
     verdict: Health,
@@ -31,25 +31,28 @@ pub struct Overview<'a> {
     held: usize,
     waiting: Vec<Waiting<'a>>,
     more_waiting: usize,
-    /// How many findings somebody knows of.
+    /// Number of acknowledged findings.
     acknowledged: usize,
 }
 
 impl<'a> Overview<'a> {
     pub fn new(status: &'a Status) -> Overview<'a> {
-        let (alerts, more_alerts) = first(status.alerts(), MOST_ALERTS);
-        let (channels, more_channels) = first(status.by_trouble(), MOST_CHANNELS);
+        let (alerts, more_alerts) = first(status.alerts(), MAX_ALERTS);
+        let (channels, more_channels) = first(status.by_trouble(), MAX_CHANNELS);
         let pending = status.channels.iter().map(ChannelView::pending_count).sum();
         let held = status.channels.iter().map(ChannelView::held_count).sum();
-        let (waiting, beyond) = first(waiting(status.channels.iter()), MOST_WAITING);
-        let untold = status
+        let (waiting, beyond) = first(waiting(status.channels.iter()), MAX_WAITING);
+        let not_listed = status
             .channels
             .iter()
-            .map(|own| own.more_pending + own.more_held);
-        let known = status.finding_groups.iter().filter(|own| own.acknowledged);
+            .map(|channel| channel.more_pending + channel.more_held);
+        let known = status
+            .finding_groups
+            .iter()
+            .filter(|group| group.acknowledged);
         Overview {
             page: "status",
-            own: "/",
+            address: "/",
             now: status.at,
             status,
             verdict: status.health(),
@@ -61,16 +64,16 @@ impl<'a> Overview<'a> {
             more_channels,
             pending,
             held,
-            more_waiting: beyond + untold.sum::<usize>(),
+            more_waiting: beyond + not_listed.sum::<usize>(),
             waiting,
-            acknowledged: known.map(|own| own.count).sum(),
+            acknowledged: known.map(|group| group.count).sum(),
         }
     }
 }
 
-/// The first of them, and how many more there are.
-fn first<T>(mut all: Vec<T>, most: usize) -> (Vec<T>, usize) {
-    let more = all.len().saturating_sub(most);
-    all.truncate(most);
+/// Returns the first items, and the number of others.
+fn first<T>(mut all: Vec<T>, limit: usize) -> (Vec<T>, usize) {
+    let more = all.len().saturating_sub(limit);
+    all.truncate(limit);
     (all, more)
 }

@@ -1,4 +1,4 @@
-//! What the templates say alike: links, numbers, and which colour goes with which word.
+//! Functions that the templates share: links, numbers, style classes.
 
 use std::borrow::Borrow;
 use std::fmt::Display;
@@ -18,9 +18,9 @@ pub use crate::resourcesync::escape::escaped;
 
 pub const STYLE: &str = include_str!("../../../templates/style.css");
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// So many channels are on one page.
+/// Channels per page.
 pub const PER_PAGE: usize = 100;
-/// So much of a text stands in a page; the rest has a page of its own.
+/// Bytes of a text that a page shows; the whole text has its own page.
 const BEGINNING: usize = 4 << 10;
 
 /// A document that is pending or held.
@@ -29,12 +29,11 @@ pub struct Waiting<'a> {
     pub view: &'a WaitingView,
 }
 
-/// What is pending and held on these channels, the oldest first; what waits on several for the same reason is
-/// told once.
+/// Returns the pending and held changes of these channels, oldest first and without repetitions.
 pub fn waiting<'a>(channels: impl Iterator<Item = &'a ChannelView>) -> Vec<Waiting<'a>> {
-    let all = channels.flat_map(|own| {
-        let pending = own.pending.iter().map(|view| ("pending", view));
-        pending.chain(own.held.iter().map(|view| ("held", view)))
+    let all = channels.flat_map(|channel| {
+        let pending = channel.pending.iter().map(|view| ("pending", view));
+        pending.chain(channel.held.iter().map(|view| ("held", view)))
     });
     let mut all: Vec<(&str, &WaitingView)> = all.collect();
     all.sort_by_key(|(state, view)| (view.since, &view.uri, *state, &view.reason));
@@ -44,26 +43,26 @@ pub fn waiting<'a>(channels: impl Iterator<Item = &'a ChannelView>) -> Vec<Waiti
         .collect()
 }
 
-/// Where a channel's own page is.
+/// Returns the address of a channel's page.
 pub fn channel(topic: &Topic) -> String {
     format!("/channel?{}", form(&[("topic", topic.as_str())]))
 }
 
-/// Where a notification's payload is.
-pub fn payload(own: &NotificationView) -> String {
-    let seq = own.seq.to_string();
+/// Returns the address of a notification's payload.
+pub fn payload(notification: &NotificationView) -> String {
+    let seq = notification.seq.to_string();
     format!(
         "/payload?{}",
-        form(&[("topic", own.topic.as_str()), ("seq", &seq)])
+        form(&[("topic", notification.topic.as_str()), ("seq", &seq)])
     )
 }
 
-/// Whether a link may lead there.
+/// Returns true if the page may link to the URI.
 pub fn is_web(uri: &str) -> bool {
     uri.starts_with("https://") || uri.starts_with("http://")
 }
 
-/// The beginning of a text that may be long, at the end of a line if one ends late enough.
+/// Returns the beginning of a text, up to the end of a line if one ends late enough.
 pub fn beginning(text: &str) -> &str {
     let end = text.floor_char_boundary(BEGINNING);
     if end == text.len() {
@@ -73,7 +72,7 @@ pub fn beginning(text: &str) -> &str {
     &text[..whole_lines.map_or(end, |at| at + 1)]
 }
 
-/// A point in time, however often a template has borrowed it.
+/// A time, behind any number of references, as templates pass it.
 pub trait Moment {
     fn get(&self) -> Timestamp;
 }
@@ -99,7 +98,7 @@ pub fn to_the_second(at: impl Moment) -> String {
     format!("{at:.0}").replace('T', " ").replace('Z', " UTC")
 }
 
-/// When a notification is tried again.
+/// Returns the time of the next attempt in words.
 pub fn next_try(hub: &HubView, now: &Timestamp) -> String {
     match hub.sending {
         true => "being sent now".to_owned(),
@@ -107,7 +106,7 @@ pub fn next_try(hub: &HubView, now: &Timestamp) -> String {
     }
 }
 
-/// How a source is, and the class of that in the style sheet.
+/// Returns the state of a source with its class in the style sheet.
 pub fn source_state(source: &SourceStatus) -> (&'static str, &'static str) {
     let is_lost = source
         .mounts
@@ -117,7 +116,11 @@ pub fn source_state(source: &SourceStatus) -> (&'static str, &'static str) {
         ("act", "deletions suspended")
     } else if is_lost {
         ("act", "mount absent")
-    } else if source.mounts.iter().any(|own| own.unreadable_count() > 0) {
+    } else if source
+        .mounts
+        .iter()
+        .any(|mount| mount.unreadable_count() > 0)
+    {
         ("act", "directories unreadable")
     } else if !source.settled {
         ("busy", "reading")
@@ -126,7 +129,7 @@ pub fn source_state(source: &SourceStatus) -> (&'static str, &'static str) {
     }
 }
 
-/// A number of things.
+/// Returns a number with its noun in singular or plural.
 pub fn counted(number: impl Display, thing: &str) -> String {
     let number = number.to_string();
     let ending = if number == "1" { "" } else { "s" };
@@ -148,7 +151,7 @@ pub fn answer(last: &Attempt) -> String {
     }
 }
 
-/// How a hub is told.
+/// Returns the mode of a hub in words.
 pub fn mode(mode: &Mode) -> &'static str {
     match mode {
         Mode::Content => "content",
@@ -158,7 +161,7 @@ pub fn mode(mode: &Mode) -> &'static str {
     }
 }
 
-/// The class of a condition in the style sheet.
+/// Returns the class of a condition in the style sheet.
 pub fn class(state: impl Borrow<Condition>) -> &'static str {
     match state.borrow() {
         Condition::Muted | Condition::NeedsOperator => "act",
@@ -185,7 +188,7 @@ pub fn verdict_class(verdict: &Health) -> &'static str {
     }
 }
 
-/// Where the status page says more.
+/// Returns the section of the status page with the details.
 pub fn anchor(part: &Part) -> &'static str {
     match part {
         Part::State | Part::Sources => "sources",
@@ -201,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_told_in_the_unit_that_suits_them() {
+    fn sizes_have_a_suitable_unit() {
         for (bytes, want) in [(612, "612 bytes"), (1_250, "1.2 kB"), (1_048_576, "1.0 MB")] {
             assert_eq!(size(bytes), want);
         }

@@ -1,4 +1,4 @@
-//! What the pages make of much, and of what means harm.
+//! Tests of the pages with much and with hostile content.
 
 use askama::Template;
 use jiff::Timestamp;
@@ -18,11 +18,11 @@ use crate::resourcesync::capability::Capability;
 use crate::resourcesync::uri::{Hub, Topic, Uri};
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
-/// Ends whatever it may stand in, and begins what it must not.
+/// Markup that would escape from its context if it were not escaped.
 const HOSTILE: &str =
     "</title></pre></script><script>alert(1)</script>\"'><img src=x onerror=alert(1)>";
 
-/// Everything says `words`.
+/// Returns a status in which every text is `words`.
 fn status(channels: usize, words: &str) -> Status {
     let uri = |place: &str| Uri::parse(&format!("https://e.org/{place}/{words}")).unwrap();
     let hub = HubView {
@@ -154,7 +154,7 @@ fn status(channels: usize, words: &str) -> Status {
     }
 }
 
-/// All pages of a status, by what they are called.
+/// Returns all pages of a status with their names.
 fn pages(status: &Status) -> [(&'static str, String); 3] {
     let topic = status.channels[0].topic.as_str().to_owned();
     let filter = Filter::from_query(&[("text".to_owned(), status.sources[0].name.clone())]);

@@ -90,14 +90,14 @@ impl fmt::Display for TopicProblem {
             TopicProblem::NoLinks => {
                 f.write_str("there is no Link header with the topic and its hubs")
             }
-            TopicProblem::OwnLink(own) if own.is_empty() => {
+            TopicProblem::OwnLink(links) if links.is_empty() => {
                 f.write_str("the Link header has no rel=\"self\"")
             }
-            TopicProblem::OwnLink(own) => {
+            TopicProblem::OwnLink(links) => {
                 write!(
                     f,
                     "the Link header calls it {} (rel=\"self\")",
-                    own.join(", ")
+                    links.join(", ")
                 )
             }
             TopicProblem::HubLinks { missing, foreign } => {

@@ -25,7 +25,7 @@ fn ours() -> ProbeReply {
     ProbeReply {
         content_type: Some(PAYLOAD_TYPE.to_owned()),
         links: Links {
-            own: vec![TOPIC.to_owned()],
+            self_links: vec![TOPIC.to_owned()],
             hubs: HUBS.map(str::to_owned).into(),
             capability_lists: vec![LIST.to_owned()],
         },
@@ -163,13 +163,13 @@ fn where_a_redirection_leads_is_said_in_words(
     &["Content-Type application/xml with charset=utf-8 after it: some hubs refuse that"]
 )]
 #[case(changed(|it| it.links = Links::default()), &["there is no Link header"])]
-#[case(changed(|it| it.links.own.clear()), &["the Link header has no rel=\"self\""])]
+#[case(changed(|it| it.links.self_links.clear()), &["the Link header has no rel=\"self\""])]
 #[case(
-    changed(|it| it.links.own[0] = "https://e.org/a/framework".into()),
+    changed(|it| it.links.self_links[0] = "https://e.org/a/framework".into()),
     &["the Link header calls it https://e.org/a/framework (rel=\"self\")"]
 )]
 #[case(
-    changed(|it| it.links.own.push(TOPIC.into())),
+    changed(|it| it.links.self_links.push(TOPIC.into())),
     &["the Link header calls it https://e.org/a/framework?set=a, https://e.org/a/framework?set=a (rel=\"self\")"]
 )]
 #[case(
@@ -234,7 +234,7 @@ fn a_topic_that_gives_no_answer_is_found_with_its_remedy(#[case] words: &str, #[
 
 #[rstest]
 #[case(reply(405), &["HEAD answers 405, and GET does not"])]
-#[case(changed(|it| it.links.own.clear()), &["HEAD answers with another Link than GET"])]
+#[case(changed(|it| it.links.self_links.clear()), &["HEAD answers with another Link than GET"])]
 #[case(changed(|it| it.content_type = None), &["HEAD answers with another Content-Type than GET"])]
 fn head_and_get_should_agree(#[case] head: ProbeReply, #[case] want: &[&str]) {
     let said = judged(Ok(head), Some(Ok(ours())));
