@@ -1,6 +1,7 @@
 //! What a Capability List lacks to advertise its channel (Framework Notification 1.0.1 section 5).
 //!
-//! The list is edited as text: whatever its generator's habits are, all that was written stays as it is.
+//! The list is edited as text, so that all that was written stays as it is. What is added is indented as what stands beside
+//! it, with the prefixes in force there.
 
 mod layout;
 mod style;
@@ -12,14 +13,14 @@ use std::ops::Range;
 
 use encoding_rs::Encoding;
 
-use crate::resourcesync::advertise::layout::{Element, layout};
-use crate::resourcesync::advertise::style::{Style, declaration, escaped};
+use crate::resourcesync::advertise::layout::{Node, layout};
+use crate::resourcesync::advertise::style::Style;
 use crate::resourcesync::capability::Capability;
 use crate::resourcesync::document::{Advertisement, Content, Document, Form};
 use crate::resourcesync::encoding::{Detected, detect};
-use crate::resourcesync::outline;
 use crate::resourcesync::parse::{ReadError, parse};
 use crate::resourcesync::payload::NOTIFICATION;
+use crate::resourcesync::reader::Element;
 use crate::resourcesync::uri::{Hub, Uri};
 
 /// Why a Capability List cannot be completed, although its entry is known.
@@ -39,14 +40,7 @@ pub enum Unpatchable {
 
 /// The entry as a generator that declares `rs` may write it.
 pub fn entry(wanted: &Advertisement) -> String {
-    let style = Style {
-        sitemap: "",
-        rs: "rs:",
-        declaration: String::new(),
-        child: "\n  ",
-        close: "\n",
-    };
-    style.entry(wanted) + "\n"
+    Style::usual().entry(wanted, "\n", "\n  ") + "\n"
 }
 
 /// The Capability List `list` with what it lacked to advertise its channel; nothing if it does already.
@@ -66,7 +60,7 @@ pub fn advertise(
     let (mark, rest) = list.split_at(mark);
     let text = decoded(rest, encoding)?;
     let root = layout(&text).ok_or(Unpatchable::Markup)?;
-    let edits = match standing(&root, wanted) {
+    let edits = match present_entry(&root, wanted) {
         Some(entry) => completion(&text, entry, wanted, former),
         None => addition(&text, &root, wanted).into_iter().collect(),
     };
@@ -133,16 +127,15 @@ fn decoded(bytes: &[u8], encoding: &'static Encoding) -> Result<String, Unpatcha
     Ok(text.into_owned())
 }
 
-/// The entry that advertises the channel, or was meant to: of several the one with this topic, else the first
+/// Returns the entry that advertises the channel, or was meant to: of several the one with this topic, else the first
 /// that names one, since that is the one which counts.
-fn standing<'a>(root: &'a Element, wanted: &Advertisement) -> Option<&'a Element> {
-    let entries = || root.children_of_kind(outline::Element::Entry);
+fn present_entry<'a>(root: &'a Node, wanted: &Advertisement) -> Option<&'a Node> {
+    let entries = || root.children_of(Element::Entry);
     let advertisements = || entries().filter(|entry| notification(entry).is_some());
-    let has_topic =
-        |entry: &&Element| loc(entry).is_some_and(|loc| loc.text.trim() == wanted.topic.as_str());
-    let says_nothing = |entry: &&Element| {
-        let mut descriptions = entry.children_of_kind(outline::Element::Md);
-        descriptions.all(|md| md.value("capability").unwrap_or_default().is_empty())
+    let has_topic = |entry: &&Node| loc(entry).is_some_and(|loc| loc.text == wanted.topic.as_str());
+    let says_nothing = |entry: &&Node| {
+        let mut descriptions = entry.children_of(Element::Md);
+        descriptions.all(|md| md.capability.is_none())
     };
     advertisements()
         .find(has_topic)
@@ -151,23 +144,16 @@ fn standing<'a>(root: &'a Element, wanted: &Advertisement) -> Option<&'a Element
         .or_else(|| entries().filter(has_topic).find(says_nothing))
 }
 
-/// The `rs:md` that says that an entry advertises a channel.
-fn notification(entry: &Element) -> Option<&Element> {
-    entry
-        .children_of_kind(outline::Element::Md)
-        .find(|md| md.value("capability") == Some(NOTIFICATION))
+/// Returns the `rs:md` that says that an entry advertises a channel.
+fn notification(entry: &Node) -> Option<&Node> {
+    let mut descriptions = entry.children_of(Element::Md);
+    descriptions.find(|md| md.capability.as_deref() == Some(NOTIFICATION))
 }
 
-/// The `loc` that counts: the first that says anything.
-fn loc(entry: &Element) -> Option<&Element> {
-    entry
-        .children_of_kind(outline::Element::Loc)
-        .find(|loc| !loc.text.trim().is_empty())
-}
-
-/// The hub that an `rs:ln` names.
-fn hub(ln: &Element) -> Option<&str> {
-    outline::holds(ln.value("rel")?, "hub").then(|| ln.value("href"))?
+/// Returns the `loc` that counts: the first that says anything.
+fn loc(entry: &Node) -> Option<&Node> {
+    let mut locs = entry.children_of(Element::Loc);
+    locs.find(|loc| !loc.text.is_empty())
 }
 
 /// What takes the place of a part of the text.
@@ -188,78 +174,54 @@ fn edited(text: &str, mut edits: Vec<Edit>) -> String {
     edited
 }
 
-/// What an entry lacks. Section 5 has the hubs before the description, sitemaps have `loc` first.
+/// Returns the edits that add to an entry what it lacks. Section 5 has the hubs before the description, sitemaps have
+/// `loc` first.
 fn completion(
     text: &str,
-    entry: &Element,
+    entry: &Node,
     wanted: &Advertisement,
     former: &BTreeSet<Hub>,
 ) -> Vec<Edit> {
     let (Some(first), Some(last)) = (entry.children.first(), entry.children.last()) else {
         return Vec::new();
     };
-    let style = Style {
-        sitemap: &entry.prefix,
-        rs: entry.rs.as_deref().unwrap_or("rs:"),
-        declaration: declaration(entry),
-        child: "",
-        close: "",
+    let style = Style::within(entry);
+    let before = |node: &Node, new: String| {
+        let start = node.span.start;
+        (start..start, new + indentation(text, start))
     };
-    let before = |place: &Element, new: String| {
-        let start = place.span.start;
-        (start..start, new + line_before(text, start))
-    };
-    let after = |place: &Element, new: String| {
-        let end = place.span.end;
-        (
-            end..end,
-            line_before(text, place.span.start).to_owned() + &new,
-        )
+    let after = |node: &Node, new: String| {
+        let end = node.span.end;
+        let indentation = indentation(text, node.span.start);
+        (end..end, indentation.to_owned() + &new)
     };
     let mut edits = Vec::new();
-    let topic = escaped(wanted.topic.as_str());
-    match (
-        loc(entry),
-        entry.children_of_kind(outline::Element::Loc).next(),
-    ) {
-        (Some(loc), _) if loc.text.trim() == wanted.topic.as_str() => {}
-        (Some(loc), _) => edits.extend(loc.text_span.clone().map(|place| (place, topic))),
-        (None, Some(loc)) if text[loc.span.clone()].ends_with("/>") => {
-            let slash = loc.span.end - 2..loc.span.end;
-            edits.push((slash, format!(">{topic}</{}loc>", loc.prefix)));
-        }
-        (None, Some(loc)) => edits.push((loc.content.start..loc.content.start, topic)),
-        (None, None) => edits.push(before(first, style.loc(wanted))),
+    match loc(entry).or(entry.children_of(Element::Loc).next()) {
+        Some(loc) if loc.text == wanted.topic.as_str() => {}
+        Some(loc) => edits.push((loc.span.clone(), style.loc(wanted))),
+        None => edits.push(before(first, style.loc(wanted))),
     }
-    let links = || {
-        entry
-            .children_of_kind(outline::Element::Ln)
-            .filter(|ln| hub(ln).is_some())
-    };
-    let mut lacking = wanted.hubs.iter().filter(|wanted| {
-        let mut hubs = links().filter_map(hub);
-        !hubs.any(|hub| hub == wanted.as_str())
-    });
-    let is_former = |link: &&Element| {
-        let named = hub(link).map(Hub::new);
-        named.is_some_and(|named| former.contains(&named))
-    };
-    for link in links().filter(is_former) {
+    let links: Vec<(&Node, Hub)> = entry
+        .children_of(Element::Ln)
+        .filter_map(|link| Some((link, Hub::new(link.hub.as_deref()?))))
+        .collect();
+    let is_advertised = |wanted: &Hub| links.iter().any(|(_, hub)| hub == wanted);
+    let mut lacking = wanted.hubs.iter().filter(|hub| !is_advertised(hub));
+    let (replaced, kept): (Vec<_>, Vec<_>) =
+        links.iter().partition(|(_, hub)| former.contains(hub));
+    for (link, _) in &replaced {
         match lacking.next() {
             Some(hub) => edits.push((link.span.clone(), style.hub(hub))),
             None => {
-                let start = link.span.start - line_before(text, link.span.start).len();
+                let start = link.span.start - indentation(text, link.span.start).len();
                 edits.push((start..link.span.end, String::new()));
             }
         }
     }
     let description = notification(entry);
-    let link = links()
-        .filter(|link| !is_former(link))
-        .last()
-        .or(links().last());
+    let link = kept.last().or(replaced.last());
     edits.extend(lacking.map(|hub| match (link, description) {
-        (Some(link), _) => after(link, style.hub(hub)),
+        (Some((link, _)), _) => after(link, style.hub(hub)),
         (None, Some(description)) => before(description, style.hub(hub)),
         (None, None) => after(last, style.hub(hub)),
     }));
@@ -269,49 +231,26 @@ fn completion(
     edits
 }
 
-/// A new entry behind the last one, in the same manner; without one, behind what the root has, in its manner.
-fn addition(text: &str, root: &Element, wanted: &Advertisement) -> Option<Edit> {
-    let model = root.children_of_kind(outline::Element::Entry).last();
+/// Returns the edit that adds an entry behind the last one, indented as it is; without one, behind what the root has.
+fn addition(text: &str, root: &Node, wanted: &Advertisement) -> Option<Edit> {
+    let model = root.children_of(Element::Entry).last();
     let last = model.or(root.children.last())?;
-    let (start, end) = (last.span.start, last.span.end);
-    let line = line_before(text, start);
-    let indented = match line.starts_with(['\r', '\n']) {
-        true => format!("{line}{}", line.trim_start_matches(['\r', '\n'])),
-        false => String::new(),
+    let line = indentation(text, last.span.start);
+    let child = match model.and_then(|model| model.children.first()) {
+        Some(first) => indentation(text, first.span.start).to_owned(),
+        // One step deeper.
+        None => line.to_owned() + line.trim_start_matches(['\r', '\n']),
     };
-    let (child, close) = match model.and_then(|model| Some((model, model.children.first()?))) {
-        Some((model, first)) => (
-            line_before(text, first.span.start),
-            line_before(text, model.content.end),
-        ),
-        None if indented.is_empty() => ("", ""),
-        None => (&*indented, line),
-    };
-    let style = Style {
-        sitemap: &root.prefix,
-        rs: root.rs.as_deref().unwrap_or("rs:"),
-        declaration: declaration(root),
-        child,
-        close,
-    };
-    let entry = style.entry(wanted);
-    Some((end..end, format!("{}{entry}", space_before(text, start))))
+    let end = last.span.end;
+    let entry = Style::within(root).entry(wanted, line, &child);
+    Some((end..end, format!("{line}{entry}")))
 }
 
-/// The white space that ends at a place.
-fn space_before(text: &str, place: usize) -> &str {
-    let start = text[..place]
-        .trim_end_matches([' ', '\t', '\r', '\n'])
-        .len();
-    &text[start..place]
-}
-
-/// The white space that ends at a place, from the last line break on if there is one.
-fn line_before(text: &str, place: usize) -> &str {
-    let space = space_before(text, place);
-    match space.rfind(['\r', '\n']) {
-        Some(end) if space[..=end].ends_with("\r\n") => &space[end - 1..],
-        Some(end) => &space[end..],
-        None => space,
-    }
+/// Returns the white space that ends at a place, from its last line end on; nothing if there is none.
+fn indentation(text: &str, at: usize) -> &str {
+    let before = text[..at].trim_end_matches([' ', '\t']);
+    let line_end = ["\r\n", "\n", "\r"]
+        .into_iter()
+        .find(|line_end| before.ends_with(line_end));
+    &text[line_end.map_or(at, |line_end| before.len() - line_end.len())..at]
 }

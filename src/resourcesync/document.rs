@@ -15,6 +15,15 @@ pub enum Form {
 }
 
 impl Form {
+    /// Returns the form that a root element's name stands for.
+    pub(crate) fn of_root(name: &str) -> Option<Form> {
+        match name {
+            "urlset" => Some(Form::List),
+            "sitemapindex" => Some(Form::Index),
+            _ => None,
+        }
+    }
+
     /// `list` or `index`, as the command line prints it.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -148,6 +157,11 @@ pub enum Other {
     /// Compressed content in a file whose name does not say so.
     #[error("it is compressed with gzip, and its name does not end in .gz: rename or unpack it")]
     Gzip,
+}
+
+/// Returns as much of a text as a message repeats.
+pub(crate) fn beginning(text: &str) -> String {
+    text.chars().take(200).collect()
 }
 
 fn in_words(namespace: &str) -> String {

@@ -1,7 +1,6 @@
 //! Which encoding a file is in (XML 1.0 appendix F).
 
-use encoding_rs::{Encoding, UTF_8, WINDOWS_1252};
-use quick_xml::encoding::{DetectedEncoding, detect_encoding};
+use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
 
 use crate::resourcesync::markup;
 
@@ -17,25 +16,30 @@ pub(crate) struct Detected {
 
 /// Decides by a byte order mark, the width of `<?`, the declaration, in this order.
 pub(crate) fn detect(head: &[u8]) -> Detected {
-    match detect_encoding(head) {
-        Some(DetectedEncoding::AsciiCompatible) => declared(head),
-        Some(detected) => Detected {
-            encoding: detected.encoding(),
-            mark: detected.bom_len(),
-            unknown: None,
-        },
-        None => utf8(),
+    let (encoding, mark) = match head {
+        [0xef, 0xbb, 0xbf, ..] => (UTF_8, 3),
+        [0xfe, 0xff, ..] => (UTF_16BE, 2),
+        [0xff, 0xfe, ..] => (UTF_16LE, 2),
+        [0, b'<', 0, b'?', ..] => (UTF_16BE, 0),
+        [b'<', 0, b'?', 0, ..] => (UTF_16LE, 0),
+        _ => return declared(head),
+    };
+    Detected {
+        encoding,
+        mark,
+        unknown: None,
     }
 }
 
 /// What the declaration at the start of a file in some superset of ASCII says.
 fn declared(head: &[u8]) -> Detected {
-    let end = head.windows(2).position(|pair| pair == b"?>");
-    let declaration = &head[..end.map_or(0, |end| end + 2)];
-    let declaration = declaration.strip_prefix(b"<?xml");
-    let Some(declared) = declaration.and_then(|declaration| declaration.strip_suffix(b"?>")) else {
+    let Some(rest) = head.strip_prefix(b"<?xml") else {
         return utf8();
     };
+    let Some(end) = rest.windows(2).position(|pair| pair == b"?>") else {
+        return utf8();
+    };
+    let declared = &rest[..end];
     // What is wrong with it is found when it is read as text.
     let Ok(Some(encoding)) = markup::declaration(declared) else {
         return utf8();

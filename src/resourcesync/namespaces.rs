@@ -91,6 +91,13 @@ impl Namespaces {
         }
     }
 
+    /// Returns a prefix that stands for a namespace, `rs` before any other; an empty one is that of the default namespace.
+    pub(crate) fn prefix_of(&self, namespace: Namespace) -> Option<&str> {
+        let bound = self.bindings.iter().map(|(prefix, _)| prefix.as_str());
+        let prefixes = bound.filter(|prefix| self.resolve(prefix) == Some(namespace));
+        prefixes.min_by_key(|prefix| *prefix != "rs")
+    }
+
     /// The URI of a namespace; empty for none.
     pub(crate) fn uri(&self, namespace: Namespace) -> &str {
         match namespace {

@@ -4,9 +4,11 @@ use std::str::FromStr;
 
 use crate::resourcesync::capability::{Capability, UnknownCapability};
 use crate::resourcesync::document::{
-    Advertisement, Document, Excess, Form, LARGEST, MOST_ENTRIES, Other, Span, is_structural,
+    Advertisement, Document, Excess, Form, LARGEST, MOST_ENTRIES, Other, Span, beginning,
+    is_structural,
 };
 use crate::resourcesync::payload::NOTIFICATION;
+use crate::resourcesync::reader::Element;
 use crate::resourcesync::tag::Tag;
 use crate::resourcesync::uri::{Hub, Topic, Uri};
 
@@ -14,17 +16,6 @@ use crate::resourcesync::uri::{Hub, Topic, Uri};
 const LONGEST_URI: usize = 8 << 10;
 /// How long all hubs of one document may be: more are left out.
 const LONGEST_HUBS: usize = 1 << 20;
-
-/// The elements that mean something here; their namespace is known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Element {
-    /// `url`, or `sitemap` of an index.
-    Entry,
-    Loc,
-    Md,
-    Ln,
-    Other,
-}
 
 #[derive(Debug)]
 pub(crate) struct Outline {
@@ -85,10 +76,10 @@ impl Outline {
             }
             Element::Md if self.capability.is_none() => self.describe(tag),
             Element::Ln => {
-                if self.up.is_none() && has_relation(tag, "up") {
+                if self.up.is_none() && tag.has_relation("up") {
                     self.up = target(tag);
                 }
-                if self.index.is_none() && has_relation(tag, "index") {
+                if self.index.is_none() && tag.has_relation("index") {
                     self.index = target(tag);
                 }
             }
@@ -99,7 +90,7 @@ impl Outline {
     /// A child of the root begins that is called `md` and is none of ours.
     pub(crate) fn foreign_terms(&mut self, namespace: &str, tag: Tag<'_>) {
         if self.foreign_terms.is_none() && capability(tag).is_some() {
-            self.foreign_terms = Some(excerpt(namespace));
+            self.foreign_terms = Some(beginning(namespace));
         }
     }
 
@@ -110,7 +101,7 @@ impl Outline {
         };
         match element {
             Element::Md => entry.is_channel |= capability(tag).as_deref() == Some(NOTIFICATION),
-            Element::Ln if has_relation(tag, "hub") => {
+            Element::Ln if tag.has_relation("hub") => {
                 let href = tag.value("href").unwrap_or_default();
                 if href.len() <= LONGEST_URI.min(LONGEST_HUBS - self.hubs)
                     && Uri::parse(&href).is_ok()
@@ -175,7 +166,9 @@ impl Outline {
             start = end;
             let channel = channels.next_if(|(channel, _)| *channel == place);
             let Ok(uri) = Uri::parse(loc) else {
-                document.relative.get_or_insert_with(|| excerpt(loc).into());
+                document
+                    .relative
+                    .get_or_insert_with(|| beginning(loc).into());
                 continue;
             };
             match channel {
@@ -202,8 +195,8 @@ impl Outline {
         let Some(value) = capability(tag) else {
             return;
         };
-        let time = |name| tag.value(name).map(|time| excerpt(time.trim()).into());
-        self.capability = Some(Capability::from_str(&excerpt(&value)));
+        let time = |name| tag.value(name).map(|time| beginning(time.trim()).into());
+        self.capability = Some(Capability::from_str(&beginning(&value)));
         self.span = Span {
             at: time("at"),
             from: time("from"),
@@ -218,26 +211,11 @@ impl Outline {
     }
 }
 
-/// The beginning of a text that a message repeats.
-pub(crate) fn excerpt(text: &str) -> String {
-    text.chars().take(200).collect()
-}
-
 /// The value of `capability`; an empty one says nothing.
-fn capability(tag: Tag<'_>) -> Option<String> {
+pub(crate) fn capability(tag: Tag<'_>) -> Option<String> {
     let value = tag.value("capability")?;
     let value = value.trim();
     (!value.is_empty()).then(|| value.to_owned())
-}
-
-fn has_relation(tag: Tag<'_>, relation: &str) -> bool {
-    tag.value("rel").is_some_and(|rel| holds(&rel, relation))
-}
-
-/// RFC 8288 section 3.3: `rel` holds one or more relation types, in any case.
-pub(crate) fn holds(rel: &str, relation: &str) -> bool {
-    rel.split_ascii_whitespace()
-        .any(|one| one.eq_ignore_ascii_case(relation))
 }
 
 fn target(tag: Tag<'_>) -> Option<Uri> {

@@ -2,9 +2,12 @@
 
 use std::io::Read;
 
-use crate::resourcesync::document::{Content, Malformed, Other};
+use crate::resourcesync::canonical::Canonical;
+use crate::resourcesync::document::{Content, Form, Malformed, Other, Parsed};
+use crate::resourcesync::namespaces::{Namespace, Namespaces};
+use crate::resourcesync::outline::Outline;
 use crate::resourcesync::pause::Pause;
-use crate::resourcesync::reading::Reading;
+use crate::resourcesync::reader::{Element, Handler, Reader, Start};
 use crate::resourcesync::window::Window;
 
 /// The first byte of gzip's magic number, and of no text.
@@ -23,9 +26,88 @@ pub enum ReadError {
 ///
 /// A document is read to its end, since only a complete one counts. What has another root is given up at
 /// once, after at most 64 KiB.
-pub fn parse(reader: impl Read) -> Result<Content, ReadError> {
-    let mut window = Window::new(reader);
-    let mut reading = Reading::new();
+pub fn parse(source: impl Read) -> Result<Content, ReadError> {
+    let handler = DocumentHandler {
+        outline: None,
+        canonical: Canonical::new(),
+    };
+    Ok(match read(source, handler)? {
+        Ok((handler, size)) => handler.conclude(size),
+        Err(other) => Content::Other(other),
+    })
+}
+
+/// A document in the making, and its fingerprint.
+#[derive(Debug)]
+struct DocumentHandler {
+    /// `None` before the root.
+    outline: Option<Outline>,
+    canonical: Canonical,
+}
+
+impl DocumentHandler {
+    /// Returns the document of `size` bytes whose root has ended.
+    fn conclude(self, size: u64) -> Content {
+        match self.outline.map(|outline| outline.conclude(size)) {
+            None => Content::Other(Other::ForeignRoot),
+            Some(Err(other)) => Content::Other(other),
+            Some(Ok(document)) => Content::Document(Box::new(Parsed {
+                document,
+                fingerprint: self.canonical.fingerprint(),
+            })),
+        }
+    }
+}
+
+impl Handler for DocumentHandler {
+    fn start(&mut self, start: &Start<'_>) {
+        match (&mut self.outline, start.depth) {
+            (None, _) => self.outline = Form::of_root(start.local).map(Outline::new),
+            (Some(outline), 1) if start.element == Element::Other && start.local == "md" => {
+                outline.foreign_terms(start.namespaces.uri(start.namespace), start.tag);
+            }
+            (Some(outline), 1) => outline.root_child(start.element, start.tag),
+            (Some(outline), 2) => outline.entry_child(start.element, start.tag),
+            _ => {}
+        }
+        self.canonical
+            .start(start.namespaces, start.namespace, start.local);
+    }
+
+    fn attribute(
+        &mut self,
+        namespaces: &Namespaces,
+        namespace: Namespace,
+        local: &str,
+        value: &str,
+    ) {
+        self.canonical
+            .attribute(namespaces, namespace, local, value);
+    }
+
+    fn text(&mut self, depth: usize, element: Element, text: &str) {
+        self.canonical.text(text);
+        if let (2, Element::Loc, Some(outline)) = (depth, element, &mut self.outline) {
+            outline.loc(text);
+        }
+    }
+
+    fn end(&mut self, depth: usize, _: usize) {
+        self.canonical.end();
+        if let (1, Some(outline)) = (depth, &mut self.outline) {
+            outline.end_entry();
+        }
+    }
+}
+
+/// Reads XML to its end and hands it to `handler`, which is returned with the number of bytes read; or says why a file
+/// that is none of ours was given up.
+pub(crate) fn read<H: Handler>(
+    source: impl Read,
+    handler: H,
+) -> Result<Result<(H, u64), Other>, ReadError> {
+    let mut window = Window::new(source);
+    let mut reader = Reader::new(handler);
     window.grow()?;
     if window.is_blank() {
         let line = window.line(usize::MAX);
@@ -40,13 +122,13 @@ pub fn parse(reader: impl Read) -> Result<Content, ReadError> {
     // What begins with anything else than a tag is other text. NULs are what a crash leaves.
     match window.first_byte() {
         Some(b'<' | 0) | None => {}
-        Some(GZIP) => return Ok(Content::Other(Other::Gzip)),
-        Some(_) => return Ok(Content::Other(Other::ForeignRoot)),
+        Some(GZIP) => return Ok(Err(Other::Gzip)),
+        Some(_) => return Ok(Err(Other::ForeignRoot)),
     }
     // What is refused in a document of ours, and does not matter in another one.
     let mut refused = None;
     loop {
-        let (taken, pause) = reading.take(window.text());
+        let (taken, pause) = reader.take(window.text());
         window.take(taken);
         match pause {
             Pause::Doctype { length } => {
@@ -62,7 +144,7 @@ pub fn parse(reader: impl Read) -> Result<Content, ReadError> {
                 refused.get_or_insert(window.flaw(at, message));
                 window.take(length);
             }
-            Pause::Other(other) => return Ok(Content::Other(other)),
+            Pause::Other(other) => return Ok(Err(other)),
             Pause::Root => {
                 if let Some(refused) = refused.or_else(|| unknown_encoding(&window)) {
                     return Err(refused.into());
@@ -74,11 +156,11 @@ pub fn parse(reader: impl Read) -> Result<Content, ReadError> {
                 return Err(window.flaw(at, message).into());
             }
             Pause::End | Pause::Cut if window.grow()? => {}
-            Pause::End | Pause::Cut if reading.is_before_root() && window.is_exhausted() => {
-                return Ok(Content::Other(Other::ForeignRoot));
+            Pause::End | Pause::Cut if reader.is_before_root() && window.is_exhausted() => {
+                return Ok(Err(Other::ForeignRoot));
             }
-            Pause::End if reading.is_after_root() && window.fault().is_none() => {
-                return Ok(reading.conclude(window.size()));
+            Pause::End if reader.is_after_root() && window.fault().is_none() => {
+                return Ok(Ok((reader.into_handler(), window.size())));
             }
             Pause::End | Pause::Cut => {
                 let line = window.line(usize::MAX);

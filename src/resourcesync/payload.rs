@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::resourcesync::capability::Capability;
 use crate::resourcesync::characters::is_allowed;
-pub use crate::resourcesync::receive::PayloadError;
 use crate::resourcesync::uri::Uri;
 
 /// What happened to a document: the values of the `change` attribute.

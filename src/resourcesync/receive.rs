@@ -2,25 +2,18 @@
 //! (Framework Notification 1.0.1 section 3).
 
 use jiff::Timestamp;
-use quick_xml::escape::unescape;
-use quick_xml::events::{BytesStart, Event};
-use quick_xml::name::ResolveResult;
-use quick_xml::reader::NsReader;
 
 use crate::resourcesync::capability::UnknownCapability;
-use crate::resourcesync::document::Malformed;
-use crate::resourcesync::namespaces::{RS, SITEMAP};
+use crate::resourcesync::parse::{ReadError, read};
 use crate::resourcesync::payload::{ChangeKind, Entry, NOTIFICATION, Payload};
+use crate::resourcesync::reader::{Element, Handler, Start};
 use crate::resourcesync::uri::{NotAUri, Uri};
-use crate::resourcesync::window::Window;
 
-/// Why bytes are not a framework notification.
+/// The reason why bytes are not a framework notification.
 #[derive(Debug, thiserror::Error)]
 pub enum PayloadError {
     #[error("it is not well-formed")]
-    NotWellFormed(#[from] quick_xml::Error),
-    #[error("it is not readable text")]
-    Unreadable(#[from] Malformed),
+    NotWellFormed(#[from] ReadError),
     #[error("its root element is not urlset of the sitemap namespace")]
     ForeignRoot,
     #[error("it has no root-level rs:md with capability \"framework-notification\"")]
@@ -44,188 +37,129 @@ impl Payload {
     /// Reads a notification as a Destination receives it, whatever its prefixes and the order of its
     /// elements (Framework Notification 1.0.1 section 3).
     pub fn parse(bytes: &[u8]) -> Result<Payload, PayloadError> {
-        let mut window = Window::new(bytes);
-        window.lift_limit();
-        // Reading from memory does not fail.
-        while window.grow().unwrap_or_default() {}
-        if let Some(malformed) = window.fault() {
-            return Err(malformed.into());
+        match read(bytes, PayloadHandler::default())? {
+            Ok((handler, _)) if handler.is_urlset => handler.payload(),
+            _ => Err(PayloadError::ForeignRoot),
         }
-        read(window.text())
     }
 }
 
-/// The entry whose elements go by.
-#[derive(Default)]
-struct Draft {
-    loc: String,
-    change: Option<String>,
-    capability: Option<String>,
-    datetime: Option<Timestamp>,
-    index: Option<Uri>,
+/// A notification as it is written.
+#[derive(Debug, Default)]
+struct PayloadHandler {
+    is_urlset: bool,
+    is_notification: bool,
+    up: Option<String>,
+    from: Option<String>,
+    until: Option<String>,
+    entries: Vec<EntryDraft>,
+    /// The entry whose elements go by.
+    entry: Option<EntryDraft>,
 }
 
-fn read(text: &str) -> Result<Payload, PayloadError> {
-    let mut reader = NsReader::from_str(text);
-    reader.config_mut().expand_empty_elements = true;
-    let mut payload = Payload::default();
-    let mut is_notification = false;
-    let mut draft = Draft::default();
-    let mut path: Vec<Element> = Vec::new();
-    loop {
-        match reader.read_event()? {
-            Event::Start(tag) => {
-                let element = element(&reader, &tag);
-                match (&path[..], element) {
-                    ([], Element::Urlset) => {}
-                    ([], _) => return Err(PayloadError::ForeignRoot),
-                    ([_], Element::Url) => draft = Draft::default(),
-                    ([_], Element::Md) => {
-                        is_notification |=
-                            value(&tag, "capability")?.as_deref() == Some(NOTIFICATION);
-                        if let Some(from) = value(&tag, "from")? {
-                            payload.from = Some(timestamp(&from)?);
-                        }
-                        if let Some(until) = value(&tag, "until")? {
-                            payload.until = Some(timestamp(&until)?);
-                        }
-                    }
-                    ([_], Element::Ln) if has_relation(&tag, "up")? => {
-                        payload.up = target(&tag)?;
-                    }
-                    ([_, Element::Url], Element::Md) => describe(&mut draft, &tag)?,
-                    ([_, Element::Url], Element::Ln) if has_relation(&tag, "index")? => {
-                        draft.index = target(&tag)?;
-                    }
-                    _ => {}
-                }
-                path.push(element);
+/// An entry as it is written.
+#[derive(Debug, Default)]
+struct EntryDraft {
+    loc: Option<String>,
+    change: Option<String>,
+    capability: Option<String>,
+    datetime: Option<String>,
+    index: Option<String>,
+}
+
+impl Handler for PayloadHandler {
+    fn start(&mut self, start: &Start<'_>) {
+        let value = |name| {
+            let value = start.tag.value(name)?;
+            Some(value.trim().to_owned())
+        };
+        match (start.depth, start.element, &mut self.entry) {
+            (0, ..) => self.is_urlset = start.local == "urlset",
+            (1, Element::Entry, _) => self.entry = Some(EntryDraft::default()),
+            (1, Element::Md, _) => {
+                self.is_notification |= value("capability").as_deref() == Some(NOTIFICATION);
+                self.from = value("from").or(self.from.take());
+                self.until = value("until").or(self.until.take());
             }
-            Event::End(_) => {
-                let ended = path.pop();
-                if ended == Some(Element::Url) && path.len() == 1 {
-                    let entry = finish(std::mem::take(&mut draft), payload.entries.len() + 1)?;
-                    payload.entries.push(entry);
-                }
+            (1, Element::Ln, _) if start.tag.has_relation("up") => self.up = value("href"),
+            (2, Element::Md, Some(entry)) => {
+                entry.change = value("change").or(entry.change.take());
+                entry.capability = value("capability").or(entry.capability.take());
+                entry.datetime = value("datetime").or(entry.datetime.take());
             }
-            Event::Text(text) if is_in_loc(&path) => draft.loc.push_str(&text.into_inner()),
-            Event::CData(text) if is_in_loc(&path) => draft.loc.push_str(&text.into_inner()),
-            Event::GeneralRef(name) if is_in_loc(&path) => {
-                let reference = format!("&{};", name.into_inner());
-                let text = unescape(&reference).map_err(quick_xml::Error::from)?;
-                draft.loc.push_str(&text);
+            (2, Element::Ln, Some(entry)) if start.tag.has_relation("index") => {
+                entry.index = value("href");
             }
-            Event::Eof if !path.is_empty() => {
-                let malformed = Malformed::Truncated {
-                    line: 1 + text.matches('\n').count() as u64,
-                };
-                return Err(malformed.into());
-            }
-            Event::Eof if is_notification => return Ok(payload),
-            Event::Eof => return Err(PayloadError::NotANotification),
             _ => {}
         }
     }
-}
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Element {
-    Urlset,
-    Url,
-    Loc,
-    Md,
-    Ln,
-    Other,
-}
-
-fn element(reader: &NsReader<&[u8]>, tag: &BytesStart<'_>) -> Element {
-    let (namespace, local) = reader.resolver().resolve_element(tag.name());
-    let namespace = match namespace {
-        ResolveResult::Bound(namespace) => namespace.into_inner(),
-        _ => "",
-    };
-    match (namespace, local.into_inner()) {
-        (SITEMAP, "urlset") => Element::Urlset,
-        (SITEMAP, "url") => Element::Url,
-        (SITEMAP, "loc") => Element::Loc,
-        (RS, "md") => Element::Md,
-        (RS, "ln") => Element::Ln,
-        _ => Element::Other,
-    }
-}
-
-fn is_in_loc(path: &[Element]) -> bool {
-    matches!(path, [_, Element::Url, Element::Loc])
-}
-
-fn value(tag: &BytesStart<'_>, name: &str) -> Result<Option<String>, PayloadError> {
-    for attribute in tag.attributes() {
-        let attribute = attribute.map_err(quick_xml::Error::from)?;
-        if attribute.key.into_inner() == name {
-            let value = unescape(&attribute.value).map_err(quick_xml::Error::from)?;
-            return Ok(Some(value.trim().to_owned()));
+    fn text(&mut self, depth: usize, element: Element, text: &str) {
+        if let (2, Element::Loc, Some(entry)) = (depth, element, &mut self.entry) {
+            entry.loc.get_or_insert_with(|| text.to_owned());
         }
     }
-    Ok(None)
-}
 
-fn has_relation(tag: &BytesStart<'_>, relation: &str) -> Result<bool, PayloadError> {
-    let rel = value(tag, "rel")?.unwrap_or_default();
-    Ok(rel
-        .split_ascii_whitespace()
-        .any(|one| one.eq_ignore_ascii_case(relation)))
-}
-
-fn target(tag: &BytesStart<'_>) -> Result<Option<Uri>, PayloadError> {
-    let href = value(tag, "href")?;
-    Ok(href.map(|href| Uri::parse(&href)).transpose()?)
-}
-
-fn describe(draft: &mut Draft, tag: &BytesStart<'_>) -> Result<(), PayloadError> {
-    draft.change = value(tag, "change")?.or(draft.change.take());
-    draft.capability = value(tag, "capability")?.or(draft.capability.take());
-    if let Some(time) = value(tag, "datetime")? {
-        draft.datetime = Some(timestamp(&time)?);
+    fn end(&mut self, depth: usize, _: usize) {
+        if depth == 1 {
+            self.entries.extend(self.entry.take());
+        }
     }
-    Ok(())
 }
 
-fn finish(draft: Draft, entry: usize) -> Result<Entry, PayloadError> {
-    let missing = |part| PayloadError::Incomplete { entry, part };
-    if draft.loc.trim().is_empty() {
-        return Err(missing("loc"));
+impl PayloadHandler {
+    fn payload(self) -> Result<Payload, PayloadError> {
+        if !self.is_notification {
+            return Err(PayloadError::NotANotification);
+        }
+        let entries = (1..).zip(self.entries);
+        Ok(Payload {
+            up: self.up.map(|up| Uri::parse(&up)).transpose()?,
+            from: self.from.map(timestamp).transpose()?,
+            until: self.until.map(timestamp).transpose()?,
+            entries: entries
+                .map(|(number, draft)| draft.entry(number))
+                .collect::<Result<_, _>>()?,
+        })
     }
-    let change = draft.change.ok_or_else(|| missing("change"))?;
-    let change = [
-        ChangeKind::Created,
-        ChangeKind::Updated,
-        ChangeKind::Deleted,
-    ]
-    .into_iter()
-    .find(|kind| kind.as_str() == change)
-    .ok_or(PayloadError::UnknownChange { entry, change })?;
-    let capability = draft.capability.ok_or_else(|| missing("capability"))?;
-    Ok(Entry {
-        uri: Uri::parse(&draft.loc)?,
-        change,
-        capability: capability
-            .parse()
-            .map_err(|source| PayloadError::UnknownCapability { entry, source })?,
-        datetime: draft.datetime,
-        index: draft.index,
-    })
 }
 
-/// A date and time, in UTC where it names no zone.
-fn timestamp(text: &str) -> Result<Timestamp, PayloadError> {
+impl EntryDraft {
+    /// Returns the entry, which is the `number`th of its notification.
+    fn entry(self, number: usize) -> Result<Entry, PayloadError> {
+        let entry = number;
+        let missing = |part| PayloadError::Incomplete { entry, part };
+        let loc = self.loc.ok_or_else(|| missing("loc"))?;
+        let change = self.change.ok_or_else(|| missing("change"))?;
+        let capability = self.capability.ok_or_else(|| missing("capability"))?;
+        let mut changes = [
+            ChangeKind::Created,
+            ChangeKind::Updated,
+            ChangeKind::Deleted,
+        ]
+        .into_iter();
+        let kind = changes.find(|kind| kind.as_str() == change);
+        Ok(Entry {
+            uri: Uri::parse(&loc)?,
+            change: kind.ok_or(PayloadError::UnknownChange { entry, change })?,
+            capability: capability
+                .parse()
+                .map_err(|source| PayloadError::UnknownCapability { entry, source })?,
+            datetime: self.datetime.map(timestamp).transpose()?,
+            index: self.index.map(|index| Uri::parse(&index)).transpose()?,
+        })
+    }
+}
+
+/// Reads a date and time, in UTC where it names no zone.
+fn timestamp(text: String) -> Result<Timestamp, PayloadError> {
     let in_utc = |text: &str| {
         let local: jiff::civil::DateTime = text.parse().ok()?;
         local.to_zoned(jiff::tz::TimeZone::UTC).ok()
     };
-    text.parse()
-        .ok()
-        .or_else(|| in_utc(text).map(|zoned| zoned.timestamp()))
-        .ok_or_else(|| PayloadError::Datetime(text.to_owned()))
+    let time = text.parse().ok();
+    let time = time.or_else(|| in_utc(&text).map(|zoned| zoned.timestamp()));
+    time.ok_or(PayloadError::Datetime(text))
 }
 
 #[cfg(test)]
@@ -315,9 +249,9 @@ mod tests {
                 "feed",
                 "its root element is not urlset of the sitemap namespace",
             ),
-            ("</urlset>", "", "it is not readable text"),
+            ("</urlset>", "", "it is not well-formed"),
             ("</url>", "</loc>", "it is not well-formed"),
-            ("rl.xml", "\u{0}", "it is not readable text"),
+            ("rl.xml", "\u{0}", "it is not well-formed"),
         ] {
             let error = Payload::parse(good.replace(from, to).as_bytes()).unwrap_err();
             assert_eq!(error.to_string(), message, "{from} -> {to}");

@@ -144,6 +144,14 @@ impl<'a> Tag<'a> {
             .find(|a| a.namespace == Namespace::None && self.local_name(a) == name)
             .and_then(|attribute| self.text(attribute).ok())
     }
+
+    /// Returns true if `rel` has this relation type: it holds one or more, in any case (RFC 8288 section 3.3).
+    pub(crate) fn has_relation(self, relation: &str) -> bool {
+        self.value("rel").is_some_and(|rel| {
+            let mut relations = rel.split_ascii_whitespace();
+            relations.any(|one| one.eq_ignore_ascii_case(relation))
+        })
+    }
 }
 
 /// The local part of the name of the tag at the start of a text, if more text does not change it.

@@ -120,16 +120,16 @@ fn what_patch_leaves_is_what_was_there_and_the_entry() {
     }
     let site = Site::empty();
     let before = capability_list("a", &["changelist"])
-        .replace("<url>", "  <url>\r\n    ")
+        .replace("<url>", "  <url>\n    ")
         .replace(
             "<rs:md capability=\"changelist\"/></url>",
-            "\r\n    <rs:md capability=\"changelist\"/>\r\n  </url>\r\n<!-- x -->",
-        );
+            "\n    <rs:md capability=\"changelist\"/>\n  </url>\n<!-- x -->",
+        )
+        .replace('\n', "\r\n");
     site.write("a/capabilitylist.xml", &before);
     patch(&advertised(&setup(&site, "")));
     let after = fs::read_to_string(site.path("a/capabilitylist.xml")).unwrap();
-    let line = "\r\n  ";
-    let new = entry("a", line, "  ").replacen(line, "\n  ", 1);
+    let new = entry("a", "\r\n  ", "  ");
     assert_eq!(
         after,
         before.replace("</url>\r\n<!--", &format!("</url>{new}\r\n<!--"))

@@ -1,51 +1,60 @@
-//! How an entry is written at a place in somebody else's document.
+//! The entry as it is written at a place in somebody else's document.
 
-use crate::resourcesync::advertise::layout::Element;
+use crate::resourcesync::advertise::layout::Node;
 use crate::resourcesync::document::Advertisement;
 use crate::resourcesync::namespaces::RS;
 use crate::resourcesync::payload::{NOTIFICATION, write_attribute, write_escaped};
 use crate::resourcesync::uri::Hub;
 
-/// How elements are written at a place.
+/// The names of elements at a place.
 pub(super) struct Style<'a> {
-    /// What goes before a name of the sitemap namespace, and before one of the ResourceSync terms.
-    pub(super) sitemap: &'a str,
-    pub(super) rs: &'a str,
-    /// The attribute that declares the latter, if it has not been declared.
-    pub(super) declaration: String,
-    /// The white space before each child of an entry, and before its end tag.
-    pub(super) child: &'a str,
-    pub(super) close: &'a str,
+    /// Goes before a name of the sitemap namespace.
+    sitemap: &'a str,
+    /// Goes before a name of the ResourceSync terms.
+    terms: &'a str,
+    /// False if what uses the terms has to declare them.
+    are_declared: bool,
 }
 
-impl Style<'_> {
-    pub(super) fn entry(&self, wanted: &Advertisement) -> String {
-        let Style {
-            sitemap,
-            child,
-            close,
-            ..
-        } = self;
+impl<'a> Style<'a> {
+    /// Returns the style of what is written within an element of the sitemap namespace.
+    pub(super) fn within(node: &'a Node) -> Style<'a> {
+        Style {
+            sitemap: &node.prefix,
+            terms: node.terms.as_deref().unwrap_or("rs:"),
+            are_declared: node.terms.is_some(),
+        }
+    }
+
+    /// Returns the style of a document such as the specification shows.
+    pub(super) fn usual() -> Style<'a> {
+        Style {
+            sitemap: "",
+            terms: "rs:",
+            are_declared: true,
+        }
+    }
+
+    /// Returns an entry whose end stands behind `line`, and each of its children behind `child`.
+    pub(super) fn entry(&self, wanted: &Advertisement, line: &str, child: &str) -> String {
         let within = Style {
-            declaration: String::new(),
+            are_declared: true,
             ..*self
         };
-        let hubs: String = wanted
-            .hubs
-            .iter()
-            .map(|hub| format!("{child}{}", within.hub(hub)))
-            .collect();
-        format!(
-            "<{sitemap}url{}>{child}{}{hubs}{child}{}{close}</{sitemap}url>",
-            self.declaration,
-            within.loc(wanted),
-            within.description(),
-        )
+        let mut children = vec![within.loc(wanted)];
+        children.extend(wanted.hubs.iter().map(|hub| within.hub(hub)));
+        children.push(within.description());
+        let children: String = children.iter().map(|xml| format!("{child}{xml}")).collect();
+        let end = if child.is_empty() { "" } else { line };
+        let name = format!("{}url", self.sitemap);
+        format!("<{name}{}>{children}{end}</{name}>", self.declaration())
     }
 
     pub(super) fn loc(&self, wanted: &Advertisement) -> String {
         let name = format!("{}loc", self.sitemap);
-        format!("<{name}>{}</{name}>", escaped(wanted.topic.as_str()))
+        let mut xml = format!("<{name}>");
+        write_escaped(&mut xml, wanted.topic.as_str());
+        xml + &format!("</{name}>")
     }
 
     pub(super) fn hub(&self, hub: &Hub) -> String {
@@ -57,24 +66,17 @@ impl Style<'_> {
     }
 
     fn term(&self, name: &str, attributes: &[(&str, &str)]) -> String {
-        let mut xml = format!("<{}{name}{}", self.rs, self.declaration);
+        let mut xml = format!("<{}{name}{}", self.terms, self.declaration());
         for (name, value) in attributes {
             write_attribute(&mut xml, name, value);
         }
         xml + "/>"
     }
-}
 
-pub(super) fn escaped(text: &str) -> String {
-    let mut xml = String::new();
-    write_escaped(&mut xml, text);
-    xml
-}
-
-/// What makes names of the ResourceSync terms possible within an element.
-pub(super) fn declaration(element: &Element) -> String {
-    match element.rs {
-        Some(_) => String::new(),
-        None => format!(" xmlns:rs=\"{RS}\""),
+    fn declaration(&self) -> String {
+        match self.are_declared {
+            true => String::new(),
+            false => format!(" xmlns:rs=\"{RS}\""),
+        }
     }
 }

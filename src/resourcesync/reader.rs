@@ -1,20 +1,17 @@
-//! The reading of one document: its markup, the checks that make it well-formed, and what is made of it.
+//! The XML reader: markup, and the checks that make it well-formed. What is made of the elements is its handler's.
 //!
 //! Tags, texts and references are read here, in one pass and where they lie in the window; `markup` reads the rest.
 //! What outlives a window is held here: open elements, namespaces, text.
 
-use quick_xml::Reader;
 use quick_xml::errors::Error;
 
-use crate::resourcesync::canonical::Canonical;
-use crate::resourcesync::document::{Content, Form, Other, Parsed};
+use crate::resourcesync::document::{Form, Other, beginning};
 use crate::resourcesync::markup::{Kind, Markup};
 use crate::resourcesync::namespaces::{Namespace, Namespaces};
-use crate::resourcesync::outline::{Element, Outline, excerpt};
 use crate::resourcesync::pause::Pause;
 use crate::resourcesync::reference::{BARE_AMPERSAND, is_bare, push_referenced};
 use crate::resourcesync::scan::{find, skip_space};
-use crate::resourcesync::tag::{Attribute, RawTag, local_name, undeclared};
+use crate::resourcesync::tag::{Attribute, RawTag, Tag, local_name, undeclared};
 
 /// Deeper than any document, and shallow enough to keep memory bounded.
 const DEEPEST: usize = 1_000;
@@ -23,11 +20,53 @@ const LONGEST_NAMES: usize = 1 << 20;
 /// The longest text of one element.
 const LONGEST_TEXT: usize = 4 << 20;
 
+/// The elements that mean something here; their namespace is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Element {
+    /// `url`, or `sitemap` of an index.
+    Entry,
+    Loc,
+    Md,
+    Ln,
+    Other,
+}
+
+/// A start tag, with its namespaces resolved.
 #[derive(Debug)]
-pub(crate) struct Reading {
-    /// `None` before the root.
-    outline: Option<Outline>,
-    canonical: Canonical,
+pub(crate) struct Start<'a> {
+    /// Number of elements around it.
+    pub(crate) depth: usize,
+    pub(crate) element: Element,
+    pub(crate) namespace: Namespace,
+    pub(crate) prefix: &'a str,
+    pub(crate) local: &'a str,
+    pub(crate) tag: Tag<'a>,
+    /// The declarations in force within the element.
+    pub(crate) namespaces: &'a Namespaces,
+    /// Length of the text from the start of the tag on.
+    pub(crate) left: usize,
+}
+
+/// Receives the elements of one document, in order. Its root is one of the sitemap namespace that is called `urlset` or
+/// `sitemapindex`.
+pub(crate) trait Handler {
+    /// Handles a start tag. An empty element's end follows at once.
+    fn start(&mut self, start: &Start<'_>);
+
+    /// Handles an attribute of the element that has just begun, in order of resolved names.
+    fn attribute(&mut self, _: &Namespaces, _: Namespace, _local: &str, _value: &str) {}
+
+    /// Handles a text without the white space around it, up to the next tag. `depth` is that of the element it is in.
+    fn text(&mut self, depth: usize, element: Element, text: &str);
+
+    /// Handles the end of the element at `depth`. `left` is the length of the text from there on.
+    fn end(&mut self, depth: usize, left: usize);
+}
+
+#[derive(Debug)]
+pub(crate) struct Reader<H> {
+    handler: H,
+    has_root: bool,
     namespaces: Namespaces,
     open: Vec<Open>,
     /// The names of the open elements, one after the other.
@@ -47,11 +86,11 @@ struct Open {
     element: Element,
 }
 
-impl Reading {
-    pub(crate) fn new() -> Reading {
-        Reading {
-            outline: None,
-            canonical: Canonical::new(),
+impl<H: Handler> Reader<H> {
+    pub(crate) fn new(handler: H) -> Reader<H> {
+        Reader {
+            handler,
+            has_root: false,
             namespaces: Namespaces::new(),
             open: Vec::new(),
             names: String::new(),
@@ -61,14 +100,18 @@ impl Reading {
         }
     }
 
+    pub(crate) fn into_handler(self) -> H {
+        self.handler
+    }
+
     /// Whether the root's start tag is still to come.
     pub(crate) fn is_before_root(&self) -> bool {
-        self.outline.is_none()
+        !self.has_root
     }
 
     /// Whether the root has ended.
     pub(crate) fn is_after_root(&self) -> bool {
-        self.outline.is_some() && self.open.is_empty()
+        self.has_root && self.open.is_empty()
     }
 
     /// Reads a text. How much of it was read, and why no more.
@@ -97,19 +140,6 @@ impl Reading {
         }
     }
 
-    /// What a document is whose root has ended.
-    /// `size` is what was read, in bytes.
-    pub(crate) fn conclude(self, size: u64) -> Content {
-        match self.outline.map(|outline| outline.conclude(size)) {
-            None => Content::Other(Other::ForeignRoot),
-            Some(Err(other)) => Content::Other(other),
-            Some(Ok(document)) => Content::Document(Box::new(Parsed {
-                document,
-                fingerprint: self.canonical.fingerprint(),
-            })),
-        }
-    }
-
     fn start_tag(&mut self, rest: &str) -> Result<usize, Pause> {
         if self.is_after_root() {
             return Err(Pause::flaw(0, "a second root element begins"));
@@ -121,7 +151,9 @@ impl Reading {
             ));
         }
         // R2: what is wrong with a document that is none of ours does not matter.
-        if self.is_before_root() && local_name(rest).is_some_and(|name| form(name).is_none()) {
+        if self.is_before_root()
+            && local_name(rest).is_some_and(|name| Form::of_root(name).is_none())
+        {
             return Err(Pause::Other(Other::ForeignRoot));
         }
         let raw = RawTag::read(rest, &mut self.attributes)?;
@@ -133,28 +165,30 @@ impl Reading {
             .resolve(raw.prefix)
             .ok_or_else(|| Pause::flaw(1, undeclared(raw.prefix)))?;
         let element = element(namespace, raw.local);
-        match (&mut self.outline, self.open.len()) {
-            (None, _) => {
-                let form = form(raw.local).ok_or(Pause::Other(Other::ForeignRoot))?;
-                if namespace != Namespace::Sitemap {
-                    let other = foreign_namespace(raw.local, namespace, &self.namespaces);
-                    return Err(Pause::Other(other));
-                }
-                self.outline = Some(Outline::new(form));
+        if !self.has_root {
+            if Form::of_root(raw.local).is_none() {
+                return Err(Pause::Other(Other::ForeignRoot));
             }
-            (Some(outline), 1) if element == Element::Other && raw.local == "md" => {
-                outline.foreign_terms(self.namespaces.uri(namespace), tag);
+            if namespace != Namespace::Sitemap {
+                let other = foreign_namespace(raw.local, namespace, &self.namespaces);
+                return Err(Pause::Other(other));
             }
-            (Some(outline), 1) => outline.root_child(element, tag),
-            (Some(outline), 2) => outline.entry_child(element, tag),
-            _ => {}
+            self.has_root = true;
         }
-
-        self.canonical.start(&self.namespaces, namespace, raw.local);
+        self.handler.start(&Start {
+            depth: self.open.len(),
+            element,
+            namespace,
+            prefix: raw.prefix,
+            local: raw.local,
+            tag,
+            namespaces: &self.namespaces,
+            left: rest.len(),
+        });
         for attribute in tag.attributes {
             let value = tag.text(attribute)?;
             let (namespace, local) = (attribute.namespace, tag.local_name(attribute));
-            self.canonical
+            self.handler
                 .attribute(&self.namespaces, namespace, local, &value);
         }
         self.open.push(Open {
@@ -166,10 +200,11 @@ impl Reading {
         if self.names.len() > LONGEST_NAMES {
             return Err(Pause::flaw(0, "the names of nested elements are too long"));
         }
+        let length = raw.text.len();
         if raw.is_empty_element {
-            self.end();
+            self.end(rest.len() - length);
         }
-        Ok(raw.text.len())
+        Ok(length)
     }
 
     fn end_tag(&mut self, rest: &str) -> Result<usize, Pause> {
@@ -182,7 +217,7 @@ impl Reading {
         let is_it = rest.as_bytes().get(2..name_end) == Some(expected.as_bytes());
         match rest.as_bytes().get(end) {
             Some(b'>') if is_it => {
-                self.end();
+                self.end(rest.len() - end - 1);
                 Ok(end + 1)
             }
             _ if !rest.contains('>') => Err(Pause::Cut),
@@ -279,7 +314,8 @@ impl Reading {
         if !self.is_before_root() {
             return Err(Pause::flaw(0, "a DOCTYPE stands inside the root"));
         }
-        let mut reader = Reader::from_reader(rest.as_bytes());
+        // The internal subset has a grammar of its own, and nothing of it is wanted but its end.
+        let mut reader = quick_xml::Reader::from_reader(rest.as_bytes());
         match reader.read_event() {
             Ok(_) => {}
             Err(Error::Syntax(_)) => return Err(Pause::Cut),
@@ -290,20 +326,15 @@ impl Reading {
         Err(Pause::Doctype { length })
     }
 
-    /// Ends the innermost element.
-    fn end(&mut self) {
+    /// Ends the innermost element, before the last `left` bytes of the text.
+    fn end(&mut self, left: usize) {
         self.flush_text();
-        self.canonical.end();
         let Some(open) = self.open.pop() else {
             return;
         };
         self.names.truncate(open.name_start);
         self.namespaces.back_to(open.namespaces);
-        if let Some(outline) = &mut self.outline
-            && self.open.len() == 1
-        {
-            outline.end_entry();
-        }
+        self.handler.end(self.open.len(), left);
     }
 
     fn inside_root(&self, at: usize, what: &str) -> Result<(), Pause> {
@@ -322,30 +353,18 @@ impl Reading {
         Ok(())
     }
 
-    /// Takes account of the text since the last tag.
+    /// Hands on the text since the last tag.
     fn flush_text(&mut self) {
         if self.text.is_empty() {
             return;
         }
         let text = self.text.trim_ascii();
-        if !text.is_empty() {
-            self.canonical.text(text);
-            if let ([_, _, innermost], Some(outline)) = (&self.open[..], &mut self.outline)
-                && innermost.element == Element::Loc
-            {
-                outline.loc(text);
-            }
+        if !text.is_empty()
+            && let [around @ .., innermost] = &self.open[..]
+        {
+            self.handler.text(around.len(), innermost.element, text);
         }
         self.text.clear();
-    }
-}
-
-/// The form that the root's name stands for (core 1.1 section 6).
-fn form(root: &str) -> Option<Form> {
-    match root {
-        "urlset" => Some(Form::List),
-        "sitemapindex" => Some(Form::Index),
-        _ => None,
     }
 }
 
@@ -353,7 +372,7 @@ fn form(root: &str) -> Option<Form> {
 fn foreign_namespace(root: &str, namespace: Namespace, namespaces: &Namespaces) -> Other {
     Other::Namespace {
         root: root.to_owned(),
-        namespace: excerpt(namespaces.uri(namespace)),
+        namespace: beginning(namespaces.uri(namespace)),
         has_terms: namespaces.is_any(is_like_terms),
     }
 }
