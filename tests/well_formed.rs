@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use rsnotify::resourcesync::document::{Content, Malformed, Other};
+use rsnotify::resourcesync::document::{Content, Malformed, NotADocument};
 use rsnotify::resourcesync::parse::{ReadError, parse};
 use tempfile::TempDir;
 
@@ -144,7 +144,9 @@ fn mutant(seed: &[u8], random: &mut fastrand::Rng) -> Vec<u8> {
 /// What rsnotify makes of it; nothing where it does not read on to the end.
 fn verdict(bytes: &[u8]) -> Option<Result<(), Malformed>> {
     match parse(bytes) {
-        Ok(Content::Other(Other::ForeignRoot | Other::Namespace { .. } | Other::Gzip)) => None,
+        Ok(Content::Other(
+            NotADocument::ForeignRoot | NotADocument::Namespace { .. } | NotADocument::Gzip,
+        )) => None,
         Ok(_) => Some(Ok(())),
         Err(ReadError::Malformed(malformed)) => Some(Err(malformed)),
         Err(ReadError::Io(error)) => panic!("{error}"),

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::announce::observation::NoDocument;
 use crate::resourcesync::capability::Capability;
-use crate::resourcesync::document::{Excess, LARGEST, MOST_ENTRIES, Other};
+use crate::resourcesync::document::{MAX_ENTRIES, MAX_SIZE, NotADocument, Oversize};
 use crate::resourcesync::uri::{Hub, Topic, Uri};
 
 /// A problem with the topic of a channel.
@@ -76,11 +76,11 @@ pub enum Finding {
     /// A file is like a capability document, but for a capability that is never announced (R2).
     ForeignCapability { uri: Uri, capability: String },
     /// A document is beyond the limits of the Sitemap protocol.
-    TooLarge { uri: Uri, excess: Excess },
+    TooLarge { uri: Uri, oversize: Oversize },
     /// A document lists something by an address that is not absolute; nothing is known of it.
     RelativeLoc { uri: Uri, loc: String },
     /// A file is like a capability document, but for a namespace.
-    ForeignNamespace { uri: Uri, reason: Other },
+    ForeignNamespace { uri: Uri, reason: NotADocument },
 }
 
 impl Finding {
@@ -433,16 +433,16 @@ impl fmt::Display for Finding {
                 "{uri} lists {loc:?}, which is not an absolute URI such as https://example.org/: such entries are \
                  left out; write the whole address"
             ),
-            Finding::TooLarge { uri, excess } => {
+            Finding::TooLarge { uri, oversize } => {
                 write!(
                     f,
                     "{uri} has {entries} entries in {size} bytes, and a list may have {most} in {largest}: \
                      its changes are announced, and what it lists beyond that is not remembered; split it, and list \
                      the parts in an index",
-                    entries = excess.entries,
-                    size = excess.size,
-                    most = MOST_ENTRIES,
-                    largest = LARGEST,
+                    entries = oversize.entries,
+                    size = oversize.size,
+                    most = MAX_ENTRIES,
+                    largest = MAX_SIZE,
                 )
             }
             Finding::ForeignNamespace { uri, reason } => {

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::announce::candidates::Exclusion;
-use crate::resourcesync::document::{Malformed, Other, Parsed};
+use crate::resourcesync::document::{Malformed, NotADocument, Parsed};
 use crate::resourcesync::escape;
 
 /// A mount of the plan.
@@ -68,7 +68,7 @@ pub enum Look {
     /// A complete capability document.
     Document { parsed: Box<Parsed>, stat: Stat },
     /// A complete file that is not a capability document (R2).
-    Other { reason: Other, stat: Stat },
+    Other { reason: NotADocument, stat: Stat },
     /// Nothing that may be believed (R3); it will be looked at again.
     Incomplete(Incomplete),
     /// The name is gone from a directory that was listed without error, or could not be opened because it
@@ -122,7 +122,7 @@ pub enum NoDocument {
     Denied(String),
     /// A complete file (R2).
     #[error("the file there is no document: {0}")]
-    Other(Other),
+    Other(NotADocument),
     /// A file that is never read (R1).
     #[error(transparent)]
     Excluded(Exclusion),

@@ -13,7 +13,7 @@ use crate::announce::observation::{DocumentPath, Identity, MountId, Stat};
 use crate::announce::plan::{Mode, Plan};
 use crate::announce::small_set::SmallSet;
 use crate::resourcesync::capability::Capability;
-use crate::resourcesync::document::{Form, LARGEST, is_structural};
+use crate::resourcesync::document::{Form, MAX_SIZE, is_structural};
 use crate::resourcesync::fingerprint::Fingerprint;
 use crate::resourcesync::payload::Entry;
 use crate::resourcesync::uri::{Hub, Topic, Uri};
@@ -94,7 +94,7 @@ impl Record {
     /// Whether a new run reads it although its stat data did not change: for what it lists, for a fingerprint that is
     /// comparable, or because it is a finding that it is so large.
     pub fn is_read_at_start(&self) -> bool {
-        self.is_structural() || self.outdated || self.stat.size > LARGEST
+        self.is_structural() || self.outdated || self.stat.size > MAX_SIZE
     }
 
     /// Whether it is a Source Description, whose changes every channel hears (R10). An index of several is

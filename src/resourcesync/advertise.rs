@@ -1,7 +1,8 @@
-//! What a Capability List lacks to advertise its channel (Framework Notification 1.0.1 section 5).
+//! The entry with which a Capability List advertises its channel (Framework Notification 1.0.1 section 5), written into
+//! its text.
 //!
-//! The list is edited as text, so that all that was written stays as it is. What is added is indented as what stands beside
-//! it, with the prefixes in force there.
+//! The list is edited as text, so that everything else stays as it is. An addition takes the prefixes in force there
+//! and the indentation of its neighbour.
 
 mod layout;
 mod style;
@@ -23,7 +24,7 @@ use crate::resourcesync::payload::NOTIFICATION;
 use crate::resourcesync::reader::Element;
 use crate::resourcesync::uri::{Hub, Uri};
 
-/// Why a Capability List cannot be completed, although its entry is known.
+/// The reason why an entry cannot be written into a Capability List.
 #[derive(Debug, thiserror::Error)]
 pub enum Unpatchable {
     #[error("it cannot be read to its end")]
@@ -38,15 +39,14 @@ pub enum Unpatchable {
     Markup,
 }
 
-/// The entry as a generator that declares `rs` may write it.
+/// Returns the entry as a generator that declares `rs` may write it.
 pub fn entry(wanted: &Advertisement) -> String {
     Style::usual().entry(wanted, "\n", "\n  ") + "\n"
 }
 
-/// The Capability List `list` with what it lacked to advertise its channel; nothing if it does already.
+/// Returns the Capability List `list` with what it lacked to advertise its channel; `None` if it lacks nothing.
 ///
-/// An entry that names another topic is corrected, and hubs that it names of `former` are replaced or taken out. Other
-/// hubs that are advertised besides stay.
+/// An entry that names another topic is corrected. Hubs of `former` are replaced or removed; other hubs stay.
 pub fn advertise(
     list: &[u8],
     wanted: &Advertisement,
@@ -67,7 +67,7 @@ pub fn advertise(
     let edited = edited(&text, edits);
     // Characters that the encoding does not have become references: they stand in text and in values only.
     let bytes = [mark, &encoding.encode(&edited).0[..]].concat();
-    // The parser has the last word, whatever the markup is like.
+    // The result is read back, whatever the markup is like.
     let after = capability_list(&bytes).map_err(|_| Unpatchable::Markup)?;
     if advertises(&after, wanted, former) && is_same_otherwise(before, after, wanted) {
         Ok(Some(bytes))
@@ -90,20 +90,19 @@ fn capability_list(list: &[u8]) -> Result<Document, Unpatchable> {
 
 fn advertises(list: &Document, wanted: &Advertisement, former: &BTreeSet<Hub>) -> bool {
     let mut channels = list.channels.iter();
-    channels.any(|own| {
-        own.topic == wanted.topic
-            && wanted.hubs.iter().all(|hub| own.hubs.contains(hub))
-            && !own.hubs.iter().any(|hub| former.contains(hub))
+    channels.any(|channel| {
+        channel.topic == wanted.topic
+            && wanted.hubs.iter().all(|hub| channel.hubs.contains(hub))
+            && !channel.hubs.iter().any(|hub| former.contains(hub))
     })
 }
 
-/// Whether two versions differ in nothing but their channels. An entry that did not say yet that it is one
-/// was a member.
+/// Returns true if two versions differ in nothing but their channels. An entry without its `rs:md` was a member.
 fn is_same_otherwise(before: Document, after: Document, wanted: &Advertisement) -> bool {
     let topic = Uri::parse(wanted.topic.as_str()).ok();
     let otherwise = |list: Document| Document {
         channels: Vec::new(),
-        // The topic itself may have been one.
+        // The topic itself may have been a member.
         relative: None,
         members: list
             .members
@@ -115,7 +114,7 @@ fn is_same_otherwise(before: Document, after: Document, wanted: &Advertisement) 
     otherwise(before) == otherwise(after)
 }
 
-/// The text of which `encoding` makes the same bytes again.
+/// Decodes a text, provided that `encoding` makes the same bytes of it again.
 fn decoded(bytes: &[u8], encoding: &'static Encoding) -> Result<String, Unpatchable> {
     if !encoding.is_ascii_compatible() {
         return Err(Unpatchable::Encoding(encoding.name()));
@@ -128,7 +127,7 @@ fn decoded(bytes: &[u8], encoding: &'static Encoding) -> Result<String, Unpatcha
 }
 
 /// Returns the entry that advertises the channel, or was meant to: of several the one with this topic, else the first
-/// that names one, since that is the one which counts.
+/// that names one.
 fn present_entry<'a>(root: &'a Node, wanted: &Advertisement) -> Option<&'a Node> {
     let entries = || root.children_of(Element::Entry);
     let advertisements = || entries().filter(|entry| notification(entry).is_some());
@@ -156,16 +155,16 @@ fn loc(entry: &Node) -> Option<&Node> {
     locs.find(|loc| !loc.text.is_empty())
 }
 
-/// What takes the place of a part of the text.
+/// A part of the text, and its replacement.
 type Edit = (Range<usize>, String);
 
 fn edited(text: &str, mut edits: Vec<Edit>) -> String {
-    // What goes to the same place stays in order.
+    // Insertions at the same place stay in order.
     edits.sort_by_key(|(place, _)| place.start);
     let mut edited = String::with_capacity(text.len() + 1024);
     let mut end = 0;
     for (place, new) in edits {
-        // What is added within what is taken out stays.
+        // An insertion within a removed part stays.
         edited.push_str(&text[end..place.start.max(end)]);
         edited.push_str(&new);
         end = place.end.max(end);

@@ -1,14 +1,13 @@
-//! The canonical form of a document's content, which is what its fingerprint is taken of (R4).
+//! The canonical form of a document's content, which is hashed for its fingerprint (R4).
 //!
-//! It is a stream of tokens: a start with its resolved name, its attributes in order of theirs, a text
-//! without the white space around it, an end. Every variable part is preceded by its length, so that two
-//! contents never yield the same bytes. Raise [`crate::resourcesync::fingerprint::VERSION`] with any
-//! change here.
+//! It is a stream of tokens: a start with its resolved name, attributes in order of their names, a text without the
+//! white space around it, an end. Every variable part is preceded by its length, so that two contents never yield the
+//! same bytes. Raise [`crate::resourcesync::fingerprint::VERSION`] with any change here.
 
 use crate::resourcesync::fingerprint::Fingerprint;
 use crate::resourcesync::namespaces::{Namespace, Namespaces};
 
-/// blake3 is several times faster when it gets many of its chunks of 1 KiB at once.
+/// Bytes hashed at once: blake3 is several times faster with many of its chunks of 1 KiB.
 const BATCH: usize = 64 << 10;
 
 const START: u8 = 1;
@@ -77,7 +76,7 @@ impl Canonical {
         self.string(local);
     }
 
-    /// One byte of length below 255, else nine.
+    /// Appends a length, in one byte below 255 and else in nine, and the string.
     #[inline]
     fn string(&mut self, string: &str) {
         match u8::try_from(string.len()) {

@@ -1,12 +1,12 @@
-//! The values that the `capability` attribute of `rs:md` may have.
+//! The values of the `capability` attribute of `rs:md`.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// What a document does for a Destination, as its root-level `rs:md capability="…"` says
-/// (core 1.1 section 7, Archives 0.9.1 section 2.1).
+/// The capability of a document, as its root-level `rs:md capability="…"` declares it (core 1.1 section 7, Archives
+/// 0.9.1 section 2.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "&'static str")]
 pub enum Capability {
@@ -24,7 +24,7 @@ pub enum Capability {
     ChangeDumpArchive,
 }
 
-/// Every capability with the value the specifications write for it.
+/// Every capability with its value in the specifications.
 const VALUES: [(Capability, &str); 12] = [
     (Capability::SourceDescription, "description"),
     (Capability::CapabilityList, "capabilitylist"),
@@ -41,12 +41,12 @@ const VALUES: [(Capability, &str); 12] = [
 ];
 
 impl Capability {
-    /// All of them, in the order of the specifications.
+    /// Returns all capabilities, in the order of the specifications.
     pub fn all() -> impl Iterator<Item = Capability> {
         VALUES.iter().map(|(capability, _)| *capability)
     }
 
-    /// The attribute's value, as it is written in documents and notifications.
+    /// Returns the attribute's value, as in documents and notifications.
     pub fn as_str(self) -> &'static str {
         VALUES
             .iter()
@@ -54,7 +54,7 @@ impl Capability {
             .map_or("", |(_, value)| value)
     }
 
-    /// Whether documents of this capability list archived documents (Archives 0.9.1 section 2.2).
+    /// Returns true if documents of this capability list archived documents (Archives 0.9.1 section 2.2).
     pub fn is_archive(self) -> bool {
         matches!(
             self,
@@ -65,8 +65,8 @@ impl Capability {
         )
     }
 
-    /// Whether documents of this capability describe what a dump's package holds; they lie inside it,
-    /// and are never announced (R6).
+    /// Returns true if documents of this capability describe the content of a dump's package; they lie inside it and
+    /// are never announced (R6).
     pub fn is_manifest(self) -> bool {
         matches!(
             self,

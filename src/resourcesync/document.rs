@@ -1,11 +1,11 @@
-//! A capability document, reduced to what decides about notifications.
+//! A capability document, reduced to what notifications depend on.
 
 use crate::resourcesync::capability::Capability;
 use crate::resourcesync::fingerprint::Fingerprint;
 use crate::resourcesync::namespaces::{RS, SITEMAP};
 use crate::resourcesync::uri::{Hub, Topic, Uri};
 
-/// Which of the two Sitemap formats a document is written in (core 1.1 section 6).
+/// The Sitemap format of a document (core 1.1 section 6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Form {
     /// Root element `urlset`.
@@ -24,7 +24,7 @@ impl Form {
         }
     }
 
-    /// `list` or `index`, as the command line prints it.
+    /// Returns `list` or `index`, as the command line prints it.
     pub fn as_str(self) -> &'static str {
         match self {
             Form::List => "list",
@@ -33,7 +33,7 @@ impl Form {
     }
 }
 
-/// A document of the framework, as parsed. URIs are as written (normalised), before aliases are resolved.
+/// A document of the framework, as parsed. URIs are normalised, and aliases not yet resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Document {
     pub capability: Capability,
@@ -42,27 +42,27 @@ pub struct Document {
     pub up: Option<Uri>,
     /// Root-level `rs:ln rel="index"`.
     pub index: Option<Uri>,
-    /// The `loc` of each entry, in order, of the documents that give the framework its structure
-    /// ([`Document::is_structural`]), of the first [`MOST_ENTRIES`]; empty for all others, whatever their size.
+    /// The `loc` of each of the first [`MAX_ENTRIES`] entries, in order; empty unless the document
+    /// [is structural](Document::is_structural).
     pub members: Vec<Uri>,
     /// The Framework Notification channels that a Capability List advertises
     /// (Framework Notification 1.0.1 section 5), in order.
     pub channels: Vec<Advertisement>,
-    pub span: Span,
-    pub excess: Option<Excess>,
+    pub span: DeclaredSpan,
+    pub oversize: Option<Oversize>,
     /// The first `loc` of a structural document that is no absolute URI.
     pub relative: Option<Box<str>>,
 }
 
 impl Document {
-    /// Whether other documents' relations are read from this one's entries: indexes, Capability Lists,
+    /// Returns true if the relations of other documents are read from this one's entries: indexes, Capability Lists,
     /// Source Descriptions and archives.
     pub fn is_structural(&self) -> bool {
         is_structural(self.capability, self.form)
     }
 }
 
-/// As [`Document::is_structural`], from the two properties that decide it.
+/// Returns what [`Document::is_structural`] does, from the two properties that decide it.
 pub fn is_structural(capability: Capability, form: Form) -> bool {
     form == Form::Index
         || matches!(
@@ -81,54 +81,54 @@ pub struct Advertisement {
     pub hubs: Vec<Hub>,
 }
 
-/// How many entries a list may have (<https://www.sitemaps.org/protocol.html>, core 1.1 section 6).
-pub const MOST_ENTRIES: usize = 50_000;
-/// How large it may be, in bytes: 50 MB.
-pub const LARGEST: u64 = 52_428_800;
+/// Most entries that a list may have (<https://www.sitemaps.org/protocol.html>, core 1.1 section 6).
+pub const MAX_ENTRIES: usize = 50_000;
+/// Largest size of a list in bytes: 50 MB.
+pub const MAX_SIZE: u64 = 52_428_800;
 
 /// The size of a document that is beyond the limits of the Sitemap protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Excess {
+pub struct Oversize {
     pub entries: usize,
     /// In bytes, unpacked.
     pub size: u64,
 }
 
-impl Excess {
-    /// Nothing of a document within the limits.
-    pub fn of(entries: usize, size: u64) -> Option<Excess> {
-        (entries > MOST_ENTRIES || size > LARGEST).then_some(Excess { entries, size })
+impl Oversize {
+    /// Returns the size of a document beyond the limits; `None` of one within them.
+    pub fn of(entries: usize, size: u64) -> Option<Oversize> {
+        (entries > MAX_ENTRIES || size > MAX_SIZE).then_some(Oversize { entries, size })
     }
 }
 
 /// The times that the root-level `rs:md` declares, as written (core 1.1 section 7).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Span {
+pub struct DeclaredSpan {
     pub at: Option<Box<str>>,
     pub from: Option<Box<str>>,
     pub until: Option<Box<str>>,
     pub completed: Option<Box<str>>,
 }
 
-/// A document with the fingerprint of its content: what one pass over the bytes yields.
+/// A document with the fingerprint of its content, the yield of one pass over the bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parsed {
     pub document: Document,
     pub fingerprint: Fingerprint,
 }
 
-/// What the bytes of a candidate file turned out to be.
+/// The result of reading a candidate file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
     /// A capability document.
     Document(Box<Parsed>),
     /// Well-formed as far as it was read, and not a capability document.
-    Other(Other),
+    Other(NotADocument),
 }
 
-/// Why a file is not a document that can be announced (R2).
+/// The reason why a file is not a document that can be announced (R2).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
-pub enum Other {
+pub enum NotADocument {
     #[error("its root element is neither urlset nor sitemapindex of the sitemap namespace")]
     ForeignRoot,
     /// `urlset` or `sitemapindex` of another namespace than `SITEMAP`; `has_terms` if the root declares a
@@ -154,12 +154,12 @@ pub enum Other {
     Terms { namespace: String },
     #[error("its capability \"{0}\" is none that is announced")]
     Capability(String),
-    /// Compressed content in a file whose name does not say so.
+    /// Compressed content in a file whose name does not end in `.gz`.
     #[error("it is compressed with gzip, and its name does not end in .gz: rename or unpack it")]
     Gzip,
 }
 
-/// Returns as much of a text as a message repeats.
+/// Returns the beginning of a text, as much as a message quotes.
 pub(crate) fn beginning(text: &str) -> String {
     text.chars().take(200).collect()
 }
@@ -171,7 +171,7 @@ fn in_words(namespace: &str) -> String {
     }
 }
 
-/// Why a candidate file is not complete, well-formed XML (R3). Lines count from 1.
+/// The reason why a candidate file is not complete, well-formed XML (R3). Lines count from 1.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     #[error("it is empty")]

@@ -1,20 +1,20 @@
-//! Which encoding a file is in (XML 1.0 appendix F).
+//! The encoding of a file (XML 1.0 appendix F).
 
 use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
 
 use crate::resourcesync::markup;
 
-/// What the first bytes of a file say about the others.
+/// The encoding that the first bytes of a file name.
 #[derive(Debug)]
 pub(crate) struct Detected {
     pub(crate) encoding: &'static Encoding,
-    /// How many bytes the byte order mark takes.
+    /// Length of the byte order mark.
     pub(crate) mark: usize,
-    /// The name of the declared encoding, if it is unknown; `encoding` then reads as far as ASCII goes.
+    /// Name of the declared encoding, if it is unknown; `encoding` then decodes at least ASCII.
     pub(crate) unknown: Option<String>,
 }
 
-/// Decides by a byte order mark, the width of `<?`, the declaration, in this order.
+/// Detects the encoding by a byte order mark, the width of `<?`, the declaration, in this order.
 pub(crate) fn detect(head: &[u8]) -> Detected {
     let (encoding, mark) = match head {
         [0xef, 0xbb, 0xbf, ..] => (UTF_8, 3),
@@ -31,7 +31,7 @@ pub(crate) fn detect(head: &[u8]) -> Detected {
     }
 }
 
-/// What the declaration at the start of a file in some superset of ASCII says.
+/// Returns the encoding that a declaration at the start of a file names, or UTF-8.
 fn declared(head: &[u8]) -> Detected {
     let Some(rest) = head.strip_prefix(b"<?xml") else {
         return utf8();

@@ -1,26 +1,26 @@
-//! Text that others wrote, as terminals, logs and the status page may show it: every place that shows some uses this.
+//! Escaping of foreign text for terminals, logs and the status page.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// Whether a character commands a terminal, ends a line, or changes the direction in which text is read: C0 and C1
-/// controls, line separators, bidirectional controls.
+/// Returns true if a character controls a terminal, ends a line, or changes the direction of text: C0 and C1 controls,
+/// line separators, bidirectional controls.
 pub fn is_unsafe(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{206f}')
 }
 
-/// The text in one line, each unsafe character written as JSON has it: `\n`, `\u001b`.
+/// Returns the text in one line, with unsafe characters escaped as in JSON: `\n`, `\u001b`.
 pub fn escaped(text: &str) -> Cow<'_, str> {
     rewritten(text, is_unsafe)
 }
 
-/// As [`escaped`], of a text that has lines: they end where they end. JSON stays the same JSON.
+/// Escapes as [`escaped`], but for line ends. JSON stays the same JSON.
 pub fn escaped_lines(text: &str) -> Cow<'_, str> {
     rewritten(text, |c| c != '\n' && is_unsafe(c))
 }
 
-/// The first characters of a text whose lines do not matter, with a space for each unsafe one.
+/// Returns the first characters of a text in one line, with a space for each unsafe one.
 pub fn excerpt(text: &str, most: usize) -> String {
     let beginning = text.chars().take(most);
     beginning
@@ -28,20 +28,20 @@ pub fn excerpt(text: &str, most: usize) -> String {
         .collect()
 }
 
-/// Writes a text as [`escaped`] has it.
+/// Writes a text, [`escaped`].
 pub fn write(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
     f.write_str(&escaped(text))
 }
 
-fn rewritten(text: &str, is_meant: impl Fn(char) -> bool) -> Cow<'_, str> {
-    // Nearly every text is plain ASCII, which is told apart quickest.
-    if text.bytes().all(|byte| (b' '..=b'~').contains(&byte)) || !text.chars().any(&is_meant) {
+fn rewritten(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
+    // Nearly every text is plain ASCII, and that is tested fastest.
+    if text.bytes().all(|byte| (b' '..=b'~').contains(&byte)) || !text.chars().any(&is_escaped) {
         return Cow::Borrowed(text);
     }
     let mut rewritten = String::with_capacity(text.len() + 16);
     for c in text.chars() {
         match c {
-            _ if !is_meant(c) => rewritten.push(c),
+            _ if !is_escaped(c) => rewritten.push(c),
             '\n' => rewritten.push_str("\\n"),
             '\r' => rewritten.push_str("\\r"),
             '\t' => rewritten.push_str("\\t"),
@@ -56,7 +56,7 @@ mod tests {
     use super::{escaped, escaped_lines, excerpt, is_unsafe};
 
     #[test]
-    fn what_commands_a_terminal_or_a_log_is_escaped() {
+    fn control_characters_are_escaped() {
         for (text, want) in [
             ("", ""),
             ("a plain/näme.xml", "a plain/näme.xml"),
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_a_text_stay_and_json_means_the_same() {
+    fn line_ends_stay_and_json_means_the_same() {
         let names = ["a\n", "b\u{7f}\u{9b}", "\u{202e}\u{1b}c"];
         let json = serde_json::to_string_pretty(&names).unwrap();
         let shown = escaped_lines(&json);

@@ -1,4 +1,4 @@
-//! What tells two versions of a document apart (R4).
+//! The fingerprint that tells versions of a document apart (R4).
 
 use std::fmt;
 
@@ -7,8 +7,8 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Fingerprint(pub [u8; 32]);
 
-/// Counts the ways fingerprints have been computed. Raise it with any change to what is hashed: documents
-/// whose stat data did not change are then fingerprinted again in silence.
+/// Version of the computation. Raise it with any change to what is hashed: documents whose stat data did not change are
+/// then fingerprinted again without being announced.
 pub const VERSION: u32 = 1;
 
 impl fmt::Debug for Fingerprint {

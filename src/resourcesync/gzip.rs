@@ -1,21 +1,20 @@
-//! Documents that are compressed with gzip (R1): unpacked while they are read, and given up where they grow beyond what
-//! a document can be.
+//! Documents that are compressed with gzip (R1), unpacked while they are read, up to a limit.
 
 use std::io::{self, ErrorKind, Read};
 
 use flate2::read::MultiGzDecoder;
 
-use crate::resourcesync::document::{Content, LARGEST, Malformed};
+use crate::resourcesync::document::{Content, MAX_SIZE, Malformed};
 use crate::resourcesync::parse::{ReadError, parse};
 
-/// The most that is unpacked: ten times what the protocol allows.
-const MOST_UNPACKED: u64 = 10 * LARGEST;
-/// How many times its packed size a document may have, once it is larger than [`SMALL`]. Lists have 10 to 50.
+/// Largest unpacked size: ten times what the protocol allows.
+const MOST_UNPACKED: u64 = 10 * MAX_SIZE;
+/// Largest ratio of unpacked to packed size beyond [`SMALL`]. Lists have 10 to 50.
 const MOST_TIMES: u64 = 200;
-/// Less than this is no bomb.
+/// Unpacked size below which any ratio is accepted.
 const SMALL: u64 = 1 << 20;
 
-/// As [`parse`], of a file that is compressed.
+/// Reads a compressed file as [`parse`] does.
 pub fn parse_gzip(reader: impl Read) -> Result<Content, ReadError> {
     let packed = Counted { reader, count: 0 };
     let unpacked = Unpacked {
@@ -44,7 +43,7 @@ impl<R: Read> Read for Counted<R> {
     }
 }
 
-/// Its errors hold a [`Malformed`] where the data is to blame.
+/// Its errors hold a [`Malformed`] where the data is broken.
 struct Unpacked<R> {
     decoder: MultiGzDecoder<Counted<R>>,
     count: u64,
@@ -86,7 +85,7 @@ mod tests {
     use flate2::write::GzEncoder;
 
     use super::parse_gzip;
-    use crate::resourcesync::document::{Content, Malformed, Other};
+    use crate::resourcesync::document::{Content, Malformed, NotADocument};
     use crate::resourcesync::parse::{ReadError, parse};
 
     const LIST: &str = "<urlset xmlns='http://www.sitemaps.org/schemas/sitemap/0.9' \
@@ -114,9 +113,9 @@ mod tests {
         let members = [packed(begin), packed(end)].concat();
         assert_eq!(parse_gzip(&members[..]).unwrap(), plain);
         let other = parse_gzip(&packed(b"hello")[..]).unwrap();
-        assert_eq!(other, Content::Other(Other::ForeignRoot));
+        assert_eq!(other, Content::Other(NotADocument::ForeignRoot));
         let twice = parse_gzip(&packed(&packed(LIST.as_bytes()))[..]).unwrap();
-        assert_eq!(twice, Content::Other(Other::Gzip));
+        assert_eq!(twice, Content::Other(NotADocument::Gzip));
     }
 
     #[test]
@@ -138,14 +137,14 @@ mod tests {
     }
 
     #[test]
-    fn what_grows_without_bound_is_given_up() {
+    fn a_bomb_is_not_unpacked() {
         let spaces = " ".repeat(4 << 20);
         let bomb = LIST.replace("</urlset>", &format!("{spaces}</urlset>"));
         assert!(matches!(
             malformed(&packed(bomb.as_bytes())),
             Malformed::Bomb { .. }
         ));
-        // A list of its size is none.
+        // A list of that size is accepted.
         let entry = |n: u32| {
             format!(
                 "<url><loc>https://e.org/{n}/{}</loc></url>",

@@ -1,28 +1,27 @@
-//! Comments, processing instructions, CDATA sections and the XML declaration, as XML 1.0 has them (sections 2.5
-//! to 2.8).
+//! Comments, processing instructions, CDATA sections and the XML declaration (XML 1.0 sections 2.5 to 2.8).
 
 use std::ops::Range;
 
 use crate::resourcesync::characters::is_space;
-use crate::resourcesync::pause::Pause;
 use crate::resourcesync::scan::name_at;
+use crate::resourcesync::stop::Stop;
 
 /// Markup that begins with `<!` or `<?`.
 #[derive(Debug)]
 pub(crate) struct Markup<'a> {
-    pub(crate) kind: Kind<'a>,
+    pub(crate) kind: MarkupKind<'a>,
     pub(crate) length: usize,
-    /// What is wrong with it, and where, although it is plain where it ends.
-    pub(crate) flaw: Option<(usize, String)>,
+    /// Offset and message of an error that leaves its end clear.
+    pub(crate) error: Option<(usize, String)>,
 }
 
 #[derive(Debug)]
-pub(crate) enum Kind<'a> {
+pub(crate) enum MarkupKind<'a> {
     Comment,
     Instruction,
     Declaration,
     CData(&'a str),
-    /// Its end is for others to find.
+    /// Its end is still to be found.
     Doctype,
 }
 
@@ -32,7 +31,7 @@ const DOCTYPE: &str = "<!DOCTYPE";
 
 impl<'a> Markup<'a> {
     /// Reads the markup at the start of a text.
-    pub(crate) fn read(text: &'a str) -> Result<Markup<'a>, Pause> {
+    pub(crate) fn read(text: &'a str) -> Result<Markup<'a>, Stop> {
         if text.starts_with("<?") {
             return instruction(text);
         }
@@ -40,11 +39,11 @@ impl<'a> Markup<'a> {
             return comment(text);
         }
         if let Some(rest) = text.strip_prefix(CDATA) {
-            let end = rest.find("]]>").ok_or(Pause::Cut)?;
+            let end = rest.find("]]>").ok_or(Stop::Cut)?;
             return Ok(Markup {
-                kind: Kind::CData(&rest[..end]),
+                kind: MarkupKind::CData(&rest[..end]),
                 length: CDATA.len() + end + 3,
-                flaw: None,
+                error: None,
             });
         }
         let begins = |markup: &str| {
@@ -53,41 +52,41 @@ impl<'a> Markup<'a> {
         };
         if begins(DOCTYPE) && text.len() >= DOCTYPE.len() {
             return Ok(Markup {
-                kind: Kind::Doctype,
+                kind: MarkupKind::Doctype,
                 length: 0,
-                flaw: None,
+                error: None,
             });
         }
         let is_cut = begins(DOCTYPE) || COMMENT.starts_with(text) || CDATA.starts_with(text);
         Err(match is_cut {
-            true => Pause::Cut,
-            false => Pause::flaw(0, "unknown or missed symbol in markup"),
+            true => Stop::Cut,
+            false => Stop::syntax(0, "unknown or missed symbol in markup"),
         })
     }
 }
 
 // XML 1.0 section 2.5: no `--` but the one that ends it.
-fn comment(text: &str) -> Result<Markup<'_>, Pause> {
+fn comment(text: &str) -> Result<Markup<'_>, Stop> {
     let hyphens = |from: usize| text[from..].find("--").map(|at| from + at);
-    let first = hyphens(COMMENT.len()).ok_or(Pause::Cut)?;
-    let end = text[first..].find("-->").ok_or(Pause::Cut)?;
-    let flaw = (end > 0).then(|| {
+    let first = hyphens(COMMENT.len()).ok_or(Stop::Cut)?;
+    let end = text[first..].find("-->").ok_or(Stop::Cut)?;
+    let error = (end > 0).then(|| {
         let message = "forbidden string `--` was found in a comment";
         (first, message.to_owned())
     });
     Ok(Markup {
-        kind: Kind::Comment,
+        kind: MarkupKind::Comment,
         length: first + end + 3,
-        flaw,
+        error,
     })
 }
 
 // XML 1.0 section 2.6, and Namespaces in XML 1.0 section 7: no colon in a target.
-fn instruction(text: &str) -> Result<Markup<'_>, Pause> {
-    let end = 2 + text[2..].find("?>").ok_or(Pause::Cut)?;
-    let mut kind = Kind::Instruction;
+fn instruction(text: &str) -> Result<Markup<'_>, Stop> {
+    let end = 2 + text[2..].find("?>").ok_or(Stop::Cut)?;
+    let mut kind = MarkupKind::Instruction;
     let length = end + 2;
-    let flaw = match name_at(&text.as_bytes()[..end], 2) {
+    let error = match name_at(&text.as_bytes()[..end], 2) {
         None => Some((2, "a processing instruction has no target".to_owned())),
         Some(name) if name.end == 2 => {
             Some((2, "a processing instruction has no target".to_owned()))
@@ -96,7 +95,7 @@ fn instruction(text: &str) -> Result<Markup<'_>, Pause> {
             let target = &text[2..name.end];
             let is_apart = name.end == end || is_space(text.as_bytes()[name.end]);
             if target == "xml" {
-                kind = Kind::Declaration;
+                kind = MarkupKind::Declaration;
                 declaration(&text.as_bytes()[name.end..end])
                     .err()
                     .map(|(at, message)| (name.end + at, message.to_owned()))
@@ -114,11 +113,15 @@ fn instruction(text: &str) -> Result<Markup<'_>, Pause> {
             }
         }
     };
-    Ok(Markup { kind, length, flaw })
+    Ok(Markup {
+        kind,
+        length,
+        error,
+    })
 }
 
-/// Reads what stands between `<?xml` and `?>` (XML 1.0 section 2.8), and returns where the encoding's name is. What is
-/// wrong with it is returned with its place.
+/// Reads the text between `<?xml` and `?>` (XML 1.0 section 2.8). Returns the range of the encoding's name, or the
+/// offset and message of an error.
 pub(crate) fn declaration(bytes: &[u8]) -> Result<Option<Range<usize>>, (usize, &'static str)> {
     let mut at = 0;
     let version = pseudo_attribute(bytes, &mut at, b"version")?;
@@ -151,7 +154,7 @@ pub(crate) fn declaration(bytes: &[u8]) -> Result<Option<Range<usize>>, (usize, 
     }
 }
 
-/// Reads `name="value"` and the white space before it, if the next name is this one, and returns where the value is.
+/// Reads `name="value"` and the white space before it, if the next name is this one. Returns the range of the value.
 fn pseudo_attribute(
     bytes: &[u8],
     at: &mut usize,
@@ -180,7 +183,7 @@ fn pseudo_attribute(
     Ok(Some(value..value + length))
 }
 
-/// As in [`skip_space`](crate::resourcesync::scan::skip_space), where line ends are not unified yet.
+/// Skips white space as [`skip_space`](crate::resourcesync::scan::skip_space), before line ends are normalised.
 fn skip_all_space(bytes: &[u8], at: usize) -> usize {
     let space = bytes[at..].iter().take_while(|byte| is_space(**byte));
     at + space.count()

@@ -1,5 +1,5 @@
-//! The words and documents of the ResourceSync Framework (core 1.1, Archives 0.9.1): pure, and free of
-//! everything that is ours.
+//! The documents and terms of the ResourceSync Framework (core 1.1, Archives 0.9.1). Pure, and independent of all other
+//! folders.
 
 pub mod advertise;
 mod canonical;
@@ -14,12 +14,12 @@ mod markup;
 mod namespaces;
 mod outline;
 pub mod parse;
-mod pause;
 pub mod payload;
 mod reader;
 pub mod receive;
 mod reference;
 mod scan;
+mod stop;
 mod tag;
 pub mod uri;
 mod window;

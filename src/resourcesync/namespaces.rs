@@ -1,4 +1,4 @@
-//! Which namespace a prefix stands for, where it is used (Namespaces in XML 1.0).
+//! Prefixes and the namespaces they are bound to (Namespaces in XML 1.0).
 
 /// The namespace of Sitemaps (core 1.1 section 6).
 pub(crate) const SITEMAP: &str = "http://www.sitemaps.org/schemas/sitemap/0.9";
@@ -6,9 +6,9 @@ pub(crate) const SITEMAP: &str = "http://www.sitemaps.org/schemas/sitemap/0.9";
 pub(crate) const RS: &str = "http://www.openarchives.org/rs/terms/";
 const XML: &str = "http://www.w3.org/XML/1998/namespace";
 
-/// More than any document needs, and few enough to keep memory bounded.
+/// Most declarations in scope, to keep memory bounded.
 const MOST_DECLARATIONS: usize = 1_000;
-/// The longest that a declared namespace may be; with its prefix, what is in force stays below 64 MiB.
+/// Longest namespace with its prefix, so that all in scope stay below 64 MiB.
 const LONGEST_NAMESPACE: usize = 32 << 10;
 
 /// A namespace of one document.
@@ -21,7 +21,7 @@ pub(crate) enum Namespace {
     Other(usize),
 }
 
-/// The declarations in force, the innermost last.
+/// The declarations in scope, the innermost last.
 #[derive(Debug)]
 pub(crate) struct Namespaces {
     bindings: Vec<(String, Namespace)>,
@@ -36,12 +36,12 @@ impl Namespaces {
         }
     }
 
-    /// How many declarations are in force: what to go [back](Namespaces::back_to) to.
+    /// Returns the number of declarations in scope, to go [back](Namespaces::back_to) to.
     pub(crate) fn depth(&self) -> usize {
         self.bindings.len()
     }
 
-    /// Forgets the declarations of an element that ends.
+    /// Removes the declarations of an element that ends.
     pub(crate) fn back_to(&mut self, depth: usize) {
         self.bindings.truncate(depth);
     }
@@ -71,14 +71,14 @@ impl Namespaces {
         Ok(())
     }
 
-    /// Whether a prefix was declared after there were `depth` declarations.
+    /// Returns true if a prefix was declared after the first `depth` declarations.
     pub(crate) fn declares_since(&self, depth: usize, prefix: &str) -> bool {
         self.bindings[depth..]
             .iter()
             .any(|(bound, _)| bound == prefix)
     }
 
-    /// The namespace of a prefix, or with an empty one the default namespace.
+    /// Returns the namespace of a prefix, or with an empty one the default namespace.
     pub(crate) fn resolve(&self, prefix: &str) -> Option<Namespace> {
         // Prefixes are too short for a call of `memcmp` to pay.
         let is_it = |bound: &str| {
@@ -91,14 +91,14 @@ impl Namespaces {
         }
     }
 
-    /// Returns a prefix that stands for a namespace, `rs` before any other; an empty one is that of the default namespace.
+    /// Returns a prefix that is bound to a namespace, preferably `rs`; an empty one for the default namespace.
     pub(crate) fn prefix_of(&self, namespace: Namespace) -> Option<&str> {
         let bound = self.bindings.iter().map(|(prefix, _)| prefix.as_str());
         let prefixes = bound.filter(|prefix| self.resolve(prefix) == Some(namespace));
         prefixes.min_by_key(|prefix| *prefix != "rs")
     }
 
-    /// The URI of a namespace; empty for none.
+    /// Returns the URI of a namespace; empty for none.
     pub(crate) fn uri(&self, namespace: Namespace) -> &str {
         match namespace {
             Namespace::None => "",
@@ -108,10 +108,10 @@ impl Namespaces {
         }
     }
 
-    /// Whether a namespace that is declared is such a one.
-    pub(crate) fn is_any(&self, is_such: impl Fn(&str) -> bool) -> bool {
+    /// Returns true if any declared namespace meets a condition.
+    pub(crate) fn is_any(&self, condition: impl Fn(&str) -> bool) -> bool {
         let mut declared = self.bindings.iter();
-        declared.any(|(_, namespace)| is_such(self.uri(*namespace)))
+        declared.any(|(_, namespace)| condition(self.uri(*namespace)))
     }
 
     fn other(&mut self, uri: &str) -> usize {

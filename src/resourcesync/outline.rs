@@ -1,47 +1,47 @@
-//! What a document says about itself and about other documents, gathered while its elements go by (R2).
+//! The description, links and entries of a document, collected while it is read (R2).
 
 use std::str::FromStr;
 
 use crate::resourcesync::capability::{Capability, UnknownCapability};
 use crate::resourcesync::document::{
-    Advertisement, Document, Excess, Form, LARGEST, MOST_ENTRIES, Other, Span, beginning,
-    is_structural,
+    Advertisement, DeclaredSpan, Document, Form, MAX_ENTRIES, MAX_SIZE, NotADocument, Oversize,
+    beginning, is_structural,
 };
 use crate::resourcesync::payload::NOTIFICATION;
 use crate::resourcesync::reader::Element;
 use crate::resourcesync::tag::Tag;
 use crate::resourcesync::uri::{Hub, Topic, Uri};
 
-/// The longest `loc` or link that is kept: longer ones are no addresses that anybody could request.
+/// Longest `loc` or link that is kept; nobody could request a longer one.
 const LONGEST_URI: usize = 8 << 10;
-/// How long all hubs of one document may be: more are left out.
+/// Total length of the hubs that are kept of one document.
 const LONGEST_HUBS: usize = 1 << 20;
 
 #[derive(Debug)]
 pub(crate) struct Outline {
     form: Form,
     capability: Option<Result<Capability, UnknownCapability>>,
-    /// The namespace of an `md` with a capability that is none of the ResourceSync terms.
+    /// Namespace of an `md` with a capability outside the ResourceSync terms.
     foreign_terms: Option<String>,
     up: Option<Uri>,
     index: Option<Uri>,
-    span: Span,
-    /// How many there are, kept or not.
+    span: DeclaredSpan,
+    /// Number of entries, kept or not.
     entries: usize,
-    /// The `loc`s one after the other, because a list of 50,000 whose `rs:md` comes last is kept until then.
+    /// The `loc`s in one string, because those of a list whose `rs:md` comes last are kept until then.
     locs: String,
-    /// Where each entry's `loc` ends.
+    /// End of each entry's `loc` in `locs`.
     ends: Vec<usize>,
-    /// The entries that advertise a channel, by their place among all.
+    /// The entries that advertise a channel, with their index in `ends`.
     channels: Vec<(usize, Vec<Hub>)>,
-    /// How long their hubs are.
+    /// Total length of the hubs in `channels`.
     hubs: usize,
-    entry: Option<Entry>,
+    entry: Option<OutlineEntry>,
 }
 
-/// The entry whose elements go by.
+/// The entry that is being read.
 #[derive(Debug, Default)]
-struct Entry {
+struct OutlineEntry {
     has_loc: bool,
     is_channel: bool,
     hubs: Vec<Hub>,
@@ -55,7 +55,7 @@ impl Outline {
             foreign_terms: None,
             up: None,
             index: None,
-            span: Span::default(),
+            span: DeclaredSpan::default(),
             entries: 0,
             locs: String::new(),
             ends: Vec::new(),
@@ -65,14 +65,14 @@ impl Outline {
         }
     }
 
-    /// A child of the root begins.
+    /// Takes the start of a child of the root.
     pub(crate) fn root_child(&mut self, element: Element, tag: Tag<'_>) {
         match element {
             Element::Entry => {
                 self.entries += 1;
                 // In bounded memory, whatever a list holds.
-                let is_within = self.entries <= MOST_ENTRIES && (self.locs.len() as u64) < LARGEST;
-                self.entry = (is_within && self.keeps_entries()).then(Entry::default);
+                let is_within = self.entries <= MAX_ENTRIES && (self.locs.len() as u64) < MAX_SIZE;
+                self.entry = (is_within && self.keeps_entries()).then(OutlineEntry::default);
             }
             Element::Md if self.capability.is_none() => self.describe(tag),
             Element::Ln => {
@@ -87,14 +87,14 @@ impl Outline {
         }
     }
 
-    /// A child of the root begins that is called `md` and is none of ours.
+    /// Takes the start of a child of the root that is called `md`, in another namespace than the ResourceSync terms.
     pub(crate) fn foreign_terms(&mut self, namespace: &str, tag: Tag<'_>) {
         if self.foreign_terms.is_none() && capability(tag).is_some() {
             self.foreign_terms = Some(beginning(namespace));
         }
     }
 
-    /// A child of an entry begins.
+    /// Takes the start of a child of an entry.
     pub(crate) fn entry_child(&mut self, element: Element, tag: Tag<'_>) {
         let Some(entry) = &mut self.entry else {
             return;
@@ -114,7 +114,7 @@ impl Outline {
         }
     }
 
-    /// The text of an entry's `loc`. Text in any other place is none of ours.
+    /// Takes the text of an entry's `loc`.
     pub(crate) fn loc(&mut self, text: &str) {
         if let Some(entry) = &mut self.entry
             && !entry.has_loc
@@ -125,7 +125,7 @@ impl Outline {
         }
     }
 
-    /// An entry ends.
+    /// Takes the end of a child of the root.
     pub(crate) fn end_entry(&mut self) {
         let Some(entry) = self.entry.take().filter(|entry| entry.has_loc) else {
             return;
@@ -136,16 +136,16 @@ impl Outline {
         self.ends.push(self.locs.len());
     }
 
-    /// What the document is, once it is complete.
-    pub(crate) fn conclude(self, size: u64) -> Result<Document, Other> {
+    /// Returns the document, once it is complete.
+    pub(crate) fn conclude(self, size: u64) -> Result<Document, NotADocument> {
         let capability = match self.capability {
             None => {
                 return Err(match self.foreign_terms {
-                    Some(namespace) => Other::Terms { namespace },
-                    None => Other::NoCapability,
+                    Some(namespace) => NotADocument::Terms { namespace },
+                    None => NotADocument::NoCapability,
                 });
             }
-            Some(Err(UnknownCapability(value))) => return Err(Other::Capability(value)),
+            Some(Err(UnknownCapability(value))) => return Err(NotADocument::Capability(value)),
             Some(Ok(capability)) => capability,
         };
         let mut document = Document {
@@ -156,7 +156,7 @@ impl Outline {
             members: Vec::new(),
             channels: Vec::new(),
             span: self.span,
-            excess: Excess::of(self.entries, size),
+            oversize: Oversize::of(self.entries, size),
             relative: None,
         };
         let mut channels = self.channels.into_iter().peekable();
@@ -182,7 +182,8 @@ impl Outline {
         Ok(document)
     }
 
-    /// Entries are kept while the capability is unknown, since the root's `rs:md` may follow them.
+    /// Returns true while entries are kept: also while the capability is unknown, since the root's `rs:md` may follow
+    /// them.
     fn keeps_entries(&self) -> bool {
         match self.capability {
             None => true,
@@ -197,7 +198,7 @@ impl Outline {
         };
         let time = |name| tag.value(name).map(|time| beginning(time.trim()).into());
         self.capability = Some(Capability::from_str(&beginning(&value)));
-        self.span = Span {
+        self.span = DeclaredSpan {
             at: time("at"),
             from: time("from"),
             until: time("until"),
@@ -211,7 +212,7 @@ impl Outline {
     }
 }
 
-/// The value of `capability`; an empty one says nothing.
+/// Returns the value of `capability`, unless it is empty.
 pub(crate) fn capability(tag: Tag<'_>) -> Option<String> {
     let value = tag.value("capability")?;
     let value = value.trim();

@@ -1,19 +1,19 @@
-//! Bytes become a document and its fingerprint in one pass, with bounded memory.
+//! Reading of a document and its fingerprint in one pass over its bytes, with bounded memory.
 
 use std::io::Read;
 
 use crate::resourcesync::canonical::Canonical;
-use crate::resourcesync::document::{Content, Form, Malformed, Other, Parsed};
+use crate::resourcesync::document::{Content, Form, Malformed, NotADocument, Parsed};
 use crate::resourcesync::namespaces::{Namespace, Namespaces};
 use crate::resourcesync::outline::Outline;
-use crate::resourcesync::pause::Pause;
 use crate::resourcesync::reader::{Element, Handler, Reader, Start};
-use crate::resourcesync::window::Window;
+use crate::resourcesync::stop::Stop;
+use crate::resourcesync::window::TextWindow;
 
 /// The first byte of gzip's magic number, and of no text.
 const GZIP: u8 = 0x1f;
 
-/// Why a candidate file yields no content.
+/// The reason why a candidate file could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     #[error("cannot read on")]
@@ -24,8 +24,8 @@ pub enum ReadError {
 
 /// Reads a file that may be a capability document (core 1.1 section 6; R2, R3, R4).
 ///
-/// A document is read to its end, since only a complete one counts. What has another root is given up at
-/// once, after at most 64 KiB.
+/// A document is read to its end, since only a complete one counts; another file up to its root, and at most 64 KiB of
+/// it.
 pub fn parse(source: impl Read) -> Result<Content, ReadError> {
     let handler = DocumentHandler {
         outline: None,
@@ -37,7 +37,7 @@ pub fn parse(source: impl Read) -> Result<Content, ReadError> {
     })
 }
 
-/// A document in the making, and its fingerprint.
+/// The document that is being read, and its fingerprint.
 #[derive(Debug)]
 struct DocumentHandler {
     /// `None` before the root.
@@ -49,7 +49,7 @@ impl DocumentHandler {
     /// Returns the document of `size` bytes whose root has ended.
     fn conclude(self, size: u64) -> Content {
         match self.outline.map(|outline| outline.conclude(size)) {
-            None => Content::Other(Other::ForeignRoot),
+            None => Content::Other(NotADocument::ForeignRoot),
             Some(Err(other)) => Content::Other(other),
             Some(Ok(document)) => Content::Document(Box::new(Parsed {
                 document,
@@ -100,13 +100,13 @@ impl Handler for DocumentHandler {
     }
 }
 
-/// Reads XML to its end and hands it to `handler`, which is returned with the number of bytes read; or says why a file
-/// that is none of ours was given up.
+/// Reads XML to its end. Returns the handler with the number of bytes read, or the reason why the file was given up as
+/// another than a capability document or notification.
 pub(crate) fn read<H: Handler>(
     source: impl Read,
     handler: H,
-) -> Result<Result<(H, u64), Other>, ReadError> {
-    let mut window = Window::new(source);
+) -> Result<Result<(H, u64), NotADocument>, ReadError> {
+    let mut window = TextWindow::new(source);
     let mut reader = Reader::new(handler);
     window.grow()?;
     if window.is_blank() {
@@ -119,59 +119,59 @@ pub(crate) fn read<H: Handler>(
         }
         .into());
     }
-    // What begins with anything else than a tag is other text. NULs are what a crash leaves.
+    // Text that does not begin with a tag is no XML. A crash leaves NULs.
     match window.first_byte() {
         Some(b'<' | 0) | None => {}
-        Some(GZIP) => return Ok(Err(Other::Gzip)),
-        Some(_) => return Ok(Err(Other::ForeignRoot)),
+        Some(GZIP) => return Ok(Err(NotADocument::Gzip)),
+        Some(_) => return Ok(Err(NotADocument::ForeignRoot)),
     }
-    // What is refused in a document of ours, and does not matter in another one.
+    // The first error before the root, which matters only in a capability document.
     let mut refused = None;
     loop {
-        let (taken, pause) = reader.take(window.text());
+        let (taken, stop) = reader.take(window.text());
         window.take(taken);
-        match pause {
-            Pause::Doctype { length } => {
+        match stop {
+            Stop::Doctype { length } => {
                 let line = window.line(0);
                 refused.get_or_insert(Malformed::Doctype { line });
                 window.take(length);
             }
-            Pause::Refused {
+            Stop::Refused {
                 length,
                 at,
                 message,
             } => {
-                refused.get_or_insert(window.flaw(at, message));
+                refused.get_or_insert(window.syntax(at, message));
                 window.take(length);
             }
-            Pause::Other(other) => return Ok(Err(other)),
-            Pause::Root => {
+            Stop::Other(other) => return Ok(Err(other)),
+            Stop::Root => {
                 if let Some(refused) = refused.or_else(|| unknown_encoding(&window)) {
                     return Err(refused.into());
                 }
                 refused = None;
                 window.lift_limit();
             }
-            Pause::Flaw { at, message } => {
-                return Err(window.flaw(at, message).into());
+            Stop::Syntax { at, message } => {
+                return Err(window.syntax(at, message).into());
             }
-            Pause::End | Pause::Cut if window.grow()? => {}
-            Pause::End | Pause::Cut if reader.is_before_root() && window.is_exhausted() => {
-                return Ok(Err(Other::ForeignRoot));
+            Stop::End | Stop::Cut if window.grow()? => {}
+            Stop::End | Stop::Cut if reader.is_before_root() && window.is_exhausted() => {
+                return Ok(Err(NotADocument::ForeignRoot));
             }
-            Pause::End if reader.is_after_root() && window.fault().is_none() => {
+            Stop::End if reader.is_after_root() && window.malformed().is_none() => {
                 return Ok(Ok((reader.into_handler(), window.size())));
             }
-            Pause::End | Pause::Cut => {
+            Stop::End | Stop::Cut => {
                 let line = window.line(usize::MAX);
-                let fault = window.fault();
-                return Err(fault.unwrap_or(Malformed::Truncated { line }).into());
+                let unreadable = window.malformed();
+                return Err(unreadable.unwrap_or(Malformed::Truncated { line }).into());
             }
         }
     }
 }
 
-fn unknown_encoding<R: Read>(window: &Window<R>) -> Option<Malformed> {
+fn unknown_encoding<R: Read>(window: &TextWindow<R>) -> Option<Malformed> {
     let message = format!("the encoding {} is unknown", window.unknown_encoding()?);
     Some(Malformed::Syntax {
         line: 1,

@@ -9,7 +9,7 @@ use crate::resourcesync::capability::Capability;
 use crate::resourcesync::characters::is_allowed;
 use crate::resourcesync::uri::Uri;
 
-/// What happened to a document: the values of the `change` attribute.
+/// The kind of a change: the values of the `change` attribute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ChangeKind {
@@ -19,7 +19,7 @@ pub enum ChangeKind {
 }
 
 impl ChangeKind {
-    /// The attribute's value.
+    /// Returns the attribute's value.
     pub fn as_str(self) -> &'static str {
         match self {
             ChangeKind::Created => "created",
@@ -40,9 +40,9 @@ impl fmt::Display for ChangeKind {
 pub struct Payload {
     /// Root-level `rs:ln rel="up"` (R20).
     pub up: Option<Uri>,
-    /// Since when it has all changes; written with milliseconds (R20).
+    /// Start of the interval of which it has all changes; written with milliseconds (R20).
     pub from: Option<Timestamp>,
-    /// Until when it has all changes; written with milliseconds (R20).
+    /// End of that interval; written with milliseconds (R20).
     pub until: Option<Timestamp>,
     pub entries: Vec<Entry>,
 }
@@ -53,7 +53,7 @@ pub struct Entry {
     pub uri: Uri,
     pub change: ChangeKind,
     pub capability: Capability,
-    /// When it happened; written with milliseconds (R19).
+    /// Time of the change; written with milliseconds (R19).
     pub datetime: Option<Timestamp>,
     /// The index under which the document resides.
     pub index: Option<Uri>,
@@ -70,7 +70,7 @@ const HEAD: &str = concat!(
 const TAIL: &str = "</urlset>\n";
 
 impl Payload {
-    /// The notification as it is sent (Framework Notification 1.0.1 section 3; R19, R20).
+    /// Returns the notification as it is sent (Framework Notification 1.0.1 section 3; R19, R20).
     pub fn render(&self) -> Vec<u8> {
         let mut xml = self.head();
         for entry in &self.entries {
@@ -80,7 +80,7 @@ impl Payload {
         xml.into_bytes()
     }
 
-    /// The bytes of the rendering that belong to no entry: all of it is this and the [`entry_len`] of each.
+    /// Returns the length of the rendering without its entries, each of which adds its [`entry_len`].
     pub fn overhead(&self) -> usize {
         self.head().len() + TAIL.len()
     }
@@ -105,7 +105,7 @@ impl Payload {
     }
 }
 
-/// How many bytes an entry adds to a rendering (R21).
+/// Returns the length that an entry adds to a rendering (R21).
 pub fn entry_len(entry: &Entry) -> usize {
     let mut xml = String::new();
     write_entry(&mut xml, entry);
@@ -138,8 +138,8 @@ pub(crate) fn write_attribute(xml: &mut String, name: &str, value: &str) {
     xml.push('"');
 }
 
-/// Writes a text so that it reads back the same, in an element as in an attribute. What XML cannot hold at
-/// all, and no URI should, is percent-encoded.
+/// Writes a text so that it reads back the same, in an element as in an attribute. Characters that XML cannot hold are
+/// percent-encoded.
 pub(crate) fn write_escaped(xml: &mut String, text: &str) {
     for character in text.chars() {
         match character {
@@ -160,7 +160,7 @@ pub(crate) fn write_escaped(xml: &mut String, text: &str) {
     }
 }
 
-/// UTC with milliseconds (R19).
+/// Returns a time in UTC with milliseconds (R19).
 fn datetime(time: Timestamp) -> String {
     format!("{time:.3}")
 }

@@ -1,26 +1,26 @@
-//! The XML reader: markup, and the checks that make it well-formed. What is made of the elements is its handler's.
+//! The XML reader: one pass over markup that checks that it is well-formed, and hands its elements to a handler.
 //!
-//! Tags, texts and references are read here, in one pass and where they lie in the window; `markup` reads the rest.
-//! What outlives a window is held here: open elements, namespaces, text.
+//! Tags, texts and references are read here, in place in the window; `markup` reads the rest. State that outlives a
+//! window is here: open elements, namespaces, text.
 
 use quick_xml::errors::Error;
 
-use crate::resourcesync::document::{Form, Other, beginning};
-use crate::resourcesync::markup::{Kind, Markup};
+use crate::resourcesync::document::{Form, NotADocument, beginning};
+use crate::resourcesync::markup::{Markup, MarkupKind};
 use crate::resourcesync::namespaces::{Namespace, Namespaces};
-use crate::resourcesync::pause::Pause;
 use crate::resourcesync::reference::{BARE_AMPERSAND, is_bare, push_referenced};
 use crate::resourcesync::scan::{find, skip_space};
+use crate::resourcesync::stop::Stop;
 use crate::resourcesync::tag::{Attribute, RawTag, Tag, local_name, undeclared};
 
-/// Deeper than any document, and shallow enough to keep memory bounded.
+/// Deepest nesting of elements, to keep memory bounded.
 const DEEPEST: usize = 1_000;
-/// The longest that the names of all open elements may be.
+/// Total length of the names of open elements.
 const LONGEST_NAMES: usize = 1 << 20;
-/// The longest text of one element.
+/// Longest text of one element.
 const LONGEST_TEXT: usize = 4 << 20;
 
-/// The elements that mean something here; their namespace is known.
+/// The elements of Sitemaps and of the ResourceSync terms, whatever their prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Element {
     /// `url`, or `sitemap` of an index.
@@ -41,22 +41,21 @@ pub(crate) struct Start<'a> {
     pub(crate) prefix: &'a str,
     pub(crate) local: &'a str,
     pub(crate) tag: Tag<'a>,
-    /// The declarations in force within the element.
+    /// The declarations in scope within the element.
     pub(crate) namespaces: &'a Namespaces,
     /// Length of the text from the start of the tag on.
     pub(crate) left: usize,
 }
 
-/// Receives the elements of one document, in order. Its root is one of the sitemap namespace that is called `urlset` or
-/// `sitemapindex`.
+/// Receives the elements of one document in order. Its root is `urlset` or `sitemapindex` of the sitemap namespace.
 pub(crate) trait Handler {
     /// Handles a start tag. An empty element's end follows at once.
     fn start(&mut self, start: &Start<'_>);
 
-    /// Handles an attribute of the element that has just begun, in order of resolved names.
+    /// Handles an attribute of the element that has just begun; they come in order of their resolved names.
     fn attribute(&mut self, _: &Namespaces, _: Namespace, _local: &str, _value: &str) {}
 
-    /// Handles a text without the white space around it, up to the next tag. `depth` is that of the element it is in.
+    /// Handles a text up to the next tag, without the white space around it. `depth` is that of the element around it.
     fn text(&mut self, depth: usize, element: Element, text: &str);
 
     /// Handles the end of the element at `depth`. `left` is the length of the text from there on.
@@ -69,10 +68,10 @@ pub(crate) struct Reader<H> {
     has_root: bool,
     namespaces: Namespaces,
     open: Vec<Open>,
-    /// The names of the open elements, one after the other.
+    /// Names of the open elements, in one string.
     names: String,
-    /// The text since the last tag, without white space at its start: comments, references and CDATA
-    /// split it.
+    /// Text since the last tag, without white space at its start. Comments, references and CDATA sections do not end
+    /// it.
     text: String,
     attributes: Vec<Attribute>,
     has_begun: bool,
@@ -81,7 +80,7 @@ pub(crate) struct Reader<H> {
 #[derive(Debug)]
 struct Open {
     name_start: usize,
-    /// The declarations in force around the element.
+    /// Number of declarations in scope around the element.
     namespaces: usize,
     element: Element,
 }
@@ -104,25 +103,25 @@ impl<H: Handler> Reader<H> {
         self.handler
     }
 
-    /// Whether the root's start tag is still to come.
+    /// Returns true if the root's start tag is still to come.
     pub(crate) fn is_before_root(&self) -> bool {
         !self.has_root
     }
 
-    /// Whether the root has ended.
+    /// Returns true if the root has ended.
     pub(crate) fn is_after_root(&self) -> bool {
         self.has_root && self.open.is_empty()
     }
 
-    /// Reads a text. How much of it was read, and why no more.
-    pub(crate) fn take(&mut self, text: &str) -> (usize, Pause) {
+    /// Reads a text. Returns the length that was read, and the reason for stopping there.
+    pub(crate) fn take(&mut self, text: &str) -> (usize, Stop) {
         let mut taken = 0;
         loop {
             let rest = &text[taken..];
             let is_before_root = self.is_before_root();
             let read = match rest.as_bytes() {
-                [] => Err(Pause::End),
-                [b'<'] => Err(Pause::Cut),
+                [] => Err(Stop::End),
+                [b'<'] => Err(Stop::Cut),
                 [b'<', b'/', ..] => self.end_tag(rest),
                 [b'<', b'!' | b'?', ..] => self.other_markup(rest),
                 [b'<', ..] => self.start_tag(rest),
@@ -131,30 +130,30 @@ impl<H: Handler> Reader<H> {
             };
             match read {
                 Ok(length) => taken += length,
-                Err(pause) => return (taken, pause),
+                Err(stop) => return (taken, stop),
             }
             self.has_begun = true;
             if is_before_root && !self.is_before_root() {
-                return (taken, Pause::Root);
+                return (taken, Stop::Root);
             }
         }
     }
 
-    fn start_tag(&mut self, rest: &str) -> Result<usize, Pause> {
+    fn start_tag(&mut self, rest: &str) -> Result<usize, Stop> {
         if self.is_after_root() {
-            return Err(Pause::flaw(0, "a second root element begins"));
+            return Err(Stop::syntax(0, "a second root element begins"));
         }
         if self.open.len() >= DEEPEST {
-            return Err(Pause::flaw(
+            return Err(Stop::syntax(
                 0,
                 format!("elements are nested {DEEPEST} deep"),
             ));
         }
-        // R2: what is wrong with a document that is none of ours does not matter.
+        // R2: errors do not matter in a file that is no capability document.
         if self.is_before_root()
             && local_name(rest).is_some_and(|name| Form::of_root(name).is_none())
         {
-            return Err(Pause::Other(Other::ForeignRoot));
+            return Err(Stop::Other(NotADocument::ForeignRoot));
         }
         let raw = RawTag::read(rest, &mut self.attributes)?;
         self.flush_text();
@@ -163,15 +162,15 @@ impl<H: Handler> Reader<H> {
         let namespace = self
             .namespaces
             .resolve(raw.prefix)
-            .ok_or_else(|| Pause::flaw(1, undeclared(raw.prefix)))?;
+            .ok_or_else(|| Stop::syntax(1, undeclared(raw.prefix)))?;
         let element = element(namespace, raw.local);
         if !self.has_root {
             if Form::of_root(raw.local).is_none() {
-                return Err(Pause::Other(Other::ForeignRoot));
+                return Err(Stop::Other(NotADocument::ForeignRoot));
             }
             if namespace != Namespace::Sitemap {
                 let other = foreign_namespace(raw.local, namespace, &self.namespaces);
-                return Err(Pause::Other(other));
+                return Err(Stop::Other(other));
             }
             self.has_root = true;
         }
@@ -198,7 +197,7 @@ impl<H: Handler> Reader<H> {
         });
         self.names.push_str(raw.name);
         if self.names.len() > LONGEST_NAMES {
-            return Err(Pause::flaw(0, "the names of nested elements are too long"));
+            return Err(Stop::syntax(0, "the names of nested elements are too long"));
         }
         let length = raw.text.len();
         if raw.is_empty_element {
@@ -207,9 +206,9 @@ impl<H: Handler> Reader<H> {
         Ok(length)
     }
 
-    fn end_tag(&mut self, rest: &str) -> Result<usize, Pause> {
+    fn end_tag(&mut self, rest: &str) -> Result<usize, Stop> {
         let Some(open) = self.open.last() else {
-            return Err(Pause::flaw(0, "an end tag ends no element"));
+            return Err(Stop::syntax(0, "an end tag ends no element"));
         };
         let expected = &self.names[open.name_start..];
         let name_end = 2 + expected.len();
@@ -220,25 +219,25 @@ impl<H: Handler> Reader<H> {
                 self.end(rest.len() - end - 1);
                 Ok(end + 1)
             }
-            _ if !rest.contains('>') => Err(Pause::Cut),
-            _ => Err(Pause::flaw(0, format!("</{expected}> is expected"))),
+            _ if !rest.contains('>') => Err(Stop::Cut),
+            _ => Err(Stop::syntax(0, format!("</{expected}> is expected"))),
         }
     }
 
-    fn reference(&mut self, rest: &str) -> Result<usize, Pause> {
+    fn reference(&mut self, rest: &str) -> Result<usize, Stop> {
         self.inside_root(0, "a reference")?;
         let end = find(&rest.as_bytes()[1..], [b';', b'&', b'<']);
-        let end = 1 + end.ok_or(Pause::Cut)?;
+        let end = 1 + end.ok_or(Stop::Cut)?;
         let name = &rest[1..end];
         if !rest[end..].starts_with(';') || is_bare(name) {
-            return Err(Pause::flaw(0, BARE_AMPERSAND));
+            return Err(Stop::syntax(0, BARE_AMPERSAND));
         }
-        push_referenced(name, &mut self.text).map_err(|message| Pause::flaw(0, message))?;
+        push_referenced(name, &mut self.text).map_err(|message| Stop::syntax(0, message))?;
         self.bound_text()?;
         Ok(end + 1)
     }
 
-    fn characters(&mut self, rest: &str) -> Result<usize, Pause> {
+    fn characters(&mut self, rest: &str) -> Result<usize, Stop> {
         let bytes = rest.as_bytes();
         // Most texts are the indentation between two tags.
         let start = if self.text.is_empty() {
@@ -257,7 +256,7 @@ impl<H: Handler> Reader<H> {
         let mut text = text;
         if find(text.as_bytes(), [b']']).is_some() {
             if let Some(at) = text.find("]]>") {
-                return Err(Pause::flaw(start + at, "]]> stands in the text"));
+                return Err(Stop::syntax(start + at, "]]> stands in the text"));
             }
             // The window may end between the brackets and the sign that they must not stand before.
             if length.is_none() {
@@ -266,7 +265,7 @@ impl<H: Handler> Reader<H> {
                 text = &rest[start..end];
             }
             if end == 0 {
-                return Err(Pause::Cut);
+                return Err(Stop::Cut);
             }
         }
         self.text.push_str(text);
@@ -274,56 +273,56 @@ impl<H: Handler> Reader<H> {
         Ok(end)
     }
 
-    /// Comments, processing instructions, CDATA sections, the declaration and the DOCTYPE.
-    fn other_markup(&mut self, rest: &str) -> Result<usize, Pause> {
+    /// Reads a comment, processing instruction, CDATA section, the declaration or the DOCTYPE.
+    fn other_markup(&mut self, rest: &str) -> Result<usize, Stop> {
         let Markup {
             kind,
             length,
-            mut flaw,
+            mut error,
         } = Markup::read(rest)?;
         match kind {
-            Kind::Comment | Kind::Instruction => {}
-            Kind::Declaration if self.has_begun => {
+            MarkupKind::Comment | MarkupKind::Instruction => {}
+            MarkupKind::Declaration if self.has_begun => {
                 let message = "the XML declaration is not at the start";
-                flaw = Some((0, message.to_owned()));
+                error = Some((0, message.to_owned()));
             }
-            Kind::Declaration => {}
-            Kind::CData(text) => {
+            MarkupKind::Declaration => {}
+            MarkupKind::CData(text) => {
                 self.inside_root(0, "a CDATA section")?;
                 self.text.push_str(text);
                 self.bound_text()?;
             }
-            Kind::Doctype => return self.doctype(rest),
+            MarkupKind::Doctype => return self.doctype(rest),
         }
-        match flaw {
+        match error {
             None => Ok(length),
             Some((at, message)) if self.is_before_root() => {
                 self.has_begun = true;
-                Err(Pause::Refused {
+                Err(Stop::Refused {
                     length,
                     at,
                     message,
                 })
             }
-            Some((at, message)) => Err(Pause::flaw(at, message)),
+            Some((at, message)) => Err(Stop::syntax(at, message)),
         }
     }
 
-    /// R2: a DOCTYPE is refused, in a document of ours.
-    fn doctype(&mut self, rest: &str) -> Result<usize, Pause> {
+    /// Finds the end of a DOCTYPE, which is refused in a capability document (R2).
+    fn doctype(&mut self, rest: &str) -> Result<usize, Stop> {
         if !self.is_before_root() {
-            return Err(Pause::flaw(0, "a DOCTYPE stands inside the root"));
+            return Err(Stop::syntax(0, "a DOCTYPE stands inside the root"));
         }
-        // The internal subset has a grammar of its own, and nothing of it is wanted but its end.
+        // The one use of quick-xml: an internal subset has a grammar of its own, and all that matters here is its end.
         let mut reader = quick_xml::Reader::from_reader(rest.as_bytes());
         match reader.read_event() {
             Ok(_) => {}
-            Err(Error::Syntax(_)) => return Err(Pause::Cut),
-            Err(error) => return Err(Pause::flaw(0, error.to_string())),
+            Err(Error::Syntax(_)) => return Err(Stop::Cut),
+            Err(error) => return Err(Stop::syntax(0, error.to_string())),
         }
         self.has_begun = true;
         let length = rest.len() - reader.get_ref().len();
-        Err(Pause::Doctype { length })
+        Err(Stop::Doctype { length })
     }
 
     /// Ends the innermost element, before the last `left` bytes of the text.
@@ -337,18 +336,18 @@ impl<H: Handler> Reader<H> {
         self.handler.end(self.open.len(), left);
     }
 
-    fn inside_root(&self, at: usize, what: &str) -> Result<(), Pause> {
+    fn inside_root(&self, at: usize, what: &str) -> Result<(), Stop> {
         if self.open.is_empty() {
             let message = format!("{what} stands outside the root element");
-            return Err(Pause::flaw(at, message));
+            return Err(Stop::syntax(at, message));
         }
         Ok(())
     }
 
-    fn bound_text(&self) -> Result<(), Pause> {
+    fn bound_text(&self) -> Result<(), Stop> {
         if self.text.len() > LONGEST_TEXT {
             let message = format!("a text is longer than {LONGEST_TEXT} bytes");
-            return Err(Pause::flaw(0, message));
+            return Err(Stop::syntax(0, message));
         }
         Ok(())
     }
@@ -368,16 +367,16 @@ impl<H: Handler> Reader<H> {
     }
 }
 
-/// What a root of ours by its name is, in a namespace that is not ours.
-fn foreign_namespace(root: &str, namespace: Namespace, namespaces: &Namespaces) -> Other {
-    Other::Namespace {
+/// Returns the finding about a root with the name of a capability document's in another namespace.
+fn foreign_namespace(root: &str, namespace: Namespace, namespaces: &Namespaces) -> NotADocument {
+    NotADocument::Namespace {
         root: root.to_owned(),
         namespace: beginning(namespaces.uri(namespace)),
         has_terms: namespaces.is_any(is_like_terms),
     }
 }
 
-/// Whether a namespace is that of the ResourceSync terms, or meant to be.
+/// Returns true if a namespace is that of the ResourceSync terms, or was meant to be.
 fn is_like_terms(namespace: &str) -> bool {
     namespace.contains("openarchives.org/rs/")
 }

@@ -1,5 +1,4 @@
-//! A notification as Destinations receive it: `listen` and the tests read what hubs deliver
-//! (Framework Notification 1.0.1 section 3).
+//! Reading of notifications as Destinations receive them (Framework Notification 1.0.1 section 3).
 
 use jiff::Timestamp;
 
@@ -53,7 +52,7 @@ struct PayloadHandler {
     from: Option<String>,
     until: Option<String>,
     entries: Vec<EntryDraft>,
-    /// The entry whose elements go by.
+    /// The entry that is being read.
     entry: Option<EntryDraft>,
 }
 
@@ -125,7 +124,7 @@ impl PayloadHandler {
 }
 
 impl EntryDraft {
-    /// Returns the entry, which is the `number`th of its notification.
+    /// Returns the entry, the `number`th of its notification.
     fn entry(self, number: usize) -> Result<Entry, PayloadError> {
         let entry = number;
         let missing = |part| PayloadError::Incomplete { entry, part };
@@ -206,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_notification_is_named() {
+    fn other_content_is_named() {
         let good = Payload {
             up: Some(uri("https://e.org/capabilitylist.xml")),
             from: None,

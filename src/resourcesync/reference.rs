@@ -4,19 +4,19 @@
 use std::ops::Range;
 
 use crate::resourcesync::characters::{forbidden, is_allowed};
-use crate::resourcesync::pause::Pause;
 use crate::resourcesync::scan::find;
+use crate::resourcesync::stop::Stop;
 
-/// What is wrong with an ampersand that begins no reference, as in an address that was not escaped.
+/// Message about an ampersand that begins no reference, as in a URI that was not escaped.
 pub(crate) const BARE_AMPERSAND: &str = "bare \"&\": write &amp;";
 
-/// Whether what stands between an ampersand and the next semicolon is no name, so that no reference was meant.
+/// Returns true if the text between an ampersand and the next semicolon is no name, so that no reference was meant.
 pub(crate) fn is_bare(name: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || "_:.-".contains(c);
     name.is_empty() || !name.starts_with('#') && !name.chars().all(is_part)
 }
 
-/// Appends what a reference stands for: a character, or one of the five entities that XML predefines.
+/// Appends the character of a reference to a character or to one of the five entities that XML predefines.
 pub(crate) fn push_referenced(name: &str, text: &mut String) -> Result<(), String> {
     let Some(number) = name.strip_prefix('#') else {
         text.push(match name {
@@ -47,8 +47,9 @@ pub(crate) fn push_referenced(name: &str, text: &mut String) -> Result<(), Strin
     Ok(())
 }
 
-/// XML 1.0 section 3.3.3: references are replaced, and white space that is written as such is a space.
-pub(crate) fn unescaped(raw: &str, value: Range<usize>) -> Result<String, Pause> {
+/// Returns the value of an attribute: references are replaced, and literal white space by spaces (XML 1.0 section
+/// 3.3.3).
+pub(crate) fn unescaped(raw: &str, value: Range<usize>) -> Result<String, Stop> {
     let mut text = String::with_capacity(value.len());
     let mut rest = &raw[value.clone()];
     while let Some(at) = find(rest.as_bytes(), [b'&', b'\t', b'\n']) {
@@ -61,9 +62,9 @@ pub(crate) fn unescaped(raw: &str, value: Range<usize>) -> Result<String, Pause>
         }
         let offset = value.end - special.len();
         let end = special.find(';').filter(|&end| !is_bare(&special[1..end]));
-        let end = end.ok_or_else(|| Pause::flaw(offset, BARE_AMPERSAND))?;
+        let end = end.ok_or_else(|| Stop::syntax(offset, BARE_AMPERSAND))?;
         push_referenced(&special[1..end], &mut text)
-            .map_err(|message| Pause::flaw(offset, message))?;
+            .map_err(|message| Stop::syntax(offset, message))?;
         rest = &special[end + 1..];
     }
     text.push_str(rest);

@@ -1,9 +1,9 @@
-//! Finding the next thing in markup quickly: every byte of a document goes through here.
+//! Fast searching in markup: every byte of a document goes through here.
 
 use crate::resourcesync::characters::{is_in_name, is_name_start};
 
-/// Where the first of some bytes is. Eight are looked at at once: where a byte equals a wanted one their
-/// difference is zero, subtracting one sets its high bit, and the lowest high bit set is always right.
+/// Finds the first of some bytes. Eight are compared at once: where a byte equals a wanted one their difference is
+/// zero, subtracting one sets its high bit, and the lowest high bit set is always right.
 #[inline]
 pub(crate) fn find<const N: usize>(bytes: &[u8], wanted: [u8; N]) -> Option<usize> {
     const ONES: u64 = u64::from_ne_bytes([1; 8]);
@@ -25,7 +25,7 @@ pub(crate) fn find<const N: usize>(bytes: &[u8], wanted: [u8; N]) -> Option<usiz
     Some(at + rest)
 }
 
-/// The first place from `at` on that is not white space.
+/// Returns the first offset from `at` on that is not white space.
 #[inline]
 pub(crate) fn skip_space(bytes: &[u8], mut at: usize) -> usize {
     while let Some(b' ' | b'\t' | b'\n') = bytes.get(at) {
@@ -34,18 +34,18 @@ pub(crate) fn skip_space(bytes: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Where a name's parts are. Without a prefix, `prefix_end` is its start.
+/// Offsets of a name's parts. Without a prefix, `prefix_end` is its start.
 #[derive(Debug)]
-pub(crate) struct Name {
+pub(crate) struct QName {
     pub(crate) prefix_end: usize,
     pub(crate) local_start: usize,
     pub(crate) end: usize,
 }
 
-/// The name at a place, if there is a proper one.
+/// Returns the name at an offset, if there is a proper one.
 #[inline]
-pub(crate) fn name_at(bytes: &[u8], start: usize) -> Option<Name> {
-    let mut name = Name {
+pub(crate) fn name_at(bytes: &[u8], start: usize) -> Option<QName> {
+    let mut name = QName {
         prefix_end: start,
         local_start: start,
         end: start,
@@ -72,9 +72,9 @@ pub(crate) fn name_at(bytes: &[u8], start: usize) -> Option<Name> {
     (is_ascii || is_proper(bytes, start, &name)).then_some(name)
 }
 
-/// Whether the parts of a name that goes beyond ASCII hold only characters that a name may.
+/// Returns true if the parts of a name beyond ASCII hold only characters that a name may.
 #[cold]
-fn is_proper(bytes: &[u8], start: usize, name: &Name) -> bool {
+fn is_proper(bytes: &[u8], start: usize, name: &QName) -> bool {
     let is_name = |part: &[u8]| {
         std::str::from_utf8(part).is_ok_and(|part| {
             let first = part.chars().next();
@@ -84,13 +84,13 @@ fn is_proper(bytes: &[u8], start: usize, name: &Name) -> bool {
     is_name(&bytes[start..name.prefix_end]) && is_name(&bytes[name.local_start..name.end])
 }
 
-/// What a byte may be in a name (XML 1.0 section 2.3).
+/// Classes of bytes in a name (XML 1.0 section 2.3).
 const OTHER: u8 = 0;
 const NAME_START: u8 = 1;
 /// Part of a name, but not its first character.
 const NAME: u8 = 2;
 const COLON: u8 = 3;
-/// A part of a character that may be one of a name or not.
+/// Part of a character that may be one of a name or not.
 const BEYOND_ASCII: u8 = 4;
 
 const CLASSES: [u8; 256] = {

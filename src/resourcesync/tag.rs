@@ -5,17 +5,17 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 use crate::resourcesync::namespaces::{Namespace, Namespaces};
-use crate::resourcesync::pause::Pause;
 use crate::resourcesync::reference::unescaped;
 use crate::resourcesync::scan::{find, name_at, skip_space};
+use crate::resourcesync::stop::Stop;
 
-/// An attribute of the tag that is being read; ranges are of its text, from the `<`.
+/// An attribute of a tag; ranges are of the tag's text, from the `<`.
 #[derive(Debug, Clone)]
 pub(crate) struct Attribute {
     prefix: Range<usize>,
     local: Range<usize>,
     value: Range<usize>,
-    /// Whether the value needs neither unescaping nor normalising.
+    /// True if the value needs neither unescaping nor normalising.
     is_plain: bool,
     pub(crate) namespace: Namespace,
 }
@@ -28,7 +28,7 @@ pub(crate) struct RawTag<'a> {
     pub(crate) prefix: &'a str,
     pub(crate) local: &'a str,
     pub(crate) is_empty_element: bool,
-    /// Whether no attribute has a prefix or is `xmlns`.
+    /// True if no attribute has a prefix or is `xmlns`.
     is_simple: bool,
 }
 
@@ -41,13 +41,10 @@ pub(crate) struct Tag<'a> {
 
 impl<'a> RawTag<'a> {
     /// Reads the start tag at the start of a text.
-    pub(crate) fn read(
-        text: &'a str,
-        attributes: &mut Vec<Attribute>,
-    ) -> Result<RawTag<'a>, Pause> {
+    pub(crate) fn read(text: &'a str, attributes: &mut Vec<Attribute>) -> Result<RawTag<'a>, Stop> {
         attributes.clear();
         let bytes = text.as_bytes();
-        let name = name_at(bytes, 1).ok_or_else(|| Pause::flaw(0, "a tag has no proper name"))?;
+        let name = name_at(bytes, 1).ok_or_else(|| Stop::syntax(0, "a tag has no proper name"))?;
         let mut is_simple = true;
         let mut at = name.end;
         loop {
@@ -55,9 +52,9 @@ impl<'a> RawTag<'a> {
             let (length, is_empty_element) = match bytes.get(start..) {
                 Some([b'>', ..]) => (start + 1, false),
                 Some([b'/', b'>', ..]) => (start + 2, true),
-                None | Some([] | [b'/']) => return Err(Pause::Cut),
+                None | Some([] | [b'/']) => return Err(Stop::Cut),
                 Some(_) if start == at => {
-                    return Err(Pause::flaw(at, "white space is missing in a tag"));
+                    return Err(Stop::syntax(at, "white space is missing in a tag"));
                 }
                 Some(_) => {
                     let attribute = attribute_at(bytes, start)?;
@@ -80,12 +77,12 @@ impl<'a> RawTag<'a> {
         }
     }
 
-    /// Puts declarations of namespaces in force, and resolves, sorts and checks the attributes that remain.
+    /// Declares the namespaces, and resolves, sorts and checks the other attributes.
     pub(crate) fn resolve(
         &self,
         attributes: &'a mut Vec<Attribute>,
         namespaces: &mut Namespaces,
-    ) -> Result<Tag<'a>, Pause> {
+    ) -> Result<Tag<'a>, Stop> {
         let text = self.text;
         if !self.is_simple {
             declare(text, attributes, namespaces)?;
@@ -93,7 +90,7 @@ impl<'a> RawTag<'a> {
                 let prefix = &text[attribute.prefix.clone()];
                 attribute.namespace = namespaces
                     .resolve(prefix)
-                    .ok_or_else(|| Pause::flaw(attribute.prefix.start, undeclared(prefix)))?;
+                    .ok_or_else(|| Stop::syntax(attribute.prefix.start, undeclared(prefix)))?;
             }
         }
         let order = |a: &Attribute, b: &Attribute| {
@@ -110,7 +107,7 @@ impl<'a> RawTag<'a> {
                 if order(&pair[0], &pair[1]).is_eq() {
                     let name = &text[pair[0].local.clone()];
                     let at = pair[0].local.start.max(pair[1].local.start);
-                    return Err(Pause::flaw(
+                    return Err(Stop::syntax(
                         at,
                         format!("the attribute {name} occurs twice"),
                     ));
@@ -122,14 +119,14 @@ impl<'a> RawTag<'a> {
 }
 
 impl<'a> Tag<'a> {
-    /// The local part of an attribute's name.
+    /// Returns the local part of an attribute's name.
     pub(crate) fn local_name(self, attribute: &Attribute) -> &'a str {
         &self.text[attribute.local.clone()]
     }
 
-    /// An attribute's value, unescaped.
+    /// Returns an attribute's value, unescaped.
     #[inline]
-    pub(crate) fn text(self, attribute: &Attribute) -> Result<Cow<'a, str>, Pause> {
+    pub(crate) fn text(self, attribute: &Attribute) -> Result<Cow<'a, str>, Stop> {
         if attribute.is_plain {
             Ok(Cow::Borrowed(&self.text[attribute.value.clone()]))
         } else {
@@ -137,7 +134,7 @@ impl<'a> Tag<'a> {
         }
     }
 
-    /// The value of the attribute that has this name and no prefix.
+    /// Returns the value of the attribute with this name and no prefix.
     pub(crate) fn value(self, name: &str) -> Option<Cow<'a, str>> {
         self.attributes
             .iter()
@@ -145,7 +142,7 @@ impl<'a> Tag<'a> {
             .and_then(|attribute| self.text(attribute).ok())
     }
 
-    /// Returns true if `rel` has this relation type: it holds one or more, in any case (RFC 8288 section 3.3).
+    /// Returns true if `rel` has this relation type among others, in any case (RFC 8288 section 3.3).
     pub(crate) fn has_relation(self, relation: &str) -> bool {
         self.value("rel").is_some_and(|rel| {
             let mut relations = rel.split_ascii_whitespace();
@@ -154,7 +151,7 @@ impl<'a> Tag<'a> {
     }
 }
 
-/// The local part of the name of the tag at the start of a text, if more text does not change it.
+/// Returns the local part of the name of the tag at the start of a text, if more text cannot change it.
 pub(crate) fn local_name(text: &str) -> Option<&str> {
     let name = name_at(text.as_bytes(), 1).filter(|name| name.end < text.len())?;
     Some(&text[name.local_start..name.end])
@@ -164,34 +161,34 @@ pub(crate) fn undeclared(prefix: &str) -> String {
     format!("the prefix {prefix} is not declared")
 }
 
-/// As `cmp`; most names differ in their first byte.
+/// Compares as `cmp`, and faster where names differ in their first byte, as most do.
 fn in_order(a: &str, b: &str) -> Ordering {
     let first = a.as_bytes().first().cmp(&b.as_bytes().first());
     first.then_with(|| a.cmp(b))
 }
 
-fn attribute_at(bytes: &[u8], start: usize) -> Result<Attribute, Pause> {
+fn attribute_at(bytes: &[u8], start: usize) -> Result<Attribute, Stop> {
     let name = name_at(bytes, start)
-        .ok_or_else(|| Pause::flaw(start, "an attribute has no proper name"))?;
+        .ok_or_else(|| Stop::syntax(start, "an attribute has no proper name"))?;
     let equals = skip_space(bytes, name.end);
     match bytes.get(equals) {
         Some(b'=') => {}
-        Some(_) => return Err(Pause::flaw(equals, "an attribute has no value")),
-        None => return Err(Pause::Cut),
+        Some(_) => return Err(Stop::syntax(equals, "an attribute has no value")),
+        None => return Err(Stop::Cut),
     }
     let open = skip_space(bytes, equals + 1);
     let quote = match bytes.get(open) {
         Some(&quote @ (b'"' | b'\'')) => quote,
-        Some(_) => return Err(Pause::flaw(open, "an attribute's value is not quoted")),
-        None => return Err(Pause::Cut),
+        Some(_) => return Err(Stop::syntax(open, "an attribute's value is not quoted")),
+        None => return Err(Stop::Cut),
     };
     let mut is_plain = true;
     let mut close = open + 1;
     loop {
-        close += find(&bytes[close..], [quote, b'<', b'&', b'\t', b'\n']).ok_or(Pause::Cut)?;
+        close += find(&bytes[close..], [quote, b'<', b'&', b'\t', b'\n']).ok_or(Stop::Cut)?;
         match bytes[close] {
             byte if byte == quote => break,
-            b'<' => return Err(Pause::flaw(close, "an attribute's value contains <")),
+            b'<' => return Err(Stop::syntax(close, "an attribute's value contains <")),
             _ => is_plain = false,
         }
         close += 1;
@@ -205,12 +202,12 @@ fn attribute_at(bytes: &[u8], start: usize) -> Result<Attribute, Pause> {
     })
 }
 
-/// Puts the namespaces in force that a tag declares, and drops their declarations from the attributes.
+/// Declares the namespaces that a tag does, and removes the declarations from its attributes.
 fn declare(
     raw: &str,
     attributes: &mut Vec<Attribute>,
     namespaces: &mut Namespaces,
-) -> Result<(), Pause> {
+) -> Result<(), Stop> {
     let declared = |attribute: &Attribute| match (
         &raw[attribute.prefix.clone()],
         &raw[attribute.local.clone()],
@@ -226,12 +223,12 @@ fn declare(
         };
         if namespaces.declares_since(before, prefix) {
             let message = format!("the attribute xmlns:{prefix} occurs twice");
-            return Err(Pause::flaw(attribute.local.start, message));
+            return Err(Stop::syntax(attribute.local.start, message));
         }
         let uri = unescaped(raw, attribute.value.clone())?;
         namespaces
             .declare(prefix, &uri)
-            .map_err(|message| Pause::flaw(attribute.local.start, message))?;
+            .map_err(|message| Stop::syntax(attribute.local.start, message))?;
     }
     if namespaces.depth() > before {
         attributes.retain(|attribute| declared(attribute).is_none());

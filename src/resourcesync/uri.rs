@@ -1,4 +1,4 @@
-//! Addresses: one type per role, so that swapping two of them cannot compile.
+//! URIs: one type per role, so that swapping two of them cannot compile.
 
 use std::borrow::{Borrow, Cow};
 use std::cmp::Ordering;
@@ -17,7 +17,7 @@ use crate::resourcesync::escape;
 #[serde(try_from = "String", into = "String")]
 pub struct Uri(Arc<str>);
 
-// Most comparisons that find two URIs equal are of one with its own copy: the text need not be read then.
+// Most equal URIs are clones of one another, which need no comparison of their text.
 impl PartialEq for Uri {
     fn eq(&self, other: &Uri) -> bool {
         Arc::ptr_eq(&self.0, &other.0) || self.0 == other.0
@@ -48,15 +48,15 @@ impl Hash for Uri {
     }
 }
 
-// As the text does, a URI hashes, and compares.
+// A URI hashes and compares as its text.
 impl Borrow<str> for Uri {
     fn borrow(&self) -> &str {
         &self.0
     }
 }
 
-/// A map that is asked by URI far more often than it is gone through. Its hasher has no random keys, so that
-/// the same history gives the same order.
+/// A map that is looked up by URI far more often than it is iterated. Its hasher has no random keys, so that the same
+/// history gives the same order.
 pub type UriMap<V> = HashMap<Uri, V, FixedState>;
 
 /// A text that is not an absolute URI with an authority.
@@ -65,8 +65,8 @@ pub type UriMap<V> = HashMap<Uri, V, FixedState>;
 pub struct NotAUri(pub String);
 
 impl Uri {
-    /// Reads an absolute hierarchical URI. White space around it is dropped; what a URI may not contain is
-    /// kept as it is ([`Uri::is_clean`] tells), because documents in the wild contain it.
+    /// Reads an absolute hierarchical URI. White space around it is removed; characters that a URI may not contain are
+    /// kept ([`Uri::is_clean`]), because real documents contain them.
     pub fn parse(text: &str) -> Result<Uri, NotAUri> {
         let text = text.split('#').next().unwrap_or(text).trim();
         let not_a_uri = || NotAUri(text.chars().take(200).collect());
@@ -97,8 +97,8 @@ impl Uri {
         Ok(Uri(uri.into()))
     }
 
-    /// The URI of the file at `path` below a mount whose prefix ends in `/`: RFC 3986 percent-encoding of
-    /// the path's bytes (R1).
+    /// Returns the URI of the file at `path` below a mount whose prefix ends in `/`: the path's bytes are
+    /// percent-encoded as in RFC 3986 (R1).
     pub fn below(prefix: &Uri, path: &[u8]) -> Uri {
         let mut uri = String::with_capacity(prefix.0.len() + path.len() + 8);
         uri.push_str(&prefix.0);
@@ -116,25 +116,25 @@ impl Uri {
         &self.0
     }
 
-    /// The same URI below `to` instead of below `from`, if it lies there.
+    /// Returns the same URI below `to` instead of `from`, if it lies there.
     pub fn moved(&self, from: &Uri, to: &Uri) -> Option<Uri> {
         let rest = self.0.strip_prefix(from.as_str())?;
         Some(Uri(format!("{}{rest}", to.0).into()))
     }
 
-    /// Whether this URI lies below a prefix that ends in `/`.
+    /// Returns true if this URI lies below a prefix that ends in `/`.
     pub fn is_below(&self, prefix: &Uri) -> bool {
         self.0.starts_with(prefix.as_str())
     }
 
-    /// Whether it can stand in a header: see [`is_clean`].
+    /// Returns true if it can stand in a header: see [`is_clean`].
     pub fn is_clean(&self) -> bool {
         is_clean(&self.0)
     }
 }
 
-/// Whether a text is free of control characters, spaces, `<`, `>` and `"`, none of which a URI may have and
-/// all of which would break a `Link` header (R8).
+/// Returns true if a text has no control characters, spaces, `<`, `>` or `"`, which no URI may have and which would
+/// break a `Link` header (R8).
 pub fn is_clean(text: &str) -> bool {
     !text
         .chars()
@@ -155,7 +155,7 @@ impl From<Uri> for String {
     }
 }
 
-/// As people are shown it; [`Uri::as_str`] is the URI itself.
+/// Writes the URI escaped for display; [`Uri::as_str`] is the URI itself.
 impl fmt::Display for Uri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         escape::write(f, &self.0)
@@ -196,7 +196,7 @@ macro_rules! byte_exact {
             }
         }
 
-        /// As people are shown it; `as_str` is the URI itself.
+        /// Writes the URI escaped for display; `as_str` is the URI itself.
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 escape::write(f, &self.0)
@@ -207,7 +207,7 @@ macro_rules! byte_exact {
 byte_exact!(Topic);
 byte_exact!(Hub);
 
-/// They belong to an address in an authority (RFC 3986 section 3.2.2), and nowhere else.
+/// Characters around an address in an authority (RFC 3986 section 3.2.2), and of no other place.
 const BRACKETS: [char; 2] = ['[', ']'];
 
 fn is_unreserved(byte: u8) -> bool {
@@ -221,9 +221,9 @@ fn push_escaped(text: &mut String, byte: u8) {
     text.push(char::from(DIGITS[usize::from(byte & 15)]));
 }
 
-/// RFC 3986 section 6.2.2.1 and 6.2.3: host in lower case, no default port, no empty port. Nothing if it is no
-/// authority: without a host, with a second `@`, with a colon or bracket in the host that belongs to no address,
-/// with a port that is no number, or with an escape that is none.
+/// Returns an authority with its host in lower case, without a default or empty port (RFC 3986 sections 6.2.2.1 and
+/// 6.2.3); `None` without a host, with a second `@`, with a colon or bracket in the host outside an address, with a
+/// port that is no number, or with an invalid escape.
 fn normal_authority(scheme: &str, authority: &str) -> Option<String> {
     let (user, host) = match authority.rsplit_once('@') {
         Some((user, host)) => (Some(user), host),
@@ -266,8 +266,8 @@ fn normal_authority(scheme: &str, authority: &str) -> Option<String> {
     })
 }
 
-/// RFC 3986 section 6.2.2.2, and its counterpart for what should have been escaped: non-ASCII characters,
-/// signs of percent and brackets of any kind, which file names yield and some generators write raw.
+/// Normalises escapes (RFC 3986 section 6.2.2.2), and escapes characters that should have been: non-ASCII ones, percent
+/// signs and brackets, as in file names and as some generators write them.
 fn normal_escapes(text: &str) -> Cow<'_, str> {
     if text.bytes().all(is_kept) {
         return Cow::Borrowed(text);
@@ -288,7 +288,7 @@ fn normal_escapes(text: &str) -> Cow<'_, str> {
     Cow::Owned(normal)
 }
 
-/// The byte that an escape stands for, if one begins here.
+/// Returns the byte that an escape stands for, if one begins here.
 fn escape_at(bytes: &[u8], at: usize) -> Option<u8> {
     let [b'%', digits @ ..] = bytes.get(at..at + 3)? else {
         return None;
@@ -298,12 +298,12 @@ fn escape_at(bytes: &[u8], at: usize) -> Option<u8> {
     are_digits.then(|| u8::from_str_radix(digits, 16).ok())?
 }
 
-/// Whether a byte of a path or query stays as it is. What [`is_clean`] is about does, so that it can be told.
+/// Returns true if a byte of a path or query stays as it is. Those that [`is_clean`] rejects stay, so that it can.
 fn is_kept(byte: u8) -> bool {
     byte.is_ascii() && !b"%[]{}\\^`|".contains(&byte)
 }
 
-/// RFC 3986 section 5.2.4; an empty path becomes `/`.
+/// Removes dot segments (RFC 3986 section 5.2.4); an empty path becomes `/`.
 fn without_dot_segments(path: &str) -> Cow<'_, str> {
     if path.is_empty() {
         return Cow::Borrowed("/");

@@ -1,66 +1,64 @@
-//! A window that slides over a file: whatever its encoding and line ends, what is seen through it is
-//! UTF-8 with LF line ends, free of the characters that XML forbids (XML 1.0 sections 2.2, 2.11, 4.3.3),
-//! and memory stays bounded.
+//! A window that slides over a file: whatever its encoding and line ends, the text is UTF-8 with LF line ends, without
+//! characters that XML forbids (XML 1.0 sections 2.2, 2.11, 4.3.3), and memory stays bounded.
 
 use std::io::{self, Read};
 
 use encoding_rs::{DecoderResult, Encoding, UTF_8};
 
-use crate::resourcesync::characters::{
-    first_forbidden, forbidden, is_space, newlines, unify_line_ends,
-};
+use crate::resourcesync::characters::{first_forbidden, forbidden, is_space};
 use crate::resourcesync::document::Malformed;
 use crate::resourcesync::encoding::{Detected, detect};
+use crate::resourcesync::scan::find;
 
-/// What is read at first: enough for the root of most files that are none of ours.
+/// Size of the first read, enough for the root of most other files.
 const FIRST_SIZE: usize = 8 << 10;
-/// What may be read before the root's start tag is known (R2).
+/// Most bytes read before the root's start tag is known (R2).
 const PROLOG_LIMIT: usize = 64 << 10;
-/// What is read at a time of a document: it fits the processor's cache.
+/// Size of the later reads, which fits the processor's cache.
 const SIZE: usize = 128 << 10;
-/// The longest tag, comment or other markup that is accepted.
+/// Longest tag, comment or other markup.
 const LONGEST_MARKUP: usize = 4 << 20;
 
 /// The byte order marks of UTF-8 and UTF-16.
 const MARKS: [&[u8]; 3] = [b"\xef\xbb\xbf", b"\xfe\xff", b"\xff\xfe"];
 
-/// The file from the first byte that is not yet taken.
-pub(crate) struct Window<R> {
+/// The text from the first byte that is not yet taken.
+pub(crate) struct TextWindow<R> {
     source: R,
-    /// `start..valid` is text, `valid..filled` are bytes that are not yet known to be.
+    /// `start..valid` is text, `valid..filled` are bytes not yet validated.
     buffer: Vec<u8>,
     start: usize,
     valid: usize,
     filled: usize,
-    /// Of a file that is not UTF-8: its decoder, and the bytes read but not yet decoded.
+    /// The decoder of a file that is not UTF-8, and the bytes read but not yet decoded.
     decoder: Option<(encoding_rs::Decoder, Vec<u8>)>,
-    /// The name of the declared encoding, if it is unknown.
+    /// Name of the declared encoding, if it is unknown.
     unknown_encoding: Option<String>,
     has_begun: bool,
     is_at_end: bool,
-    /// How much was read.
+    /// Number of bytes read.
     size: u64,
-    /// How much may still be read.
+    /// Number of bytes that may still be read.
     budget: usize,
-    /// Whether the last character was a CR, so that a LF belongs to it.
+    /// True if the last character was a CR, so that a LF belongs to it.
     after_cr: bool,
     newlines_taken: u64,
-    /// Characters that were taken of the line at the start.
+    /// Number of characters taken of the line at the start.
     column_taken: u64,
-    fault: Option<Fault>,
+    unreadable: Option<Unreadable>,
 }
 
-/// Why there is no text after the window's end, although the file does not end there.
-enum Fault {
+/// The reason why the text ends before the file.
+enum Unreadable {
     Character(char),
     Encoding(&'static Encoding),
     Cut,
     TooLong,
 }
 
-impl<R: Read> Window<R> {
-    pub(crate) fn new(source: R) -> Window<R> {
-        Window {
+impl<R: Read> TextWindow<R> {
+    pub(crate) fn new(source: R) -> TextWindow<R> {
+        TextWindow {
             source,
             buffer: vec![0; FIRST_SIZE],
             start: 0,
@@ -75,17 +73,17 @@ impl<R: Read> Window<R> {
             after_cr: false,
             newlines_taken: 0,
             column_taken: 0,
-            fault: None,
+            unreadable: None,
         }
     }
 
-    /// The text that was read and not yet taken.
+    /// Returns the text that was read and not yet taken.
     pub(crate) fn text(&self) -> &str {
-        // It is validated anew because `buffer` also holds what is not yet text; that costs next to nothing.
+        // Validated again because `buffer` also holds bytes that are not yet text; that costs next to nothing.
         std::str::from_utf8(&self.buffer[self.start..self.valid]).unwrap_or_default()
     }
 
-    /// Takes the first `length` bytes away.
+    /// Removes the first `length` bytes.
     pub(crate) fn take(&mut self, length: usize) {
         let taken = &self.buffer[self.start..self.start + length];
         self.newlines_taken += newlines(taken);
@@ -93,9 +91,9 @@ impl<R: Read> Window<R> {
         self.start += length;
     }
 
-    /// What is wrong at `offset`.
+    /// Returns the error at `offset`.
     #[cold]
-    pub(crate) fn flaw(&self, offset: usize, message: String) -> Malformed {
+    pub(crate) fn syntax(&self, offset: usize, message: String) -> Malformed {
         let text = &self.buffer[self.start..self.valid];
         let before = &text[..offset.min(text.len())];
         Malformed::Syntax {
@@ -105,7 +103,7 @@ impl<R: Read> Window<R> {
         }
     }
 
-    /// The line of the byte at `offset`.
+    /// Returns the line of the byte at `offset`.
     pub(crate) fn line(&self, offset: usize) -> u64 {
         let text = &self.buffer[self.start..self.valid];
         1 + self.newlines_taken + newlines(&text[..offset.min(text.len())])
@@ -116,32 +114,32 @@ impl<R: Read> Window<R> {
         self.budget = usize::MAX;
     }
 
-    /// How many bytes were read.
+    /// Returns the number of bytes read.
     pub(crate) fn size(&self) -> u64 {
         self.size
     }
 
-    /// Whether the limit before the root's start tag is what keeps the window from growing.
+    /// Returns true if only the limit before the root's start tag keeps the window from growing.
     pub(crate) fn is_exhausted(&self) -> bool {
-        self.budget == 0 && !self.is_at_end && self.fault.is_none()
+        self.budget == 0 && !self.is_at_end && self.unreadable.is_none()
     }
 
-    /// Whether all that there is of the file is white space and NULs, which is what a crash leaves of a
-    /// file whose blocks were allocated, or the beginning of a byte order mark.
+    /// Returns true if the whole file is white space and NULs, as a crash leaves one whose blocks were allocated, or
+    /// the beginning of a byte order mark.
     pub(crate) fn is_blank(&self) -> bool {
-        let is_closed = self.is_at_end || self.fault.is_some();
+        let is_closed = self.is_at_end || self.unreadable.is_some();
         let bytes = &self.buffer[self.start..self.filled];
         let is_cut_mark = MARKS.iter().any(|mark| mark.starts_with(bytes));
         let is_nothing = bytes.iter().all(|&byte| byte == 0 || is_space(byte));
         is_closed && (is_nothing || is_cut_mark)
     }
 
-    /// Whether there is nothing to read.
+    /// Returns true if there is nothing to read.
     pub(crate) fn is_empty(&self) -> bool {
         self.start == self.filled
     }
 
-    /// The first byte that is not white space, whether it is text or not.
+    /// Returns the first byte that is not white space, validated or not.
     pub(crate) fn first_byte(&self) -> Option<u8> {
         self.buffer[self.start..self.filled]
             .iter()
@@ -149,27 +147,27 @@ impl<R: Read> Window<R> {
             .find(|&byte| !is_space(byte))
     }
 
-    /// The declared encoding, if it is unknown; the text is then decoded as far as ASCII goes.
+    /// Returns the declared encoding, if it is unknown; of the text only ASCII is then right.
     pub(crate) fn unknown_encoding(&self) -> Option<&str> {
         self.unknown_encoding.as_deref()
     }
 
-    /// Why the text ends where it does, although the file goes on.
-    pub(crate) fn fault(&self) -> Option<Malformed> {
+    /// Returns the reason why the text ends before the file.
+    pub(crate) fn malformed(&self) -> Option<Malformed> {
         let line = self.line(usize::MAX);
-        let message = match self.fault.as_ref()? {
-            Fault::Cut => return Some(Malformed::Truncated { line }),
-            Fault::Encoding(encoding) => {
+        let message = match self.unreadable.as_ref()? {
+            Unreadable::Cut => return Some(Malformed::Truncated { line }),
+            Unreadable::Encoding(encoding) => {
                 let encoding = encoding.name().to_owned();
                 return Some(Malformed::Encoding { line, encoding });
             }
-            Fault::Character(character) => forbidden(*character),
-            Fault::TooLong => format!("markup longer than {LONGEST_MARKUP} bytes"),
+            Unreadable::Character(character) => forbidden(*character),
+            Unreadable::TooLong => format!("markup longer than {LONGEST_MARKUP} bytes"),
         };
-        Some(self.flaw(usize::MAX, message))
+        Some(self.syntax(usize::MAX, message))
     }
 
-    /// Reads on. Whether there is more text than before.
+    /// Reads on. Returns true if there is more text than before.
     pub(crate) fn grow(&mut self) -> io::Result<bool> {
         if self.is_at_end {
             // Most documents are small: the room to read on would be their greatest cost.
@@ -177,7 +175,11 @@ impl<R: Read> Window<R> {
         }
         self.make_room();
         let before = self.valid;
-        while self.valid == before && self.fault.is_none() && !self.is_at_end && self.budget > 0 {
+        while self.valid == before
+            && self.unreadable.is_none()
+            && !self.is_at_end
+            && self.budget > 0
+        {
             if self.decoder.is_some() {
                 self.transcode()?;
             } else {
@@ -193,7 +195,7 @@ impl<R: Read> Window<R> {
         Ok(self.valid > before)
     }
 
-    /// Moves what was not yet taken to the buffer's start, and enlarges a buffer that it half fills.
+    /// Moves the rest to the buffer's start, and enlarges a buffer that it half fills.
     fn make_room(&mut self) {
         self.buffer.copy_within(self.start..self.filled, 0);
         self.valid -= self.start;
@@ -205,7 +207,7 @@ impl<R: Read> Window<R> {
         }
         if self.filled > self.buffer.len() / 2 {
             if self.filled >= LONGEST_MARKUP {
-                self.fault.get_or_insert(Fault::TooLong);
+                self.unreadable.get_or_insert(Unreadable::TooLong);
             } else {
                 self.buffer.resize(self.buffer.len() * 2, 0);
             }
@@ -222,7 +224,7 @@ impl<R: Read> Window<R> {
         Ok(())
     }
 
-    /// Decides on the encoding.
+    /// Detects the encoding.
     fn begin(&mut self) {
         self.has_begun = true;
         let Detected {
@@ -247,16 +249,20 @@ impl<R: Read> Window<R> {
         }
     }
 
-    /// Accepts what was read of a file in UTF-8, but for a character that is not complete.
+    /// Accepts the bytes read of a file in UTF-8, but for an incomplete character at their end.
     fn validate(&mut self) {
-        let (length, fault) = match std::str::from_utf8(&self.buffer[self.valid..self.filled]) {
+        let (length, unreadable) = match std::str::from_utf8(&self.buffer[self.valid..self.filled])
+        {
             Ok(text) => (text.len(), None),
             Err(error) if error.error_len().is_some() => {
-                (error.valid_up_to(), Some(Fault::Encoding(UTF_8)))
+                (error.valid_up_to(), Some(Unreadable::Encoding(UTF_8)))
             }
-            Err(error) => (error.valid_up_to(), self.is_at_end.then_some(Fault::Cut)),
+            Err(error) => (
+                error.valid_up_to(),
+                self.is_at_end.then_some(Unreadable::Cut),
+            ),
         };
-        self.fault = fault;
+        self.unreadable = unreadable;
         self.accept(self.valid + length);
     }
 
@@ -264,7 +270,7 @@ impl<R: Read> Window<R> {
         let Some((_, undecoded)) = &mut self.decoder else {
             return Ok(());
         };
-        // No encoding needs more than three bytes of UTF-8 for one of its own.
+        // One byte of any encoding is at most three of UTF-8.
         let room = (self.buffer.len() - self.filled) / 4;
         let from = undecoded.len();
         undecoded.resize(from + room, 0);
@@ -287,10 +293,10 @@ impl<R: Read> Window<R> {
         if let DecoderResult::Malformed(..) = result {
             let is_cut = self.is_at_end && read == undecoded.len();
             let encoding = decoder.encoding();
-            self.fault = Some(if is_cut {
-                Fault::Cut
+            self.unreadable = Some(if is_cut {
+                Unreadable::Cut
             } else {
-                Fault::Encoding(encoding)
+                Unreadable::Encoding(encoding)
             });
         }
         undecoded.drain(..read);
@@ -302,7 +308,7 @@ impl<R: Read> Window<R> {
     fn accept(&mut self, end: usize) {
         let mut end = end;
         if let Some((at, character)) = first_forbidden(&self.buffer[self.valid..end]) {
-            self.fault = Some(Fault::Character(character));
+            self.unreadable = Some(Unreadable::Character(character));
             end = self.valid + at;
         }
         let kept = unify_line_ends(&mut self.buffer[self.valid..end], &mut self.after_cr);
@@ -315,7 +321,7 @@ impl<R: Read> Window<R> {
     }
 }
 
-/// Reads until `room` is full, the file ends, or `budget` is used up. How much, and whether it ended.
+/// Reads until `room` is full, the file ends, or `budget` is used up. Returns the length, and true if the file ended.
 fn read_full(source: &mut impl Read, room: &mut [u8], budget: usize) -> io::Result<(usize, bool)> {
     let wanted = room.len().min(budget);
     let mut read = 0;
@@ -330,14 +336,54 @@ fn read_full(source: &mut impl Read, room: &mut [u8], budget: usize) -> io::Resu
     Ok((read, false))
 }
 
-/// How many characters of its last line there are once `text` comes after `before` of them.
+/// Returns the number of characters in the last line of `text`, which follows `before` of them.
 fn column(before: u64, text: &[u8]) -> u64 {
     let line = text.iter().rposition(|&byte| byte == b'\n');
     let (before, line) = match line {
         Some(end) => (0, &text[end + 1..]),
         None => (before, text),
     };
-    // All but the later bytes of a character (RFC 3629).
+    // Continuation bytes are not counted (RFC 3629).
     let characters = line.iter().filter(|&&byte| byte & 0xc0 != 0x80).count();
     before + characters as u64
+}
+
+/// Replaces CR LF and CR by LF (XML 1.0 section 2.11). Returns the new length.
+fn unify_line_ends(text: &mut [u8], after_cr: &mut bool) -> usize {
+    if text.is_empty() {
+        return 0;
+    }
+    let mut at = usize::from(*after_cr && text[0] == b'\n');
+    let mut kept = 0;
+    *after_cr = false;
+    loop {
+        let cr = find(&text[at..], [b'\r']).map(|length| at + length);
+        let end = cr.unwrap_or(text.len());
+        if kept < at {
+            text.copy_within(at..end, kept);
+        }
+        kept += end - at;
+        if cr.is_none() {
+            return kept;
+        }
+        text[kept] = b'\n';
+        kept += 1;
+        at = end + 1;
+        match text.get(at) {
+            Some(b'\n') => at += 1,
+            Some(_) => {}
+            None => *after_cr = true,
+        }
+    }
+}
+
+/// Returns the number of line ends in a text.
+fn newlines(text: &[u8]) -> u64 {
+    // Blocks whose count fits a byte, so that the compiler compares many bytes at once.
+    text.chunks(255)
+        .map(|block| {
+            let count: u8 = block.iter().map(|&byte| u8::from(byte == b'\n')).sum();
+            u64::from(count)
+        })
+        .sum()
 }

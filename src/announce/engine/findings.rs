@@ -16,7 +16,7 @@ use crate::announce::state::Record;
 use crate::announce::time::later;
 use crate::report::status::{FindingGroup, MutedSet};
 use crate::resourcesync::capability::Capability;
-use crate::resourcesync::document::{Form, Other};
+use crate::resourcesync::document::{Form, NotADocument};
 use crate::resourcesync::uri::{Hub, Uri};
 
 /// So many findings are told of in a status; of others, how many they are.
@@ -322,7 +322,7 @@ impl Engine {
         let mut findings = Vec::new();
         let finding = match look {
             Look::Other {
-                reason: Other::Capability(capability),
+                reason: NotADocument::Capability(capability),
                 ..
             } => Some(Finding::ForeignCapability {
                 uri: uri.clone(),
@@ -330,8 +330,8 @@ impl Engine {
             }),
             Look::Other {
                 reason:
-                    reason @ (Other::Terms { .. }
-                    | Other::Namespace {
+                    reason @ (NotADocument::Terms { .. }
+                    | NotADocument::Namespace {
                         has_terms: true, ..
                     }),
                 ..
@@ -345,9 +345,9 @@ impl Engine {
                     uri: uri.clone(),
                     loc: loc.to_string(),
                 }));
-                parsed.document.excess.map(|excess| Finding::TooLarge {
+                parsed.document.oversize.map(|oversize| Finding::TooLarge {
                     uri: uri.clone(),
-                    excess,
+                    oversize,
                 })
             }
             Look::Incomplete(_) => return,

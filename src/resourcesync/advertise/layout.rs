@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use crate::resourcesync::namespaces::Namespace;
 use crate::resourcesync::outline;
-use crate::resourcesync::pause::Pause;
 use crate::resourcesync::reader::{Element, Handler, Reader, Start};
+use crate::resourcesync::stop::Stop;
 
 /// The depth of an entry's children.
 const DEEPEST: usize = 2;
@@ -14,16 +14,16 @@ const DEEPEST: usize = 2;
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) element: Element,
-    /// What is written in front of its name, with the colon; empty for none.
+    /// Prefix of its name, with the colon; empty if it has none.
     pub(super) prefix: String,
-    /// What a name of the ResourceSync terms takes within it, if their namespace has been declared.
+    /// Prefix of the ResourceSync terms within it, with the colon, if their namespace is declared.
     pub(super) terms: Option<String>,
     pub(super) span: Range<usize>,
     pub(super) children: Vec<Node>,
     pub(super) text: String,
-    /// The capability that an `rs:md` names.
+    /// Value of `capability` of an `rs:md`.
     pub(super) capability: Option<String>,
-    /// The hub that an `rs:ln` names.
+    /// Target of an `rs:ln` with the relation `hub`.
     pub(super) hub: Option<String>,
 }
 
@@ -45,17 +45,17 @@ pub(super) fn layout(text: &str) -> Option<Node> {
     });
     let mut rest = &text[..];
     loop {
-        let (taken, pause) = reader.take(rest);
+        let (taken, stop) = reader.take(rest);
         rest = &rest[taken..];
-        match pause {
-            Pause::Root => {}
-            Pause::End => return reader.into_handler().root,
+        match stop {
+            Stop::Root => {}
+            Stop::End => return reader.into_handler().root,
             _ => return None,
         }
     }
 }
 
-/// A document whose elements go by.
+/// A document that is being read.
 struct Layout {
     length: usize,
     open: Vec<Node>,

@@ -1,4 +1,4 @@
-//! The entry as it is written at a place in somebody else's document.
+//! The elements of an entry, written with the prefixes in force at a place in somebody else's document.
 
 use crate::resourcesync::advertise::layout::Node;
 use crate::resourcesync::document::Advertisement;
@@ -6,18 +6,16 @@ use crate::resourcesync::namespaces::RS;
 use crate::resourcesync::payload::{NOTIFICATION, write_attribute, write_escaped};
 use crate::resourcesync::uri::Hub;
 
-/// The names of elements at a place.
+/// Prefixes at a place, with the colon.
 pub(super) struct Style<'a> {
-    /// Goes before a name of the sitemap namespace.
     sitemap: &'a str,
-    /// Goes before a name of the ResourceSync terms.
     terms: &'a str,
-    /// False if what uses the terms has to declare them.
+    /// False if an element that uses the terms has to declare them.
     are_declared: bool,
 }
 
 impl<'a> Style<'a> {
-    /// Returns the style of what is written within an element of the sitemap namespace.
+    /// Returns the prefixes in force within an element of the sitemap namespace.
     pub(super) fn within(node: &'a Node) -> Style<'a> {
         Style {
             sitemap: &node.prefix,
@@ -26,7 +24,7 @@ impl<'a> Style<'a> {
         }
     }
 
-    /// Returns the style of a document such as the specification shows.
+    /// Returns the prefixes that the specification uses.
     pub(super) fn usual() -> Style<'a> {
         Style {
             sitemap: "",
@@ -35,7 +33,7 @@ impl<'a> Style<'a> {
         }
     }
 
-    /// Returns an entry whose end stands behind `line`, and each of its children behind `child`.
+    /// Returns an entry with `line` before its end tag and `child` before each of its children.
     pub(super) fn entry(&self, wanted: &Advertisement, line: &str, child: &str) -> String {
         let within = Style {
             are_declared: true,

@@ -1,4 +1,4 @@
-//! Capability Lists as generators write them, and what is added to each.
+//! Capability Lists as generators write them, and the additions to each.
 
 mod generator;
 
@@ -26,7 +26,7 @@ fn usual() -> Advertisement {
     wanted("http://e.org/t/", &["http://h.example/"])
 }
 
-/// Where no hub was one of ours.
+/// Advertises with no hub that was configured formerly.
 fn advertise(list: &[u8], wanted: &Advertisement) -> Result<Option<Vec<u8>>, Unpatchable> {
     advertise::advertise(list, wanted, &BTreeSet::new())
 }
@@ -38,14 +38,17 @@ fn document(list: &[u8]) -> Document {
     }
 }
 
-/// Whether a list advertises a channel with at least these hubs.
+/// Returns true if a list advertises a channel with at least these hubs.
 fn says(list: &Document, wanted: &Advertisement) -> bool {
     let mut channels = list.channels.iter();
-    let has_hubs = |own: &Advertisement| wanted.hubs.iter().all(|hub| own.hubs.contains(hub));
-    channels.any(|own| own.topic == wanted.topic && has_hubs(own))
+    let has_hubs = |channel: &Advertisement| {
+        let mut hubs = wanted.hubs.iter();
+        hubs.all(|hub| channel.hubs.contains(hub))
+    };
+    channels.any(|channel| channel.topic == wanted.topic && has_hubs(channel))
 }
 
-/// What `list` becomes. It must advertise the channel, and lack nothing then.
+/// Returns `list` with its additions, which must advertise the channel and lack nothing.
 fn completed(list: &[u8], wanted: &Advertisement) -> Vec<u8> {
     let text = String::from_utf8_lossy(list);
     let after = advertise(list, wanted).unwrap_or_else(|error| panic!("{error}: {text}"));
@@ -55,7 +58,7 @@ fn completed(list: &[u8], wanted: &Advertisement) -> Vec<u8> {
     after
 }
 
-/// Writes `@` for where something is added, so that a case shows both versions at once.
+/// Compares a list with and without its addition, whose place is marked by `@`.
 #[track_caller]
 fn adds(marked: &str, added: &str) {
     let before = marked.replace('@', "");
@@ -409,7 +412,7 @@ proptest! {
         prop_assert!(says(&after, &wanted));
         prop_assert_eq!(advertise(&bytes, &wanted).unwrap(), None);
         // A topic is corrected in the only entry that could be it; otherwise things are only added.
-        let is_other = |own: &Advertisement| own.topic != wanted.topic;
+        let is_other = |channel: &Advertisement| channel.topic != wanted.topic;
         let is_corrected = !before.channels.is_empty() && before.channels.iter().all(is_other);
         prop_assert!(is_corrected || is_subsequence(list.as_bytes(), &bytes));
         let is_new = !is_corrected && before.channels.iter().all(is_other);

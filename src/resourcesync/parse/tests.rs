@@ -1,4 +1,4 @@
-//! What is a document, what is another file, what is broken, and what counts as a change.
+//! Documents, other files, broken files, and changes of content.
 
 use std::io::{self, Read};
 
@@ -7,7 +7,9 @@ use rstest::rstest;
 
 use super::{ReadError, parse};
 use crate::resourcesync::capability::Capability;
-use crate::resourcesync::document::{Content, Document, Excess, Form, Malformed, Other, Parsed};
+use crate::resourcesync::document::{
+    Content, Document, Form, Malformed, NotADocument, Oversize, Parsed,
+};
 use crate::resourcesync::fingerprint::Fingerprint;
 
 const CAPABILITY_LIST: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
@@ -227,7 +229,7 @@ mod others {
     #[case::not_even_utf8("\n\u{feff}x")]
     #[case::broken_prolog("<?xml version=1.0?><? ?><!-- -- --><feed/>")]
     fn another_root_is_not_ours(#[case] text: &str) {
-        assert_eq!(content(text), Content::Other(Other::ForeignRoot));
+        assert_eq!(content(text), Content::Other(NotADocument::ForeignRoot));
     }
 
     #[rstest]
@@ -272,13 +274,13 @@ mod others {
     #[test]
     fn a_compressed_file_is_told() {
         let bytes = b"\x1f\x8b\x08\0\0\0\0\0";
-        assert_eq!(content(bytes), Content::Other(Other::Gzip));
+        assert_eq!(content(bytes), Content::Other(NotADocument::Gzip));
     }
 
     #[test]
     fn binary_files_are_not_ours() {
         for bytes in [&b"\x89PNG\r\n\x1a\n\0\0"[..], b" \xff\xd8\xff"] {
-            assert_eq!(content(bytes), Content::Other(Other::ForeignRoot));
+            assert_eq!(content(bytes), Content::Other(NotADocument::ForeignRoot));
         }
     }
 
@@ -297,7 +299,7 @@ mod others {
             let mut rest = text.as_bytes();
             assert_eq!(
                 parse(&mut rest).unwrap(),
-                Content::Other(Other::ForeignRoot)
+                Content::Other(NotADocument::ForeignRoot)
             );
             assert!(
                 text.len() - rest.len() <= limit,
@@ -310,7 +312,10 @@ mod others {
     #[test]
     fn a_plain_sitemap_is_read_to_its_end_and_is_no_document() {
         let entry = "<url><loc>https://e.org/</loc></url>";
-        assert_eq!(content(list(entry)), Content::Other(Other::NoCapability));
+        assert_eq!(
+            content(list(entry)),
+            Content::Other(NotADocument::NoCapability)
+        );
         let cut = list(entry).replace("</urlset>", "");
         assert_eq!(malformed(cut), Malformed::Truncated { line: 1 });
     }
@@ -325,7 +330,7 @@ mod others {
         let text = list(&format!("<url/><rs:md capability='{value}'/><url/>"));
         assert_eq!(
             content(text),
-            Content::Other(Other::Capability(value.into()))
+            Content::Other(NotADocument::Capability(value.into()))
         );
     }
 }
@@ -574,7 +579,7 @@ mod broken {
         let text = format!("{doctype}{}", list("<rs:md capability='changelist'/>&a;"));
         assert_eq!(malformed(text), Malformed::Doctype { line: 2 });
         let foreign = content(format!("{doctype}<feed/>"));
-        assert_eq!(foreign, Content::Other(Other::ForeignRoot));
+        assert_eq!(foreign, Content::Other(NotADocument::ForeignRoot));
     }
 
     #[test]
@@ -605,7 +610,7 @@ mod broken {
             }
         );
         let foreign = unknown.replace("urlset", "feed");
-        assert_eq!(content(foreign), Content::Other(Other::ForeignRoot));
+        assert_eq!(content(foreign), Content::Other(NotADocument::ForeignRoot));
     }
 
     #[test]
@@ -656,7 +661,7 @@ mod broken {
                 };
                 assert_eq!(document.members.len(), kept);
                 let entries = 60_000;
-                assert_eq!(document.excess, Some(Excess { entries, size }));
+                assert_eq!(document.oversize, Some(Oversize { entries, size }));
             }
         }
         let long = list(&format!(
@@ -665,12 +670,12 @@ mod broken {
         ));
         let size = long.len() as u64;
         let entries = 1_200_000;
-        assert_eq!(document(long).excess, Some(Excess { entries, size }));
+        assert_eq!(document(long).oversize, Some(Oversize { entries, size }));
         let within = list(&format!(
             "<rs:md capability='description'/>{}",
             "<url/>".repeat(50_000)
         ));
-        assert_eq!(document(within).excess, None);
+        assert_eq!(document(within).oversize, None);
     }
 
     #[test]
@@ -937,7 +942,7 @@ fn utf16(text: &str, order: fn(u16) -> [u8; 2], mark: [u8; 2]) -> Vec<u8> {
     mark.into_iter().chain(units).collect()
 }
 
-/// What markup is made of, so that random texts reach beyond the first byte.
+/// Pieces of markup, so that random texts reach beyond the first byte.
 fn fragments() -> impl Strategy<Value = String> {
     let fragment = prop::sample::select(vec![
         "<urlset xmlns='http://www.sitemaps.org/schemas/sitemap/0.9'",
