@@ -1,26 +1,29 @@
-//! rsnotify tells Destinations what changes in a ResourceSync Source, from the files it publishes.
+//! rsnotify announces the changes of a ResourceSync Source to Destinations, from the files that it publishes.
 //!
-//! The crate in reading order; each folder says more about itself:
+//! The crate in reading order; each folder describes itself further:
 //!
-//! | folder | what it is |
+//! | folder | content |
 //! |---|---|
-//! | [`resourcesync`] | the specification's words and documents: bytes become a `Document`; pure |
-//! | [`announce`] | what is owed to whom, and when: one engine, events in, effects out; pure |
-//! | [`hub`] | the embedded hub's decisions: who may subscribe, what each subscriber is owed; pure |
-//! | [`report`] | the daemon's state as operators and programs read it; pure |
-//! | [`diagnostics`] | the findings of `check`, judged from facts that adaptors bring; pure |
+//! | [`resourcesync`] | the specification's terms and documents: bytes become a `Document`, a payload becomes bytes; pure |
+//! | [`announce`] | which changes are due to which hub, and when: one engine, events in, effects out; pure |
+//! | [`hub`] | the embedded hub's decisions: who may subscribe, which deliveries each subscriber is owed; pure |
+//! | [`report`] | the daemon's status as operators and programs read it; pure |
+//! | [`diagnostics`] | the findings of `check`, derived from facts that adaptors bring; pure |
 //! | [`tree`] | the file system: mounts, watches, sweeps, complete reads |
-//! | [`store`] | one SQLite file: what was seen, told, and is in flight |
+//! | [`store`] | the state file, one SQLite database: what was seen, told, and is in flight |
 //! | [`websub`] | HTTP: submitting to hubs, serving topics, the embedded hub, a subscriber |
-//! | [`admin`] | health, metrics, status |
-//! | [`control`] | what commands ask of a running daemon |
-//! | [`config`] | the file as written, then as checked |
-//! | [`daemon`] | the only loop: takes an event, steps the engine, saves, then sends |
+//! | [`admin`] | the admin listener: health, metrics, status page |
+//! | [`control`] | requests of commands to a running daemon, over a socket |
+//! | [`config`] | the configuration file as written, then as checked |
+//! | [`daemon`] | the event loop: takes an event, steps the engine, saves, then sends |
 //! | [`cli`] | one file per subcommand |
 //!
-//! Invariants, held by `tests/tidy.rs` where a machine can: the pure folders know no clock, disk,
+//! Invariants, held by `tests/tidy.rs` where a machine can: the pure folders have no clock, disk,
 //! network, randomness or logging; adaptors (`tree`, `store`, `websub`, `admin`, `control`) never use each other;
-//! nothing is sent before it is saved; what to announce is always the difference *seen − told*.
+//! nothing is sent before it is saved; the changes to announce are always the difference *seen − told*.
+//!
+//! A decision belongs in a pure folder, its input and output in an adaptor, and [`daemon`] joins them.
+//! ARCHITECTURE.md names the places for the usual additions.
 
 pub mod admin;
 pub mod announce;
