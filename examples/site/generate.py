@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Publishes a small ResourceSync Source of notes: generate.py DIRECTORY URL HUB SECONDS
 
-writes the documents of what is in DIRECTORY, published as URL and announced by HUB, and then a new note every so many
-seconds. A generator of your own takes its place; rsnotify needs nothing of it.
+writes the documents about the files in DIRECTORY, published as URL and announced by HUB, and then a new note at each
+interval. Replace it by your own generator; rsnotify does not depend on it.
 """
 
 import hashlib
