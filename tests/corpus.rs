@@ -1,5 +1,4 @@
-//! Each input that the fuzz targets start from, or once stumbled over, holds what their checks say
-//! (`fuzz/corpus`, `fuzz/checks`).
+//! Each input of the fuzz targets' corpus passes their checks (`fuzz/corpus`, `fuzz/checks`).
 
 #[path = "../fuzz/checks/mod.rs"]
 mod checks;

@@ -1,5 +1,5 @@
-//! What is packaged is what there is: manual pages and completions as the command line has them now, and a Debian
-//! package of files that exist.
+//! The checked-in manual pages and completions are those of the command line, and the Debian package lists files that
+//! exist.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic, its helpers too")]
 

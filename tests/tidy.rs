@@ -1,5 +1,4 @@
-//! The house rules that a machine can hold: what may use what, what the pure folders may not know, and that
-//! ARCHITECTURE.md maps the code there is.
+//! House rules that a machine can check: permitted dependencies of folders, purity, and the map in ARCHITECTURE.md.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic, its helpers too")]
 

@@ -1,4 +1,4 @@
-//! What is read as a document is well-formed: compared with libxml2, over documents that were mutated.
+//! Documents are well-formed: compared with libxml2, over mutated documents.
 //!
 //! libxml2 (2.9) and rsnotify differ where [`Difference`] says, and nowhere else.
 

@@ -1,5 +1,5 @@
-//! The last words of `cargo test`: what this machine could not try, why, and what to install. Cargo runs test programs
-//! in the order of their names, so this one's name begins with `zz`.
+//! The last output of `cargo test`: the skipped tests, the reasons, and the packages to install. Cargo runs test
+//! programs in the order of their names, so this one's name begins with `zz`.
 
 #[expect(dead_code, reason = "only what the others wrote is read")]
 #[path = "needs/mod.rs"]

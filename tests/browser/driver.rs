@@ -1,4 +1,4 @@
-//! A browser without a window, led by the W3C's WebDriver protocol over plain HTTP.
+//! A headless browser, driven by the W3C's WebDriver protocol over plain HTTP.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

@@ -1,4 +1,4 @@
-//! How the pages look: on a telephone, at a desk, in the light and in the dark.
+//! Layout of the pages: small and large screens, light and dark.
 
 use crate::driver::Browser;
 use crate::troubled::Troubled;

@@ -1,7 +1,7 @@
-//! The status page in a real browser, as a person meets it: with a mouse, with a keyboard, on a telephone, in the dark.
+//! The status page in a real browser: mouse, keyboard, small screen, dark mode.
 //!
-//! Where there is no chromium with chromedriver, these are skipped. With `RSNOTIFY_SCREENSHOTS=DIRECTORY` they leave
-//! pictures there.
+//! Without chromium and chromedriver, these tests are skipped. With `RSNOTIFY_SCREENSHOTS=DIRECTORY` they save
+//! screenshots there.
 
 #![expect(clippy::unwrap_used, reason = "a test that fails should say where")]
 

@@ -1,4 +1,4 @@
-//! What a person reads and follows, with a pointer, a keyboard or a screen reader.
+//! Reading the pages and following their links, with a pointer, a keyboard or a screen reader.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! A daemon in every trouble that its status page shows.
+//! A daemon with every kind of problem that its status page shows.
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};

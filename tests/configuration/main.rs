@@ -1,4 +1,4 @@
-//! The configuration as an operator has it: its file, its flags, its reference, and what the commands say of it.
+//! The configuration as operators use it: file, flags, reference page, and messages of the commands.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic, its helpers too")]
 

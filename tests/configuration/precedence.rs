@@ -1,5 +1,5 @@
-//! A flag counts before its environment variable, that before the file, the file before the default; and `config`
-//! says which of them it was.
+//! A flag overrides its environment variable, that the file, and the file the default; `config` prints which one
+//! applies.
 
 use std::collections::BTreeSet;
 use std::fs;

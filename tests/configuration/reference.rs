@@ -1,4 +1,4 @@
-//! The configuration, its example file and its reference page say the same.
+//! The configuration, its example file and its reference page agree.
 
 use std::collections::BTreeMap;
 use std::fs;

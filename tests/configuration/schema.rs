@@ -1,4 +1,4 @@
-//! The JSON Schema of the configuration file accepts and refuses what rsnotify does, as far as a schema can tell.
+//! The JSON Schema of the configuration file accepts and refuses what rsnotify does, as far as a schema can.
 
 use std::fs;
 use std::path::{Path, PathBuf};

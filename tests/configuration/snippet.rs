@@ -1,4 +1,4 @@
-//! `snippet` says what it cannot know, and what the web server's lines are no good without.
+//! `snippet` reports missing settings and hints for the web server.
 
 use std::fs;
 

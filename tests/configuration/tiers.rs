@@ -1,5 +1,5 @@
-//! `check --no-environment` reads the configuration and what holds its secrets, and nothing else: a broken tree or a
-//! dead hub must not keep a service from starting. Without that flag `check` says what is wrong with them.
+//! `check --no-environment` reads only the configuration and its secrets: a broken tree or a hub that is down must not
+//! keep a service from starting. Without that flag `check` reports those too.
 
 use std::fs;
 use std::net::TcpListener;

@@ -1,4 +1,4 @@
-//! A subscriber's callback: it keeps every request, and answers as it was told to.
+//! A subscriber's callback that records every request and answers as configured.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -1,4 +1,4 @@
-//! What a subscriber is sent: WebSub 7, Framework Notification 4.3.
+//! Deliveries to subscribers: WebSub 7, Framework Notification 4.3.
 
 use rsnotify::announce::delivery::secret::Secret;
 use rsnotify::hub::relay;

@@ -1,4 +1,4 @@
-//! How long a subscription lasts: WebSub 5.1, 5.3.1 and 8.
+//! Leases of subscriptions: WebSub 5.1, 5.3.1 and 8.
 
 use jiff::{SignedDuration, Timestamp};
 use rstest::rstest;

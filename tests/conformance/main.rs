@@ -1,5 +1,5 @@
-//! The embedded hub against the WebSub Recommendation of 2018-01-23 (`w…`) and Framework Notification 1.0.1 section 4
-//! (`f…`): each test is named for the clause it holds the real binary to.
+//! The embedded hub of the real binary against the WebSub Recommendation of 2018-01-23 (`w…`) and Framework
+//! Notification 1.0.1 section 4 (`f…`); each test is named after a clause.
 
 #![expect(clippy::unwrap_used, reason = "a test that fails should say where")]
 

@@ -1,4 +1,4 @@
-//! What a subscriber asks of the hub, and what it answers: WebSub 5.1, Framework Notification 4.2 and 4.4.
+//! Subscription requests and their answers: WebSub 5.1, Framework Notification 4.2 and 4.4.
 
 use rstest::rstest;
 

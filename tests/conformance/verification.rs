@@ -1,4 +1,4 @@
-//! How the hub makes sure that a subscriber means it: WebSub 5.2 and 5.3.
+//! Verification of the subscriber's intent: WebSub 5.2 and 5.3.
 
 use rstest::rstest;
 

@@ -1,4 +1,4 @@
-//! Every command in the documentation is run, or says why it is not.
+//! Every command in the documentation is run, or marked with the reason why not.
 
 use crate::needs;
 use crate::page::{Page, pages};

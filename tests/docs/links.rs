@@ -1,4 +1,4 @@
-//! Links and paths lead to what exists. Nothing is fetched: other hosts are judged by their names alone.
+//! Links and paths exist. Nothing is fetched: other hosts are checked by name only.
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Messages that pages quote are messages of the program, word for word.
+//! Messages that pages quote exist in the sources, word for word.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What a page shows beside what came out: `…` stands for anything, times and durations for others.
+//! Comparison of shown with real output: `…` stands for any text, and times and durations are ignored.
 
 /// Whether `shown` is what came out, and all of it.
 pub fn is_shown(shown: &str, output: &str) -> bool {

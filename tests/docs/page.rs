@@ -1,4 +1,4 @@
-//! A page of Markdown as the tests read it: headings, links, code spans, and fenced blocks with what is said before them.
+//! A parsed page of Markdown: headings, links, code spans, and fenced blocks with the comments before them.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,4 +1,4 @@
-//! Where a page's story plays: a directory of its own and free ports, and how both stand in the page's words.
+//! The environment of a page's commands: its own directory and free ports, mapped to those in the page.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -1,4 +1,4 @@
-//! A page from its first block to its last: what it says to type is typed, and what it shows must come out.
+//! Runs a page from its first block to its last: executes the commands and compares their output.
 
 use std::collections::BTreeMap;
 use std::fs;

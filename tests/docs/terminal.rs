@@ -1,4 +1,4 @@
-//! A command that runs, and what it has shown so far.
+//! A running command with its output so far.
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;

@@ -1,4 +1,4 @@
-//! Commands, flags, variables and keys that pages speak of exist; and no command goes unmentioned.
+//! Commands, flags, variables and keys in the pages exist, and every command is mentioned.
 
 use std::collections::BTreeSet;
 use std::fs;

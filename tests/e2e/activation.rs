@@ -1,4 +1,4 @@
-//! Sockets that a service manager opened before the daemon: clients may have come by then.
+//! Socket activation: sockets that a service manager opened before the daemon, with clients already waiting.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

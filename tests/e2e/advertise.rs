@@ -1,4 +1,4 @@
-//! What `advertise` prints, put to use: by `patch`, by the daemon, by people.
+//! The output of `advertise`, used by `patch`, by the daemon and by operators.
 
 use std::fs;
 use std::io::Write;

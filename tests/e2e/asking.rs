@@ -1,4 +1,4 @@
-//! Commands that ask a running daemon reach it whatever its configuration file says at the moment.
+//! Commands reach a running daemon even if its configuration file is wrong at the moment.
 
 use std::fs;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! `check` sees what goes wrong in the first week.
+//! `check` finds the usual mistakes of a new installation.
 
 mod front;
 mod hubs;

@@ -1,4 +1,4 @@
-//! The socket that commands reach a running daemon by: nobody else reaches it, and nobody holds it up.
+//! The socket for commands to a running daemon: closed to other users, and never blocked by a client.
 
 use std::fs;
 use std::io::{Read, Write};

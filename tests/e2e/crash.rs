@@ -1,4 +1,4 @@
-//! `kill -9` at any moment loses nothing and invents nothing.
+//! `kill -9` at any moment loses no change and announces nothing false.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! The real binary, started and watched.
+//! The real binary, started and observed.
 
 use std::cell::RefCell;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -1,4 +1,4 @@
-//! Hubs that fail, and hubs that come back.
+//! Hubs that fail and recover.
 
 use std::time::{Duration, Instant};
 

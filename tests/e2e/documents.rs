@@ -1,4 +1,4 @@
-//! ResourceSync documents of our own, as a generator would write them.
+//! ResourceSync documents as a generator would write them.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! `run --dry-run`: what would be sent, without sending it.
+//! `run --dry-run` prints the requests without sending them.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,4 +1,4 @@
-//! What files are called, and what they hold, commands neither a terminal nor a log.
+//! Names and contents of files cannot control a terminal or a log.
 
 use std::ffi::OsStr;
 use std::fs;

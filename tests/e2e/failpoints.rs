@@ -1,4 +1,4 @@
-//! `kill -9` at each step of a delivery: whatever was said is said again in the same words, and the rest follows.
+//! `kill -9` at each failpoint of a delivery: what was sent is repeated unchanged, and the rest follows.
 
 mod story;
 

@@ -1,4 +1,4 @@
-//! `health`, as a container's runtime asks: nothing but an exit code and a line, whatever answers.
+//! `health` as a container runtime calls it: an exit code and a line, whatever answers.
 
 use std::fs;
 use std::io::{Read, Write};

@@ -1,4 +1,4 @@
-//! A hub for tests: it takes notifications, or does what bad hubs do.
+//! A hub for tests, which accepts notifications or misbehaves.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};

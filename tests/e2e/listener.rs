@@ -1,4 +1,4 @@
-//! `listen`, run as a person runs it: a Destination whose lines are what it heard.
+//! `listen` as a process: a Destination that prints its notifications.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};

@@ -1,4 +1,4 @@
-//! What the log tells: the life of a notification by topic and number, and to the journal how grave each line is.
+//! The log: the life of a notification by topic and number, and the priorities of the journal.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};

@@ -1,4 +1,4 @@
-//! The commands that look and change nothing, and the pages for operators.
+//! Read-only commands, and the pages for operators.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! Stories with the real binary: real files, real sockets, a hub that can refuse, hang, cut off and lie.
+//! End-to-end stories with the real binary: real files, real sockets, a hub that can refuse, hang, disconnect and lie.
 
 #![expect(clippy::unwrap_used, reason = "a test that fails should say where")]
 

@@ -1,4 +1,4 @@
-//! A service manager for tests: it starts a daemon as systemd does, and keeps what it is told.
+//! A service manager for tests: it starts a daemon as systemd does, and records its messages.
 
 use std::os::unix::net::UnixDatagram;
 use std::process::Command;

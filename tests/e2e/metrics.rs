@@ -1,4 +1,4 @@
-//! The metrics of a daemon that has everything: they are what docs/metrics.md says, and they count what happened.
+//! The metrics of a daemon that has everything: docs/metrics.md describes each, and they count correctly.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;

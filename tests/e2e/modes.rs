@@ -1,4 +1,4 @@
-//! Hubs that want to be told in different ways, on one channel.
+//! Hubs with different modes on one channel.
 
 use rsnotify::resourcesync::payload::Payload;
 

@@ -1,5 +1,4 @@
-//! What examples/prometheus offers to operators: it can be parsed, names only metrics and headings that exist, and its
-//! alerts fire when they should.
+//! examples/prometheus can be parsed, names only metrics and headings that exist, and its alerts fire when they should.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! A `url` that is wrong, or is not given: what the Capability Lists name says which it is.
+//! A `url` that is wrong or missing: the Capability Lists show which it is.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! What changes while no daemon runs.
+//! Changes while no daemon runs.
 
 use std::fs;
 

@@ -1,5 +1,4 @@
-//! What a person sees of a hub that does not take what it is due, and does about it: with a running daemon, and
-//! on the state that a stopped one left.
+//! The commands for a hub that does not accept: with a running daemon, and on the state that a stopped one left.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! The status page over HTTP: who is answered, with which headers, and what is behind its links.
+//! The status page over HTTP: permitted hosts, headers, and the targets of its links.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

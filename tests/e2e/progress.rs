@@ -1,4 +1,4 @@
-//! How far the sweep of a large tree has come is shown on a terminal, and nowhere else.
+//! The progress of sweeping a large tree is shown on a terminal, and nowhere else.
 
 use std::fs::{self, hard_link};
 use std::process::{Command, Stdio};

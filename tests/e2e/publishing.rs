@@ -1,4 +1,4 @@
-//! What is published while the daemon runs.
+//! Changes published while the daemon runs.
 
 use std::fs;
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! The Python environment in which software runs that nobody here wrote.
+//! The Python environment for software of others.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! How hubs are reached and convinced: by proxies, and with secrets that stay so.
+//! Connections to hubs: proxies, and secrets that stay secret.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! SIGHUP: what is configured then takes over, or what was in force goes on; nothing is lost, nothing is told twice.
+//! SIGHUP: the new configuration is applied or the previous one kept; nothing is lost or announced twice.
 
 mod delivering;
 mod embedded;

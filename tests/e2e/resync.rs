@@ -1,4 +1,4 @@
-//! Trees written by the reference library, which nobody here wrote, and our payloads read by it.
+//! Trees written by the reference library resync, and our payloads read by it.
 
 use std::fs;
 use std::path::Path;

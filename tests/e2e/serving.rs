@@ -1,4 +1,4 @@
-//! The topic server while everything else happens: a disk that keeps us waiting, restarts, crowds.
+//! The topic server under load: a slow disk, restarts, many clients.
 
 use std::collections::BTreeSet;
 use std::fs;

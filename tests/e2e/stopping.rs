@@ -1,4 +1,4 @@
-//! SIGTERM: nothing more is begun, what is under way may end, and all of it is saved.
+//! SIGTERM: no new requests, those in progress may end, and everything is saved.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -1,5 +1,4 @@
-//! What a person sees of the embedded hub's subscriptions, and does about one: with a running daemon, and on the
-//! state that a stopped one left.
+//! The commands for subscriptions at the embedded hub: with a running daemon, and on the state that a stopped one left.
 
 use std::process::Command;
 use std::time::{Duration, Instant};

@@ -1,5 +1,4 @@
-//! What a service manager is told: once that all is ready, what is being done, and as long as work gets done that
-//! it does.
+//! Messages to the service manager: readiness, status, and the watchdog only as long as work gets done.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! `examples/compose`: what its services say of one another agrees.
+//! `examples/compose`: its services agree with each other.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The image, as far as its recipe tells: `tests/container/run` builds and runs it.
+//! The recipe of the image; `tests/container/run` builds and runs it.
 
 use std::collections::BTreeMap;
 

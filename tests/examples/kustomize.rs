@@ -1,5 +1,4 @@
-//! `examples/kustomize`: what its manifests say of one another agrees, and a sidecar cannot take the web server out of
-//! service.
+//! `examples/kustomize`: its manifests agree with each other, and a sidecar cannot take the web server out of service.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,5 +1,4 @@
-//! The examples to start from, and the image they run: what they say exists, what they say agrees, and together they do
-//! what they are for.
+//! The examples and the image: the files that they name exist, they agree with each other, and they work together.
 
 #![expect(clippy::unwrap_used, reason = "a test that fails should say where")]
 

@@ -1,4 +1,4 @@
-//! Manifests as their readers take them, and the daemon that they start.
+//! Manifests as their tools read them, and the daemon that they start.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,5 +1,5 @@
-//! The services of `examples/compose` as processes on this machine: a Destination hears through the web server what the
-//! generator wrote.
+//! The services of `examples/compose` as processes on this machine: a Destination receives through the web server what
+//! the generator wrote.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener};

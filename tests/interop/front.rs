@@ -1,4 +1,4 @@
-//! An address that stays, whoever answers behind it, as a web server in front of a service gives it.
+//! A fixed address with an exchangeable server behind it, like a web server in front of a service.
 
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};

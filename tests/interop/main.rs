@@ -1,6 +1,6 @@
-//! What others wrote, beside ours: a WebSub hub, the reference library, and a validator of XML.
+//! Software of others: a WebSub hub, the reference library, web servers, and a validator of XML.
 //!
-//! `.ci/run` installs them from package registries. Where one is missing, its tests are skipped.
+//! `.ci/run` installs them from package registries. If one is missing, its tests are skipped.
 
 #![expect(clippy::unwrap_used, reason = "a test that fails should say where")]
 

@@ -1,4 +1,4 @@
-//! Payloads of every kind that can be, before the eyes of those who have to read them.
+//! Payloads of every possible kind, read by the reference library and validated.
 
 use std::sync::LazyLock;
 

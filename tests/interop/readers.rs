@@ -1,4 +1,4 @@
-//! The reference library and the validator, asked about a directory of documents.
+//! Runs the reference library and the validator on a directory of documents.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! The schema that payloads are held against: it takes documents that others wrote, and it bites.
+//! The schema of payloads: it accepts documents of others, and refuses wrong ones.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What the daemon really sends and serves, before the eyes of those who have to read it.
+//! Payloads that the daemon really sends and serves, read by the reference library and validated.
 
 use std::collections::BTreeSet;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! A hub that nobody here wrote is pinged, fetches the topic and tells a subscriber.
+//! A hub written by others is pinged, fetches the topic and delivers to a subscriber.
 
 use std::time::{Duration, Instant};
 

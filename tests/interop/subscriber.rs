@@ -1,4 +1,4 @@
-//! A Destination that finds its hub by the topic's `Link` headers and takes what the hub delivers.
+//! A Destination that finds its hub by the topic's `Link` headers and accepts deliveries.
 
 use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, Sender, channel};

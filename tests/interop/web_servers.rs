@@ -1,4 +1,4 @@
-//! Web servers from Debian's packages in front of rsnotify, told by `rsnotify snippet` what to pass on.
+//! Web servers from Debian's packages in front of rsnotify, configured by `rsnotify snippet`.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -1,4 +1,4 @@
-//! What the hubs hear, and whether it may be said.
+//! Notifications that the hubs receive, checked against the permitted ones.
 
 use std::time::Duration;
 

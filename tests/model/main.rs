@@ -1,10 +1,10 @@
 //! The engine against a plain model: random trees, operations, crashes and answers.
 //!
-//! The model knows no channels' accounts, windows or holds. It keeps what the tree holds, as far as it could
-//! be read, and what every hub heard; and it knows what may be said of the two.
+//! The model has no ledgers, windows or holds. It keeps the content of the tree, as far as it could be read, and what
+//! every hub received, and derives the permitted notifications from the two.
 //!
-//! Every run tries the same 10,000 cases, divided among the tests. `RSNOTIFY_MODEL_CASES` sets how many, and
-//! `RSNOTIFY_MODEL_SEED` others: `random` takes a fresh seed for each test, a number that one. So, at night:
+//! Every run tries the same 10,000 cases, divided among the tests. `RSNOTIFY_MODEL_CASES` sets their number, and
+//! `RSNOTIFY_MODEL_SEED` the seed: `random` uses a new one for each test. So, at night:
 //! `RSNOTIFY_MODEL_SEED=random RSNOTIFY_MODEL_CASES=100000 cargo test --test model`. A failure prints its
 //! operations, reduced, and its seed: give that to the test that failed, with at least as many cases.
 

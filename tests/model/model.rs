@@ -1,4 +1,4 @@
-//! What the tree holds, what the hubs heard, and what may be said.
+//! The content of the tree, what the hubs received, and the notifications permitted by the two.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! How daemons come and go, and what that leaves open.
+//! Starts and stops of daemons, and the uncertainty that they leave.
 
 use rsnotify::announce::plan::Mode;
 

@@ -1,4 +1,4 @@
-//! What a daemon sees of the tree, and what follows for the sets.
+//! A daemon's view of the tree, and its consequences for the sets.
 
 use jiff::Timestamp;
 

@@ -1,4 +1,4 @@
-//! The name `localhost`, which a machine without `/etc/hosts` does not know.
+//! The name `localhost`, which a machine without `/etc/hosts` cannot resolve.
 
 use std::net::ToSocketAddrs;
 

@@ -1,5 +1,5 @@
-//! Programs and permissions that some tests need and not every machine has: where one is missing, the test passes
-//! and is recorded as skipped.
+//! Programs and permissions that some tests need and not every machine has: if one is missing, the test is recorded as
+//! skipped.
 //!
 //! Test programs share this file. Each writes its records below `target`, and `tests/zz_skipped.rs`, the last one
 //! that `cargo test` runs, prints them. Where `CI` is set, a missing program is a failure.

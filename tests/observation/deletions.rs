@@ -1,4 +1,4 @@
-//! Mass deletion: an emptied tree is suspected until somebody says so.
+//! Mass deletion: deletions of an emptied tree are suspended until an operator confirms them.
 
 use std::fs;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Directories that come, go, move and are filled at once.
+//! Directories that are created, removed, moved and filled at once.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! What happens while no daemon runs.
+//! Changes while no daemon runs.
 
 mod killed;
 mod starting;

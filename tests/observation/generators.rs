@@ -1,9 +1,9 @@
-//! What real generators write, run after run.
+//! Trees of real generators, run after run.
 //!
-//! Each generator is a Python script in `generators/`, which publishes a run whenever it is told its name. For
-//! each run there is a list of what a careful reader of the trees before and after it would write down: a line
-//! for each topic and change, below a comment that says why. `(R18)` marks what is told only where each
-//! component is.
+//! Each generator is a Python script in `generators/`, which publishes the run whose name it is passed. For
+//! each run there is a list of the expected changes, derived by hand from the trees before and after it: a line
+//! for each topic and change, below a comment with the reason. `(R18)` marks changes that are announced only with
+//! `announce_all_components`.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,4 +1,4 @@
-//! Indexes, in whatever order they and their components are written.
+//! Indexes, written before or after their components.
 
 mod odd;
 

@@ -1,4 +1,4 @@
-//! Links, swapped, dangling and in circles.
+//! Symbolic links: swapped, dangling and in loops.
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -1,4 +1,4 @@
-//! Load: no queue is long enough, and nothing is lost.
+//! Load: every queue overflows, and no change is lost.
 
 use std::fs;
 use std::path::PathBuf;

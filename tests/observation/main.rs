@@ -1,7 +1,7 @@
-//! Nothing missed, nothing false: the real binary over trees that are written in every way there is.
+//! No change missed, none false: the real binary over trees that are written in every possible way.
 //!
-//! Each story runs on inotify and by polling, a core of them on `notify` too. ARCHITECTURE.md says which
-//! scenario a backend cannot hold.
+//! Each story runs on inotify and by polling, a core of them on `notify` too. docs/watching.md lists the
+//! exceptions of each backend.
 
 #![expect(clippy::unwrap_used, reason = "a test that fails should say where")]
 

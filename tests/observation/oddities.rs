@@ -1,4 +1,4 @@
-//! Files that cannot be read, or should not be, and names of every kind.
+//! Files that cannot or should not be read, and unusual names.
 
 mod becoming;
 mod findings;

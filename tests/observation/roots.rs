@@ -1,4 +1,4 @@
-//! Roots that are replaced, late, gone or mounted over.
+//! Roots that are replaced, appear late, disappear or are mounted over.
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -1,4 +1,4 @@
-//! What changes nothing is not announced.
+//! Operations without a change of content are not announced.
 
 mod about;
 mod passing;

@@ -1,4 +1,4 @@
-//! A state file that cannot be used: an error that names it and the remedy, and nothing is announced.
+//! An unusable state file: an error that names it and the remedy, and nothing is announced.
 
 mod full_disk;
 

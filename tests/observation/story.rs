@@ -1,4 +1,4 @@
-//! A published tree, a daemon over it, and a hub that keeps what it heard.
+//! A published tree, a daemon over it, and a hub that records its notifications.
 
 use std::path::Path;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};

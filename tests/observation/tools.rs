@@ -1,4 +1,4 @@
-//! Programs that publish, run as people run them.
+//! Programs that publish, run as operators run them.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! File systems that are not mounted: nothing below them is deleted, however long that lasts.
+//! File systems that are not mounted: nothing below them counts as deleted, however long that lasts.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Mounts that are away, roots that are empty, and the grace by the clock that nobody sets (R13, R15).
+//! Absent mounts, empty roots, and the grace by the monotonic clock (R13, R15).
 
 use jiff::SignedDuration;
 use rsnotify::announce::engine::DocumentState;

@@ -1,4 +1,4 @@
-//! The operator believes the deletions of a source: of what is missing then, and of nothing else (R15).
+//! The operator confirms the deletions of a source: of the documents missing then, and of no others (R15).
 
 use rsnotify::announce::engine::DocumentState;
 use rsnotify::announce::event::Fact;

@@ -1,4 +1,4 @@
-//! What one notification holds, and when it is cut (R16, R18 to R21).
+//! Content of one notification, and the time when it is cut (R16, R18 to R21).
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Where the difference starts (R13).
+//! The baseline of a tree (R13).
 
 use rsnotify::announce::event::Fact;
 use rsnotify::announce::plan::Plan;

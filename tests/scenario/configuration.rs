@@ -1,4 +1,4 @@
-//! Configuration announces nothing, whatever it changes (R13).
+//! A change of the configuration announces nothing (R13).
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Crashes lose nothing and invent nothing.
+//! Crashes lose no change and announce nothing false.
 
 use crate::world::{HUB, Reply, World, list, plan};
 

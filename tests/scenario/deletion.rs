@@ -1,4 +1,4 @@
-//! When a deletion is believed (R15).
+//! Deletions: when they count (R15).
 
 use rsnotify::announce::engine::DocumentState;
 use rsnotify::announce::event::{Fact, Suspension};

@@ -1,4 +1,4 @@
-//! What each hub is due is a difference, not a queue (R22, R23).
+//! The changes due to each hub are a difference, not a queue (R22, R23).
 
 use rsnotify::announce::event::Fact;
 

@@ -1,4 +1,4 @@
-//! What metrics tell of a tree: how many documents there are of each kind, and what is wrong with them.
+//! Metrics of a tree: documents and findings by kind.
 
 use rsnotify::announce::engine::DocumentState;
 use rsnotify::report::figures::Holdings;

@@ -1,4 +1,4 @@
-//! What is wrong with a tree is told in a few words, however much it is (R8).
+//! Findings are reported in a few lines, whatever their number (R8).
 
 use rsnotify::announce::engine::DocumentState;
 use rsnotify::announce::event::Fact;

@@ -1,4 +1,4 @@
-//! Documents that wait to be listed (R17).
+//! Documents that are held until they are listed (R17).
 
 use rsnotify::announce::engine::DocumentState;
 use rsnotify::announce::event::Fact;

@@ -1,4 +1,4 @@
-//! The engine's scenarios: what happens to a tree goes in, what the hubs hear comes out.
+//! Scenarios of the engine: changes of a tree go in, notifications of hubs come out.
 
 #![expect(clippy::unwrap_used, reason = "a test may fail, its helpers too")]
 

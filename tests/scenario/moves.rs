@@ -1,4 +1,4 @@
-//! Sets, topics and hubs that move: nothing of what was due is lost, and nobody hears of it twice (R11, R13).
+//! Sets, topics and hubs that move: no due change is lost, and none is announced twice (R11, R13).
 
 use rsnotify::announce::finding::Finding;
 use rsnotify::resourcesync::uri::Uri;

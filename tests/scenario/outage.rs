@@ -1,6 +1,6 @@
-//! A hub that is down for five weeks, in which thousands of changes are made that the other hub hears.
+//! A hub that is down for five weeks, during thousands of changes that the other hub receives.
 //!
-//! `cargo test --test scenario outage -- --nocapture` prints how it went, week by week.
+//! `cargo test --test scenario outage -- --nocapture` prints the course, week by week.
 
 mod library;
 

@@ -1,4 +1,4 @@
-//! What a person sees of a hub that does not take what it is due, and may do about it (R23).
+//! Operator commands for a hub that does not accept: inspect, retry, drop (R23).
 
 use rsnotify::announce::delivery::attempt::Kind;
 use rsnotify::announce::event::Fact;

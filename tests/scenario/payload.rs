@@ -1,4 +1,4 @@
-//! Typical notifications, to the letter.
+//! Typical notifications, byte for byte.
 
 use insta::assert_snapshot;
 

@@ -1,4 +1,4 @@
-//! A hub that fails and comes back: its trouble is the hub's, and not each channel's (R23).
+//! A hub that fails and recovers: the failure concerns the hub, and not each channel (R23).
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Another plan takes over while submissions are under way: each change is told once.
+//! A new plan takes over during submissions: each change is announced once.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Who hears of which document (R1, R5, R7, R10).
+//! Routing of documents to channels (R1, R5, R7, R10).
 
 use rsnotify::announce::engine::DocumentState;
 use rsnotify::announce::event::Fact;

@@ -1,5 +1,4 @@
-//! What an operator is shown of everything at once: whether all is well, what waits, what is broken, and what was
-//! said lately.
+//! The daemon's status: verdict, pending changes, broken documents, last notifications.
 
 use std::time::Duration;
 

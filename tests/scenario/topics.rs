@@ -1,4 +1,4 @@
-//! What topics serve, and how hubs are paced that fetch them (R24 to R26).
+//! Content of topics, and the retries of hubs that fetch them (R24 to R26).
 
 use rsnotify::announce::event::Fact;
 use rsnotify::announce::plan::Mode;

@@ -1,4 +1,4 @@
-//! The state is its user's alone, and what becomes of its file is noticed.
+//! The state file belongs to its user only, and is monitored for deletion, replacement and truncation.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt;

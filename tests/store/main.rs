@@ -1,4 +1,4 @@
-//! The state file: what is saved is loaded, and what cannot be used says why.
+//! The state file: the saved state is loaded, and an unusable file is reported with the reason.
 
 #![expect(clippy::unwrap_used, reason = "a test that fails should say where")]
 

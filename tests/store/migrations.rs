@@ -1,4 +1,4 @@
-//! States that earlier versions wrote are taken over.
+//! State files of earlier versions are migrated.
 
 use std::path::Path;
 

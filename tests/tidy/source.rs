@@ -1,4 +1,4 @@
-//! Rust files as the house rules read them: line by line, without comments and texts, tests told from the rest.
+//! Rust sources for the house rules: lines without comments and texts, with tests marked.
 
 use std::fs;
 use std::path::{Path, PathBuf};

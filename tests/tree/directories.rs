@@ -1,4 +1,4 @@
-//! Directories: made and filled in one breath, moved, swapped, removed and made again.
+//! Directories: created and filled at once, moved, swapped, removed and created again.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! What lies at a path that should hold a document; compressed files.
+//! Explanations for a missing document at a path; compressed files.
 
 use std::fs;
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! Single files: every way of writing one, and what is no document.
+//! Single files: every way of writing one, and files that are no documents.
 
 use std::fs;
 use std::io::Write;

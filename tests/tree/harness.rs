@@ -1,4 +1,4 @@
-//! A watched temporary directory, and what was reported about it so far.
+//! A watched temporary directory with the reports about it so far.
 
 use std::collections::HashMap;
 use std::fs;

@@ -1,4 +1,4 @@
-//! Load: bursts that overflow every queue lose nothing.
+//! Load: bursts that overflow every queue lose no change.
 
 use std::fs;
 use std::time::Instant;

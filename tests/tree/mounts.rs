@@ -1,4 +1,4 @@
-//! The root of a mount: missing, late, replaced, gone for a while. None of it makes a file missing.
+//! The root of a mount: missing, late, replaced, gone for a while. None of this makes a file missing.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};

@@ -1,4 +1,4 @@
-//! Tests that run once more where the system is smaller, or theirs to mount on.
+//! Runs tests once more in a namespace with lower limits, or with its own mounts.
 
 use std::process::Command;
 

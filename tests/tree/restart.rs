@@ -1,4 +1,4 @@
-//! What an earlier run has read is not read again, unless it changed; what it knew and is gone is missing.
+//! Files that an earlier run has read are not read again unless they changed; known ones that are gone are missing.
 
 use std::fs;
 use std::ops::ControlFlow;

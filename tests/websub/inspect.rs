@@ -1,4 +1,4 @@
-//! Looking at many topics: all of them, a few at a time, and not for ever.
+//! Requests to many topics: all of them, a few at a time, with a timeout.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

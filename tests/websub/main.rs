@@ -1,4 +1,4 @@
-//! The HTTP adaptor against real sockets: what is sent, byte for byte, and what is made of answers.
+//! The HTTP adaptor on real sockets: requests byte for byte, and the handling of answers.
 
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 

@@ -1,4 +1,4 @@
-//! What `listen` does: discovery, and a subscription at hubs of other makes.
+//! `listen`: discovery, and subscriptions at hubs of other makes.
 
 use std::time::Duration;
 

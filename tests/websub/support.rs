@@ -1,4 +1,4 @@
-//! A peer that says exactly what a test wants, and remembers what it was told.
+//! A peer that answers exactly as a test requires, and records requests.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

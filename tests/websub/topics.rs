@@ -1,4 +1,4 @@
-//! The contract of topic URIs, and what slow clients cannot do.
+//! The contract of topic URIs, and resistance to slow clients.
 
 mod crowd;
 mod wire;

@@ -1,4 +1,4 @@
-//! The web server in front of the topics, as it usually is, and every way in which it is wrong.
+//! The web server in front of the topics, correct and with every usual mistake.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -1,4 +1,4 @@
-//! Hubs that notifications would not reach, and what they are asked.
+//! Hubs that notifications would not reach, and the requests of `check` to them.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};

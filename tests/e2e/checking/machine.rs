@@ -1,4 +1,4 @@
-//! What the machine does not allow.
+//! Limits and permissions of the machine.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};

@@ -1,4 +1,4 @@
-//! A daemon that dies at a step, the one that takes up after it, and what a hub hears of both.
+//! A daemon that dies at a failpoint, its successor, and what a hub receives from both.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,4 +1,4 @@
-//! A reload in the middle of deliveries: each change is told once, and nobody waits for a hub that hangs.
+//! A reload during deliveries: each change is announced once, and nothing waits for a hub that hangs.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

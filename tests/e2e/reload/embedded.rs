@@ -1,4 +1,4 @@
-//! The embedded hub through a reload: subscriptions stay, deliveries are made once, other settings hold at once.
+//! The embedded hub during a reload: subscriptions stay, deliveries are made once, new settings apply at once.
 
 use rustix::process::Signal;
 

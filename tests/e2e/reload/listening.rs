@@ -1,4 +1,4 @@
-//! Listeners that move: the new address is there before the old one is left, and what did not move stays open.
+//! Listeners that move: the new address is open before the old one is closed, and unchanged ones stay open.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

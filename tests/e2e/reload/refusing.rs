@@ -1,4 +1,4 @@
-//! A configuration that cannot be taken: it is said why, and the one before goes on.
+//! A configuration that is not reloaded: the reason is logged, and the previous one is kept.
 
 use std::time::Duration;
 

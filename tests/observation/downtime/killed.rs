@@ -1,4 +1,4 @@
-//! `kill -9`, at any moment: each change is heard at least once, and what is repeated is unchanged (R22).
+//! `kill -9` at any moment: each change is announced at least once, and repetitions are unchanged (R22).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

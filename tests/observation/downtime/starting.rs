@@ -1,4 +1,4 @@
-//! What happens while the daemon starts: R13: what changed since the process began is a change.
+//! Changes while the daemon starts: those since the process began are announced (R13).
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Indexes that are not what they should be, and components that have two, or none.
+//! Malformed indexes, and components that have two, or none.
 
 use rstest::rstest;
 

@@ -1,4 +1,4 @@
-//! Documents that become something else, and files that are almost documents.
+//! Documents that are replaced by something else, and files that are almost documents.
 
 use std::fs;
 use std::process::Command;

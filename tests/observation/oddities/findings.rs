@@ -1,4 +1,4 @@
-//! What is wrong with a tree is said once, and found by whoever asks.
+//! Problems in a tree are logged once, and reported by each command.
 
 use rstest::rstest;
 

@@ -1,4 +1,4 @@
-//! A document of fifty megabytes is one like others.
+//! A document of fifty megabytes is announced like others.
 
 use std::fmt::Write;
 use std::time::Instant;

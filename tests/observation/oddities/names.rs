@@ -1,4 +1,4 @@
-//! Names of every kind: each document is announced with the URI that its bytes percent-encode to.
+//! Unusual names: each document is announced with the percent-encoded URI of its bytes.
 
 use std::ffi::OsStr;
 use std::fs;

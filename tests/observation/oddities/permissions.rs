@@ -1,4 +1,4 @@
-//! What may not be read is not gone.
+//! Unreadable files do not count as deleted.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;

@@ -1,4 +1,4 @@
-//! What changes about a file, and not in it: its times, its permissions, its names, its readers.
+//! Changes of a file's times, permissions, names or readers, and not of its content.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt;

@@ -1,4 +1,4 @@
-//! What was otherwise for a while, and is as it was before anything was said.
+//! Changes that are reverted before they were announced.
 
 use std::fs;
 use std::time::{Duration, Instant};

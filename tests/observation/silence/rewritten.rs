@@ -1,4 +1,4 @@
-//! The same content again, byte for byte or said in another way.
+//! The same content again, byte for byte or in another form.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! A state directory on a disk that is full: nothing is sent that is not saved, and nothing is lost.
+//! A full disk: nothing is sent that is not saved, and nothing is lost.
 
 use std::fs::{self, File};
 use std::io::Write;

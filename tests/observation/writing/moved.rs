@@ -1,4 +1,4 @@
-//! Documents that come into place whole: renamed, linked, exchanged.
+//! Documents that are put into place completely: renamed, linked, exchanged.
 
 use std::fs::{self, File};
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! Writers that keep the file open for longer than they write it, or have it open beside one another.
+//! Writers that keep the file open after writing it, and several writers of one file.
 
 use std::fs::File;
 use std::io::Write;

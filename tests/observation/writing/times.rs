@@ -1,4 +1,4 @@
-//! What a file's times and size say is not asked: its content is.
+//! The content of a file decides, not its times and size.
 
 use std::fs::File;
 use std::io::Write;

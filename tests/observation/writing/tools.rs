@@ -1,4 +1,4 @@
-//! Programs that people publish with, as they are.
+//! Common programs for publishing.
 
 use rstest::rstest;
 

@@ -1,4 +1,4 @@
-//! A file that holds, for a while, what no version ever said.
+//! A file that temporarily holds a mixture of versions.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};

@@ -1,4 +1,4 @@
-//! A set of a thousand documents that is published anew six times a day, and one that comes and goes.
+//! A set of a thousand documents that is published again six times a day, and one that comes and goes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! A made-up world around the engine: a clock, a tree, hubs, and a disk that keeps what was saved.
+//! A simulated world around the engine: a clock, a tree, hubs, and a disk that keeps the saved state.
 
 mod doc;
 mod hub;

@@ -1,4 +1,4 @@
-//! What the operator of the made-up world wants.
+//! The plans of the simulated world.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A tree of files that exist only here, by the URIs they are published as.
+//! A simulated tree of files, by the URIs that they are published as.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,4 @@
-//! Crowds of strangers: whatever they do, others are served.
+//! Many strangers: whatever they do, others are served.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Deliveries: their form, their order, and what ends them.
+//! Deliveries: form, order and end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! Subscribers and name servers that want to harm the hub, what is behind it, or each other.
+//! Malicious subscribers and name servers.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What one may take of the hub, over the real listener.
+//! Limits of the hub, over the real listener.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What the hub says of itself: each request, verification and try counts once, under what came of it.
+//! Counters of the hub: each request, verification and delivery attempt counts once, by outcome.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Every row of R23, as a hub may answer.
+//! Every row of R23, for each possible answer of a hub.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Hubs that break off, dawdle, never end, or are not there (R23).
+//! Hubs that disconnect, are slow, never end an answer, or are down (R23).
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};

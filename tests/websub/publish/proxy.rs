@@ -1,4 +1,4 @@
-//! Hubs that are reached through a proxy.
+//! Hubs behind a proxy.
 
 use std::net::SocketAddr;
 

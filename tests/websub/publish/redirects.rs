@@ -1,4 +1,4 @@
-//! Where a hub's answer may lead a notification, and what goes along (R23).
+//! Redirections of hubs: which are followed, and with which headers (R23).
 
 use rsnotify::announce::delivery::secret::Secret;
 use rsnotify::announce::plan::Mode;

@@ -1,4 +1,4 @@
-//! A hub that repeats what it was sent tells no secret to a log.
+//! A secret that a hub repeats does not reach the log.
 
 use rsnotify::announce::delivery::Answer;
 use rsnotify::announce::delivery::secret::Secret;

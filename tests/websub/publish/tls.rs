@@ -1,4 +1,4 @@
-//! Hubs that are reached by TLS, and whom they and we believe.
+//! Hubs with TLS: verification of certificates in both directions.
 
 use std::sync::Arc;
 

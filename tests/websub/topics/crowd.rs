@@ -1,4 +1,4 @@
-//! What slow, idle and many clients cannot do.
+//! Slow, idle and many clients.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What a topic says on the wire, to the byte, to every kind of request.
+//! Answers of a topic, byte for byte, for every kind of request.
 
 use std::net::SocketAddr;
 
