@@ -7,7 +7,7 @@ use url::{Host, Url};
 
 use crate::announce::delivery::attempt::Kind;
 use crate::announce::delivery::redirect::{Hop, next_hop};
-use crate::diagnostics::{Diagnostic, HUB_GREETING, ProbeResult, RequestFailure};
+use crate::diagnostics::{Diagnostic, FailureCause, HUB_GREETING, ProbeResult};
 use crate::report::status::Condition;
 use crate::report::status::hubs::HubTrouble;
 use crate::report::status::words::counted;
@@ -28,9 +28,9 @@ pub fn diagnostic(probe: &HubProbe, configured: &[Url]) -> Option<Diagnostic> {
     let hub = &probe.hub;
     let reply = match &probe.head {
         Ok(reply) => reply,
-        Err(words) => {
-            let message = format!("{hub}: no answer ({words})");
-            return Some(Diagnostic::finding(message, no_answer(words)));
+        Err(error) => {
+            let message = format!("{hub}: no answer ({error})");
+            return Some(Diagnostic::finding(message, no_answer(error.cause)));
         }
     };
     let (message, remedy) = match reply.status {
@@ -130,7 +130,7 @@ pub fn embedded(hub: &Hub, get: &ProbeResult) -> Option<Diagnostic> {
     let what = match get {
         Ok(reply) if reply.status == 405 && reply.body.is(HUB_GREETING) => return None,
         Ok(reply) => format!("answers {}, which is not from rsnotify", reply.status),
-        Err(words) => format!("cannot be reached ({words})"),
+        Err(error) => format!("cannot be reached ({error})"),
     };
     Some(Diagnostic::finding(
         format!("{hub}: the embedded hub is advertised so, and {what}"),
@@ -184,37 +184,33 @@ fn shown(target: &Url, probe: &HubProbe) -> String {
     }
 }
 
-fn no_answer(words: &str) -> &'static str {
-    match RequestFailure::of(words) {
-        RequestFailure::Name => {
+fn no_answer(cause: FailureCause) -> &'static str {
+    match cause {
+        FailureCause::Name => {
             "this machine knows no host of that name; correct url or publish_url, or the name server"
         }
-        RequestFailure::Refused => {
+        FailureCause::Refused => {
             "nothing listens there; correct url or publish_url, or tell the hub's operator"
         }
-        RequestFailure::Timeout => {
+        FailureCause::Timeout => {
             "a firewall swallows it, or a proxy is needed (HTTPS_PROXY), or the hub hangs"
         }
-        RequestFailure::UnknownIssuer => {
+        FailureCause::UnknownIssuer => {
             "its certificate is self-signed, or signed by an authority that this machine does not know; if you trust \
              it, name its certificate by ca_file"
         }
-        RequestFailure::SelfSignedAuthority => {
+        FailureCause::SelfSignedAuthority => {
             "`openssl req -x509 -addext basicConstraints=critical,CA:FALSE …` makes one that can be named in ca_file"
         }
-        RequestFailure::Expired => {
+        FailureCause::Expired => {
             "its certificate has expired, or this machine's clock is wrong; tell the hub's operator"
         }
-        RequestFailure::NotYetValid => {
+        FailureCause::NotYetValid => {
             "its certificate is for later, or this machine's clock is wrong"
         }
-        RequestFailure::OtherName => {
-            "its certificate is for other names; correct url or publish_url"
-        }
-        RequestFailure::NoTls => {
-            "there seems to be no TLS at that port; correct url or publish_url"
-        }
-        RequestFailure::Unknown => "if it stays so, ask the hub's operator",
+        FailureCause::OtherName => "its certificate is for other names; correct url or publish_url",
+        FailureCause::NoTls => "there seems to be no TLS at that port; correct url or publish_url",
+        FailureCause::Unknown => "if it stays so, ask the hub's operator",
     }
 }
 

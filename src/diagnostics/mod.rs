@@ -63,8 +63,8 @@ impl Diagnostic {
     }
 }
 
-/// Reply to a `HEAD` or `GET` of ours, redirections not followed, or the operating system's error message.
-pub type ProbeResult = Result<ProbeReply, String>;
+/// Reply to a `HEAD` or `GET` of ours, redirections not followed.
+pub type ProbeResult = Result<ProbeReply, ProbeError>;
 
 /// A reply. Repeated headers are joined by commas.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -129,9 +129,18 @@ impl ReplyBody {
     }
 }
 
-/// Usual causes of a failed request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum RequestFailure {
+/// A request without a reply.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+#[error("{message}")]
+pub struct ProbeError {
+    pub cause: FailureCause,
+    /// The message of the operating system or the TLS library.
+    pub message: String,
+}
+
+/// Usual causes of a failed request, each with its own remedy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FailureCause {
     Name,
     Refused,
     Timeout,
@@ -142,32 +151,6 @@ enum RequestFailure {
     OtherName,
     NoTls,
     Unknown,
-}
-
-impl RequestFailure {
-    /// Derives the cause from the messages of the operating system and the TLS library.
-    fn of(message: &str) -> RequestFailure {
-        const KNOWN: [(&str, RequestFailure); 13] = [
-            ("dns error", RequestFailure::Name),
-            ("Connection refused", RequestFailure::Refused),
-            ("timed out", RequestFailure::Timeout),
-            ("UnknownIssuer", RequestFailure::UnknownIssuer),
-            (
-                "is self-signed as an authority's own",
-                RequestFailure::SelfSignedAuthority,
-            ),
-            ("BadSignature", RequestFailure::UnknownIssuer),
-            ("certificate expired", RequestFailure::Expired),
-            ("not valid yet", RequestFailure::NotYetValid),
-            ("not valid for name", RequestFailure::OtherName),
-            ("NotValidForName", RequestFailure::OtherName),
-            ("InvalidContentType", RequestFailure::NoTls),
-            ("frame with invalid size", RequestFailure::NoTls),
-            ("tls handshake eof", RequestFailure::NoTls),
-        ];
-        let known = KNOWN.iter().find(|(known, _)| message.contains(known));
-        known.map_or(RequestFailure::Unknown, |(_, cause)| *cause)
-    }
 }
 
 /// Returns scheme, host and port of a URL.
@@ -208,6 +191,14 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
+
+    /// Returns a failure of this cause.
+    pub fn failure(cause: FailureCause, message: &str) -> ProbeError {
+        ProbeError {
+            cause,
+            message: message.to_owned(),
+        }
+    }
 
     /// Returns a reply with nothing but a status.
     pub fn reply(status: u16) -> ProbeReply {
@@ -259,41 +250,5 @@ mod tests {
         assert!(ReplyBody::read(NO_SUCH_TOPIC.as_bytes()).is(NO_SUCH_TOPIC));
         assert!(ReplyBody::read(HUB_GREETING.as_bytes()).is(HUB_GREETING));
         assert!(!ReplyBody::Empty.is(NO_SUCH_TOPIC));
-    }
-
-    #[rstest]
-    #[case(
-        "error sending request: dns error: failed to lookup",
-        RequestFailure::Name
-    )]
-    #[case(
-        "tcp connect error: Connection refused (os error 111)",
-        RequestFailure::Refused
-    )]
-    #[case("timed out", RequestFailure::Timeout)]
-    #[case(
-        "invalid peer certificate: UnknownIssuer",
-        RequestFailure::UnknownIssuer
-    )]
-    #[case(
-        "certificate expired: verification time 9 (UNIX)",
-        RequestFailure::Expired
-    )]
-    #[case(
-        "certificate not valid yet: verification time 9 (UNIX)",
-        RequestFailure::NotYetValid
-    )]
-    #[case(
-        "certificate not valid for name \"a\"; certificate",
-        RequestFailure::OtherName
-    )]
-    #[case(
-        "received corrupt message of type InvalidContentType",
-        RequestFailure::NoTls
-    )]
-    #[case("client error (Connect): tls handshake eof", RequestFailure::NoTls)]
-    #[case("connection reset", RequestFailure::Unknown)]
-    fn a_cause_is_derived_from_the_message(#[case] words: &str, #[case] want: RequestFailure) {
-        assert_eq!(RequestFailure::of(words), want);
     }
 }

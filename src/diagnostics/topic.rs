@@ -137,8 +137,8 @@ fn names(topics: &[&Topic]) -> String {
 
 fn problems(expected: &ExpectedTopic, replies: &TopicReplies) -> Vec<TopicProblem> {
     let (head, get) = match (&replies.head, &replies.get) {
-        (Err(words), _) => return vec![TopicProblem::NoAnswer("HEAD", words.clone())],
-        (_, Some(Err(words))) => return vec![TopicProblem::NoAnswer("GET", words.clone())],
+        (Err(error), _) => return vec![TopicProblem::NoAnswer("HEAD", error.clone())],
+        (_, Some(Err(error))) => return vec![TopicProblem::NoAnswer("GET", error.clone())],
         (Ok(head), None) => (head, head),
         (Ok(head), Some(Ok(get))) => (head, get),
     };

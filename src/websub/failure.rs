@@ -1,8 +1,11 @@
 //! Why a request got no answer, in words that name the usual cause.
 
 use std::error::Error;
+use std::io::{self, ErrorKind};
 
 use rustls::{AlertDescription, CertificateError};
+
+use crate::diagnostics::FailureCause;
 
 /// What no authority that is trusted has signed.
 const NOT_TRUSTED: &str = "its certificate is self-signed, or signed by an authority that is not trusted: name it, or \
@@ -50,7 +53,7 @@ pub fn in_its_own_words(error: reqwest::Error) -> String {
         return "timed out".to_owned();
     }
     // Its own words name only a type.
-    if causes(&error).any(|cause| cause.to_string().contains("CaUsedAsEndEntity")) {
+    if cause(&error) == FailureCause::SelfSignedAuthority {
         return SELF_SIGNED_AUTHORITY.to_owned();
     }
     let mut words: Vec<String> = Vec::new();
@@ -60,6 +63,58 @@ pub fn in_its_own_words(error: reqwest::Error) -> String {
         }
     }
     words.join(": ")
+}
+
+/// Returns the usual cause of a failed request, by the types of its errors.
+pub fn cause(error: &reqwest::Error) -> FailureCause {
+    if error.is_timeout() {
+        return FailureCause::Timeout;
+    }
+    if error.is_dns() {
+        return FailureCause::Name;
+    }
+    if let Some(error) = causes(error).find_map(tls) {
+        return tls_cause(error);
+    }
+    match causes(error).find_map(io_cause) {
+        // A server without TLS may close the connection during the handshake.
+        Some(FailureCause::NoTls) if !error.is_connect() => FailureCause::Unknown,
+        cause => cause.unwrap_or(FailureCause::Unknown),
+    }
+}
+
+/// Returns the cause that an error of the system names, which may be inside another.
+fn io_cause(error: &(dyn Error + 'static)) -> Option<FailureCause> {
+    let error = error.downcast_ref::<io::Error>()?;
+    match error.kind() {
+        ErrorKind::ConnectionRefused => Some(FailureCause::Refused),
+        ErrorKind::TimedOut => Some(FailureCause::Timeout),
+        ErrorKind::UnexpectedEof => Some(FailureCause::NoTls),
+        _ => io_cause(error.get_ref()?),
+    }
+}
+
+fn tls_cause(error: &rustls::Error) -> FailureCause {
+    match error {
+        rustls::Error::InvalidMessage(_) => FailureCause::NoTls,
+        rustls::Error::InvalidCertificate(flaw) => match flaw {
+            CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+                FailureCause::UnknownIssuer
+            }
+            CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+                FailureCause::Expired
+            }
+            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+                FailureCause::NotYetValid
+            }
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+                FailureCause::OtherName
+            }
+            flaw if is_authority(flaw) => FailureCause::SelfSignedAuthority,
+            _ => FailureCause::Unknown,
+        },
+        _ => FailureCause::Unknown,
+    }
 }
 
 /// An error, and what it names as its cause, down to the system's own.
@@ -123,10 +178,13 @@ fn flaw_of_certificate(flaw: &CertificateError) -> String {
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
             format!("its certificate is another host's ({flaw}): correct url or publish_url")
         }
-        // Many a certificate that signs itself is one; the crate that finds out is not ours to name.
-        CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {
-            SELF_SIGNED_AUTHORITY.to_owned()
-        }
+        flaw if is_authority(flaw) => SELF_SIGNED_AUTHORITY.to_owned(),
         flaw => format!("its certificate is not accepted: {flaw}"),
     }
+}
+
+/// Returns true for the certificate of an authority that a server shows as its own, as many a self-signed one is. The
+/// crate that finds out is not among ours, so its error is known by its text alone.
+fn is_authority(flaw: &CertificateError) -> bool {
+    matches!(flaw, CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity"))
 }

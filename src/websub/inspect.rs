@@ -12,10 +12,10 @@ use tokio::task::JoinSet;
 
 use crate::announce::delivery::secret::Mask;
 use crate::diagnostics::topic::TopicReplies;
-use crate::diagnostics::{Links, ProbeReply, ProbeResult, ReplyBody};
+use crate::diagnostics::{FailureCause, Links, ProbeError, ProbeReply, ProbeResult, ReplyBody};
 use crate::resourcesync::uri::{Hub, Topic};
 use crate::websub::client;
-use crate::websub::failure::in_its_own_words;
+use crate::websub::failure::{cause, in_its_own_words};
 use crate::websub::link::{links, targets};
 use crate::websub::publish::settings::mask;
 use crate::websub::publish::{HubSettings, PublisherError};
@@ -59,15 +59,15 @@ pub async fn topics(
 /// What hubs answer where notifications would be sent, each asked as it would be told: what the operator
 /// configured of headers, credentials and certificates is used, and nothing is told.
 pub async fn hubs(hubs: Vec<HubSettings>) -> Vec<ProbeResult> {
-    let mut answers = vec![Err(String::new()); hubs.len()];
+    let mut answers = vec![Err(unknown(String::new())); hubs.len()];
     let mut asked = JoinSet::new();
     for (at, settings) in hubs.into_iter().enumerate() {
         let client = match settings.client() {
             Ok(client) => client,
             Err(error) => {
                 answers[at] = Err(match error {
-                    PublisherError::Client { source, .. } => in_its_own_words(source),
-                    error => error.to_string(),
+                    PublisherError::Client { source, .. } => failure(source, &Mask::default()),
+                    error => unknown(error.to_string()),
                 });
                 continue;
             }
@@ -105,7 +105,7 @@ async fn ask_topic(client: &Client, topic: &Topic) -> TopicReplies {
 }
 
 async fn ask(request: RequestBuilder, mask: &Mask) -> ProbeResult {
-    let failed = |error| mask.hide(&in_its_own_words(error));
+    let failed = |error| failure(error, mask);
     let mut response = request.send().await.map_err(failed)?;
     let at = Timestamp::now();
     let (body, broke_off) = client::beginning(&mut response, ReplyBody::MAX_READ).await;
@@ -134,6 +134,21 @@ async fn ask(request: RequestBuilder, mask: &Mask) -> ProbeResult {
         body: ReplyBody::read(&body),
         at,
     })
+}
+
+/// Returns the failure of a request, without the secrets of `mask`.
+fn failure(error: reqwest::Error, mask: &Mask) -> ProbeError {
+    ProbeError {
+        cause: cause(&error),
+        message: mask.hide(&in_its_own_words(error)),
+    }
+}
+
+fn unknown(message: String) -> ProbeError {
+    ProbeError {
+        cause: FailureCause::Unknown,
+        message,
+    }
 }
 
 fn values(response: &Response, name: HeaderName) -> Vec<String> {

@@ -2,7 +2,7 @@
 
 use rstest::rstest;
 
-use crate::diagnostics::tests::reply;
+use crate::diagnostics::tests::{failure, reply};
 use crate::diagnostics::{ProbeReply, ReplyBody, Severity};
 
 use super::*;
@@ -66,22 +66,23 @@ fn a_hub_need_not_know_head_but_must_be_there(#[case] status: u16, #[case] want:
 }
 
 #[rstest]
-#[case("dns error: no such host", "knows no host of that name")]
-#[case("Connection refused (os error 111)", "nothing listens there")]
-#[case("timed out", "firewall")]
-#[case("invalid peer certificate: UnknownIssuer", "ca_file")]
-#[case("invalid peer certificate: certificate expired: at 9", "has expired")]
-#[case("invalid peer certificate: certificate not valid yet", "clock")]
-#[case(
-    "invalid peer certificate: certificate not valid for name \"a\"",
-    "for other names"
-)]
-#[case("received corrupt message of type InvalidContentType", "no TLS")]
-#[case("connection reset", "operator")]
-fn a_hub_that_cannot_be_reached_is_found_with_its_remedy(#[case] words: &str, #[case] want: &str) {
-    let found = diagnostic(&probe(Err(words.to_owned())), &[]).unwrap();
+#[case(FailureCause::Name, "knows no host of that name")]
+#[case(FailureCause::Refused, "nothing listens there")]
+#[case(FailureCause::Timeout, "firewall")]
+#[case(FailureCause::UnknownIssuer, "ca_file")]
+#[case(FailureCause::SelfSignedAuthority, "basicConstraints")]
+#[case(FailureCause::Expired, "has expired")]
+#[case(FailureCause::NotYetValid, "clock")]
+#[case(FailureCause::OtherName, "for other names")]
+#[case(FailureCause::NoTls, "no TLS")]
+#[case(FailureCause::Unknown, "operator")]
+fn a_hub_that_cannot_be_reached_is_found_with_its_remedy(
+    #[case] cause: FailureCause,
+    #[case] want: &str,
+) {
+    let found = diagnostic(&probe(Err(failure(cause, "words"))), &[]).unwrap();
     assert_eq!(found.severity, Severity::Finding);
-    assert!(found.message.contains(words), "{found:?}");
+    assert!(found.message.contains("words"), "{found:?}");
     assert!(found.remedy.contains(want), "{found:?}");
 }
 
@@ -142,7 +143,7 @@ fn a_secret_address_is_never_shown() {
     let mut replies: Vec<ProbeResult> = [200, 302, 308, 401, 404, 503]
         .map(|status| Ok(reply(status)))
         .into();
-    replies.push(Err("timed out".to_owned()));
+    replies.push(Err(failure(FailureCause::Timeout, "timed out")));
     for location in [
         "/hunter2/in",
         "?key=hunter2",
@@ -185,7 +186,11 @@ fn the_embedded_hub_should_be_reached_where_it_is_advertised(
     };
     let answers: Vec<ProbeResult> = match is_reached {
         true => vec![Ok(ours)],
-        false => vec![Ok(reply(405)), Ok(reply(404)), Err("timed out".to_owned())],
+        false => vec![
+            Ok(reply(405)),
+            Ok(reply(404)),
+            Err(failure(FailureCause::Timeout, "timed out")),
+        ],
     };
     for answer in answers {
         let found = shown(embedded(&Hub::new("https://e.org/hub"), &answer));

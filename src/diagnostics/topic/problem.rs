@@ -3,13 +3,13 @@
 use std::fmt;
 
 use crate::announce::delivery::PAYLOAD_TYPE;
-use crate::diagnostics::RequestFailure;
+use crate::diagnostics::{FailureCause, ProbeError};
 
 /// A problem with the replies of a topic.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum TopicProblem {
-    /// The method, and the operating system's message.
-    NoAnswer(&'static str, String),
+    /// The method, and the failure.
+    NoAnswer(&'static str, ProbeError),
     Redirected(u16, RedirectTarget),
     /// Our own server answered that there is no such topic.
     Unknown,
@@ -66,7 +66,7 @@ impl fmt::Display for RedirectTarget {
 impl fmt::Display for TopicProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            TopicProblem::NoAnswer(method, words) => write!(f, "no answer to {method} ({words})"),
+            TopicProblem::NoAnswer(method, error) => write!(f, "no answer to {method} ({error})"),
             TopicProblem::Redirected(status, target) => {
                 write!(f, "{status}, a redirection to {target}")
             }
@@ -126,7 +126,7 @@ impl TopicProblem {
     /// Returns the usual cause and the remedy.
     pub(super) fn remedy(&self) -> &'static str {
         match self {
-            TopicProblem::NoAnswer(_, words) => no_answer(words),
+            TopicProblem::NoAnswer(_, error) => no_answer(error.cause),
             TopicProblem::Redirected(
                 _,
                 RedirectTarget::WithSlash | RedirectTarget::WithoutSlash,
@@ -191,30 +191,30 @@ impl TopicProblem {
     }
 }
 
-fn no_answer(words: &str) -> &'static str {
-    match RequestFailure::of(words) {
-        RequestFailure::Name => {
+fn no_answer(cause: FailureCause) -> &'static str {
+    match cause {
+        FailureCause::Name => {
             "this machine knows no host of that name; correct public_url, or this machine's name server"
         }
-        RequestFailure::Refused => {
+        FailureCause::Refused => {
             "nothing listens there; start the web server in front, or correct public_url"
         }
-        RequestFailure::Timeout => {
+        FailureCause::Timeout => {
             "a firewall or the web server in front swallows it; where a machine cannot reach its own public \
              address, try `curl -I` from another one"
         }
-        RequestFailure::UnknownIssuer | RequestFailure::SelfSignedAuthority => {
+        FailureCause::UnknownIssuer | FailureCause::SelfSignedAuthority => {
             "Destinations will not trust that certificate either; let the web server in front send the whole \
              chain, or make the system trust your own authority"
         }
-        RequestFailure::Expired => "renew the certificate of the web server in front",
-        RequestFailure::NotYetValid => "its certificate is for later; compare the clocks",
-        RequestFailure::OtherName => {
+        FailureCause::Expired => "renew the certificate of the web server in front",
+        FailureCause::NotYetValid => "its certificate is for later; compare the clocks",
+        FailureCause::OtherName => {
             "the web server in front has a certificate for other names; correct it, or public_url"
         }
-        RequestFailure::NoTls => {
+        FailureCause::NoTls => {
             "there seems to be no TLS at that port; correct public_url, or the web server in front"
         }
-        RequestFailure::Unknown => "the log of the web server in front should say why",
+        FailureCause::Unknown => "the log of the web server in front should say why",
     }
 }

@@ -3,8 +3,8 @@
 use rstest::rstest;
 
 use crate::announce::plan::Replaces;
-use crate::diagnostics::tests::reply;
-use crate::diagnostics::{Links, Severity};
+use crate::diagnostics::tests::{failure, reply};
+use crate::diagnostics::{FailureCause, Links, Severity};
 
 use super::*;
 
@@ -205,21 +205,23 @@ fn a_web_server_that_changes_what_passes_is_recognised(
 }
 
 #[rstest]
-#[case("dns error: no such host", "knows no host of that name")]
-#[case("Connection refused (os error 111)", "nothing listens there")]
-#[case("timed out", "curl")]
-#[case("invalid peer certificate: UnknownIssuer", "whole chain")]
-#[case("invalid peer certificate: certificate expired: at 9", "renew")]
-#[case("invalid peer certificate: certificate not valid yet", "clocks")]
-#[case(
-    "invalid peer certificate: certificate not valid for name \"a\"",
-    "for other names"
-)]
-#[case("received corrupt message of type InvalidContentType", "no TLS")]
-#[case("connection reset", "log")]
-fn a_topic_that_gives_no_answer_is_found_with_its_remedy(#[case] words: &str, #[case] want: &str) {
-    let by_head = judged(Err(words.to_owned()), None);
-    let by_get = judged(Ok(reply(200)), Some(Err(words.to_owned())));
+#[case(FailureCause::Name, "knows no host of that name")]
+#[case(FailureCause::Refused, "nothing listens there")]
+#[case(FailureCause::Timeout, "curl")]
+#[case(FailureCause::UnknownIssuer, "whole chain")]
+#[case(FailureCause::SelfSignedAuthority, "whole chain")]
+#[case(FailureCause::Expired, "renew")]
+#[case(FailureCause::NotYetValid, "clocks")]
+#[case(FailureCause::OtherName, "for other names")]
+#[case(FailureCause::NoTls, "no TLS")]
+#[case(FailureCause::Unknown, "log")]
+fn a_topic_that_gives_no_answer_is_found_with_its_remedy(
+    #[case] cause: FailureCause,
+    #[case] want: &str,
+) {
+    let error = failure(cause, "words");
+    let by_head = judged(Err(error.clone()), None);
+    let by_get = judged(Ok(reply(200)), Some(Err(error)));
     assert_eq!(by_head.len(), 1);
     let of_get: Vec<String> = by_head
         .iter()
@@ -227,7 +229,7 @@ fn a_topic_that_gives_no_answer_is_found_with_its_remedy(#[case] words: &str, #[
         .collect();
     assert_eq!(by_get, of_get);
     assert!(
-        by_head[0].contains(words) && by_head[0].contains(want),
+        by_head[0].contains("words") && by_head[0].contains(want),
         "{by_head:?}"
     );
 }
