@@ -29,7 +29,7 @@ pub fn remedy(directory: &Path, failure: AccessFailure) -> Option<&'static str> 
              it by chmod",
         ),
         AccessFailure::Absent if is_in(&TEMPORARY) => Some(
-            "a service with a user of its own (DynamicUser=) has a directory of its own there: keep the tree elsewhere",
+            "a service with its own user (DynamicUser=) has a private directory there: keep the tree elsewhere",
         ),
         AccessFailure::Absent => None,
     }

@@ -30,7 +30,7 @@ pub fn diagnostics<'a>(
     let mut diagnostics = Vec::new();
     let year = now.to_zoned(jiff::tz::TimeZone::UTC).year();
     if year < FIRST_YEAR {
-        let message = format!("this machine's clock says that it is {now:.0}, which is long past");
+        let message = format!("this machine's clock shows {now:.0}, which is long past");
         diagnostics.push(Diagnostic::finding(message, SET_IT));
     }
     let mut peers: BTreeMap<&str, SignedDuration> = BTreeMap::new();
@@ -75,8 +75,8 @@ pub fn file_system(path: &str, changed: Timestamp, now: Timestamp) -> Option<Dia
         Diagnostic::finding(
             format!("{path} was changed {ahead:#} from now, by the clock of its file system"),
             format!(
-                "its files seem to be written just now, and their times are not believed; let the file server and \
-                 this machine have the same time: {SET_IT}"
+                "its files look newer than they are, so their times are ignored; synchronise the clocks of the file \
+                 server and this machine: {SET_IT}"
             ),
         )
     })

@@ -43,28 +43,28 @@ pub fn diagnostic(probe: &HubProbe, configured: &[Url]) -> Option<Diagnostic> {
             ));
         }
         status @ (401 | 403) => (
-            format!("{hub}: {status} to HEAD, it wants credentials, or others"),
+            format!("{hub}: {status} to HEAD, credentials are missing or wrong"),
             "set bearer_token_file, or username and password_file, or headers, or client_cert and client_key",
         ),
         status @ (404 | 410) => (
-            format!("{hub}: {status} to HEAD, there is nothing"),
-            "compare url and publish_url with what the hub's operator says; a hub that knows POST only may \
-             answer so too, and a first accepted notification shows it",
+            format!("{hub}: {status} to HEAD, no hub at this address"),
+            "compare url and publish_url with the hub's documentation; a hub that supports only POST may \
+             answer the same, until it has accepted a first notification",
         ),
         407 => (
-            format!("{hub}: 407, the proxy wants credentials"),
-            "give them to the proxy that the environment names, or set NO_PROXY",
+            format!("{hub}: 407, the proxy requires credentials"),
+            "add them to the proxy in the environment, or set NO_PROXY",
         ),
         status @ (500 | 502..=504) => (
             format!("{hub}: {status} to HEAD"),
-            "the hub is not well, or starting; if it stays so, tell its operator",
+            "the hub is failing or starting; if that lasts, contact its operator",
         ),
         _ => return None,
     };
     Some(match probe.accepts {
         true => Diagnostic::note(
             message,
-            "but it accepted the last notification, so it minds HEAD only",
+            "but it accepted the last notification, so only HEAD fails",
         ),
         false => Diagnostic::finding(message, remedy),
     })
@@ -81,7 +81,7 @@ pub fn delivery_trouble(hub: &Hub, trouble: &HubTrouble<'_>) -> Diagnostic {
         Condition::Failing => Diagnostic::note(message, remedy),
         Condition::Unfetched => Diagnostic::finding(
             format!("{hub}: it was pinged and did not fetch {channels}"),
-            "see whether the hub can reach the topic at its URI",
+            "check that the hub can reach the topic at its URI",
         ),
         _ => Diagnostic::finding(message, remedy),
     }
@@ -133,8 +133,8 @@ pub fn embedded(hub: &Hub, get: &ProbeResult) -> Option<Diagnostic> {
         Err(error) => format!("cannot be reached ({error})"),
     };
     Some(Diagnostic::finding(
-        format!("{hub}: the embedded hub is advertised so, and {what}"),
-        "nobody can subscribe; let the web server in front pass it on to server.listen, or correct public_url",
+        format!("{hub}: the advertised address of the embedded hub {what}"),
+        "subscriptions are impossible; let the web server in front pass it on to server.listen, or correct public_url",
     ))
 }
 
@@ -148,8 +148,8 @@ fn redirection(
     let target = location.and_then(|location| probe.publish_url.join(location.trim()).ok());
     let Some(target) = target else {
         return Diagnostic::finding(
-            format!("{hub}: {status}, a redirection without a Location that can be read"),
-            "compare url and publish_url with what the hub's operator says",
+            format!("{hub}: {status}, a redirection without a valid Location"),
+            "compare url and publish_url with the hub's documentation",
         );
     };
     let message = format!(
@@ -159,7 +159,7 @@ fn redirection(
     match next_hop(status, location, &probe.publish_url, 0, configured) {
         Hop::Follow(_) => Diagnostic::note(
             message,
-            "it is followed; set publish_url to it to spare a request",
+            "it is followed; set publish_url to it to save a request",
         ),
         Hop::Stop if matches!(status, 307 | 308) => Diagnostic::finding(
             message,
@@ -167,7 +167,7 @@ fn redirection(
         ),
         Hop::Stop => Diagnostic::finding(
             message,
-            "only 307 and 308 keep a notification whole, so it is not followed; correct url or publish_url",
+            "only 307 and 308 preserve the request, so it is not followed; correct url or publish_url",
         ),
     }
 }
@@ -187,13 +187,13 @@ fn shown(target: &Url, probe: &HubProbe) -> String {
 fn no_answer(cause: FailureCause) -> &'static str {
     match cause {
         FailureCause::Name => {
-            "this machine knows no host of that name; correct url or publish_url, or the name server"
+            "the host name cannot be resolved; correct url or publish_url, or the name server"
         }
         FailureCause::Refused => {
             "nothing listens there; correct url or publish_url, or tell the hub's operator"
         }
         FailureCause::Timeout => {
-            "a firewall swallows it, or a proxy is needed (HTTPS_PROXY), or the hub hangs"
+            "a firewall drops the connection, a proxy is required (HTTPS_PROXY), or the hub hangs"
         }
         FailureCause::UnknownIssuer => {
             "its certificate is self-signed, or signed by an authority that this machine does not know; if you trust \
@@ -206,11 +206,11 @@ fn no_answer(cause: FailureCause) -> &'static str {
             "its certificate has expired, or this machine's clock is wrong; tell the hub's operator"
         }
         FailureCause::NotYetValid => {
-            "its certificate is for later, or this machine's clock is wrong"
+            "its certificate is not valid yet, or this machine's clock is wrong"
         }
         FailureCause::OtherName => "its certificate is for other names; correct url or publish_url",
         FailureCause::NoTls => "there seems to be no TLS at that port; correct url or publish_url",
-        FailureCause::Unknown => "if it stays so, ask the hub's operator",
+        FailureCause::Unknown => "if it lasts, ask the hub's operator",
     }
 }
 

@@ -99,7 +99,7 @@ pub fn state_directory(
         )],
         StateDirectory::Unreadable(reason) => vec![Diagnostic::note(
             format!("{directory} cannot be inspected as {by}: {reason}"),
-            "run check as the user who runs rsnotify: what it says of state and permissions holds for this one",
+            "run check as the user who runs rsnotify: its results about state and permissions are those of this user",
         )],
         StateDirectory::There {
             is_directory: false,
@@ -118,13 +118,16 @@ pub fn state_directory(
             let mut diagnostics = Vec::new();
             if *owner != user {
                 diagnostics.push(Diagnostic::note(
-                    format!("check runs as {by}, and {directory} is {}'s", users.name(*owner)),
-                    "what this one may read, the daemon may not, or the other way round: run check as that user",
+                    format!(
+                        "check runs as {by}, and {directory} is {}'s",
+                        users.name(*owner)
+                    ),
+                    "the permissions of the two may differ: run check as that user",
                 ));
             } else if !may_write {
                 diagnostics.push(Diagnostic::finding(
                     format!("{directory} cannot be written by its owner, {by}"),
-                    "give it mode 0700, and let its file system be mounted for writing",
+                    "set mode 0700, and mount its file system writable",
                 ));
             }
             let is_out_of_files = free_files.is_some_and(|free| free < MIN_FREE_FILES);
@@ -135,7 +138,7 @@ pub fn state_directory(
                 };
                 diagnostics.push(Diagnostic::finding(
                     format!("there is room for {room} on the disk of {directory}"),
-                    "nothing is announced that cannot be saved: make room, or set another state_dir",
+                    "changes that cannot be saved are not announced: free some space, or set another state_dir",
                 ));
             }
             diagnostics
@@ -151,11 +154,11 @@ pub fn watch_limit(
     remedy: String,
 ) -> Option<Diagnostic> {
     let Some(allowed) = allowed else {
-        let message = format!("how many {what} may be watched cannot be read under /proc/sys");
-        let remedy = "let this user see it, as by ProcSubset=all in the unit";
+        let message = format!("cannot read the limit of watched {what} under /proc/sys");
+        let remedy = "make it readable, for example with ProcSubset=all in the unit";
         return (wanted > 0).then(|| Diagnostic::note(message, remedy));
     };
-    let message = format!("{wanted} {what} are to be watched, and {allowed} may be");
+    let message = format!("{wanted} {what} have to be watched, and the limit is {allowed}");
     // Other programs of this user watch too.
     match wanted as u64 {
         wanted if wanted > allowed => Some(Diagnostic::finding(message, remedy)),
@@ -168,7 +171,7 @@ pub fn watch_limit(
 pub fn event_queue(allowed: Option<u64>, remedy: String) -> Option<Diagnostic> {
     let allowed = allowed.filter(|allowed| *allowed < DEFAULT_QUEUE)?;
     let message =
-        format!("the kernel keeps {allowed} events, and when more come at once all is swept");
+        format!("the kernel's event queue holds {allowed} events, and an overflow causes a sweep");
     Some(Diagnostic::note(message, remedy))
 }
 
@@ -176,8 +179,8 @@ pub fn event_queue(allowed: Option<u64>, remedy: String) -> Option<Diagnostic> {
 pub fn file_descriptors(allowed: Option<u64>) -> Option<Diagnostic> {
     let allowed = allowed.filter(|allowed| *allowed < MIN_DESCRIPTORS)?;
     Some(Diagnostic::note(
-        format!("{allowed} files and connections may be open at once here"),
-        "if the daemon is started so too, raise that: LimitNOFILE=65536 in its unit, or `ulimit -n 65536`",
+        format!("the limit of open files is {allowed}"),
+        "if it applies to the daemon too, raise it: LimitNOFILE=65536 in its unit, or `ulimit -n 65536`",
     ))
 }
 
@@ -251,17 +254,17 @@ mod tests {
     #[case(
         6,
         Some(10),
-        Some("Note 6 directories are to be watched, and 10 may be: raise it")
+        Some("Note 6 directories have to be watched, and the limit is 10: raise it")
     )]
     #[case(
         10,
         Some(10),
-        Some("Note 10 directories are to be watched, and 10 may be: raise it")
+        Some("Note 10 directories have to be watched, and the limit is 10: raise it")
     )]
     #[case(
         11,
         Some(10),
-        Some("Finding 11 directories are to be watched, and 10 may be: raise it")
+        Some("Finding 11 directories have to be watched, and the limit is 10: raise it")
     )]
     #[case(0, Some(0), None)]
     #[case(0, None, None)]
@@ -269,8 +272,8 @@ mod tests {
         1,
         None,
         Some(
-            "Note how many directories may be watched cannot be read under /proc/sys: let this user \
-                          see it, as by ProcSubset=all in the unit"
+            "Note cannot read the limit of watched directories under /proc/sys: make it readable, \
+                          for example with ProcSubset=all in the unit"
         )
     )]
     fn more_directories_than_may_be_watched_are_found(

@@ -55,7 +55,7 @@ pub fn diagnostics(topics: &[(ExpectedTopic, Option<TopicReplies>)]) -> Vec<Diag
     if unasked > 0 {
         diagnostics.push(Diagnostic::note(
             format!(
-                "{unasked} of {} topics were not tried: timeout",
+                "{unasked} of {} topics were not checked: timeout",
                 topics.len()
             ),
             "",
@@ -82,11 +82,11 @@ pub fn reach<'a>(
         .filter(|hub| hub.mode != Mode::Embedded && !is_private(hub.hub.as_str()));
     for hub in outside.filter(|_| !private.is_empty()) {
         let message = format!(
-            "{} can be reached from this machine or network only, and hub {} lies elsewhere",
+            "{} can be reached from this machine or network only, and hub {} is elsewhere",
             names(&private),
             hub.hub
         );
-        let remedy = "set public_url to what the web server in front makes of them";
+        let remedy = "set public_url to their address at the web server in front";
         diagnostics.push(match hub.mode {
             Mode::Ping => Diagnostic::finding(format!("{message} and fetches them"), remedy),
             _ => Diagnostic::note(message, remedy),
@@ -100,10 +100,10 @@ pub fn reach<'a>(
         diagnostics.push(Diagnostic::note(
             format!("the hub {} is on localhost; subscribers elsewhere cannot reach it", hub.hub),
             match hub.mode {
-                Mode::Embedded => "set server.public_url to what subscribers reach",
+                Mode::Embedded => "set server.public_url to an address that subscribers can reach",
                 _ => {
-                    "set url to what subscribers reach, as the Capability Lists advertise it; publish_url may be the \
-                     address on this machine"
+                    "set url to an address that subscribers can reach, as the Capability Lists advertise it; publish_url \
+                     may be the address on this machine"
                 }
             },
         ));
@@ -201,7 +201,7 @@ fn content(expected: &ExpectedTopic, reply: &ProbeReply) -> Vec<TopicProblem> {
     match (&reply.content_encoding, &reply.body) {
         (Some(encoding), _) => problems.push(TopicProblem::Encoded(encoding.clone())),
         (None, ReplyBody::Other { reason, .. }) => {
-            problems.push(TopicProblem::ReplyBody(reason.clone()))
+            problems.push(TopicProblem::NoPayload(reason.clone()))
         }
         (None, ReplyBody::Empty | ReplyBody::Payload) => {}
     }

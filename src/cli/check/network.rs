@@ -59,7 +59,7 @@ pub(super) fn sections(
         expected.extend(known.map(topic_of));
         if expected.len() < channels.len() {
             of_topics.push(Diagnostic::note(
-                "server.listen takes any free port, so topics below it were not tried",
+                "server.listen takes any free port, so topics below it were not checked",
                 "set a port, or public_url",
             ));
         }
@@ -88,7 +88,7 @@ fn is_running(config: &Config) -> (bool, Option<Diagnostic>) {
         Ok(true) => (true, None),
         Ok(false) => {
             let message = format!(
-                "rsnotify is not running with {}, so topics were not tried",
+                "rsnotify is not running with {}, so topics were not checked",
                 config.state_dir.display()
             );
             let remedy =
@@ -96,7 +96,7 @@ fn is_running(config: &Config) -> (bool, Option<Diagnostic>) {
             (false, Some(Diagnostic::note(message, remedy)))
         }
         Err(error) => {
-            let message = format!("whether rsnotify is running cannot be seen: {error}");
+            let message = format!("cannot find out if rsnotify is running: {error}");
             let remedy = "if it is not, no topic answers; run check as its user";
             (true, Some(Diagnostic::note(message, remedy)))
         }

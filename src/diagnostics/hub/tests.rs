@@ -36,19 +36,19 @@ fn shown(found: Option<Diagnostic>) -> String {
 #[case(501, "nothing")]
 #[case(
     401,
-    "Finding https://hub.example/websub/: 401 to HEAD, it wants credentials"
+    "Finding https://hub.example/websub/: 401 to HEAD, credentials are missing or wrong"
 )]
 #[case(
     403,
-    "Finding https://hub.example/websub/: 403 to HEAD, it wants credentials"
+    "Finding https://hub.example/websub/: 403 to HEAD, credentials are missing or wrong"
 )]
 #[case(
     404,
-    "Finding https://hub.example/websub/: 404 to HEAD, there is nothing: compare url"
+    "Finding https://hub.example/websub/: 404 to HEAD, no hub at this address: compare url"
 )]
 #[case(
     410,
-    "Finding https://hub.example/websub/: 410 to HEAD, there is nothing: compare url"
+    "Finding https://hub.example/websub/: 410 to HEAD, no hub at this address: compare url"
 )]
 #[case(407, "Finding https://hub.example/websub/: 407, the proxy")]
 #[case(500, "Finding https://hub.example/websub/: 500 to HEAD")]
@@ -66,7 +66,7 @@ fn a_hub_need_not_know_head_but_must_be_there(#[case] status: u16, #[case] want:
 }
 
 #[rstest]
-#[case(FailureCause::Name, "knows no host of that name")]
+#[case(FailureCause::Name, "host name cannot be resolved")]
 #[case(FailureCause::Refused, "nothing listens there")]
 #[case(FailureCause::Timeout, "firewall")]
 #[case(FailureCause::UnknownIssuer, "ca_file")]
@@ -114,7 +114,7 @@ fn a_hub_that_cannot_be_reached_is_found_with_its_remedy(
     "Finding",
     "https://hub.example/: only 307 and 308"
 )]
-fn a_redirection_is_told_with_where_it_leads(
+fn a_redirection_is_reported_with_its_target(
     #[case] status: u16,
     #[case] location: &str,
     #[case] severity: &str,
@@ -135,7 +135,7 @@ fn a_redirection_is_told_with_where_it_leads(
 #[test]
 fn a_redirection_without_a_target_is_found() {
     let found = shown(diagnostic(&probe(Ok(reply(302))), &[]));
-    assert!(found.contains("without a Location"), "{found}");
+    assert!(found.contains("without a valid Location"), "{found}");
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn a_secret_address_is_never_shown() {
 }
 
 #[test]
-fn whoever_is_believed_without_a_certificate_is_found() {
+fn an_unverified_certificate_is_found() {
     let found = unverified(&Hub::new(HUB));
     assert_eq!(found.severity, Severity::Finding);
     assert!(found.line().contains("ca_file"), "{found:?}");
@@ -175,7 +175,7 @@ fn whoever_is_believed_without_a_certificate_is_found() {
 
 #[rstest]
 #[case(true, "nothing")]
-#[case(false, "Finding https://e.org/hub: the embedded hub is advertised")]
+#[case(false, "Finding https://e.org/hub: the advertised address")]
 fn the_embedded_hub_should_be_reached_where_it_is_advertised(
     #[case] is_reached: bool,
     #[case] want: &str,

@@ -31,7 +31,7 @@ pub(super) enum TopicProblem {
         foreign: Vec<String>,
     },
     NoListLink,
-    ReplyBody(String),
+    NoPayload(String),
     /// Status of `HEAD` where `GET` has another.
     HeadStatus(u16),
     HeadHeader(&'static str),
@@ -57,7 +57,7 @@ impl fmt::Display for RedirectTarget {
             RedirectTarget::WithoutSlash => "the same address without the slash at its end",
             RedirectTarget::Https => "the same address by https",
             RedirectTarget::Elsewhere(location) => location,
-            RedirectTarget::Nowhere => "nowhere: there is no Location that can be read",
+            RedirectTarget::Nowhere => "nowhere: the Location is missing or invalid",
         };
         f.write_str(words)
     }
@@ -76,7 +76,7 @@ impl fmt::Display for TopicProblem {
             TopicProblem::NotPassedOn(status, kind) => {
                 write!(f, "{status} with {kind}, which is not from rsnotify")
             }
-            TopicProblem::NotAllowed(status) => write!(f, "{status}, it wants credentials"),
+            TopicProblem::NotAllowed(status) => write!(f, "{status}, credentials are required"),
             TopicProblem::NoUpstream(status) => write!(f, "{status} from the web server in front"),
             TopicProblem::Status(status) => write!(f, "{status} instead of 200"),
             TopicProblem::Foreign(kind) => write!(f, "200 with {kind}, which is not from rsnotify"),
@@ -85,7 +85,7 @@ impl fmt::Display for TopicProblem {
                 write!(f, "Content-Type {PAYLOAD_TYPE} with {parameters} after it")
             }
             TopicProblem::Encoded(encoding) => {
-                write!(f, "Content-Encoding {encoding}, which was not asked for")
+                write!(f, "Content-Encoding {encoding}, which was not requested")
             }
             TopicProblem::NoLinks => {
                 f.write_str("there is no Link header with the topic and its hubs")
@@ -111,7 +111,7 @@ impl fmt::Display for TopicProblem {
             TopicProblem::NoListLink => f.write_str(
                 "the Link header does not name the Capability List (rel=\"resourcesync\")",
             ),
-            TopicProblem::ReplyBody(reason) => write!(f, "the body is no payload: {reason}"),
+            TopicProblem::NoPayload(reason) => write!(f, "the body is no payload: {reason}"),
             TopicProblem::HeadStatus(status) => {
                 write!(f, "HEAD answers {status}, and GET does not")
             }
@@ -131,36 +131,36 @@ impl TopicProblem {
                 _,
                 RedirectTarget::WithSlash | RedirectTarget::WithoutSlash,
             ) => {
-                "the web server in front takes it for a directory or file of its own; let it pass the topic on \
+                "the web server in front treats it as its own directory or file; let it pass the topic on \
                  to server.listen as it is, before any rule that redirects: `rsnotify snippet nginx`, `apache` or \
                  `caddy` prints the lines that do"
             }
             TopicProblem::Redirected(_, RedirectTarget::Https) => {
-                "the web server in front wants https; set public_url, or what the Capability List advertises, \
+                "the web server in front requires https; set public_url, or what the Capability List advertises, \
                  to the https address"
             }
             TopicProblem::Redirected(..) => {
-                "addresses of topics are compared to the letter, so they must answer where they are; let the \
+                "topic URIs are compared exactly, so they must answer at their own address; let the \
                  web server in front pass them on to server.listen before any rule that redirects, or set \
                  public_url to where this leads"
             }
             TopicProblem::Unknown => {
                 "the web server in front changes path, query or Host on the way: let it pass them on unchanged; \
-                 or rsnotify has not looked at the whole tree yet: try again; or the configuration was edited \
-                 since it was started: restart it"
+                 or rsnotify has not swept the whole tree yet: retry; or the configuration was edited since the \
+                 start: restart it"
             }
             TopicProblem::NotPassedOn(..) | TopicProblem::Foreign(_) => {
                 "the web server in front answers itself; let it pass the topic on to server.listen, path and \
                  query unchanged: `rsnotify snippet nginx`, `apache` or `caddy` prints the lines that do"
             }
             TopicProblem::NotAllowed(_) => {
-                "hubs and Destinations have none; let the web server in front pass topics on for everybody"
+                "hubs and Destinations have none; let the web server in front serve topics without authentication"
             }
             TopicProblem::NoUpstream(_) => {
-                "it passes the topic on and reaches nobody; let it pass on to server.listen of the machine \
+                "it cannot reach rsnotify; let it pass the topic on to server.listen of the machine \
                  where rsnotify runs: `rsnotify snippet nginx`, `apache` or `caddy` prints the lines that do"
             }
-            TopicProblem::Status(_) => "the log of the web server in front should say why",
+            TopicProblem::Status(_) => "the log of the web server in front should have the reason",
             TopicProblem::Type(_) => {
                 "some Destinations refuse that; let the web server in front pass Content-Type on as it is"
             }
@@ -169,10 +169,10 @@ impl TopicProblem {
                  Apache: AddDefaultCharset Off)"
             }
             TopicProblem::Encoded(_) => {
-                "let the web server in front compress only for those who send Accept-Encoding"
+                "let the web server in front compress only for clients that send Accept-Encoding"
             }
             TopicProblem::NoLinks | TopicProblem::NoListLink => {
-                "let the web server in front pass the Link header on; without it nobody finds the hub"
+                "let the web server in front pass the Link header on; without it clients cannot find the hub"
             }
             TopicProblem::OwnLink(_) => {
                 "the web server in front changes path, query or Host on the way: let it pass them on unchanged"
@@ -181,11 +181,11 @@ impl TopicProblem {
                 "if the configuration was edited since rsnotify was started, restart it; else the web server in \
                  front changes the header"
             }
-            TopicProblem::ReplyBody(_) => {
+            TopicProblem::NoPayload(_) => {
                 "the web server in front changes what rsnotify sends; let it pass bodies on as they are"
             }
             TopicProblem::HeadStatus(_) | TopicProblem::HeadHeader(_) => {
-                "hubs and Destinations may ask by either; let the web server in front pass on both alike"
+                "hubs and Destinations may use either; let the web server in front pass on both alike"
             }
         }
     }
@@ -194,27 +194,27 @@ impl TopicProblem {
 fn no_answer(cause: FailureCause) -> &'static str {
     match cause {
         FailureCause::Name => {
-            "this machine knows no host of that name; correct public_url, or this machine's name server"
+            "the host name cannot be resolved; correct public_url, or this machine's name server"
         }
         FailureCause::Refused => {
             "nothing listens there; start the web server in front, or correct public_url"
         }
         FailureCause::Timeout => {
-            "a firewall or the web server in front swallows it; where a machine cannot reach its own public \
-             address, try `curl -I` from another one"
+            "a firewall or the web server in front drops the connection; if a machine cannot reach its own \
+             public address, try `curl -I` from another one"
         }
         FailureCause::UnknownIssuer | FailureCause::SelfSignedAuthority => {
             "Destinations will not trust that certificate either; let the web server in front send the whole \
              chain, or make the system trust your own authority"
         }
         FailureCause::Expired => "renew the certificate of the web server in front",
-        FailureCause::NotYetValid => "its certificate is for later; compare the clocks",
+        FailureCause::NotYetValid => "its certificate is not valid yet; compare the clocks",
         FailureCause::OtherName => {
             "the web server in front has a certificate for other names; correct it, or public_url"
         }
         FailureCause::NoTls => {
             "there seems to be no TLS at that port; correct public_url, or the web server in front"
         }
-        FailureCause::Unknown => "the log of the web server in front should say why",
+        FailureCause::Unknown => "the log of the web server in front should have the reason",
     }
 }

@@ -61,7 +61,7 @@ fn judged(head: ProbeResult, get: Option<ProbeResult>) -> Vec<String> {
 }
 
 #[test]
-fn a_topic_that_is_passed_on_is_fine() {
+fn a_topic_that_is_passed_on_has_no_problem() {
     assert_eq!(said(ours()), [""; 0]);
     assert_eq!(said(changed(|it| it.body = ReplyBody::Empty)), [""; 0]);
     assert_eq!(said(changed(|it| it.links.hubs.reverse())), [""; 0]);
@@ -100,11 +100,11 @@ fn redirects(status: u16, location: &str) -> ProbeReply {
     ProbeReply { body: ReplyBody::read(NO_SUCH_TOPIC.as_bytes()), ..reply(404) },
     "404 from rsnotify itself, which serves no such topic: the web server in front changes path, query or Host"
 )]
-#[case(html(401), "401, it wants credentials")]
-#[case(html(403), "403, it wants credentials")]
+#[case(html(401), "401, credentials are required")]
+#[case(html(403), "403, credentials are required")]
 #[case(
     html(502),
-    "502 from the web server in front: it passes the topic on and reaches nobody"
+    "502 from the web server in front: it cannot reach rsnotify"
 )]
 #[case(html(504), "504 from the web server in front")]
 #[case(html(304), "304 instead of 200")]
@@ -121,11 +121,11 @@ fn redirects(status: u16, location: &str) -> ProbeReply {
 )]
 #[case(
     redirects(301, "/a/framework/"),
-    "301, a redirection to https://e.org/a/framework/: addresses of topics are compared"
+    "301, a redirection to https://e.org/a/framework/: topic URIs are compared"
 )]
 #[case(
     redirects(302, "https://e.org/login?to=/a/framework"),
-    "302, a redirection to https://e.org/login?…: addresses"
+    "302, a redirection to https://e.org/login?…: topic URIs"
 )]
 #[case(redirects(302, "http://["), "302, a redirection to nowhere")]
 #[case(reply(302), "302, a redirection to nowhere")]
@@ -193,7 +193,7 @@ fn where_a_redirection_leads_is_said_in_words(
     }),
     &["Content-Type text/plain", "the Link header does not name the Capability List"]
 )]
-fn a_web_server_that_changes_what_passes_is_recognised(
+fn a_web_server_that_changes_replies_is_recognised(
     #[case] reply: ProbeReply,
     #[case] want: &[&str],
 ) {
@@ -205,7 +205,7 @@ fn a_web_server_that_changes_what_passes_is_recognised(
 }
 
 #[rstest]
-#[case(FailureCause::Name, "knows no host of that name")]
+#[case(FailureCause::Name, "host name cannot be resolved")]
 #[case(FailureCause::Refused, "nothing listens there")]
 #[case(FailureCause::Timeout, "curl")]
 #[case(FailureCause::UnknownIssuer, "whole chain")]
@@ -272,7 +272,7 @@ fn the_same_problem_of_many_topics_is_one_diagnostic() {
         "{}",
         found[1]
     );
-    assert_eq!(found[2], "1 of 1002 topics were not tried: timeout");
+    assert_eq!(found[2], "1 of 1002 topics were not checked: timeout");
 }
 
 #[rstest]
@@ -284,7 +284,7 @@ fn the_same_problem_of_many_topics_is_one_diagnostic() {
 #[case(&["http://e.org/t/"], "https://hub.example/", Mode::Ping, "https://e.org/", Some("Note"))]
 #[case(&["http://e.org/t/"], "https://hub.example/", Mode::Ping, "http://e.org/", None)]
 #[case(&[], "https://hub.example/", Mode::Ping, "https://e.org/", None)]
-fn topics_that_hubs_cannot_reach_are_told(
+fn topics_that_hubs_cannot_reach_are_reported(
     #[case] topics: &[&str],
     #[case] hub: &str,
     #[case] mode: Mode,

@@ -238,7 +238,7 @@ fn where_nothing_runs_no_topic_is_missed() {
     let setup = behind(&front, &site, &hub);
     let checked = check(&setup);
     checked.is_fine();
-    checked.noted("state, so topics were not tried: start it");
+    checked.noted("state, so topics were not checked: start it");
     assert!(
         !setup.state.path().join("state").exists(),
         "nothing was made"
@@ -253,7 +253,7 @@ fn where_nothing_runs_no_topic_is_missed() {
     daemon.stop();
     let checked = check(&setup);
     checked.is_fine();
-    checked.noted("state, so topics were not tried: start it");
+    checked.noted("state, so topics were not checked: start it");
 }
 
 #[test]
@@ -263,7 +263,7 @@ fn a_free_port_is_known_to_the_daemon_alone() {
     let _daemon = setup.start();
     let checked = check(&setup);
     checked.found(&["a/capabilitylist.xml does not advertise its channel"]);
-    checked.noted("server.listen takes any free port, so topics below it were not tried");
+    checked.noted("server.listen takes any free port, so topics below it were not checked");
 }
 
 #[test]

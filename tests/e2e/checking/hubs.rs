@@ -69,8 +69,12 @@ fn setup(site: &Site, url: &str, keys: &str) -> Setup {
 #[case("200 OK", "", None)]
 #[case("405 Method Not Allowed", "", None)]
 #[case("501 Not Implemented", "", None)]
-#[case("401 Unauthorized", "", Some("401 to HEAD, it wants credentials"))]
-#[case("404 Not Found", "", Some("404 to HEAD, there is nothing"))]
+#[case(
+    "401 Unauthorized",
+    "",
+    Some("401 to HEAD, credentials are missing or wrong")
+)]
+#[case("404 Not Found", "", Some("404 to HEAD, no hub at this address"))]
 #[case("503 Service Unavailable", "", Some("503 to HEAD"))]
 #[case(
     "302 Found",
@@ -113,7 +117,8 @@ fn a_hub_that_nothing_answers_for_is_found() {
     deaf.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = deaf.local_addr().unwrap();
     check(&setup(&site, &format!("http://{address}/"), "")).found(&["nothing listens there"]);
-    check(&setup(&site, "http://no-such-host.invalid/", "")).found(&["knows no host of that name"]);
+    check(&setup(&site, "http://no-such-host.invalid/", ""))
+        .found(&["host name cannot be resolved"]);
     let (plain, _asked) = hub(FINE.to_owned(), None);
     check(&setup(&site, &format!("https://{plain}/"), "")).found(&["no TLS at that port"]);
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -202,7 +207,7 @@ fn a_certificate_that_is_not_trusted_is_found_with_its_remedy() {
         (
             &later,
             Some(&later_pem),
-            Some("its certificate is for later"),
+            Some("its certificate is not valid yet"),
         ),
         (&other, Some(&other_pem), Some("is for other names")),
     ] {
@@ -246,7 +251,7 @@ fn a_hub_that_accepts_need_not_like_head() {
                    topic = \"https://source.example/a/framework/\"\n";
     let setup = Setup::new(&site, &[fake.url()], channel);
     fake.behave(Manner::Refuse(404));
-    check(&setup).found(&["404 to HEAD, there is nothing"]);
+    check(&setup).found(&["404 to HEAD, no hub at this address"]);
 
     fake.behave(Manner::Accept);
     let daemon = setup.start();
@@ -257,7 +262,7 @@ fn a_hub_that_accepts_need_not_like_head() {
     fake.behave(Manner::Refuse(404));
     let checked = check(&setup);
     checked.is_fine();
-    checked.noted("404 to HEAD, there is nothing: but it accepted the last notification");
+    checked.noted("404 to HEAD, no hub at this address: but it accepted the last notification");
 }
 
 #[test]
@@ -277,7 +282,7 @@ fn the_embedded_hub_must_be_reached_where_it_is_advertised() {
     front.behave(super::front::Manner::NotFound);
     check(&setup).found(&[
         "404 with Content-Type text/html",
-        "the embedded hub is advertised so, and answers 404",
+        "the advertised address of the embedded hub answers 404",
     ]);
 }
 

@@ -93,7 +93,7 @@ fn more_directories_than_may_be_watched_are_found_with_the_sysctl() {
         return;
     };
     check_by(&mut command).found(&[
-        "3 directories are to be watched, and 2 may be: the sysctl user.max_inotify_watches is 2; raise it, as by \
+        "3 directories have to be watched, and the limit is 2: the sysctl user.max_inotify_watches is 2; raise it, as by \
          `sysctl -w user.max_inotify_watches=524288`",
     ]);
     // By polling none are watched.
@@ -175,6 +175,6 @@ fn whose_state_directory_it_is_matters() {
         chown(state.join("lock"), Some(12_345), None).unwrap();
         let checked = check_by(&mut check_under(&setup, &POWERLESS).unwrap());
         checked.found(&["https://source.example/a/framework/: no answer to HEAD"]);
-        checked.noted("whether rsnotify is running cannot be seen: Permission denied");
+        checked.noted("cannot find out if rsnotify is running: Permission denied");
     }
 }
