@@ -106,7 +106,9 @@ fn logged() -> Lines {
 
 /// What a message says: itself, or what is said where it is made.
 fn said(message: &str) -> Vec<String> {
-    let elsewhere = MADE_ELSEWHERE.iter().find(|(own, ..)| *own == message);
+    let elsewhere = MADE_ELSEWHERE
+        .iter()
+        .find(|(placeholder, ..)| *placeholder == message);
     let Some((_, path, begins, mark)) = elsewhere else {
         return vec![message.to_owned()];
     };
@@ -170,7 +172,7 @@ fn the_page_has_each_line_that_is_logged_and_no_other() {
             ));
         }
     }
-    let gone = documented.keys().filter(|own| !logged.contains_key(*own));
+    let gone = documented.keys().filter(|line| !logged.contains_key(*line));
     failures.extend(gone.map(|message| format!("never logged: {message}")));
     assert!(
         failures.is_empty(),

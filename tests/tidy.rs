@@ -31,7 +31,7 @@ const MAY_USE: [(&str, &[&str]); 11] = [
 /// The folders that know no clock, disk, network, randomness or logging.
 const PURE: [&str; 5] = ["resourcesync", "announce", "hub", "report", "diagnostics"];
 
-/// What a pure folder may not say: paths, types and macros of the world outside.
+/// Paths, types and macros of the outside world, banned in pure folders.
 const IMPURE: [&str; 37] = [
     "std::env",
     "std::fs",
@@ -72,8 +72,8 @@ const IMPURE: [&str; 37] = [
     "thread_local!",
 ];
 
-/// What the folder that reads the published tree may not say: nothing there is written, locked or leased,
-/// because a generator would feel it.
+/// Names banned in the folder that reads the published tree: nothing there is written, locked or leased,
+/// because a generator would notice it.
 const TOUCHING: [&str; 18] = [
     "WRONLY",
     "RDWR",
@@ -95,7 +95,7 @@ const TOUCHING: [&str; 18] = [
     "write_all",
 ];
 
-/// What stands nowhere, tests included.
+/// Texts banned everywhere, tests included.
 const NOWHERE: [(&str, &str); 4] = [
     ("super::super", "name the module from crate::"),
     ("todo!", "finish it"),
@@ -103,7 +103,7 @@ const NOWHERE: [(&str, &str); 4] = [
     ("#[ignore", "a test runs, or is deleted"),
 ];
 
-/// Whether `word` stands in the code, and not as a part of a longer name or path.
+/// Returns true if the code contains `word`, not as a part of a longer name or path.
 fn says(code: &str, word: &str) -> bool {
     let is_name = |c: char| c.is_alphanumeric() || c == '_';
     code.match_indices(word).any(|(at, _)| {
@@ -113,7 +113,7 @@ fn says(code: &str, word: &str) -> bool {
     })
 }
 
-/// The names that follow `crate::` in a line.
+/// Returns the names after `crate::` in a line.
 fn parts_used(code: &str) -> impl Iterator<Item = &str> {
     let is_name = |c: char| c.is_alphanumeric() || c == '_';
     code.split("crate::").skip(1).map(move |rest| {
@@ -134,7 +134,7 @@ fn report(rule: &str, failures: &[String]) {
 fn folders_use_only_what_they_may() {
     let mut failures = Vec::new();
     for file in source_files(&["src"]) {
-        let Some((own, may_use)) = MAY_USE.iter().find(|(part, _)| file.part() == Some(part))
+        let Some((folder, may_use)) = MAY_USE.iter().find(|(part, _)| file.part() == Some(part))
         else {
             continue;
         };
@@ -145,14 +145,14 @@ fn folders_use_only_what_they_may() {
                         "{}:{number}: write crate::NAME, so that this test can read it",
                         file.path
                     ));
-                } else if used != *own && !may_use.contains(&used) {
-                    failures.push(format!("{}:{number}: {own} uses {used}", file.path));
+                } else if used != *folder && !may_use.contains(&used) {
+                    failures.push(format!("{}:{number}: {folder} uses {used}", file.path));
                 }
             }
-            let is_top = file.path == format!("src/{own}/mod.rs");
+            let is_top = file.path == format!("src/{folder}/mod.rs");
             if is_top && says(code, "super") && !code.contains("pub(super)") {
                 failures.push(format!(
-                    "{}:{number}: {own} reaches out by super",
+                    "{}:{number}: {folder} reaches out by super",
                     file.path
                 ));
             }
@@ -165,7 +165,7 @@ fn folders_use_only_what_they_may() {
 }
 
 #[test]
-fn pure_folders_know_nothing_of_the_world() {
+fn pure_folders_have_no_access_to_the_outside() {
     let mut failures = Vec::new();
     for file in source_files(&["src"]) {
         if !file.part().is_some_and(|part| PURE.contains(&part)) {
@@ -207,7 +207,7 @@ fn the_published_tree_is_only_read() {
 }
 
 #[test]
-fn every_file_says_first_why_it_exists() {
+fn every_file_begins_with_a_comment_on_its_purpose() {
     let mut failures = Vec::new();
     for file in source_files(&["src", "tests", "benches", "examples", "fuzz/fuzz_targets"]) {
         if !file.text.starts_with("//! ") {
@@ -218,7 +218,7 @@ fn every_file_says_first_why_it_exists() {
 }
 
 #[test]
-fn nothing_stands_that_was_banned() {
+fn banned_texts_are_absent() {
     let mut failures = Vec::new();
     for file in source_files(&["src", "tests", "benches"]) {
         for (number, line) in file
@@ -253,10 +253,10 @@ fn nothing_stands_that_was_banned() {
             }
         }
     }
-    report("Something stands that the house rules ban", &failures);
+    report("A house rule bans this", &failures);
 }
 
-/// Folders below `src/`, with the phrase that ARCHITECTURE.md gives each: lines such as
+/// Returns the folders below `src/` with their descriptions in ARCHITECTURE.md: lines such as
 /// ``- `src/tree/`: the file system``.
 fn code_map() -> BTreeMap<String, String> {
     let page = fs::read_to_string(repository().join("ARCHITECTURE.md")).unwrap();

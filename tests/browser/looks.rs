@@ -21,8 +21,8 @@ const FAINT: &str = r"
         return 0.2126 * r + 0.7152 * g + 0.0722 * b;
     };
     const behind = element => {
-        for (let own = element; own; own = own.parentElement) {
-            const color = getComputedStyle(own).backgroundColor;
+        for (let ancestor = element; ancestor; ancestor = ancestor.parentElement) {
+            const color = getComputedStyle(ancestor).backgroundColor;
             if (parse(color)[3] !== 0) return color;
         }
         return 'rgb(255, 255, 255)';

@@ -9,12 +9,12 @@ use crate::troubled::{HOSTILE, Troubled};
 const TAB: char = '\u{e004}';
 const ENTER: char = '\u{e007}';
 
-/// What any automatic inspection for screen readers begins with; returns what is wrong.
-const FAULTS: &str = r"
-    const faults = [];
+/// Basic automatic accessibility checks; returns the problems.
+const ACCESSIBILITY_CHECK: &str = r"
+    const problems = [];
     const all = selector => [...document.querySelectorAll(selector)];
     const need = (selector, is_right, what) =>
-        all(selector).filter(e => !is_right(e)).forEach(e => faults.push(what + ': ' + e.outerHTML.slice(0, 80)));
+        all(selector).filter(e => !is_right(e)).forEach(e => problems.push(what + ': ' + e.outerHTML.slice(0, 80)));
     const text = e => e && e.textContent.trim() !== '';
     need('html', e => e.lang === 'en', 'no language');
     need('table', e => text(e.caption), 'no caption');
@@ -27,16 +27,16 @@ const FAULTS: &str = r"
     need('time', e => !isNaN(Date.parse(e.dateTime)), 'no time');
     need('a', e => e.pathname !== location.pathname || !e.hash || document.getElementById(e.hash.slice(1)), 'leads nowhere');
     const ids = all('[id]').map(e => e.id);
-    if (new Set(ids).size !== ids.length) faults.push('an id is there twice');
+    if (new Set(ids).size !== ids.length) problems.push('an id is there twice');
     const levels = all('h1, h2, h3').map(e => +e.tagName[1]);
-    if (levels.filter(level => level === 1).length !== 1) faults.push('not one h1');
-    if (levels.some((level, at) => level > (levels[at - 1] || 0) + 1)) faults.push('a level is skipped');
-    for (const one of ['main', 'header', 'footer']) if (all(one).length !== 1) faults.push('not one ' + one);
-    return faults;
+    if (levels.filter(level => level === 1).length !== 1) problems.push('not one h1');
+    if (levels.some((level, at) => level > (levels[at - 1] || 0) + 1)) problems.push('a level is skipped');
+    for (const one of ['main', 'header', 'footer']) if (all(one).length !== 1) problems.push('not one ' + one);
+    return problems;
 ";
 
 #[test]
-fn a_person_sees_what_is_wrong_and_every_link_leads_somewhere() {
+fn problems_are_shown_and_every_link_works() {
     let Some(browser) = Browser::start() else {
         return;
     };
@@ -55,7 +55,7 @@ fn a_person_sees_what_is_wrong_and_every_link_leads_somewhere() {
         "Configuration",
     ] {
         assert!(
-            headings.iter().any(|own| own == part),
+            headings.iter().any(|heading| heading == part),
             "no {part} in {headings:?}"
         );
     }
@@ -68,14 +68,14 @@ fn a_person_sees_what_is_wrong_and_every_link_leads_somewhere() {
     assert!(
         alerts
             .iter()
-            .any(|own| own.contains("of 3 channels: it wants credentials")),
+            .any(|alert| alert.contains("of 3 channels: it wants credentials")),
         "{alerts:?}"
     );
     let mut seen = BTreeSet::new();
     for page in ["/", "/channels?text=set-1&state=&page=1"] {
         browser.go(&troubled.url(page));
-        let own = "return [...document.links].map(e => e.href).filter(e => e.startsWith(location.origin))";
-        seen.extend(browser.texts(own));
+        let local_links = "return [...document.links].map(e => e.href).filter(e => e.startsWith(location.origin))";
+        seen.extend(browser.texts(local_links));
     }
     let kinds = [
         "/channel?",
@@ -128,7 +128,7 @@ fn a_screen_reader_finds_names_captions_headings_and_landmarks() {
     troubled.await_broken();
     for page in ["/", "/channels", &troubled.a_channel()] {
         browser.go(&troubled.url(page));
-        assert_eq!(browser.texts(FAULTS), [""; 0], "{page}");
+        assert_eq!(browser.texts(ACCESSIBILITY_CHECK), [""; 0], "{page}");
     }
 }
 
@@ -140,8 +140,8 @@ fn a_keyboard_without_scripts_reaches_everything() {
     let troubled = Troubled::start();
     browser.without_scripts(true);
     browser.go(&troubled.url("/"));
-    let focus = "const own = document.activeElement; const style = getComputedStyle(own); \
-                 return [own.textContent.trim(), style.outlineStyle, String(own.getBoundingClientRect().left >= 0)]";
+    let focus = "const active = document.activeElement; const style = getComputedStyle(active); \
+                 return [active.textContent.trim(), style.outlineStyle, String(active.getBoundingClientRect().left >= 0)]";
     browser.press(&[TAB]);
     assert_eq!(browser.texts(focus)[0], "Skip to the content");
     assert_eq!(

@@ -17,7 +17,7 @@ fn validator() -> Validator {
 }
 
 /// What the schema finds wrong with a file.
-fn faults(validator: &Validator, file: &str) -> Vec<String> {
+fn problems(validator: &Validator, file: &str) -> Vec<String> {
     let file: Value = toml::from_str(file).unwrap();
     let errors = validator.iter_errors(&file);
     errors
@@ -68,9 +68,9 @@ fn every_example_in_the_repository_is_accepted() {
     }
     for path in files {
         let file = fs::read_to_string(&path).unwrap();
-        assert_eq!(faults(&validator, &file), [""; 0], "{}", path.display());
+        assert_eq!(problems(&validator, &file), [""; 0], "{}", path.display());
     }
-    assert_eq!(faults(&validator, &example_in_full()), [""; 0]);
+    assert_eq!(problems(&validator, &example_in_full()), [""; 0]);
 }
 
 const SOURCE: &str =
@@ -208,7 +208,11 @@ fn the_schema_refuses_what_the_loader_refuses() {
         let (code, _, errors) = output(rsnotify(&check).env("TOKEN", "hunter2"));
         let want = if is_right { Some(0) } else { Some(78) };
         assert_eq!(code, want, "{more}\n{errors}");
-        let faults = faults(&validator, &file);
-        assert_eq!(faults.is_empty(), is_right, "{more}\n{faults:?}\n{errors}");
+        let problems = problems(&validator, &file);
+        assert_eq!(
+            problems.is_empty(),
+            is_right,
+            "{more}\n{problems:?}\n{errors}"
+        );
     }
 }

@@ -4,13 +4,13 @@ use crate::needs;
 use crate::page::{Page, pages};
 use crate::story::{Story, setup};
 
-/// The languages of blocks. Commands are `sh` and nothing else, so that none is overlooked.
+/// Permitted languages of blocks. Commands must be `sh`, so that none is overlooked.
 const LANGUAGES: [&str; 12] = [
     "apache", "caddy", "diff", "ini", "json", "nginx", "promql", "sh", "text", "toml", "xml",
     "yaml",
 ];
 
-/// What may stand before a block of commands, and before what they show.
+/// Permitted marks before a block of commands, and before their output.
 const MARKS: [(&str, &[&str]); 3] = [
     (
         "sh",
@@ -27,12 +27,12 @@ const MARKS: [(&str, &[&str]); 3] = [
     ("diff", &["not compared"]),
 ];
 
-/// What commands need that not every machine has.
+/// Programs that not every machine has.
 const TOOLS: [&str; 7] = [
     "curl", "nginx", "patch", "python3", "rsync", "sqlite3", "xmllint",
 ];
 
-/// Whether every tool is installed that a page's commands name, but for those of blocks that say what they need.
+/// Returns true if every tool in a page's commands is installed, except in blocks that are marked with their needs.
 fn has_its_tools(page: &Page) -> bool {
     let blocks = page.blocks.iter().filter(|block| block.language == "sh");
     let run =
@@ -81,7 +81,7 @@ fn blocks_and_their_marks_are_known() {
                 LANGUAGES.contains(&language),
                 "{path}:{line}: a block in {language:?}; commands are `sh`"
             );
-            let known = MARKS.iter().find(|(own, _)| *own == language);
+            let known = MARKS.iter().find(|(marked, _)| *marked == language);
             for (mark, value) in &block.marks {
                 let is_known = known.is_some_and(|(_, marks)| marks.contains(&mark.as_str()));
                 assert!(

@@ -21,7 +21,7 @@ const HOSTS: [&str; 10] = [
     "www.w3.org",
 ];
 
-/// What a code span begins with if it is a path in this repository.
+/// Prefixes of code spans that are paths in this repository.
 const FOLDERS: [&str; 11] = [
     ".cargo/",
     ".ci/",
@@ -36,7 +36,7 @@ const FOLDERS: [&str; 11] = [
     "tests/",
 ];
 
-/// The page or file that `path` means in a link of `page`, from the root of the repository.
+/// Returns the target of a link in `page`, relative to the root of the repository.
 fn target(page: &Page, path: &str) -> Option<String> {
     let mut parts: Vec<&str> = page.path.split('/').collect();
     parts.pop();
@@ -52,7 +52,7 @@ fn target(page: &Page, path: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
-fn fault(page: &Page, link: &str, pages: &[Page]) -> Option<String> {
+fn problem(page: &Page, link: &str, pages: &[Page]) -> Option<String> {
     if link.contains("://") {
         return match Url::parse(link) {
             // The reader's own machine, once something runs there.
@@ -78,12 +78,14 @@ fn fault(page: &Page, link: &str, pages: &[Page]) -> Option<String> {
             Some(format!("leads to {target}, which does not exist"))
         }
         None if anchor.is_empty() => None,
-        Some(page) if anchor.is_empty() || page.anchors.iter().any(|own| own == anchor) => None,
+        Some(page) if anchor.is_empty() || page.anchors.iter().any(|heading| heading == anchor) => {
+            None
+        }
         _ => Some(format!("leads to {target}, which has no heading #{anchor}")),
     }
 }
 
-/// Pages of `docs/` that another file speaks of, as far as they are named with a heading.
+/// Returns the links to headings of `docs/` in another file.
 fn mentions(text: &str) -> impl Iterator<Item = &str> {
     let ends = |c: char| !c.is_ascii_alphanumeric() && !"-_./#".contains(c);
     text.split(ends)
@@ -101,26 +103,26 @@ fn is_path(span: &str) -> bool {
 #[test]
 fn links_lead_somewhere() {
     let pages = pages();
-    let mut faults = Vec::new();
+    let mut problems = Vec::new();
     for page in &pages {
         for link in &page.links {
-            if let Some(fault) = fault(page, &link.text, &pages) {
-                faults.push(format!(
-                    "{}:{}: {} {fault}",
+            if let Some(problem) = problem(page, &link.text, &pages) {
+                problems.push(format!(
+                    "{}:{}: {} {problem}",
                     page.path, link.line, link.text
                 ));
             }
         }
         for span in page.spans.iter().filter(|span| is_path(&span.text)) {
             if !repository().join(&span.text).exists() {
-                faults.push(format!(
+                problems.push(format!(
                     "{}:{}: there is no {}",
                     page.path, span.line, span.text
                 ));
             }
         }
     }
-    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+    assert!(problems.is_empty(), "\n{}", problems.join("\n"));
 }
 
 #[test]
@@ -147,7 +149,7 @@ fn other_files_speak_of_headings_that_exist() {
         for link in mentions(&String::from_utf8_lossy(&text)) {
             let root = Page::parse("FILE", "");
             assert_eq!(
-                fault(&root, link, &pages),
+                problem(&root, link, &pages),
                 None,
                 "{}: {link}",
                 path.display()
@@ -197,7 +199,7 @@ fn dead_links_are_noticed() {
         ("https://www.example.org/", true),
         ("https://[/", true),
     ] {
-        let fault = fault(&pages[0], link, &pages);
-        assert_eq!(fault.is_some(), is_dead, "{link}: {fault:?}");
+        let problem = problem(&pages[0], link, &pages);
+        assert_eq!(problem.is_some(), is_dead, "{link}: {problem:?}");
     }
 }

@@ -25,7 +25,7 @@ mod messages;
 mod needs;
 mod output;
 mod page;
-mod place;
+mod sandbox;
 mod story;
 mod terminal;
 mod words;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::page::{pages, repository};
 
-/// What the program may say: its sources as one line, with what it fills in as a character that nobody quotes.
+/// Returns the sources as one line, with each placeholder replaced by a character that no page contains.
 fn sources() -> String {
     let mut text = String::new();
     collect(&repository().join("src"), &mut text);
@@ -23,7 +23,7 @@ fn sources() -> String {
     })
 }
 
-/// Whether this stood in braces within a text, rather than being code.
+/// Returns true if this is a placeholder in a text, and not code in braces.
 fn is_filled_in(name: &str) -> bool {
     name.chars()
         .all(|c| c.is_alphanumeric() || "_.:?#".contains(c))
@@ -39,7 +39,7 @@ fn collect(path: &Path, text: &mut String) {
     }
 }
 
-/// What a quotation has word for word, between words in capitals, ellipses and numbers, which stand for others.
+/// Returns the literal parts of a quotation, between the words in capitals, ellipses and numbers that stand for others.
 fn fixed_parts(quote: &str) -> Vec<String> {
     let stands_for_another = |word: &str| {
         let word = word.trim_matches(|c: char| !c.is_alphanumeric() && c != '…');

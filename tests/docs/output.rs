@@ -1,11 +1,11 @@
 //! Comparison of shown with real output: `…` stands for any text, and times and durations are ignored.
 
-/// Whether `shown` is what came out, and all of it.
+/// Returns true if `shown` is equal to the whole output.
 pub fn is_shown(shown: &str, output: &str) -> bool {
     matches(&lines(shown), &lines(output))
 }
 
-/// Whether the lines of `shown` came out in this order, whatever came between them.
+/// Returns true if the output has the lines of `shown` in this order, with any lines between them.
 pub fn appeared(shown: &str, output: &str) -> bool {
     let mut output = lines(output).into_iter();
     let mut shown = lines(shown).into_iter().filter(|line| line != "…");
@@ -46,7 +46,7 @@ fn line_matches(shown: &str, output: &str) -> bool {
     rest.is_empty()
 }
 
-/// A line whose times, durations and white space are those of any other run.
+/// Returns a line with times, durations and white space normalised.
 fn masked(line: &str) -> String {
     let mut words: Vec<String> = Vec::new();
     let mut rest = line.split_whitespace().peekable();
@@ -76,7 +76,7 @@ fn is_number(word: &str) -> bool {
         && word.chars().all(|c| c.is_ascii_digit() || c == '.')
 }
 
-/// What follows a unit of time in its word, if it is one.
+/// Returns the end of a unit of time at the beginning of a word.
 fn unit_end(word: &str) -> Option<&str> {
     let end = word
         .find(|c: char| !c.is_ascii_alphabetic())
@@ -86,7 +86,7 @@ fn unit_end(word: &str) -> Option<&str> {
         .then(|| &word[end..])
 }
 
-/// A word with each RFC 3339 time in it replaced.
+/// Returns a word with its RFC 3339 times replaced.
 fn without_time(word: &str) -> String {
     const PATTERN: &str = "0000-00-00T00:00:00";
     let is_time = |text: &str| {

@@ -7,22 +7,22 @@ use std::path::{Path, PathBuf};
 
 use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 
-/// How the README starts the program from its source.
+/// The command by which the README starts the program from source.
 pub const CARGO: &str = "cargo run --release --";
 
 pub struct Page {
-    /// From the root of the repository, with `/`.
+    /// Path from the root of the repository.
     pub path: String,
-    /// What a link may have after `#`.
+    /// Anchors of the headings.
     pub anchors: Vec<String>,
     pub links: Vec<Piece>,
     pub spans: Vec<Piece>,
     pub blocks: Vec<Block>,
-    /// What stands in block quotes.
+    /// Texts of block quotes.
     pub quotes: Vec<Piece>,
 }
 
-/// Some text, and the line that it begins in.
+/// A text with its first line number.
 pub struct Piece {
     pub line: usize,
     pub text: String,
@@ -32,7 +32,7 @@ pub struct Block {
     pub line: usize,
     pub language: String,
     pub text: String,
-    /// The comments that stand directly before it: a name, and what comes after the colon.
+    /// Comments directly before the block, by name, with the text after the colon.
     pub marks: BTreeMap<String, String>,
 }
 
@@ -46,7 +46,7 @@ pub fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Every page of Markdown in the repository, in order.
+/// Returns every Markdown page of the repository, sorted.
 pub fn pages() -> Vec<Page> {
     let mut paths = Vec::new();
     collect(repository(), &mut paths);
@@ -54,7 +54,7 @@ pub fn pages() -> Vec<Page> {
     paths.iter().map(|path| Page::read(path)).collect()
 }
 
-/// Neither what was built nor what is hidden.
+/// Collects pages, except in hidden and build directories.
 fn collect(folder: &Path, paths: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let entry = entry.unwrap();
@@ -151,7 +151,7 @@ impl Page {
     }
 }
 
-/// What a comment says, if it is one that says something to these tests.
+/// Returns name and text of a comment that is a mark.
 fn mark(html: &str) -> Option<(String, String)> {
     let comment = html
         .trim()
@@ -162,7 +162,7 @@ fn mark(html: &str) -> Option<(String, String)> {
     Some((name.trim().to_owned(), value.trim().to_owned()))
 }
 
-/// The anchor that GitHub gives to a heading.
+/// Returns the anchor that GitHub gives to a heading.
 fn anchor(heading: &str, taken: &[String]) -> String {
     let plain: String = heading
         .trim()

@@ -7,14 +7,14 @@ use std::path::Path;
 use crate::needs;
 use crate::output::{appeared, is_shown};
 use crate::page::{Block, CARGO, Page, repository};
-use crate::place::Place;
+use crate::sandbox::Sandbox;
 use crate::terminal::Terminal;
 
 pub struct Story<'a> {
     page: &'a Page,
-    place: Place,
+    sandbox: Sandbox,
     terminals: BTreeMap<String, Terminal>,
-    /// What the last commands showed that were run to their end.
+    /// Output of the last commands that ran to their end.
     output: Option<String>,
 }
 
@@ -22,7 +22,7 @@ impl Story<'_> {
     pub fn tell(page: &Page) {
         let mut story = Story {
             page,
-            place: Place::new(),
+            sandbox: Sandbox::new(),
             terminals: BTreeMap::new(),
             output: None,
         };
@@ -44,7 +44,8 @@ impl Story<'_> {
 
     fn set_up(&mut self) {
         if let Some(script) = setup(self.page) {
-            let mut terminal = Terminal::start(self.place.shell(&self.place.here(&script)));
+            let mut terminal =
+                Terminal::start(self.sandbox.shell(&self.sandbox.to_sandbox(&script)));
             let code = terminal.end();
             assert_eq!(code, Ok(0), "{}: {}", self.page.path, terminal.shown());
             // What it started in the background goes on.
@@ -62,15 +63,15 @@ impl Story<'_> {
         {
             return;
         }
-        let stranger = Place::stranger(&block.text);
-        self.expect(block, stranger.is_none(), || {
-            format!("{stranger:?} is not for tests")
+        let foreign = Sandbox::foreign_path(&block.text);
+        self.expect(block, foreign.is_none(), || {
+            format!("{foreign:?} is not for tests")
         });
         // The binary that is tested is built already.
         let commands = block.text.replace(CARGO, "rsnotify");
-        let commands = self.place.here(&commands);
+        let commands = self.sandbox.to_sandbox(&commands);
         let Some(name) = block.mark("terminal") else {
-            let mut terminal = Terminal::start(self.place.shell(&commands));
+            let mut terminal = Terminal::start(self.sandbox.shell(&commands));
             let (code, output) = (terminal.end(), terminal.shown());
             let wanted = block
                 .mark("exits with")
@@ -81,7 +82,7 @@ impl Story<'_> {
             self.output = Some(output);
             return;
         };
-        let mut terminal = Terminal::start(self.place.shell(&commands));
+        let mut terminal = Terminal::start(self.sandbox.shell(&commands));
         if let Some(text) = block.mark("wait for") {
             let waited = terminal.wait(|shown| shown.contains(text));
             self.expect(block, waited.is_ok(), || {
@@ -97,7 +98,7 @@ impl Story<'_> {
         }
         if let Some(name) = block.mark("terminal") {
             let mut terminal = self.terminal(block, name);
-            let shown = |shown: &str| appeared(&block.text, &self.place.said(shown));
+            let shown = |shown: &str| appeared(&block.text, &self.sandbox.to_page(shown));
             let waited = terminal.wait(shown);
             self.expect(block, waited.is_ok(), || {
                 format!("{name} shows something else:\n{}", waited.unwrap_err())
@@ -111,7 +112,7 @@ impl Story<'_> {
                 self.page.path, block.line
             );
         };
-        let output = self.place.said(output);
+        let output = self.sandbox.to_page(output);
         let is_met = match block.language.as_str() {
             // A part of what was shown, that it may be explained by itself.
             "diff" => appeared(&block.text, &output),
@@ -122,7 +123,7 @@ impl Story<'_> {
         });
     }
 
-    /// Takes the terminal, which must be there.
+    /// Takes the terminal, which must exist.
     fn terminal(&mut self, block: &Block, name: &str) -> Terminal {
         let terminal = self.terminals.remove(name);
         self.expect(block, terminal.is_some(), || format!("no terminal {name}"));
@@ -143,7 +144,7 @@ impl Story<'_> {
     }
 }
 
-/// Commands that make what a page supposes that its reader has, if it supposes anything.
+/// Returns the commands that create what a page assumes.
 pub fn setup(page: &Page) -> Option<String> {
     let name = Path::new(&page.path).with_extension("sh");
     let path = repository()

@@ -35,7 +35,7 @@ impl Terminal {
         String::from_utf8(fs::read(self.screen.path()).unwrap()).unwrap()
     }
 
-    /// Waits until what is shown is as wanted. If it never is, says so with what is shown instead.
+    /// Waits until the output is as wanted, or returns the output at the timeout.
     pub fn wait(&mut self, is_wanted: impl Fn(&str) -> bool) -> Result<(), String> {
         let started = Instant::now();
         loop {
@@ -52,7 +52,7 @@ impl Terminal {
         }
     }
 
-    /// Waits until the command has ended: its exit code.
+    /// Waits for the end of the command, and returns its exit code.
     pub fn end(&mut self) -> Result<i32, String> {
         let started = Instant::now();
         loop {
@@ -66,7 +66,7 @@ impl Terminal {
         }
     }
 
-    /// Presses Ctrl-C, and waits until the command has ended.
+    /// Sends Ctrl-C, and waits for the end of the command.
     pub fn interrupt(&mut self) -> Result<i32, String> {
         self.signal(Signal::INT);
         self.end()

@@ -7,9 +7,9 @@ use clap::{Command, CommandFactory};
 use rsnotify::cli::options::Options;
 
 use crate::page::{Block, CARGO, Page, pages};
-use crate::place::Place;
+use crate::sandbox::Sandbox;
 
-/// Variables that no flag stands for: tests read them.
+/// Variables without a flag, which tests read.
 const OTHER_VARIABLES: [&str; 3] = [
     "RSNOTIFY_FAILPOINT",
     "RSNOTIFY_MODEL_CASES",
@@ -22,11 +22,11 @@ fn program() -> Command {
     program
 }
 
-/// Text that is code.
+/// A text in code format.
 struct Code {
     line: usize,
     text: String,
-    /// A line of a block of commands, not a span in a sentence.
+    /// True for a line of a block of commands, false for a span in a sentence.
     is_typed: bool,
 }
 
@@ -50,7 +50,7 @@ fn code(page: &Page) -> Vec<Code> {
     spans.chain(typed).collect()
 }
 
-/// The words of each call of rsnotify.
+/// Returns the words of each call of rsnotify.
 fn calls(code: &Code) -> Vec<Vec<&str>> {
     let words: Vec<&str> = code.text.split_whitespace().collect();
     let starts = words.iter().enumerate().filter(|(at, word)| {
@@ -66,7 +66,7 @@ fn calls(code: &Code) -> Vec<Vec<&str>> {
         .collect()
 }
 
-/// Whether what follows is the user, the unit or the package of that name.
+/// Returns true if the next word is the user, unit or package of that name.
 fn takes_a_name(word: &str) -> bool {
     [
         "--now", "--unit", "-u", "edit", "install", "purge", "reload", "remove", "restart",
@@ -79,7 +79,7 @@ fn ends_a_call(word: &str) -> bool {
     word.starts_with(['|', '>', '<', '&', ';', '#', ')']) || word.starts_with("2>")
 }
 
-/// What is wrong with a call; otherwise the names of its commands.
+/// Returns the names of a call's commands, or the mistake in it.
 fn follow(program: &Command, call: &[&str]) -> Result<Vec<String>, String> {
     let mut command = program;
     let mut path = Vec::new();
@@ -121,11 +121,11 @@ fn commands_flags_and_variables_exist() {
         .filter_map(|argument| argument.get_env()?.to_str())
         .chain(OTHER_VARIABLES)
         .collect();
-    let mut faults = Vec::new();
+    let mut problems = Vec::new();
     for page in pages() {
         for code in code(&page) {
             let mut note =
-                |fault: String| faults.push(format!("{}:{}: {fault}", page.path, code.line));
+                |problem: String| problems.push(format!("{}:{}: {problem}", page.path, code.line));
             for call in calls(&code) {
                 follow(&program, &call)
                     .err()
@@ -135,7 +135,7 @@ fn commands_flags_and_variables_exist() {
             // A flag that stands alone in the text is one of ours.
             let flag = code.text.strip_prefix("--");
             let flag = flag.and_then(|flag| flag.split([' ', '=']).next());
-            if flag.is_some_and(|flag| !commands.iter().any(|own| has_flag(own, flag))) {
+            if flag.is_some_and(|flag| !commands.iter().any(|command| has_flag(command, flag))) {
                 note(format!("there is no {}", code.text));
             }
             for word in code
@@ -149,7 +149,7 @@ fn commands_flags_and_variables_exist() {
             }
         }
     }
-    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+    assert!(problems.is_empty(), "\n{}", problems.join("\n"));
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn every_command_is_mentioned() {
     }
 }
 
-/// What has to be typed for each thing that a command can do.
+/// Returns each command with its subcommands as typed.
 fn paths(command: &Command) -> Vec<String> {
     let name = command.get_name();
     let below: Vec<String> = command.get_subcommands().flat_map(paths).collect();
@@ -192,19 +192,23 @@ fn configurations_are_valid() {
     }
 }
 
-/// What `check` says about a part of a configuration, if it is not valid together with what every one needs.
+/// Checks a part of a configuration together with the required keys, and returns the errors.
 fn load(block: &Block) -> Result<(), String> {
     let mut text = block.text.clone();
     if !text.contains("[[source]]") {
         text.push_str("\n[[source]]\nname = \"main\"\n");
         text.push_str("mount = [{ path = \"/srv/www\", url = \"https://example.org/\" }]\n");
     }
-    let place = Place::new();
+    let sandbox = Sandbox::new();
     let commands = "rsnotify check --no-environment --config /etc/rsnotify/page.toml";
-    fs::write(place.here("/etc/rsnotify/page.toml"), place.here(&text)).unwrap();
-    fs::write(place.here("/etc/rsnotify/hub-token"), "secret\n").unwrap();
-    let mut shell = place.shell(&place.here(commands));
-    shell.env("CREDENTIALS_DIRECTORY", place.here("/etc/rsnotify"));
+    fs::write(
+        sandbox.to_sandbox("/etc/rsnotify/page.toml"),
+        sandbox.to_sandbox(&text),
+    )
+    .unwrap();
+    fs::write(sandbox.to_sandbox("/etc/rsnotify/hub-token"), "secret\n").unwrap();
+    let mut shell = sandbox.shell(&sandbox.to_sandbox(commands));
+    shell.env("CREDENTIALS_DIRECTORY", sandbox.to_sandbox("/etc/rsnotify"));
     let output = shell.output().unwrap();
     match output.status.success() {
         true => Ok(()),

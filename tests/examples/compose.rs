@@ -18,8 +18,9 @@ fn services() -> Value {
 
 /// The variables that a service has of its own.
 fn own_variables(service: &Value) -> BTreeMap<String, String> {
-    let own = service["environment"].as_object().unwrap().iter();
-    own.map(|(name, value)| (name.clone(), value.as_str().unwrap().to_owned()))
+    let variables = service["environment"].as_object().unwrap().iter();
+    variables
+        .map(|(name, value)| (name.clone(), value.as_str().unwrap().to_owned()))
         .collect()
 }
 

@@ -15,8 +15,9 @@ pub const USER: &str = "65532";
 /// What follows each of these instructions of the recipe.
 fn instructions(name: &str) -> Vec<String> {
     let recipe = text("packaging/Containerfile").replace("\\\n", " ");
-    let own = recipe.lines().filter_map(|line| line.strip_prefix(name));
-    own.filter_map(|rest| rest.strip_prefix(' '))
+    let lines = recipe.lines().filter_map(|line| line.strip_prefix(name));
+    lines
+        .filter_map(|rest| rest.strip_prefix(' '))
         .map(str::to_owned)
         .collect()
 }

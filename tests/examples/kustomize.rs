@@ -118,9 +118,9 @@ fn the_tree_is_published_as_it_is_announced() {
     assert_eq!(texts(&generator["command"])[2..], [tree, url.as_str()]);
     assert_eq!(texts(&generator["args"])[0], config.hubs[0].hub.as_str());
     for container in containers(&pod) {
-        let own = mounts(container);
-        assert_eq!(own["tree"]["mountPath"], tree);
-        let is_read_only = own["tree"]["readOnly"] == true;
+        let mounted = mounts(container);
+        assert_eq!(mounted["tree"]["mountPath"], tree);
+        let is_read_only = mounted["tree"]["readOnly"] == true;
         assert_eq!(
             is_read_only,
             container["name"] != "generator",

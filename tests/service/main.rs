@@ -70,7 +70,7 @@ fn the_service_is_exposed_to_little() {
 fn the_socket_takes_the_place_of_what_the_service_listens_on_by_itself() {
     let socket = unit(SOCKET);
     for line in ["ListenStream=127.0.0.1:8400", "FileDescriptorName=public"] {
-        assert!(socket.lines().any(|own| own == line), "{line}");
+        assert!(socket.lines().any(|found| found == line), "{line}");
     }
 }
 
@@ -78,6 +78,6 @@ fn the_socket_takes_the_place_of_what_the_service_listens_on_by_itself() {
 fn the_service_dumps_no_core_and_has_a_limit_of_memory() {
     let service = unit(SERVICE);
     for line in ["LimitCORE=0", "MemoryMax=2G"] {
-        assert!(service.lines().any(|own| own == line), "{line}");
+        assert!(service.lines().any(|found| found == line), "{line}");
     }
 }

@@ -12,13 +12,13 @@ use tempfile::TempDir;
 
 use crate::page::repository;
 
-/// The ports that pages speak of. In the story each is one that is free.
+/// Ports in the pages. In the sandbox each is replaced by a free one.
 const PORTS: [&str; 5] = ["8000", "8080", "8400", "8401", "9400"];
 
-/// The hub that pages speak of, and where a page's setup may put one that answers.
+/// The hub in the pages, and its address in the sandbox, where a page's setup may start one.
 const HUB: (&str, &str) = ("https://hub.example.net/", "http://127.0.0.1:9400/");
 
-/// The directories that pages speak of. In the story each lies below the story's own.
+/// Directories in the pages. In the sandbox each is below its own directory.
 const DIRECTORIES: [&str; 5] = [
     "/etc/rsnotify",
     "/run/rsnotify",
@@ -27,41 +27,41 @@ const DIRECTORIES: [&str; 5] = [
     "/var/lib/rsnotify",
 ];
 
-/// What begins a path of the machine that the tests run on.
+/// Prefixes of paths of the machine that runs the tests.
 const MACHINE: [&str; 9] = [
     "/etc", "/home", "/opt", "/root", "/run", "/srv", "/tmp", "/usr", "/var",
 ];
 
-/// The directory that a story plays in, where a page has to name it.
+/// The name of the sandbox's directory in a page.
 const HOME: &str = "/home/ada";
 
-pub struct Place {
+pub struct Sandbox {
     directory: TempDir,
-    /// What the page says, and what it is here.
+    /// Ports of the page with their replacements.
     ports: BTreeMap<String, String>,
 }
 
-impl Place {
-    pub fn new() -> Place {
-        let place = Place {
+impl Sandbox {
+    pub fn new() -> Sandbox {
+        let sandbox = Sandbox {
             directory: TempDir::new().unwrap(),
             ports: free_ports(),
         };
-        let root = place.directory.path();
+        let root = sandbox.directory.path();
         fs::create_dir(root.join("bin")).unwrap();
         symlink(env!("CARGO_BIN_EXE_rsnotify"), root.join("bin/rsnotify")).unwrap();
         for directory in DIRECTORIES {
             fs::create_dir_all(root.join(&directory[1..])).unwrap();
         }
-        place.copy(
+        sandbox.copy(
             &repository().join("examples/tree"),
             &root.join("examples/tree"),
         );
-        place
+        sandbox
     }
 
-    /// What the page says, as it is here.
-    pub fn here(&self, text: &str) -> String {
+    /// Translates a text of the page to the sandbox.
+    pub fn to_sandbox(&self, text: &str) -> String {
         let text = text.replace(HUB.0, HUB.1);
         let text = replace_numbers(&text, |number, _| {
             self.ports.get(number).map(String::as_str)
@@ -73,8 +73,8 @@ impl Place {
         text.replace(HOME, root)
     }
 
-    /// What came out here, as the page would say it.
-    pub fn said(&self, text: &str) -> String {
+    /// Translates output of the sandbox to the page.
+    pub fn to_page(&self, text: &str) -> String {
         let text = replace_numbers(text, |number, before| {
             let mut ports = self.ports.iter();
             let port = ports.find(|(_, here)| before == Some(':') && *here == number);
@@ -90,17 +90,17 @@ impl Place {
             .replace(root, HOME)
     }
 
-    /// The first path of this machine in a page's commands that is not a place of the story: nothing else is touched.
-    pub fn stranger(commands: &str) -> Option<&str> {
+    /// Returns the first path of this machine in a page's commands that is outside of the sandbox; none is permitted.
+    pub fn foreign_path(commands: &str) -> Option<&str> {
         let mut words = commands.split(|c: char| c.is_whitespace() || "\"'=>(|;".contains(c));
         words.find(|word| {
-            let is_ours = |own: &&str| word.starts_with(own);
+            let is_ours = |directory: &&str| word.starts_with(directory);
             MACHINE.iter().any(|root| word.starts_with(root))
                 && !DIRECTORIES.iter().chain([&HOME]).any(is_ours)
         })
     }
 
-    /// A shell as a reader has it who begins in this directory, for commands as they are here.
+    /// Returns a clean shell in the sandbox's directory, for translated commands.
     pub fn shell(&self, commands: &str) -> Command {
         let root = self.directory.path();
         let mut shell = Command::new("bash");
@@ -109,7 +109,7 @@ impl Place {
             let name = variable.to_string_lossy().to_lowercase();
             let is_ours = ["rsnotify_", "xdg_"]
                 .iter()
-                .any(|own| name.starts_with(own));
+                .any(|prefix| name.starts_with(prefix));
             if is_ours || name.ends_with("_proxy") || name.ends_with("_directory") {
                 shell.env_remove(variable);
             }
@@ -124,8 +124,8 @@ impl Place {
             )
             .env("LC_ALL", "C.UTF-8")
             .env("TZ", "UTC")
-            .env("RSNOTIFY_LISTEN", self.here("127.0.0.1:8400"))
-            .env("RSNOTIFY_ADMIN_LISTEN", self.here("127.0.0.1:8401"));
+            .env("RSNOTIFY_LISTEN", self.to_sandbox("127.0.0.1:8400"))
+            .env("RSNOTIFY_ADMIN_LISTEN", self.to_sandbox("127.0.0.1:8401"));
         // A reader's configuration is where commands look for it without being told.
         let config = root.join("etc/rsnotify/config.toml");
         if config.exists() {
@@ -143,13 +143,13 @@ impl Place {
                 self.copy(&entry.path(), &to);
             } else {
                 let text = fs::read_to_string(entry.path()).unwrap();
-                fs::write(to, self.here(&text)).unwrap();
+                fs::write(to, self.to_sandbox(&text)).unwrap();
             }
         }
     }
 }
 
-/// Of four digits, so that tables stay as wide as they are in the page, and so that no connection takes one by chance.
+/// Returns free ports with four digits, so that tables keep their width, and below those of outgoing connections.
 fn free_ports() -> BTreeMap<String, String> {
     // Stories are told at the same time, and a port is bound some time after it was chosen.
     static CHOSEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
@@ -164,7 +164,7 @@ fn free_ports() -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Replaces whole numbers; `instead` is also given the character before.
+/// Replaces whole numbers; `instead` also gets the character before each.
 fn replace_numbers<'a>(
     text: &str,
     instead: impl Fn(&str, Option<char>) -> Option<&'a str>,
@@ -186,19 +186,22 @@ fn replace_numbers<'a>(
 }
 
 #[test]
-fn a_place_has_its_own_ports_and_directories() {
-    let place = Place::new();
+fn a_sandbox_has_its_own_ports_and_directories() {
+    let sandbox = Sandbox::new();
     let page = "curl http://127.0.0.1:8400/ --data-binary @/srv/www/a.xml https://hub.example.net/";
-    let here = place.here(page);
+    let here = sandbox.to_sandbox(page);
     assert!(
         !here.contains(":8400/") && !here.contains("@/srv/www"),
         "{here}"
     );
-    assert_eq!(place.said(&here), page);
-    assert_eq!(place.here("18400 84000"), "18400 84000");
+    assert_eq!(sandbox.to_page(&here), page);
+    assert_eq!(sandbox.to_sandbox("18400 84000"), "18400 84000");
     assert_eq!(
-        Place::stranger("patch -d / < /srv/www/a.diff > /dev/null"),
+        Sandbox::foreign_path("patch -d / < /srv/www/a.diff > /dev/null"),
         None
     );
-    assert_eq!(Place::stranger("rm -r \"/etc/nginx\""), Some("/etc/nginx"));
+    assert_eq!(
+        Sandbox::foreign_path("rm -r \"/etc/nginx\""),
+        Some("/etc/nginx")
+    );
 }
