@@ -38,7 +38,6 @@ use crate::hub::HubRecord;
 use crate::report::status::ConfigurationStatus;
 use crate::resourcesync::uri::Uri;
 use crate::store::Store;
-use crate::tree;
 use crate::websub::hub::{Conduct, EmbeddedHub, HubError, Restored};
 use crate::websub::publish::Publisher;
 use crate::websub::topics::Topics;
@@ -83,7 +82,7 @@ pub fn run(config: Config, reread: impl Fn() -> Result<Config, ConfigError>) -> 
 
 impl Daemon {
     fn start(config: Config) -> anyhow::Result<(Daemon, Receiver<Input>)> {
-        let began = (Timestamp::now(), tree::clock());
+        let began = (Timestamp::now(), Timestamp::now());
         descriptors::take_all_granted();
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()

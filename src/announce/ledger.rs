@@ -93,6 +93,10 @@ impl Ledger {
     /// knows of the documents; they are returned.
     pub fn withdraw(&mut self) -> Vec<Uri> {
         let flight = self.row.flight.take();
+        if self.in_doubt {
+            // R20: the hub may have heard of a later time.
+            self.row.until = None;
+        }
         let covers = flight.into_iter().flat_map(|flight| flight.covers);
         let mut doubtful = Vec::new();
         for (uri, _) in covers.filter(|_| self.in_doubt) {

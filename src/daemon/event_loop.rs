@@ -36,7 +36,7 @@ use crate::report::figures::Counts;
 use crate::report::status::{ConfigurationStatus, Detail, RefusedConfiguration, Status};
 use crate::resourcesync::uri::Topic;
 use crate::store::Store;
-use crate::tree::{self, Tree, TreeReport};
+use crate::tree::{Tree, TreeReport};
 use crate::websub::hub::EmbeddedHub;
 use crate::websub::publish::Publisher;
 use crate::websub::topics::Topics;
@@ -166,7 +166,7 @@ impl EventLoop {
             orders: Vec::new(),
             accepted: Vec::new(),
             under_way: BTreeSet::new(),
-            began: Some(tree::clock()),
+            began: Some(Timestamp::now()),
             was_settled: false,
             unclaimed: BTreeSet::new(),
             configuration: ConfigurationStatus {

@@ -2,8 +2,6 @@
 
 use std::path::Path;
 
-use jiff::Timestamp;
-
 /// What an operator may do who knows better.
 pub(super) const ALL_WRITE_HERE: &str =
     "; set watch = \"inotify\" if all that writes there runs on this machine";
@@ -75,19 +73,6 @@ fn has_multigrain_timestamps() -> bool {
         .map(|number| number.parse::<u32>().unwrap_or(0));
     let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
     version >= (6, 13)
-}
-
-/// Now, on the clock that `ctime` is taken from: it lags behind the exact one by up to a tick.
-pub(super) fn coarse_now() -> Timestamp {
-    #[cfg(target_os = "linux")]
-    let clock = rustix::time::ClockId::RealtimeCoarse;
-    #[cfg(not(target_os = "linux"))]
-    let clock = rustix::time::ClockId::Realtime;
-    let now = rustix::time::clock_gettime(clock);
-    i32::try_from(now.tv_nsec)
-        .ok()
-        .and_then(|nanoseconds| Timestamp::new(now.tv_sec, nanoseconds).ok())
-        .unwrap_or_else(Timestamp::now)
 }
 
 #[cfg(all(test, target_os = "linux"))]

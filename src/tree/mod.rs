@@ -98,7 +98,7 @@ pub enum TreeReport {
     MountFound {
         mount: MountId,
         identity: Identity,
-        /// On the clock of `ctime`, taken before the first directory is watched.
+        /// By the exact clock, taken before the first directory is watched.
         started: Timestamp,
     },
     /// Nothing is known about its files until it is found again; none of them is missing.
@@ -323,11 +323,6 @@ pub fn scan_once(
     let mut observer = Observer::new(settings, names, Vec::new(), hints, Watches::none(), report);
     observer.scan_once();
     Ok(observer.directories_to_watch())
-}
-
-/// The time by the clock that local file systems stamp files with.
-pub fn clock() -> Timestamp {
-    file_system::coarse_now()
 }
 
 /// All bytes of the file at `path`, read as gently as documents are.

@@ -13,7 +13,7 @@ use crate::announce::observation::{DocumentPath, Identity, MountId, Stat};
 use crate::announce::plan::MountPlan;
 use crate::diagnostics::access::{AccessFailure, remedy};
 use crate::tree::file_status::{self, FileKind};
-use crate::tree::file_system::{ALL_WRITE_HERE, FileSystem, coarse_now, file_system};
+use crate::tree::file_system::{ALL_WRITE_HERE, FileSystem, file_system};
 use crate::tree::model::{DirectoryId, FileId, Queued};
 use crate::tree::observer::Observer;
 use crate::tree::watches::{WatchKey, WatchedName};
@@ -40,7 +40,7 @@ pub(super) struct Mount {
     /// When it went that was there.
     pub(super) missed: Option<Instant>,
     pub(super) file_system: FileSystem,
-    /// When it was found, on the clock of `ctime`.
+    /// When it was found, by the exact clock.
     found: Timestamp,
     /// The watch of the directory that holds the root, with the root's name there.
     pub(super) parent_watch: Option<(WatchKey, Box<[u8]>)>,
@@ -235,7 +235,9 @@ impl Observer<'_> {
     }
 
     fn find_mount(&mut self, at: usize, identity: Identity) {
-        let started = coarse_now();
+        // The exact clock: that of `ctime` may stand still for long on a busy virtual machine, and a file that was
+        // written before would seem to be written since.
+        let started = Timestamp::now();
         let mount = &mut self.mounts[at];
         mount.identity = Some(identity);
         mount.lost = None;

@@ -9,6 +9,7 @@ use crate::announce::delivery::attempt::{Attempt, Kind, Refusal, Scope};
 use crate::announce::delivery::hub_queue::{Failure, HubQueue, Outage};
 use crate::announce::delivery::verdict::{Verdict, verdict};
 use crate::announce::delivery::{Answer, Submission};
+use crate::announce::due::{Due, due};
 use crate::announce::engine::{Engine, Timer};
 use crate::announce::event::Fact;
 use crate::announce::history::Fate;
@@ -70,8 +71,8 @@ impl Engine {
                 if !is_waiting {
                     continue;
                 }
-                match self.is_too_large(id, &hub, now) {
-                    true => self.cut_smaller(id, &hub, now),
+                match self.is_stale(id, &hub, now) || self.is_too_large(id, &hub, now) {
+                    true => self.cut_again(id, &hub, now),
                     false => self.submit(id, &hub),
                 }
             }
@@ -85,6 +86,29 @@ impl Engine {
         if let Some(at) = wake.filter(|at| *at > now) {
             self.timers.insert((at, Timer::Probe(hub.clone())));
         }
+    }
+
+    /// Returns true if the notification in flight was never answered, and no longer announces what there is to announce:
+    /// its documents changed while it waited for a failing hub, or while the daemon was down.
+    fn is_stale(&self, id: ChannelId, hub: &Hub, now: Timestamp) -> bool {
+        let Some(channel) = self.channels.get(&id) else {
+            return false;
+        };
+        let ledger = channel.ledgers.get(hub);
+        // A hub that is pinged fetches what the topic serves then.
+        let ledger = ledger.filter(|ledger| ledger.mode != Mode::Ping);
+        let flight = ledger.and_then(|ledger| ledger.row.flight.as_ref());
+        let Some(flight) = flight.filter(|flight| flight.attempts == 0 && flight.cut < now) else {
+            return false;
+        };
+        let (plan, catalog) = (
+            &self.plan.sources[channel.source],
+            &self.sources[channel.source].catalog,
+        );
+        flight.covers.iter().any(|(uri, covered)| {
+            let due = due(plan, catalog, channel, hub, uri);
+            !matches!(due, Due::Announce(announcement) if announcement.becomes == *covered)
+        })
     }
 
     /// Whether the notification in flight, which was never sent, has a size that its hub refused since it was cut.
@@ -101,17 +125,25 @@ impl Engine {
         })
     }
 
-    /// Takes back what was never sent, and cuts what its hub may take.
-    fn cut_smaller(&mut self, id: ChannelId, hub: &Hub, now: Timestamp) {
-        let Some(ledger) = self.ledger_mut(id, hub) else {
+    /// Takes back a notification that was never answered, and cuts what there is to announce now, as large as its hub takes.
+    fn cut_again(&mut self, id: ChannelId, hub: &Hub, now: Timestamp) {
+        let Some(channel) = self.channels.get_mut(&id) else {
+            return;
+        };
+        let source = channel.source;
+        let Some(ledger) = channel.ledgers.get_mut(hub) else {
             return;
         };
         let seq = ledger.row.flight.as_ref().map(|flight| flight.seq);
-        ledger.withdraw();
+        let doubtful = ledger.withdraw();
         ledger.prepared = Prepared::default();
         self.turn.ledgers.insert((id, hub.clone()));
         if let Some(seq) = seq {
             self.history.note(id, seq, hub, Fate::Withdrawn);
+        }
+        for uri in doubtful {
+            self.turn.told.insert((id, hub.clone(), uri.clone()));
+            self.look_for_more(source, id, hub, &uri, now);
         }
         self.cut_channel(id, now);
     }

@@ -15,7 +15,7 @@ use crate::daemon::event_loop::{EventLoop, Input, answered};
 use crate::daemon::settings;
 use crate::resourcesync::uri::Hub;
 use crate::store::{Store, StoreError};
-use crate::tree::{self, Tree, TreeError};
+use crate::tree::{Tree, TreeError};
 use crate::websub::hub::Restored;
 
 /// Where the saved state ends, taken up under a plan.
@@ -56,7 +56,7 @@ impl EventLoop {
     /// Goes on under another plan. Whatever fails, fails before anything is given up. Submissions that are under way
     /// stay so, and topics are served throughout.
     pub fn succeed(&mut self, config: &Config, plan: Plan) -> anyhow::Result<()> {
-        let began = tree::clock();
+        let began = Timestamp::now();
         if !self.commit(false)
             && let Some(trouble) = &self.trouble
         {
