@@ -24,7 +24,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
-use crate::admin::{Admin, Health};
+use crate::admin::{Admin, Readiness};
 use crate::announce::event::Event;
 use crate::config::Config;
 use crate::config::error::{ConfigError, Place, Problem};
@@ -56,7 +56,7 @@ struct Daemon {
     event_loop: EventLoop,
     topics: Topics,
     publisher: Arc<Publisher>,
-    health: Health,
+    readiness: Readiness,
     /// Once there was one it stays, even while the configuration has none: what it has begun ends.
     hub: Option<EmbeddedHub>,
     /// The one that takes subscriptions.
@@ -121,7 +121,7 @@ impl Daemon {
                 let _ = inputs.send(Input::Event(Event::Fetched(topic)));
             }
         });
-        let health = Health::new();
+        let readiness = Readiness::new();
         let mut event_loop = EventLoop::new(
             engine,
             store,
@@ -129,7 +129,7 @@ impl Daemon {
             Arc::clone(&publisher),
             inputs.clone(),
             handle.clone(),
-            health.clone(),
+            readiness.clone(),
         );
         event_loop.submit_on(submitting()?);
         event_loop.began_at(began.0, began.1);
@@ -149,7 +149,7 @@ impl Daemon {
         event_loop.set_hub(hub.clone(), hub.is_some());
         let (open_hub, opened) = watch::channel(hub.clone());
         let (public, public_served) = public.serve_public(topics.clone(), opened);
-        let (admin, admin_served) = admin.serve_admin(admin_pages(&config, &health, &inputs));
+        let (admin, admin_served) = admin.serve_admin(admin_pages(&config, &readiness, &inputs));
         let mut served = vec![public_served, admin_served];
         let control = serve_commands(&config, &inputs, &mut served);
         event_loop.watch(&config, &others)?;
@@ -159,7 +159,7 @@ impl Daemon {
             event_loop,
             topics,
             publisher,
-            health,
+            readiness,
             hub,
             open_hub,
             public,
@@ -278,10 +278,10 @@ fn loaded(config: &Config) -> ConfigurationStatus {
     }
 }
 
-fn admin_pages(config: &Config, health: &Health, inputs: &Sender<Input>) -> Admin {
+fn admin_pages(config: &Config, readiness: &Readiness, inputs: &Sender<Input>) -> Admin {
     let inputs = inputs.clone();
     Admin::new(
-        health.clone(),
+        readiness.clone(),
         settings::hosts(config),
         move |detail, answer| {
             let _ = inputs.send(Input::Ask(detail, answer));

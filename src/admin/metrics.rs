@@ -10,10 +10,10 @@ mod sources;
 use crate::admin::metrics::exposition::Exposition;
 use crate::report::status::Status;
 
-pub use crate::admin::metrics::exposition::Format;
+pub use crate::admin::metrics::exposition::ExpositionFormat;
 
 /// Returns the metrics, built from the status at each scrape. docs/metrics.md describes each.
-pub fn expose(status: &Status, is_ready: bool, format: Format) -> String {
+pub fn expose(status: &Status, is_ready: bool, format: ExpositionFormat) -> String {
     let mut exposition = Exposition::default();
     daemon::expose(&mut exposition, status, is_ready);
     sources::expose(&mut exposition, status);

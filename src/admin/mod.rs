@@ -20,13 +20,13 @@ use axum::routing::get;
 use serde::Serialize;
 use tokio::sync::oneshot;
 
-use crate::admin::metrics::Format;
+use crate::admin::metrics::ExpositionFormat;
 use crate::report::status::{Detail, Status};
 use crate::resourcesync::escape::escaped_lines;
 
-/// Health of the daemon.
+/// Readiness of the daemon, as `/readyz` reports it.
 #[derive(Debug, Clone, Default)]
-pub struct Health {
+pub struct Readiness {
     flags: Arc<Flags>,
 }
 
@@ -36,9 +36,9 @@ struct Flags {
     is_settled: AtomicBool,
 }
 
-impl Health {
-    pub fn new() -> Health {
-        Health::default()
+impl Readiness {
+    pub fn new() -> Readiness {
+        Readiness::default()
     }
 
     /// Notes an iteration of the event loop: if the state is saved, and if every present mount was swept.
@@ -48,7 +48,7 @@ impl Health {
     }
 
     /// Returns the reason why the daemon is not ready.
-    fn objection(&self) -> Option<&'static str> {
+    fn not_ready(&self) -> Option<&'static str> {
         if !self.flags.is_settled.load(Ordering::Relaxed) {
             Some("not every mount was swept yet")
         } else if !self.flags.is_saved.load(Ordering::Relaxed) {
@@ -67,14 +67,14 @@ struct StatusPage<'a> {
 }
 
 /// Requests the status from the event loop, which answers through the sender.
-type Ask = dyn Fn(Detail, oneshot::Sender<Status>) + Send + Sync;
+type RequestStatus = dyn Fn(Detail, oneshot::Sender<Status>) + Send + Sync;
 
 /// The admin pages.
 #[derive(Clone)]
 pub struct Admin {
-    health: Health,
+    readiness: Readiness,
     hosts: Arc<[String]>,
-    ask: Arc<Ask>,
+    request_status: Arc<RequestStatus>,
 }
 
 impl std::fmt::Debug for Admin {
@@ -88,20 +88,20 @@ impl std::fmt::Debug for Admin {
 impl Admin {
     /// Returns the admin pages. `hosts` are the accepted `Host` names beside IP addresses.
     pub fn new(
-        health: Health,
+        readiness: Readiness,
         hosts: Vec<String>,
-        ask: impl Fn(Detail, oneshot::Sender<Status>) + Send + Sync + 'static,
+        request_status: impl Fn(Detail, oneshot::Sender<Status>) + Send + Sync + 'static,
     ) -> Admin {
         Admin {
-            health,
+            readiness,
             hosts: hosts.into(),
-            ask: Arc::new(ask),
+            request_status: Arc::new(request_status),
         }
     }
 
     async fn status(&self, detail: Detail) -> Result<Status, (StatusCode, &'static str)> {
         let (sender, receiver) = oneshot::channel();
-        (self.ask)(detail, sender);
+        (self.request_status)(detail, sender);
         match tokio::time::timeout(Duration::from_secs(5), receiver).await {
             Ok(Ok(status)) => Ok(status),
             _ => Err((
@@ -162,7 +162,7 @@ async fn known_host(
 }
 
 async fn ready(State(admin): State<Admin>) -> Response {
-    match admin.health.objection() {
+    match admin.readiness.not_ready() {
         None => "ready\n".into_response(),
         Some(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response(),
     }
@@ -170,10 +170,10 @@ async fn ready(State(admin): State<Admin>) -> Response {
 
 async fn exposition(State(admin): State<Admin>, headers: HeaderMap) -> Response {
     let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
-    let format = Format::accepted(accept.unwrap_or_default());
+    let format = ExpositionFormat::accepted(accept.unwrap_or_default());
     match admin.status(Detail::Figures).await {
         Ok(status) => {
-            let is_ready = admin.health.objection().is_none();
+            let is_ready = admin.readiness.not_ready().is_none();
             let text = metrics::expose(&status, is_ready, format);
             ([(CONTENT_TYPE, format.content_type())], text).into_response()
         }

@@ -19,7 +19,7 @@ use sha2::{Digest, Sha256};
 use url::form_urlencoded;
 
 use crate::admin::Admin;
-use crate::admin::page::channels::{ChannelPage, ChannelsPage, Filter};
+use crate::admin::page::channels::{ChannelFilter, ChannelPage, ChannelsPage};
 use crate::admin::page::overview::Overview;
 use crate::report::status::Detail;
 use crate::report::status::notification::NotificationView;
@@ -37,7 +37,7 @@ pub async fn overview(State(admin): State<Admin>) -> Response {
 pub async fn channels(State(admin): State<Admin>, RawQuery(query): RawQuery) -> Response {
     match admin.status(Detail::Everything).await {
         Ok(status) => {
-            let filter = Filter::from_query(&parameters(query));
+            let filter = ChannelFilter::from_query(&parameters(query));
             html(StatusCode::OK, &ChannelsPage::new(&status, filter))
         }
         Err(refusal) => refusal.into_response(),

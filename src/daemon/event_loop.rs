@@ -20,7 +20,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tracing::{error, warn};
 
-use crate::admin::Health;
+use crate::admin::Readiness;
 use crate::announce::engine::Engine;
 use crate::announce::event::{Effect, Event, Now};
 use crate::announce::ids::SubmissionId;
@@ -97,7 +97,7 @@ pub struct EventLoop {
     runtime: Handle,
     /// Where submissions go on.
     submitting: Handle,
-    health: Health,
+    readiness: Readiness,
     failpoints: Failpoints,
     service_manager: ServiceManager,
     /// What each mount's sweep has met, until all are swept.
@@ -140,7 +140,7 @@ impl EventLoop {
         publisher: Arc<Publisher>,
         inputs: Sender<Input>,
         runtime: Handle,
-        health: Health,
+        readiness: Readiness,
     ) -> EventLoop {
         EventLoop {
             engine,
@@ -155,7 +155,7 @@ impl EventLoop {
             inputs,
             submitting: runtime.clone(),
             runtime,
-            health,
+            readiness,
             failpoints: Failpoints::from_environment(),
             service_manager: ServiceManager::from_environment(),
             sweeps: BTreeMap::new(),

@@ -79,7 +79,7 @@ impl Daemon {
         }
         if let Some(elsewhere) = admin {
             elsewhere.tell();
-            let pages = admin_pages(&config, &self.health, &self.inputs);
+            let pages = admin_pages(&config, &self.readiness, &self.inputs);
             let (front, served) = elsewhere.serve_admin(pages);
             self.admin = front;
             self.served.push(served);

@@ -16,25 +16,27 @@ use crate::report::histogram::Histogram;
 
 /// Exposition format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
+pub enum ExpositionFormat {
     OpenMetrics,
     /// The older text format, which command-line tools read.
     Text,
 }
 
-impl Format {
+impl ExpositionFormat {
     /// Returns the format that the `Accept` header asks for. Prometheus asks for OpenMetrics.
-    pub fn accepted(accept: &str) -> Format {
+    pub fn accepted(accept: &str) -> ExpositionFormat {
         match accept.contains("application/openmetrics-text") {
-            true => Format::OpenMetrics,
-            false => Format::Text,
+            true => ExpositionFormat::OpenMetrics,
+            false => ExpositionFormat::Text,
         }
     }
 
     pub fn content_type(self) -> &'static str {
         match self {
-            Format::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
-            Format::Text => "text/plain; version=0.0.4; charset=utf-8",
+            ExpositionFormat::OpenMetrics => {
+                "application/openmetrics-text; version=1.0.0; charset=utf-8"
+            }
+            ExpositionFormat::Text => "text/plain; version=0.0.4; charset=utf-8",
         }
     }
 }
@@ -104,13 +106,13 @@ impl Exposition {
         self.registry.register(name, help, Series(all.collect()));
     }
 
-    pub fn written(&self, format: Format) -> String {
+    pub fn written(&self, format: ExpositionFormat) -> String {
         let mut text = String::new();
         // Writing to a string cannot fail.
         let _ = encode(&mut text, &self.registry);
         match format {
-            Format::OpenMetrics => text,
-            Format::Text => as_text(&text),
+            ExpositionFormat::OpenMetrics => text,
+            ExpositionFormat::Text => as_text(&text),
         }
     }
 }
@@ -210,7 +212,7 @@ mod tests {
     #[test]
     fn open_metrics_names_a_counter_without_its_suffix_and_marks_the_end() {
         assert_eq!(
-            exposition().written(Format::OpenMetrics),
+            exposition().written(ExpositionFormat::OpenMetrics),
             "# HELP a Told of a counter.\n# TYPE a counter\na_total{path=\"\\\"\\\\\\n\"} 2\n\
              # HELP b Not a counter.\n# TYPE b gauge\nb 1\n# EOF\n"
         );
@@ -219,7 +221,7 @@ mod tests {
     #[test]
     fn the_older_format_names_a_counter_as_its_values_are_named() {
         assert_eq!(
-            exposition().written(Format::Text),
+            exposition().written(ExpositionFormat::Text),
             "# HELP a_total Told of a counter.\n# TYPE a_total counter\na_total{path=\"\\\"\\\\\\n\"} 2\n\
              # HELP b Not a counter.\n# TYPE b gauge\nb 1\n"
         );
@@ -230,11 +232,11 @@ mod tests {
         let prometheus =
             "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
         for (accept, format) in [
-            (prometheus, Format::OpenMetrics),
-            ("*/*", Format::Text),
-            ("", Format::Text),
+            (prometheus, ExpositionFormat::OpenMetrics),
+            ("*/*", ExpositionFormat::Text),
+            ("", ExpositionFormat::Text),
         ] {
-            assert_eq!(Format::accepted(accept), format, "{accept}");
+            assert_eq!(ExpositionFormat::accepted(accept), format, "{accept}");
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::resourcesync::uri::Hub;
 
 /// Sums of one hub over all channels.
 #[derive(Default)]
-struct Sum {
+struct HubSums {
     due: i64,
     oldest: i64,
     in_flight: i64,
@@ -24,7 +24,7 @@ struct Sum {
     unfetched: Option<i64>,
 }
 
-impl Sum {
+impl HubSums {
     fn add(&mut self, hub: &HubView, now: Timestamp) {
         self.due += count(hub.due);
         self.in_flight += i64::from(hub.in_flight.is_some());
@@ -49,11 +49,11 @@ impl Sum {
 }
 
 pub fn expose(exposition: &mut Exposition, status: &Status) {
-    let mut hubs: BTreeMap<&Hub, Sum> = BTreeMap::new();
+    let mut hubs: BTreeMap<&Hub, HubSums> = BTreeMap::new();
     for hub in status.channels.iter().flat_map(|channel| &channel.hubs) {
         hubs.entry(&hub.hub).or_default().add(hub, status.at);
     }
-    let each = |figure: fn(&Sum) -> i64| {
+    let each = |figure: fn(&HubSums) -> i64| {
         let hubs = hubs.iter();
         hubs.map(move |(hub, sum)| ([of_hub(hub)], figure(sum)))
     };
@@ -122,7 +122,7 @@ pub fn expose(exposition: &mut Exposition, status: &Status) {
     expose_counts(exposition, &hubs, &status.figures);
 }
 
-fn expose_counts(exposition: &mut Exposition, hubs: &BTreeMap<&Hub, Sum>, figures: &Figures) {
+fn expose_counts(exposition: &mut Exposition, hubs: &BTreeMap<&Hub, HubSums>, figures: &Figures) {
     let uncounted = HubCounts::default();
     let counts = || {
         hubs.keys().map(|hub| {
@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn a_topic_that_nobody_subscribed_to_is_not_the_oldest_and_hides_no_other() {
         let now = Timestamp::from_second(100).unwrap();
-        let mut sum = Sum::default();
+        let mut sum = HubSums::default();
         sum.add(&refused(Kind::NoSubscribersLikely, 0), now);
         assert_eq!((sum.oldest, sum.due), (0, 1));
         sum.add(&refused(Kind::NoAnswer, 40), now);

@@ -4,14 +4,14 @@ use askama::Template;
 use jiff::Timestamp;
 
 use crate::admin::page::parameter;
-use crate::admin::page::parts::{self, PER_PAGE, Waiting, waiting};
+use crate::admin::page::parts::{self, PER_PAGE, PendingChange, waiting};
 use crate::announce::delivery::form;
 use crate::report::status::notification::NotificationView;
 use crate::report::status::{ChannelView, Status};
 
-/// Filter of the list of channels.
+/// ChannelFilter of the list of channels.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Filter {
+pub struct ChannelFilter {
     pub text: String,
     pub state: StateFilter,
     /// Page number, from 1.
@@ -63,13 +63,13 @@ impl StateFilter {
     }
 }
 
-impl Filter {
+impl ChannelFilter {
     /// Reads the filter from a query; invalid values count as absent.
-    pub fn from_query(parameters: &[(String, String)]) -> Filter {
+    pub fn from_query(parameters: &[(String, String)]) -> ChannelFilter {
         let state = parameter(parameters, "state").unwrap_or_default();
         let state = STATES.into_iter().find(|choice| choice.name() == state);
         let page = parameter(parameters, "page").and_then(|page| page.parse().ok());
-        Filter {
+        ChannelFilter {
             text: parameter(parameters, "text")
                 .unwrap_or_default()
                 .trim()
@@ -114,7 +114,7 @@ pub struct ChannelsPage<'a> {
     page: &'static str,
     address: String,
     now: Timestamp,
-    filter: Filter,
+    filter: ChannelFilter,
     all: usize,
     found: usize,
     views: Vec<&'a ChannelView>,
@@ -122,7 +122,7 @@ pub struct ChannelsPage<'a> {
 }
 
 impl<'a> ChannelsPage<'a> {
-    pub fn new(status: &'a Status, mut filter: Filter) -> ChannelsPage<'a> {
+    pub fn new(status: &'a Status, mut filter: ChannelFilter) -> ChannelsPage<'a> {
         let mut views = status.by_trouble();
         views.retain(|channel| filter.matches(channel));
         let found = views.len();
@@ -143,9 +143,9 @@ impl<'a> ChannelsPage<'a> {
 }
 
 /// The channel of one set with its pending and held changes.
-struct Section<'a> {
+struct SetSection<'a> {
     view: &'a ChannelView,
-    waiting: Vec<Waiting<'a>>,
+    waiting: Vec<PendingChange<'a>>,
 }
 
 #[derive(Template)]
@@ -156,7 +156,7 @@ pub struct ChannelPage<'a> {
     now: Timestamp,
     topic: &'a str,
     /// One for each set that has or had the topic.
-    views: Vec<Section<'a>>,
+    views: Vec<SetSection<'a>>,
     notifications: Vec<&'a NotificationView>,
 }
 
@@ -167,11 +167,11 @@ impl<'a> ChannelPage<'a> {
             .channels
             .iter()
             .filter(|channel| channel.topic.as_str() == topic);
-        let views = channels.map(|view| Section {
+        let views = channels.map(|view| SetSection {
             view,
             waiting: waiting(std::iter::once(view)),
         });
-        let views: Vec<Section<'a>> = views.collect();
+        let views: Vec<SetSection<'a>> = views.collect();
         let address = parts::channel(&views.first()?.view.topic);
         let notifications = status.notifications.iter();
         Some(ChannelPage {

@@ -3,7 +3,7 @@
 use askama::Template;
 use jiff::Timestamp;
 
-use crate::admin::page::parts::{self, Waiting, waiting};
+use crate::admin::page::parts::{self, PendingChange, waiting};
 use crate::report::status::alerts::{Alert, Health};
 use crate::report::status::hubs::HubSummary;
 use crate::report::status::{ChannelView, Status};
@@ -29,7 +29,7 @@ pub struct Overview<'a> {
     more_channels: usize,
     pending: usize,
     held: usize,
-    waiting: Vec<Waiting<'a>>,
+    waiting: Vec<PendingChange<'a>>,
     more_waiting: usize,
     /// Number of acknowledged findings.
     acknowledged: usize,

@@ -24,13 +24,13 @@ pub const PER_PAGE: usize = 100;
 const BEGINNING: usize = 4 << 10;
 
 /// A document that is pending or held.
-pub struct Waiting<'a> {
+pub struct PendingChange<'a> {
     pub state: &'static str,
     pub view: &'a WaitingView,
 }
 
 /// Returns the pending and held changes of these channels, oldest first and without repetitions.
-pub fn waiting<'a>(channels: impl Iterator<Item = &'a ChannelView>) -> Vec<Waiting<'a>> {
+pub fn waiting<'a>(channels: impl Iterator<Item = &'a ChannelView>) -> Vec<PendingChange<'a>> {
     let all = channels.flat_map(|channel| {
         let pending = channel.pending.iter().map(|view| ("pending", view));
         pending.chain(channel.held.iter().map(|view| ("held", view)))
@@ -39,7 +39,7 @@ pub fn waiting<'a>(channels: impl Iterator<Item = &'a ChannelView>) -> Vec<Waiti
     all.sort_by_key(|(state, view)| (view.since, &view.uri, *state, &view.reason));
     all.dedup();
     all.into_iter()
-        .map(|(state, view)| Waiting { state, view })
+        .map(|(state, view)| PendingChange { state, view })
         .collect()
 }
 

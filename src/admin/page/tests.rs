@@ -3,7 +3,7 @@
 use askama::Template;
 use jiff::Timestamp;
 
-use crate::admin::page::channels::{ChannelPage, ChannelsPage, Filter};
+use crate::admin::page::channels::{ChannelFilter, ChannelPage, ChannelsPage};
 use crate::admin::page::overview::Overview;
 use crate::announce::delivery::attempt::{Attempt, Kind, Refusal};
 use crate::announce::observation::Unreadable;
@@ -157,7 +157,7 @@ fn status(channels: usize, words: &str) -> Status {
 /// Returns all pages of a status with their names.
 fn pages(status: &Status) -> [(&'static str, String); 3] {
     let topic = status.channels[0].topic.as_str().to_owned();
-    let filter = Filter::from_query(&[("text".to_owned(), status.sources[0].name.clone())]);
+    let filter = ChannelFilter::from_query(&[("text".to_owned(), status.sources[0].name.clone())]);
     let channel = ChannelPage::new(status, &topic).unwrap();
     [
         ("status", Overview::new(status).render().unwrap()),
@@ -214,7 +214,7 @@ fn channels_are_sought_by_text_and_by_state() {
             .iter()
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
             .collect();
-        let page = ChannelsPage::new(&status, Filter::from_query(&query))
+        let page = ChannelsPage::new(&status, ChannelFilter::from_query(&query))
             .render()
             .unwrap();
         let rows = page.matches("scope=\"row\"").count();
@@ -249,7 +249,7 @@ fn channels_are_sought_by_text_and_by_state() {
 fn a_retired_channel_does_not_hide_that_its_hub_refuses() {
     let mut status = status(1, "words");
     let is_shown = |status: &Status, state: &str| {
-        let page = ChannelsPage::new(status, Filter::from_query(&[]));
+        let page = ChannelsPage::new(status, ChannelFilter::from_query(&[]));
         page.render().unwrap().contains(&format!("{state}</span>"))
     };
     status.channels[0].retired = Some(NOW);

@@ -26,7 +26,8 @@ impl EventLoop {
     pub(super) fn tell_health(&mut self, is_saved: bool) {
         let is_settled = self.engine.is_settled();
         // What was looked through under the plan before is known.
-        self.health.update(is_saved, is_settled || self.was_settled);
+        self.readiness
+            .update(is_saved, is_settled || self.was_settled);
         if is_saved && is_settled && !self.is_ready {
             self.is_ready = true;
             self.failpoints.ready();
