@@ -22,7 +22,7 @@ pub fn expose(status: &Status, is_ready: bool, format: ExpositionFormat) -> Stri
         embedded::expose(&mut exposition, hub);
     }
     process::expose(&mut exposition, status.figures.counts.began);
-    exposition.written(format)
+    exposition.encode(format)
 }
 
 fn count(number: usize) -> i64 {

@@ -16,7 +16,7 @@ pub enum AccessFailure {
 
 /// Returns the likely remedy, if there is one.
 pub fn remedy(directory: &Path, failure: AccessFailure) -> Option<&'static str> {
-    let is_in = |places: &[&str]| places.iter().any(|place| directory.starts_with(place));
+    let is_in = |prefixes: &[&str]| prefixes.iter().any(|prefix| directory.starts_with(prefix));
     if is_in(&HOMES) {
         return Some(
             "a service sees nothing there unless its unit has ProtectHome=read-only, and reads only what its \

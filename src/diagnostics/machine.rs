@@ -82,12 +82,12 @@ impl Users {
 /// Diagnoses the state directory as `user` sees it.
 pub fn state_directory(
     directory: &str,
-    place: &StateDirectory,
+    state: &StateDirectory,
     user: u32,
     users: &Users,
 ) -> Vec<Diagnostic> {
     let by = users.name(user);
-    match place {
+    match state {
         StateDirectory::Absent { above, owner } => vec![Diagnostic::note(
             format!("{directory} does not exist, which is fine before the first run"),
             format!(
@@ -240,8 +240,8 @@ mod tests {
         StateDirectory::There { owner: 7, is_directory: false, may_write: true, free_bytes: 0, free_files: None },
         &["Finding /s is no directory"]
     )]
-    fn a_state_directory_is_judged(#[case] place: StateDirectory, #[case] want: &[&str]) {
-        let found = state_directory("/s", &place, 7, &Users::default());
+    fn a_state_directory_is_judged(#[case] state: StateDirectory, #[case] want: &[&str]) {
+        let found = state_directory("/s", &state, 7, &Users::default());
         assert_eq!(found.len(), want.len(), "{found:?}");
         for (found, want) in found.iter().zip(want) {
             let found = format!("{:?} {}", found.severity, found.line());

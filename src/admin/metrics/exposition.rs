@@ -106,7 +106,7 @@ impl Exposition {
         self.registry.register(name, help, Series(all.collect()));
     }
 
-    pub fn written(&self, format: ExpositionFormat) -> String {
+    pub fn encode(&self, format: ExpositionFormat) -> String {
         let mut text = String::new();
         // Writing to a string cannot fail.
         let _ = encode(&mut text, &self.registry);
@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn open_metrics_names_a_counter_without_its_suffix_and_marks_the_end() {
         assert_eq!(
-            exposition().written(ExpositionFormat::OpenMetrics),
+            exposition().encode(ExpositionFormat::OpenMetrics),
             "# HELP a Told of a counter.\n# TYPE a counter\na_total{path=\"\\\"\\\\\\n\"} 2\n\
              # HELP b Not a counter.\n# TYPE b gauge\nb 1\n# EOF\n"
         );
@@ -221,7 +221,7 @@ mod tests {
     #[test]
     fn the_older_format_names_a_counter_as_its_values_are_named() {
         assert_eq!(
-            exposition().written(ExpositionFormat::Text),
+            exposition().encode(ExpositionFormat::Text),
             "# HELP a_total Told of a counter.\n# TYPE a_total counter\na_total{path=\"\\\"\\\\\\n\"} 2\n\
              # HELP b Not a counter.\n# TYPE b gauge\nb 1\n"
         );

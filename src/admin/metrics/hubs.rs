@@ -32,7 +32,7 @@ impl HubSums {
             .since
             .map_or(0, |since| now.duration_since(since).as_secs());
         let refusal = hub.failure();
-        // Nobody is called because nobody has subscribed to one topic, and others of the hub are not hidden by it.
+        // A topic without subscribers pages no operator, and does not hide another topic of the hub.
         if refusal.is_none_or(|refusal| refusal.kind != Kind::NoSubscribersLikely) {
             self.oldest = self.oldest.max(age);
         }
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_topic_that_nobody_subscribed_to_is_not_the_oldest_and_hides_no_other() {
+    fn a_topic_without_subscribers_is_not_the_oldest_and_hides_no_other() {
         let now = Timestamp::from_second(100).unwrap();
         let mut sum = HubSums::default();
         sum.add(&refused(Kind::NoSubscribersLikely, 0), now);

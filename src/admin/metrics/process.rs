@@ -38,8 +38,8 @@ pub fn expose(exposition: &mut Exposition, began: Timestamp) {
             count(open.count()),
         );
     }
-    if let Some(most) = getrlimit(Resource::Nofile).current {
-        exposition.gauge("process_max_fds", "Limit of open file descriptors", most);
+    if let Some(limit) = getrlimit(Resource::Nofile).current {
+        exposition.gauge("process_max_fds", "Limit of open file descriptors", limit);
     }
 }
 

@@ -24,7 +24,7 @@ const HOSTILE: &str =
 
 /// Returns a status in which every text is `words`.
 fn status(channels: usize, words: &str) -> Status {
-    let uri = |place: &str| Uri::parse(&format!("https://e.org/{place}/{words}")).unwrap();
+    let uri = |path: &str| Uri::parse(&format!("https://e.org/{path}/{words}")).unwrap();
     let hub = HubView {
         hub: Hub::new(format!("https://h.example/{words}")),
         mode: Mode::Content,
@@ -170,7 +170,7 @@ fn pages(status: &Status) -> [(&'static str, String); 3] {
 }
 
 #[test]
-fn what_files_and_hubs_say_is_never_markup() {
+fn texts_of_files_and_hubs_are_never_markup() {
     for (name, page) in pages(&status(3, HOSTILE)) {
         assert!(page.contains("&#60;script&#62;alert(1)"), "{name}");
         for tag in ["<script", "<img", "href=\"javascript:", "<title></title>"] {
@@ -203,7 +203,7 @@ fn a_thousand_channels_and_fifty_payloads_of_a_mebibyte_are_pages_of_bounded_siz
 }
 
 #[test]
-fn channels_are_sought_by_text_and_by_state() {
+fn channels_are_filtered_by_text_and_by_state() {
     let mut status = status(250, "words");
     status.channels[7].hubs.clear();
     status.channels[7].retired = Some(NOW);
@@ -261,7 +261,7 @@ fn a_retired_channel_does_not_hide_that_its_hub_refuses() {
 }
 
 #[test]
-fn what_is_not_shown_is_counted() {
+fn omitted_items_are_counted() {
     let page = Overview::new(&status(3, "words")).render().unwrap();
     // What waits on several channels alike is shown once.
     for more in ["30 more are not shown here", "997 more of the kind"] {
