@@ -1,4 +1,4 @@
-//! Joins the parts: binds, starts, and stops them. The only loop is in `event_loop`.
+//! The daemon: binds the listeners, starts the parts and joins them; the only loop is in `event_loop`.
 
 mod descriptors;
 mod difference;
@@ -29,8 +29,8 @@ use crate::announce::event::Event;
 use crate::config::Config;
 use crate::config::error::{ConfigError, Place, Problem};
 use crate::control;
-use crate::daemon::event_loop::reload::LoadedEngine;
-use crate::daemon::event_loop::{Ended, EventLoop, Input};
+use crate::daemon::event_loop::reload::{LoadedEngine, saved_subscriptions};
+use crate::daemon::event_loop::{Ended, EventLoop, Input, Parts};
 use crate::daemon::failpoints::{Failpoint, Failpoints};
 use crate::daemon::listen::{ServedListener, bind, until_dropped};
 use crate::daemon::signals::Signals;
@@ -44,10 +44,10 @@ use crate::websub::topics::Topics;
 
 pub use crate::daemon::event_loop::commands::{ask_subscriptions, execute, no_embedded_hub};
 
-/// Answers that are at hand when the daemon stops are given, however long it waited for others.
+/// Shortest time that listeners get to send the answers that are at hand when the daemon stops.
 const LAST_MOMENT: Duration = Duration::from_secs(1);
 
-/// What runs beside the loop, and the loop.
+/// The event loop, and what runs beside it.
 struct Daemon {
     runtime: Runtime,
     config: Config,
@@ -57,18 +57,19 @@ struct Daemon {
     topics: Topics,
     publisher: Arc<Publisher>,
     readiness: Readiness,
-    /// Once there was one it stays, even while the configuration has none: what it has begun ends.
+    /// The embedded hub, once there was one: without a place in the configuration, it ends what it has begun.
     hub: Option<EmbeddedHub>,
-    /// The one that takes subscriptions.
+    /// The embedded hub while it takes subscriptions.
     open_hub: watch::Sender<Option<EmbeddedHub>>,
+    failpoints: Failpoints,
     public: ServedListener,
     admin: ServedListener,
     control: Option<(control::Socket, watch::Sender<()>)>,
     served: Vec<JoinHandle<()>>,
 }
 
-/// Runs until SIGTERM or SIGINT. At SIGHUP the configuration that `reread` finds takes over, if it can. Everything that
-/// can fail for want of permission or a free address does so before the first file is looked at.
+/// Runs until SIGTERM or SIGINT. At SIGHUP the configuration that `reread` returns takes effect, if it can. Everything
+/// that can fail for want of permission or a free address does so before the first file is read.
 pub fn run(config: Config, reread: impl Fn() -> Result<Config, ConfigError>) -> anyhow::Result<()> {
     let (mut daemon, received) = Daemon::start(config)?;
     loop {
@@ -82,38 +83,34 @@ pub fn run(config: Config, reread: impl Fn() -> Result<Config, ConfigError>) -> 
 
 impl Daemon {
     fn start(config: Config) -> anyhow::Result<(Daemon, Receiver<Input>)> {
-        let began = (Timestamp::now(), Timestamp::now());
-        descriptors::take_all_granted();
+        let began = Timestamp::now();
+        descriptors::raise_limit();
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()
             .context("cannot start the network threads")?;
         let handle = runtime.handle().clone();
         let _context = handle.enter();
-        // Before all that takes time, or is said: whoever knows of us may send us signals.
+        // Before anything that takes time or is logged: whoever knows of the process may send signals.
         let signals = Signals::take()?;
         let (inputs, received) = mpsc::channel();
         let publisher = Arc::new(Publisher::new(settings::publishers(&config)?)?);
         let store = Store::open(&config.state_dir)?;
-        let given = socket_activation::take()?;
-        let public = match given.public {
-            Some(given) => given,
+        let activated = socket_activation::take()?;
+        let public = match activated.public {
+            Some(public) => public,
             None => runtime.block_on(bind(&config.server.listen, "public"))?,
         };
-        public.tell();
-        let admin = match given.admin {
-            Some(given) => given,
+        public.log_address();
+        let admin = match activated.admin {
+            Some(admin) => admin,
             None => runtime.block_on(bind(&config.server.admin_listen, "admin"))?,
         };
-        admin.tell();
+        admin.log_address();
         let public_url = public_url(&config, public.tcp_address())?;
         let conduct = conduct(&config, &public_url)?;
 
-        let LoadedEngine {
-            engine,
-            effects,
-            others,
-        } = LoadedEngine::new(&store, config.plan(&public_url))?;
+        let failpoints = Failpoints::from_environment();
         let topics = Topics::new({
             let inputs = inputs.clone();
             move |topic| {
@@ -122,38 +119,36 @@ impl Daemon {
             }
         });
         let readiness = Readiness::new();
-        let mut event_loop = EventLoop::new(
-            engine,
+        let restored = saved_subscriptions(&store, conduct.is_some())?;
+        let parts = Parts {
+            config: &config,
+            loaded: LoadedEngine::new(&store, config.plan(&public_url))?,
             store,
-            topics.clone(),
-            Arc::clone(&publisher),
-            inputs.clone(),
-            handle.clone(),
-            readiness.clone(),
-        );
-        event_loop.submit_on(submitting()?);
-        event_loop.began_at(began.0, began.1);
-        event_loop.set_configuration(loaded(&config));
-        event_loop.perform_first(effects);
-        let restored = event_loop.saved_subscriptions(conduct.is_some())?;
-        let hub = conduct.map(|conduct| {
-            let failpoints = event_loop.failpoints();
-            start_hub(
-                conduct,
-                restored,
-                topics.clone(),
-                inputs.clone(),
-                failpoints,
-            )
-        });
-        event_loop.set_hub(hub.clone(), hub.is_some());
+            topics: topics.clone(),
+            publisher: Arc::clone(&publisher),
+            submission_runtime: submission_runtime()?,
+            runtime: handle.clone(),
+            inputs: inputs.clone(),
+            readiness: readiness.clone(),
+            configuration: loaded(&config),
+            failpoints: failpoints.clone(),
+            began,
+        };
+        let mut hub = None;
+        let event_loop = EventLoop::new(parts, || {
+            let start = |conduct| {
+                let (topics, inputs) = (topics.clone(), inputs.clone());
+                start_hub(conduct, restored, topics, inputs, failpoints.clone())
+            };
+            hub = conduct.map(start);
+            hub.clone()
+        })?;
         let (open_hub, opened) = watch::channel(hub.clone());
         let (public, public_served) = public.serve_public(topics.clone(), opened);
         let (admin, admin_served) = admin.serve_admin(admin_pages(&config, &readiness, &inputs));
         let mut served = vec![public_served, admin_served];
         let control = serve_commands(&config, &inputs, &mut served);
-        event_loop.watch(&config, &others)?;
-        tokio::spawn(signals.pass_on(inputs.clone()));
+        tokio::spawn(signals.forward(inputs.clone()));
         let daemon = Daemon {
             inputs,
             event_loop,
@@ -162,6 +157,7 @@ impl Daemon {
             readiness,
             hub,
             open_hub,
+            failpoints,
             public,
             public_url,
             admin,
@@ -173,7 +169,7 @@ impl Daemon {
         Ok((daemon, received))
     }
 
-    /// Ends what is left by itself until `by`, and saves what it left.
+    /// Waits until `by` for what is left to end by itself, and saves what it left.
     fn stop(self, received: &Receiver<Input>, by: Instant) -> anyhow::Result<()> {
         let Daemon {
             runtime,
@@ -184,7 +180,7 @@ impl Daemon {
             served,
             ..
         } = self;
-        // First nobody may come any more, then what they left is saved.
+        // Clients are turned away first, so that what they left can be saved.
         drop((public, admin, control));
         let left = by.saturating_duration_since(Instant::now());
         runtime.block_on(async {
@@ -208,18 +204,18 @@ impl Daemon {
     }
 }
 
-/// A thread of its own that submits: among several, each would wake another for what it could do itself. It ends with
-/// the process, because what is under way then is submitted again at the next start.
-fn submitting() -> anyhow::Result<Handle> {
+/// Returns the runtime of a thread for submissions: on the threads that serve, each submission would wake another. It
+/// ends with the process, because submissions that are under way then are repeated at the next start.
+fn submission_runtime() -> anyhow::Result<Handle> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .context("cannot start the thread that submits")?;
+        .context("cannot start the submission thread")?;
     let handle = runtime.handle().clone();
     std::thread::Builder::new()
         .name("submitting".into())
         .spawn(move || runtime.block_on(std::future::pending::<()>()))
-        .context("cannot start the thread that submits")?;
+        .context("cannot start the submission thread")?;
     Ok(handle)
 }
 
@@ -241,7 +237,8 @@ fn start_hub(
     EmbeddedHub::start(conduct, restored, topics, records)
 }
 
-/// What the public listener is reached as. Of an address that was given, the configuration could not know.
+/// Returns the URL of the public listener. The configuration cannot know the address of one that the service manager
+/// passed.
 fn public_url(config: &Config, bound: Option<SocketAddr>) -> Result<Uri, ConfigError> {
     let message = match (&config.server.public_url, bound) {
         (Some(url), _) => return Ok(url.clone()),
@@ -269,7 +266,7 @@ fn conduct(config: &Config, public_url: &Uri) -> Result<Option<Conduct>, HubErro
     settings.map(Conduct::new).transpose()
 }
 
-/// A configuration that has just been taken.
+/// Returns the status of a configuration that has just been loaded.
 fn loaded(config: &Config) -> ConfigurationStatus {
     ConfigurationStatus {
         loaded: Timestamp::now(),
@@ -289,7 +286,7 @@ fn admin_pages(config: &Config, readiness: &Readiness, inputs: &Sender<Input>) -
     )
 }
 
-/// Takes commands until what this returns is dropped.
+/// Serves commands until the return value is dropped.
 fn serve_commands(
     config: &Config,
     inputs: &Sender<Input>,
@@ -298,12 +295,12 @@ fn serve_commands(
     match control::Server::bind(&config.state_dir) {
         Ok((server, socket)) => {
             let inputs = inputs.clone();
-            let order = move |request, reply| {
+            let command = move |request, reply| {
                 // A loop that has stopped answers by dropping the reply.
                 let _ = inputs.send(Input::Command(request, reply));
             };
             let (open, ended) = until_dropped();
-            served.push(tokio::spawn(server.serve(order, ended)));
+            served.push(tokio::spawn(server.serve(command, ended)));
             Some((socket, open))
         }
         Err(error) => {

@@ -118,7 +118,7 @@ fn survey_beside(config: &Config, store: Option<&Store>, detail: Detail) -> anyh
         let directories = tree::scan_once(tree, |reported| {
             progress.note(&reported);
             sight.note(&reported);
-            if let Some(event) = log::event(reported) {
+            if let Some(event) = log::engine_event(reported) {
                 step(&mut engine, event);
             }
             ControlFlow::Continue(())

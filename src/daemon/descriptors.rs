@@ -1,10 +1,10 @@
-//! How many files and connections the process may have open.
+//! The limit of open files and connections.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::{info, warn};
 
-/// Takes all that the system grants: the lower, soft limit is only for programs that call `select`.
-pub fn take_all_granted() {
+/// Raises the soft limit to the hard one: the soft limit is only for programs that call `select`.
+pub fn raise_limit() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current == maximum {
         return;

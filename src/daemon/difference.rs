@@ -1,27 +1,27 @@
-//! What another configuration changes, in a few words for the log.
+//! The difference between two configurations, in a few words for the log.
 
 use crate::announce::observation::MountId;
 use crate::config::Config;
 use crate::config::source::Source;
 
-/// More than so many of one kind are counted, not named.
-const MOST_NAMES: usize = 3;
+/// Most names of one kind; more of them are counted instead.
+const MAX_NAMES: usize = 3;
 
-/// Such as `source blog added; window changed`. No value is in it: it may be a secret.
+/// Returns the difference, such as `source blog added; window changed`. It has no values: they may be secrets.
 pub fn difference(before: &Config, after: &Config) -> String {
-    let mut words = listed(
+    let mut words = changes_of(
         "source",
         (&before.sources, &after.sources),
         |source| source.plan.name.clone(),
         |one, other| unnumbered(one) == unnumbered(other),
     );
-    words.extend(listed(
+    words.extend(changes_of(
         "hub",
         (&before.hubs, &after.hubs),
         |hub| hub.hub.to_string(),
         PartialEq::eq,
     ));
-    words.extend(listed(
+    words.extend(changes_of(
         "embedded hub",
         (
             before.embedded_hub.as_slice(),
@@ -30,7 +30,7 @@ pub fn difference(before: &Config, after: &Config) -> String {
         |hub| format!("/{}", hub.path),
         PartialEq::eq,
     ));
-    words.extend(listed(
+    words.extend(changes_of(
         "channel",
         (&before.channels, &after.channels),
         |channel| channel.capability_list.to_string(),
@@ -56,8 +56,8 @@ pub fn difference(before: &Config, after: &Config) -> String {
     }
 }
 
-/// What came, went and changed of one kind, told apart by name.
-fn listed<T>(
+/// Returns the additions, removals and changes of one kind, told apart by name.
+fn changes_of<T>(
     kind: &str,
     (before, after): (&[T], &[T]),
     name: impl Fn(&T) -> String,
@@ -73,17 +73,19 @@ fn listed<T>(
         }
     }
     let names = before.iter().map(&name);
-    let removed = names.filter(|own| named(after, own).is_none()).collect();
+    let removed = names
+        .filter(|removed| named(after, removed).is_none())
+        .collect();
     let all = [(added, "added"), (removed, "removed"), (changed, "changed")];
     let some = all.into_iter().filter(|(names, _)| !names.is_empty());
     some.map(|(names, verb)| match names.len() {
-        0..=MOST_NAMES => format!("{kind} {} {verb}", names.join(", ")),
+        0..=MAX_NAMES => format!("{kind} {} {verb}", names.join(", ")),
         count => format!("{count} {kind}s {verb}"),
     })
     .collect()
 }
 
-/// The source as it is written: its mounts' numbers depend on the sources before it.
+/// Returns the source as it is written: its mounts' numbers depend on the sources before it.
 fn unnumbered(source: &Source) -> Source {
     let mut source = source.clone();
     for mount in &mut source.plan.mounts {

@@ -1,16 +1,19 @@
-//! The only loop: it takes what happened, steps the engine, saves, and only then sends.
+//! The only loop: it takes inputs, steps the engine, saves, and only then sends.
 //!
-//! One turn takes everything that is at hand, so that a burst costs one commit. If the state cannot be
-//! saved, nothing is sent: what was to be done waits, and saving is tried again.
+//! One step takes every input that is at hand, so that a burst costs one commit. While the state cannot be saved,
+//! nothing is sent: effects wait, and saving is retried.
 
 pub mod commands;
 mod effects;
-mod health;
+mod hub_link;
 pub mod reload;
+mod served_topics;
 mod shutdown;
-mod unsaved;
+mod state_saver;
+mod status_reporter;
+mod submissions;
+pub mod watched_trees;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
@@ -18,348 +21,259 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-use tracing::{error, warn};
 
 use crate::admin::Readiness;
 use crate::announce::engine::Engine;
-use crate::announce::event::{Effect, Event, Now};
-use crate::announce::ids::SubmissionId;
-use crate::announce::observation::MountId;
+use crate::announce::event::{Event, Now};
+use crate::config::Config;
 use crate::control::{self, Request};
 use crate::daemon::event_loop::commands::CommandReply;
-use crate::daemon::event_loop::unsaved::Unsaved;
+use crate::daemon::event_loop::hub_link::HubLink;
+use crate::daemon::event_loop::reload::LoadedEngine;
+use crate::daemon::event_loop::served_topics::ServedTopics;
+use crate::daemon::event_loop::state_saver::StateSaver;
+use crate::daemon::event_loop::status_reporter::StatusReporter;
+use crate::daemon::event_loop::submissions::Submissions;
+use crate::daemon::event_loop::watched_trees::{Generation, WatchedTrees};
 use crate::daemon::failpoints::{Failpoint, Failpoints};
 use crate::daemon::log;
-use crate::daemon::service_manager::ServiceManager;
 use crate::hub::HubRecord;
 use crate::report::figures::Counts;
-use crate::report::status::{ConfigurationStatus, Detail, RefusedConfiguration, Status};
-use crate::resourcesync::uri::Topic;
+use crate::report::status::{ConfigurationStatus, Detail, Status};
 use crate::store::Store;
-use crate::tree::{Tree, TreeReport};
+use crate::tree::{TreeError, TreeReport};
 use crate::websub::hub::EmbeddedHub;
 use crate::websub::publish::Publisher;
 use crate::websub::topics::Topics;
 
-/// What the loop is told.
+/// Inputs of the loop.
 pub enum Input {
     Event(Event),
-    /// With the watching that it came from: an earlier one means nothing any more.
-    Tree(Watching, TreeReport),
-    /// The embedded hub wants something remembered, all of it or nothing.
+    /// A report of a tree, with the generation of the tree: one of an earlier generation is ignored.
+    Tree(Generation, TreeReport),
+    /// Changes that the embedded hub wants saved, all of them or none.
     HubRecords(Vec<HubRecord>),
-    /// Somebody wants to know how things stand.
+    /// A request for the status, as by the admin pages.
     Ask(Detail, oneshot::Sender<Status>),
-    /// A command wants something done.
+    /// A request by a command.
     Command(Request, oneshot::Sender<control::Answer>),
-    /// The embedded hub has done what a command wants; what it wants remembered came before this.
+    /// The reply to a command that the embedded hub has executed; its records came before this.
     CommandDone(CommandReply),
-    /// The embedded hub has ended what it had begun.
+    /// The embedded hub has ended the deliveries that it had begun.
     HubDrained,
     Reload,
     Stop,
 }
 
-/// Why the loop ended.
+/// Reason why the loop returned.
 pub enum Ended {
-    /// Another configuration may be there.
+    /// The configuration is to be reloaded.
     Reload,
-    /// It was told to stop. What others have begun may take until then.
+    /// It was told to stop. Work that others have begun may take until then.
     Stopped { by: Instant },
 }
 
-/// Counts how often the trees began to be watched.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct Watching(u64);
+/// Most inputs that are taken into one step.
+const MAX_INPUTS: usize = 4_096;
 
-/// At most so many inputs are taken into one turn.
-const TURN: usize = 4_096;
-/// The store is asked at least so often whether it can be written, so that it is known before it matters.
-const PROBE: Duration = Duration::from_secs(60);
+/// Everything that the loop is built from.
+pub struct Parts<'a> {
+    pub config: &'a Config,
+    pub store: Store,
+    pub loaded: LoadedEngine,
+    pub topics: Topics,
+    pub publisher: Arc<Publisher>,
+    /// Runtime for submissions: they are kept off the threads that serve.
+    pub submission_runtime: Handle,
+    pub runtime: Handle,
+    pub inputs: Sender<Input>,
+    pub readiness: Readiness,
+    pub configuration: ConfigurationStatus,
+    pub failpoints: Failpoints,
+    /// Start of the process.
+    pub began: Timestamp,
+}
 
-/// The store is looked at so often, for a state file that was deleted or cut.
-const LOOK: Duration = Duration::from_secs(5);
-
-/// The engine and all that acts for it.
+/// The engine and the parts that act for it.
 pub struct EventLoop {
     engine: Engine,
-    store: Store,
-    topics: Topics,
-    publisher: Arc<Publisher>,
-    hub: Option<EmbeddedHub>,
-    /// Whether it takes subscriptions. One that does not ends what it has begun.
-    is_hub_open: bool,
-    trees: Vec<Tree>,
-    watching: Watching,
-    /// The last one that was tried.
-    last_watching: Watching,
+    saver: StateSaver,
+    trees: WatchedTrees,
+    topics: ServedTopics,
+    submissions: Submissions,
+    hub: HubLink,
+    reporter: StatusReporter,
+    /// Replies to commands of this step, which wait until it is saved.
+    replies: Vec<CommandReply>,
+    counts: Counts,
+    failpoints: Failpoints,
     inputs: Sender<Input>,
     runtime: Handle,
-    /// Where submissions go on.
-    submitting: Handle,
-    readiness: Readiness,
-    failpoints: Failpoints,
-    service_manager: ServiceManager,
-    /// What each mount's sweep has met, until all are swept.
-    sweeps: BTreeMap<MountId, u64>,
-    unsaved: Unsaved,
-    /// Why the state could not be saved.
-    trouble: Option<String>,
-    /// When the store is asked whether it can save, or to save what it could not.
-    ask_at: Instant,
-    /// When the state file is looked at, whether it is still there.
-    look_at: Instant,
-    /// What commands asked in this turn.
-    orders: Vec<CommandReply>,
-    /// The embedded hub's acceptances, for the next turn.
-    accepted: Vec<Event>,
-    /// Submissions whose answer is to come.
-    under_way: BTreeSet<SubmissionId>,
-    /// When the daemon began or its plan changed, by the clock of `ctime`, until each present mount was swept since.
-    began: Option<Timestamp>,
-    /// Whether each present mount was swept under the plan before, which has the same ones.
-    was_settled: bool,
-    /// Topics that are served since another plan was in force, and that this one may not have.
-    unclaimed: BTreeSet<Topic>,
-    configuration: ConfigurationStatus,
-    is_ready: bool,
-    is_hub_draining: bool,
-    /// Once it was told to stop: until when it waits for what is under way.
-    stop_by: Option<Instant>,
-    /// When the daemon began, and what was done since.
-    counts: Counts,
-    /// Where its monotonic clock begins.
+    /// Origin of the engine's monotonic clock.
     started: Instant,
+    /// Once it was told to stop: the end of the wait for work that is under way.
+    stop_by: Option<Instant>,
 }
 
 impl EventLoop {
+    /// Joins the parts, serves the topics as they were saved, and starts to watch the trees. `start_hub` is called in
+    /// between: deliveries name what the topics link to, and no report of a tree may find it missing.
     pub fn new(
-        engine: Engine,
-        store: Store,
-        topics: Topics,
-        publisher: Arc<Publisher>,
-        inputs: Sender<Input>,
-        runtime: Handle,
-        readiness: Readiness,
-    ) -> EventLoop {
-        EventLoop {
+        parts: Parts<'_>,
+        start_hub: impl FnOnce() -> Option<EmbeddedHub>,
+    ) -> Result<EventLoop, TreeError> {
+        let LoadedEngine {
             engine,
-            store,
-            topics,
-            publisher,
-            hub: None,
-            is_hub_open: false,
-            trees: Vec::new(),
-            watching: Watching::default(),
-            last_watching: Watching::default(),
-            inputs,
-            submitting: runtime.clone(),
-            runtime,
-            readiness,
-            failpoints: Failpoints::from_environment(),
-            service_manager: ServiceManager::from_environment(),
-            sweeps: BTreeMap::new(),
-            unsaved: Unsaved::default(),
-            trouble: None,
-            ask_at: Instant::now() + PROBE,
-            look_at: Instant::now() + LOOK,
-            orders: Vec::new(),
-            accepted: Vec::new(),
-            under_way: BTreeSet::new(),
-            began: Some(Timestamp::now()),
-            was_settled: false,
-            unclaimed: BTreeSet::new(),
-            configuration: ConfigurationStatus {
-                loaded: Timestamp::now(),
-                refused: None,
-                in_force: String::new(),
-            },
-            is_ready: false,
-            is_hub_draining: false,
-            stop_by: None,
+            effects,
+            others,
+        } = parts.loaded;
+        let trees = WatchedTrees::new(parts.inputs.clone(), parts.began);
+        let submissions = Submissions::new(
+            parts.publisher,
+            parts.submission_runtime,
+            parts.inputs.clone(),
+            parts.failpoints.clone(),
+        );
+        let mut event_loop = EventLoop {
+            engine,
+            saver: StateSaver::new(parts.store),
+            trees,
+            topics: ServedTopics::new(parts.topics),
+            submissions,
+            hub: HubLink::new(None),
+            reporter: StatusReporter::new(parts.readiness, parts.configuration),
+            replies: Vec::new(),
             counts: Counts {
-                began: Timestamp::now(),
+                began: parts.began,
                 ..Counts::default()
             },
+            failpoints: parts.failpoints,
+            inputs: parts.inputs,
+            runtime: parts.runtime,
             started: Instant::now(),
-        }
+            stop_by: None,
+        };
+        event_loop.take(effects);
+        event_loop.commit(false);
+        event_loop.hub = HubLink::new(start_hub());
+        let EventLoop { trees, engine, .. } = &mut event_loop;
+        let first = trees.next_generation(parts.config, engine, &others)?;
+        trees.begin(first);
+        Ok(event_loop)
     }
 
-    /// Submits elsewhere than on the threads that serve.
-    pub fn submit_on(&mut self, submitting: Handle) {
-        self.submitting = submitting;
-    }
-
-    /// Begins earlier than now: when the process did, by its clock and by that of `ctime`.
-    pub fn began_at(&mut self, began: Timestamp, by_file_system: Timestamp) {
-        self.began = Some(by_file_system);
-        self.counts.began = began;
-    }
-
-    /// The failpoints that deliveries pass, for whoever passes some elsewhere.
-    pub fn failpoints(&self) -> Failpoints {
-        self.failpoints.clone()
-    }
-
-    /// The embedded hub, if there was ever one, and whether it takes subscriptions.
-    pub fn set_hub(&mut self, hub: Option<EmbeddedHub>, is_open: bool) {
-        self.hub = hub;
-        self.is_hub_open = is_open;
-    }
-
-    /// What is in force, and since when.
-    pub fn set_configuration(&mut self, configuration: ConfigurationStatus) {
-        self.configuration = configuration;
-        self.service_manager.hurry();
-    }
-
-    /// What is in force goes on, although another configuration was there.
-    pub fn refuse(&mut self, refused: RefusedConfiguration) {
-        self.configuration.refused = Some(refused);
-        self.service_manager.hurry();
-    }
-
-    /// Performs what taking up the state asked for, so that topics are served before any tree is looked at.
-    pub fn perform_first(&mut self, effects: Vec<Effect>) {
-        self.take(effects);
-        self.commit(false);
-    }
-
-    /// EventLoop until another configuration may be there, or it is told to stop. Then it waits up to `grace` for
+    /// Runs until the configuration is to be reloaded, or until it was told to stop: then it waits up to `grace` for
     /// answers to what was sent, and sends nothing more.
     pub fn run(&mut self, received: &Receiver<Input>, grace: Duration) -> Ended {
         loop {
-            let first = match received.recv_timeout(self.patience()) {
+            let first = match received.recv_timeout(self.time_to_wait()) {
                 Ok(input) => Some(input),
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => {
                     return Ended::Stopped { by: Instant::now() };
                 }
             };
-            let is_proof_wanted = self.service_manager.wants_proof();
-            let mut may_be_changed = false;
-            for event in std::mem::take(&mut self.accepted) {
-                self.step(event);
-            }
-            for input in first.into_iter().chain(received.try_iter().take(TURN)) {
+            let is_ping_due = self.reporter.is_ping_due();
+            let mut is_reload_wanted = false;
+            self.step_accepted();
+            for input in first
+                .into_iter()
+                .chain(received.try_iter().take(MAX_INPUTS))
+            {
                 match input {
                     Input::Stop => self.stop(grace),
-                    Input::Reload => may_be_changed = true,
+                    Input::Reload => is_reload_wanted = true,
                     input => self.input(input),
                 }
             }
             self.step(Event::Tick);
-            let is_saved = self.commit(is_proof_wanted);
+            let is_saved = self.commit(is_ping_due);
             if is_saved {
                 self.withdraw_unclaimed();
             }
-            self.answer();
-            self.tell_health(is_saved);
-            if is_proof_wanted {
-                self.service_manager.ping();
+            self.send_replies();
+            self.report_health(is_saved);
+            if is_ping_due {
+                self.reporter.ping();
             }
             match self.stop_by {
                 Some(by) if self.is_done() || Instant::now() >= by => {
-                    self.tell_unanswered();
+                    self.log_unanswered();
                     return Ended::Stopped { by };
                 }
-                None if may_be_changed => return Ended::Reload,
+                None if is_reload_wanted => return Ended::Reload,
                 _ => {}
             }
         }
     }
 
-    /// Saves what came after the last turn, once nobody can send any more.
+    /// Saves what came after the last step, once nobody can send any more.
     pub fn finish(&mut self, received: &Receiver<Input>) -> Result<(), String> {
         for input in received.try_iter() {
             self.input(input);
         }
-        match self.store.put_back() {
-            Ok(true) => warn!("the state file was missing and has been restored"),
-            Ok(false) => {}
-            Err(error) => {
-                let error = log::error_chain(&error);
-                error!(error, "cannot restore the state file: {error}");
-            }
-        }
-        // If it could not save, it has to now.
-        let must_answer = self.trouble.take().is_some();
+        self.saver.restore_file();
+        // If saving failed before, it is retried now.
+        let must_answer = self.saver.forget_trouble();
         self.commit(must_answer);
-        // What the embedded hub has accepted and owes now is not to be submitted again.
-        for event in std::mem::take(&mut self.accepted) {
-            self.step(event);
-        }
+        // Submissions that the embedded hub has accepted are not to be submitted again.
+        self.step_accepted();
         self.commit(false);
-        self.answer();
-        match &self.trouble {
+        self.send_replies();
+        match self.saver.trouble() {
             None => Ok(()),
-            Some(trouble) => Err(trouble.clone()),
+            Some(trouble) => Err(trouble.to_owned()),
         }
     }
 
-    /// How long to wait for the next input.
-    fn patience(&self) -> Duration {
-        if !self.accepted.is_empty() {
+    /// Returns how long to wait for the next input.
+    fn time_to_wait(&self) -> Duration {
+        if !self.hub.accepted().is_empty() {
             return Duration::ZERO;
         }
-        let wakes = [self.service_manager.wake(), self.stop_by]
-            .into_iter()
-            .flatten();
-        let wake = wakes.fold(self.ask_at.min(self.look_at), Instant::min);
-        let mut patience = wake.saturating_duration_since(Instant::now());
-        if self.trouble.is_none()
+        let wakes = [self.reporter.wake(), self.stop_by].into_iter().flatten();
+        let wake = wakes.fold(self.saver.wake(), Instant::min);
+        let mut wait = wake.saturating_duration_since(Instant::now());
+        if self.saver.trouble().is_none()
             && let Some(wake) = self.engine.wake()
         {
             let left = wake.duration_since(Timestamp::now());
-            patience = patience.min(Duration::try_from(left).unwrap_or_default());
+            wait = wait.min(Duration::try_from(left).unwrap_or_default());
         }
-        patience
+        wait
     }
 
     fn input(&mut self, input: Input) {
         match input {
             Input::Event(event) => {
-                if let Some(submission) = answered(&event) {
-                    self.under_way.remove(&submission);
-                }
+                self.submissions.note(&event);
                 self.step(event);
             }
-            Input::Tree(watching, _) if watching != self.watching => {}
-            Input::Tree(_, mut reported) => {
-                // R13: a change made while the daemon starts is one, although no tree is watched yet.
-                if let TreeReport::MountFound { started, .. } = &mut reported
-                    && let Some(began) = self.began
-                {
-                    *started = began.min(*started);
-                }
-                log::log(&reported, self.engine.plan());
-                self.count(&reported);
-                self.note_sweep(&reported);
-                if matches!(reported, TreeReport::Observed(_)) {
-                    self.failpoints.pass(Failpoint::Observed);
-                }
-                if let Some(event) = log::event(reported) {
-                    self.step(event);
-                }
-            }
-            Input::HubRecords(records) => self.unsaved.records.extend(records),
+            Input::Tree(generation, _) if !self.trees.is_current(generation) => {}
+            Input::Tree(_, report) => self.tree_report(report),
+            Input::HubRecords(records) => self.saver.unsaved().records.extend(records),
             // Whoever asked may have gone, before or while it is answered.
             Input::Ask(_, answer) if answer.is_closed() => {}
             Input::Ask(detail, answer) => {
-                let mut status = match detail {
-                    Detail::Everything => self.engine.status(Timestamp::now()),
-                    Detail::Figures => self.engine.outline(Timestamp::now()),
-                };
-                status.unsaved = self.trouble.clone();
-                self.complete(&mut status);
-                self.count_up(&mut status.figures);
-                let _ = answer.send(status);
+                let _ = answer.send(self.status(detail));
             }
-            Input::Command(request, reply) => self.execute(request, reply),
-            Input::CommandDone(order) => self.orders.push(order),
-            Input::HubDrained => self.is_hub_draining = false,
-            // The loop has heard of it, or has ended.
+            Input::Command(request, reply) => self.command(request, reply),
+            Input::CommandDone(reply) => self.replies.push(reply),
+            Input::HubDrained => self.hub.drained(),
+            // The loop has taken note of it, or has ended.
             Input::Reload | Input::Stop => {}
+        }
+    }
+
+    fn tree_report(&mut self, mut report: TreeReport) {
+        self.trees.note(&mut report);
+        log::log_report(&report, self.engine.plan());
+        self.count_sweep(&report);
+        if matches!(report, TreeReport::Observed(_)) {
+            self.failpoints.pass(Failpoint::Observed);
+        }
+        if let Some(event) = log::engine_event(report) {
+            self.step(event);
         }
     }
 
@@ -368,21 +282,18 @@ impl EventLoop {
         self.take(effects);
     }
 
-    /// `Instant` does not count the time that the machine is suspended.
+    /// Tells the engine what the embedded hub has accepted.
+    fn step_accepted(&mut self) {
+        for event in self.hub.take_accepted() {
+            self.step(event);
+        }
+    }
+
+    /// Returns the time on both clocks. `Instant` does not count the time that the machine is suspended.
     fn now(&self) -> Now {
         Now {
             wall: Timestamp::now(),
             monotonic: self.started.elapsed(),
         }
-    }
-}
-
-/// Which submission an event answers.
-fn answered(event: &Event) -> Option<SubmissionId> {
-    match event {
-        Event::Answered {
-            channel, hub, seq, ..
-        } => Some((*channel, hub.clone(), *seq)),
-        _ => None,
     }
 }

@@ -1,24 +1,24 @@
-//! The failpoints that a delivery passes, so that a test can end a debug build between any two of them.
+//! Failpoints of a delivery: a test can kill a debug build at any of them.
 //!
-//! With `RSNOTIFY_FAILPOINT=CutSaved:2` in its environment, a debug build ends when it passes that step for the second
-//! time since it was ready: by SIGKILL, so that nothing is unwound, flushed or answered. A release build knows
-//! nothing of it.
+//! With `RSNOTIFY_FAILPOINT=CutSaved:2` in its environment, a debug build ends when it reaches that failpoint for the
+//! second time since it was ready: by SIGKILL, so that nothing is unwound, flushed or answered. A release build has none of
+//! this.
 
-/// Where a delivery may stand. What is named without `Saved` is about to be saved.
+/// A place in the life of a delivery. At one without `Saved` in its name, the change is about to be saved.
 #[cfg_attr(
     not(debug_assertions),
     expect(dead_code, reason = "failpoints are told apart in debug builds only")
 )]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failpoint {
-    /// The tree reported something that the engine has not heard of.
+    /// The tree has reported a change, and the engine has not heard of it.
     Observed,
     Seen,
     SeenSaved,
-    /// A notification is cut, and what the embedded hub owes its subscribers with it.
+    /// A notification is cut, and with it the deliveries that the embedded hub owes.
     Cut,
     CutSaved,
-    /// The topic serves what was cut.
+    /// The topic serves the notification.
     Served,
     /// The request to the hub is about to be sent.
     Submitting,
@@ -26,7 +26,7 @@ pub enum Failpoint {
     Answered,
     Told,
     ToldSaved,
-    /// The embedded hub was given what it owes.
+    /// The embedded hub has the deliveries that it owes.
     Dispatched,
     /// A subscriber's answer is here, and the loop has not heard of it.
     Relayed,
@@ -34,22 +34,22 @@ pub enum Failpoint {
     RecordedSaved,
 }
 
-#[cfg(debug_assertions)]
-pub use dying::Failpoints;
 #[cfg(not(debug_assertions))]
-pub use living::Failpoints;
+pub use disabled::Failpoints;
+#[cfg(debug_assertions)]
+pub use enabled::Failpoints;
 
 #[cfg(not(debug_assertions))]
-mod living {
+mod disabled {
     use crate::announce::state::Save;
     use crate::daemon::failpoints::Failpoint;
     use crate::hub::HubRecord;
 
-    /// Nothing.
+    /// No failpoints.
     #[derive(Debug, Clone)]
     pub struct Failpoints;
 
-    /// These are done when the program is compiled: nothing of them is left to be run.
+    /// All of these are constant, so that nothing of them is left in a release build.
     impl Failpoints {
         pub const fn from_environment() -> Failpoints {
             Failpoints
@@ -64,7 +64,7 @@ mod living {
 }
 
 #[cfg(debug_assertions)]
-mod dying {
+mod enabled {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -74,7 +74,7 @@ mod dying {
     use crate::daemon::failpoints::Failpoint;
     use crate::hub::HubRecord;
 
-    /// Where this process ends, if anywhere. Clones count together.
+    /// The failpoint at which this process dies, if any. Clones count together.
     #[derive(Debug, Clone)]
     pub struct Failpoints {
         end: Option<Arc<End>>,
@@ -82,7 +82,7 @@ mod dying {
 
     #[derive(Debug)]
     struct End {
-        step: String,
+        failpoint: String,
         passings_left: AtomicU32,
         is_ready: AtomicBool,
     }
@@ -92,9 +92,9 @@ mod dying {
             let end = std::env::var("RSNOTIFY_FAILPOINT")
                 .ok()
                 .and_then(|instruction| {
-                    let (step, passing) = instruction.split_once(':')?;
+                    let (failpoint, passing) = instruction.split_once(':')?;
                     Some(Arc::new(End {
-                        step: step.to_owned(),
+                        failpoint: failpoint.to_owned(),
                         passings_left: AtomicU32::new(passing.parse().ok()?),
                         is_ready: AtomicBool::new(false),
                     }))
@@ -102,17 +102,18 @@ mod dying {
             Failpoints { end }
         }
 
-        /// From here on passings count.
+        /// Counts from here on.
         pub fn ready(&self) {
             if let Some(end) = &self.end {
                 end.is_ready.store(true, Ordering::Relaxed);
             }
         }
 
-        pub fn pass(&self, step: Failpoint) {
+        /// Dies here, if this failpoint was asked for.
+        pub fn pass(&self, failpoint: Failpoint) {
             if let Some(end) = &self.end
                 && end.is_ready.load(Ordering::Relaxed)
-                && end.step == format!("{step:?}")
+                && end.failpoint == format!("{failpoint:?}")
                 && end.passings_left.fetch_sub(1, Ordering::Relaxed) == 1
             {
                 die();
@@ -120,21 +121,25 @@ mod dying {
         }
 
         pub fn saving(&self, save: &Save, records: &[HubRecord]) {
-            for (step, _) in crossed(save, records) {
-                self.pass(step);
+            for (before, _) in crossed(save, records) {
+                self.pass(before);
             }
         }
 
         pub fn saved(&self, save: &Save, records: &[HubRecord]) {
-            for (_, step) in crossed(save, records) {
-                self.pass(step);
+            for (_, after) in crossed(save, records) {
+                self.pass(after);
             }
         }
     }
 
-    /// The failpoints before and after this is saved.
+    /// Returns the failpoints before and after this is saved.
     fn crossed(save: &Save, records: &[HubRecord]) -> impl Iterator<Item = (Failpoint, Failpoint)> {
-        let is_cut = |row: &LedgerRow| row.flight.as_ref().is_some_and(|own| own.attempts == 0);
+        let is_cut = |row: &LedgerRow| {
+            row.flight
+                .as_ref()
+                .is_some_and(|flight| flight.attempts == 0)
+        };
         let is_delivered = |record: &HubRecord| matches!(record, HubRecord::Progressed(..));
         [
             (

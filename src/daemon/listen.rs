@@ -1,4 +1,4 @@
-//! Binds what the configuration says to listen on, and serves it until it is to end.
+//! Listeners: bound as the configuration says, or passed by the service manager, and served until they are dropped.
 
 use std::fs::Permissions;
 use std::io;
@@ -28,32 +28,32 @@ use crate::websub::public::serve_public;
 use crate::websub::server::{self, Limits, Listener, text};
 use crate::websub::topics::Topics;
 
-/// How many clients may have come and not been met yet. At the usual 128, a burst of them waits a second for
-/// TCP to try again, or is turned away at a Unix socket. The system may allow fewer.
+/// Backlog of clients that wait to be accepted. With the usual 128, a burst of them waits a second for TCP to retry, or
+/// is rejected at a Unix socket. The system may allow fewer.
 const BACKLOG: i32 = 4_096;
 
-/// Probes, Prometheus and a person or two.
+/// Most connections to the admin pages: probes, Prometheus and an operator or two.
 const ADMIN_CONNECTIONS: usize = 64;
 
-/// A listener that is bound, and that nobody serves yet.
+/// A listener that is bound and not served yet.
 pub struct BoundListener {
     name: &'static str,
-    /// As configured; nothing for one that was given.
+    /// As configured; nothing if the service manager passed it.
     address: Option<Address>,
     listener: Listener,
     file: Option<SocketFile>,
 }
 
-/// A listener that is served; it ends when this is dropped.
+/// A listener that is served until this is dropped.
 pub struct ServedListener {
     address: Option<Address>,
-    /// As bound.
+    /// Address that it is bound to.
     pub tcp: Option<SocketAddr>,
     _file: Option<SocketFile>,
     _open: watch::Sender<()>,
 }
 
-/// The name of a Unix socket, which goes with whoever bound it.
+/// The file of a Unix socket, removed when this is dropped.
 struct SocketFile(PathBuf);
 
 impl Drop for SocketFile {
@@ -63,14 +63,14 @@ impl Drop for SocketFile {
     }
 }
 
-/// Binds one listener.
+/// Binds a listener.
 pub async fn bind(address: &Address, name: &'static str) -> anyhow::Result<BoundListener> {
     let (listener, file) = match address {
         Address::Tcp(tcp) => {
             let listener = TcpListener::bind(tcp).await.with_context(|| {
                 format!("cannot listen on {tcp} ({name}); is another program there?")
             })?;
-            widen(&listener);
+            widen_backlog(&listener);
             (Listener::Tcp(listener), None)
         }
         Address::Unix(path) => {
@@ -78,7 +78,7 @@ pub async fn bind(address: &Address, name: &'static str) -> anyhow::Result<Bound
             let listener = UnixListener::bind(path)
                 .with_context(|| format!("cannot listen on unix:{} ({name})", path.display()))?;
             let file = SocketFile(path.clone());
-            widen(&listener);
+            widen_backlog(&listener);
             if name == "public" {
                 // The web server in front is another user. Its directory may still keep others out.
                 std::fs::set_permissions(path, Permissions::from_mode(0o666))
@@ -96,20 +96,20 @@ pub async fn bind(address: &Address, name: &'static str) -> anyhow::Result<Bound
 }
 
 impl ServedListener {
-    /// Whether somebody else has bound it.
-    pub fn was_given(&self) -> bool {
+    /// Returns true if the service manager passed it.
+    pub fn is_activated(&self) -> bool {
         self.address.is_none()
     }
 
-    /// Whether it is where it was to be. One that was given is, whatever the configuration says.
+    /// Returns true if it listens at this address. A listener that the service manager passed is always right.
     pub fn is_at(&self, address: &Address) -> bool {
-        self.address.as_ref().is_none_or(|own| own == address)
+        self.address.as_ref().is_none_or(|bound| bound == address)
     }
 }
 
 impl BoundListener {
-    /// A listener that somebody else has bound, and whose name is his.
-    pub fn given(name: &'static str, listener: Listener) -> BoundListener {
+    /// Returns a listener that the service manager has bound, and whose file is its own.
+    pub fn activated(name: &'static str, listener: Listener) -> BoundListener {
         BoundListener {
             name,
             address: None,
@@ -118,13 +118,13 @@ impl BoundListener {
         }
     }
 
-    /// The address, once bound to a free port.
+    /// Returns the address, with the port that was chosen.
     pub fn tcp_address(&self) -> Option<SocketAddr> {
         self.listener.tcp_address()
     }
 
-    /// Says where it listens.
-    pub fn tell(&self) {
+    /// Logs where it listens.
+    pub fn log_address(&self) {
         let address = match &self.listener {
             Listener::Tcp(tcp) => tcp.local_addr().map(Address::Tcp),
             Listener::Unix(unix) => unix.local_addr().map(|address| {
@@ -146,7 +146,7 @@ impl BoundListener {
         }
     }
 
-    /// Serves topics and the hub; within a tokio runtime.
+    /// Serves topics and the embedded hub. Must be called within a tokio runtime.
     pub fn serve_public(
         self,
         topics: Topics,
@@ -155,7 +155,7 @@ impl BoundListener {
         self.serve(|listener, ended| serve_public(listener, topics, hub, Limits::default(), ended))
     }
 
-    /// Serves the admin pages; within a tokio runtime.
+    /// Serves the admin pages. Must be called within a tokio runtime.
     pub fn serve_admin(self, admin: Admin) -> (ServedListener, JoinHandle<()>) {
         self.serve(|listener, ended| serve_admin(listener, admin, ended))
     }
@@ -175,10 +175,10 @@ impl BoundListener {
     }
 }
 
-/// Ready when something is dropped.
+/// A future that is ready when the other end of [`until_dropped`] is dropped.
 type Ended = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Something to drop, and what is ready then.
+/// Returns a handle, and a future that is ready when the handle is dropped.
 pub fn until_dropped() -> (watch::Sender<()>, Ended) {
     let (open, mut opened) = watch::channel(());
     let ended = async move {
@@ -188,12 +188,12 @@ pub fn until_dropped() -> (watch::Sender<()>, Ended) {
     (open, Box::pin(ended))
 }
 
-fn widen(listener: impl AsFd) {
+fn widen_backlog(listener: impl AsFd) {
     // Listening again sets the backlog anew. A failure leaves the usual one.
     let _ = rustix::net::listen(listener, BACKLOG);
 }
 
-/// A socket that nobody answers is left from a process that died.
+/// Removes a socket that nobody answers: a process that died left it.
 fn remove_stale_socket(path: &Path) {
     let is_socket =
         std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
@@ -205,7 +205,7 @@ fn remove_stale_socket(path: &Path) {
     }
 }
 
-/// The admin pages, under the same discipline as topics: nobody holds a connection for nothing.
+/// Serves the admin pages with the same limits on idle connections as topics.
 async fn serve_admin(listener: Listener, admin: Admin, shutdown: Ended) {
     let pages = TowerToHyperService::new(admin::router(admin));
     let handler = move |request: Request<Incoming>| {

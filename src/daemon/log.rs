@@ -1,4 +1,4 @@
-//! What the loop tells people, and what it reads from the tree's reports.
+//! Log lines of the loop, and the events in the reports of a tree.
 
 use std::error::Error;
 
@@ -9,8 +9,8 @@ use crate::announce::observation::MountId;
 use crate::announce::plan::Plan;
 use crate::tree::TreeReport;
 
-/// The event in a tree's report, if it is one.
-pub fn event(report: TreeReport) -> Option<Event> {
+/// Returns the event in a tree's report, if it is one.
+pub fn engine_event(report: TreeReport) -> Option<Event> {
     match report {
         TreeReport::Observed(observations) => Some(Event::Observed(observations)),
         TreeReport::Explained(explained) => Some(Event::Explained(explained)),
@@ -47,11 +47,11 @@ pub fn event(report: TreeReport) -> Option<Event> {
     }
 }
 
-/// Logs what a tree reports besides events.
-pub fn log(report: &TreeReport, plan: &Plan) {
+/// Logs the reports of a tree that are no events.
+pub fn log_report(report: &TreeReport, plan: &Plan) {
     let directory = |mount: &MountId| {
         let (_, source) = plan.source_of(*mount)?;
-        let mount = source.mounts.iter().find(|own| own.id == *mount)?;
+        let mount = source.mounts.iter().find(|plan| plan.id == *mount)?;
         Some(mount.directory.display())
     };
     match report {
@@ -78,7 +78,7 @@ pub fn log(report: &TreeReport, plan: &Plan) {
     }
 }
 
-/// An error with its causes, in one line.
+/// Returns an error with its causes, in one line.
 pub fn error_chain(error: &dyn Error) -> String {
     let mut line = error.to_string();
     let mut cause = error.source();
@@ -90,8 +90,8 @@ pub fn error_chain(error: &dyn Error) -> String {
     line
 }
 
-/// Logs what the operator should know.
-pub fn fact(fact: &Fact) {
+/// Logs a fact of the engine.
+pub fn log_fact(fact: &Fact) {
     match fact {
         Fact::Baselined {
             source, documents, ..

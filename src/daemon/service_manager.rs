@@ -1,5 +1,4 @@
-//! Tells the service manager how we are: once that we are ready, in one line what we do, and as long as work gets
-//! done that it does.
+//! The service manager, such as systemd: readiness, one line of status, and the watchdog.
 
 use std::time::{Duration, Instant};
 
@@ -8,104 +7,108 @@ use tracing::warn;
 
 use crate::report::summary::Doing;
 
-/// Nobody reads more lines than this, and each costs the loop a look at all channels.
-const LINES_APART: Duration = Duration::from_secs(1);
+/// Shortest time between two status lines: nobody reads more, and each makes the loop go through all channels.
+const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The service manager, if there is one.
+/// The service manager that started this process, if there is one.
 #[derive(Debug)]
 pub struct ServiceManager {
-    is_there: bool,
-    pings: Option<Pings>,
+    is_present: bool,
+    watchdog: Option<Watchdog>,
+    /// Status line that was sent last.
     line: String,
     next_line: Instant,
-    /// Something may have changed since the last line.
-    is_behind: bool,
+    /// True if the status may differ from the line that was sent last.
+    is_outdated: bool,
+}
+
+/// Schedule of the pings that prove that work gets done.
+#[derive(Debug)]
+struct Watchdog {
+    interval: Duration,
+    next: Instant,
 }
 
 impl ServiceManager {
-    /// The one that started this process.
+    /// Finds the service manager through the environment.
     pub fn from_environment() -> ServiceManager {
         let now = Instant::now();
         ServiceManager {
-            is_there: std::env::var_os("NOTIFY_SOCKET").is_some(),
-            pings: sd_notify::watchdog_enabled()
-                .filter(|patience| !patience.is_zero())
-                .map(|patience| Pings {
-                    // What the manager recommends.
-                    apart: patience / 2,
+            is_present: std::env::var_os("NOTIFY_SOCKET").is_some(),
+            watchdog: sd_notify::watchdog_enabled()
+                .filter(|timeout| !timeout.is_zero())
+                .map(|timeout| Watchdog {
+                    // As sd_watchdog_enabled(3) recommends.
+                    interval: timeout / 2,
                     next: now,
                 }),
             line: String::new(),
             next_line: now,
-            is_behind: false,
+            is_outdated: false,
         }
     }
 
-    /// We do what we are there for.
+    /// Reports that the daemon is ready.
     pub fn ready(&mut self) {
-        self.tell(NotifyState::Ready);
+        self.notify(NotifyState::Ready);
         self.next_line = Instant::now();
     }
 
+    /// Reports that the daemon shuts down.
     pub fn stopping(&mut self) {
-        self.tell(NotifyState::Stopping);
+        self.notify(NotifyState::Stopping);
         self.next_line = Instant::now();
-        self.say(|| Doing::Stopping);
+        self.report_status(|| Doing::Stopping);
     }
 
-    /// Says what we do, if that is not what was said last, and not too often.
-    pub fn say(&mut self, doing: impl FnOnce() -> Doing) {
+    /// Sends the status line, if it differs from the last one and that is not too recent.
+    pub fn report_status(&mut self, doing: impl FnOnce() -> Doing) {
         let now = Instant::now();
-        self.is_behind = self.is_there && now < self.next_line;
-        if !self.is_there || self.is_behind {
+        self.is_outdated = self.is_present && now < self.next_line;
+        if !self.is_present || self.is_outdated {
             return;
         }
-        self.next_line = now + LINES_APART;
+        self.next_line = now + STATUS_INTERVAL;
         let line = doing().line();
         if line != self.line {
-            self.tell(NotifyState::Status(&line));
+            self.notify(NotifyState::Status(&line));
             self.line = line;
         }
     }
 
-    /// What we do changed outside a turn.
-    pub fn hurry(&mut self) {
-        self.is_behind = self.is_there;
+    /// Takes note that the status may have changed outside a step of the loop.
+    pub fn status_may_differ(&mut self) {
+        self.is_outdated = self.is_present;
     }
 
-    /// Whether it is time to prove that work gets done. A turn that begins so ends with [`ServiceManager::ping`],
-    /// once the store has answered in it.
-    pub fn wants_proof(&self) -> bool {
+    /// Returns true if the watchdog wants a ping. A step that begins so ends with [`ServiceManager::ping`], once the
+    /// store has answered in it.
+    pub fn is_ping_due(&self) -> bool {
         let now = Instant::now();
-        self.pings.as_ref().is_some_and(|pings| pings.next <= now)
+        self.watchdog
+            .as_ref()
+            .is_some_and(|watchdog| watchdog.next <= now)
     }
 
-    /// The loop has turned, and the store has answered. That the answer may be an error is on purpose: no
-    /// restart makes room on a disk. A store that does not answer keeps the loop from coming here.
+    /// Pings the watchdog: the loop has stepped, and the store has answered. An error is an answer too: no restart makes
+    /// room on a disk. A store that does not answer keeps the loop from coming here.
     pub fn ping(&mut self) {
-        if let Some(pings) = &mut self.pings {
-            pings.next = Instant::now() + pings.apart;
-            self.tell(NotifyState::Watchdog);
+        if let Some(watchdog) = &mut self.watchdog {
+            watchdog.next = Instant::now() + watchdog.interval;
+            self.notify(NotifyState::Watchdog);
         }
     }
 
-    /// When the loop has to turn for the manager's sake.
+    /// Returns when the loop must step for the service manager's sake.
     pub fn wake(&self) -> Option<Instant> {
-        let line = self.is_behind.then_some(self.next_line);
-        let ping = self.pings.as_ref().map(|pings| pings.next);
+        let line = self.is_outdated.then_some(self.next_line);
+        let ping = self.watchdog.as_ref().map(|watchdog| watchdog.next);
         line.into_iter().chain(ping).min()
     }
 
-    fn tell(&self, state: NotifyState) {
+    fn notify(&self, state: NotifyState) {
         if let Err(error) = sd_notify::notify(&[state]) {
             warn!(%error, "cannot notify the service manager: {error}");
         }
     }
-}
-
-/// When to prove that work gets done.
-#[derive(Debug)]
-struct Pings {
-    apart: Duration,
-    next: Instant,
 }

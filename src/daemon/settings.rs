@@ -1,4 +1,4 @@
-//! The configuration in the terms of each adaptor.
+//! The settings of each adaptor, made from the configuration.
 
 use jiff::Timestamp;
 use reqwest::header::HeaderName;
@@ -20,7 +20,7 @@ use crate::websub::hub;
 use crate::websub::publish::{Credentials, Header, HubSettings, Proxy, PublisherError};
 use crate::websub::server;
 
-/// How each hub is reached. What is wrong with that is an error of the configuration.
+/// Returns the settings of submissions to each hub. An error in them is an error of the configuration.
 pub fn publishers(config: &Config) -> Result<Vec<HubSettings>, PublisherError> {
     config.hubs.iter().map(publisher).collect()
 }
@@ -77,11 +77,12 @@ fn publisher(hub: &config::hub::HubSettings) -> Result<HubSettings, PublisherErr
     Ok(settings)
 }
 
-/// How the embedded hub behaves. Without a file it is tried where browsers of this machine may be led.
+/// Returns the settings of the embedded hub. Without a configuration file (`has_file`), requests must name a host of
+/// ours: a browser on this machine may be led to it.
 pub fn embedded_hub(embedded: &EmbeddedHub, public_url: &Uri, has_file: bool) -> hub::Settings {
     let usual = hub::Settings::new(embedded.hub(public_url));
     let spare = server::spare(getrlimit(Resource::Nofile).current);
-    let part = |parts: usize, most: usize| (spare / parts).clamp(1, most);
+    let share = |parts: usize, limit: usize| (spare / parts).clamp(1, limit);
     let own_hosts = || {
         let url = Url::parse(public_url.as_str()).ok();
         let host = url.and_then(|url| url.host_str().map(str::to_owned));
@@ -92,15 +93,15 @@ pub fn embedded_hub(embedded: &EmbeddedHub, public_url: &Uri, has_file: bool) ->
         limits: embedded.limits.clone(),
         trusted_proxies: embedded.trusted_proxies.clone(),
         own_hosts: (!has_file).then(own_hosts),
-        // As many again may take long.
-        concurrent_deliveries: part(8, usual.concurrent_deliveries),
-        concurrent_verifications: part(32, usual.concurrent_verifications),
-        concurrent_lookups: part(32, usual.concurrent_lookups),
+        // As many deliveries again may be slow ones.
+        concurrent_deliveries: share(8, usual.concurrent_deliveries),
+        concurrent_verifications: share(32, usual.concurrent_verifications),
+        concurrent_lookups: share(32, usual.concurrent_lookups),
         ..usual
     }
 }
 
-/// How a source's mounts are watched, under the numbers that the plan gave them.
+/// Returns the settings of a source's tree, with the mounts as the plan numbers them.
 pub fn tree(config: &Config, source: usize, plan: &Plan) -> tree::TreeSettings {
     let settings = &config.sources[source].tree;
     tree::TreeSettings {
@@ -119,7 +120,7 @@ pub fn tree(config: &Config, source: usize, plan: &Plan) -> tree::TreeSettings {
     }
 }
 
-/// The files of a source that earlier runs saw, with the stat data that spares reading them again.
+/// Returns the files of a source that earlier runs read, with the stat data that spares reading them again.
 pub fn known(
     engine: &Engine,
     source: usize,
@@ -155,7 +156,7 @@ pub fn known(
         .collect()
 }
 
-/// The names under which the admin listener may be addressed (a guard against DNS rebinding).
+/// Returns the names under which the admin listener may be addressed (a guard against DNS rebinding).
 pub fn hosts(config: &Config) -> Vec<String> {
     let mut hosts = vec!["localhost".to_owned()];
     if let Address::Tcp(address) = &config.server.admin_listen {
@@ -184,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn whether_to_accept_invalid_certificates_reaches_the_publisher() {
+    fn accepting_invalid_certificates_reaches_the_publisher() {
         let directory = tempfile::tempdir().unwrap();
         for (keys, want) in [("", false), ("danger_accept_invalid_certs = true", true)] {
             let hubs = publishers(&configured(&directory, keys)).unwrap();

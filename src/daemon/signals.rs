@@ -1,4 +1,4 @@
-//! What signals mean: to end, or to look at what is configured.
+//! Signals: SIGTERM and SIGINT stop the daemon, SIGHUP reloads the configuration.
 
 use std::sync::mpsc::Sender;
 
@@ -7,7 +7,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::daemon::event_loop::Input;
 
-/// Taken from here on: before, each would end the process.
+/// Signals that are handled as long as this exists; unhandled, each would end the process.
 pub struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -15,6 +15,7 @@ pub struct Signals {
 }
 
 impl Signals {
+    /// Starts to handle signals.
     pub fn take() -> anyhow::Result<Signals> {
         let take = |kind, name| signal(kind).with_context(|| format!("cannot wait for {name}"));
         Ok(Signals {
@@ -24,8 +25,8 @@ impl Signals {
         })
     }
 
-    /// Tells the loop of each.
-    pub async fn pass_on(mut self, inputs: Sender<Input>) {
+    /// Forwards each signal to the loop.
+    pub async fn forward(mut self, inputs: Sender<Input>) {
         loop {
             let input = tokio::select! {
                 _ = self.terminate.recv() => Input::Stop,

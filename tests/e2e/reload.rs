@@ -19,7 +19,7 @@ use crate::hub::FakeHub;
 pub fn reload(daemon: &Daemon, setup: &Setup) -> String {
     setup.file();
     daemon.signal(Signal::HUP);
-    let said = daemon.await_log("the configuration");
+    let said = daemon.await_log("configuration");
     said["message"].as_str().unwrap().to_owned()
 }
 

@@ -1,5 +1,5 @@
-//! What commands ask of the loop: done in its turn, and answered once that turn is saved. Where no daemon runs,
-//! commands do the same on the state that it left.
+//! Commands such as `rsnotify accept`: executed within a step of the loop, and answered once that step is saved. Where no
+//! daemon runs, they are executed on the state that it left.
 
 use jiff::Timestamp;
 use tokio::sync::oneshot;
@@ -12,45 +12,39 @@ use crate::hub::Key;
 use crate::hub::audience::Audience;
 use crate::websub::hub::EmbeddedHub;
 
-/// An answer that waits for the turn to be saved.
+/// An answer to a command that waits for its step to be saved.
 pub struct CommandReply {
     reply: oneshot::Sender<Answer>,
     answer: Answer,
 }
 
 impl EventLoop {
-    pub(super) fn execute(&mut self, request: Request, reply: oneshot::Sender<Answer>) {
+    /// Executes a command; [`EventLoop::send_replies`] answers it.
+    pub(super) fn command(&mut self, request: Request, reply: oneshot::Sender<Answer>) {
         let now = self.now();
-        let hub = self.hub.as_ref().filter(|_| self.is_hub_open);
-        let is_hubs = matches!(request, Request::Subscriptions(_));
-        let ask_subscriptions =
-            |about| hub.map_or_else(no_embedded_hub, |hub| ask_hub(hub, about, now.wall));
-        let (mut answer, effects) = execute(
-            &mut self.engine,
-            Engine::step,
-            ask_subscriptions,
-            request,
-            now,
-        );
+        let is_for_hub = matches!(request, Request::Subscriptions(_));
+        let hub = self.hub.open();
+        let ask_hub = |about| hub.map_or_else(no_embedded_hub, |hub| ask_hub(hub, about, now.wall));
+        let (mut answer, effects) = execute(&mut self.engine, Engine::step, ask_hub, request, now);
         if let Answer::Status(status) = &mut answer {
             self.complete(status);
         }
         self.take(effects);
-        let order = CommandReply { reply, answer };
-        if is_hubs {
-            // What the hub wants remembered waits before it in the queue, and so is saved before it is answered.
-            let _ = self.inputs.send(Input::CommandDone(order));
+        let reply = CommandReply { reply, answer };
+        if is_for_hub {
+            // The records of the hub wait before it in the queue, and so are saved before it is answered.
+            let _ = self.inputs.send(Input::CommandDone(reply));
         } else {
-            self.orders.push(order);
+            self.replies.push(reply);
         }
     }
 
-    /// Answers what was asked: nothing is said to be done that a crash could undo.
-    pub(super) fn answer(&mut self) {
-        for order in self.orders.drain(..) {
-            let answer = match (&self.trouble, order.answer) {
+    /// Answers commands: nothing is said to be done that a crash could undo.
+    pub(super) fn send_replies(&mut self) {
+        for CommandReply { reply, answer } in self.replies.drain(..) {
+            let answer = match (self.saver.trouble(), answer) {
                 (Some(trouble), Answer::Status(mut status)) => {
-                    status.unsaved = Some(trouble.clone());
+                    status.unsaved = Some(trouble.to_owned());
                     Answer::Status(status)
                 }
                 (Some(trouble), answer) if answer.is_deed() => Answer::Error(format!(
@@ -60,7 +54,7 @@ impl EventLoop {
                 (_, answer) => answer,
             };
             // Whoever asked may have gone.
-            let _ = order.reply.send(answer);
+            let _ = reply.send(answer);
         }
     }
 }
@@ -73,13 +67,13 @@ fn ask_hub(hub: &EmbeddedHub, about: About, now: Timestamp) -> Answer {
     answer
 }
 
-/// What is said about subscriptions where there are none to speak of.
+/// Returns the answer to a question about subscriptions where no hub is embedded.
 pub fn no_embedded_hub() -> Answer {
     let words = "no embedded hub is configured: subscriptions are with the hubs that are";
     Answer::Error(words.to_owned())
 }
 
-/// What is asked about subscriptions, and which one is to end.
+/// Returns the answer to a question about subscriptions, and the subscription that is to end.
 pub fn ask_subscriptions(
     audience: &Audience,
     about: About,
@@ -98,12 +92,12 @@ pub fn ask_subscriptions(
     }
 }
 
-/// Does what is asked, and tells what is to be saved before that is answered. `act` is [`Engine::step`] or
-/// [`Engine::amend`]; what is asked about subscriptions, `ask_subscriptions` answers.
+/// Executes a command. Returns its answer, and the effects to save before it is given. `act` is [`Engine::step`] or
+/// [`Engine::amend`]; `answer_about` answers questions about subscriptions.
 pub fn execute(
     engine: &mut Engine,
     act: fn(&mut Engine, Event, Now) -> Vec<Effect>,
-    ask_subscriptions: impl FnOnce(About) -> Answer,
+    answer_about: impl FnOnce(About) -> Answer,
     request: Request,
     now: Now,
 ) -> (Answer, Vec<Effect>) {
@@ -154,7 +148,7 @@ pub fn execute(
             }
             Err(unknown) => refused(unknown),
         },
-        Request::Subscriptions(about) => (ask_subscriptions(about), Vec::new()),
+        Request::Subscriptions(about) => (answer_about(about), Vec::new()),
         Request::PublicUrl => {
             let url = engine.plan().public_url.to_string();
             (Answer::PublicUrl(url), Vec::new())
@@ -162,7 +156,7 @@ pub fn execute(
     }
 }
 
-/// How much came of what a person asked for.
+/// Returns the number of documents, notifications or changes that a command concerned.
 fn count(effects: &[Effect]) -> usize {
     let counts = effects.iter().map(|effect| match effect {
         Effect::Tell(Fact::Accepted { documents, .. }) => *documents,

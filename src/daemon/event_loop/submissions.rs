@@ -1,0 +1,100 @@
+//! Submissions to hubs that are under way: each is one task, and its answer comes back as an input of the loop.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+use tokio::runtime::Handle;
+use tracing::debug;
+
+use crate::announce::delivery::Submission;
+use crate::announce::event::Event;
+use crate::announce::ids::SubmissionId;
+use crate::daemon::event_loop::Input;
+use crate::daemon::failpoints::{Failpoint, Failpoints};
+use crate::report::histogram::Histogram;
+use crate::resourcesync::uri::Hub;
+use crate::websub::publish::Publisher;
+
+/// The publisher, and the submissions whose answers are to come.
+pub struct Submissions {
+    publisher: Arc<Publisher>,
+    /// Runtime that the submissions run on.
+    runtime: Handle,
+    inputs: Sender<Input>,
+    failpoints: Failpoints,
+    under_way: BTreeSet<SubmissionId>,
+}
+
+impl Submissions {
+    pub fn new(
+        publisher: Arc<Publisher>,
+        runtime: Handle,
+        inputs: Sender<Input>,
+        failpoints: Failpoints,
+    ) -> Submissions {
+        Submissions {
+            publisher,
+            runtime,
+            inputs,
+            failpoints,
+            under_way: BTreeSet::new(),
+        }
+    }
+
+    /// Starts a submission.
+    pub fn submit(&mut self, submission: Submission) {
+        let Submission {
+            channel,
+            topic,
+            hub,
+            seq,
+            ..
+        } = &submission;
+        debug!(%topic, %hub, seq, "submitting notification {seq} to {hub}");
+        self.under_way.insert((*channel, hub.clone(), *seq));
+        let publisher = Arc::clone(&self.publisher);
+        let inputs = self.inputs.clone();
+        let failpoints = self.failpoints.clone();
+        self.runtime.spawn(async move {
+            failpoints.pass(Failpoint::Submitting);
+            let answer = publisher.submit(&submission).await;
+            failpoints.pass(Failpoint::Answered);
+            // If the loop has stopped, the next start submits again.
+            let _ = inputs.send(Input::Event(Event::Answered {
+                channel: submission.channel,
+                hub: submission.hub,
+                seq: submission.seq,
+                answer,
+                jitter: fastrand::f64(),
+            }));
+        });
+    }
+
+    /// Takes note of an event that may be the answer to a submission.
+    pub fn note(&mut self, event: &Event) {
+        if let Some(submission) = answered_submission(event) {
+            self.under_way.remove(&submission);
+        }
+    }
+
+    /// Returns the submissions that have no answer yet.
+    pub fn under_way(&self) -> &BTreeSet<SubmissionId> {
+        &self.under_way
+    }
+
+    /// Returns the durations of submissions, by hub.
+    pub fn durations(&self) -> BTreeMap<Hub, Histogram> {
+        self.publisher.took()
+    }
+}
+
+/// Returns the submission that an event answers.
+pub fn answered_submission(event: &Event) -> Option<SubmissionId> {
+    match event {
+        Event::Answered {
+            channel, hub, seq, ..
+        } => Some((*channel, hub.clone(), *seq)),
+        _ => None,
+    }
+}

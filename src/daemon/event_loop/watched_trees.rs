@@ -1,0 +1,186 @@
+//! The trees that are watched under the effective plan, and how far their first sweeps have come.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::mpsc::Sender;
+
+use jiff::Timestamp;
+
+use crate::announce::engine::Engine;
+use crate::announce::observation::{DocumentPath, MountId, Stat};
+use crate::announce::plan::{Plan, SourcePlan};
+use crate::config::Config;
+use crate::daemon::event_loop::Input;
+use crate::daemon::settings;
+use crate::report::figures::Hints;
+use crate::tree::{Tree, TreeError, TreeReport};
+
+/// Files that are no documents, as they were read last.
+pub type OtherFiles = Vec<(DocumentPath, Stat, Timestamp)>;
+
+/// Number of a set of trees. Each reload that changes them has one of its own.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Generation(u64);
+
+/// Trees that are watched, and whose reports do not count yet.
+pub struct NextTrees {
+    generation: Generation,
+    trees: Vec<Tree>,
+}
+
+/// One tree for each source of the plan, in the order of the plan.
+pub struct WatchedTrees {
+    trees: Vec<Tree>,
+    generation: Generation,
+    /// The last generation that was tried; it may have failed.
+    last_generation: Generation,
+    inputs: Sender<Input>,
+    /// Start of the daemon or time of the last change of plan, until each present mount was swept since.
+    began: Option<Timestamp>,
+    /// True if each present mount was swept under the plan before, which has the same mounts.
+    was_settled: bool,
+    /// Candidates met by the sweep of each mount, until all are swept.
+    progress: BTreeMap<MountId, u64>,
+}
+
+impl WatchedTrees {
+    /// Watches nothing yet. `began` is the start of the process.
+    pub fn new(inputs: Sender<Input>, began: Timestamp) -> WatchedTrees {
+        WatchedTrees {
+            trees: Vec::new(),
+            generation: Generation::default(),
+            last_generation: Generation::default(),
+            inputs,
+            began: Some(began),
+            was_settled: false,
+            progress: BTreeMap::new(),
+        }
+    }
+
+    /// Starts trees for a plan, which [`WatchedTrees::replace`] puts in use. They begin before the others end, and
+    /// until then take as many watches again; if those run out, the next sweep finds them free.
+    pub fn next_generation(
+        &mut self,
+        config: &Config,
+        engine: &Engine,
+        others: &OtherFiles,
+    ) -> Result<NextTrees, TreeError> {
+        self.last_generation.0 += 1;
+        let generation = self.last_generation;
+        let watch = |source| {
+            let tree = settings::tree(config, source, engine.plan());
+            let known = settings::known(engine, source, others);
+            let inputs = self.inputs.clone();
+            Tree::watch(tree, known, move |report| {
+                match inputs.send(Input::Tree(generation, report)) {
+                    Ok(()) => ControlFlow::Continue(()),
+                    Err(_) => ControlFlow::Break(()),
+                }
+            })
+        };
+        let trees: Result<Vec<Tree>, TreeError> = (0..config.sources.len()).map(watch).collect();
+        let trees = trees?;
+        Ok(NextTrees { generation, trees })
+    }
+
+    /// Puts the first trees in use.
+    pub fn begin(&mut self, next: NextTrees) {
+        self.generation = next.generation;
+        self.trees = next.trees;
+    }
+
+    /// Puts the trees of another plan in use. `began` is when the change of plan began, and `was_settled` says that all
+    /// of them were swept under the plan before.
+    pub fn replace(&mut self, next: NextTrees, began: Timestamp, was_settled: bool) {
+        drop_elsewhere(std::mem::take(&mut self.trees));
+        self.begin(next);
+        self.was_settled = was_settled;
+        self.began.get_or_insert(began);
+    }
+
+    /// Stops watching; reports that are still queued count no more.
+    pub fn stop(&mut self) {
+        self.last_generation.0 += 1;
+        self.generation = self.last_generation;
+        drop_elsewhere(std::mem::take(&mut self.trees));
+    }
+
+    /// Returns true if a report of this generation counts.
+    pub fn is_current(&self, generation: Generation) -> bool {
+        generation == self.generation
+    }
+
+    /// Takes note of a report. R13: a change made while the daemon starts is one, although no tree is watched yet, so
+    /// that a mount counts as found when the daemon began.
+    pub fn note(&mut self, report: &mut TreeReport) {
+        match report {
+            TreeReport::MountFound { started, .. } => {
+                *started = self.began.map_or(*started, |began| began.min(*started));
+            }
+            TreeReport::Sweeping { mount, files } | TreeReport::Swept { mount, files, .. } => {
+                self.progress.insert(*mount, *files);
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes note that each present mount was swept.
+    pub fn settled(&mut self) {
+        self.began = None;
+        self.was_settled = false;
+        self.progress.clear();
+    }
+
+    /// Returns true if each present mount was swept under the plan before.
+    pub fn was_settled(&self) -> bool {
+        self.was_settled
+    }
+
+    /// Returns the number of candidates met so far by the first sweeps.
+    pub fn files_met(&self) -> u64 {
+        self.progress.values().sum()
+    }
+
+    /// Asks for a fresh look at these paths.
+    pub fn look(&self, paths: &[DocumentPath]) {
+        for tree in &self.trees {
+            tree.look(paths.to_vec());
+        }
+    }
+
+    /// Asks why there is no document at these paths.
+    pub fn explain(&self, paths: &[DocumentPath]) {
+        for tree in &self.trees {
+            tree.explain(paths.to_vec());
+        }
+    }
+
+    /// Returns the hints that each source's tree got, those of earlier trees included.
+    pub fn hints(&self, plan: &Plan, before: &BTreeMap<String, Hints>) -> BTreeMap<String, Hints> {
+        let counted = plan.sources.iter().zip(&self.trees);
+        counted
+            .map(|(source, tree)| {
+                let before = before.get(&source.name).copied();
+                let hints = before.unwrap_or_default().and(tree.hints());
+                (source.name.clone(), hints)
+            })
+            .collect()
+    }
+}
+
+/// Returns true if `effective` looks at all that `plan` looks at.
+pub fn covers(effective: &Plan, plan: &Plan) -> bool {
+    let is_covered = |source: &SourcePlan| {
+        let is_same = |other: &SourcePlan| {
+            other.mounts == source.mounts && other.candidates == source.candidates
+        };
+        effective.sources.iter().any(is_same)
+    };
+    plan.sources.iter().all(is_covered)
+}
+
+/// Drops trees on a thread of its own: a thread of theirs on a dead mount may take long to end.
+fn drop_elsewhere(trees: Vec<Tree>) {
+    // If no thread can be started, they are dropped here.
+    let _ = std::thread::Builder::new().spawn(move || drop(trees));
+}
