@@ -27,7 +27,7 @@ use tracing::{info, warn};
 use crate::admin::{Admin, Readiness};
 use crate::announce::event::Event;
 use crate::config::Config;
-use crate::config::error::{ConfigError, Place, Problem};
+use crate::config::error::{ConfigError, Location, Problem};
 use crate::control;
 use crate::daemon::event_loop::reload::{LoadedEngine, saved_subscriptions};
 use crate::daemon::event_loop::{Ended, EventLoop, Input, Parts};
@@ -249,7 +249,7 @@ fn public_url(config: &Config, bound: Option<SocketAddr>) -> Result<Uri, ConfigE
         (None, None) => "a Unix socket says nothing about how it is reached: set it".to_owned(),
     };
     let problem = Problem {
-        place: Place::Nowhere,
+        place: Location::Nowhere,
         key: "server.public_url".to_owned(),
         message,
         suggestion: None,
@@ -271,7 +271,7 @@ fn loaded(config: &Config) -> ConfigurationStatus {
     ConfigurationStatus {
         loaded: Timestamp::now(),
         refused: None,
-        in_force: config.in_force(),
+        in_force: config.effective(),
     }
 }
 

@@ -14,7 +14,7 @@
 //! | [`websub`] | HTTP: submitting to hubs, serving topics, the embedded hub, a subscriber |
 //! | [`admin`] | the admin listener: health, metrics, status page |
 //! | [`control`] | requests of commands to a running daemon, over a socket |
-//! | [`config`] | the configuration file as written, then as checked |
+//! | [`config`] | the configuration: one definition per key, then values that are valid |
 //! | [`daemon`] | the event loop: takes an event, steps the engine, saves, then sends |
 //! | [`cli`] | one file per subcommand |
 //!

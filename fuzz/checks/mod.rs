@@ -4,7 +4,7 @@
 use std::io::Read;
 
 use rsnotify::config::Config;
-use rsnotify::config::error::{ConfigError, Place};
+use rsnotify::config::error::{ConfigError, Location};
 use rsnotify::config::overrides::Overrides;
 use rsnotify::hub::callback::CallbackPolicy;
 use rsnotify::hub::request::{self, Action, Request};
@@ -111,11 +111,11 @@ pub fn config(bytes: &[u8]) {
             for problem in problems {
                 assert!(!problem.message.is_empty());
                 match problem.place {
-                    Place::File { line, column, .. } => {
+                    Location::File { line, column, .. } => {
                         assert!((1..=lines).contains(&line) && column >= 1, "{problem}");
                     }
-                    Place::Flag(_) => {}
-                    Place::Nowhere => assert!(!problem.key.is_empty(), "{problem}"),
+                    Location::Flag(_) => {}
+                    Location::Nowhere => assert!(!problem.key.is_empty(), "{problem}"),
                 }
             }
         }

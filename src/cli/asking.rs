@@ -13,7 +13,7 @@ use crate::cli::survey::take_up;
 use crate::config::Config;
 use crate::config::error::ConfigError;
 use crate::config::overrides::Overrides;
-use crate::config::state_dir::state_dir;
+use crate::config::partial::state_dir;
 use crate::control::{self, Answer, Request};
 use crate::daemon::log::error_chain;
 use crate::daemon::{ask_subscriptions, execute, no_embedded_hub};

@@ -24,9 +24,9 @@ use tokio::time::timeout;
 use crate::cli::options::{Exit, TreeOptions};
 use crate::cli::output::print;
 use crate::config::address::Address;
-use crate::config::admin_address::admin_address;
 use crate::config::duration;
 use crate::config::overrides::Overrides;
+use crate::config::partial::admin_address;
 use crate::resourcesync::escape::excerpt;
 
 /// An answer of ours is one short line.

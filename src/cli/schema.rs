@@ -7,7 +7,7 @@ use crate::cli::output::print;
 use crate::config::schema;
 
 pub fn schema() -> anyhow::Result<Exit> {
-    let schema = schema::schema()?;
+    let schema = schema::schema();
     print(|out| writeln!(out, "{schema:#}"))?;
     Ok(Exit::Fine)
 }

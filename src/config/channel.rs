@@ -1,13 +1,68 @@
-//! The `[[channel]]` entries: for a set that advertises no channel, or to override what it advertises (R9).
+//! `[[channel]]`: channels for sets that advertise none, or that override what a set advertises (R9).
 
 use std::collections::BTreeSet;
 
 use crate::announce::plan::ChannelPlan;
-use crate::config::raw;
-use crate::config::reading::{Given, Reading, in_file};
+use crate::config::definition::Fallback::{Default, Required};
+use crate::config::definition::{ConfigKey, Definition, Example, Form, Kind};
+use crate::config::effective::{Page, list, quoted};
+use crate::config::form::{TEXT, WEB_URI, WEB_URI_TEXT, texts};
+use crate::config::loader::{Given, Loader};
+use crate::config::structure::WrittenTable;
 use crate::config::suggestion::nearest;
 use crate::config::web_uri;
 use crate::resourcesync::uri::{Hub, Topic, Uri};
+
+pub static CHANNEL: Definition = Definition::table(
+    "channel",
+    Kind::Tables(&[
+        &CAPABILITY_LIST.definition,
+        &TOPIC.definition,
+        &HUBS.definition,
+    ]),
+    "Channels that Capability Lists do not advertise, or that override what one advertises.",
+);
+
+static CAPABILITY_LIST: ConfigKey<Uri> = ConfigKey::new(
+    "channel",
+    "capability_list",
+    WEB_URI,
+    Required,
+    "URI of the set's Capability List.",
+)
+.more("It need not be in the tree: software may generate it.")
+.example(Example::Comment(
+    "\"https://example.org/dataset1/capabilitylist.xml\"",
+));
+
+static TOPIC: ConfigKey<String> = ConfigKey::new(
+    "channel",
+    "topic",
+    Form {
+        kind: Kind::Text(&WEB_URI_TEXT),
+        read: TEXT.read,
+    },
+    Required,
+    "Topic of the channel, below `public_url` or a mount's `url`.",
+)
+.example(Example::Comment(
+    "\"https://example.org/dataset1/notifications/\"",
+));
+
+static HUBS: ConfigKey<Vec<Given<String>>> = ConfigKey::new(
+    "channel",
+    "hubs",
+    Form {
+        kind: Kind::List {
+            item: &WEB_URI_TEXT,
+            may_be_empty: true,
+        },
+        read: |_, _, value| Some(texts(value)),
+    },
+    Default("[]"),
+    "Hubs to notify, each the `url` of a `[[hub]]` or the URI of the embedded hub. An empty list means all.",
+)
+.example(Example::Comment("[\"https://hub.example.net/websub/\"]"));
 
 /// What channels are checked against.
 #[derive(Debug)]
@@ -15,44 +70,46 @@ pub struct Surroundings<'a> {
     /// Every prefix that a topic may lie below; without the public URL while its port is unknown.
     pub prefixes: &'a [Uri],
     pub hubs: &'a [Hub],
-    /// Whether all prefixes are known: none was left out because of a slip.
+    /// True if no prefix was left out because of a slip.
     pub are_prefixes_known: bool,
-    /// Whether all hubs are known.
+    /// True if no hub was left out because of a slip.
     pub are_hubs_known: bool,
 }
 
-/// Checks every `[[channel]]`.
+/// Reads every `[[channel]]`.
 pub fn channels(
-    reading: &mut Reading<'_>,
-    written: Vec<toml::Spanned<raw::Channel>>,
+    loader: &mut Loader<'_>,
+    written: Vec<WrittenTable<'_>>,
     surroundings: &Surroundings<'_>,
 ) -> Vec<ChannelPlan> {
     let mut channels: Vec<ChannelPlan> = Vec::new();
     // There may be one for each of many thousand sets.
     let (mut lists, mut topics) = (BTreeSet::new(), BTreeSet::new());
-    for Given { value: raw, origin } in written.into_iter().map(in_file) {
-        let list = raw.capability_list.map(in_file);
-        let topic = raw.topic.map(in_file);
-        let capability_list =
-            reading.required("channel.capability_list", origin, list.as_ref(), |text| {
-                let uri = web_uri::parse(text).map_err(|error| error.to_string())?;
-                match lists.contains(&uri) {
-                    true => Err(format!("{uri} has a channel already")),
-                    false => Ok(uri),
-                }
-            });
-        let topic = reading.required("channel.topic", origin, topic.as_ref(), |text| {
-            checked_topic(text, &topics, surroundings)
+    for (position, table) in written.into_iter().enumerate() {
+        let mut section = loader.section(position, table);
+        let list = section.required(&CAPABILITY_LIST);
+        let topic = section.required(&TOPIC);
+        let hubs = section.value(&HUBS);
+        let list = list.and_then(|list| {
+            if lists.contains(&list.value) {
+                let message = format!("{} has a channel already", list.value);
+                loader.report(list.origin, &CAPABILITY_LIST.definition, message);
+                return None;
+            }
+            Some(list.value)
         });
-        let hubs = raw
-            .hubs
-            .into_iter()
-            .map(in_file)
-            .filter_map(|given| {
-                reading.checked("channel.hubs", &given, |text| known_hub(text, surroundings))
+        let topic = topic.and_then(|topic| {
+            loader.checked(&TOPIC.definition, &topic, |text| {
+                checked_topic(text, &topics, surroundings)
+            })
+        });
+        let hubs = hubs
+            .iter()
+            .filter_map(|hub| {
+                loader.checked(&HUBS.definition, hub, |text| known_hub(text, surroundings))
             })
             .collect();
-        if let (Some(capability_list), Some(topic)) = (capability_list, topic) {
+        if let (Some(capability_list), Some(topic)) = (list, topic) {
             lists.insert(capability_list.clone());
             topics.insert(topic.clone());
             channels.push(ChannelPlan {
@@ -96,4 +153,16 @@ fn known_hub(text: &str, surroundings: &Surroundings<'_>) -> Result<Hub, String>
         Some(meant) => Err(format!("{message}; did you mean \"{meant}\"?")),
         None => Err(message),
     }
+}
+
+/// Writes a `[[channel]]`.
+pub fn effective(page: &mut Page<'_>, channel: &ChannelPlan) {
+    let ChannelPlan {
+        capability_list,
+        topic,
+        hubs,
+    } = channel;
+    page.key(&CAPABILITY_LIST.definition, quoted(capability_list));
+    page.key(&TOPIC.definition, quoted(topic));
+    page.key(&HUBS.definition, list(hubs));
 }

@@ -1,27 +1,163 @@
-//! Our own hub, in this process.
+//! `[embedded_hub]`: the hub in this process.
 
 use std::ops::RangeInclusive;
 
-use crate::config::raw;
-use crate::config::reading::{Given, Origin, Reading, in_file};
+use crate::config::definition::Fallback::{Default, Described};
+use crate::config::definition::{ConfigKey, Definition, Example, Form, Kind, TextKind};
+use crate::config::effective::{Page, list, quoted};
+use crate::config::form::{self, BOOLEAN, integer, text};
+use crate::config::hub::HUB;
+use crate::config::loader::Section;
 use crate::hub::callback::CallbackPolicy;
 use crate::hub::limits::Limits;
 use crate::hub::network::Network;
 use crate::resourcesync::uri::{Hub, Uri, is_clean};
 
+pub static EMBEDDED_HUB: Definition = Definition::table(
+    "embedded_hub",
+    Kind::Table(&[
+        &ENABLED.definition,
+        &PATH.definition,
+        &HTTPS_CALLBACKS_ONLY.definition,
+        &CALLBACK_PORTS.definition,
+        &ALLOW_CALLBACK_NETWORKS.definition,
+        &TRUSTED_PROXIES.definition,
+        &MAX_SUBSCRIPTIONS.definition,
+        &MAX_SUBSCRIPTIONS_PER_HOST.definition,
+        &MAX_SUBSCRIPTIONS_PER_ADDRESS.definition,
+        &MAX_REQUESTS_PER_MINUTE.definition,
+    ]),
+    "Hub in this process.",
+);
+
+static ENABLED: ConfigKey<bool> = ConfigKey::new(
+    "embedded_hub",
+    "enabled",
+    BOOLEAN,
+    Described("`true` exactly when there is no `[[hub]]`"),
+    "Run a hub in this process. Without this key there is one exactly when there is no `[[hub]]`.",
+)
+.example(Example::Comment("true"));
+
+static PATH: ConfigKey<String> = ConfigKey::new(
+    "embedded_hub",
+    "path",
+    Form {
+        kind: Kind::Text(&TextKind::matching(r"^/[^?#%\s]+$")),
+        read: |loader, key, value| text(loader, key, &value, checked_path),
+    },
+    Default("\"/hub\""),
+    "Path of the hub below `public_url`.",
+);
+
+static HTTPS_CALLBACKS_ONLY: ConfigKey<bool> = ConfigKey::new(
+    "embedded_hub",
+    "https_callbacks_only",
+    BOOLEAN,
+    Default("false"),
+    "Refuse callbacks that are not `https`.",
+);
+
+static CALLBACK_PORTS: ConfigKey<Vec<RangeInclusive<u16>>> = ConfigKey::new(
+    "embedded_hub",
+    "callback_ports",
+    Form {
+        kind: Kind::List {
+            item: &TextKind::matching("^[0-9]+(-[0-9]+)?$"),
+            may_be_empty: false,
+        },
+        read: |loader, key, value| {
+            let is_empty = value.value.as_array().is_some_and(|items| items.is_empty());
+            if is_empty {
+                let message = "no callback has a port of an empty list";
+                loader.report(value.origin, key, message);
+            }
+            Some(form::list(loader, key, value, checked_ports))
+        },
+    },
+    Default("[\"80\", \"443\", \"8000-9999\"]"),
+    "Ports that callbacks may have: single ones and ranges.",
+);
+
+const NETWORKS: Form<Vec<Network>> = Form {
+    kind: Kind::List {
+        item: &TextKind::matching("^[0-9A-Fa-f:.]+(/[0-9]{1,3})?$"),
+        may_be_empty: true,
+    },
+    read: |loader, key, value| Some(form::list(loader, key, value, Network::parse)),
+};
+
+static ALLOW_CALLBACK_NETWORKS: ConfigKey<Vec<Network>> = ConfigKey::new(
+    "embedded_hub",
+    "allow_callback_networks",
+    NETWORKS,
+    Default("[]"),
+    "Networks, such as `\"10.0.0.0/8\"`, in which callbacks may be although they are not public.",
+)
+.more(
+    "For subscribers on this host, such as `rsnotify listen`: `[\"127.0.0.0/8\", \"::1\"]`, and all `callback_ports`.",
+);
+
+static TRUSTED_PROXIES: ConfigKey<Vec<Network>> = ConfigKey::new(
+    "embedded_hub",
+    "trusted_proxies",
+    NETWORKS,
+    Default("[]"),
+    "Proxies, such as `\"127.0.0.1\"`, whose `Forwarded` or `X-Forwarded-For` is believed. A proxy in front must be \
+     named here, or all subscribers count as one address.",
+)
+.more("Every client on a Unix socket is believed.");
+
+static MAX_SUBSCRIPTIONS: ConfigKey<u32> = ConfigKey::new(
+    "embedded_hub",
+    "max_subscriptions",
+    integer(u32::MAX),
+    Default("100000"),
+    "Maximum number of subscriptions.",
+);
+
+static MAX_SUBSCRIPTIONS_PER_HOST: ConfigKey<u32> = ConfigKey::new(
+    "embedded_hub",
+    "max_subscriptions_per_host",
+    integer(u32::MAX),
+    Default("1000"),
+    "Maximum number of subscriptions with callbacks on one host: a name, an IPv4 address, or an IPv6 /64.",
+);
+
+static MAX_SUBSCRIPTIONS_PER_ADDRESS: ConfigKey<u32> = ConfigKey::new(
+    "embedded_hub",
+    "max_subscriptions_per_address",
+    integer(u32::MAX),
+    Default("1000"),
+    "Maximum number of subscriptions requested from one address, an IPv6 /64 counting as one.",
+)
+.more("The address is not saved, so that this counts from the start of rsnotify.");
+
+static MAX_REQUESTS_PER_MINUTE: ConfigKey<u32> = ConfigKey::new(
+    "embedded_hub",
+    "max_requests_per_minute",
+    integer(u32::MAX),
+    Default("300"),
+    "Rate limit for requests from one address, and for verifications at one host.",
+)
+.more(
+    "A host is a callback's name, and also the address that it stands for. As many requests may come at once, and be in \
+     flight. An IPv6 address counts as its /64, its /56 with twice as many, and its /48 with four times as many.",
+);
+
 /// The embedded hub, when it is enabled.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EmbeddedHub {
+pub struct EmbeddedHubSettings {
     /// Its path below the public URL, without the leading `/`; never empty.
     pub path: String,
     pub callbacks: CallbackPolicy,
     pub limits: Limits,
-    /// Whose `Forwarded` and `X-Forwarded-For` headers are believed.
+    /// The proxies whose `Forwarded` and `X-Forwarded-For` headers are believed.
     pub trusted_proxies: Vec<Network>,
 }
 
-impl EmbeddedHub {
-    /// Its URI, as it is advertised.
+impl EmbeddedHubSettings {
+    /// Returns its URI, as it is advertised.
     pub fn hub(&self, public_url: &Uri) -> Hub {
         Hub::new(format!("{public_url}{}", self.path))
     }
@@ -29,79 +165,58 @@ impl EmbeddedHub {
 
 /// What the hub's defaults depend on.
 #[derive(Debug)]
-pub struct Others {
-    /// Whether there are hubs outside this process.
+pub struct Circumstances {
+    /// True if there are hubs outside this process.
     pub has_hubs: bool,
-    /// Whether this is a trial on this machine, without a file.
+    /// True if this is a trial on this machine, without a file.
     pub is_trial: bool,
 }
 
-/// Checks `[embedded_hub]`, which is enabled exactly when there is no other hub, unless it says otherwise.
+/// Reads `[embedded_hub]`, which is enabled exactly when there is no other hub, unless it says otherwise.
 pub fn embedded_hub(
-    reading: &mut Reading<'_>,
-    raw: raw::EmbeddedHub,
-    others: &Others,
-) -> Option<EmbeddedHub> {
-    let enabled = raw.enabled.map(in_file);
-    let path = raw.path.map(in_file).unwrap_or(Given {
-        value: "/hub".to_owned(),
-        origin: Origin::Absent,
-    });
-    let path = reading.checked("embedded_hub.path", &path, checked_path);
-    let usual = match others.is_trial {
-        true => CallbackPolicy::on_this_machine(),
-        false => CallbackPolicy::default(),
-    };
-    let mut callbacks = CallbackPolicy {
-        https_only: raw.https_callbacks_only.unwrap_or(usual.https_only),
-        ports: ports(reading, raw.callback_ports).unwrap_or(usual.ports),
-        allowed: usual.allowed,
-    };
-    callbacks.allowed.extend(networks(
-        reading,
-        "embedded_hub.allow_callback_networks",
-        raw.allow_callback_networks,
-    ));
-    let trusted_proxies = networks(reading, "embedded_hub.trusted_proxies", raw.trusted_proxies);
-    let mut limits = Limits::default();
-    let subscriptions = &mut limits.subscriptions;
-    for (key, written, most) in [
-        (
-            "max_subscriptions",
-            raw.max_subscriptions,
-            &mut subscriptions.in_all,
-        ),
-        (
-            "max_subscriptions_per_host",
-            raw.max_subscriptions_per_host,
-            &mut subscriptions.per_host,
-        ),
-        (
-            "max_subscriptions_per_address",
-            raw.max_subscriptions_per_address,
-            &mut subscriptions.per_address,
-        ),
-    ] {
-        *most = maximum(reading, key, written).unwrap_or(*most);
-    }
-    let key = "max_requests_per_minute";
-    if let Some(requests) = maximum(reading, key, raw.max_requests_per_minute) {
-        limits.set_requests_per_minute(requests);
-    }
-    let is_enabled = enabled
-        .as_ref()
-        .map_or(!others.has_hubs, |enabled| enabled.value);
-    if let (false, false, Some(enabled)) = (is_enabled, others.has_hubs, &enabled) {
+    section: &mut Section<'_, '_, '_>,
+    circumstances: &Circumstances,
+) -> Option<EmbeddedHubSettings> {
+    let Circumstances { has_hubs, is_trial } = *circumstances;
+    let enabled = section.given(&ENABLED);
+    let is_enabled = enabled.as_ref().map_or(!has_hubs, |enabled| enabled.value);
+    if let (false, false, Some(enabled)) = (is_enabled, has_hubs, &enabled) {
         let message = "no hub is left to tell: add a [[hub]], or leave this one enabled";
-        reading.report_absence(&["hub"], enabled.origin, "embedded_hub.enabled", message);
+        let loader = &mut section.loader;
+        loader.report_absence(&[HUB.name], enabled.origin, &ENABLED.definition, message);
     }
-    is_enabled.then_some(EmbeddedHub {
-        path: path?,
-        callbacks,
-        limits,
-        trusted_proxies,
-    })
+    let settings = EmbeddedHubSettings {
+        path: section.value(&PATH),
+        callbacks: callbacks(section, is_trial),
+        limits: limits(section),
+        trusted_proxies: section.value(&TRUSTED_PROXIES),
+    };
+    is_enabled.then_some(settings)
 }
+
+fn callbacks(section: &mut Section<'_, '_, '_>, is_trial: bool) -> CallbackPolicy {
+    let trial = is_trial.then(CallbackPolicy::on_this_machine);
+    let (ports, mut allowed) = match trial {
+        Some(policy) => (Some(policy.ports), policy.allowed),
+        None => (None, Vec::new()),
+    };
+    allowed.extend(section.value(&ALLOW_CALLBACK_NETWORKS));
+    CallbackPolicy {
+        https_only: section.value(&HTTPS_CALLBACKS_ONLY),
+        ports: ports.unwrap_or_else(|| section.value(&CALLBACK_PORTS)),
+        allowed,
+    }
+}
+
+fn limits(section: &mut Section<'_, '_, '_>) -> Limits {
+    let mut limits = Limits::default();
+    limits.subscriptions.in_all = section.value(&MAX_SUBSCRIPTIONS);
+    limits.subscriptions.per_host = section.value(&MAX_SUBSCRIPTIONS_PER_HOST);
+    limits.subscriptions.per_address = section.value(&MAX_SUBSCRIPTIONS_PER_ADDRESS);
+    limits.set_requests_per_minute(section.value(&MAX_REQUESTS_PER_MINUTE));
+    limits
+}
+
 fn checked_path(text: &str) -> Result<String, String> {
     let path = text
         .strip_prefix('/')
@@ -122,32 +237,6 @@ fn checked_path(text: &str) -> Result<String, String> {
     Ok(path.to_owned())
 }
 
-fn networks(
-    reading: &mut Reading<'_>,
-    key: &str,
-    written: Vec<toml::Spanned<String>>,
-) -> Vec<Network> {
-    written
-        .into_iter()
-        .map(in_file)
-        .filter_map(|given| reading.checked(key, &given, Network::parse))
-        .collect()
-}
-
-fn ports(
-    reading: &mut Reading<'_>,
-    written: raw::Written<Vec<toml::Spanned<String>>>,
-) -> Option<Vec<RangeInclusive<u16>>> {
-    let key = "embedded_hub.callback_ports";
-    let Given { value, origin } = in_file(written?);
-    if value.is_empty() {
-        reading.report(origin, key, "no callback has a port of an empty list");
-    }
-    let given = value.into_iter().map(in_file);
-    let ports = given.filter_map(|given| reading.checked(key, &given, checked_ports));
-    Some(ports.collect())
-}
-
 fn checked_ports(text: &str) -> Result<RangeInclusive<u16>, String> {
     let port = |digits: &str| {
         let port = digits.parse().ok().filter(|port: &u16| *port > 0);
@@ -161,12 +250,38 @@ fn checked_ports(text: &str) -> Result<RangeInclusive<u16>, String> {
         .ok_or_else(|| format!("\"{text}\" is no port and no range such as \"8000-9999\""))
 }
 
-fn maximum(reading: &mut Reading<'_>, key: &str, written: raw::Written<i64>) -> Option<u32> {
-    let Given { value, origin } = in_file(written?);
-    let maximum = u32::try_from(value).ok().filter(|maximum| *maximum > 0);
-    if maximum.is_none() {
-        let message = format!("{value} is not between 1 and {}", u32::MAX);
-        reading.report(origin, &format!("embedded_hub.{key}"), message);
+/// Writes `[embedded_hub]`.
+pub fn effective(page: &mut Page<'_>, hub: Option<&EmbeddedHubSettings>) {
+    page.key(&ENABLED.definition, hub.is_some());
+    let Some(hub) = hub else {
+        return;
+    };
+    // A field that is added cannot be forgotten here.
+    let EmbeddedHubSettings {
+        path,
+        callbacks,
+        limits,
+        trusted_proxies,
+    } = hub;
+    page.key(&PATH.definition, quoted(format_args!("/{path}")));
+    page.key(&HTTPS_CALLBACKS_ONLY.definition, callbacks.https_only);
+    let ports = callbacks.ports.iter().map(|ports| match ports {
+        ports if ports.start() == ports.end() => ports.start().to_string(),
+        ports => format!("{}-{}", ports.start(), ports.end()),
+    });
+    page.key(&CALLBACK_PORTS.definition, list(ports));
+    page.key(
+        &ALLOW_CALLBACK_NETWORKS.definition,
+        list(&callbacks.allowed),
+    );
+    page.key(&TRUSTED_PROXIES.definition, list(trusted_proxies));
+    let subscriptions = limits.subscriptions;
+    for (key, value) in [
+        (&MAX_SUBSCRIPTIONS, subscriptions.in_all),
+        (&MAX_SUBSCRIPTIONS_PER_HOST, subscriptions.per_host),
+        (&MAX_SUBSCRIPTIONS_PER_ADDRESS, subscriptions.per_address),
+        (&MAX_REQUESTS_PER_MINUTE, limits.requests_per_minute),
+    ] {
+        page.key(&key.definition, value);
     }
-    maximum
 }

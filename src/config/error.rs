@@ -29,7 +29,7 @@ fn lines(problems: &[Problem]) -> String {
 /// One thing to correct.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    pub place: Place,
+    pub place: Location,
     /// The key with the tables around it, such as `window.quiet`; empty where it is not about one key.
     pub key: String,
     pub message: String,
@@ -39,7 +39,7 @@ pub struct Problem {
 
 /// Where a value comes from. Lines and columns count from 1, columns in characters.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
+pub enum Location {
     /// A flag, or the environment variable of the same name.
     Flag(&'static str),
     File {
@@ -54,15 +54,15 @@ pub enum Place {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
-            Place::Flag(flag) => write!(f, "{flag}: ")?,
-            Place::File { path, line, column } => {
+            Location::Flag(flag) => write!(f, "{flag}: ")?,
+            Location::File { path, line, column } => {
                 write!(f, "{}:{line}:{column}: ", path.display())?;
                 if !self.key.is_empty() {
                     write!(f, "{}: ", self.key)?;
                 }
             }
-            Place::Nowhere if self.key.is_empty() => {}
-            Place::Nowhere => write!(f, "{}: ", self.key)?,
+            Location::Nowhere if self.key.is_empty() => {}
+            Location::Nowhere => write!(f, "{}: ", self.key)?,
         }
         f.write_str(&self.message)?;
         match &self.suggestion {

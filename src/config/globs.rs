@@ -1,67 +1,78 @@
-//! Which files of a source may be documents, as globs (R1).
+//! The globs of a source: which of its files may be documents (R1).
 
 use globset::GlobBuilder;
+use toml::de::DeValue;
 
 use crate::announce::candidates::Candidates;
-use crate::announce::plan::DEFAULT_INCLUDE;
-use crate::config::raw;
-use crate::config::reading::{Given, Origin, Reading, in_file};
+use crate::config::definition::Fallback::Default;
+use crate::config::definition::{ConfigKey, Definition, Form, Kind, TextKind};
+use crate::config::form::list;
+use crate::config::loader::{Given, Loader, Section};
 
-/// The globs of a source (R1): at least one is included; `*` does not match `/`.
-pub fn candidates(
-    reading: &mut Reading<'_>,
-    include: raw::Written<Vec<toml::Spanned<String>>>,
-    exclude: Option<Vec<toml::Spanned<String>>>,
-) -> Candidates {
-    let place = include
-        .as_ref()
-        .map_or(Origin::Absent, |written| Origin::File(written.span().start));
-    let include = included(reading, include);
-    let exclude = exclude.into_iter().flatten().map(in_file);
-    let exclude = globs(reading, "source.exclude", exclude);
+pub static INCLUDE: ConfigKey<Vec<String>> = ConfigKey::new(
+    "source",
+    "include",
+    Form {
+        kind: Kind::List {
+            item: &GLOB_TEXT,
+            may_be_empty: false,
+        },
+        read: |loader, key, value| {
+            let is_empty = value.value.as_array().is_some_and(|items| items.is_empty());
+            if is_empty {
+                let message = "nothing would be watched: name at least one glob, or leave it out";
+                loader.report(value.origin, key, message);
+            }
+            Some(globs(loader, key, value))
+        },
+    },
+    Default("[\"**/*.xml\", \"**/.well-known/resourcesync\"]"),
+    "Files that may be capability documents, as globs, in which `*` stops at `/` and `**` does not. They are compared \
+     with the path below the mount, and with the path of the URI.",
+)
+.more(
+    "A mount that is published as `https://example.org/.well-known/` holds a Source Description. An empty list is \
+     refused. Compressed documents are read if they are included: `include = [\"**/*.xml\", \
+     \"**/.well-known/resourcesync\", \"**/*.xml.gz\"]`. Documents that an edit newly includes count as known, like \
+     those of a new mount; documents that it no longer includes are forgotten.",
+);
+
+pub static EXCLUDE: ConfigKey<Vec<String>> = ConfigKey::new(
+    "source",
+    "exclude",
+    Form {
+        kind: Kind::List {
+            item: &GLOB_TEXT,
+            may_be_empty: true,
+        },
+        read: |loader, key, value| Some(globs(loader, key, value)),
+    },
+    Default("[]"),
+    "Files that are left out nevertheless, by the one path or the other.",
+);
+
+const GLOB_TEXT: TextKind = TextKind::matching("^[^/]");
+
+/// Reads the globs of a source; `*` does not match `/`.
+pub fn candidates(section: &mut Section<'_, '_, '_>) -> Candidates {
+    let origin = section.origin_of(&INCLUDE);
+    let include = section.value(&INCLUDE);
+    let exclude = section.value(&EXCLUDE);
     Candidates::new(include, exclude).unwrap_or_else(|error| {
-        reading.report(place, "source.include", error.to_string());
+        section.loader.report(origin, &INCLUDE.definition, error);
         Candidates::none()
     })
 }
 
-fn included(
-    reading: &mut Reading<'_>,
-    written: raw::Written<Vec<toml::Spanned<String>>>,
-) -> Vec<String> {
-    let key = "source.include";
-    let Some(written) = written.map(in_file) else {
-        let default = DEFAULT_INCLUDE.map(|glob| Given {
-            value: glob.to_owned(),
-            origin: Origin::Absent,
-        });
-        return globs(reading, key, default);
-    };
-    if written.value.is_empty() {
-        let message = "nothing would be watched: name at least one glob, or leave it out";
-        reading.report(written.origin, key, message);
-    }
-    globs(reading, key, written.value.into_iter().map(in_file))
-}
-
-fn globs(
-    reading: &mut Reading<'_>,
-    key: &str,
-    given: impl IntoIterator<Item = Given<String>>,
-) -> Vec<String> {
-    given
-        .into_iter()
-        .filter_map(|given| {
-            reading.checked(key, &given, |text| {
-                if text.starts_with('/') {
-                    return Err(format!(
-                        "\"{text}\" begins with \"/\": globs match the path below the mount"
-                    ));
-                }
-                let glob = GlobBuilder::new(text).literal_separator(true).build();
-                glob.map(|glob| glob.glob().to_owned())
-                    .map_err(|error| error.to_string())
-            })
-        })
-        .collect()
+fn globs(loader: &mut Loader<'_>, key: &Definition, value: Given<DeValue<'_>>) -> Vec<String> {
+    list(loader, key, value, |text| {
+        if text.starts_with('/') {
+            return Err(format!(
+                "\"{text}\" begins with \"/\": globs match the path below the mount"
+            ));
+        }
+        let glob = GlobBuilder::new(text).literal_separator(true).build();
+        glob.map(|glob| glob.glob().to_owned())
+            .map_err(|error| error.to_string())
+    })
 }

@@ -1,4 +1,4 @@
-//! How requests to a hub are made: headers, credentials, certificates, proxy.
+//! The keys of a `[[hub]]` that say how requests to it are made: headers, credentials, certificates, proxy, timeout.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,12 +6,118 @@ use std::time::Duration;
 use url::Url;
 
 use crate::announce::delivery::secret::Secret;
-use crate::config::raw::held::{HeaderValue, Held, Holder};
-use crate::config::raw::{self, Written};
-use crate::config::reading::{Given, Origin, Reading, in_file};
-use crate::config::secret::{Kept, pem, secret};
+use crate::config::definition::Fallback::{Default, Described, Nothing};
+use crate::config::definition::{ConfigKey, Example, Form, Kind, TextKind, path};
+use crate::config::duration;
+use crate::config::effective::{Page, inline, quoted};
+use crate::config::form::{self, BOOLEAN, HOLDER, POSITIVE_DURATION, TEXT, text};
+use crate::config::loader::{Given, Loader, Section};
+use crate::config::secret::{HeaderValue, HeldSecret, Holder, pem, secret, secret_at};
 
-/// How requests to a hub are made.
+pub static HEADERS: ConfigKey<BTreeMap<String, Given<HeaderValue>>> = ConfigKey::new(
+    "hub",
+    "headers",
+    form::HEADERS,
+    Default("{}"),
+    "Headers to add. A value is a text, or the holder of a secret.",
+)
+.more("See [secrets](#secrets).")
+.example(Example::Comment(
+    "{ X-Api-Key = { file = \"/etc/rsnotify/hub-key\" }, X-Client = \"library\" }",
+));
+
+pub static BEARER_TOKEN_FILE: ConfigKey<Holder> = ConfigKey::new(
+    "hub",
+    "bearer_token_file",
+    HOLDER,
+    Nothing,
+    "Holder of a bearer token.",
+)
+.example(Example::Comment("{ credential = \"hub-token\" }"));
+
+pub static USERNAME: ConfigKey<String> = ConfigKey::new(
+    "hub",
+    "username",
+    TEXT,
+    Nothing,
+    "User name for basic authentication; needs `password_file`.",
+)
+.example(Example::Comment("\"rsnotify\""));
+
+pub static PASSWORD_FILE: ConfigKey<Holder> = ConfigKey::new(
+    "hub",
+    "password_file",
+    HOLDER,
+    Nothing,
+    "Holder of the password.",
+)
+.example(Example::Comment("\"/etc/rsnotify/hub-password\""));
+
+pub static CLIENT_CERT: ConfigKey<Holder> = ConfigKey::new(
+    "hub",
+    "client_cert",
+    HOLDER,
+    Nothing,
+    "Holder of a TLS client certificate in PEM; needs `client_key`.",
+)
+.example(Example::Comment("\"/etc/rsnotify/client.pem\""));
+
+pub static CLIENT_KEY: ConfigKey<Holder> = ConfigKey::new(
+    "hub",
+    "client_key",
+    HOLDER,
+    Nothing,
+    "Holder of its private key in PEM.",
+)
+.example(Example::Comment("\"/etc/rsnotify/client.key\""));
+
+pub static CA_FILE: ConfigKey<Holder> = ConfigKey::new(
+    "hub",
+    "ca_file",
+    HOLDER,
+    Nothing,
+    "Holder of certificates to trust beside the system's, in PEM.",
+)
+.example(Example::Comment("\"/etc/rsnotify/ca.pem\""));
+
+pub static DANGER_ACCEPT_INVALID_CERTS: ConfigKey<bool> = ConfigKey::new(
+    "hub",
+    "danger_accept_invalid_certs",
+    BOOLEAN,
+    Default("false"),
+    "Accept any certificate: anyone on the way can then read notifications and credentials.",
+);
+
+pub static PROXY: ConfigKey<Proxy> = ConfigKey::new(
+    "hub",
+    "proxy",
+    Form {
+        kind: Kind::Text(&TextKind {
+            examples: &["http://proxy.example.org:3128", "none"],
+            ..TextKind::matching("^(none|[Hh][Tt][Tt][Pp]://[^@/?#]+/?)$")
+        }),
+        read: |loader, key, value| {
+            text(loader, key, &value, |text| match text {
+                "none" => Ok(Proxy::None),
+                text => proxy_url(text).map(Proxy::Through),
+            })
+        },
+    },
+    Described("as the environment says"),
+    "Proxy for this hub, `\"http://HOST:PORT\"`, or `\"none\"`.",
+)
+.more("See [proxies](#proxies).")
+.example(Example::Comment("\"http://proxy.example.org:3128\""));
+
+pub static TIMEOUT: ConfigKey<Duration> = ConfigKey::new(
+    "hub",
+    "timeout",
+    POSITIVE_DURATION,
+    Default("\"30s\""),
+    "Timeout of a request.",
+);
+
+/// Settings of requests to a hub.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpSettings {
     pub proxy: Proxy,
@@ -20,15 +126,15 @@ pub struct HttpSettings {
     pub credentials: Credentials,
     pub client_identity: Option<ClientIdentity>,
     /// Certificates, in PEM, trusted beside the system's.
-    pub ca: Option<Kept>,
+    pub ca: Option<HeldSecret>,
     pub danger_accept_invalid_certs: bool,
     pub timeout: Duration,
 }
 
-/// Which way requests go.
+/// The proxy of requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Proxy {
-    /// As `HTTPS_PROXY`, `NO_PROXY` and their kin say.
+    /// The one that `HTTPS_PROXY`, `NO_PROXY` and their kin name.
     Environment,
     None,
     Through(Url),
@@ -39,23 +145,26 @@ pub enum Proxy {
 pub struct Header {
     pub name: String,
     pub value: Secret,
-    /// What holds the value; nothing if it is written in the configuration, so that it is no secret.
-    pub by: Option<Holder>,
+    /// The holder of the value; nothing if it is written in the configuration, so that it is no secret.
+    pub holder: Option<Holder>,
 }
 
-/// What the `Authorization` header says.
+/// The content of the `Authorization` header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Credentials {
     None,
-    Bearer(Kept),
-    Basic { username: String, password: Kept },
+    Bearer(HeldSecret),
+    Basic {
+        username: String,
+        password: HeldSecret,
+    },
 }
 
 /// A TLS client certificate and its key, in PEM.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientIdentity {
-    pub certificate: Kept,
-    pub key: Kept,
+    pub certificate: HeldSecret,
+    pub key: HeldSecret,
 }
 
 /// Headers whose values are secrets.
@@ -72,53 +181,42 @@ const RESERVED_HEADERS: [&str; 8] = [
     "upgrade",
 ];
 
-/// Checks what a `[[hub]]` says about requests, and reads the files it names.
-pub fn settings(reading: &mut Reading<'_>, origin: Origin, raw: raw::Hub) -> HttpSettings {
-    let credentials = credentials(
-        reading,
-        raw.bearer_token_file,
-        raw.username,
-        raw.password_file,
-    );
-    let mut headers = headers(reading, raw.headers);
+/// Reads what a `[[hub]]` says about requests, and the files it names.
+pub fn settings(section: &mut Section<'_, '_, '_>) -> HttpSettings {
+    let origin = section.origin();
+    let credentials = credentials(section);
+    let headers = section.value(&HEADERS);
+    let mut headers = self::headers(section.loader, headers);
     if credentials != Credentials::None {
         headers.retain(|header| {
             let clashes = header.name.eq_ignore_ascii_case("authorization");
             if clashes {
                 let message =
                     "an Authorization header beside a bearer token or a password: keep one";
-                reading.report(origin, "hub.headers", message);
+                section.loader.report(origin, &HEADERS.definition, message);
             }
             !clashes
         });
     }
+    let ca = section.given(&CA_FILE);
     HttpSettings {
-        proxy: proxy(reading, raw.proxy),
+        proxy: section
+            .given(&PROXY)
+            .map_or(Proxy::Environment, |proxy| proxy.value),
         headers,
         credentials,
-        client_identity: client_identity(reading, raw.client_cert, raw.client_key),
-        ca: raw
-            .ca_file
-            .map(in_file)
-            .and_then(|held| pem(reading, "hub.ca_file", held, "CERTIFICATE-----")),
-        danger_accept_invalid_certs: raw.danger_accept_invalid_certs.unwrap_or(false),
-        timeout: reading.positive_duration("hub.timeout", raw.timeout, Duration::from_secs(30)),
+        client_identity: client_identity(section),
+        ca: ca.and_then(|ca| pem(section.loader, &CA_FILE.definition, ca, CERTIFICATE)),
+        danger_accept_invalid_certs: section.value(&DANGER_ACCEPT_INVALID_CERTS),
+        timeout: section.value(&TIMEOUT),
     }
 }
 
-fn proxy(reading: &mut Reading<'_>, written: Written<String>) -> Proxy {
-    let Some(given) = written.map(in_file) else {
-        return Proxy::Environment;
-    };
-    if given.value == "none" {
-        return Proxy::None;
-    }
-    reading
-        .checked("hub.proxy", &given, proxy_url)
-        .map_or(Proxy::Environment, Proxy::Through)
-}
+/// The ends of lines that begin a block of PEM.
+const CERTIFICATE: &str = "CERTIFICATE-----";
+const PRIVATE_KEY: &str = "PRIVATE KEY-----";
 
-/// The message never repeats the text: it may hold a password.
+/// Returns the URL of a proxy. The message never repeats the text: it may hold a password.
 fn proxy_url(text: &str) -> Result<Url, &'static str> {
     if text.contains('@') {
         return Err(
@@ -135,139 +233,198 @@ fn proxy_url(text: &str) -> Result<Url, &'static str> {
     }
 }
 
-fn credentials(
-    reading: &mut Reading<'_>,
-    bearer_token: Written<Held>,
-    username: Written<String>,
-    password: Written<Held>,
-) -> Credentials {
-    match (
-        bearer_token.map(in_file),
-        username.map(in_file),
-        password.map(in_file),
-    ) {
-        (None, None, None) => Credentials::None,
+fn credentials(section: &mut Section<'_, '_, '_>) -> Credentials {
+    let token = section.given(&BEARER_TOKEN_FILE);
+    let username = section.given(&USERNAME);
+    let password = section.given(&PASSWORD_FILE);
+    let loader = &mut section.loader;
+    let credentials = match (token, username, password) {
+        (None, None, None) => None,
         (Some(token), None, None) => {
-            secret(reading, "hub.bearer_token_file", token.map(Holder::from))
-                .map_or(Credentials::None, Credentials::Bearer)
+            secret(loader, &BEARER_TOKEN_FILE.definition, token).map(Credentials::Bearer)
         }
         (None, Some(username), Some(password)) => {
-            if username.value.contains(':') || username.value.chars().any(char::is_control) {
+            let Given { value, origin } = username;
+            if value.contains(':') || value.chars().any(char::is_control) {
                 let message = "a user name has no \":\" and no control characters";
-                reading.report(username.origin, "hub.username", message);
+                loader.report(origin, &USERNAME.definition, message);
             }
-            match secret(reading, "hub.password_file", password.map(Holder::from)) {
-                Some(password) => Credentials::Basic {
-                    username: username.value,
-                    password,
-                },
-                None => Credentials::None,
-            }
+            let password = secret(loader, &PASSWORD_FILE.definition, password);
+            password.map(|password| Credentials::Basic {
+                username: value,
+                password,
+            })
         }
         (Some(token), _, _) => {
             let message =
                 "a bearer token and a user name with a password exclude each other: keep one";
-            reading.report(token.origin, "hub.bearer_token_file", message);
-            Credentials::None
+            loader.report(token.origin, &BEARER_TOKEN_FILE.definition, message);
+            None
         }
         (None, Some(username), None) => {
-            reading.report_absence(
-                &["password_file"],
-                username.origin,
-                "hub.username",
-                "it needs password_file too",
-            );
-            Credentials::None
+            report_lack(section, (&USERNAME, &username), &PASSWORD_FILE);
+            None
         }
         (None, None, Some(password)) => {
-            reading.report_absence(
-                &["username"],
-                password.origin,
-                "hub.password_file",
-                "it needs username too",
-            );
-            Credentials::None
+            report_lack(section, (&PASSWORD_FILE, &password), &USERNAME);
+            None
         }
-    }
+    };
+    credentials.unwrap_or(Credentials::None)
 }
 
-fn client_identity(
-    reading: &mut Reading<'_>,
-    certificate: Written<Held>,
-    key: Written<Held>,
-) -> Option<ClientIdentity> {
-    match (certificate.map(in_file), key.map(in_file)) {
+fn client_identity(section: &mut Section<'_, '_, '_>) -> Option<ClientIdentity> {
+    match (section.given(&CLIENT_CERT), section.given(&CLIENT_KEY)) {
         (None, None) => None,
         (Some(certificate), Some(key)) => {
-            let certificate = pem(reading, "hub.client_cert", certificate, "CERTIFICATE-----");
-            let key = pem(reading, "hub.client_key", key, "PRIVATE KEY-----");
+            let loader = &mut section.loader;
+            let certificate = pem(loader, &CLIENT_CERT.definition, certificate, CERTIFICATE);
+            let key = pem(loader, &CLIENT_KEY.definition, key, PRIVATE_KEY);
             Some(ClientIdentity {
                 certificate: certificate?,
                 key: key?,
             })
         }
         (Some(certificate), None) => {
-            reading.report_absence(
-                &["client_key"],
-                certificate.origin,
-                "hub.client_cert",
-                "it needs client_key too",
-            );
+            report_lack(section, (&CLIENT_CERT, &certificate), &CLIENT_KEY);
             None
         }
         (None, Some(key)) => {
-            reading.report_absence(
-                &["client_cert"],
-                key.origin,
-                "hub.client_key",
-                "it needs client_cert too",
-            );
+            report_lack(section, (&CLIENT_KEY, &key), &CLIENT_CERT);
             None
         }
     }
 }
 
-fn headers(
-    reading: &mut Reading<'_>,
-    written: BTreeMap<String, toml::Spanned<HeaderValue>>,
-) -> Vec<Header> {
+/// Reports a key without another one that it needs.
+fn report_lack<T, U>(
+    section: &mut Section<'_, '_, '_>,
+    (key, given): (&ConfigKey<T>, &Given<T>),
+    lacking: &ConfigKey<U>,
+) {
+    let name = lacking.definition.name;
+    let message = format!("it needs {name} too");
+    let loader = &mut section.loader;
+    loader.report_absence(&[name], given.origin, &key.definition, message);
+}
+
+fn headers(loader: &mut Loader<'_>, given: BTreeMap<String, Given<HeaderValue>>) -> Vec<Header> {
     let mut headers = Vec::new();
-    for (name, value) in written {
-        let Given { value, origin } = in_file(value);
-        let key = format!("hub.headers.{name}");
-        let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
-        if name.is_empty() || !name.chars().all(is_token) {
-            reading.report(
-                origin,
-                &key,
-                "a header's name has letters, digits and \"-\" only",
-            );
-            continue;
-        }
-        let lower_case = name.to_ascii_lowercase();
-        if RESERVED_HEADERS.contains(&lower_case.as_str()) {
-            reading.report(origin, &key, "the protocol decides this header");
-            continue;
-        }
+    for (name, Given { value, origin }) in given {
+        let key = path(&HEADERS.definition.path(), &name);
         let is_literal = matches!(value, HeaderValue::Literal(_));
-        if is_literal && SECRET_HEADERS.contains(&lower_case.as_str()) {
-            let message = "its value is a secret, which does not belong into this file: write { file = \"...\" }, \
-                           { env = \"...\" } or { credential = \"...\" }";
-            reading.report(origin, &key, message);
+        if let Err(message) = checked_header(&name, is_literal) {
+            loader.report_path(origin, key, message, None);
             continue;
         }
-        let (value, by) = match value {
+        let (value, holder) = match value {
             HeaderValue::Literal(value) => (value, None),
-            HeaderValue::By(value) => match secret(reading, &key, Given { value, origin }) {
-                Some(kept) => (kept.content, Some(kept.by)),
-                None => continue,
-            },
+            HeaderValue::HeldBy(value) => {
+                match secret_at(loader, key.clone(), Given { value, origin }) {
+                    Some(held) => (held.content, Some(held.holder)),
+                    None => continue,
+                }
+            }
         };
         if value.reveal().chars().any(char::is_control) {
-            reading.report(origin, &key, "the value has a control character");
+            loader.report_path(origin, key, "the value has a control character", None);
             continue;
         }
-        headers.push(Header { name, value, by });
+        headers.push(Header {
+            name,
+            value,
+            holder,
+        });
     }
     headers
+}
+
+/// Checks the name of a header, and that a secret is not written here.
+fn checked_header(name: &str, is_literal: bool) -> Result<(), &'static str> {
+    let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
+    if name.is_empty() || !name.chars().all(is_token) {
+        return Err("a header's name has letters, digits and \"-\" only");
+    }
+    let lower_case = name.to_ascii_lowercase();
+    if RESERVED_HEADERS.contains(&lower_case.as_str()) {
+        return Err("the protocol decides this header");
+    }
+    if is_literal && SECRET_HEADERS.contains(&lower_case.as_str()) {
+        return Err(
+            "its value is a secret, which does not belong into this file: write { file = \"...\" }, \
+             { env = \"...\" } or { credential = \"...\" }",
+        );
+    }
+    Ok(())
+}
+
+/// The text in the place of a secret.
+pub const MASKED: &str = "***";
+
+/// Writes the keys that say how requests are made.
+pub fn effective(page: &mut Page<'_>, settings: &HttpSettings) {
+    // A field that is added cannot be forgotten here.
+    let HttpSettings {
+        proxy,
+        headers,
+        credentials,
+        client_identity,
+        ca,
+        danger_accept_invalid_certs,
+        timeout,
+    } = settings;
+    let headers: Vec<String> = headers.iter().map(header).collect();
+    page.key(&HEADERS.definition, inline(&headers));
+    match credentials {
+        Credentials::None => {}
+        Credentials::Bearer(token) => {
+            page.key(&BEARER_TOKEN_FILE.definition, holder(&token.holder));
+        }
+        Credentials::Basic { username, password } => {
+            page.key(&USERNAME.definition, quoted(username));
+            page.key(&PASSWORD_FILE.definition, holder(&password.holder));
+        }
+    }
+    if let Some(identity) = client_identity {
+        page.key(
+            &CLIENT_CERT.definition,
+            holder(&identity.certificate.holder),
+        );
+        page.key(&CLIENT_KEY.definition, holder(&identity.key.holder));
+    }
+    if let Some(ca) = ca {
+        page.key(&CA_FILE.definition, holder(&ca.holder));
+    }
+    let key = &DANGER_ACCEPT_INVALID_CERTS.definition;
+    page.key(key, danger_accept_invalid_certs);
+    match proxy {
+        Proxy::Environment => {}
+        Proxy::None => page.key(&PROXY.definition, quoted("none")),
+        Proxy::Through(proxy) => page.key(&PROXY.definition, quoted(proxy)),
+    }
+    page.key(&TIMEOUT.definition, quoted(duration::display(*timeout)));
+}
+
+fn header(header: &Header) -> String {
+    let value = match &header.holder {
+        Some(by) => holder(by),
+        None if may_be_secret(&header.name) => quoted(MASKED).to_string(),
+        None => quoted(header.value.reveal()).to_string(),
+    };
+    format!("{} = {value}", quoted(&header.name))
+}
+
+/// Returns true if a value under this name may be a secret, although it was written where secrets do not belong.
+fn may_be_secret(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let words = [
+        "auth", "cred", "key", "pass", "secret", "session", "sign", "token",
+    ];
+    words.iter().any(|word| name.contains(word))
+}
+
+/// Returns a holder as the file writes it.
+pub fn holder(holder: &Holder) -> String {
+    let (kind, name) = holder.parts();
+    inline(&[format!("{kind} = {}", quoted(name))])
 }

@@ -1,115 +1,184 @@
-//! The hubs that are told.
+//! `[[hub]]`: the hubs outside this process.
 
 use std::collections::HashSet;
 
+use url::{Position, Url};
+
 use crate::announce::delivery::secret::Secret;
 use crate::announce::plan::{Mode, Replaces};
+use crate::config::definition::Fallback::{Default, Described, Nothing, Required};
+use crate::config::definition::{ConfigKey, Definition, Example, Form, Kind, TextKind};
+use crate::config::effective::{Page, quoted, word};
+use crate::config::form::{HOLDER, WEB_URI_TEXT, choice, text, words};
 use crate::config::http::{self, HttpSettings};
+use crate::config::loader::{Given, Loader, Section};
 use crate::config::overrides::Overrides;
-use crate::config::raw;
-use crate::config::raw::held::{Held, Holder};
-use crate::config::reading::{Given, Origin, Reading, flag_or_file, in_file};
-use crate::config::secret::secret;
+use crate::config::secret::{Holder, secret};
+use crate::config::structure::WrittenTable;
 use crate::config::web_uri;
 use crate::resourcesync::uri::Hub;
 
+pub static HUB: Definition = Definition {
+    more: "See below. Without any, the embedded hub.",
+    ..Definition::table(
+        "hub",
+        Kind::Tables(&[
+            &URL.definition,
+            &PUBLISH_URL.definition,
+            &PUBLISH_URL_FILE.definition,
+            &MODE.definition,
+            &REPLACES.definition,
+            &http::HEADERS.definition,
+            &http::BEARER_TOKEN_FILE.definition,
+            &http::USERNAME.definition,
+            &http::PASSWORD_FILE.definition,
+            &http::CLIENT_CERT.definition,
+            &http::CLIENT_KEY.definition,
+            &http::CA_FILE.definition,
+            &http::DANGER_ACCEPT_INVALID_CERTS.definition,
+            &http::PROXY.definition,
+            &http::TIMEOUT.definition,
+        ]),
+        "Hubs outside this process that are notified.",
+    )
+};
+
+/// An address, byte for byte.
+const ADDRESS: Form<String> = Form {
+    kind: Kind::Text(&WEB_URI_TEXT),
+    read: |loader, key, value| text(loader, key, &value, address),
+};
+
+pub static URL: ConfigKey<String> = ConfigKey::new(
+    "hub",
+    "url",
+    ADDRESS,
+    Required,
+    "URI of the hub, exactly as Capability Lists advertise it.",
+)
+.example(Example::Comment("\"https://hub.example.net/websub/\""))
+.flags(&["--hub"]);
+
+static PUBLISH_URL: ConfigKey<String> = ConfigKey::new(
+    "hub",
+    "publish_url",
+    ADDRESS,
+    Described("as `url`"),
+    "URI to submit notifications to, if it is another one. It is never advertised.",
+)
+.example(Example::Comment(
+    "\"https://hub.example.net/websub/publish\"",
+));
+
+static PUBLISH_URL_FILE: ConfigKey<Holder> = ConfigKey::new(
+    "hub",
+    "publish_url_file",
+    HOLDER,
+    Nothing,
+    "Holder of that URI, if there is a key in it.",
+)
+.example(Example::Comment("\"/etc/rsnotify/hub-url\""));
+
+static MODE: ConfigKey<Mode> = ConfigKey::new(
+    "hub",
+    "mode",
+    Form {
+        kind: Kind::Text(&TextKind {
+            words: &words(&MODES),
+            ..TextKind::ANY
+        }),
+        read: |loader, key, value| choice(loader, key, &value, &MODES),
+    },
+    Default("\"content\""),
+    "Form of a submission. `\"content\"`: the notification as the body, as ResourceSync hubs take it. `\"ping\"`: a form \
+     that names the topic, which the hub then fetches. `\"content-query\"`: the notification as the body, the topic in \
+     the query.",
+);
+
+static REPLACES: ConfigKey<Replaces> = ConfigKey::new(
+    "hub",
+    "replaces",
+    Form {
+        kind: Kind::Text(&TextKind::NOT_EMPTY),
+        read: |loader, key, value| text(loader, key, &value, replaced),
+    },
+    Default("\"auto\""),
+    "Hub that this one replaces, whose pending changes it takes over: the URI of one that is no longer configured, \
+     `\"nothing\"`, or `\"auto\"`, which is the one in whose place it was configured, if it was one for one.",
+);
+
 /// A hub outside this process.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HubSettings {
+pub struct ExternalHub {
     /// As advertised, byte for byte.
     pub hub: Hub,
     /// Where to POST: the same, unless the hub publishes elsewhere. Never advertised.
     pub publish_url: Secret,
-    /// What holds it; nothing where it is written in the configuration.
-    pub publish_url_by: Option<Holder>,
+    /// The holder of that address; nothing where it is written in the configuration.
+    pub publish_url_holder: Option<Holder>,
     pub mode: Mode,
     pub replaces: Replaces,
     pub http: HttpSettings,
 }
 
 /// The modes as they are written.
-pub const MODES: [(&str, Mode); 3] = [
+const MODES: [(&str, Mode); 3] = [
     ("content", Mode::Content),
     ("ping", Mode::Ping),
     ("content-query", Mode::ContentQuery),
 ];
 
-/// Checks every `[[hub]]`, or the one that `--hub` names.
+/// Reads every `[[hub]]`, or the one that `--hub` names.
 pub fn hubs(
-    reading: &mut Reading<'_>,
-    written: Vec<toml::Spanned<raw::Hub>>,
+    loader: &mut Loader<'_>,
+    written: Vec<WrittenTable<'_>>,
     overrides: &Overrides,
-) -> Vec<HubSettings> {
+) -> Vec<ExternalHub> {
     let mut seen = HashSet::new();
     let mut hubs = Vec::new();
-    for (origin, url, raw) in chosen(written, overrides) {
-        let Some(hub) = hub(reading, origin, url.as_ref(), raw) else {
+    for written in chosen(written, overrides) {
+        let mut section = loader.section(hubs.len(), written);
+        let origin = section.origin_of(&URL);
+        let Some(external) = external_hub(&mut section) else {
             continue;
         };
-        if !seen.insert(hub.hub.clone()) {
-            let origin = url.map_or(origin, |url| url.origin);
-            reading.report(origin, "hub.url", format!("{} is listed already", hub.hub));
+        if !seen.insert(external.hub.clone()) {
+            let message = format!("{} is listed already", external.hub);
+            loader.report(origin, &URL.definition, message);
             continue;
         }
-        hubs.push(hub);
+        hubs.push(external);
     }
     hubs
 }
 
-type ChosenHub = (Origin, Option<Given<String>>, raw::Hub);
-
-fn chosen(written: Vec<toml::Spanned<raw::Hub>>, overrides: &Overrides) -> Vec<ChosenHub> {
-    let url_of = |hub: &raw::Hub| hub.url.as_ref().map(|url| url.get_ref().clone());
+fn chosen<'f>(written: Vec<WrittenTable<'f>>, overrides: &Overrides) -> Vec<WrittenTable<'f>> {
     let Some(wanted) = &overrides.hub else {
-        return written
-            .into_iter()
-            .map(in_file)
-            .map(
-                |Given {
-                     value: mut raw,
-                     origin,
-                 }| (origin, flag_or_file("--hub", None, raw.url.take()), raw),
-            )
-            .collect();
+        return written;
     };
-    let raw = written
-        .into_iter()
-        .map(toml::Spanned::into_inner)
-        .find(|hub| url_of(hub).as_ref() == Some(wanted))
+    let mut written = written.into_iter();
+    let mut written = written
+        .find(|table| table.text(URL.definition.name) == Some(wanted))
         .unwrap_or_default();
-    let origin = Origin::Flag("--hub");
-    let url = Given {
-        value: wanted.clone(),
-        origin,
-    };
-    vec![(origin, Some(url), raw)]
+    written.set(&URL.definition, Some(wanted));
+    vec![written]
 }
 
-fn hub(
-    reading: &mut Reading<'_>,
-    origin: Origin,
-    url: Option<&Given<String>>,
-    mut raw: raw::Hub,
-) -> Option<HubSettings> {
-    let url = reading.required("hub.url", origin, url, address);
-    let publish_url = raw
-        .publish_url
-        .take()
-        .map(in_file)
-        .and_then(|given| reading.checked("hub.publish_url", &given, address));
-    let held = raw.publish_url_file.take().map(in_file);
-    let held = held.and_then(|held| held_address(reading, held, publish_url.is_some()));
-    let (held, publish_url_by) = held.unzip();
-    let mode = reading.choice("hub.mode", raw.mode.take(), &MODES, Mode::Content);
-    let replaces = raw.replaces.take().map(in_file);
-    let replaces = replaces
-        .and_then(|given| reading.checked("hub.replaces", &given, replaced))
-        .unwrap_or_default();
-    let http = http::settings(reading, origin, raw);
-    let url = url?;
-    Some(HubSettings {
+fn external_hub(section: &mut Section<'_, '_, '_>) -> Option<ExternalHub> {
+    let url = section.required(&URL);
+    let publish_url = section.given(&PUBLISH_URL);
+    let holder = section.given(&PUBLISH_URL_FILE);
+    let held =
+        holder.and_then(|holder| held_address(section.loader, holder, publish_url.is_some()));
+    let (held, publish_url_holder) = held.unzip();
+    let mode = section.value(&MODE);
+    let replaces = section.value(&REPLACES);
+    let http = http::settings(section);
+    let url = url?.value;
+    let publish_url = publish_url.map(|url| url.value);
+    Some(ExternalHub {
         publish_url: Secret::new(held.or(publish_url).unwrap_or_else(|| url.clone())),
-        publish_url_by,
+        publish_url_holder,
         hub: Hub::new(url),
         mode,
         replaces,
@@ -118,8 +187,8 @@ fn hub(
 }
 
 /// The words for a hub that is replaced, other than its address.
-pub const AUTOMATIC: &str = "auto";
-pub const NOTHING: &str = "nothing";
+const AUTOMATIC: &str = "auto";
+const NOTHING: &str = "nothing";
 
 fn replaced(text: &str) -> Result<Replaces, String> {
     match text {
@@ -129,30 +198,30 @@ fn replaced(text: &str) -> Result<Replaces, String> {
     }
 }
 
-/// The address that is held, and what holds it. No message repeats it.
+/// Returns the address that is held, and its holder. No message repeats it.
 fn held_address(
-    reading: &mut Reading<'_>,
-    held: Given<Held>,
+    loader: &mut Loader<'_>,
+    holder: Given<Holder>,
     is_written: bool,
 ) -> Option<(String, Holder)> {
-    const KEY: &str = "hub.publish_url_file";
-    let origin = held.origin;
+    let key = &PUBLISH_URL_FILE.definition;
+    let origin = holder.origin;
     if is_written {
         let message = "publish_url and publish_url_file exclude each other: keep one";
-        reading.report(origin, KEY, message);
+        loader.report(origin, key, message);
         return None;
     }
-    let kept = secret(reading, KEY, held.map(Holder::from))?;
-    if address(kept.reveal()).is_err() {
+    let held = secret(loader, key, holder)?;
+    if address(held.reveal()).is_err() {
         let message = "it holds no absolute URI such as https://hub.example.net/publish?key=…, \
                        without user name and password";
-        reading.report(origin, KEY, message);
+        loader.report(origin, key, message);
         return None;
     }
-    Some((kept.reveal().to_owned(), kept.by))
+    Some((held.reveal().to_owned(), held.holder))
 }
 
-/// An address, byte for byte. The message repeats none that holds a password.
+/// Returns an address, byte for byte. The message repeats none that holds a password.
 fn address(text: &str) -> Result<String, String> {
     let after_scheme = text.split_once("://").map_or(text, |(_, rest)| rest);
     if after_scheme
@@ -166,5 +235,46 @@ fn address(text: &str) -> Result<String, String> {
     match web_uri::parse(text) {
         Ok(_) => Ok(text.to_owned()),
         Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Writes a `[[hub]]`.
+pub fn effective(page: &mut Page<'_>, external: &ExternalHub) {
+    // A field that is added cannot be forgotten here.
+    let ExternalHub {
+        hub,
+        publish_url,
+        publish_url_holder,
+        mode,
+        replaces,
+        http,
+    } = external;
+    page.key(&URL.definition, quoted(hub));
+    match publish_url_holder {
+        Some(holder) => page.key(&PUBLISH_URL_FILE.definition, http::holder(holder)),
+        None => {
+            let shown = match publish_url.reveal() {
+                same if same == hub.as_str() => same.to_owned(),
+                other => unadvertised(other),
+            };
+            page.key(&PUBLISH_URL.definition, quoted(shown));
+        }
+    }
+    page.key(&MODE.definition, quoted(word(&MODES, *mode)));
+    let replaces = match replaces {
+        Replaces::Automatic => AUTOMATIC,
+        Replaces::Nothing => NOTHING,
+        Replaces::Hub(hub) => hub.as_str(),
+    };
+    page.key(&REPLACES.definition, quoted(replaces));
+    http::effective(page, http);
+}
+
+/// Returns the part of an address that is not advertised which is no secret: the rest may hold a key.
+fn unadvertised(address: &str) -> String {
+    match Url::parse(address) {
+        Ok(url) if &url[Position::BeforePath..] == "/" => address.to_owned(),
+        Ok(url) => format!("{}/{}", &url[..Position::BeforePath], http::MASKED),
+        Err(_) => http::MASKED.to_owned(),
     }
 }

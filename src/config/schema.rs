@@ -1,90 +1,118 @@
-//! The JSON Schema of the configuration file, for editors: made of the types that mirror it, and of what is in force
-//! where it says nothing.
+//! The JSON Schema of the configuration file, for editors.
 
-use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use serde_json::{Map, Value, json};
 
-use schemars::generate::SchemaSettings;
-use serde_json::{Map, Value};
+use crate::config::KEYS;
+use crate::config::definition::{Definition, Fallback, Kind, TextKind};
+use crate::config::secret::Holder;
 
-use crate::config::error::ConfigError;
-use crate::config::overrides::Overrides;
-use crate::config::reading::Source;
-use crate::config::{Environment, checked, raw};
+/// Returns the schema, in draft 7 with the words of draft 4: what editors read for TOML (Taplo, and what is built on it)
+/// lies between them.
+pub fn schema() -> Value {
+    let mut schema = table(&KEYS);
+    schema.insert(
+        "$schema".to_owned(),
+        json!("http://json-schema.org/draft-07/schema#"),
+    );
+    schema.insert("title".to_owned(), json!("Configuration of rsnotify"));
+    let description = "What rsnotify reads from the file that `--config` names.";
+    schema.insert("description".to_owned(), json!(description));
+    Value::Object(schema)
+}
 
-/// What has no default, and what has one that depends on the rest; with this, all other keys have their defaults.
-const WITHOUT_DEFAULTS: &str = r#"
-state_dir = "/"
-[server]
-public_url = "https://example.org/"
-[[source]]
-name = "main"
-mount = [{ path = "/srv/www", url = "https://example.org/" }]
-[[hub]]
-url = "https://hub.example.org/"
-publish_url = "https://hub.example.org/"
-[embedded_hub]
-enabled = true
-[[channel]]
-capability_list = "https://example.org/capabilitylist.xml"
-topic = "https://example.org/notifications/"
-"#;
-
-/// Draft 7 with the words of draft 4: what editors read for TOML (Taplo, and what is built on it) lies between them.
-pub fn schema() -> Result<Value, ConfigError> {
-    let settings = SchemaSettings::draft07().with(|settings| settings.inline_subschemas = true);
-    let mut schema = settings
-        .into_generator()
-        .into_root_schema_for::<raw::File>();
-    let written = toml::from_str(WITHOUT_DEFAULTS).unwrap_or_default();
-    if let Some(file) = schema.as_object_mut() {
-        complete(file, &in_force()?, &written);
+fn table(keys: &[&Definition]) -> Map<String, Value> {
+    let properties: Map<String, Value> = keys
+        .iter()
+        .map(|key| (key.name.to_owned(), Value::Object(described(key))))
+        .collect();
+    let required = keys
+        .iter()
+        .filter(|key| matches!(key.fallback, Fallback::Required));
+    let required: Vec<&str> = required.map(|key| key.name).collect();
+    let mut schema = object(json!({
+        "type": "object",
+        "additionalProperties": false,
+        "properties": properties,
+    }));
+    if !required.is_empty() {
+        schema.insert("required".to_owned(), json!(required));
     }
-    Ok(schema.to_value())
+    schema
 }
 
-/// What is in force where no more is written than has to be.
-fn in_force() -> Result<Value, ConfigError> {
-    let environment = Environment {
-        default_file: PathBuf::new(),
-        current_dir: PathBuf::from("/"),
-        state_directory: None,
-        xdg_state_home: None,
-        home: None,
-        variables: HashMap::new(),
-    };
-    let file = Source {
-        path: Path::new("/"),
-        text: WITHOUT_DEFAULTS,
-    };
-    let config = checked(&environment, Some(file), &Overrides::default())?;
-    Ok(toml::from_str(&config.in_force()).unwrap_or_default())
+/// Returns the schema of a key's values, with its description and its default.
+fn described(key: &Definition) -> Map<String, Value> {
+    let mut schema = values(key);
+    schema.insert("description".to_owned(), json!(key.help));
+    if let Fallback::Default(text) = key.fallback {
+        let default = text.parse::<toml::Value>();
+        let default = default.expect("a default is TOML");
+        schema.insert("default".to_owned(), json!(default));
+    }
+    schema
 }
 
-/// Gives each key of a table its default, which is in force although it is not written, and its description as one
-/// line.
-fn complete(table: &mut Map<String, Value>, in_force: &Value, written: &Value) {
-    let Some(keys) = table.get_mut("properties").and_then(Value::as_object_mut) else {
-        return;
-    };
-    for (name, key) in keys {
-        let (in_force, written) = (&in_force[name], &written[name]);
-        let Some(key) = key.as_object_mut() else {
-            continue;
-        };
-        if let Some(Value::String(description)) = key.get_mut("description") {
-            *description = description.replace('\n', " ");
+fn values(key: &Definition) -> Map<String, Value> {
+    match key.kind {
+        Kind::Text(kind) => text(kind),
+        Kind::List { item, may_be_empty } => list(text(item), may_be_empty),
+        Kind::Boolean => object(json!({ "type": "boolean" })),
+        Kind::Integer { max } => object(json!({ "type": "integer", "minimum": 1, "maximum": max })),
+        Kind::Holder => text_or_holder(),
+        Kind::Headers => object(json!({
+            "type": "object",
+            "additionalProperties": text_or_holder(),
+        })),
+        Kind::Table(keys) => table(keys),
+        Kind::Tables(keys) => {
+            let may_be_empty = !matches!(key.fallback, Fallback::Required);
+            list(table(keys), may_be_empty)
         }
-        // Where the types have one, it is that nothing is written.
-        key.remove("default");
-        if key.contains_key("properties") {
-            complete(key, in_force, written);
-        } else if in_force[0].is_object() {
-            if let Some(table) = key.get_mut("items").and_then(Value::as_object_mut) {
-                complete(table, &in_force[0], &written[0]);
-            }
-        } else if written.is_null() && !in_force.is_null() {
-            key.insert("default".to_owned(), in_force.clone());
-        }
+    }
+}
+
+fn list(items: Map<String, Value>, may_be_empty: bool) -> Map<String, Value> {
+    let mut schema = object(json!({ "type": "array", "items": items }));
+    if !may_be_empty {
+        schema.insert("minItems".to_owned(), json!(1));
+    }
+    schema
+}
+
+fn text(kind: &TextKind) -> Map<String, Value> {
+    let mut schema = object(json!({ "type": "string" }));
+    if let Some(pattern) = kind.pattern {
+        schema.insert("pattern".to_owned(), json!(pattern));
+    }
+    if !kind.words.is_empty() {
+        schema.insert("enum".to_owned(), json!(kind.words));
+    }
+    if !kind.examples.is_empty() {
+        schema.insert("examples".to_owned(), json!(kind.examples));
+    }
+    if !kind.may_be_empty {
+        schema.insert("minLength".to_owned(), json!(1));
+    }
+    schema
+}
+
+fn text_or_holder() -> Map<String, Value> {
+    let holders = Holder::KINDS.map(|(kind, description)| {
+        json!({
+            "type": "object",
+            "description": description,
+            "additionalProperties": false,
+            "properties": { kind: { "type": "string" } },
+            "required": [kind],
+        })
+    });
+    object(json!({ "anyOf": [{ "type": "string" }, { "oneOf": holders }] }))
+}
+
+/// The members of an object that is written here.
+fn object(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(object) => object,
+        _ => Map::new(),
     }
 }

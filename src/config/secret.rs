@@ -5,137 +5,215 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use toml::de::DeValue;
+
 use crate::announce::delivery::secret::Secret;
-use crate::config::raw::held::Held;
-pub use crate::config::raw::held::Holder;
-use crate::config::reading::{Given, Reading};
+use crate::config::definition::Definition;
+use crate::config::loader::{Given, Loader};
 
 const MAX_SECRET: u64 = 64 << 10;
 /// A bundle of all the authorities that a system trusts has a few hundred.
 const MAX_PEM: u64 = 4 << 20;
 
-/// A secret or a certificate, with what holds it: that is no secret. The path of a file is absolute.
+/// The holder of a secret or of certificates.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Kept {
-    pub by: Holder,
+pub enum Holder {
+    /// A file, by its path.
+    File(String),
+    /// An environment variable, by its name.
+    Env(String),
+    /// A credential that systemd gives the service, by its name.
+    Credential(String),
+}
+
+/// A header's value, or its holder.
+#[derive(Debug)]
+pub enum HeaderValue {
+    Literal(Secret),
+    HeldBy(Holder),
+}
+
+/// A secret or a certificate, with its holder, which is no secret. The path of a file is absolute.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeldSecret {
+    pub holder: Holder,
     pub content: Secret,
 }
 
-impl Kept {
+impl HeldSecret {
     pub fn reveal(&self) -> &str {
         self.content.reveal()
     }
 }
 
-impl From<Held> for Holder {
-    fn from(held: Held) -> Holder {
-        match held {
-            Held::Path(path) => Holder::File(path),
-            Held::By(holder) => holder,
+impl Holder {
+    /// The kinds of holders, as the file and its schema name them.
+    pub const KINDS: [(&'static str, &'static str); 3] = [
+        ("file", "A file, by its path."),
+        ("env", "An environment variable, by its name."),
+        (
+            "credential",
+            "A credential that systemd gives the service, by its name.",
+        ),
+    ];
+
+    /// Returns the kind, and the path or name.
+    pub fn parts(&self) -> (&'static str, &str) {
+        match self {
+            Holder::File(path) => ("file", path),
+            Holder::Env(name) => ("env", name),
+            Holder::Credential(name) => ("credential", name),
+        }
+    }
+
+    /// Reads the holder of a secret: a text is the path of a file.
+    pub fn of_secret(value: &DeValue<'_>) -> Option<Holder> {
+        match value.as_str() {
+            Some(path) => Some(Holder::File(path.to_owned())),
+            None => Holder::in_table(value),
+        }
+    }
+
+    fn in_table(value: &DeValue<'_>) -> Option<Holder> {
+        let DeValue::Table(table) = value else {
+            return None;
+        };
+        let mut keys = table.iter();
+        let (Some((key, value)), None) = (keys.next(), keys.next()) else {
+            return None;
+        };
+        let name = value.get_ref().as_str()?.to_owned();
+        match key.get_ref().as_ref() {
+            "file" => Some(Holder::File(name)),
+            "env" => Some(Holder::Env(name)),
+            "credential" => Some(Holder::Credential(name)),
+            _ => None,
         }
     }
 }
 
-/// The one line of text that is held.
-pub fn secret(reading: &mut Reading<'_>, key: &str, holder: Given<Holder>) -> Option<Kept> {
-    let origin = holder.origin;
-    let (name, by, content) = content(reading, key, holder, MAX_SECRET)?;
-    let line = content.trim_end_matches(['\r', '\n']);
-    if line.is_empty() {
-        reading.report(origin, key, format!("{name} is empty"));
-        return None;
+impl HeaderValue {
+    pub fn of(value: &DeValue<'_>) -> Option<HeaderValue> {
+        match value.as_str() {
+            Some(text) => Some(HeaderValue::Literal(Secret::new(text))),
+            None => Holder::in_table(value).map(HeaderValue::HeldBy),
+        }
     }
-    if line.chars().any(char::is_control) {
-        let message = format!("{name} has more than one line, or control characters");
-        reading.report(origin, key, message);
-        return None;
-    }
-    Some(Kept {
-        by,
-        content: Secret::new(line),
-    })
 }
 
-/// What is held, if there is a block of this kind in it.
-pub fn pem(reading: &mut Reading<'_>, key: &str, held: Given<Held>, kind: &str) -> Option<Kept> {
-    let origin = held.origin;
-    let (name, by, content) = content(reading, key, held.map(Holder::from), MAX_PEM)?;
-    let begins = |line: &str| line.starts_with("-----BEGIN ") && line.trim_end().ends_with(kind);
-    if !content.lines().any(begins) {
-        let message = format!("{name} has no -----BEGIN … {kind} line");
-        reading.report(origin, key, message);
-        return None;
-    }
-    Some(Kept {
-        by,
-        content: Secret::new(content),
-    })
-}
-
-/// How messages name the holder, the holder, and the content of it, which has at most so many bytes.
-fn content(
-    reading: &mut Reading<'_>,
-    key: &str,
+/// Reads the one line of text that a holder has.
+pub fn secret(
+    loader: &mut Loader<'_>,
+    key: &Definition,
     holder: Given<Holder>,
-    most: u64,
-) -> Option<(String, Holder, String)> {
+) -> Option<HeldSecret> {
+    secret_at(loader, key.path(), holder)
+}
+
+/// Reads the secret of a value below a key.
+pub fn secret_at(
+    loader: &mut Loader<'_>,
+    path: String,
+    holder: Given<Holder>,
+) -> Option<HeldSecret> {
     let origin = holder.origin;
-    let (name, by, read) = match holder.value {
-        Holder::File(path) => {
-            let full = reading.path(key, origin, Path::new(&path))?;
-            let by = Holder::File(full.display().to_string());
-            (path, by, read(&full, most))
+    let held = content(loader, holder, MAX_SECRET).and_then(|(name, holder, content)| {
+        let line = content.trim_end_matches(['\r', '\n']);
+        if line.is_empty() {
+            return Err(format!("{name} is empty"));
         }
-        Holder::Env(name) => {
-            let read = variable(reading, &name, most);
-            (format!("${name}"), Holder::Env(name), read)
+        if line.chars().any(char::is_control) {
+            return Err(format!(
+                "{name} has more than one line, or control characters"
+            ));
         }
-        Holder::Credential(name) => {
-            let read = credential(reading, &name).and_then(|path| read(&path, most));
-            let by = Holder::Credential(name.clone());
-            (format!("the credential {name}"), by, read)
-        }
-    };
-    read.map(|content| (name, by, content))
-        .map_err(|message| reading.report(origin, key, message))
+        let content = Secret::new(line);
+        Ok(HeldSecret { holder, content })
+    });
+    held.map_err(|message| loader.report_path(origin, path, message, None))
         .ok()
 }
 
-fn read(path: &Path, most: u64) -> Result<String, String> {
+/// Reads what a holder has, in which there must be a block of this kind.
+pub fn pem(
+    loader: &mut Loader<'_>,
+    key: &Definition,
+    holder: Given<Holder>,
+    kind: &str,
+) -> Option<HeldSecret> {
+    let origin = holder.origin;
+    let begins = |line: &str| line.starts_with("-----BEGIN ") && line.trim_end().ends_with(kind);
+    let held = content(loader, holder, MAX_PEM).and_then(|(name, holder, content)| {
+        if !content.lines().any(begins) {
+            return Err(format!("{name} has no -----BEGIN … {kind} line"));
+        }
+        let content = Secret::new(content);
+        Ok(HeldSecret { holder, content })
+    });
+    held.map_err(|message| loader.report(origin, key, message))
+        .ok()
+}
+
+/// Returns what messages call the holder, the holder, and its content, which may have `max` bytes.
+fn content(
+    loader: &Loader<'_>,
+    holder: Given<Holder>,
+    max: u64,
+) -> Result<(String, Holder, String), String> {
+    match holder.value {
+        Holder::File(path) => {
+            let full = loader.absolute(holder.origin, Path::new(&path))?;
+            let content = read(&full, max)?;
+            let holder = Holder::File(full.display().to_string());
+            Ok((path, holder, content))
+        }
+        Holder::Env(name) => {
+            let content = variable(loader, &name, max)?;
+            Ok((format!("${name}"), Holder::Env(name), content))
+        }
+        Holder::Credential(name) => {
+            let content = read(&credential(loader, &name)?, max)?;
+            let shown = format!("the credential {name}");
+            Ok((shown, Holder::Credential(name), content))
+        }
+    }
+}
+
+fn read(path: &Path, max: u64) -> Result<String, String> {
     let mut content = String::new();
-    match File::open(path).and_then(|file| file.take(most + 1).read_to_string(&mut content)) {
-        Ok(length) if length as u64 <= most => Ok(content),
+    match File::open(path).and_then(|file| file.take(max + 1).read_to_string(&mut content)) {
+        Ok(length) if length as u64 <= max => Ok(content),
         Ok(_) => Err(format!(
             "{} is larger than {} KiB",
             path.display(),
-            most >> 10
+            max >> 10
         )),
         Err(error) => Err(format!("cannot read {}: {error}", path.display())),
     }
 }
 
-fn variable(reading: &Reading<'_>, name: &str, most: u64) -> Result<String, String> {
-    let Some(value) = reading.variable(name) else {
+fn variable(loader: &Loader<'_>, name: &str, max: u64) -> Result<String, String> {
+    let Some(value) = loader.variable(name) else {
         return Err(format!(
             "the environment variable {name} is not set, or empty"
         ));
     };
     match value.to_str() {
-        Some(value) if value.len() as u64 <= most => Ok(value.to_owned()),
-        Some(_) => Err(format!("${name} is larger than {} KiB", most >> 10)),
+        Some(value) if value.len() as u64 <= max => Ok(value.to_owned()),
+        Some(_) => Err(format!("${name} is larger than {} KiB", max >> 10)),
         None => Err(format!("${name} is not UTF-8")),
     }
 }
 
-/// Where systemd has put a credential.
-fn credential(reading: &Reading<'_>, name: &str) -> Result<PathBuf, String> {
+/// Returns the path of a credential that systemd gives.
+fn credential(loader: &Loader<'_>, name: &str) -> Result<PathBuf, String> {
     if name.is_empty() || name.starts_with('.') || name.contains('/') {
         return Err(format!(
             "\"{name}\" cannot name a credential: write the name that LoadCredential= gives it"
         ));
     }
     let given = format!("put LoadCredential={name}:/path/to/it into the service's unit");
-    let Some(directory) = reading.variable("CREDENTIALS_DIRECTORY") else {
+    let Some(directory) = loader.variable("CREDENTIALS_DIRECTORY") else {
         return Err(format!(
             "there are no credentials, because $CREDENTIALS_DIRECTORY is not set: {given}"
         ));

@@ -1,4 +1,4 @@
-//! What rsnotify listens on, and what that is reached as.
+//! `[server]`: the listeners, and the URL under which the public one is reached.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -6,39 +6,111 @@ use std::time::Duration;
 use url::{Host, Url};
 
 use crate::config::address::Address;
+use crate::config::definition::Fallback::{Default, Described};
+use crate::config::definition::{ConfigKey, Definition, Example, Kind};
+use crate::config::duration;
+use crate::config::effective::{Page, quoted};
+use crate::config::form::{ADDRESS, DURATION, PREFIX};
+use crate::config::loader::{Origin, Section};
 use crate::config::overrides::Overrides;
-use crate::config::raw;
-use crate::config::reading::{Given, Origin, Reading, flag_or_file};
-use crate::config::web_uri;
+use crate::config::structure::WrittenTable;
 use crate::resourcesync::uri::Uri;
+
+pub static SERVER: Definition = Definition::table(
+    "server",
+    Kind::Table(&[
+        &LISTEN.definition,
+        &PUBLIC_URL.definition,
+        &ADMIN_LISTEN.definition,
+        &TOPIC_WINDOW.definition,
+        &RETIRED_TOPIC.definition,
+        &SHUTDOWN_GRACE.definition,
+    ]),
+    "Listeners, and the times that belong to them.",
+);
+
+static LISTEN: ConfigKey<Address> = ConfigKey::new(
+    "server",
+    "listen",
+    ADDRESS,
+    Default("\"127.0.0.1:8400\""),
+    "Address on which topics and the embedded hub are served: an IP address and a port (0 takes a free one), or \
+     `\"unix:/path\"`, which needs `public_url`.",
+)
+.flags(&["--listen"]);
+
+static PUBLIC_URL: ConfigKey<Uri> = ConfigKey::new(
+    "server",
+    "public_url",
+    PREFIX,
+    Described("`http://LISTEN/`"),
+    "URL under which Destinations and hubs reach that listener.",
+)
+.more("The web server in front passes path and query on unchanged.")
+.example(Example::Value("\"https://example.org/\""))
+.flags(&["--public-url"]);
+
+pub static ADMIN_LISTEN: ConfigKey<Address> = ConfigKey::new(
+    "server",
+    "admin_listen",
+    ADDRESS,
+    Default("\"127.0.0.1:8401\""),
+    "Address on which health, metrics and status (`/healthz`, `/readyz`, `/metrics`, `/status.json`) are served.",
+)
+.more("Keep it private.")
+.flags(&["--admin-listen"]);
+
+static TOPIC_WINDOW: ConfigKey<Duration> = ConfigKey::new(
+    "server",
+    "topic_window",
+    DURATION,
+    Default("\"1h\""),
+    "Time for which a topic that ping hubs fetch repeats earlier notifications, because such hubs skip pings.",
+);
+
+static RETIRED_TOPIC: ConfigKey<Duration> = ConfigKey::new(
+    "server",
+    "retired_topic",
+    DURATION,
+    Default("\"30d\""),
+    "Time for which the topic of a channel that has ended is still served.",
+);
+
+static SHUTDOWN_GRACE: ConfigKey<Duration> = ConfigKey::new(
+    "server",
+    "shutdown_grace",
+    DURATION,
+    Default("\"10s\""),
+    "Time that requests in flight may take to finish when rsnotify stops.",
+);
 
 /// The two listeners and the times that belong to them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Server {
+pub struct ServerSettings {
     /// Topics and the embedded hub.
     pub listen: Address,
     /// Health, metrics and status.
     pub admin_listen: Address,
-    /// What the public listener is reached as, if that was configured; ends in `/`.
+    /// The URL of the public listener, if it was configured; ends in `/`.
     pub public_url: Option<Uri>,
-    /// How long a topic read by ping hubs repeats what was said on it (R25).
+    /// Time for which a topic that ping hubs read repeats earlier changes (R25).
     pub topic_window: Duration,
-    /// How long a retired channel's topic is served (R11).
+    /// Time for which a retired channel's topic is served (R11).
     pub retired_topic: Duration,
-    /// How long requests in flight may take to end when the daemon stops.
+    /// Time that requests in flight may take to finish when the daemon stops.
     pub shutdown_grace: Duration,
 }
 
-impl Server {
-    /// What the public listener is reached as: as configured, else `http://LISTEN/` with the port it got.
+impl ServerSettings {
+    /// Returns the URL of the public listener: as configured, else `http://LISTEN/` with the port it got.
     pub fn public_url_at(&self, bound: SocketAddr) -> Uri {
         self.public_url
             .clone()
             .unwrap_or_else(|| default_public_url(bound))
     }
 
-    /// Whether nobody else can reach it, as far as addresses tell: both listeners are on loopback, and so is what the
-    /// public one is reached as.
+    /// Returns true if no other machine can reach it, as far as addresses tell: both listeners are on loopback, and so
+    /// is the public URL.
     pub fn is_on_this_machine(&self) -> bool {
         let is_loopback =
             |address: &Address| matches!(address, Address::Tcp(tcp) if tcp.ip().is_loopback());
@@ -56,7 +128,7 @@ impl Server {
         is_loopback(&self.listen) && is_loopback(&self.admin_listen) && is_reached_here
     }
 
-    /// What the public listener is reached as, as far as that is known before it is bound.
+    /// Returns the URL of the public listener, as far as it is known before the listener is bound.
     pub fn known_public_url(&self) -> Option<Uri> {
         match (&self.public_url, &self.listen) {
             (Some(configured), _) => Some(configured.clone()),
@@ -76,60 +148,41 @@ fn default_public_url(mut address: SocketAddr) -> Uri {
     Uri::parse(&format!("http://{address}/")).expect("a socket address is a URI's authority")
 }
 
-/// Checks `[server]`.
-pub fn server(reading: &mut Reading<'_>, raw: raw::Server, overrides: &Overrides) -> Server {
-    let listen = flag_or_file("--listen", overrides.listen.as_ref(), raw.listen);
-    let admin_listen = given_admin_listen(raw.admin_listen, overrides);
-    let public_url = flag_or_file(
-        "--public-url",
-        overrides.public_url.as_ref(),
-        raw.public_url,
-    );
-    let origin =
-        |given: &Option<Given<String>>| given.as_ref().map_or(Origin::Absent, |given| given.origin);
-    let listen_origin = origin(&listen);
-    let admin_origin = origin(&admin_listen);
+/// Puts the flags in the place of what `[server]` says.
+pub fn with_flags<'f>(mut written: WrittenTable<'f>, overrides: &Overrides) -> WrittenTable<'f> {
+    written.set(&LISTEN.definition, overrides.listen.as_ref());
+    written.set(&PUBLIC_URL.definition, overrides.public_url.as_ref());
+    written.set(&ADMIN_LISTEN.definition, overrides.admin_listen.as_ref());
+    written
+}
 
-    let server = Server {
-        listen: address(reading, "server.listen", listen, 8400),
-        admin_listen: admin_address(reading, admin_listen),
-        public_url: public_url
-            .and_then(|given| reading.checked("server.public_url", &given, web_uri::prefix)),
-        topic_window: reading.duration(
-            "server.topic_window",
-            raw.topic_window,
-            Duration::from_secs(3_600),
-        ),
-        retired_topic: reading.duration(
-            "server.retired_topic",
-            raw.retired_topic,
-            Duration::from_secs(30 * 86_400),
-        ),
-        shutdown_grace: reading.duration(
-            "server.shutdown_grace",
-            raw.shutdown_grace,
-            Duration::from_secs(10),
-        ),
+/// Reads `[server]`.
+pub fn server(section: &mut Section<'_, '_, '_>) -> ServerSettings {
+    let listen_origin = section.origin_of(&LISTEN);
+    let admin_origin = section.origin_of(&ADMIN_LISTEN);
+    let server = ServerSettings {
+        listen: section.value(&LISTEN),
+        public_url: section.given(&PUBLIC_URL).map(|url| url.value),
+        admin_listen: section.value(&ADMIN_LISTEN),
+        topic_window: section.value(&TOPIC_WINDOW),
+        retired_topic: section.value(&RETIRED_TOPIC),
+        shutdown_grace: section.value(&SHUTDOWN_GRACE),
     };
-    if let (Address::Unix(_), None) = (&server.listen, &server.public_url) {
-        let message = "a Unix socket says nothing about how it is reached: set public_url too";
-        reading.report_absence(
-            &["public_url", "server"],
-            listen_origin,
-            "server.listen",
-            message,
-        );
-    }
-    if let (Address::Tcp(address), None) = (&server.listen, &server.public_url)
-        && (address.ip().is_unspecified() || has_scope(address))
-    {
-        let message = format!("nobody can reach {address} under that name: set public_url too");
-        reading.report_absence(
-            &["public_url", "server"],
-            listen_origin,
-            "server.listen",
-            message,
-        );
+    let loader = &mut section.loader;
+    let unreachable = match (&server.listen, &server.public_url) {
+        (Address::Unix(_), None) => Some(
+            "a Unix socket says nothing about how it is reached: set public_url too".to_owned(),
+        ),
+        (Address::Tcp(address), None) if address.ip().is_unspecified() || has_scope(address) => {
+            Some(format!(
+                "nobody can reach {address} under that name: set public_url too"
+            ))
+        }
+        _ => None,
+    };
+    if let Some(message) = unreachable {
+        let names = ["public_url", "server"];
+        loader.report_absence(&names, listen_origin, &LISTEN.definition, message);
     }
     let takes_a_free_port = matches!(server.listen, Address::Tcp(address) if address.port() == 0);
     if server.listen == server.admin_listen && !takes_a_free_port {
@@ -137,49 +190,42 @@ pub fn server(reading: &mut Reading<'_>, raw: raw::Server, overrides: &Overrides
             "{} is the public listener's address already",
             server.admin_listen
         );
-        let origin = if admin_origin == Origin::Absent {
-            listen_origin
-        } else {
-            admin_origin
+        let origin = match admin_origin {
+            Origin::Absent => listen_origin,
+            origin => origin,
         };
-        reading.report(origin, "server.admin_listen", message);
+        loader.report(origin, &ADMIN_LISTEN.definition, message);
     }
     server
 }
 
-/// What flag or file say of where the admin listener listens.
-pub fn given_admin_listen(
-    written: raw::Written<String>,
-    overrides: &Overrides,
-) -> Option<Given<String>> {
-    flag_or_file("--admin-listen", overrides.admin_listen.as_ref(), written)
-}
-
-/// Where that is.
-pub fn admin_address(reading: &mut Reading<'_>, given: Option<Given<String>>) -> Address {
-    address(reading, "server.admin_listen", given, 8401)
-}
-
-/// Whether it is an address of one link only, such as `[fe80::1%2]:8400`.
+/// Returns true if it is an address of one link only, such as `[fe80::1%2]:8400`.
 fn has_scope(address: &SocketAddr) -> bool {
     matches!(address, SocketAddr::V6(address) if address.scope_id() != 0)
 }
 
-fn address(
-    reading: &mut Reading<'_>,
-    key: &str,
-    given: Option<Given<String>>,
-    default_port: u16,
-) -> Address {
-    let default = Address::Tcp(SocketAddr::from(([127, 0, 0, 1], default_port)));
-    let Some(given) = given else {
-        return default;
-    };
-    match reading.checked(key, &given, Address::parse) {
-        Some(Address::Unix(path)) => reading
-            .path(key, given.origin, &path)
-            .map_or(default, Address::Unix),
-        Some(address) => address,
-        None => default,
+/// Writes `[server]`.
+pub fn effective(page: &mut Page<'_>, server: &ServerSettings) {
+    // A field that is added cannot be forgotten here.
+    let ServerSettings {
+        listen,
+        admin_listen,
+        public_url: _,
+        topic_window,
+        retired_topic,
+        shutdown_grace,
+    } = server;
+    page.key(&LISTEN.definition, quoted(listen));
+    // Where the port is any free one, only the running daemon knows.
+    if let Some(public_url) = server.known_public_url() {
+        page.key(&PUBLIC_URL.definition, quoted(public_url));
+    }
+    page.key(&ADMIN_LISTEN.definition, quoted(admin_listen));
+    for (key, value) in [
+        (&TOPIC_WINDOW, topic_window),
+        (&RETIRED_TOPIC, retired_topic),
+        (&SHUTDOWN_GRACE, shutdown_grace),
+    ] {
+        page.key(&key.definition, quoted(duration::display(*value)));
     }
 }

@@ -1,97 +1,95 @@
-//! The state directory, and nothing else: commands that ask a running daemon reach it while its configuration file is
-//! being edited.
+//! `state_dir`: the directory of the state file.
 
 use std::path::{Path, PathBuf};
 
-use crate::config::error::ConfigError;
+use crate::config::definition::{ConfigKey, Example, Fallback};
+use crate::config::environment::Environment;
+use crate::config::form::PATH;
+use crate::config::loader::{Given, Loader, Origin};
 use crate::config::overrides::Overrides;
-use crate::config::raw::Written;
-use crate::config::reading::{Reading, Source};
-use crate::config::{Environment, syntax};
+use crate::config::source::SourceSettings;
+use crate::config::structure::WrittenTable;
 
-/// The directory, as the flags, the file at `path` or the default one have it. Whatever else is wrong with the file is
-/// overlooked, text that is not TOML included.
-///
-/// # Errors
-/// The file cannot be read, or its `state_dir` is none.
-pub fn state_dir(path: Option<&Path>, overrides: &Overrides) -> Result<PathBuf, ConfigError> {
-    state_dir_in(&Environment::of_this_process(), path, overrides)
-}
+pub static STATE_DIR: ConfigKey<PathBuf> = ConfigKey::new(
+    "",
+    "state_dir",
+    PATH,
+    Fallback::Described("`$STATE_DIRECTORY`, else `$XDG_STATE_HOME/rsnotify`, else `~/.local/state/rsnotify`"),
+    "Directory in which rsnotify keeps what it has seen and told.",
+)
+.more(
+    "Commands such as `rsnotify accept` and `rsnotify outbox` reach the daemon by a socket in it: run them as its user, \
+     or as root. Do not put it into a published directory.",
+)
+.example(Example::Value("\"/var/lib/rsnotify\""))
+.flags(&["--state-dir"]);
 
-fn state_dir_in(
+/// Reads the state directory.
+pub fn state_dir(
+    loader: &mut Loader<'_>,
     environment: &Environment,
-    path: Option<&Path>,
+    mut written: WrittenTable<'_>,
     overrides: &Overrides,
-) -> Result<PathBuf, ConfigError> {
-    let path = match overrides.state_dir {
-        Some(_) => None,
-        None => environment.file(path, overrides),
-    };
-    let text = path.map(super::read).transpose()?;
-    let source = path
-        .zip(text.as_deref())
-        .map(|(path, text)| Source { path, text });
-    let written: Written<String> = source.and_then(|source| syntax::text_of(source, "state_dir"));
-    let reading = &mut Reading::new(source, environment, Vec::new());
-    let state_dir = super::state_dir(reading, environment, written, overrides);
-    reading.finish(state_dir.value)
+) -> Given<PathBuf> {
+    let key = &STATE_DIR.definition;
+    if let Some(path) = &overrides.state_dir {
+        written = WrittenTable::default();
+        let origin = Origin::Flag("--state-dir");
+        let value = loader.path(key, origin, path).unwrap_or_default();
+        loader.section(0, written).note(key, origin);
+        return Given { value, origin };
+    }
+    if let Some(origin) = written.origin_of(key.name).given() {
+        let given = loader.section(0, written).given(&STATE_DIR);
+        let value = given.map(|given| given.value).unwrap_or_default();
+        return Given { value, origin };
+    }
+    let value = environment.default_state_dir().unwrap_or_else(|| {
+        let message =
+            "it is needed, because none of STATE_DIRECTORY, XDG_STATE_HOME and HOME is set";
+        loader.report_absence(&[key.name], Origin::Absent, key, message);
+        PathBuf::new()
+    });
+    let origin = Origin::Absent;
+    Given { value, origin }
 }
 
-#[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use super::*;
-
-    fn found(file: Option<&str>, overrides: Overrides) -> Result<String, String> {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("config.toml");
-        if let Some(text) = file {
-            fs::write(&path, text).unwrap();
-        }
-        let environment = Environment {
-            default_file: path,
-            state_directory: Some("/default".into()),
-            ..Environment::of_this_process()
-        };
-        match state_dir_in(&environment, None, &overrides) {
-            Ok(found) => Ok(found
-                .display()
-                .to_string()
-                .replace(&directory.path().display().to_string(), "DIR")),
-            Err(error) => Err(error.to_string()),
-        }
+/// Reports a state directory in a mount, where it would be watched and published: there are subscribers' secrets in it.
+pub fn refuse_in_mount(
+    loader: &mut Loader<'_>,
+    state_dir: &Given<PathBuf>,
+    sources: &[SourceSettings],
+) {
+    if state_dir.value.as_os_str().is_empty() {
+        return;
     }
-
-    #[test]
-    fn it_is_found_whatever_else_is_wrong_with_the_file() {
-        for (file, want) in [
-            (None, "/default"),
-            (Some(""), "/default"),
-            (Some("state_dir = \"a\"\n"), "DIR/a"),
-            (Some("state_dir = \"/a\"\nquite = 1\n[sever]\n"), "/a"),
-            (
-                Some("state_dir = \"/a\"\n[[source]]\nname = \"main\n"),
-                "/a",
-            ),
-            (Some("state_dir = \"/a\"\n[[hub]\nurl =\n= 3\n"), "/a"),
-            (Some("quite = \nstate_dir = \"/a\"\n"), "/a"),
-        ] {
-            assert_eq!(
-                found(file, Overrides::default()).as_deref(),
-                Ok(want),
-                "{file:?}"
-            );
-        }
+    let resolved = resolved(&state_dir.value);
+    let mut mounts = sources.iter().flat_map(|source| &source.plan.mounts);
+    let around = mounts.find(|mount| {
+        state_dir.value.starts_with(&mount.directory)
+            || resolved.starts_with(self::resolved(&mount.directory))
+    });
+    if let Some(mount) = around {
+        let message = format!(
+            "{} lies inside the mount {}, where it would be watched, and published: put it elsewhere",
+            state_dir.value.display(),
+            mount.directory.display()
+        );
+        loader.report(state_dir.origin, &STATE_DIR.definition, message);
     }
+}
 
-    #[test]
-    fn the_flag_counts_before_the_file_which_is_not_read() {
-        let overrides = Overrides {
-            state_dir: Some("/flag".into()),
-            ..Overrides::default()
-        };
-        let file = Some("state_dir = 3");
-        assert_eq!(found(file, overrides).as_deref(), Ok("/flag"));
-    }
+/// Returns the path with symbolic links resolved, as far as it exists.
+fn resolved(path: &Path) -> PathBuf {
+    path.ancestors()
+        .find_map(|above| {
+            let below = path.strip_prefix(above).ok()?;
+            // An empty path below would add a slash.
+            let real = above.canonicalize().ok()?;
+            Some(match below.as_os_str().is_empty() {
+                true => real,
+                false => real.join(below),
+            })
+        })
+        .unwrap_or_else(|| path.to_owned())
 }

@@ -1,7 +1,8 @@
-//! The whole of the configuration: what is accepted, and what is made of it.
+//! Tests of the whole configuration: files that are accepted, and the values that they give.
 
+mod defaults;
+mod effective;
 mod embedded_hub;
-mod in_force;
 mod messages;
 mod secrets;
 mod slips;
@@ -12,10 +13,12 @@ use std::time::Duration;
 
 use crate::announce::observation::MountId;
 use crate::announce::plan::{MassDeletion, Mode};
+use crate::config::environment::Environment;
 use crate::config::error::ConfigError;
+use crate::config::loader::FileText;
 use crate::config::overrides::Overrides;
 use crate::config::source::Watch;
-use crate::config::{Config, Environment, checked, reading};
+use crate::config::{Config, load};
 use crate::resourcesync::uri::Uri;
 
 const SOURCE: &str = r#"
@@ -37,11 +40,18 @@ fn environment() -> Environment {
 
 fn read(text: &str, overrides: &Overrides) -> Result<Config, ConfigError> {
     let path = Path::new("/etc/c.toml");
-    checked(
-        &environment(),
-        Some(reading::Source { path, text }),
-        overrides,
-    )
+    let (config, _) = load(&environment(), Some(FileText { path, text }), overrides)?;
+    Ok(config)
+}
+
+/// Loads the file at `path`, or the default one.
+fn load_in(
+    environment: &Environment,
+    path: Option<&Path>,
+    overrides: &Overrides,
+) -> Result<Config, ConfigError> {
+    let (config, _) = Config::load_in(environment, path, overrides)?;
+    Ok(config)
 }
 
 fn flags(given: &[(&str, &str)]) -> Overrides {
@@ -72,7 +82,7 @@ fn message(outcome: Result<Config, ConfigError>) -> String {
 #[test]
 fn two_flags_are_enough() {
     let overrides = flags(&[("root", "tree"), ("url", "http://localhost:8000")]);
-    let config = Config::load_in(&environment(), None, &overrides).unwrap();
+    let config = load_in(&environment(), None, &overrides).unwrap();
     assert_eq!(config.file, None);
     assert_eq!(
         config.state_dir,
@@ -113,11 +123,11 @@ fn two_flags_are_enough() {
 #[test]
 fn nothing_to_watch_says_what_to_do() {
     assert_eq!(
-        message(Config::load_in(&environment(), None, &Overrides::default())),
+        message(load_in(&environment(), None, &Overrides::default())),
         "nothing to watch: name a configuration file with --config FILE, or a tree with --root DIR --url URI \
          (/nowhere/config.toml does not exist)"
     );
-    let missing = Config::load_in(
+    let missing = load_in(
         &environment(),
         Some(Path::new("/nowhere/x.toml")),
         &Overrides::default(),
@@ -207,7 +217,7 @@ fn the_state_directory_has_a_default_on_every_system() {
             home: home.map(Into::into),
             ..environment()
         };
-        let config = Config::load_in(&environment, None, &overrides).unwrap();
+        let config = load_in(&environment, None, &overrides).unwrap();
         assert_eq!(config.state_dir, Path::new(want));
     }
     let bare = Environment {
@@ -215,7 +225,7 @@ fn the_state_directory_has_a_default_on_every_system() {
         ..environment()
     };
     assert_eq!(
-        message(Config::load_in(&bare, None, &overrides)),
+        message(load_in(&bare, None, &overrides)),
         "state_dir: it is needed, because none of STATE_DIRECTORY, XDG_STATE_HOME and HOME is set"
     );
 }

@@ -2,7 +2,7 @@
 
 use crate::announce::observation::MountId;
 use crate::config::Config;
-use crate::config::source::Source;
+use crate::config::source::SourceSettings;
 
 /// Most names of one kind; more of them are counted instead.
 const MAX_NAMES: usize = 3;
@@ -86,7 +86,7 @@ fn changes_of<T>(
 }
 
 /// Returns the source as it is written: its mounts' numbers depend on the sources before it.
-fn unnumbered(source: &Source) -> Source {
+fn unnumbered(source: &SourceSettings) -> SourceSettings {
     let mut source = source.clone();
     for mount in &mut source.plan.mounts {
         mount.id = MountId(0);

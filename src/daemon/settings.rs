@@ -9,11 +9,12 @@ use crate::announce::delivery::secret::Secret;
 use crate::announce::engine::Engine;
 use crate::announce::observation::{DocumentPath, Stat};
 use crate::announce::plan::Plan;
+use crate::config::Config;
 use crate::config::address::Address;
-use crate::config::embedded_hub::EmbeddedHub;
+use crate::config::embedded_hub::EmbeddedHubSettings;
 use crate::config::http;
+use crate::config::hub::ExternalHub;
 use crate::config::source::Watch;
-use crate::config::{self, Config};
 use crate::resourcesync::uri::Uri;
 use crate::tree::{self, KnownFile, WatchMode};
 use crate::websub::hub;
@@ -25,7 +26,7 @@ pub fn publishers(config: &Config) -> Result<Vec<HubSettings>, PublisherError> {
     config.hubs.iter().map(publisher).collect()
 }
 
-fn publisher(hub: &config::hub::HubSettings) -> Result<HubSettings, PublisherError> {
+fn publisher(hub: &ExternalHub) -> Result<HubSettings, PublisherError> {
     let http = &hub.http;
     let publish_url =
         Url::parse(hub.publish_url.reveal()).map_err(|source| PublisherError::Url {
@@ -40,7 +41,7 @@ fn publisher(hub: &config::hub::HubSettings) -> Result<HubSettings, PublisherErr
         Ok(Header {
             name,
             value: header.value.clone(),
-            is_public: header.by.is_none(),
+            is_public: header.holder.is_none(),
         })
     });
     let proxy = match &http.proxy {
@@ -79,7 +80,11 @@ fn publisher(hub: &config::hub::HubSettings) -> Result<HubSettings, PublisherErr
 
 /// Returns the settings of the embedded hub. Without a configuration file (`has_file`), requests must name a host of
 /// ours: a browser on this machine may be led to it.
-pub fn embedded_hub(embedded: &EmbeddedHub, public_url: &Uri, has_file: bool) -> hub::Settings {
+pub fn embedded_hub(
+    embedded: &EmbeddedHubSettings,
+    public_url: &Uri,
+    has_file: bool,
+) -> hub::Settings {
     let usual = hub::Settings::new(embedded.hub(public_url));
     let spare = server::spare(getrlimit(Resource::Nofile).current);
     let share = |parts: usize, limit: usize| (spare / parts).clamp(1, limit);

@@ -12,13 +12,17 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+fn repository() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
 /// A file of the repository.
 fn text(path: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    let path = repository().join(path);
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The example with every key in force that it shows.
+/// The example file, with the keys in its comments.
 fn example_in_full() -> String {
     let is_key = |rest: &str| rest.starts_with(|c: char| c.is_ascii_lowercase() || c == '[');
     let lines: Vec<String> = text("config.example.toml")

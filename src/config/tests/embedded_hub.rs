@@ -2,7 +2,7 @@
 
 use crate::config::Config;
 use crate::config::overrides::Overrides;
-use crate::config::tests::{SOURCE, environment, flags, read};
+use crate::config::tests::{SOURCE, environment, flags, load_in, read};
 
 #[test]
 fn loopback_is_called_back_without_asking_only_in_a_trial_on_this_machine() {
@@ -36,7 +36,7 @@ fn loopback_is_called_back_without_asking_only_in_a_trial_on_this_machine() {
         ),
     ] {
         let overrides = flags(&[&tree, more].concat());
-        let config = Config::load_in(&environment(), None, &overrides).unwrap();
+        let config = load_in(&environment(), None, &overrides).unwrap();
         assert_eq!(loopback(&config), want, "{more:?}");
         let config = read("", &overrides).unwrap();
         assert!(!loopback(&config), "{more:?} with a file");

@@ -1,8 +1,7 @@
 //! Every message about a configuration that is refused.
 
-use crate::config::Config;
 use crate::config::overrides::Overrides;
-use crate::config::tests::{SOURCE, environment, flags, message, read};
+use crate::config::tests::{SOURCE, environment, flags, load_in, message, read};
 
 #[test]
 fn every_mistake_in_the_file_is_named_with_its_place() {
@@ -59,7 +58,7 @@ fn every_mistake_in_the_file_is_named_with_its_place() {
         ),
         (
             "settle = 1s",
-            "5:10: source.settle: string values must be quoted, expected literal string",
+            "5:10: string values must be quoted, expected literal string",
         ),
         (
             "[[source]]\nname = \"main\"\nmount = [{ path = \"/b\", url = \"https://b.example/\" }]",
@@ -91,7 +90,7 @@ fn every_mistake_in_the_file_is_named_with_its_place() {
         ),
         (
             "[[source]]\nname = \"b\"\nmount = [{ pth = \"/b\" }]",
-            "7:10: source.mount.url: it is missing\n/etc/c.toml:7:12: source.pth: there is no such key; did you mean \"path\"?",
+            "7:10: source.mount.url: it is missing\n/etc/c.toml:7:12: source.mount.pth: there is no such key; did you mean \"path\"?",
         ),
         (
             "[[source]]\nname = \"b\"\nmount = [{ path = \"/b\", url = \"b\" }]",
@@ -233,7 +232,7 @@ fn every_mistake_in_the_file_is_named_with_its_place() {
         ),
         (
             "[[hub]]\nurl = \"https://h.example/\"\nheaders = { A = 1 }",
-            "7:17: hub.A: expected a text, { file = \"...\" }, { env = \"...\" } or { credential = \"...\" }",
+            "7:17: hub.headers.A: expected a text, { file = \"...\" }, { env = \"...\" } or { credential = \"...\" }",
         ),
         (
             "[embedded_hub]\nenabled = false",
@@ -374,10 +373,7 @@ fn every_mistake_in_the_flags_is_named_with_its_flag() {
             "--public-url: \"x\" is not an absolute URI such as https://example.org/",
         ),
     ] {
-        assert_eq!(
-            message(Config::load_in(&environment(), None, &flags(given))),
-            want
-        );
+        assert_eq!(message(load_in(&environment(), None, &flags(given))), want);
     }
 }
 

@@ -4,17 +4,18 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use crate::config::Config;
+use crate::config::environment::Environment;
 use crate::config::error::ConfigError;
 use crate::config::http::{Credentials, Proxy};
 use crate::config::overrides::Overrides;
-use crate::config::tests::{SOURCE, environment, message};
-use crate::config::{Config, Environment};
+use crate::config::tests::{SOURCE, environment, load_in, message};
 
 /// Reads a configuration of one hub with these keys.
 fn load(path: &Path, environment: Environment, hub: &str) -> Result<Config, ConfigError> {
     let text = format!("{SOURCE}[[hub]]\nurl = \"https://h.example/\"\n{hub}\n");
     fs::write(path, text).unwrap();
-    Config::load_in(&environment, Some(path), &Overrides::default())
+    load_in(&environment, Some(path), &Overrides::default())
 }
 
 #[test]
@@ -175,7 +176,7 @@ fn the_environment_and_systemd_hold_secrets_and_certificates_too() {
     let headers: Vec<_> = http
         .headers
         .iter()
-        .map(|header| (header.value.reveal(), header.by.is_none()))
+        .map(|header| (header.value.reveal(), header.holder.is_none()))
         .collect();
     assert_eq!(
         headers,

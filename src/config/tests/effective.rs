@@ -4,17 +4,18 @@ use std::fs;
 
 use proptest::prelude::{Strategy, prop_assert_eq, proptest};
 
+use crate::config::Config;
+use crate::config::environment::Environment;
 use crate::config::error::ConfigError;
 use crate::config::overrides::Overrides;
-use crate::config::tests::{SOURCE, environment, flags, read};
-use crate::config::{Config, Environment};
+use crate::config::tests::{SOURCE, environment, flags, load_in, read};
 
 /// The same configuration, read from what is said of it.
 fn again(config: &Config, environment: &Environment) -> Result<Config, ConfigError> {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("c.toml");
-    fs::write(&path, config.in_force()).unwrap();
-    let again = Config::load_in(environment, Some(&path), &Overrides::default())?;
+    fs::write(&path, config.effective()).unwrap();
+    let again = load_in(environment, Some(&path), &Overrides::default())?;
     Ok(bare(again))
 }
 
@@ -26,7 +27,7 @@ fn bare(mut config: Config) -> Config {
 }
 
 #[test]
-fn what_is_in_force_reads_back() {
+fn what_is_effective_reads_back() {
     let tree = [("root", "a"), ("url", "http://e.org/")];
     let many = r#"
         state_dir = "/it's \"here\""
@@ -86,13 +87,13 @@ fn what_is_in_force_reads_back() {
             Some(text) => read(text, &flags(given)),
             None => {
                 let flags = flags(&[&tree, given].concat());
-                Config::load_in(&environment(), None, &flags)
+                load_in(&environment(), None, &flags)
             }
         };
         let config = config.unwrap();
         let again = again(&config, &environment())
-            .unwrap_or_else(|error| panic!("{error}\n{}", config.in_force()));
-        assert_eq!(again.in_force(), config.in_force());
+            .unwrap_or_else(|error| panic!("{error}\n{}", config.effective()));
+        assert_eq!(again.effective(), config.effective());
         assert_eq!(again, bare(config));
     }
 }
@@ -151,9 +152,9 @@ fn a_secret_is_named_by_what_holds_it_and_else_masked() {
         .into(),
         ..environment()
     };
-    let config = Config::load_in(&environment, Some(&path), &Overrides::default()).unwrap();
-    let in_force = config.in_force();
-    assert!(!in_force.contains("hunter"), "{in_force}");
+    let config = load_in(&environment, Some(&path), &Overrides::default()).unwrap();
+    let effective = config.effective();
+    assert!(!effective.contains("hunter"), "{effective}");
     let held = |name: &str| format!("{{ file = \"{}\" }}", there.join(name).display());
     for line in [
         "url = \"https://h.example/?id=7\"",
@@ -167,8 +168,8 @@ fn a_secret_is_named_by_what_holds_it_and_else_masked() {
         &format!("ca_file = {}", held("cert")),
     ] {
         assert!(
-            in_force.lines().any(|own| own == line),
-            "{line}\n{in_force}"
+            effective.lines().any(|shown| shown == line),
+            "{line}\n{effective}"
         );
     }
     // What is not masked is there again, the secrets included.
@@ -181,10 +182,10 @@ fn a_secret_is_named_by_what_holds_it_and_else_masked() {
 }
 
 #[test]
-fn what_is_in_force_without_a_file_is_this() {
+fn what_is_effective_without_a_file_is_this() {
     let overrides = flags(&[("root", "/srv/www"), ("url", "https://example.org/")]);
-    let config = Config::load_in(&environment(), None, &overrides).unwrap();
-    insta::assert_snapshot!(config.in_force(), @r#"
+    let config = load_in(&environment(), None, &overrides).unwrap();
+    insta::assert_snapshot!(config.effective(), @r#"
     state_dir = "/home/ann/.local/state/rsnotify"
 
     [server]

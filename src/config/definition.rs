@@ -1,0 +1,219 @@
+//! Definitions of keys: what a key of the configuration file is called, which values it takes, what holds where it is
+//! absent, and what it is for.
+//!
+//! Reading, defaults, the JSON schema, the reference page, the example file and the effective configuration all come
+//! from these. They are in the files of their tables, such as `window`.
+
+use toml::de::DeValue;
+
+use crate::config::loader::{Given, Loader, Origin};
+
+/// A key with values of type `V`.
+#[derive(Debug)]
+pub struct ConfigKey<V: 'static> {
+    pub definition: Definition,
+    read: Read<V>,
+}
+
+/// Reads a value of the key's kind, or reports it.
+pub type Read<V> = fn(&mut Loader<'_>, &Definition, Given<DeValue<'_>>) -> Option<V>;
+
+/// Values that several keys may have.
+#[derive(Debug)]
+pub struct Form<V> {
+    pub kind: Kind,
+    pub read: Read<V>,
+}
+
+/// A key, whatever its values are.
+#[derive(Debug)]
+pub struct Definition {
+    /// The table with the tables around it, such as `source.mount`; empty for the top level.
+    pub table: &'static str,
+    pub name: &'static str,
+    pub kind: Kind,
+    pub fallback: Fallback,
+    /// The description, in Markdown without links: editors show it, the example file and the reference page have it.
+    pub help: &'static str,
+    /// What the reference page says besides.
+    pub more: &'static str,
+    pub example: Example,
+    /// The flags that count before the file, such as `--listen`.
+    pub flags: &'static [&'static str],
+}
+
+/// What TOML has as the value of a key.
+#[derive(Debug, Clone, Copy)]
+pub enum Kind {
+    Text(&'static TextKind),
+    List {
+        item: &'static TextKind,
+        may_be_empty: bool,
+    },
+    Boolean,
+    /// An integer from 1.
+    Integer {
+        max: u32,
+    },
+    /// The holder of a secret or of certificates.
+    Holder,
+    /// Names with texts, or holders of them.
+    Headers,
+    /// A table that may appear once.
+    Table(&'static [&'static Definition]),
+    /// A table that may appear several times.
+    Tables(&'static [&'static Definition]),
+}
+
+/// Texts of one form. The schema refuses nothing that the checks accept.
+#[derive(Debug)]
+pub struct TextKind {
+    pub pattern: Option<&'static str>,
+    /// All texts that there are; none if there are any number.
+    pub words: &'static [&'static str],
+    pub examples: &'static [&'static str],
+    pub may_be_empty: bool,
+    /// What to write instead of a number, if not that number with quotation marks.
+    pub instead_of_number: Option<fn(&str) -> String>,
+}
+
+impl TextKind {
+    /// Any text.
+    pub const ANY: TextKind = TextKind {
+        pattern: None,
+        words: &[],
+        examples: &[],
+        may_be_empty: true,
+        instead_of_number: None,
+    };
+    pub const NOT_EMPTY: TextKind = TextKind {
+        may_be_empty: false,
+        ..TextKind::ANY
+    };
+
+    /// Texts that match a pattern.
+    pub const fn matching(pattern: &'static str) -> TextKind {
+        TextKind {
+            pattern: Some(pattern),
+            ..TextKind::ANY
+        }
+    }
+}
+
+/// What holds where a key is absent.
+#[derive(Debug, Clone, Copy)]
+pub enum Fallback {
+    /// This value, in TOML.
+    Default(&'static str),
+    /// What these words of the reference page say.
+    Described(&'static str),
+    Nothing,
+    /// The key must be there.
+    Required,
+}
+
+/// How the example file shows a key.
+#[derive(Debug, Clone, Copy)]
+pub enum Example {
+    /// Its default, in a comment.
+    Default,
+    /// This value, in a comment.
+    Comment(&'static str),
+    /// This value.
+    Value(&'static str),
+}
+
+impl Definition {
+    /// The name with the tables around it, such as `window.quiet`.
+    pub fn path(&self) -> String {
+        path(self.table, self.name)
+    }
+
+    /// A key whose values are tables.
+    pub const fn table(name: &'static str, kind: Kind, help: &'static str) -> Definition {
+        Definition {
+            table: "",
+            name,
+            kind,
+            fallback: Fallback::Nothing,
+            help,
+            more: "See below.",
+            example: Example::Default,
+            flags: &[],
+        }
+    }
+
+    /// The keys of the tables that are this key's values.
+    pub fn keys(&self) -> &'static [&'static Definition] {
+        match self.kind {
+            Kind::Table(keys) | Kind::Tables(keys) => keys,
+            _ => &[],
+        }
+    }
+}
+
+/// The name of a key in a table.
+pub fn path(table: &str, name: &str) -> String {
+    match table {
+        "" => name.to_owned(),
+        table => format!("{table}.{name}"),
+    }
+}
+
+impl<V> ConfigKey<V> {
+    pub const fn new(
+        table: &'static str,
+        name: &'static str,
+        form: Form<V>,
+        fallback: Fallback,
+        help: &'static str,
+    ) -> ConfigKey<V> {
+        ConfigKey {
+            definition: Definition {
+                table,
+                name,
+                kind: form.kind,
+                fallback,
+                help,
+                more: "",
+                example: Example::Default,
+                flags: &[],
+            },
+            read: form.read,
+        }
+    }
+
+    pub const fn more(mut self, more: &'static str) -> ConfigKey<V> {
+        self.definition.more = more;
+        self
+    }
+
+    pub const fn example(mut self, example: Example) -> ConfigKey<V> {
+        self.definition.example = example;
+        self
+    }
+
+    pub const fn flags(mut self, flags: &'static [&'static str]) -> ConfigKey<V> {
+        self.definition.flags = flags;
+        self
+    }
+
+    /// Reads a value, or reports it.
+    pub fn read(&self, loader: &mut Loader<'_>, value: Given<DeValue<'_>>) -> Option<V> {
+        (self.read)(loader, &self.definition, value)
+    }
+
+    /// Returns the value that holds where the key is absent.
+    pub fn default(&self, loader: &mut Loader<'_>) -> V {
+        let Fallback::Default(text) = self.definition.fallback else {
+            panic!("{} has no default", self.definition.path());
+        };
+        let value = DeValue::parse(text).expect("a default is TOML");
+        let value = Given {
+            value: value.into_inner(),
+            origin: Origin::Absent,
+        };
+        self.read(loader, value)
+            .expect("a default is a value of its key")
+    }
+}

@@ -1,0 +1,83 @@
+//! What the process finds around it, as far as the configuration depends on it.
+
+use std::collections::HashMap;
+use std::env;
+use std::ffi::OsString;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use crate::config::overrides::Overrides;
+
+/// Where systemd keeps the credentials of the service while it runs.
+const CREDENTIALS_OF_SERVICE: &str = "/run/credentials/rsnotify.service";
+
+/// The environment of the process.
+pub struct Environment {
+    pub default_file: PathBuf,
+    pub current_dir: PathBuf,
+    pub state_directory: Option<OsString>,
+    pub xdg_state_home: Option<OsString>,
+    pub home: Option<OsString>,
+    /// All variables: the file may say that one holds a secret.
+    pub variables: HashMap<OsString, OsString>,
+}
+
+impl fmt::Debug for Environment {
+    /// Without the variables, which may hold secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Environment").finish_non_exhaustive()
+    }
+}
+
+impl Environment {
+    pub fn of_this_process() -> Environment {
+        let variable = |name| env::var_os(name).filter(|value| !value.is_empty());
+        Environment {
+            default_file: PathBuf::from("/etc/rsnotify/config.toml"),
+            current_dir: env::current_dir().unwrap_or_else(|_| PathBuf::from("/")),
+            state_directory: variable("STATE_DIRECTORY"),
+            xdg_state_home: variable("XDG_STATE_HOME"),
+            home: variable("HOME"),
+            variables: variables(),
+        }
+    }
+
+    /// Returns the file to read: the one at `path`, or the default one if nothing else says what to watch.
+    pub fn file<'a>(&'a self, path: Option<&'a Path>, overrides: &Overrides) -> Option<&'a Path> {
+        // One that cannot be looked at is reported when it is read.
+        let is_there = || self.default_file.try_exists().unwrap_or(true);
+        let says_what = overrides.root.is_some() || overrides.url.is_some();
+        path.or_else(|| (!says_what && is_there()).then_some(self.default_file.as_path()))
+    }
+
+    pub fn default_state_dir(&self) -> Option<PathBuf> {
+        // systemd separates several state directories by colons.
+        let given = self
+            .state_directory
+            .as_ref()
+            .and_then(|list| env::split_paths(list).next());
+        let xdg = || {
+            self.xdg_state_home
+                .as_ref()
+                .map(|home| Path::new(home).join("rsnotify"))
+        };
+        let home = || {
+            self.home
+                .as_ref()
+                .map(|home| Path::new(home).join(".local/state/rsnotify"))
+        };
+        given.or_else(xdg).or_else(home)
+    }
+}
+
+/// Returns the environment variables. A command about the service, such as `rsnotify status`, reads the same credentials
+/// as the service, if it may: systemd tells only the service where they are.
+fn variables() -> HashMap<OsString, OsString> {
+    let mut variables: HashMap<_, _> = env::vars_os().collect();
+    if Path::new(CREDENTIALS_OF_SERVICE).is_dir() {
+        variables
+            .entry("CREDENTIALS_DIRECTORY".into())
+            .or_insert_with(|| CREDENTIALS_OF_SERVICE.into());
+    }
+    variables
+}

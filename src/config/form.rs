@@ -1,0 +1,229 @@
+//! Forms of values that keys of several tables have.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use toml::de::DeValue;
+
+use crate::config::address::Address;
+use crate::config::definition::{Definition, Form, Kind, TextKind};
+use crate::config::duration;
+use crate::config::loader::{Given, Loader, located};
+use crate::config::secret::{HeaderValue, Holder};
+use crate::config::suggestion::nearest;
+use crate::config::web_uri;
+use crate::resourcesync::uri::Uri;
+
+/// Any text.
+pub const TEXT: Form<String> = Form {
+    kind: Kind::Text(&TextKind::ANY),
+    read: |loader, key, value| text(loader, key, &value, |text| Ok::<_, String>(text.to_owned())),
+};
+
+/// A path; relative ones become absolute.
+pub const PATH: Form<PathBuf> = Form {
+    kind: Kind::Text(&TextKind::NOT_EMPTY),
+    read: |loader, key, value| {
+        let path = value.value.as_str().unwrap_or_default();
+        loader.path(key, value.origin, path.as_ref())
+    },
+};
+
+pub const BOOLEAN: Form<bool> = Form {
+    kind: Kind::Boolean,
+    read: |_, _, value| value.value.as_bool(),
+};
+
+/// An integer from 1.
+pub const fn integer(max: u32) -> Form<u32> {
+    Form {
+        kind: Kind::Integer { max },
+        read: |loader, key, value| {
+            let Kind::Integer { max } = key.kind else {
+                return None;
+            };
+            let number = integer_of(&value.value).filter(|number| (1..=max).contains(number));
+            if number.is_none() {
+                let shown = shown(&value.value);
+                loader.report(
+                    value.origin,
+                    key,
+                    format!("{shown} is not between 1 and {max}"),
+                );
+            }
+            number
+        },
+    }
+}
+
+fn integer_of(value: &DeValue<'_>) -> Option<u32> {
+    let integer = value.as_integer()?;
+    u32::from_str_radix(integer.as_str(), integer.radix()).ok()
+}
+
+/// A value as the file has it, but for the quotation marks around a text.
+pub fn shown(value: &DeValue<'_>) -> String {
+    match value {
+        DeValue::String(text) => text.to_string(),
+        DeValue::Integer(number) => number.to_string(),
+        DeValue::Float(number) => number.to_string(),
+        DeValue::Boolean(is) => is.to_string(),
+        DeValue::Datetime(at) => at.to_string(),
+        DeValue::Array(_) | DeValue::Table(_) => "…".to_owned(),
+    }
+}
+
+const DURATION_TEXT: TextKind = TextKind {
+    examples: &["100ms", "2s", "5m", "12h", "30d"],
+    instead_of_number: Some(|number| format!("write \"{number}s\"")),
+    ..TextKind::matching("^[0-9]+(ms|s|m|h|d)$")
+};
+
+pub const DURATION: Form<Duration> = Form {
+    kind: Kind::Text(&DURATION_TEXT),
+    read: |loader, key, value| text(loader, key, &value, duration::parse),
+};
+
+/// A duration for which zero makes no sense.
+pub const POSITIVE_DURATION: Form<Duration> = Form {
+    kind: Kind::Text(&DURATION_TEXT),
+    read: |loader, key, value| {
+        text(loader, key, &value, |text| {
+            let duration = duration::parse(text).map_err(|error| error.to_string())?;
+            match duration.is_zero() {
+                true => Err("it must be longer than zero".to_owned()),
+                false => Ok(duration),
+            }
+        })
+    },
+};
+
+/// The address of a listener. The path of a Unix socket becomes absolute.
+pub const ADDRESS: Form<Address> = Form {
+    kind: Kind::Text(&TextKind {
+        examples: &[
+            "127.0.0.1:8400",
+            "[::1]:8400",
+            "unix:/run/rsnotify/http.sock",
+        ],
+        instead_of_number: Some(|number| {
+            format!("write an address with the port, such as \"127.0.0.1:{number}\"")
+        }),
+        ..TextKind::matching(r"^(unix:.+|[0-9.]+:[0-9]{1,5}|\[[0-9A-Fa-f:.%]+\]:[0-9]{1,5})$")
+    }),
+    read: |loader, key, value| match text(loader, key, &value, Address::parse)? {
+        Address::Unix(path) => loader.path(key, value.origin, &path).map(Address::Unix),
+        address => Some(address),
+    },
+};
+
+pub const WEB_URI_TEXT: TextKind = TextKind::matching(r#"^[Hh][Tt][Tt][Pp][Ss]?://[^#\s<>"]+$"#);
+const PREFIX_TEXT: TextKind = TextKind::matching(r#"^[Hh][Tt][Tt][Pp][Ss]?://[^\s<>"?#]+$"#);
+
+/// The URI of a document.
+pub const WEB_URI: Form<Uri> = Form {
+    kind: Kind::Text(&WEB_URI_TEXT),
+    read: |loader, key, value| text(loader, key, &value, web_uri::parse),
+};
+
+/// What URIs of documents begin with.
+pub const PREFIX: Form<Uri> = Form {
+    kind: Kind::Text(&PREFIX_TEXT),
+    read: |loader, key, value| text(loader, key, &value, web_uri::prefix),
+};
+
+pub const PREFIXES: Form<Vec<Uri>> = Form {
+    kind: Kind::List {
+        item: &PREFIX_TEXT,
+        may_be_empty: true,
+    },
+    read: |loader, key, value| Some(list(loader, key, value, web_uri::prefix)),
+};
+
+pub const HOLDER: Form<Holder> = Form {
+    kind: Kind::Holder,
+    read: |_, _, value| Holder::of_secret(&value.value),
+};
+
+/// The values of headers, by name.
+pub const HEADERS: Form<BTreeMap<String, Given<HeaderValue>>> = Form {
+    kind: Kind::Headers,
+    read: |_, _, value| {
+        let DeValue::Table(table) = value.value else {
+            return None;
+        };
+        let headers = table.into_iter().filter_map(|(name, value)| {
+            let Given { value, origin } = located(value);
+            let value = HeaderValue::of(&value)?;
+            Some((name.into_inner().into_owned(), Given { value, origin }))
+        });
+        Some(headers.collect())
+    },
+};
+
+/// Returns what `parse` makes of a text, or reports it.
+pub fn text<T, E: Display>(
+    loader: &mut Loader<'_>,
+    key: &Definition,
+    value: &Given<DeValue<'_>>,
+    parse: impl FnOnce(&str) -> Result<T, E>,
+) -> Option<T> {
+    parse(value.value.as_str().unwrap_or_default())
+        .map_err(|message| loader.report(value.origin, key, message))
+        .ok()
+}
+
+/// Returns the texts of a list.
+pub fn texts(value: Given<DeValue<'_>>) -> Vec<Given<String>> {
+    let DeValue::Array(items) = value.value else {
+        return Vec::new();
+    };
+    let items = items.into_iter().map(located);
+    items
+        .map(|item| item.map(|text| text.as_str().unwrap_or_default().to_owned()))
+        .collect()
+}
+
+/// Returns what `parse` makes of the texts of a list, and reports the others.
+pub fn list<T, E: Display>(
+    loader: &mut Loader<'_>,
+    key: &Definition,
+    value: Given<DeValue<'_>>,
+    parse: impl Fn(&str) -> Result<T, E>,
+) -> Vec<T> {
+    let texts = texts(value).into_iter();
+    texts
+        .filter_map(|text| loader.checked(key, &text, &parse))
+        .collect()
+}
+
+/// Returns what one of a few words stands for, or reports it.
+pub fn choice<T: Copy>(
+    loader: &mut Loader<'_>,
+    key: &Definition,
+    value: &Given<DeValue<'_>>,
+    choices: &[(&str, T)],
+) -> Option<T> {
+    let text = value.value.as_str().unwrap_or_default();
+    if let Some((_, choice)) = choices.iter().find(|(word, _)| *word == text) {
+        return Some(*choice);
+    }
+    let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
+    let message = format!("\"{text}\" is none of \"{}\"", words.join("\", \""));
+    let suggestion = nearest(text, words).map(str::to_owned);
+    loader.suggest(value.origin, key, message, suggestion);
+    None
+}
+
+/// The words of a choice.
+pub const fn words<T, const N: usize>(choices: &[(&'static str, T); N]) -> [&'static str; N] {
+    let mut words = [""; N];
+    let mut position = 0;
+    while position < N {
+        words[position] = choices[position].0;
+        position += 1;
+    }
+    words
+}

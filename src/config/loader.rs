@@ -1,0 +1,322 @@
+//! Loads values from the flags and the file, and collects everything that is wrong with them, so that an operator sees
+//! all mistakes at once.
+//!
+//! A value that is wrong is reported and replaced by its default; [`Loader::finish`] then refuses the whole.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::fmt::Display;
+use std::mem;
+use std::path::{Component, Path, PathBuf};
+
+use crate::config::Environment;
+use crate::config::definition::{ConfigKey, Definition};
+use crate::config::error::{ConfigError, Location, Problem};
+use crate::config::structure::{Slip, WrittenTable};
+
+/// Where a value was given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    Flag(&'static str),
+    /// In the file, at this byte.
+    File(usize),
+    /// Nowhere: it is a default, or absent.
+    Absent,
+}
+
+impl Origin {
+    /// Returns the origin, if there is one.
+    pub fn given(self) -> Option<Origin> {
+        (self != Origin::Absent).then_some(self)
+    }
+}
+
+/// A value with where it was given.
+#[derive(Debug, Clone)]
+pub struct Given<T> {
+    pub value: T,
+    pub origin: Origin,
+}
+
+impl<T> Given<T> {
+    pub fn map<U>(self, read: impl FnOnce(T) -> U) -> Given<U> {
+        Given {
+            value: read(self.value),
+            origin: self.origin,
+        }
+    }
+}
+
+/// A value of the file.
+pub fn located<T>(written: toml::Spanned<T>) -> Given<T> {
+    Given {
+        origin: Origin::File(written.span().start),
+        value: written.into_inner(),
+    }
+}
+
+/// The file being read.
+#[derive(Debug, Clone, Copy)]
+pub struct FileText<'a> {
+    pub path: &'a Path,
+    pub text: &'a str,
+}
+
+impl FileText<'_> {
+    /// Returns where the byte at `offset` is, as editors count.
+    pub fn location(&self, offset: usize) -> Location {
+        let before = self.text.get(..offset).unwrap_or(self.text);
+        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+        Location::File {
+            path: self.path.to_owned(),
+            line: before.matches('\n').count() + 1,
+            column: before[line_start..].chars().count() + 1,
+        }
+    }
+}
+
+/// Where the values of a configuration come from.
+#[derive(Debug, Default)]
+pub struct Origins(BTreeMap<(&'static str, usize, &'static str), Origin>);
+
+impl Origins {
+    /// Returns the origin of a key's value. `entry` says in which of the tables of that name, from 0.
+    pub fn of(&self, key: &Definition, entry: usize) -> Origin {
+        let origin = self.0.get(&(key.table, entry, key.name));
+        origin.copied().unwrap_or(Origin::Absent)
+    }
+}
+
+/// The values that were loaded, as far as it concerns other values, and what is wrong with them.
+#[derive(Debug)]
+pub struct Loader<'a> {
+    file: Option<FileText<'a>>,
+    environment: &'a Environment,
+    /// The names of keys that were left out because they are unknown or have a value of the wrong kind, and of those
+    /// that they were probably meant to be.
+    misspelt: BTreeSet<String>,
+    problems: Vec<Problem>,
+    origins: Origins,
+}
+
+impl<'a> Loader<'a> {
+    pub fn new(file: Option<FileText<'a>>, environment: &'a Environment) -> Loader<'a> {
+        Loader {
+            file,
+            environment,
+            misspelt: BTreeSet::new(),
+            problems: Vec::new(),
+            origins: Origins::default(),
+        }
+    }
+
+    pub fn report_slips(&mut self, slips: Vec<Slip>) {
+        for slip in slips {
+            self.misspelt.insert(slip.name);
+            self.misspelt.extend(slip.problem.suggestion.clone());
+            self.problems.push(slip.problem);
+        }
+    }
+
+    /// Returns true if one of these keys, or the table of that name, was left out, so that its absence means nothing.
+    pub fn is_misspelt(&self, names: &[&str]) -> bool {
+        names.iter().any(|name| self.misspelt.contains(*name))
+    }
+
+    /// Reports what follows from the absence of some keys, unless it follows from a slip in one of them.
+    pub fn report_absence(
+        &mut self,
+        names: &[&str],
+        origin: Origin,
+        key: &Definition,
+        message: impl Display,
+    ) {
+        if !self.is_misspelt(names) {
+            self.report(origin, key, message);
+        }
+    }
+
+    pub fn report(&mut self, origin: Origin, key: &Definition, message: impl Display) {
+        self.suggest(origin, key, message, None);
+    }
+
+    /// Reports a value with what was probably meant.
+    pub fn suggest(
+        &mut self,
+        origin: Origin,
+        key: &Definition,
+        message: impl Display,
+        suggestion: Option<String>,
+    ) {
+        self.report_path(origin, key.path(), message, suggestion);
+    }
+
+    /// Reports a value below a key.
+    pub fn report_path(
+        &mut self,
+        origin: Origin,
+        key: String,
+        message: impl Display,
+        suggestion: Option<String>,
+    ) {
+        let place = match (origin, &self.file) {
+            (Origin::Flag(flag), _) => Location::Flag(flag),
+            (Origin::File(offset), Some(file)) => file.location(offset),
+            (Origin::File(_), None) | (Origin::Absent, _) => Location::Nowhere,
+        };
+        self.problems.push(Problem {
+            place,
+            key,
+            message: message.to_string(),
+            suggestion,
+        });
+    }
+
+    /// Returns the value that `check` makes of a text, or reports it.
+    pub fn checked<T, E: Display>(
+        &mut self,
+        key: &Definition,
+        given: &Given<String>,
+        check: impl FnOnce(&str) -> Result<T, E>,
+    ) -> Option<T> {
+        check(&given.value)
+            .map_err(|message| self.report(given.origin, key, message))
+            .ok()
+    }
+
+    pub fn section<'s, 'f>(
+        &'s mut self,
+        entry: usize,
+        written: WrittenTable<'f>,
+    ) -> Section<'s, 'a, 'f> {
+        Section {
+            loader: self,
+            entry,
+            written,
+        }
+    }
+
+    /// Returns an absolute path, or reports that there is none.
+    pub fn path(&mut self, key: &Definition, origin: Origin, path: &Path) -> Option<PathBuf> {
+        self.absolute(origin, path)
+            .map_err(|message| self.report(origin, key, message))
+            .ok()
+    }
+
+    /// Returns an absolute path: one in a flag is relative to the current directory, one in the file to the file's
+    /// directory.
+    pub fn absolute(&self, origin: Origin, path: &Path) -> Result<PathBuf, &'static str> {
+        if path.as_os_str().is_empty() {
+            return Err("it is empty");
+        }
+        let current_dir = &self.environment.current_dir;
+        let file_dir = self.file.as_ref().and_then(|file| file.path.parent());
+        let base = match (origin, file_dir) {
+            (Origin::File(_), Some(directory)) => current_dir.join(directory),
+            _ => current_dir.to_owned(),
+        };
+        Ok(without_dots(&base.join(path)))
+    }
+
+    /// Returns an environment variable that is not empty.
+    pub fn variable(&self, name: &str) -> Option<&OsStr> {
+        let value = self.environment.variables.get(OsStr::new(name))?;
+        Some(value.as_os_str()).filter(|value| !value.is_empty())
+    }
+
+    /// Returns what was loaded with its origins, or all problems in the order of the file.
+    pub fn finish<T>(&mut self, loaded: T) -> Result<(T, Origins), ConfigError> {
+        if self.problems.is_empty() {
+            return Ok((loaded, mem::take(&mut self.origins)));
+        }
+        self.problems.sort_by(|a, b| a.place.cmp(&b.place));
+        Err(ConfigError::Invalid {
+            problems: mem::take(&mut self.problems),
+        })
+    }
+}
+
+/// A table of the file whose keys are read one by one.
+#[derive(Debug)]
+pub struct Section<'s, 'a, 'f> {
+    pub loader: &'s mut Loader<'a>,
+    /// Which of the tables of its name it is, from 0.
+    entry: usize,
+    written: WrittenTable<'f>,
+}
+
+impl<'f> Section<'_, '_, 'f> {
+    /// Returns where the table begins.
+    pub fn origin(&self) -> Origin {
+        self.written.origin
+    }
+
+    /// Returns the value of a key; nothing if it is absent, or wrong, which is reported.
+    pub fn given<V>(&mut self, key: &ConfigKey<V>) -> Option<Given<V>> {
+        let written = self.written.take(key.definition.name)?;
+        let origin = written.origin;
+        self.note(&key.definition, origin);
+        let value = key.read(self.loader, written)?;
+        Some(Given { value, origin })
+    }
+
+    /// Returns the value of a key, or its default.
+    pub fn value<V>(&mut self, key: &ConfigKey<V>) -> V {
+        match self.given(key) {
+            Some(given) => given.value,
+            None => key.default(self.loader),
+        }
+    }
+
+    /// Returns the value of a key, whose absence is reported.
+    pub fn required<V>(&mut self, key: &ConfigKey<V>) -> Option<Given<V>> {
+        if self.written.has(key.definition.name) {
+            return self.given(key);
+        }
+        self.report_missing(&key.definition);
+        None
+    }
+
+    /// Returns the tables of a key, of which there must be one.
+    pub fn required_tables(&mut self, key: &'static Definition) -> Vec<WrittenTable<'f>> {
+        let tables = self.written.take_tables(key.name);
+        self.note(key, tables.origin);
+        if tables.value.is_empty() {
+            self.report_missing(key);
+        }
+        tables.value
+    }
+
+    fn report_missing(&mut self, key: &Definition) {
+        let origin = self.written.origin;
+        self.loader
+            .report_absence(&[key.name], origin, key, "it is missing");
+    }
+
+    /// Returns where a key that was not read yet is given.
+    pub fn origin_of<V>(&self, key: &ConfigKey<V>) -> Origin {
+        self.written.origin_of(key.definition.name)
+    }
+
+    /// Remembers where a value comes from.
+    pub fn note(&mut self, key: &Definition, origin: Origin) {
+        let key = (key.table, self.entry, key.name);
+        self.loader.origins.0.insert(key, origin);
+    }
+}
+
+/// Returns the path without `.` and `..`, so that two ways to write a directory compare equal. Links are not resolved:
+/// a mount may appear later.
+fn without_dots(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                plain.pop();
+            }
+            component => plain.push(component),
+        }
+    }
+    plain
+}

@@ -1,0 +1,97 @@
+//! `[window]`: how changes are batched into notifications.
+
+use std::time::Duration;
+
+use crate::announce::plan::WindowPlan;
+use crate::config::definition::Fallback::Default;
+use crate::config::definition::{ConfigKey, Definition, Kind};
+use crate::config::duration;
+use crate::config::effective::{Page, quoted};
+use crate::config::form::{DURATION, integer};
+use crate::config::loader::{Origin, Section};
+
+pub static WINDOW: Definition = Definition::table(
+    "window",
+    Kind::Table(&[
+        &QUIET.definition,
+        &MAX_WAIT.definition,
+        &HOLD.definition,
+        &MAX_ENTRIES.definition,
+    ]),
+    "Batching of changes into notifications.",
+);
+
+static QUIET: ConfigKey<Duration> = ConfigKey::new(
+    "window",
+    "quiet",
+    DURATION,
+    Default("\"2s\""),
+    "A channel is notified when nothing more has changed for this long; `\"0s\"` notifies at once.",
+)
+.more("Not longer than `max_wait`.");
+
+static MAX_WAIT: ConfigKey<Duration> = ConfigKey::new(
+    "window",
+    "max_wait",
+    DURATION,
+    Default("\"30s\""),
+    "Longest time from the first change to the notification.",
+);
+
+static HOLD: ConfigKey<Duration> = ConfigKey::new(
+    "window",
+    "hold",
+    DURATION,
+    Default("\"60s\""),
+    "Longest time that a new document waits to be listed by its Capability List, index or archive.",
+);
+
+static MAX_ENTRIES: ConfigKey<u32> = ConfigKey::new(
+    "window",
+    "max_entries",
+    integer(50_000),
+    Default("1000"),
+    "Maximum number of changes in one notification, 1 to 50000; the rest waits for the next.",
+);
+
+/// The largest payload (R21).
+const MAX_BYTES: usize = 1024 * 1024;
+
+/// Reads `[window]`.
+pub fn window(section: &mut Section<'_, '_, '_>) -> WindowPlan {
+    let origin = match section.origin_of(&QUIET) {
+        Origin::Absent => section.origin_of(&MAX_WAIT),
+        origin => origin,
+    };
+    let plan = WindowPlan {
+        quiet: section.value(&QUIET),
+        max_wait: section.value(&MAX_WAIT),
+        hold: section.value(&HOLD),
+        max_entries: section.value(&MAX_ENTRIES) as usize,
+        max_bytes: MAX_BYTES,
+    };
+    let loader = &mut section.loader;
+    if plan.quiet > plan.max_wait && !loader.is_misspelt(&["quiet", "max_wait", "window"]) {
+        let quiet = duration::display(plan.quiet);
+        let max_wait = duration::display(plan.max_wait);
+        let message = format!("{quiet} is longer than max_wait, {max_wait}");
+        loader.report(origin, &QUIET.definition, message);
+    }
+    plan
+}
+
+/// Writes `[window]`.
+pub fn effective(page: &mut Page<'_>, plan: &WindowPlan) {
+    // A field that is added cannot be forgotten here.
+    let WindowPlan {
+        quiet,
+        max_wait,
+        hold,
+        max_entries,
+        max_bytes: _,
+    } = plan;
+    for (key, value) in [(&QUIET, quiet), (&MAX_WAIT, max_wait), (&HOLD, hold)] {
+        page.key(&key.definition, quoted(duration::display(*value)));
+    }
+    page.key(&MAX_ENTRIES.definition, max_entries);
+}
