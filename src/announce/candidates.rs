@@ -13,7 +13,7 @@ use crate::resourcesync::uri::Uri;
 pub struct Candidates {
     /// The globs as written, which the rest is made of.
     globs: Globs,
-    /// What the last component of a candidate looks like, one per include glob.
+    /// The shapes of the last component of a candidate, one per include glob.
     tails: Vec<Tail>,
     include: GlobSet,
     exclude: GlobSet,
@@ -32,7 +32,7 @@ struct Globs {
     exclude: Vec<String>,
 }
 
-/// Why a file is no candidate.
+/// The reason why a file is no candidate.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Exclusion {
     /// Its name, or one above it, is that of hidden or temporary files (R1).
@@ -63,7 +63,7 @@ impl fmt::Display for Exclusion {
 #[derive(Debug, Clone)]
 struct Tail {
     shape: Shape,
-    /// Whether the name alone decides (`**/*.xml`).
+    /// True if the name alone decides (`**/*.xml`).
     anywhere: bool,
 }
 
@@ -91,7 +91,7 @@ impl Candidates {
         })
     }
 
-    /// Those of no tree at all.
+    /// Makes those of no tree at all.
     pub fn none() -> Candidates {
         Candidates {
             globs: Globs {
@@ -105,17 +105,17 @@ impl Candidates {
         }
     }
 
-    /// The globs that a path must match one of.
+    /// Returns the globs that a path must match one of.
     pub fn include(&self) -> &[String] {
         &self.globs.include
     }
 
-    /// The globs that a path may match none of.
+    /// Returns the globs that a path may match none of.
     pub fn exclude(&self) -> &[String] {
         &self.globs.exclude
     }
 
-    /// Whether the file at this path below its mount is a candidate: each directory above it may be entered.
+    /// Returns true if the file at this path below its mount is a candidate: each directory above it may be entered.
     pub fn accepts(&self, published: &PublishedPath, below: &[u8]) -> bool {
         let ends = (0..below.len()).filter(|&at| below[at] == b'/');
         let mut start = 0;
@@ -146,7 +146,7 @@ impl Candidates {
         (!self.accepts(published, below)).then(|| Exclusion::NotIncluded(self.including(below)))
     }
 
-    /// The include globs with one more that accepts the file at this path, and others like it.
+    /// Returns the include globs with one more that accepts the file at this path, and others like it.
     fn including(&self, below: &[u8]) -> Vec<String> {
         let below = String::from_utf8_lossy(below);
         let (directory, name) = below.rsplit_once('/').unwrap_or(("", &below));
@@ -167,12 +167,12 @@ impl Candidates {
         self.globs.include.iter().cloned().chain([glob]).collect()
     }
 
-    /// Whether a file of this name, in some directory, can be a candidate.
+    /// Returns true if a file of this name, in some directory, can be a candidate.
     pub fn may_be(&self, name: &[u8]) -> bool {
         !is_hidden(name) && !is_temporary(name) && self.tails.iter().any(|tail| tail.matches(name))
     }
 
-    /// Whether the file at this path below its mount is a candidate, given that its name
+    /// Returns true if the file at this path below its mount is a candidate, given that its name
     /// [may be](Candidates::may_be) one.
     pub fn is_candidate(&self, published: &PublishedPath, below: &[u8]) -> bool {
         let name = below.rsplit(|&byte| byte == b'/').next().unwrap_or(below);
@@ -182,7 +182,7 @@ impl Candidates {
             && !published.matches(&self.exclude, below)
     }
 
-    /// Whether candidates may lie beneath this directory. `below` is its path, `name` the last part of it.
+    /// Returns true if candidates may lie beneath this directory. `below` is its path, `name` the last part of it.
     pub fn may_enter(
         &self,
         published: &PublishedPath,
@@ -194,7 +194,7 @@ impl Candidates {
 }
 
 impl PublishedPath {
-    /// That of a mount with this prefix.
+    /// Returns that of a mount with this prefix.
     pub fn of(prefix: &Uri) -> PublishedPath {
         let text = prefix.as_str();
         let host = text.split_once("://").map_or(text, |(_, host)| host);
@@ -217,7 +217,7 @@ impl PublishedPath {
         PublishedPath(unescaped.into())
     }
 
-    /// The first glob that matches what lies at `below`, by the one path or the other.
+    /// Returns the first glob that matches what lies at `below`, by the one path or the other.
     fn matching(&self, globs: &GlobSet, below: &[u8]) -> Option<usize> {
         let matching = |path: &[u8]| {
             let matching = globs.matches_candidate(&Candidate::from_bytes(path));
@@ -227,7 +227,7 @@ impl PublishedPath {
         matching(below).or_else(|| matching(&published()?))
     }
 
-    /// Whether a glob matches what lies at `below`, by the one path or the other.
+    /// Returns true if a glob matches what lies at `below`, by the one path or the other.
     fn matches(&self, globs: &GlobSet, below: &[u8]) -> bool {
         if globs.is_empty() {
             return false;
@@ -257,7 +257,7 @@ impl fmt::Debug for Candidates {
     }
 }
 
-/// R1: neither files nor directories of such a name are looked at; rsync's `.name.XXXXXX` is one.
+/// R1: returns true for names of which neither files nor directories are looked at; rsync's `.name.XXXXXX` is one.
 pub fn is_hidden(name: &[u8]) -> bool {
     name.first() == Some(&b'.') && name != b".well-known"
 }

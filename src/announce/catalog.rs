@@ -52,7 +52,7 @@ impl Catalog {
         }
     }
 
-    /// The same URI, as the catalog has it: one that is kept in many places takes memory once.
+    /// Returns the same URI, as the catalog has it: one that is kept in many places takes memory once.
     pub fn interned(&self, uri: Uri) -> Uri {
         let known = self.records.get_key_value(&uri).map(|(known, _)| known);
         let known = known.or_else(|| Some(self.listed_by.get_key_value(&uri)?.0));
@@ -75,24 +75,24 @@ impl Catalog {
         self.records.get(uri).map(Arc::as_ref)
     }
 
-    /// As [`Catalog::get`], to be kept.
+    /// Returns the record of [`Catalog::get`], to be kept.
     pub fn shared(&self, uri: &Uri) -> Option<Arc<Record>> {
         self.records.get(uri).cloned()
     }
 
-    /// Whether `uri` is a document in the tree, or missing within the grace.
+    /// Returns true if `uri` is a document in the tree, or missing within the grace.
     pub fn is_there(&self, uri: &Uri) -> bool {
         self.records
             .get(uri)
             .is_some_and(|record| !record.is_gone())
     }
 
-    /// For changes that leave `path`, `presence`, `up`, `named_index` and the version's kind as they are.
+    /// Returns a record for changes that leave `path`, `presence`, `up`, `named_index` and the version's kind as they are.
     pub fn get_mut(&mut self, uri: &Uri) -> Option<&mut Record> {
         self.records.get_mut(uri).map(Arc::make_mut)
     }
 
-    /// A look found a document as it was.
+    /// Notes that a look found a document as it was.
     pub fn meet(&mut self, uri: &Uri, path: DocumentPath, stat: Stat, looked: Timestamp) {
         if let Some(record) = self.records.get_mut(uri).map(Arc::make_mut) {
             self.census.remove(uri, record);
@@ -111,7 +111,7 @@ impl Catalog {
         }
     }
 
-    /// Documents by whether they are there, counted.
+    /// Returns the numbers of documents that are there and that are missing.
     pub fn census(&self) -> &Census {
         &self.census
     }
@@ -132,17 +132,17 @@ impl Catalog {
         self.unread.contains(uri)
     }
 
-    /// Whether any structural document was not read yet since the start.
+    /// Returns true if any structural document was not read yet since the start.
     pub fn has_unread(&self) -> bool {
         !self.unread.is_empty()
     }
 
-    /// The Source Descriptions, deleted ones included until everybody knows.
+    /// Returns the Source Descriptions, deleted ones included until everybody knows.
     pub fn descriptions(&self) -> &BTreeSet<Uri> {
         &self.descriptions
     }
 
-    /// The documents of a set, as far as they follow from what was read.
+    /// Returns the documents of a set, as far as they follow from what was read.
     pub fn members(&self, set: &Uri) -> BTreeSet<Uri> {
         let mut members = BTreeSet::from([set.clone()]);
         members.extend(self.dependents(set));
@@ -162,14 +162,14 @@ impl Catalog {
         members
     }
 
-    /// Whether a document of the tree, missing ones included, lists `uri`: a Capability List, an index or
+    /// Returns true if a document of the tree, missing ones included, lists `uri`: a Capability List, an index or
     /// an archive (R17).
     pub fn is_listed(&self, uri: &Uri) -> bool {
         self.listers(uri)
             .any(|(_, structure)| structure.capability != Capability::SourceDescription)
     }
 
-    /// The documents that list `uri`, in order of their URIs.
+    /// Returns the documents that list `uri`, in order of their URIs.
     pub fn listers(&self, uri: &Uri) -> impl Iterator<Item = (&Uri, &Structure)> {
         self.listed_by
             .get(uri)
@@ -183,14 +183,14 @@ impl Catalog {
         self.configured_sets.contains(uri) || self.has_capability_list(uri)
     }
 
-    /// Whether `uri` is a Capability List in the tree, or missing within the grace.
+    /// Returns true if `uri` is a Capability List in the tree, or missing within the grace.
     pub fn has_capability_list(&self, uri: &Uri) -> bool {
         self.records
             .get(uri)
             .is_some_and(|record| record.is_capability_list() && !record.is_gone())
     }
 
-    /// All sets, in order.
+    /// Returns all sets, in order.
     pub fn sets(&self) -> BTreeSet<Uri> {
         let mut sets = self.configured_sets.clone();
         sets.extend(
@@ -202,7 +202,7 @@ impl Catalog {
         sets
     }
 
-    /// The Source Description above a set: the one that lists it, else the one that its list names.
+    /// Returns the Source Description above a set: the one that lists it, else the one that its list names.
     pub fn source_description(&self, set: &Uri) -> Option<Uri> {
         self.listers(set)
             .find(|(_, structure)| {
@@ -263,7 +263,7 @@ impl Catalog {
         self.set_structure(uri, None);
     }
 
-    /// The documents that `uri` lists, and those that link to it.
+    /// Returns the documents that `uri` lists, and those that link to it.
     fn dependents(&self, uri: &Uri) -> BTreeSet<Uri> {
         let members = self
             .structures

@@ -1,4 +1,4 @@
-//! How a notification is submitted to a hub, and what its answer means.
+//! Submission of notifications to hubs, and the meaning of their answers.
 //!
 //! Here are the words and the request (R24); [`verdict`] judges an answer, by a [`reason`] if it is not accepted, and
 //! [`retry`] says when to try again, and [`hub_queue`] which of a hub's submissions may go (R23); [`attempt`] is what is kept of it, [`redirect`] says where an answer may
@@ -37,7 +37,7 @@ pub struct Submission {
     pub body: Arc<[u8]>,
 }
 
-/// What came back.
+/// The answer to a submission.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
     Status {
@@ -52,7 +52,7 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// The time for which the hub asks to be left alone, within reason (R23).
+    /// Returns the time for which the hub asks to be left alone, within reason (R23).
     pub fn retry_after(&self, now: Timestamp) -> Option<Duration> {
         match self {
             Answer::Status { retry_after, .. } => asked_for(retry_after.as_deref()?, now),
@@ -60,7 +60,7 @@ impl Answer {
         }
     }
 
-    /// Whether the hub may have taken the notification all the same: a gateway before it may have answered.
+    /// Returns true if the hub may have taken the notification all the same: a gateway before it may have answered.
     pub fn leaves_doubt(&self) -> bool {
         match self {
             Answer::Status { status, .. } => matches!(status, 500 | 502 | 504),
@@ -69,7 +69,7 @@ impl Answer {
     }
 }
 
-/// What a topic URI answers (R25 and the contract).
+/// The content of a topic URI (R25 and the contract).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopicPage {
     pub topic: Topic,
@@ -77,7 +77,7 @@ pub struct TopicPage {
     pub hubs: Vec<Hub>,
     /// Empty before the first notification, if no ping hub is told.
     pub body: Arc<[u8]>,
-    /// Whether a fetch must be reported to the engine, because a ping hub is told.
+    /// True if a fetch must be reported to the engine, because a ping hub is told.
     pub report_fetches: bool,
 }
 
@@ -94,7 +94,7 @@ pub struct HubRequest {
     pub body: Arc<[u8]>,
 }
 
-/// What is sent for a submission to a hub that takes it at `publish_url` (R24).
+/// Returns the request for a submission to a hub that takes it at `publish_url` (R24).
 pub fn request(submission: &Submission, publish_url: &str) -> HubRequest {
     let topic = submission.topic.as_str();
     match submission.mode {
@@ -125,13 +125,14 @@ pub fn request(submission: &Submission, publish_url: &str) -> HubRequest {
     }
 }
 
-/// The `Link` header of a topic, and of every notification of it: one line, no space before `;`, which some
+/// Returns the `Link` header of a topic, and of every notification of it: one line, no space before `;`, which some
 /// readers reject. What would break the header is left out (R8).
 pub fn link_header(topic: &Topic, hubs: &[Hub], capability_list: Option<&Uri>) -> String {
-    let own = std::iter::once((topic.as_str(), "self"));
+    let itself = std::iter::once((topic.as_str(), "self"));
     let hubs = hubs.iter().map(|hub| (hub.as_str(), "hub"));
     let list = capability_list.map(|list| (list.as_str(), "resourcesync"));
-    own.chain(hubs)
+    itself
+        .chain(hubs)
         .chain(list)
         .filter(|(uri, _)| is_clean(uri))
         .map(|(uri, relation)| format!("<{uri}>; rel=\"{relation}\""))
@@ -139,7 +140,7 @@ pub fn link_header(topic: &Topic, hubs: &[Hub], capability_list: Option<&Uri>) -
         .join(", ")
 }
 
-/// `url` with parameters after its own query, which stays as it is.
+/// Returns `url` with parameters after its own query, which stays as it is.
 pub fn with_parameters(url: &str, parameters: &[(&str, &str)]) -> String {
     let url = url.split('#').next().unwrap_or(url);
     let join = match url.split_once('?') {
@@ -151,7 +152,7 @@ pub fn with_parameters(url: &str, parameters: &[(&str, &str)]) -> String {
     format!("{url}{join}{}", form(parameters))
 }
 
-/// Name-value pairs, urlencoded.
+/// Returns name-value pairs, urlencoded.
 pub fn form(parameters: &[(&str, &str)]) -> String {
     form_urlencoded::Serializer::new(String::new())
         .extend_pairs(parameters)

@@ -1,26 +1,26 @@
-//! The change types: what may be said of the difference between a version told and a version seen.
+//! The change types: which differences between a version told and a version seen may be announced.
 
 use crate::announce::state::{Told, Version};
 use crate::resourcesync::capability::Capability;
 use crate::resourcesync::document::Form;
 use crate::resourcesync::payload::ChangeKind;
 
-/// What a hub was told of a document, beside what is seen of it.
+/// The difference between the version told and the version seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Difference {
     None,
-    /// They differ, and nothing may be said of it: it counts as told (R22).
+    /// They differ, and that may not be announced: it counts as told (R22).
     Silent,
     /// One change; two where an old document ended and a new one began at the same path (R14).
     Say(Vec<(ChangeKind, Capability)>),
 }
 
-/// What decides, besides the versions, whether a change may be said.
+/// The conditions, besides the versions, under which a change may be announced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Permission {
     /// Archived documents are routed, but silent (R7).
     pub archived: bool,
-    /// Whether deletions are sent that Framework Notification Table 2 does not have (R12).
+    /// True if deletions are announced that Framework Notification Table 2 does not have (R12).
     pub all_deletions: bool,
 }
 
@@ -52,7 +52,7 @@ pub fn difference(
     }
 }
 
-/// Whether a document's deletion would be said.
+/// Returns true if a document's deletion would be announced.
 pub fn is_end_said(version: &Version, permission: Permission) -> bool {
     ended(&Told::from(*version), permission).is_some()
 }

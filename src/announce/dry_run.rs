@@ -1,4 +1,4 @@
-//! What would be submitted if nothing else happened: the engine played forward without a clock, a disk or a hub.
+//! The submissions that would be made if nothing else happened: the engine played forward without a clock, a disk or a hub.
 
 use std::collections::VecDeque;
 
@@ -57,7 +57,7 @@ pub fn play_forward(
     }
 }
 
-/// What the world would answer to an effect.
+/// Returns the events that would answer to an effect.
 fn consequences(effect: &Effect, at: Timestamp) -> Vec<Event> {
     match effect {
         Effect::Submit(submission) => {

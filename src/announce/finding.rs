@@ -1,4 +1,4 @@
-//! What is wrong with a tree, although it can be read (R8).
+//! Findings: problems of a tree that can be read (R8).
 
 use std::fmt;
 
@@ -52,7 +52,7 @@ pub enum Finding {
     UnrequestableTopic {
         set: Uri,
         topic: Topic,
-        /// What they request instead.
+        /// The URI that they request instead.
         requested: String,
     },
     /// Two sets have one topic; this one goes without.
@@ -67,7 +67,7 @@ pub enum Finding {
         uri: Uri,
         cause: NoDocument,
     },
-    /// As [`Finding::NoFile`], of more documents than are named each.
+    /// More documents without a file, of which only the number is told.
     MoreWithoutFile { set: Uri, count: usize },
     /// Capability Lists name the documents of a mount otherwise than the mount does.
     WrongUrl { url: Uri, named: Uri },
@@ -107,7 +107,7 @@ impl Finding {
         }
     }
 
-    /// A name for it, as metrics have it.
+    /// Returns the name that metrics have for it.
     pub fn kind(&self) -> &'static str {
         match self {
             Finding::Unrouted { .. } => "unrouted",
@@ -131,7 +131,7 @@ impl Finding {
         }
     }
 
-    /// The URI that a Capability List names and that is no document's.
+    /// Returns the URI that a Capability List names and that is no document's.
     pub fn without_document(&self) -> Option<&Uri> {
         match self {
             Finding::NoFile { uri, .. } | Finding::NoDocument { uri, .. } => Some(uri),
@@ -139,7 +139,7 @@ impl Finding {
         }
     }
 
-    /// How many findings it stands for.
+    /// Returns the number of findings that it stands for.
     pub fn count(&self) -> usize {
         match self {
             Finding::MoreWithoutFile { count, .. } => *count,
@@ -147,7 +147,7 @@ impl Finding {
         }
     }
 
-    /// What tells it apart from others: not how many it stands for.
+    /// Returns the finding without the number that it stands for, by which it is told from others.
     pub fn uncounted(&self) -> Finding {
         match self {
             Finding::MoreWithoutFile { set, .. } => Finding::MoreWithoutFile {
@@ -158,7 +158,7 @@ impl Finding {
         }
     }
 
-    /// Whether a wrong `url` of the mount brings it about.
+    /// Returns true if a wrong `url` of the mount brings it about.
     pub fn is_of_wrong_url(&self) -> bool {
         matches!(
             self,
@@ -172,7 +172,7 @@ impl Finding {
         )
     }
 
-    /// The URIs that it is about.
+    /// Returns the URIs that it is about.
     pub fn uris(&self) -> Vec<&Uri> {
         match self {
             Finding::Unrouted { uri, .. }
@@ -196,7 +196,7 @@ impl Finding {
         }
     }
 
-    /// Whether it is about what the last look at a file found.
+    /// Returns true if it is about what the last look at a file found.
     pub fn is_about_file(&self) -> bool {
         matches!(
             self,
@@ -207,12 +207,12 @@ impl Finding {
         )
     }
 
-    /// Whether it is about a document, and neither about a set's channel nor about another file.
+    /// Returns true if it is about a document, and neither about a set's channel nor about another file.
     pub fn is_about_document(&self) -> bool {
         !self.is_about_channel() && !self.is_about_file()
     }
 
-    /// Whether nothing is sent on the set's channel because of it, or the set has no channel.
+    /// Returns true if nothing is sent on the set's channel because of it, or the set has no channel.
     pub fn mutes(&self) -> bool {
         matches!(
             self,
@@ -223,7 +223,7 @@ impl Finding {
         )
     }
 
-    /// Whether it is about a set's channel.
+    /// Returns true if it is about a set's channel.
     pub fn is_about_channel(&self) -> bool {
         matches!(
             self,
@@ -304,7 +304,7 @@ impl Acknowledgement {
         }
     }
 
-    /// Whether it means this finding.
+    /// Returns true if it means this finding.
     pub fn covers(&self, finding: &Finding) -> bool {
         let is_meant = |uri: &&Uri| match &self.uri {
             None => true,

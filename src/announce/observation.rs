@@ -1,4 +1,4 @@
-//! What one look at the tree found.
+//! Observations: what one look at the tree found.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,7 +15,7 @@ use crate::resourcesync::escape;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MountId(pub u32);
 
-/// Where a candidate file lies: below which mount, and the path from there, in the file system's bytes,
+/// The place of a candidate file: below which mount, and the path from there, in the file system's bytes,
 /// without a leading `/`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DocumentPath {
@@ -24,20 +24,20 @@ pub struct DocumentPath {
 }
 
 impl DocumentPath {
-    /// The path as text, for programs.
+    /// Returns the path as text, for programs.
     pub fn text(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.below)
     }
 }
 
-/// As people are shown it.
+/// Escaped, for people.
 impl fmt::Display for DocumentPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         escape::write(f, &self.text())
     }
 }
 
-/// What decides whether a file is read again (R4). Compared for equality only.
+/// The metadata by which a file is read again or not (R4). Compared for equality only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stat {
     pub size: u64,
@@ -46,7 +46,7 @@ pub struct Stat {
     pub inode: u64,
 }
 
-/// What tells one mounted directory from another that takes its place.
+/// The identity of a mounted directory, which differs from that of another that takes its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
     pub device: u64,
@@ -57,12 +57,12 @@ pub struct Identity {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Observation {
     pub path: DocumentPath,
-    /// When the look ended.
+    /// The end of the look.
     pub at: Timestamp,
     pub look: Look,
 }
 
-/// What a look found.
+/// The result of a look.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Look {
     /// A complete capability document.
@@ -83,12 +83,12 @@ pub struct Unreadable {
     pub directory: String,
     /// As the system has it.
     pub reason: String,
-    /// What to do about it, as far as that can be guessed.
+    /// The remedy, as far as it can be guessed.
     pub remedy: Option<String>,
     pub since: Timestamp,
 }
 
-/// Why a file that is there tells nothing (R3).
+/// The reason why a file that is there tells nothing (R3).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Incomplete {
     #[error(transparent)]
@@ -106,7 +106,7 @@ pub enum Incomplete {
     Denied(String),
 }
 
-/// What lies at a path that a Capability List names, if it is no document.
+/// The reason why there is no document at a path that a Capability List names.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum NoDocument {
     /// Nothing, or nothing that can be told from it.

@@ -1,4 +1,4 @@
-//! What the operator wants, checked: the part of the configuration that decides anything.
+//! The checked configuration, as far as the engine decides by it.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::announce::finding::{Acknowledgement, Finding};
 use crate::announce::observation::{DocumentPath, MountId};
 use crate::resourcesync::uri::{Hub, Topic, Uri};
 
-/// What may be a document unless the configuration says otherwise (R1).
+/// The globs of files that may be documents unless the configuration says otherwise (R1).
 pub const DEFAULT_INCLUDE: [&str; 2] = ["**/*.xml", "**/.well-known/resourcesync"];
 
 /// Everything the engine is told once, and again on a reload.
@@ -22,16 +22,16 @@ pub struct Plan {
     pub hubs: Vec<HubPlan>,
     /// The `[[channel]]` entries.
     pub channels: Vec<ChannelPlan>,
-    /// What the public listener is reached as; ends in `/`.
+    /// The address of the public listener; ends in `/`.
     pub public_url: Uri,
     pub window: WindowPlan,
-    /// How long a topic read by ping hubs repeats what was said on it (R25).
+    /// The time for which a topic read by ping hubs repeats what was announced on it (R25).
     pub topic_window: Duration,
-    /// How long a retired channel's topic is served (R11).
+    /// The time for which a retired channel's topic is served (R11).
     pub retired_topic: Duration,
 }
 
-/// When and how much a channel says (R16, R17, R21).
+/// The times and sizes of a channel's notifications (R16, R17, R21).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WindowPlan {
     pub quiet: Duration,
@@ -48,7 +48,7 @@ pub struct WindowPlan {
 pub struct SourcePlan {
     pub name: String,
     pub mounts: Vec<MountPlan>,
-    /// What may be a document below any of the mounts (R1).
+    /// The files that may be documents below any of the mounts (R1).
     pub candidates: Candidates,
     pub broken_after: Duration,
     pub deletion_grace: Duration,
@@ -56,7 +56,7 @@ pub struct SourcePlan {
     pub announce_existing: bool,
     pub announce_all_deletions: bool,
     pub announce_all_components: bool,
-    /// Whether a set that advertises no channel gets one of our own making (R9).
+    /// True if a set that advertises no channel gets one of our own making (R9).
     pub unadvertised_channels: bool,
     /// Findings that nobody is to be told of again.
     pub acknowledged: Vec<Acknowledgement>,
@@ -75,13 +75,13 @@ pub struct MountPlan {
 }
 
 impl MountPlan {
-    /// The path under which it is published, for globs.
+    /// Returns the path under which it is published, for globs.
     pub fn published(&self) -> PublishedPath {
         PublishedPath::of(&self.prefix)
     }
 }
 
-/// When deletions are too many to be believed (R15).
+/// The limit beyond which deletions are too many to be believed (R15).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MassDeletion {
     /// Suspend above this many percent of a source's documents, 0 to 100.
@@ -109,7 +109,7 @@ pub enum Replaces {
     Hub(Hub),
 }
 
-/// How a hub is spoken to (R24).
+/// The way a hub is spoken to (R24).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
@@ -124,7 +124,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// Whether the hub is told only that there is something, and fetches the topic.
+    /// Returns true if the hub is only pinged, and fetches the topic.
     pub fn is_pinged(self) -> bool {
         self == Mode::Ping
     }
@@ -149,19 +149,30 @@ pub struct UnknownSource {
 }
 
 impl Plan {
-    /// The source of a mount, with its position in [`Plan::sources`].
+    /// Returns how a hub is spoken to, if it is configured.
+    pub fn mode_of(&self, hub: &Hub) -> Option<Mode> {
+        let mut hubs = self.hubs.iter();
+        hubs.find(|configured| configured.hub == *hub)
+            .map(|configured| configured.mode)
+    }
+
+    /// Returns the source of a mount, with its position in [`Plan::sources`].
     pub fn source_of(&self, mount: MountId) -> Option<(usize, &SourcePlan)> {
         self.sources
             .iter()
             .enumerate()
-            .find(|(_, source)| source.mounts.iter().any(|own| own.id == mount))
+            .find(|(_, source)| source.mounts.iter().any(|plan| plan.id == mount))
     }
 
-    /// The position of the source that an operator calls `name`.
+    /// Returns the position of the source that an operator calls `name`.
     pub fn source_named(&self, name: &str) -> Result<usize, UnknownSource> {
-        let position = self.sources.iter().position(|own| own.name == name);
+        let position = self.sources.iter().position(|source| source.name == name);
         position.ok_or_else(|| {
-            let names: Vec<&str> = self.sources.iter().map(|own| own.name.as_str()).collect();
+            let names: Vec<&str> = self
+                .sources
+                .iter()
+                .map(|source| source.name.as_str())
+                .collect();
             UnknownSource {
                 name: name.to_owned(),
                 known: names.join(", "),
@@ -169,35 +180,37 @@ impl Plan {
         })
     }
 
-    /// Whether a set may be one of `source`: its Capability List lies below a mount, or below none at all,
+    /// Returns true if a set may be one of `source`: its Capability List lies below a mount, or below none at all,
     /// and there is no other source (R7: software may generate it elsewhere).
     pub fn may_hold(&self, source: &SourcePlan, set: &Uri) -> bool {
         source.mount_of(set).is_some() || self.sources.len() == 1
     }
 
-    /// What the file at `path` is published as; nothing if another mount of the source, with a longer
+    /// Returns the URI that the file at `path` is published as; nothing if another mount of the source, with a longer
     /// prefix, publishes that URI (R1).
     pub fn uri_of(&self, path: &DocumentPath) -> Option<Uri> {
         let (_, source) = self.source_of(path.mount)?;
-        let mount = source.mounts.iter().find(|own| own.id == path.mount)?;
+        let mount = source.mounts.iter().find(|mount| mount.id == path.mount)?;
         let uri = Uri::below(&mount.prefix, &path.below);
         (source.mount_of(&uri)?.id == mount.id).then_some(uri)
     }
 }
 
 impl SourcePlan {
-    /// Whether the operator knows of a finding, and does not want to hear of it again.
+    /// Returns true if the operator knows of a finding, and does not want to hear of it again.
     pub fn is_acknowledged(&self, finding: &Finding) -> bool {
-        self.acknowledged.iter().any(|own| own.covers(finding))
+        self.acknowledged
+            .iter()
+            .any(|acknowledged| acknowledged.covers(finding))
     }
 
-    /// Whether the file at this path may be a document.
+    /// Returns true if the file at this path may be a document.
     pub fn accepts(&self, path: &DocumentPath) -> bool {
         let mount = self.mounts.iter().find(|mount| mount.id == path.mount);
         mount.is_some_and(|mount| self.candidates.accepts(&mount.published(), &path.below))
     }
 
-    /// The mount that publishes `uri`: of several, the one with the longest prefix (R1).
+    /// Returns the mount that publishes `uri`: of several, the one with the longest prefix (R1).
     pub fn mount_of(&self, uri: &Uri) -> Option<&MountPlan> {
         self.mounts
             .iter()
@@ -205,7 +218,7 @@ impl SourcePlan {
             .max_by_key(|mount| mount.prefix.as_str().len())
     }
 
-    /// The path of the file that is published as `uri`; nothing if no file can be (R1).
+    /// Returns the path of the file that is published as `uri`; nothing if no file can be (R1).
     pub fn path_of(&self, uri: &Uri) -> Option<DocumentPath> {
         let mount = self.mount_of(uri)?;
         let below = &uri.as_str()[mount.prefix.as_str().len()..];
@@ -218,7 +231,7 @@ impl SourcePlan {
         })
     }
 
-    /// The URI under which we know the document that a document of this source calls `uri`: aliases are
+    /// Returns the URI under which we know the document that a document of this source calls `uri`: aliases are
     /// replaced by their mount's prefix (R1).
     pub fn canonical(&self, uri: &Uri) -> Uri {
         if self.mount_of(uri).is_some() {

@@ -51,15 +51,15 @@ impl<T: Ord> SmallSet<T> {
 
     /// Adds a value, unless it is there.
     pub fn insert(&mut self, value: T) {
-        let Err(place) = self.as_slice().binary_search(&value) else {
+        let Err(position) = self.as_slice().binary_search(&value) else {
             return;
         };
         self.0 = match std::mem::replace(&mut self.0, Values::None) {
             Values::None => Values::One(value),
-            Values::One(other) if place == 0 => Values::Many(vec![value, other]),
+            Values::One(other) if position == 0 => Values::Many(vec![value, other]),
             Values::One(other) => Values::Many(vec![other, value]),
             Values::Many(mut values) => {
-                values.insert(place, value);
+                values.insert(position, value);
                 Values::Many(values)
             }
         };
@@ -67,13 +67,13 @@ impl<T: Ord> SmallSet<T> {
 
     /// Takes a value out, if it is there.
     pub fn remove(&mut self, value: &T) {
-        let Ok(place) = self.as_slice().binary_search(value) else {
+        let Ok(position) = self.as_slice().binary_search(value) else {
             return;
         };
         self.0 = match std::mem::replace(&mut self.0, Values::None) {
             Values::None | Values::One(_) => Values::None,
             Values::Many(mut values) => {
-                values.remove(place);
+                values.remove(position);
                 match values.len() {
                     1 => values.pop().map_or(Values::None, Values::One),
                     _ => Values::Many(values),
@@ -93,9 +93,9 @@ impl<T: Ord> Extend<T> for SmallSet<T> {
 
 impl<T: Ord> FromIterator<T> for SmallSet<T> {
     fn from_iter<I: IntoIterator<Item = T>>(values: I) -> SmallSet<T> {
-        let mut few = SmallSet::default();
-        few.extend(values);
-        few
+        let mut set = SmallSet::default();
+        set.extend(values);
+        set
     }
 }
 

@@ -19,7 +19,7 @@ pub struct Span {
     pub until: Option<Timestamp>,
 }
 
-/// What is true of a notification that is cut `now`.
+/// Returns the span that is true of a notification which is cut `now`.
 ///
 /// `before` is the `until` of the one before on this account, `open` the time of the earliest change that is held or
 /// left for the next one, and `used` holds what was said on this topic before.
@@ -58,7 +58,7 @@ impl Span {
     }
 }
 
-/// A time as it is written.
+/// Returns a time as it is written.
 pub fn whole(time: Timestamp) -> Timestamp {
     Timestamp::from_millisecond(time.as_millisecond()).unwrap_or(time)
 }

@@ -1,8 +1,9 @@
-//! What outlives a restart: the rows that the engine loads once and hands out whenever they change.
+//! The stored state: the rows that the engine loads once and hands out whenever they change.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 
@@ -12,11 +13,15 @@ use crate::announce::ids::ChannelId;
 use crate::announce::observation::{DocumentPath, Identity, MountId, Stat};
 use crate::announce::plan::{Mode, Plan};
 use crate::announce::small_set::SmallSet;
+use crate::announce::time::later;
 use crate::resourcesync::capability::Capability;
 use crate::resourcesync::document::{Form, MAX_SIZE, is_structural};
 use crate::resourcesync::fingerprint::Fingerprint;
 use crate::resourcesync::payload::Entry;
 use crate::resourcesync::uri::{Hub, Topic, Uri};
+
+/// The time within which two changes of a file may look like one (R4).
+const RACY: Duration = Duration::from_secs(2);
 
 /// One version of a document, as far as versions are compared (R4, R14).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,13 +51,13 @@ impl From<Version> for Told {
 }
 
 impl Told {
-    /// Whether `version` is a version of the same document: a path whose document changes capability or
+    /// Returns true if `version` is a version of the same document: a path whose document changes capability or
     /// form is an old document that ended and a new one that began (R14).
     pub fn is_same_document(&self, version: &Version) -> bool {
         (self.capability, self.form) == (version.capability, version.form)
     }
 
-    /// As [`Record::is_source_description`].
+    /// Returns true for a Source Description, as [`Record::is_source_description`].
     pub fn is_source_description(&self) -> bool {
         (self.capability, self.form) == (Capability::SourceDescription, Form::List)
     }
@@ -64,7 +69,7 @@ pub struct Record {
     pub path: DocumentPath,
     pub stat: Stat,
     pub version: Version,
-    /// Whether the fingerprint was computed by an earlier version of rsnotify, and must be replaced in
+    /// True if the fingerprint was computed by an earlier version of rsnotify, and must be replaced in
     /// silence if the stat data did not change.
     pub outdated: bool,
     /// `rel="up"`, aliases resolved.
@@ -73,16 +78,16 @@ pub struct Record {
     pub named_index: Option<Uri>,
     /// The form that the named index had when this version was seen (R17).
     pub named_index_form: Option<Form>,
-    /// Whether this version names an index that its predecessor did not name, or that changed form (R17).
+    /// True if this version names an index that its predecessor did not name, or that changed form (R17).
     pub newly_indexed: bool,
-    /// When this version came to be, as R19 has it.
+    /// The time of this version, as R19 has it.
     pub changed: Timestamp,
     /// The last look that read it.
     pub looked: Timestamp,
     pub presence: Presence,
     pub hold: Hold,
     pub relations: Relations,
-    /// Whether it is a Capability List that came after the baseline, and of whose set no hub was told yet (R13).
+    /// True for a Capability List that came after the baseline, and of whose set no hub was told yet (R13).
     pub is_new_set: bool,
 }
 
@@ -91,21 +96,27 @@ impl Record {
         is_structural(self.version.capability, self.version.form)
     }
 
-    /// Whether a new run reads it although its stat data did not change: for what it lists, for a fingerprint that is
+    /// Returns true if a new run reads it although its stat data did not change: for what it lists, for a fingerprint that is
     /// comparable, or because it is a finding that it is so large.
     pub fn is_read_at_start(&self) -> bool {
         self.is_structural() || self.outdated || self.stat.size > MAX_SIZE
     }
 
-    /// Whether it is a Source Description, whose changes every channel hears (R10). An index of several is
+    /// Returns true for a Source Description, whose changes every channel hears (R10). An index of several is
     /// not one.
     pub fn is_source_description(&self) -> bool {
         self.version.capability == Capability::SourceDescription && self.version.form == Form::List
     }
 
-    /// Whether it is a Capability List, and so stands for a set of resources (R7).
+    /// Returns true for a Capability List, which stands for a set of resources (R7).
     pub fn is_capability_list(&self) -> bool {
         self.version.capability == Capability::CapabilityList && self.version.form == Form::List
+    }
+
+    /// Returns true if the file changed so shortly before it was read that it may have changed again unseen, by git's
+    /// racy rule (R4).
+    pub fn is_racy(&self) -> bool {
+        later(self.stat.changed, RACY) >= self.looked
     }
 
     pub fn is_gone(&self) -> bool {
@@ -117,7 +128,7 @@ impl Record {
     }
 }
 
-/// Whether a document is there (R15).
+/// The presence of a document in the tree (R15).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Presence {
     Present,
@@ -133,7 +144,7 @@ pub enum Presence {
     },
 }
 
-/// Whether a change waits for a document to be listed (R17).
+/// The hold of a change until the document is listed (R17).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hold {
     Free,
@@ -144,7 +155,7 @@ pub enum Hold {
     Expired,
 }
 
-/// What a document is to others (R5, R7).
+/// The relations of a document to others (R5, R7).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Relations {
     pub index: Option<Uri>,
@@ -159,10 +170,10 @@ pub struct Trouble {
     pub path: DocumentPath,
     pub since: Timestamp,
     pub reason: String,
-    /// Whether it was there when its mount's baseline was taken, so that its first good reading is an
+    /// True if it was there when its mount's baseline was taken, so that its first good reading is an
     /// update (R13).
     pub predates: bool,
-    /// Whether the operator was told (R3).
+    /// True once the operator was told (R3).
     pub reported: bool,
 }
 
@@ -177,7 +188,7 @@ pub struct MountRow {
     pub held_document: bool,
     /// The start of the last complete sweep.
     pub swept: Option<Timestamp>,
-    /// What that sweep looked at. What a later configuration adds to it was there before, as far as anybody
+    /// The candidates of that sweep. What a later configuration adds to them was there before, as far as anybody
     /// knows (R13).
     pub candidates: Option<Candidates>,
 }
@@ -194,13 +205,13 @@ pub struct ChannelRow {
     pub seq: u64,
     /// The `until` of the last notifications, the newest last: the next one's differs (R20).
     pub untils: Vec<Timestamp>,
-    /// What the topic serves (R25).
+    /// The body that the topic serves (R25).
     pub body: Arc<[u8]>,
-    /// What was said to ping hubs within the topic window, in order of their datetimes (R25).
+    /// The entries for ping hubs within the topic window, in order of their datetimes (R25).
     pub said: Vec<Said>,
 }
 
-/// The end of a channel: what it still had to say, and when it stopped hearing more (R11).
+/// The end of a channel: its last words, and when it stopped hearing more (R11).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Retirement {
     pub since: Timestamp,
@@ -214,7 +225,7 @@ pub struct Said {
     pub entry: Entry,
 }
 
-/// How one hub stands on one channel, but for what it was told.
+/// The account of one hub on one channel, without the versions it was told of.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LedgerRow {
     pub flight: Option<Flight>,
@@ -222,9 +233,9 @@ pub struct LedgerRow {
     pub until: Option<Timestamp>,
     /// Set once the hub is advertised no more: what it was due then is still told (R11).
     pub left: Option<Retirement>,
-    /// At most so many entries in the next notification, after a 413 (R23).
+    /// The most entries in the next notification, after a 413 (R23).
     pub limit: Option<usize>,
-    /// When it last accepted a notification.
+    /// The time of the last accepted notification.
     pub accepted: Option<Timestamp>,
     pub ping: Option<Ping>,
     pub last: Option<Attempt>,
@@ -235,9 +246,9 @@ pub struct LedgerRow {
 pub struct Flight {
     pub seq: u64,
     pub body: Arc<[u8]>,
-    /// How many entries it has.
+    /// The number of its entries.
     pub entries: usize,
-    /// What the hub has been told once it accepts, by document; nothing for one that ended.
+    /// The versions that count as told once the hub accepts, by document; nothing for one that ended.
     pub covers: Vec<(Uri, Option<Told>)>,
     pub until: Option<Timestamp>,
     pub cut: Timestamp,
@@ -250,8 +261,19 @@ pub struct Flight {
 pub struct Ping {
     pub at: Timestamp,
     pub fetched: bool,
-    /// Whether the operator was told that the topic is not fetched, and it was not since.
+    /// True if the operator was told that the topic is not fetched, and it was not since.
     pub reported: bool,
+}
+
+impl Ping {
+    /// A ping that was accepted now. A hub may fetch the topic before it answers the ping.
+    pub fn accepted(before: Option<Ping>, now: Timestamp) -> Ping {
+        Ping {
+            at: now,
+            fetched: before.is_some_and(|ping| ping.fetched),
+            reported: before.is_some_and(|ping| ping.reported),
+        }
+    }
 }
 
 /// Everything that is stored.
@@ -273,7 +295,7 @@ pub struct State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KnownHub {
     pub mode: Mode,
-    /// Whether it was at the last start.
+    /// True if it was at the last start.
     pub is_configured: bool,
 }
 
@@ -315,7 +337,7 @@ impl State {
         }
     }
 
-    /// What the store holds once `save` is committed.
+    /// Makes this the state that the store holds once `save` is committed.
     pub fn apply(&mut self, save: Save) {
         for (id, row) in save.mounts {
             if row.is_none() {

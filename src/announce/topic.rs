@@ -1,4 +1,4 @@
-//! Topics of channels: those of sets that advertise none, and what is wrong with those that are advertised (R9).
+//! Topics of channels: those of sets that advertise none, and problems of those that are advertised (R9).
 
 use url::{Position, Url};
 
@@ -24,7 +24,7 @@ pub fn problem(plan: &Plan, source: &SourcePlan, topic: &Topic) -> Option<TopicP
     requested_otherwise(text).map(TopicProblem::RequestedAs)
 }
 
-/// What clients request instead of a URI: they escape what is not ASCII, resolve `..`, and drop fragments.
+/// Returns what clients request instead of a URI: they escape what is not ASCII, resolve `..`, and drop fragments.
 fn requested_otherwise(text: &str) -> Option<String> {
     let mut url = Url::parse(text).ok()?;
     url.set_fragment(None);
@@ -38,7 +38,7 @@ fn requested_otherwise(text: &str) -> Option<String> {
     (!is_same).then(|| url.into())
 }
 
-/// The topics that a set without an advertisement may have: the one that a new channel gets comes first, then the one
+/// Returns the topics that a set without an advertisement may have: the one that a new channel gets comes first, then the one
 /// that it keeps if it has it already.
 ///
 /// Where a source has several mounts, the prefix of the list's mount is part of it, so that it depends on no other
@@ -49,25 +49,25 @@ pub fn default_topics(plan: &Plan, source: &SourcePlan, set: &Uri) -> Option<[To
     let path = path.strip_suffix(".xml").unwrap_or(path);
     let name = Uri::below(&plan.public_url, b"topics/");
     let name = Uri::below(&name, source.name.as_bytes());
-    let place = place(mount);
+    let mount_name = mount_name(mount);
     let plain = Topic::new(format!("{name}/{path}/"));
-    let placed = Topic::new(format!("{name}/{place}{path}/"));
+    let named = Topic::new(format!("{name}/{mount_name}{path}/"));
     Some(match source.mounts.len() {
-        1 => [plain, placed],
-        _ => [placed, plain],
+        1 => [plain, named],
+        _ => [named, plain],
     })
 }
 
-/// What tells a mount from all others: where it is published, without the usual scheme.
-fn place(mount: &MountPlan) -> String {
+/// Returns the name of a mount, which is where it is published, without the usual scheme.
+fn mount_name(mount: &MountPlan) -> String {
     let prefix = mount.prefix.as_str();
-    let place = match prefix.split_once("://") {
-        Some(("https", place)) => place.to_owned(),
-        Some((scheme, place)) => format!("{scheme}:{place}"),
+    let name = match prefix.split_once("://") {
+        Some(("https", name)) => name.to_owned(),
+        Some((scheme, name)) => format!("{scheme}:{name}"),
         None => prefix.to_owned(),
     };
     // They stand in an authority, and in no path.
-    place.replace('[', "%5B").replace(']', "%5D")
+    name.replace('[', "%5B").replace(']', "%5D")
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Durations, counted by how long they were, in little and bounded memory.
+//! Durations, counted by their length, in little and bounded memory.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ const SECONDS: [f64; 15] = [
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 600.0, 3600.0,
 ];
 
-/// How long something took, each time it was done since the daemon began.
+/// The durations of something, each time it was done since the daemon began.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Histogram {
     /// In seconds.
     pub sum: f64,
-    /// How many lay within each bound and not within a lower one; the last, beyond all.
+    /// Durations within each bound and not within a lower one; the last, beyond all.
     counts: [u64; SECONDS.len() + 1],
 }
 
@@ -27,7 +27,7 @@ impl Histogram {
         self.counts.iter().sum()
     }
 
-    /// Each bound with how many lay within it and not within a lower one.
+    /// Returns each bound with the number of durations within it and not within a lower one.
     pub fn buckets(&self) -> impl Iterator<Item = (f64, u64)> {
         let bounds = SECONDS.into_iter().chain([f64::INFINITY]);
         bounds.zip(self.counts)

@@ -1,5 +1,4 @@
-//! What the daemon does, in the one line that a service manager shows beside it: what keeps it from its work
-//! comes first.
+//! The activity of the daemon in one line, as a service manager shows it: problems come first.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,7 +7,7 @@ use crate::announce::delivery::attempt::printable;
 use crate::report::status::words::grouped;
 use crate::resourcesync::uri::Hub;
 
-/// What the daemon does.
+/// The activity of the daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Doing {
     /// Not every present mount was swept yet.
@@ -23,17 +22,17 @@ pub enum Doing {
     Stopping,
 }
 
-/// How everything stands, in a few numbers and names.
+/// The status in a few numbers and names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// Why the file that should have been taken up is not.
+    /// The reason why the configuration was not reloaded.
     pub refused: Option<String>,
     pub channels: usize,
-    /// What there is to say, for each hub that it is to be said to.
+    /// Pending changes, counted for each hub that they are due to.
     pub pending: usize,
-    /// The hubs that something is wrong with on some channel, and what.
+    /// The hubs that fail on some channel, with the reason.
     pub troubled: BTreeMap<Hub, String>,
-    /// The sources of which deletions are not believed (R15).
+    /// The sources with suspended deletions (R15).
     pub suspended: Vec<String>,
     /// Sets of which no change is sent to any hub.
     pub muted: usize,
@@ -42,7 +41,7 @@ pub struct Summary {
 }
 
 impl Doing {
-    /// One line without control characters, and of bounded length, whatever hubs and files are called.
+    /// Returns one line without control characters, and of bounded length, whatever hubs and files are called.
     pub fn line(&self) -> String {
         printable(&match self {
             Doing::Sweeping { files: 0 } => "sweeping".to_owned(),
@@ -117,7 +116,7 @@ mod tests {
 
     fn troubled(hubs: &[&str]) -> Doing {
         let hub = |hub: &&str| (Hub::new(*hub), "it refuses (400)".to_owned());
-        watching(|own| own.troubled = hubs.iter().map(hub).collect())
+        watching(|summary| summary.troubled = hubs.iter().map(hub).collect())
     }
 
     #[rstest]
@@ -129,7 +128,7 @@ mod tests {
     #[case(Doing::Waiting { trouble: "the disk is full".into() }, "cannot save, nothing is sent: the disk is full")]
     #[case(Doing::Stopping, "stopping")]
     #[case(watching(|_| ()), "12 channels, 0 pending")]
-    #[case(watching(|own| (own.channels, own.pending) = (1, 1_234)), "1 channel, 1,234 pending")]
+    #[case(watching(|summary| (summary.channels, summary.pending) = (1, 1_234)), "1 channel, 1,234 pending")]
     #[case(
         troubled(&["https://a.example/"]),
         "1 hub in trouble: https://a.example/: it refuses (400); 12 channels, 0 pending"
@@ -139,20 +138,20 @@ mod tests {
         "2 hubs in trouble, such as https://a.example/: it refuses (400); 12 channels, 0 pending"
     )]
     #[case(
-        watching(|own| own.refused = Some("line 3: unknown key".into())),
+        watching(|summary| summary.refused = Some("line 3: unknown key".into())),
         "the new configuration is refused: line 3: unknown key; 12 channels, 0 pending"
     )]
     #[case(
-        watching(|own| own.suspended = vec!["main".into(), "more".into()]),
+        watching(|summary| summary.suspended = vec!["main".into(), "more".into()]),
         "deletions of main, more are not believed, see `rsnotify status`; 12 channels, 0 pending"
     )]
-    #[case(watching(|own| own.muted = 1), "NOTHING IS SENT of 1 set, see `rsnotify status`; 12 channels, 0 pending")]
+    #[case(watching(|summary| summary.muted = 1), "NOTHING IS SENT of 1 set, see `rsnotify status`; 12 channels, 0 pending")]
     #[case(
-        watching(|own| own.absent = vec!["/srv/www".into()]),
+        watching(|summary| summary.absent = vec!["/srv/www".into()]),
         "/srv/www is not there; 12 channels, 0 pending"
     )]
     #[case(
-        watching(|own| own.absent = vec!["/a".into(), "/b".into()]),
+        watching(|summary| summary.absent = vec!["/a".into(), "/b".into()]),
         "2 mounts are not there; 12 channels, 0 pending"
     )]
     fn a_line_says_what_is_being_done(#[case] doing: Doing, #[case] want: &str) {
@@ -162,7 +161,7 @@ mod tests {
     #[test]
     fn nothing_that_others_name_makes_it_more_than_one_line() {
         let name = format!("/srv\nWATCHDOG=trigger\n{}", "x".repeat(10_000));
-        let line = watching(|own| own.absent = vec![name.into()]).line();
+        let line = watching(|summary| summary.absent = vec![name.into()]).line();
         assert!(line.starts_with("/srv WATCHDOG=trigger x"), "{line}");
         assert!(line.len() < 1_000, "{}", line.len());
     }

@@ -66,7 +66,7 @@ impl Census {
         }
     }
 
-    /// The counts of each mount that has or had a document.
+    /// Returns the counts of each mount that has or had a document.
     pub fn mounts(&self) -> impl Iterator<Item = (MountId, &MountCount)> {
         self.mounts.iter().map(|(id, count)| (*id, count))
     }
@@ -75,7 +75,7 @@ impl Census {
         self.mounts.get(&mount).copied().unwrap_or_default()
     }
 
-    /// The documents that are missing, accepted ones too, in order.
+    /// Returns the documents that are missing, accepted ones too, in order.
     pub fn missing(&self) -> &BTreeSet<Uri> {
         &self.missing
     }

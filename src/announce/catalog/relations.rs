@@ -1,4 +1,4 @@
-//! What documents are to each other: indexes, sets of resources, archives (R5, R7).
+//! The relations of documents: indexes, sets of resources, archives (R5, R7).
 
 use std::collections::BTreeSet;
 

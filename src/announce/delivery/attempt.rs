@@ -1,4 +1,4 @@
-//! What came of the last attempt at a hub: kept until the next one, so that nobody has to search a log for it.
+//! The outcome of the last attempt at a hub: kept until the next one, so that nobody has to search a log for it.
 
 use std::str::FromStr;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::announce::delivery::Answer;
 use crate::resourcesync::escape::excerpt;
 
-/// How many characters are kept of what a hub says, whatever it says.
+/// Characters that are kept of a hub's answer.
 const EXCERPT: usize = 500;
 
 /// The last attempt at one hub on one channel, whether it accepted or not.
@@ -25,7 +25,7 @@ pub struct Attempt {
     pub refusal: Option<Refusal>,
 }
 
-/// Why a hub did not accept.
+/// The reason why a hub did not accept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
     pub kind: Kind,
@@ -53,7 +53,7 @@ impl Attempt {
     }
 }
 
-/// What a refusal is about (R23).
+/// The scope of a refusal (R23).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
     /// The hub as a whole, or its address or credentials: every notification would be refused.
@@ -63,7 +63,7 @@ pub enum Scope {
 }
 
 impl Attempt {
-    /// What the refusal is about; nothing where there is none.
+    /// Returns the scope of the refusal; nothing if there is none.
     pub fn scope(&self) -> Option<Scope> {
         let kind = self.refusal.as_ref()?.kind;
         Some(match (kind, self.status) {
@@ -83,7 +83,7 @@ impl Attempt {
     }
 }
 
-/// Whether a body is no more than a server's stock page: the one ResourceSync hub fails so while nobody has
+/// Returns true if a body is no more than a server's stock page: the one ResourceSync hub fails so while nobody has
 /// subscribed.
 pub fn says_nothing(body: &str) -> bool {
     body.trim().is_empty() || body.to_ascii_lowercase().contains("internal server error")
@@ -151,7 +151,7 @@ impl Kind {
         }
     }
 
-    /// What usually causes it, and what helps, for whoever is called about it.
+    /// Returns the usual cause and the remedy.
     pub fn usual_cause(self) -> &'static str {
         match self {
             Kind::NoAnswer => {
@@ -204,7 +204,7 @@ impl FromStr for Kind {
     }
 }
 
-/// The beginning of a text that somebody else wrote, fit for a terminal.
+/// Returns the beginning of a foreign text, fit for a terminal.
 pub fn printable(text: &str) -> String {
     excerpt(text.trim(), EXCERPT)
 }

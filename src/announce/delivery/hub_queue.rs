@@ -79,7 +79,7 @@ pub struct Outage {
     /// The last failure.
     pub refusal: Refusal,
     pub next_probe: Timestamp,
-    /// Whether the hub may take other notifications than those that failed, so that new ones need not wait for long.
+    /// True if the hub may take other notifications than those that failed, so that new ones need not wait for long.
     is_doubtful: bool,
     next_first: Timestamp,
     /// Failures in a row that need an operator.
@@ -90,7 +90,7 @@ pub struct Outage {
     told: Option<Timestamp>,
 }
 
-/// What the next notifications of a hub may hold after a 413.
+/// The limits of the next notifications of a hub after a 413.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SizeLimit {
     pub entries: usize,
@@ -115,7 +115,7 @@ pub struct Failure {
     pub refusal: Refusal,
     /// The time that the hub asks to be left alone.
     pub retry_after: Option<Duration>,
-    /// Whether the hub accepted others while this notification failed.
+    /// True if the hub accepted others while this notification failed.
     pub is_doubtful: bool,
     /// Random, from 0 to 1.
     pub jitter: f64,
@@ -165,7 +165,7 @@ impl HubQueue {
     pub fn remove(&mut self, channel: ChannelId) {
         if self.waiting.remove(&channel) {
             for queue in [&mut self.asked_for, &mut self.first, &mut self.again] {
-                queue.retain(|own| *own != channel);
+                queue.retain(|waiting| *waiting != channel);
             }
         }
     }
@@ -203,7 +203,7 @@ impl HubQueue {
         Some(next)
     }
 
-    /// The next time at which something may go that may not go now, and waits.
+    /// Returns the next time at which something may go that has to wait now.
     pub fn wake(&self) -> Option<Timestamp> {
         let outage = self.outage.as_ref()?;
         match (self.first.is_empty(), self.again.is_empty()) {
@@ -228,7 +228,7 @@ impl HubQueue {
         outage.is_some_and(|outage| outage.probes.remove(&(channel, seq)))
     }
 
-    /// The hub accepted something. Returns the outage that this ends.
+    /// Notes that the hub accepted something. Returns the outage that this ends.
     pub fn accepted(&mut self, now: Timestamp) -> Option<Outage> {
         self.accepted = Some(now);
         self.acceptances += 1;
@@ -237,7 +237,7 @@ impl HubQueue {
         self.answers()
     }
 
-    /// The hub answered in a way that says nothing against it. Returns the outage that this ends.
+    /// Notes an answer that says nothing against the hub. Returns the outage that this ends.
     pub fn answers(&mut self) -> Option<Outage> {
         let ended = self.outage.take();
         if ended.is_some() {
@@ -246,24 +246,24 @@ impl HubQueue {
         ended
     }
 
-    /// The last acceptance.
+    /// Returns the time of the last acceptance.
     pub fn last_accepted(&self) -> Option<Timestamp> {
         self.accepted
     }
 
-    /// The number of acceptances since the start.
+    /// Returns the number of acceptances since the start.
     pub fn acceptances(&self) -> u64 {
         self.acceptances
     }
 
-    /// A notification failed that was at fault when it failed before, because the hub accepted others meanwhile.
-    /// Returns whether so many of these failed since the last acceptance that it is the hub after all.
+    /// Notes the failure of a notification that was at fault when it failed before, because the hub accepted others
+    /// meanwhile. Returns true if so many of these failed since the last acceptance that it is the hub after all.
     pub fn fails_at_fault(&mut self, channel: ChannelId) -> bool {
         self.at_fault.insert(channel);
         self.at_fault.len() >= MOST_AT_FAULT
     }
 
-    /// The hub failed. Returns whether that is news to the operator.
+    /// Notes that the hub failed. Returns true if that is news to the operator.
     pub fn failed(&mut self, failure: Failure, was_probe: bool, now: Timestamp) -> bool {
         let Failure {
             refusal,
@@ -295,7 +295,7 @@ impl HubQueue {
         outage.refusal = refusal;
         if is_new || was_probe {
             outage.probes_at_once = 1;
-            outage.next_probe = later(now, outage.pause(is_new, jitter, now));
+            outage.next_probe = later(now, outage.wait(is_new, jitter, now));
             outage.next_first = later(now, PROBES_APART);
         }
         if let Some(wait) = retry_after {
@@ -315,17 +315,17 @@ impl HubQueue {
         self.outage.as_ref()
     }
 
-    /// Takes up an outage that a stored state tells of.
+    /// Resumes an outage of which a stored state tells.
     pub fn resume(&mut self, outage: Outage) {
         self.outage = Some(outage);
     }
 
-    /// Takes up the last acceptance that a stored state tells of.
+    /// Resumes the last acceptance of which a stored state tells.
     pub fn resume_accepted(&mut self, at: Timestamp) {
         self.accepted = self.accepted.max(Some(at));
     }
 
-    /// Goes on with what a queue before this one has learned of the hub.
+    /// Continues what a queue before this one has learned of the hub.
     pub fn inherit(&mut self, before: &mut HubQueue) {
         self.size = before.size;
         self.refusals = std::mem::take(&mut before.refusals);
@@ -336,7 +336,7 @@ impl HubQueue {
         }
     }
 
-    /// The operator wants a failing hub asked now, and told of what comes of it.
+    /// Has a failing hub asked now, and logs what comes of it.
     pub fn hurry(&mut self, now: Timestamp) {
         if let Some(outage) = &mut self.outage {
             (outage.next_probe, outage.next_first) = (now, now);
@@ -346,7 +346,7 @@ impl HubQueue {
         }
     }
 
-    /// The hub refused this size. Returns whether that is the first time within an hour.
+    /// Notes that the hub refused this size. Returns true if that is the first time within an hour.
     pub fn too_large(&mut self, entries: usize, bytes: usize, now: Timestamp) -> bool {
         let before = self.size_limit(now);
         self.size = Some(SizeLimit {
@@ -361,7 +361,7 @@ impl HubQueue {
         self.size.filter(|size| now < size.until)
     }
 
-    /// Notes a refusal that is about one notification. Returns whether to tell of it by itself, and when to sum up the
+    /// Notes a refusal of one notification. Returns true if it is logged by itself, and the time at which to sum up the
     /// others, if that is to be planned.
     pub fn refused(
         &mut self,
@@ -376,46 +376,46 @@ impl HubQueue {
             reason: refusal.reason.clone(),
             last_told: Timestamp::MIN,
         };
-        let own = self.refusals.entry(refusal.kind).or_insert(new);
-        own.reason.clone_from(&refusal.reason);
-        if is_repeated && now < later(own.last_told, REMINDER) {
+        let alike = self.refusals.entry(refusal.kind).or_insert(new);
+        alike.reason.clone_from(&refusal.reason);
+        if is_repeated && now < later(alike.last_told, REMINDER) {
             return (false, None);
         }
         let mut sum_up_at = None;
-        if own.told == 0 || later(own.since, SUMMED_UP_FOR) <= now {
-            (own.since, own.told) = (now, 0);
+        if alike.told == 0 || later(alike.since, SUMMED_UP_FOR) <= now {
+            (alike.since, alike.told) = (now, 0);
             sum_up_at = Some(later(now, SUMMED_UP_FOR));
         }
-        let is_news = own.told < EXAMPLES;
+        let is_news = alike.told < EXAMPLES;
         match is_news {
-            true => (own.told, own.last_told) = (own.told + 1, now),
-            false => own.more += 1,
+            true => (alike.told, alike.last_told) = (alike.told + 1, now),
+            false => alike.more += 1,
         }
         (is_news, sum_up_at)
     }
 
-    /// The refusals that were not told by themselves: each kind with its reason, and how many they are.
+    /// Returns the refusals that were not logged by themselves: each kind with its reason, and their number.
     pub fn sum_up(&mut self, now: Timestamp) -> Vec<(Kind, String, usize)> {
         let due = self.refusals.iter_mut();
-        let due = due.filter(|(_, own)| later(own.since, SUMMED_UP_FOR) <= now);
-        due.filter_map(|(kind, own)| {
-            own.told = 0;
-            let more = std::mem::take(&mut own.more);
-            (more > 0).then(|| (*kind, own.reason.clone(), more))
+        let due = due.filter(|(_, alike)| later(alike.since, SUMMED_UP_FOR) <= now);
+        due.filter_map(|(kind, alike)| {
+            alike.told = 0;
+            let more = std::mem::take(&mut alike.more);
+            (more > 0).then(|| (*kind, alike.reason.clone(), more))
         })
         .collect()
     }
 
     /// Moves everything as the clock was set back.
-    pub fn set_back(&mut self, step: Duration) {
-        let moved = |time: &mut Timestamp| *time = earlier(*time, step);
+    pub fn set_back(&mut self, by: Duration) {
+        let moved = |time: &mut Timestamp| *time = earlier(*time, by);
         self.accepted.iter_mut().for_each(moved);
         if let Some(size) = &mut self.size {
             moved(&mut size.until);
         }
-        for own in self.refusals.values_mut() {
-            moved(&mut own.since);
-            moved(&mut own.last_told);
+        for alike in self.refusals.values_mut() {
+            moved(&mut alike.since);
+            moved(&mut alike.last_told);
         }
         if let Some(outage) = &mut self.outage {
             moved(&mut outage.since);
@@ -427,7 +427,7 @@ impl HubQueue {
 }
 
 impl Outage {
-    /// An outage of which a stored state holds the last failure.
+    /// Makes an outage of which a stored state holds the last failure.
     pub fn resumed(
         since: Timestamp,
         attempts: u32,
@@ -448,7 +448,7 @@ impl Outage {
         }
     }
 
-    /// The time from which notifications that were never submitted may be.
+    /// Returns the time from which notifications that were never submitted may be.
     fn next_first(&self) -> Timestamp {
         // Topics without subscribers must not keep others waiting for longer and longer.
         match self.is_doubtful || self.refusal.kind == Kind::NoSubscribersLikely {
@@ -457,8 +457,8 @@ impl Outage {
         }
     }
 
-    /// The wait before the next probe.
-    fn pause(&self, is_new: bool, jitter: f64, now: Timestamp) -> Duration {
+    /// Returns the wait before the next probe.
+    fn wait(&self, is_new: bool, jitter: f64, now: Timestamp) -> Duration {
         if self.refused > 0 {
             // One topic may need to be registered while others are: those are tried before long.
             let doubled = 2_u32.saturating_pow(self.refused - 1);

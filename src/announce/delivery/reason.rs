@@ -1,8 +1,8 @@
-//! Why a hub did not accept a notification, with what usually causes that (R23).
+//! The reasons why a hub did not accept a notification, with their usual causes (R23).
 
 use crate::announce::delivery::attempt::Kind;
 
-/// Why a hub did not accept, with what usually causes such an answer.
+/// The reason why a hub did not accept, with the usual cause of such an answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Reason {
     #[error("no answer: {0}")]
@@ -45,7 +45,7 @@ impl Reason {
         }
     }
 
-    /// A name for metrics and JSON.
+    /// Returns the name that metrics and JSON have for it.
     pub fn name(&self) -> &'static str {
         self.kind().as_str()
     }

@@ -1,12 +1,12 @@
-//! Where a redirecting hub may lead a submission: file content and foreign servers never decide where we
+//! The redirections that a submission follows: file content and foreign servers never decide where we
 //! POST (R9, R23).
 
 use url::Url;
 
-/// How many redirections one submission follows.
+/// Redirections that one submission follows.
 pub const MAX_HOPS: u32 = 3;
 
-/// What to do with an answer that may be a redirection.
+/// The action on an answer that may be a redirection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Hop {
     /// Send the same request there.
@@ -36,7 +36,7 @@ pub fn next_hop(
     }
 }
 
-/// Whether two addresses are one resource, whatever their queries: a `content-query` hub's carries the topic.
+/// Returns true if two addresses are one resource, whatever their queries: a `content-query` hub's carries the topic.
 pub fn same_address(one: &Url, other: &Url) -> bool {
     one.origin() == other.origin() && one.path() == other.path()
 }

@@ -1,4 +1,4 @@
-//! When a failed attempt is made again (R23).
+//! The time of the next attempt (R23).
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(15 * 60);
 const LONGEST_ASKED_FOR: Duration = Duration::from_secs(60 * 60);
 
-/// When to try again: when the other side asks for it, within reason, else after [`backoff`].
+/// Returns the time to retry: the one that the other side asks for, within reason, else after [`backoff`].
 pub fn next_try(
     retry_after: Option<&str>,
     attempts: u32,
@@ -22,13 +22,13 @@ pub fn next_try(
     after(now, asked_for.unwrap_or_else(|| backoff(attempts, jitter)))
 }
 
-/// The wait that a `Retry-After` asks for, within reason.
+/// Returns the wait that a `Retry-After` asks for, within reason.
 pub fn asked_for(retry_after: &str, now: Timestamp) -> Option<Duration> {
     let wait = wait(retry_after.trim(), now)?;
     Some(wait.clamp(SHORTEST, LONGEST_ASKED_FOR))
 }
 
-/// Exponential, from 1 s to 15 min, full jitter.
+/// Returns the wait before the next attempt: exponential, from 1 s to 15 min, full jitter.
 pub fn backoff(attempts: u32, jitter: f64) -> Duration {
     let ceiling = SHORTEST
         .saturating_mul(2_u32.saturating_pow(attempts))

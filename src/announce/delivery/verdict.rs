@@ -1,4 +1,4 @@
-//! What a hub's answer means for the notification in flight (R23).
+//! The meaning of a hub's answer for the notification in flight (R23).
 
 use std::time::Duration;
 
@@ -10,30 +10,30 @@ use crate::announce::delivery::reason::Reason;
 use crate::announce::delivery::retry::{after, backoff, next_try};
 use crate::announce::delivery::{Answer, FORM_TYPE};
 
-/// What becomes of a notification.
+/// The fate of a notification after an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     Accepted,
-    /// It will pass by itself.
+    /// It is retried, and this may pass by itself.
     Retry {
         at: Timestamp,
         reason: Reason,
     },
     /// The notification is withdrawn, and half of it cut.
     TooLarge,
-    /// It is tried again, but somebody must act.
+    /// It is retried, but an operator must act.
     NeedsOperator {
         at: Timestamp,
         reason: Reason,
     },
 }
 
-/// Where an answer's `Location` is reported: the body of a redirection tells no more.
+/// The beginning of an excerpt that holds an answer's `Location`: the body of a redirection tells no more.
 pub const LOCATION: &str = "Location: ";
-/// How much of a hub's own reason is repeated.
+/// Characters that are repeated of a hub's own reason.
 const DENIAL_CHARS: usize = 500;
-/// How long a hub that needs a person is left alone.
-const PERSON: Duration = Duration::from_secs(15 * 60);
+/// The wait for a hub that needs an operator.
+const OPERATOR_WAIT: Duration = Duration::from_secs(15 * 60);
 
 /// Judges the answer to the `attempts`th try. `jitter` is random, from 0 to 1.
 pub fn verdict(answer: &Answer, attempts: u32, now: Timestamp, jitter: f64) -> Verdict {
@@ -61,13 +61,13 @@ pub fn verdict(answer: &Answer, attempts: u32, now: Timestamp, jitter: f64) -> V
         at: next_try(retry_after, attempts, now, jitter),
         reason,
     };
-    let person = |reason| Verdict::NeedsOperator {
-        at: after(now, PERSON),
+    let operator = |reason| Verdict::NeedsOperator {
+        at: after(now, OPERATOR_WAIT),
         reason,
     };
     match status {
         200..=299 => match denial(content_type, excerpt) {
-            Some(why) => person(Reason::Denied(why)),
+            Some(why) => operator(Reason::Denied(why)),
             None => Verdict::Accepted,
         },
         413 => Verdict::TooLarge,
@@ -76,26 +76,26 @@ pub fn verdict(answer: &Answer, attempts: u32, now: Timestamp, jitter: f64) -> V
         }
         // Nobody can mend this, so nobody is called, and the hub is not hurried either.
         400 if says_nobody_subscribed(excerpt) => Verdict::Retry {
-            at: after(now, PERSON),
+            at: after(now, OPERATOR_WAIT),
             reason: Reason::NoSubscribersLikely(status),
         },
         408 | 425 | 429 | 500..=599 => later(Reason::Unavailable(status)),
-        300..=399 => person(Reason::Redirected {
+        300..=399 => operator(Reason::Redirected {
             status,
             to: excerpt
                 .strip_prefix(LOCATION)
                 .filter(|to| !to.is_empty())
                 .map(str::to_owned),
         }),
-        400 | 405 | 406 | 415 => person(Reason::WrongMode(status)),
-        401 | 403 => person(Reason::NotAllowed(status)),
-        407 => person(Reason::NotAllowedByProxy),
-        404 | 410 => person(Reason::NotThere(status)),
-        _ => person(Reason::Refused(status)),
+        400 | 405 | 406 | 415 => operator(Reason::WrongMode(status)),
+        401 | 403 => operator(Reason::NotAllowed(status)),
+        407 => operator(Reason::NotAllowedByProxy),
+        404 | 410 => operator(Reason::NotThere(status)),
+        _ => operator(Reason::Refused(status)),
     }
 }
 
-/// Why a form body says `hub.mode=denied`, if it does.
+/// Returns the reason in a form body that says `hub.mode=denied`.
 fn denial(content_type: Option<&str>, body: &str) -> Option<String> {
     let content_type = content_type?.split(';').next()?.trim();
     if !content_type.eq_ignore_ascii_case(FORM_TYPE) {
@@ -155,21 +155,21 @@ mod tests {
     #[case(202, "accepted", None)]
     #[case(204, "accepted", None)]
     #[case(207, "accepted", None)]
-    #[case(301, "person redirected", Some(900))]
-    #[case(304, "person redirected", Some(900))]
-    #[case(308, "person redirected", Some(900))]
-    #[case(400, "person wrong_mode", Some(900))]
-    #[case(401, "person not_allowed", Some(900))]
-    #[case(403, "person not_allowed", Some(900))]
-    #[case(404, "person not_there", Some(900))]
-    #[case(405, "person wrong_mode", Some(900))]
-    #[case(406, "person wrong_mode", Some(900))]
-    #[case(407, "person not_allowed_by_proxy", Some(900))]
+    #[case(301, "operator redirected", Some(900))]
+    #[case(304, "operator redirected", Some(900))]
+    #[case(308, "operator redirected", Some(900))]
+    #[case(400, "operator wrong_mode", Some(900))]
+    #[case(401, "operator not_allowed", Some(900))]
+    #[case(403, "operator not_allowed", Some(900))]
+    #[case(404, "operator not_there", Some(900))]
+    #[case(405, "operator wrong_mode", Some(900))]
+    #[case(406, "operator wrong_mode", Some(900))]
+    #[case(407, "operator not_allowed_by_proxy", Some(900))]
     #[case(408, "retry unavailable", Some(8))]
-    #[case(410, "person not_there", Some(900))]
+    #[case(410, "operator not_there", Some(900))]
     #[case(413, "too large", None)]
-    #[case(415, "person wrong_mode", Some(900))]
-    #[case(418, "person refused", Some(900))]
+    #[case(415, "operator wrong_mode", Some(900))]
+    #[case(418, "operator refused", Some(900))]
     #[case(425, "retry unavailable", Some(8))]
     #[case(429, "retry unavailable", Some(8))]
     #[case(500, "retry unavailable", Some(8))]
@@ -186,7 +186,7 @@ mod tests {
             Verdict::Accepted => "accepted".to_owned(),
             Verdict::TooLarge => "too large".to_owned(),
             Verdict::Retry { reason, .. } => format!("retry {}", reason.name()),
-            Verdict::NeedsOperator { reason, .. } => format!("person {}", reason.name()),
+            Verdict::NeedsOperator { reason, .. } => format!("operator {}", reason.name()),
         };
         assert_eq!(said, want);
         assert_eq!(seconds(&verdict), wait);
@@ -227,7 +227,7 @@ mod tests {
             excerpt: body.into(),
         };
         let want = want.map_or(Verdict::Accepted, |why| Verdict::NeedsOperator {
-            at: now() + PERSON,
+            at: now() + OPERATOR_WAIT,
             reason: Reason::Denied(why.into()),
         });
         assert_eq!(verdict(&answer, 1, now(), 0.5), want);

@@ -1,4 +1,4 @@
-//! What somebody should look at, and whether all is well: the same on the status page and on a terminal.
+//! Alerts, and the health of the daemon: the same on the status page and on a terminal.
 
 use std::collections::BTreeMap;
 
@@ -9,21 +9,21 @@ use crate::report::status::words::counted;
 use crate::report::status::{ChannelView, Condition, MountStatus, MutedSet, SourceStatus, Status};
 use crate::resourcesync::uri::Hub;
 
-/// Something is not as it should be.
+/// A condition that an operator should know of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Alert {
     pub urgency: Urgency,
     pub part: Part,
     pub what: String,
     pub since: Option<Timestamp>,
-    /// What usually causes it, or what to do.
+    /// The usual cause, or the remedy.
     pub advice: Option<String>,
 }
 
-/// Whether it passes by itself; the worst comes first.
+/// The urgency of an alert; the worst comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Urgency {
-    /// It stays until somebody does something.
+    /// It does not pass by itself.
     Act,
     /// It may pass, and the rest goes on.
     Look,
@@ -40,10 +40,10 @@ pub enum Part {
     Findings,
 }
 
-/// So many directories are named in an alert.
+/// Directories that are named in an alert.
 const MOST_DIRECTORIES: usize = 3;
 
-/// How everything stands, in a word.
+/// The health of the daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Health {
     Act,
@@ -65,9 +65,9 @@ impl Health {
 }
 
 impl Status {
-    /// How everything stands, in a word.
+    /// Returns the health of the daemon.
     pub fn health(&self) -> Health {
-        let waits = |own: &ChannelView| !own.pending.is_empty() || !own.held.is_empty();
+        let waits = |channel: &ChannelView| !channel.pending.is_empty() || !channel.held.is_empty();
         match self.alerts().first().map(|alert| alert.urgency) {
             Some(Urgency::Act) => Health::Act,
             Some(Urgency::Look) => Health::Look,
@@ -77,7 +77,7 @@ impl Status {
         }
     }
 
-    /// What somebody should look at, the most urgent first.
+    /// Returns all alerts, the most urgent first.
     pub fn alerts(&self) -> Vec<Alert> {
         let mut alerts = Vec::new();
         if let Some(trouble) = &self.unsaved {
@@ -92,7 +92,9 @@ impl Status {
             });
         }
         let configuration = self.configuration.as_ref();
-        if let Some(refused) = configuration.and_then(|own| own.refused.as_ref()) {
+        if let Some(refused) =
+            configuration.and_then(|configuration| configuration.refused.as_ref())
+        {
             alerts.push(Alert {
                 urgency: Urgency::Act,
                 part: Part::Configuration,
@@ -112,7 +114,11 @@ impl Status {
             alerts.extend(troubles.map(|trouble| of_hub(summary.hub, trouble)));
         }
         // Those that lasted come first: those that are not told of did only if all that are did.
-        let lasting = self.broken.iter().take_while(|own| own.lasting).count();
+        let lasting = self
+            .broken
+            .iter()
+            .take_while(|broken| broken.lasting)
+            .count();
         if lasting > 0 {
             let all_last = lasting == self.broken.len();
             let count = lasting + if all_last { self.more_broken } else { 0 };
@@ -120,20 +126,20 @@ impl Status {
                 urgency: Urgency::Look,
                 part: Part::Broken,
                 what: format!("{} cannot be read", counted(count, "document")),
-                since: self.broken.first().map(|own| own.since),
+                since: self.broken.first().map(|broken| broken.since),
                 advice: Some("their last good versions are kept".to_owned()),
             });
         }
         if !self.findings.is_empty() {
             let count = counted(self.findings.len() + self.more_findings, "problem");
             let mut groups = self.finding_groups.iter();
-            let wrong_url = groups.find(|own| own.kind == "wrong_url" && !own.acknowledged);
+            let wrong_url = groups.find(|group| group.kind == "wrong_url" && !group.acknowledged);
             alerts.push(Alert {
                 urgency: Urgency::Look,
                 part: Part::Findings,
                 what: format!("{count} in the published tree"),
                 since: None,
-                advice: wrong_url.and_then(|own| own.examples.first().cloned()),
+                advice: wrong_url.and_then(|group| group.examples.first().cloned()),
             });
         }
         alerts.sort_by_key(|alert| alert.urgency);
@@ -142,7 +148,7 @@ impl Status {
 }
 
 impl Status {
-    /// An alert for each reason for which sets are muted, whatever their number.
+    /// Adds an alert for each reason for which sets are muted, whatever their number.
     fn of_muted(&self, alerts: &mut Vec<Alert>) {
         let mut by_reason: BTreeMap<(&str, &str), (&MutedSet, usize)> = BTreeMap::new();
         for muted in &self.muted {
@@ -186,7 +192,7 @@ fn of_source(source: &SourceStatus, alerts: &mut Vec<Alert>) {
     for mount in source
         .mounts
         .iter()
-        .filter(|own| own.present == Some(false))
+        .filter(|mount| mount.present == Some(false))
     {
         let advice = "nothing below it counts as deleted; it is swept when it is back";
         // The reason says the directory again.
@@ -208,7 +214,7 @@ fn of_source(source: &SourceStatus, alerts: &mut Vec<Alert>) {
     }
 }
 
-/// Where most of what is missing is missing.
+/// Returns the directories with most missing documents.
 fn missing_in(source: &SourceStatus) -> Option<String> {
     let first = source.missing_in.iter().take(MOST_DIRECTORIES);
     let mut parts: Vec<String> = first.map(ToString::to_string).collect();
@@ -220,7 +226,7 @@ fn missing_in(source: &SourceStatus) -> Option<String> {
     is_any.then(|| format!("missing: {}", parts.join(", ")))
 }
 
-/// How many directories are not named.
+/// Returns the number of directories that are not named, in words.
 pub fn more_directories(more: usize) -> String {
     match more {
         1 => "1 more directory".to_owned(),
@@ -228,7 +234,7 @@ pub fn more_directories(more: usize) -> String {
     }
 }
 
-/// One alert for a mount, however many of its directories may not be read.
+/// Returns one alert for a mount, however many of its directories may not be read.
 fn of_unreadable(source: &SourceStatus, mount: &MountStatus) -> Option<Alert> {
     let first = mount.unreadable.first()?;
     let name = &source.name;
@@ -247,7 +253,11 @@ fn of_unreadable(source: &SourceStatus, mount: &MountStatus) -> Option<Alert> {
         urgency: Urgency::Act,
         part: Part::Sources,
         what,
-        since: mount.unreadable.iter().map(|own| own.since).min(),
+        since: mount
+            .unreadable
+            .iter()
+            .map(|directory| directory.since)
+            .min(),
         advice: Some(match &first.remedy {
             Some(remedy) => format!("{remedy}; {meanwhile}"),
             None => meanwhile.to_owned(),

@@ -1,4 +1,4 @@
-//! How each hub stands over all channels, for whoever has a thousand of them.
+//! The status of each hub over all channels.
 
 use std::collections::BTreeMap;
 
@@ -14,19 +14,19 @@ use crate::resourcesync::uri::Hub;
 pub struct HubSummary<'a> {
     pub hub: &'a Hub,
     pub mode: Mode,
-    /// How many channels stand how; the worst comes first.
+    /// The number of channels in each condition; the worst comes first.
     pub states: BTreeMap<Condition, usize>,
     pub due: usize,
-    /// Since when the notification is in flight that has been for longest.
+    /// The time since when the oldest notification is in flight.
     pub oldest: Option<Timestamp>,
-    /// When it last accepted anything.
+    /// The time of the last accepted notification.
     pub accepted: Option<Timestamp>,
     /// The latest attempt on any channel.
     pub last: Option<&'a Attempt>,
     pub troubles: Vec<HubTrouble<'a>>,
 }
 
-/// What is wrong with a hub on so many channels, in the words that it has on one of them.
+/// A failure of a hub on some channels, with the reason on one of them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HubTrouble<'a> {
     pub state: Condition,
@@ -34,7 +34,7 @@ pub struct HubTrouble<'a> {
     pub kind: Option<Kind>,
     pub reason: &'a str,
     pub channels: usize,
-    /// Since when it was so on the first of them.
+    /// The time since when it fails on the first of them.
     pub since: Option<Timestamp>,
 }
 
@@ -43,13 +43,13 @@ impl HubSummary<'_> {
         self.states.values().sum()
     }
 
-    /// How it stands where it stands worst.
+    /// Returns its worst condition.
     pub fn worst(&self) -> Condition {
         let worst = self.states.keys().next();
         worst.copied().unwrap_or(Condition::Fine)
     }
 
-    /// How many channels stand how, such as "2 failing, 40 fine".
+    /// Returns the number of channels in each condition, such as "2 failing, 40 fine".
     pub fn states_in_words(&self) -> String {
         let states = self.states.iter();
         let states = states.map(|(state, count)| format!("{count} {}", state.in_words()));
@@ -58,7 +58,7 @@ impl HubSummary<'_> {
 }
 
 impl Status {
-    /// Every hub, those in trouble first.
+    /// Returns every hub, those that fail first.
     pub fn hubs(&self) -> Vec<HubSummary<'_>> {
         let mut hubs: BTreeMap<&Hub, HubSummary<'_>> = BTreeMap::new();
         for view in self.channels.iter().flat_map(|channel| &channel.hubs) {
@@ -76,11 +76,10 @@ impl Status {
             summary.due += view.due;
             summary.oldest = earliest(summary.oldest, view.since);
             summary.accepted = summary.accepted.max(view.accepted);
-            let own = view.last.as_ref();
             summary.last = summary
                 .last
                 .into_iter()
-                .chain(own)
+                .chain(view.last.as_ref())
                 .max_by_key(|last| last.at);
             note_trouble(&mut summary.troubles, view);
         }
@@ -96,10 +95,10 @@ fn note_trouble<'a>(troubles: &mut Vec<HubTrouble<'a>>, view: &'a HubView) {
     };
     let kind = view.failure().map(|refusal| refusal.kind);
     let mut known = troubles.iter_mut();
-    match known.find(|own| (own.state, own.kind) == (view.state, kind)) {
-        Some(own) => {
-            own.channels += 1;
-            own.since = earliest(own.since, view.since);
+    match known.find(|trouble| (trouble.state, trouble.kind) == (view.state, kind)) {
+        Some(trouble) => {
+            trouble.channels += 1;
+            trouble.since = earliest(trouble.since, view.since);
         }
         None => troubles.push(HubTrouble {
             state: view.state,

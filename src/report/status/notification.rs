@@ -1,4 +1,4 @@
-//! What was said lately, and what became of it.
+//! The last notifications and their outcomes.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use crate::resourcesync::uri::{Hub, Topic};
 pub struct NotificationView {
     pub topic: Topic,
     pub seq: u64,
-    /// When it was made.
+    /// The time when it was cut.
     pub cut: Timestamp,
-    /// How many changes it tells; nothing where only its number outlived a restart.
+    /// The number of its changes; nothing where only its sequence number outlived a restart.
     pub changes: Option<usize>,
     pub hubs: Vec<OutcomeView>,
     pub bytes: Option<usize>,
@@ -23,36 +23,36 @@ pub struct NotificationView {
     pub payload: Option<Body>,
 }
 
-/// What became of it at one hub.
+/// The outcome at one hub.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutcomeView {
     pub hub: Hub,
     pub outcome: Outcome,
-    /// When it was last answered.
+    /// The time of the last answer.
     pub at: Option<Timestamp>,
     /// Nothing where that is not known any more.
     pub attempts: Option<u32>,
-    /// Why it was not accepted when it was last tried.
+    /// The reason why the last attempt failed.
     pub reason: Option<String>,
 }
 
-/// What becomes of a notification.
+/// The outcome of a notification at a hub.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// It is on its way.
+    /// It was not answered yet.
     InFlight,
-    /// The hub did not accept it yet; it is tried again.
+    /// The hub did not accept it yet; it is retried.
     Refused,
     Accepted,
     /// It was too large for the hub, which was then told in smaller ones.
     Withdrawn,
-    /// A person dropped it, or it has no hub any more.
+    /// An operator dropped it, or it has no hub any more.
     Dropped,
 }
 
 impl Outcome {
-    /// How it is called.
+    /// Returns the outcome in words.
     pub fn in_words(self) -> &'static str {
         match self {
             Outcome::InFlight => "in flight",

@@ -1,10 +1,10 @@
-//! How numbers and times are said to people, on the status page as on a terminal.
+//! Numbers and times in words, on the status page as on a terminal.
 
 use std::fmt::Display;
 
 use jiff::Timestamp;
 
-/// A number of things, such as "1 change" and "2 changes".
+/// Returns a number of things, such as "1 change" and "2 changes".
 pub fn counted(count: usize, thing: &str) -> String {
     match count {
         1 => format!("1 {thing}"),
@@ -12,7 +12,7 @@ pub fn counted(count: usize, thing: &str) -> String {
     }
 }
 
-/// A number as people read it, such as 41,200.
+/// Returns a number as people read it, such as 41,200.
 pub fn grouped(number: impl Display) -> String {
     let digits = number.to_string();
     let mut grouped = String::with_capacity(digits.len() * 4 / 3);
@@ -25,7 +25,7 @@ pub fn grouped(number: impl Display) -> String {
     grouped
 }
 
-/// How long ago, or in how long, `at` is, in one or two units; whoever needs it to the second finds it in JSON.
+/// Returns the time from or to `at`, in one or two units; JSON has it to the second.
 pub fn relative(at: Timestamp, now: Timestamp) -> String {
     let seconds = at.duration_since(now).as_secs();
     let length = length(seconds.unsigned_abs());
@@ -36,12 +36,12 @@ pub fn relative(at: Timestamp, now: Timestamp) -> String {
     }
 }
 
-/// As [`relative`], and to the second.
+/// Returns [`relative`], and the time to the second.
 pub fn when(at: Timestamp, now: Timestamp) -> String {
     format!("{} ({at:.0})", relative(at, now))
 }
 
-/// When something is tried again, if it is.
+/// Returns the time of the next attempt, if there is one.
 pub fn next_try(at: Option<Timestamp>, now: Timestamp) -> String {
     match at {
         Some(at) if at > now => relative(at, now),
@@ -50,7 +50,7 @@ pub fn next_try(at: Option<Timestamp>, now: Timestamp) -> String {
     }
 }
 
-/// A number of seconds in one or two units.
+/// Returns a number of seconds in one or two units.
 fn length(seconds: u64) -> String {
     const UNITS: [(u64, &str); 4] = [(86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")];
     let first = UNITS.iter().position(|(unit, _)| seconds >= *unit);
