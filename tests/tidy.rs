@@ -13,7 +13,7 @@ use source::{repository, source_files};
 /// The folders of `src/` that may use only some of the others.
 const MAY_USE: [(&str, &[&str]); 11] = [
     ("resourcesync", &[]),
-    ("announce", &["resourcesync", "report"]),
+    ("announce", &["resourcesync"]),
     ("hub", &["resourcesync", "announce", "report"]),
     ("report", &["resourcesync", "announce", "hub"]),
     (

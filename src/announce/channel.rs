@@ -1,19 +1,18 @@
-//! A set's channel: which topic and hubs it should have, and its window.
+//! A channel: its stored row, the ledgers of its hubs, and its window.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::announce::catalog::Catalog;
-use crate::announce::finding::{Finding, TopicProblem};
+use crate::announce::delivery::TopicPage;
 use crate::announce::ledger::Ledger;
-use crate::announce::plan::{Mode, Plan, SourcePlan, WindowPlan};
+use crate::announce::plan::{Mode, WindowPlan};
 use crate::announce::span::{Span, span};
 use crate::announce::state::{ChannelRow, Said};
-use crate::announce::time::later;
-use crate::announce::topic::{default_topics, problem};
-use crate::resourcesync::payload::Entry;
-use crate::resourcesync::uri::{Hub, Topic, Uri, UriMap};
+use crate::announce::time::{earlier, later};
+use crate::resourcesync::payload::{Entry, Payload};
+use crate::resourcesync::uri::{Hub, Topic, Uri};
 
 /// A channel with what every hub was told on it.
 #[derive(Debug)]
@@ -25,21 +24,34 @@ pub struct Channel {
     pub ledgers: BTreeMap<Hub, Box<Ledger>>,
     /// Open while changes gather (R16).
     pub window: Option<Window>,
-    /// What its topic serves, if a ping hub reads it (R25); derived.
+    /// The entries that its topic serves, if a ping hub reads it (R25); derived.
     pub page: Vec<Entry>,
-    /// Until when that has all changes (R20); derived.
+    /// The time until which that has all changes (R20); derived.
     pub page_until: Option<Timestamp>,
 }
 
-/// So many notifications' `until` are remembered, so that none comes again.
+/// Notifications whose `until` is remembered, so that none comes again.
 const UNTILS: usize = 64;
 
 impl Channel {
+    /// Makes a channel without hubs.
+    pub fn new(source: usize, row: ChannelRow) -> Channel {
+        Channel {
+            row,
+            source,
+            ledgers: BTreeMap::new(),
+            window: None,
+            page: Vec::new(),
+            page_until: None,
+        }
+    }
+
+    /// Returns true unless the channel retired.
     pub fn is_live(&self) -> bool {
         self.row.retired.is_none()
     }
 
-    /// R20: what the next notification speaks for, which no other of this topic does. See [`span`].
+    /// R20: returns the span of the next notification, which differs from all others of this topic. See [`span`].
     pub fn next_span(
         &mut self,
         now: Timestamp,
@@ -53,27 +65,39 @@ impl Channel {
         span
     }
 
-    /// The accounts of hubs that are to hear all that changes.
+    /// Returns the accounts of hubs that hear of all changes.
     pub fn listening(&self) -> impl Iterator<Item = (&Hub, &Ledger)> {
         let ledgers = self.ledgers.iter().map(|(hub, ledger)| (hub, &**ledger));
         ledgers.filter(|(_, ledger)| ledger.row.left.is_none())
     }
 
-    /// Whether a hub of this channel fetches its topic.
+    /// Returns the accounts of hubs that fetch the topic.
+    pub fn pinged(&self) -> impl Iterator<Item = (&Hub, &Ledger)> {
+        let ledgers = self.ledgers.iter().map(|(hub, ledger)| (hub, &**ledger));
+        ledgers.filter(|(_, ledger)| ledger.mode == Mode::Ping)
+    }
+
+    /// Returns true if any hub of this channel fetches its topic.
+    pub fn has_pinged(&self) -> bool {
+        self.pinged().next().is_some()
+    }
+
+    /// Returns true if a hub of this channel fetches its topic.
     pub fn is_pinged(&self, hub: &Hub) -> bool {
         let ledger = self.ledgers.get(hub);
         ledger.is_some_and(|ledger| ledger.mode == Mode::Ping)
     }
 
-    /// What is on its way to hubs that fetch it.
+    /// Returns the documents in flight to hubs that fetch the topic.
     pub fn flying(&self) -> BTreeSet<Uri> {
-        let pinged = self.ledgers.values().filter(|own| own.mode == Mode::Ping);
-        let flying = pinged.filter_map(|ledger| ledger.row.flight.as_ref());
+        let flying = self
+            .pinged()
+            .filter_map(|(_, ledger)| ledger.row.flight.as_ref());
         let covers = flying.flat_map(|flight| &flight.covers);
         covers.map(|(uri, _)| uri.clone()).collect()
     }
 
-    /// Keeps the last that was said of each document and kind of change, since `oldest` and no more than
+    /// Keeps the last entry of each document and kind of change, since `oldest` and no more than
     /// `most`, and what is still on its way to a hub that fetches it (R25).
     pub fn forget_said(&mut self, oldest: Timestamp, most: usize) {
         let owed = self.flying();
@@ -96,7 +120,41 @@ impl Channel {
         self.row.said = kept;
     }
 
-    /// Whether it has this topic and these hubs, no more and no less.
+    /// Returns what the topic serves.
+    pub fn topic_page(&self) -> TopicPage {
+        let is_pinged = self.has_pinged();
+        // R25: some hubs never fetch an empty topic again.
+        let body = match self.row.body.is_empty() && is_pinged {
+            true => Payload::default().render().into(),
+            false => self.row.body.clone(),
+        };
+        TopicPage {
+            topic: self.row.topic.clone(),
+            capability_list: self.row.set.clone(),
+            hubs: self.listening().map(|(hub, _)| hub.clone()).collect(),
+            body,
+            report_fetches: is_pinged,
+        }
+    }
+
+    /// Moves all times as the clock was set back.
+    pub fn set_back(&mut self, by: Duration) {
+        if let Some(window) = &mut self.window {
+            window.first = earlier(window.first, by);
+            window.last = earlier(window.last, by);
+        }
+        if let Some(retirement) = &mut self.row.retired {
+            retirement.since = earlier(retirement.since, by);
+        }
+        for said in &mut self.row.said {
+            said.at = earlier(said.at, by);
+        }
+        for ledger in self.ledgers.values_mut() {
+            ledger.set_back(by);
+        }
+    }
+
+    /// Returns true if it has this topic and these hubs, no more and no less.
     pub fn is_as(&self, topic: &Topic, hubs: &[Hub]) -> bool {
         let listening: BTreeSet<&Hub> = self.listening().map(|(hub, _)| hub).collect();
         self.row.topic == *topic && listening == hubs.iter().collect()
@@ -111,143 +169,8 @@ pub struct Window {
 }
 
 impl Window {
-    /// When the channel speaks.
+    /// Returns when the next notifications are cut.
     pub fn closes(&self, plan: &WindowPlan) -> Timestamp {
         later(self.last, plan.quiet).min(later(self.first, plan.max_wait))
     }
-}
-
-/// What a set's channel should be.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Desired {
-    /// None, for want of an advertisement or because it cannot be served.
-    Nothing,
-    /// As it is: its Capability List was not read yet.
-    AsItIs,
-    Channel {
-        topic: Topic,
-        hubs: Vec<Hub>,
-    },
-}
-
-/// The `[[channel]]` entries, to be asked by set and by topic.
-#[derive(Debug, Default)]
-pub struct Configured {
-    by_set: UriMap<usize>,
-    topics: BTreeSet<Topic>,
-}
-
-impl Configured {
-    pub fn new(plan: &Plan) -> Configured {
-        let lists = plan.channels.iter().map(|own| own.capability_list.clone());
-        Configured {
-            by_set: lists.zip(0..).collect(),
-            topics: plan.channels.iter().map(|own| own.topic.clone()).collect(),
-        }
-    }
-
-    /// The position in the plan of the entry for a set.
-    fn position(&self, set: &Uri) -> Option<usize> {
-        self.by_set.get(set).copied()
-    }
-
-    /// Whether there is an entry for a set.
-    pub fn has(&self, set: &Uri) -> bool {
-        self.by_set.contains_key(set)
-    }
-}
-
-/// R9: what the configuration, the Capability List and the default make of a set's channel, and what is
-/// wrong with it. `had` are the topics that the set has or had.
-pub fn desired(
-    plan: &Plan,
-    configured: &Configured,
-    source: &SourcePlan,
-    catalog: &Catalog,
-    set: &Uri,
-    had: &BTreeSet<Topic>,
-) -> (Desired, Vec<Finding>) {
-    let mut findings = Vec::new();
-    let all = || {
-        plan.hubs
-            .iter()
-            .map(|hub| hub.hub.clone())
-            .collect::<Vec<_>>()
-    };
-    let entry = configured
-        .position(set)
-        .and_then(|at| plan.channels.get(at));
-    if let Some(entry) = entry {
-        let hubs = match &entry.hubs[..] {
-            [] => all(),
-            named => named.to_vec(),
-        };
-        let topic = entry.topic.clone();
-        let problem = problem(plan, source, &topic).filter(TopicProblem::is_usable);
-        findings.extend(problem.map(|problem| Finding::topic(set, &topic, problem)));
-        return (Desired::Channel { topic, hubs }, findings);
-    }
-    if catalog.is_unread(set) {
-        return (Desired::AsItIs, findings);
-    }
-    let advertised = catalog
-        .structure(set)
-        .map_or(&[][..], |structure| &structure.channels);
-    if advertised.len() > 1 {
-        findings.push(Finding::SeveralChannels { set: set.clone() });
-    }
-    let (topic, hubs) = match advertised.first() {
-        Some(channel) => {
-            let topic = channel.topic.clone();
-            if let Some(problem) = problem(plan, source, &topic) {
-                let is_usable = problem.is_usable();
-                findings.push(Finding::topic(set, &topic, problem));
-                if !is_usable {
-                    return (Desired::Nothing, findings);
-                }
-            }
-            let (known, foreign): (Vec<Hub>, Vec<Hub>) = channel
-                .hubs
-                .iter()
-                .cloned()
-                .partition(|hub| plan.hubs.iter().any(|own| own.hub == *hub));
-            if channel.hubs.is_empty() {
-                (topic, all())
-            } else {
-                if known.is_empty() {
-                    findings.push(Finding::ForeignHubs {
-                        set: set.clone(),
-                        hubs: foreign,
-                    });
-                } else {
-                    findings.extend(foreign.into_iter().map(|hub| Finding::ForeignHub {
-                        set: set.clone(),
-                        hub,
-                    }));
-                }
-                (topic, known)
-            }
-        }
-        None if source.unadvertised_channels => {
-            let Some([topic, other]) = default_topics(plan, source, set) else {
-                return (Desired::Nothing, findings);
-            };
-            let keeps_other = had.contains(&other) && !had.contains(&topic);
-            let topic = if keeps_other { other } else { topic };
-            findings.push(Finding::Unadvertised {
-                set: set.clone(),
-                topic: topic.clone(),
-            });
-            (topic, all())
-        }
-        None => return (Desired::Nothing, findings),
-    };
-    if configured.topics.contains(&topic) {
-        findings.push(Finding::SharedTopic {
-            set: set.clone(),
-            topic,
-        });
-        return (Desired::Nothing, findings);
-    }
-    (Desired::Channel { topic, hubs }, findings)
 }

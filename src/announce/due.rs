@@ -1,4 +1,4 @@
-//! What one hub is due of one document on one channel: the difference *seen − told*, and whether it may be announced
+//! The changes that one hub is due of one document on one channel: the difference *seen − told*, and whether it may be announced
 //! now. This is the heart of the promise; [`due_after`] has the table.
 
 use crate::announce::catalog::Catalog;
@@ -13,7 +13,7 @@ use crate::resourcesync::document::Form;
 use crate::resourcesync::payload::ChangeKind;
 use crate::resourcesync::uri::{Hub, Uri};
 
-/// What a hub is due of a document.
+/// The change that a hub is due of a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Due {
     /// Nothing: the hub has acknowledged all that there is to announce.
@@ -139,7 +139,7 @@ pub fn due_after(
     })
 }
 
-/// What counts as seen of a document on a channel: the first table of [`due_after`].
+/// The version that counts as seen of a document on a channel: the first table of [`due_after`].
 enum Seen<'a> {
     /// The document does not concern the hub.
     NothingDue(Due),

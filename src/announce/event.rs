@@ -1,4 +1,4 @@
-//! What goes into the engine, and what comes out.
+//! Events, which go into the engine, and effects, which come out.
 
 use std::fmt;
 use std::time::Duration;
@@ -40,7 +40,7 @@ impl From<Timestamp> for Now {
 pub enum Event {
     /// Files were looked at.
     Observed(Vec<Observation>),
-    /// What lies where a Capability List names a document, and there is none.
+    /// The causes for which there is no document where a Capability List names one.
     Explained(Vec<(DocumentPath, NoDocument)>),
     /// A mount's root is there, and a sweep of it begins. `started` is by the file system's clock.
     MountFound {
@@ -74,14 +74,14 @@ pub enum Event {
     Fetched(Topic),
     /// The operator believes the deletions of a source (R15): of what is missing now, not of what will be.
     Accept { source: String },
-    /// A hub is reached otherwise than before: what waits for its next try there is tried now.
+    /// A hub is reached otherwise than before: what waits for its next attempt there is retried now.
     HubChanged(Hub),
-    /// A person wants what waits for its next try to be tried now: of one hub on one channel, or of all.
+    /// An operator wants pending notifications retried now: of one hub on one channel, or of all.
     Retry { only: Option<(ChannelId, Hub)> },
-    /// A person drops what a hub is due on a channel: it counts as told (R23). What is held or missing is
+    /// An operator drops what a hub is due on a channel: it counts as told (R23). What is held or missing is
     /// not due yet, and stays.
     Drop { channel: ChannelId, hub: Hub },
-    /// Time has passed: [`crate::announce::engine::Engine::wake`] said when.
+    /// Time has passed: `Engine::wake` said when.
     Tick,
 }
 
@@ -104,7 +104,7 @@ pub enum Effect {
     Tell(Fact),
 }
 
-/// What the operator should know, told once.
+/// A fact that the operator should know, told once.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Fact {
     Baselined {
@@ -154,9 +154,9 @@ pub enum Fact {
         reason: String,
         next_try: Timestamp,
         kind: Kind,
-        /// Whether waiting alone will not help.
+        /// True if it will not pass by itself.
         needs_operator: bool,
-        /// Whether it tells something new, and not only that a hub that is known to fail still does.
+        /// True if it tells something new, and not only that a hub that is known to fail still does.
         is_news: bool,
     },
     /// Single notifications were refused in the same way as some that were told before.
@@ -181,7 +181,7 @@ pub enum Fact {
         seq: u64,
         attempts: u32,
         limit: usize,
-        /// Whether it is the first within an hour.
+        /// True if it is the first within an hour.
         is_news: bool,
     },
     /// A hub took the place of one that is no longer configured, with all that one was due (R13).
@@ -190,17 +190,17 @@ pub enum Fact {
         by: Hub,
         channels: usize,
     },
-    /// What a hub that is no longer configured was due is dropped (R13).
+    /// The changes that were due to a hub which is no longer configured are dropped (R13).
     Dropped {
         topic: Topic,
         hub: Hub,
         changes: usize,
     },
-    /// Notifications are tried now because a person asked for it.
+    /// Notifications are retried now because an operator asked for it.
     Retried {
         notifications: usize,
     },
-    /// A person dropped what a hub was due: it counts as told (R23).
+    /// An operator dropped what a hub was due: it counts as told (R23).
     CountedAsTold {
         topic: Topic,
         hub: Hub,
@@ -218,14 +218,14 @@ pub enum Fact {
         topic: Topic,
         hub: Hub,
         seq: u64,
-        /// Whether it was told before that it is not fetched.
+        /// True if it was told before that it is not fetched.
         was_reported: bool,
     },
     Broken {
         path: DocumentPath,
         uri: Uri,
         reason: String,
-        /// Whether it could be read before.
+        /// True if it could be read before.
         is_known: bool,
     },
     Mended {

@@ -1,4 +1,4 @@
-//! The last notifications and what became of them, for whoever looks. Nothing is decided by it, and it is not saved:
+//! The last notifications and their outcomes, for the report. Nothing is decided by it, and it is not saved:
 //! after a restart it begins with what the state still holds.
 
 use std::collections::VecDeque;
@@ -7,20 +7,23 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use crate::announce::channel::Channel;
 use crate::announce::ids::ChannelId;
+use crate::announce::state::LedgerRow;
+use crate::resourcesync::payload::Payload;
 use crate::resourcesync::uri::{Hub, Topic};
 
-/// So many are kept.
+/// Notifications that are kept.
 pub const MOST: usize = 50;
-/// So many bytes of payloads are kept with them: of the oldest, only that there was one.
+/// Bytes of payloads that are kept with them: of the oldest notifications, only that there was one.
 const MOST_BYTES: usize = 4 << 20;
 
 /// The last notifications, over all channels.
 #[derive(Debug, Default)]
 pub struct History {
     /// In the order in which they were made.
-    kept: VecDeque<Notification>,
-    /// How large the bodies are that are kept.
+    notifications: VecDeque<Notification>,
+    /// The size of the bodies that are kept.
     bytes: usize,
 }
 
@@ -37,7 +40,7 @@ pub struct Notification {
     pub hubs: Vec<(Hub, Fate)>,
 }
 
-/// What became of a notification at a hub.
+/// The fate of a notification at a hub.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     /// The hub's account says more, if it still has it in flight.
@@ -53,7 +56,7 @@ pub enum Fate {
 }
 
 impl fmt::Debug for Notification {
-    /// Without what it says, which would drown everything else.
+    /// Leaves out the body, which would drown everything else.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Notification")
             .field("topic", &self.topic)
@@ -64,15 +67,16 @@ impl fmt::Debug for Notification {
 }
 
 impl History {
+    /// Adds a notification, and forgets the oldest beyond the limits.
     pub fn push(&mut self, notification: Notification) {
         self.bytes += notification.body.as_ref().map_or(0, |body| body.len());
-        self.kept.push_back(notification);
-        if self.kept.len() > MOST
-            && let Some(oldest) = self.kept.pop_front()
+        self.notifications.push_back(notification);
+        if self.notifications.len() > MOST
+            && let Some(oldest) = self.notifications.pop_front()
         {
             self.bytes -= oldest.body.map_or(0, |body| body.len());
         }
-        for old in &mut self.kept {
+        for old in &mut self.notifications {
             if self.bytes <= MOST_BYTES {
                 break;
             }
@@ -80,20 +84,84 @@ impl History {
         }
     }
 
-    /// Notes what became of a notification, if it is still among the last.
+    /// Notes the fate of a notification, if it is still among the last.
     pub fn note(&mut self, channel: ChannelId, seq: u64, hub: &Hub, fate: Fate) {
-        let is_meant = |own: &&mut Notification| (own.channel, own.seq) == (channel, seq);
-        let notification = self.kept.iter_mut().rev().find(is_meant);
-        let mut hubs = notification.into_iter().flat_map(|own| &mut own.hubs);
-        if let Some((_, known)) = hubs.find(|(own, _)| own == hub) {
+        let is_meant = |known: &&mut Notification| (known.channel, known.seq) == (channel, seq);
+        let notification = self.notifications.iter_mut().rev().find(is_meant);
+        let mut hubs = notification
+            .into_iter()
+            .flat_map(|notification| &mut notification.hubs);
+        if let Some((_, known)) = hubs.find(|(name, _)| name == hub) {
             *known = fate;
         }
     }
 
-    /// The newest first.
+    /// Returns the notifications, the newest first.
     pub fn iter(&self) -> impl Iterator<Item = &Notification> {
-        self.kept.iter().rev()
+        self.notifications.iter().rev()
     }
+}
+
+/// Returns what a stored state holds: what is in flight, and the last notification of each channel.
+pub fn recalled<'a>(channels: impl Iterator<Item = (ChannelId, &'a Channel)>) -> History {
+    let mut known: Vec<Notification> = channels
+        .flat_map(|(id, channel)| remembered(id, channel))
+        .collect();
+    known.sort_by_key(|known| (known.cut, known.channel, known.seq));
+    let last = known.split_off(known.len().saturating_sub(MOST));
+    let mut history = History::default();
+    for mut notification in last {
+        let body = notification.body.as_deref();
+        let payload = body.and_then(|body| Payload::parse(body).ok());
+        notification.changes = payload.map(|payload| payload.entries.len());
+        history.push(notification);
+    }
+    history
+}
+
+/// Returns the last notifications of a channel as its rows have them; changes are not counted yet.
+fn remembered(id: ChannelId, channel: &Channel) -> Vec<Notification> {
+    let row = &channel.row;
+    let mut known: Vec<Notification> = Vec::new();
+    let mut add = |seq, cut: Timestamp, body: Option<Arc<[u8]>>, hub: &Hub, fate| {
+        let told = (hub.clone(), fate);
+        match known.iter_mut().find(|known| known.seq == seq) {
+            Some(known) => known.hubs.push(told),
+            None => known.push(Notification {
+                channel: id,
+                topic: row.topic.clone(),
+                seq,
+                cut,
+                changes: None,
+                bytes: body.as_ref().map(|body| body.len()),
+                body,
+                hubs: vec![told],
+            }),
+        }
+    };
+    for (hub, ledger) in &channel.ledgers {
+        if let Some(flight) = &ledger.row.flight {
+            let body = Arc::clone(&flight.body);
+            add(flight.seq, flight.cut, Some(body), hub, Fate::Open);
+        }
+    }
+    // A topic that ping hubs read holds more than the last notification.
+    let is_page = !row.said.is_empty() || channel.has_pinged();
+    let body = (!is_page && !row.body.is_empty()).then(|| Arc::clone(&row.body));
+    for (hub, ledger) in &channel.ledgers {
+        if let Some(at) = accepted_at(&ledger.row, row.seq) {
+            let fate = Fate::Accepted { at, attempts: None };
+            let cut = row.untils.last().copied().unwrap_or(at);
+            add(row.seq, cut, body.clone(), hub, fate);
+        }
+    }
+    known
+}
+
+/// Returns when this notification was accepted, if it was the last that the hub was asked to take.
+fn accepted_at(row: &LedgerRow, seq: u64) -> Option<Timestamp> {
+    let last = row.last.as_ref()?;
+    (last.seq == seq && last.refusal.is_none()).then_some(last.at)
 }
 
 #[cfg(test)]
@@ -120,17 +188,27 @@ mod tests {
             history.push(notification(seq, if seq < 100 { 10 } else { 1 << 20 }));
             let kept: usize = history
                 .iter()
-                .flat_map(|own| &own.body)
+                .flat_map(|notification| &notification.body)
                 .map(|body| body.len())
                 .sum();
             assert!(kept <= MOST_BYTES);
             assert_eq!(kept, history.bytes);
         }
-        let seqs: Vec<u64> = history.iter().map(|own| own.seq).collect();
+        let seqs: Vec<u64> = history
+            .iter()
+            .map(|notification| notification.seq)
+            .collect();
         assert_eq!(seqs, (150..200).rev().collect::<Vec<_>>());
-        let whole = history.iter().take_while(|own| own.body.is_some());
+        let whole = history
+            .iter()
+            .take_while(|notification| notification.body.is_some());
         assert_eq!(whole.count(), 4);
-        assert!(history.iter().skip(4).all(|own| own.body.is_none()));
+        assert!(
+            history
+                .iter()
+                .skip(4)
+                .all(|notification| notification.body.is_none())
+        );
     }
 
     #[test]
@@ -145,7 +223,10 @@ mod tests {
         history.note(ChannelId(1), 2, &other, Fate::Dropped);
         history.note(ChannelId(2), 2, &hub, Fate::Dropped);
         history.note(ChannelId(1), 3, &hub, Fate::Dropped);
-        let fates: Vec<Fate> = history.iter().map(|own| own.hubs[0].1).collect();
+        let fates: Vec<Fate> = history
+            .iter()
+            .map(|notification| notification.hubs[0].1)
+            .collect();
         assert_eq!(fates, [Fate::Open, Fate::Dropped]);
     }
 }

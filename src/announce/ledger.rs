@@ -1,20 +1,22 @@
-//! What one hub was told on one channel, and what it is due: seen less told (R22).
+//! One hub's account on one channel: the versions it was told of, and the changes it is due (R22).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::announce::delivery::hub_queue::SizeLimit;
+use crate::announce::catalog::Catalog;
+use crate::announce::delivery::attempt::{Attempt, Scope};
+use crate::announce::delivery::hub_queue::{HubQueue, SizeLimit};
 use crate::announce::notification::Spoken;
 use crate::announce::plan::Mode;
-use crate::announce::state::{LedgerRow, Told};
-use crate::announce::time::later;
+use crate::announce::state::{Flight, LedgerRow, Presence, Retirement, Told};
+use crate::announce::time::{earlier, later};
 use crate::resourcesync::uri::Uri;
 
-/// Two pings of one topic are at least so far apart (R24).
+/// The least time between two pings of one topic (R24).
 pub const PING_APART: Duration = Duration::from_secs(2);
-/// A topic that is not fetched so long after an accepted ping is reported (R24, R26).
+/// The time after an accepted ping within which the topic is to be fetched (R24, R26).
 pub const PING_FETCHED_WITHIN: Duration = Duration::from_secs(60);
 
 /// One hub's account on one channel.
@@ -23,33 +25,33 @@ pub struct Ledger {
     pub mode: Mode,
     pub row: LedgerRow,
     pub told: BTreeMap<Uri, Told>,
-    /// The documents of which there is something to say; derived.
+    /// The documents with a change to announce; derived.
     pub due: BTreeSet<Uri>,
-    /// Documents of which there may be something to say later: held, or missing (R15, R17); derived.
+    /// Documents with a change that may have to be announced later: held, or missing (R15, R17); derived.
     pub waiting: BTreeSet<Uri>,
     /// The number of the submission that is under way, its answer to come: of what is in flight, or of what
     /// was dropped meanwhile.
     pub sending: Option<u64>,
-    /// Whether the hub may have taken what is in flight, and nobody heard of it.
+    /// True if the hub may have taken what is in flight unheard.
     pub in_doubt: bool,
-    /// Whether the answer to come is to a submission as the hub was reached before.
+    /// True if the answer to come is to a submission as the hub was reached before.
     pub is_answer_old: bool,
     /// Acceptances of the hub when it last refused what is in flight; nothing after a restart.
     pub acceptances: Option<u64>,
-    /// Whether the hub accepted others while what is in flight failed, which therefore is at fault itself.
+    /// True if the hub accepted others while what is in flight failed, which therefore is at fault itself.
     pub is_at_fault: bool,
     /// The refused size that was heeded when what is in flight was cut. It cannot be cut smaller for the same one.
     pub cut_for: Option<SizeLimit>,
     pub prepared: Prepared,
 }
 
-/// The beginning of what is to be said next, kept from one notification to the next: a hub that is due a
-/// hundred of them is not asked about everything a hundred times. Derived.
+/// The entries of the next notifications, kept from one to the next: for a hub that is due a hundred of them,
+/// what is due is not computed a hundred times. Derived.
 #[derive(Debug, Default)]
 pub struct Prepared {
-    /// How often the source had settled: what was prepared before it did again is out of date.
+    /// The number of times that the source had settled: what was prepared before it did again is out of date.
     pub settled: u64,
-    /// In the order in which it is said.
+    /// In the order in which they are announced.
     pub spoken: VecDeque<Spoken>,
     /// The earliest change that was not prepared.
     pub beyond: Option<Timestamp>,
@@ -63,6 +65,13 @@ pub enum Hearing {
     LastWordsAndDescriptions,
     /// The hub is advertised no more: what it was due then.
     LastWords,
+}
+
+impl Prepared {
+    /// Returns true if something was prepared since the source last settled.
+    pub fn is_valid(&self, settled: u64) -> bool {
+        self.settled == settled && !self.spoken.is_empty()
+    }
 }
 
 impl Ledger {
@@ -83,13 +92,115 @@ impl Ledger {
         }
     }
 
-    /// Whether something about a document is to be said, or on its way.
-    pub fn owes(&self, uri: &Uri) -> bool {
-        let covers = self.row.flight.iter().flat_map(|flight| &flight.covers);
-        self.due.contains(uri) || covers.map(|(covered, _)| covered).any(|own| own == uri)
+    /// Takes a version of a document as told; nothing for one that ended.
+    pub fn set_told(&mut self, uri: &Uri, told: Option<Told>) {
+        match told {
+            Some(told) => self.told.insert(uri.clone(), told),
+            None => self.told.remove(uri),
+        };
     }
 
-    /// Takes back what is in flight. Where the hub may have taken it, it is not known any more what the hub
+    /// Forgets all documents, and returns those that the hub was told of.
+    pub fn forget_documents(&mut self) -> impl Iterator<Item = Uri> + use<> {
+        self.due.clear();
+        self.waiting.clear();
+        self.prepared = Prepared::default();
+        std::mem::take(&mut self.told).into_keys()
+    }
+
+    /// Puts a notification in flight, which heeds the size that the hub refused lately.
+    pub fn launch(&mut self, flight: Flight, size: Option<SizeLimit>) {
+        self.row.flight = Some(flight);
+        self.cut_for = size;
+        self.in_doubt = false;
+        if let Some(ping) = &mut self.row.ping {
+            ping.fetched = false;
+        }
+    }
+
+    /// Notes whether the hub accepted others since the attempt before at what is in flight: what failed before, and fails
+    /// still, is at fault itself.
+    pub fn blame(&mut self, before: Option<&Attempt>, queue: &HubQueue) {
+        let accepted_since = before.is_some_and(|before| match self.acceptances {
+            Some(acceptances) => queue.acceptances() > acceptances,
+            None => queue.last_accepted() > Some(before.at),
+        });
+        self.is_at_fault = before.is_some() && (self.is_at_fault || accepted_since);
+        self.acceptances = Some(queue.acceptances());
+    }
+
+    /// Returns true if what is in flight waits for the hub to take anything, and not for its own next attempt.
+    pub fn waits_for_hub(&self) -> bool {
+        let Some(flight) = &self.row.flight else {
+            return false;
+        };
+        let last = self.row.last.as_ref().filter(|last| last.seq == flight.seq);
+        self.sending.is_none() && last.is_none_or(|last| last.scope() == Some(Scope::Hub))
+    }
+
+    /// Drops what the hub is owed, of which these versions count as told. Returns what was in flight.
+    pub fn drop_due(&mut self, becomes: Vec<(Uri, Option<Told>)>) -> Option<Flight> {
+        // R20: the next notification does not have what was dropped.
+        self.row.until = None;
+        self.row.limit = None;
+        self.in_doubt = false;
+        self.due.clear();
+        self.prepared = Prepared::default();
+        for (uri, told) in becomes {
+            self.set_told(&uri, told);
+        }
+        self.row.flight.take()
+    }
+
+    /// Ends the account: the hub hears these last words, and nothing else.
+    pub fn leave(&mut self, retirement: Retirement) {
+        self.due.retain(|uri| retirement.last_words.contains(uri));
+        self.waiting.clear();
+        self.prepared = Prepared::default();
+        self.row.left = Some(retirement);
+    }
+
+    /// Returns true if the hub has left, and heard its last words.
+    pub fn has_ended(&self) -> bool {
+        self.row.left.is_some() && self.row.flight.is_none() && self.due.is_empty()
+    }
+
+    /// Returns the time of the earliest change that may have to be announced later (R20).
+    pub fn waiting_since(&self, catalog: &Catalog) -> Option<Timestamp> {
+        let waiting = self.waiting.iter().filter_map(|uri| {
+            let record = catalog.get(uri)?;
+            let is_changed = self.told.get(uri).copied() != Some(Told::from(record.version));
+            let changed = is_changed.then_some(record.changed);
+            let missing = match record.presence {
+                Presence::Missing { since, .. } => Some(since),
+                Presence::Present | Presence::Gone { .. } => None,
+            };
+            changed.into_iter().chain(missing).min()
+        });
+        waiting.min()
+    }
+
+    /// Moves all times as the clock was set back.
+    pub fn set_back(&mut self, by: Duration) {
+        if let Some(flight) = &mut self.row.flight {
+            flight.cut = earlier(flight.cut, by);
+            flight.next_try = earlier(flight.next_try, by);
+        }
+        if let Some(ping) = &mut self.row.ping {
+            ping.at = earlier(ping.at, by);
+        }
+        if let Some(left) = &mut self.row.left {
+            left.since = earlier(left.since, by);
+        }
+    }
+
+    /// Returns true if a change of a document is due, or in flight.
+    pub fn owes(&self, uri: &Uri) -> bool {
+        let mut covers = self.row.flight.iter().flat_map(|flight| &flight.covers);
+        self.due.contains(uri) || covers.any(|(covered, _)| covered == uri)
+    }
+
+    /// Withdraws what is in flight. Where the hub may have taken it, it is not known any more what the hub
     /// knows of the documents; they are returned.
     pub fn withdraw(&mut self) -> Vec<Uri> {
         let flight = self.row.flight.take();
@@ -108,8 +219,7 @@ impl Ledger {
         doubtful
     }
 
-    /// The documents of which there is something to say, with what is in flight about those of which there
-    /// is nothing more.
+    /// Returns the documents with a change that is due or in flight, each once.
     pub fn owed(&self) -> impl Iterator<Item = &Uri> {
         let covers = self.row.flight.iter().flat_map(|flight| &flight.covers);
         let flying = covers.map(|(uri, _)| uri);
@@ -118,7 +228,7 @@ impl Ledger {
             .chain(flying.filter(|uri| !self.due.contains(*uri)))
     }
 
-    /// What the hub still hears of: all that changes, unless it or the channel ended (R11).
+    /// Returns which changes the hub still hears of (R11).
     pub fn hearing(&self, is_live: bool) -> Hearing {
         match &self.row.left {
             Some(_) => Hearing::LastWords,
@@ -127,7 +237,7 @@ impl Ledger {
         }
     }
 
-    /// The earliest time at which the next notification may be cut; nothing while one is in flight (R22,
+    /// Returns the earliest time at which the next notification may be cut; nothing while one is in flight (R22,
     /// R24), or on its way although it was dropped.
     pub fn free_from(&self) -> Option<Timestamp> {
         if self.row.flight.is_some() || self.sending.is_some() {

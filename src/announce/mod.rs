@@ -1,5 +1,5 @@
-//! What is owed to whom, and when. Pure: no clock, disk, network, randomness or logging; time and chance
-//! arrive as arguments, and what is to be done leaves as effects.
+//! The engine: decides what is announced to whom, and when. Pure: no clock, disk, network, randomness or logging; time
+//! and chance arrive as arguments, and what is to be done leaves as effects.
 //!
 //! In reading order: a [`plan`] says what is wanted, [`observation`]s what the tree holds, [`event`]s go in
 //! and effects come out of the [`engine`]. Inside it the [`catalog`] knows the documents and their
@@ -11,6 +11,7 @@ pub mod candidates;
 pub mod catalog;
 pub mod channel;
 pub mod delivery;
+pub mod desired_channel;
 pub mod difference;
 pub mod dry_run;
 pub mod due;

@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 
 use crate::announce::catalog::Catalog;
-use crate::announce::plan::MountPlan;
+use crate::announce::finding::Finding;
+use crate::announce::observation::MountId;
+use crate::announce::plan::{MountPlan, SourcePlan};
 use crate::resourcesync::capability::Capability;
 use crate::resourcesync::uri::Uri;
 
@@ -12,14 +14,27 @@ use crate::resourcesync::uri::Uri;
 const MOST_OF_ONE: usize = 50;
 const MOST: usize = 2_000;
 
-/// How many entries of Capability Lists and Source Descriptions name a document of one mount, by the prefix that they
-/// name it by.
+/// The numbers of entries of Capability Lists and Source Descriptions that name a document of one mount, by the prefix
+/// that they name it by.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Naming {
     /// Entries that name one as the mount is configured.
     pub as_configured: usize,
     /// Entries whose end is the path of one, by what comes before that.
     pub otherwise: BTreeMap<Uri, usize>,
+}
+
+/// Returns a finding for each mount whose documents are named otherwise than it says.
+pub fn wrong_urls(catalog: &Catalog, source: &SourcePlan) -> BTreeMap<MountId, Finding> {
+    let wrong = source.mounts.iter().filter_map(|mount| {
+        let naming = Naming::of(catalog, mount);
+        let finding = Finding::WrongUrl {
+            url: mount.prefix.clone(),
+            named: naming.contradiction()?.clone(),
+        };
+        Some((mount.id, finding))
+    });
+    wrong.collect()
 }
 
 impl Naming {
@@ -41,13 +56,13 @@ impl Naming {
         naming
     }
 
-    /// Another prefix that more entries go by than by the one that is configured.
+    /// Returns a prefix that more entries go by than by the one that is configured.
     pub fn contradiction(&self) -> Option<&Uri> {
         let (prefix, count) = self.otherwise.iter().max_by_key(|(_, count)| **count)?;
         (*count > self.as_configured).then_some(prefix)
     }
 
-    /// The prefix that most entries go by, where none is configured.
+    /// Returns the prefix that most entries go by, where none is configured.
     pub fn majority(&self) -> Option<&Uri> {
         let all: usize = self.otherwise.values().sum();
         let (prefix, count) = self.otherwise.iter().max_by_key(|(_, count)| **count)?;
@@ -55,7 +70,7 @@ impl Naming {
     }
 }
 
-/// What comes before the path of a document of the mount in `uri`, for the longest such path.
+/// Returns the part of `uri` before the path of a document of the mount, for the longest such path.
 fn other_prefix(catalog: &Catalog, mount: &MountPlan, uri: &Uri) -> Option<Uri> {
     let text = uri.as_str();
     let authority = text.find("://")? + 3;

@@ -10,16 +10,16 @@ use crate::resourcesync::capability::Capability;
 use crate::resourcesync::payload::{ChangeKind, Entry, Payload, entry_len};
 use crate::resourcesync::uri::Uri;
 
-/// One document of which there is something to say.
+/// The changes to announce of one document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Announcement {
     pub uri: Uri,
     pub changes: Vec<(ChangeKind, Capability)>,
-    /// What the hub has been told once it has heard it; nothing for a document that ended.
+    /// The version that counts as told once the hub has accepted it; nothing for a document that ended.
     pub becomes: Option<Told>,
 }
 
-/// What a notification may hold (R18, R21).
+/// The limits of one notification (R18, R21).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// At least 1.
@@ -29,7 +29,7 @@ pub struct Limits {
     pub all_components: bool,
 }
 
-/// The part of the due that goes into the next notification.
+/// The part of what is due that goes into the next notification.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cut {
     /// In order of their datetimes.
@@ -37,7 +37,7 @@ pub struct Cut {
     pub covers: Vec<(Uri, Option<Told>)>,
 }
 
-/// What there is to say of all that is due, in order.
+/// Returns the entries for all that is due, in order.
 pub fn spoken(due: Vec<Announcement>, catalog: &Catalog, limits: Limits) -> Vec<Spoken> {
     let mut spoken: Vec<Spoken> = due
         .into_iter()
@@ -50,7 +50,7 @@ pub fn spoken(due: Vec<Announcement>, catalog: &Catalog, limits: Limits) -> Vec<
     }
 }
 
-/// Takes what to say now. Whatever does not fit is left; at least one entry always fits.
+/// Takes the entries of the next notification. Those that do not fit are left; at least one always fits.
 pub fn cut(prepared: &mut VecDeque<Spoken>, limits: Limits, overhead: usize) -> Cut {
     let mut cut = Cut::default();
     let mut bytes = overhead;
@@ -137,7 +137,7 @@ fn newest_components(spoken: Vec<Spoken>) -> Vec<Spoken> {
     kept
 }
 
-/// The bytes that a payload of this set has besides its entries, at the most.
+/// Returns the most bytes that a payload of this set has besides its entries.
 pub fn overhead(set: &Uri, catalog: &Catalog) -> usize {
     [Some(set.clone()), catalog.source_description(set)]
         .into_iter()
@@ -155,7 +155,7 @@ pub fn overhead(set: &Uri, catalog: &Catalog) -> usize {
         .unwrap_or_default()
 }
 
-/// R20: the Capability List if all entries are its documents, the Source Description if all are Capability
+/// R20: returns the Capability List if all entries are its documents, the Source Description if all are Capability
 /// Lists, else none.
 pub fn up(entries: &[Entry], set: &Uri, catalog: &Catalog) -> Option<Uri> {
     let above: BTreeSet<Option<Uri>> = entries

@@ -12,8 +12,7 @@ use std::path::Path;
 use jiff::Timestamp;
 use serde_json::json;
 
-use crate::announce::engine::findings::EXAMPLES;
-use crate::announce::engine::{DocumentState, DocumentView};
+use crate::announce::engine::source::findings::EXAMPLES;
 use crate::announce::finding::Finding;
 use crate::cli::inference::with_url;
 use crate::cli::options::{CheckOptions, Exit};
@@ -24,6 +23,8 @@ use crate::config::address::Address;
 use crate::daemon::log::error_chain;
 use crate::daemon::settings;
 use crate::diagnostics::{Diagnostic, Severity, clock, hub};
+use crate::report;
+use crate::report::documents::{DocumentState, DocumentView};
 use crate::resourcesync::escape::escaped;
 use crate::store::StoreError;
 use crate::websub::publish::HubSettings;
@@ -73,7 +74,7 @@ pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit
         sections.push(Section::new("hubs", unverified));
     } else {
         let (survey, state) = surveyed(&config, options.all)?;
-        let views = survey.engine.documents();
+        let views = report::documents::all(&survey.engine);
         documents = views.len();
         sections.push(tree(&survey, views, options.all));
         sections.extend(machine::sections(&config, &survey, state));
@@ -164,10 +165,10 @@ fn tree(survey: &Survey, documents: Vec<DocumentView>, all: bool) -> Section {
     let most = if all { usize::MAX } else { EXAMPLES };
     let first: Vec<String> = broken.by_ref().take(most).collect();
     tree.add("broken", first, broken.count());
-    let groups = survey.engine.finding_groups();
+    let groups = report::findings::groups(&survey.engine);
     if all {
         let plan = survey.engine.plan();
-        let findings = survey.engine.findings().into_iter();
+        let findings = report::findings::all(&survey.engine).into_iter();
         let is_news = |own: &Finding| {
             !plan
                 .sources

@@ -19,6 +19,7 @@ use crate::config::Config;
 use crate::daemon::settings;
 use crate::hub::relay::headers;
 use crate::hub::{Progress, Relay, RelayId, Subscription};
+use crate::report;
 use crate::resourcesync::uri::{Hub, Topic, Uri};
 use crate::store::Store;
 use crate::websub::preview::Preview;
@@ -108,7 +109,7 @@ struct OwnHub<'a> {
 impl<'a> OwnHub<'a> {
     fn new(engine: &Engine, subscriptions: &'a [(Subscription, Progress)]) -> OwnHub<'a> {
         let hubs = engine.plan().hubs.iter();
-        let channels = engine.channels().into_iter();
+        let channels = report::channels::all(engine).into_iter();
         let lists = channels.map(|channel| (channel.topic, channel.set));
         let mut own = hubs.filter(|hub| hub.mode == Mode::Embedded);
         OwnHub {

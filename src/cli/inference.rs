@@ -32,7 +32,10 @@ pub fn with_url(file: Option<&Path>, overrides: Overrides) -> anyhow::Result<Ove
     };
     let config = Config::load(file, &with(UNKNOWN))?;
     let survey = survey_without_state(&config, Detail::Bounded)?;
-    let naming: Naming = survey.engine.naming(0).next().unwrap_or_default();
+    let catalog = survey.engine.sources()[0].catalog();
+    let mut mounts = survey.engine.plan().sources[0].mounts.iter();
+    let naming = mounts.next().map(|mount| Naming::of(catalog, mount));
+    let naming = naming.unwrap_or_default();
     let Some(prefix) = naming.majority() else {
         let root = root.display().to_string();
         let reason = reason(&naming, &survey.notices);

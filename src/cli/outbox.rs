@@ -15,7 +15,8 @@ use crate::cli::options::{AskOptions, Exit};
 use crate::cli::outbox::text::{Row, write_account, write_due, write_muted, write_rows};
 use crate::cli::output::{counted, print, print_json};
 use crate::control::{AccountName, Answer, Request};
-use crate::report::status::{AccountView, Condition};
+use crate::report::status::Condition;
+use crate::report::status::account::AccountView;
 
 #[derive(Debug, Clone, Subcommand)]
 pub enum OutboxCommand {

@@ -7,13 +7,14 @@ use clap::builder::{FalseyValueParser, PossibleValue};
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
-use crate::announce::engine::{DocumentState, DocumentView};
 use crate::announce::finding::Finding;
 use crate::cli::inference::with_url;
 use crate::cli::options::{Exit, TreeOptions};
 use crate::cli::output::{print, say};
 use crate::cli::survey::survey;
 use crate::config::Config;
+use crate::report;
+use crate::report::documents::{DocumentState, DocumentView};
 use crate::resourcesync::escape::escaped;
 
 #[derive(Debug, Clone, Args)]
@@ -49,7 +50,7 @@ impl ValueEnum for DocumentState {
 pub fn scan(file: Option<&Path>, options: &ScanOptions) -> anyhow::Result<Exit> {
     let config = Config::load(file, &with_url(file, options.tree.overrides())?)?;
     let survey = survey(&config)?;
-    let mut documents = survey.engine.documents();
+    let mut documents = report::documents::all(&survey.engine);
     if !survey.has_state {
         for document in &mut documents {
             if matches!(
@@ -63,7 +64,7 @@ pub fn scan(file: Option<&Path>, options: &ScanOptions) -> anyhow::Result<Exit> 
         }
     }
     documents.retain(|own| options.state.is_empty() || options.state.contains(&own.state));
-    for finding in survey.engine.findings() {
+    for finding in report::findings::all(&survey.engine) {
         if let Finding::WrongUrl { .. } = finding {
             say(finding);
         }

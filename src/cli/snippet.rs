@@ -22,6 +22,7 @@ use crate::cli::snippet::passing::{Behind, Site, passing};
 use crate::cli::survey::survey;
 use crate::config::Config;
 use crate::config::address::Address;
+use crate::report;
 
 #[derive(Debug, Clone, Args)]
 pub struct SnippetOptions {
@@ -76,7 +77,7 @@ pub fn snippet(file: Option<&Path>, options: &SnippetOptions) -> anyhow::Result<
     for notice in &survey.notices {
         say(notice);
     }
-    let topics = survey.engine.channels().into_iter();
+    let topics = report::channels::all(&survey.engine).into_iter();
     let topics: BTreeSet<_> = topics.map(|channel| channel.topic).collect();
     let mut sources = config.sources.iter();
     let makes_topics = sources.any(|source| source.plan.unadvertised_channels);

@@ -13,6 +13,7 @@ use crate::config::Config;
 use crate::config::address::Address;
 use crate::daemon::{log, settings};
 use crate::report::status::alerts::more_directories;
+use crate::report::{missing, sources};
 use crate::resourcesync::uri::Uri;
 use crate::store::Store;
 use crate::tree::{self, TreeNotice, TreeReport};
@@ -41,9 +42,9 @@ impl Survey {
     /// The sources of which too much is missing to be believed, and what to do about it (R15); and in which directories
     /// it is missing.
     pub fn suspensions(&self) -> Vec<(String, String)> {
-        let sources = self.engine.sources().into_iter().enumerate();
+        let sources = sources::all(&self.engine).into_iter().enumerate();
         let suspensions = sources.filter_map(|(position, source)| {
-            let directories = self.engine.suspended_directories(position);
+            let directories = missing::suspended(&self.engine, position);
             let names = directories.iter().take(MOST_DIRECTORIES);
             let mut missing: Vec<String> = names.map(ToString::to_string).collect();
             if directories.len() > MOST_DIRECTORIES {
@@ -131,7 +132,7 @@ fn survey_beside(config: &Config, store: Option<&Store>, detail: Detail) -> anyh
         latest = latest.max(sight.latest);
     }
     // A mount whose directory is there may be absent nevertheless.
-    let sources = engine.sources().into_iter();
+    let sources = sources::all(&engine).into_iter();
     let mounts = sources.flat_map(|source| source.mounts);
     notices.extend(mounts.filter_map(|mount| mount.reason));
     step(&mut engine, Event::Tick);

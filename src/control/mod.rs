@@ -15,7 +15,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::hub::audience::view::{SubscriptionList, SubscriptionView};
-use crate::report::status::{AccountView, ChannelView, MissingView, Status};
+use crate::report::status::account::AccountView;
+use crate::report::status::{ChannelView, MissingView, Status};
 
 pub use crate::control::client::{ClientError, ask};
 pub use crate::control::server::{Server, Socket};

@@ -1,5 +1,4 @@
-//! What only metrics tell: how much there is of each kind, and what was done since the daemon began. Whoever knows a
-//! fact counts it, and nothing here is saved.
+//! Figures for the metrics alone: numbers of each kind, and counts since the daemon began. Nothing here is saved.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,46 +6,46 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::announce::delivery::attempt::Kind;
-use crate::announce::engine::DocumentState;
 use crate::announce::event::Fact;
+use crate::report::documents::DocumentState;
 use crate::report::histogram::Histogram;
 use crate::resourcesync::capability::Capability;
 use crate::resourcesync::uri::Hub;
 
-/// All of it.
+/// All figures.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Figures {
     /// By source.
     pub holdings: BTreeMap<String, Holdings>,
     /// Of each source's tree.
     pub hints: BTreeMap<String, Hints>,
-    /// How long each hub took to answer a submission, or not to.
+    /// The time that each hub took to answer a submission, or not to.
     pub attempts: BTreeMap<Hub, Histogram>,
     pub topics: TopicRequests,
     pub counts: Counts,
 }
 
-/// What a source has.
+/// The documents and findings of a source.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Holdings {
-    /// What each document is by itself, whatever a hub is due of it.
+    /// Documents by their state, whatever a hub is due of them.
     pub documents: BTreeMap<(Capability, DocumentState), usize>,
-    /// Since when the candidate cannot be read that could not be for longest.
+    /// The time since when the oldest broken candidate cannot be read.
     pub broken_since: Option<Timestamp>,
     pub findings: BTreeMap<&'static str, usize>,
 }
 
-/// What the kernel told of a tree.
+/// The kernel's events about a tree.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Hints {
     /// Events that may mean a document or a directory.
     pub taken: u64,
-    /// How often events were lost.
+    /// The number of times that events were lost.
     pub overflows: u64,
 }
 
 impl Hints {
-    /// These, and what was told before or after.
+    /// Returns the sum of these and others.
     pub fn and(self, others: Hints) -> Hints {
         Hints {
             taken: self.taken + others.taken,
@@ -73,11 +72,11 @@ impl TopicRequests {
     }
 }
 
-/// What the loop counts.
+/// The counts of the event loop.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Counts {
     pub began: Timestamp,
-    /// What was saved, and how long that took.
+    /// The durations of saves.
     pub saves: Histogram,
     pub save_failures: u64,
     pub hubs: BTreeMap<Hub, HubCounts>,
@@ -130,7 +129,7 @@ impl Counts {
     }
 }
 
-/// What became of what one hub was submitted.
+/// The outcomes of submissions to one hub.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct HubCounts {
     pub accepted: u64,
@@ -140,7 +139,7 @@ pub struct HubCounts {
     pub retries: u64,
     /// Changes in what was accepted.
     pub changes: u64,
-    /// How long it took from when a notification was cut until it was accepted.
+    /// The times from the cut of a notification to its acceptance.
     pub took: Histogram,
 }
 
@@ -148,11 +147,11 @@ pub struct HubCounts {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Sweeps {
     pub took: Histogram,
-    /// When the last one ended.
+    /// The end of the last one.
     pub last: Timestamp,
     /// Candidates that the last one met.
     pub files: u64,
-    /// Whether events should tell of changes and do not, everywhere.
+    /// True if events should tell of changes and do not, everywhere.
     pub unwatched: bool,
 }
 

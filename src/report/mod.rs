@@ -1,7 +1,124 @@
 //! The daemon's state as operators and programs read it: one report, for `/status.json`, the status page, the
 //! commands and the metrics. Pure.
+//!
+//! [`status()`] makes all of it from an engine, [`outline`] what the metrics need, [`summary()`] one line. Each part has a
+//! file: [`sources`], [`documents`], [`missing`], [`broken`] and [`findings`] are about the trees, [`channels`],
+//! [`waiting`], [`outbox`] and [`notifications`] about what is announced. [`mod@status`] has the types that all of them
+//! fill, as JSON has them.
 
+pub mod broken;
+pub mod channels;
+pub mod documents;
 pub mod figures;
+pub mod findings;
 pub mod histogram;
+pub mod missing;
+pub mod notifications;
+pub mod outbox;
+pub mod sources;
 pub mod status;
 pub mod summary;
+mod waiting;
+
+use jiff::Timestamp;
+
+use crate::announce::engine::Engine;
+use crate::announce::engine::source::mounts::MountState;
+use crate::report::figures::Figures;
+use crate::report::status::{Condition, SourceStatus, Status};
+use crate::report::summary::Summary;
+
+/// Items of a list that are reported; of others, their number.
+const MOST_LISTED: usize = 1_000;
+
+/// Returns the daemon's status.
+pub fn status(engine: &Engine, now: Timestamp) -> Status {
+    let (broken, more_broken) = broken::first(engine, now);
+    let (findings, more_findings) = findings::first(engine);
+    let outline = outline(engine, now);
+    let mut sources = outline.sources;
+    for (position, source) in sources.iter_mut().enumerate() {
+        (source.missing_in, source.more_missing_in) = missing::first_suspended(engine, position);
+    }
+    Status {
+        sources,
+        channels: channels::all(engine),
+        broken,
+        more_broken,
+        findings,
+        more_findings,
+        finding_groups: findings::groups(engine),
+        notifications: notifications::latest(engine),
+        ..outline
+    }
+}
+
+/// Returns the status without its lists of documents, findings and notifications.
+pub fn outline(engine: &Engine, now: Timestamp) -> Status {
+    let mut sources = sources::all(engine);
+    let holdings = sources.iter_mut().map(|source| {
+        let holdings = std::mem::take(&mut source.holdings);
+        (source.name.clone(), holdings)
+    });
+    let (muted, more_muted) = limited(findings::muted(engine).collect());
+    let figures = Figures {
+        holdings: holdings.collect(),
+        ..Figures::default()
+    };
+    Status {
+        at: now,
+        unsaved: None,
+        sources: sources.into_iter().map(SourceStatus::from).collect(),
+        channels: channels::outline(engine).collect(),
+        failing_hubs: channels::failing_hubs(engine),
+        muted,
+        more_muted,
+        embedded_hub: None,
+        configuration: None,
+        broken: Vec::new(),
+        more_broken: 0,
+        findings: Vec::new(),
+        more_findings: 0,
+        finding_groups: Vec::new(),
+        notifications: Vec::new(),
+        figures,
+    }
+}
+
+/// Returns the status in a few numbers and names, without a look at each document: it is asked for each second.
+pub fn summary(engine: &Engine) -> Summary {
+    let mut summary = Summary {
+        muted: findings::muted(engine).count(),
+        ..Summary::default()
+    };
+    for (id, channel) in engine.channels().iter() {
+        summary.channels += usize::from(channel.is_live());
+        for (hub, ledger) in &channel.ledgers {
+            let view = channels::hub_view(engine, id, hub, ledger);
+            summary.pending += view.due;
+            if view.state <= Condition::Unfetched {
+                let reason = view.last_failure;
+                let reason = reason
+                    .unwrap_or_else(|| "it does not fetch what it is pinged about".to_owned());
+                summary.troubled.entry(view.hub).or_insert(reason);
+            }
+        }
+    }
+    for (source, plan) in engine.sources().iter().zip(&engine.plan().sources) {
+        if source.is_suspended() {
+            summary.suspended.push(plan.name.clone());
+        }
+        let mounts = source.mounts().iter().map(|(_, mount)| mount);
+        let absent = mounts.filter(|mount| mount.state() == MountState::Absent);
+        let directories = absent.map(|mount| mount.row().directory.clone());
+        summary.absent.extend(directories);
+    }
+    summary
+}
+
+/// Returns the first items of a list, and the number of the others.
+fn limited<T>(mut all: Vec<T>) -> (Vec<T>, usize) {
+    let more = all.len().saturating_sub(MOST_LISTED);
+    all.truncate(MOST_LISTED);
+    (all, more)
+}

@@ -1,8 +1,7 @@
-//! How everything stands, as programs read it: `/status.json`, and what `status` and `outbox` print as JSON.
-//! What is absent is `null`.
+//! The status as programs read it: `/status.json`, and the JSON of `status` and `outbox`. What is absent is `null`.
 //!
-//! [`alerts`] tells at a glance what somebody should look at, [`hubs`] sums up each hub, [`notification`] is what was
-//! said lately, and [`words`] how numbers and times are said. The status page and the commands say it from these.
+//! [`alerts`] has the conditions that an operator should know of, [`hubs`] sums up each hub, [`notification`] has the last
+//! notifications, and [`words`] numbers and times in words. The status page and the commands print these.
 
 pub mod account;
 pub mod alerts;
@@ -16,7 +15,6 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::announce::delivery::attempt::{Attempt, Kind, Refusal};
-use crate::announce::engine::SourceView;
 use crate::announce::observation::Unreadable;
 use crate::announce::plan::Mode;
 use crate::hub::audience::view::HubStatus;
@@ -25,22 +23,20 @@ use crate::report::status::notification::NotificationView;
 use crate::resourcesync::capability::Capability;
 use crate::resourcesync::uri::{Hub, Topic, Uri};
 
-pub use crate::report::status::account::{AccountView, FlightView};
-
-/// How much somebody wants to know.
+/// The amount of detail that is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detail {
     Everything,
-    /// What the metrics tell, without the lists, which take longer to make: Prometheus asks every few seconds.
+    /// The figures of the metrics, without the lists, which take longer to make: Prometheus asks every few seconds.
     Figures,
 }
 
-/// How everything stands.
+/// The daemon's status.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Status {
-    /// When it was so.
+    /// The time of this report.
     pub at: Timestamp,
-    /// Why the state cannot be saved; nothing is sent until it can.
+    /// The reason why the state cannot be saved; nothing is sent until it can.
     pub unsaved: Option<String>,
     pub sources: Vec<SourceStatus>,
     pub channels: Vec<ChannelView>,
@@ -61,7 +57,7 @@ pub struct Status {
     /// The first findings, and how many more.
     pub findings: Vec<String>,
     pub more_findings: usize,
-    /// What was found by kind, the acknowledged last.
+    /// The findings by kind, the acknowledged last.
     #[serde(default)]
     pub finding_groups: Vec<FindingGroup>,
     /// The last notifications, the newest first.
@@ -80,21 +76,21 @@ pub struct FindingGroup {
     pub count: usize,
     /// The first of them, in words.
     pub examples: Vec<String>,
-    /// Whether the configuration acknowledges them: nobody is called for that.
+    /// True if the configuration acknowledges them: no alarm is about those.
     pub acknowledged: bool,
 }
 
 impl FindingGroup {
-    /// How many there are besides the examples.
+    /// Returns the number of findings besides the examples.
     pub fn more(&self) -> usize {
         self.count.saturating_sub(self.examples.len())
     }
 }
 
-/// What a daemon goes by.
+/// The effective configuration of a daemon.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ConfigurationStatus {
-    /// Since when the configuration in force is.
+    /// The time since when it is effective.
     pub loaded: Timestamp,
     /// The last attempt at another one, if it failed and none came after it.
     pub refused: Option<RefusedConfiguration>,
@@ -102,7 +98,7 @@ pub struct ConfigurationStatus {
     pub in_force: String,
 }
 
-/// A configuration that was not taken: the one before it goes on.
+/// A configuration that was not reloaded: the previous one is kept.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RefusedConfiguration {
     pub at: Timestamp,
@@ -119,18 +115,18 @@ pub struct BrokenView {
     /// With the line, where there is one.
     pub reason: String,
     pub since: Timestamp,
-    /// Whether an earlier version was read: that one stands.
+    /// True if an earlier version was read: that one is kept.
     pub known: bool,
-    /// Whether it has been so for `broken_after`: what is shorter may be a writer who is not done.
+    /// True if it has been so for `broken_after`: what is shorter may be a writer who is not done.
     pub lasting: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SourceStatus {
     pub name: String,
-    /// Whether every present mount was swept.
+    /// True if every present mount was swept.
     pub settled: bool,
-    /// Whether deletions are not believed for now (R15), and what to do about it.
+    /// True while deletions are suspended (R15), and the numbers with the remedy.
     pub suspended: bool,
     pub suspension: Option<String>,
     pub documents: usize,
@@ -161,7 +157,7 @@ impl fmt::Display for MissingDirectory {
     }
 }
 
-/// What would be accepted as deleted.
+/// The documents that would be accepted as deleted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MissingView {
     pub source: String,
@@ -177,7 +173,7 @@ pub struct MountStatus {
     pub url: Uri,
     /// Nothing while nobody has looked.
     pub present: Option<bool>,
-    /// Why it is not.
+    /// The reason why it is not.
     pub reason: Option<String>,
     /// The first directories in it that may not be read, and how many more. Nothing where no daemon runs.
     pub unreadable: Vec<Unreadable>,
@@ -185,38 +181,13 @@ pub struct MountStatus {
 }
 
 impl MountStatus {
-    /// How many directories in it may not be read.
+    /// Returns the number of directories in it that may not be read.
     pub fn unreadable_count(&self) -> usize {
         self.unreadable.len() + self.more_unreadable
     }
 }
 
-impl From<SourceView> for SourceStatus {
-    fn from(source: SourceView) -> SourceStatus {
-        let mounts = source.mounts.into_iter().map(|mount| MountStatus {
-            directory: mount.directory.to_string_lossy().into_owned(),
-            url: mount.prefix,
-            present: mount.present,
-            unreadable: mount.unreadable,
-            more_unreadable: mount.more_unreadable,
-            reason: mount.reason,
-        });
-        SourceStatus {
-            name: source.name,
-            settled: source.settled,
-            suspended: source.suspension.is_some(),
-            suspension: source.suspension.as_ref().map(ToString::to_string),
-            documents: source.documents,
-            missing: source.missing,
-            missing_in: Vec::new(),
-            more_missing_in: 0,
-            broken: source.broken,
-            mounts: mounts.collect(),
-        }
-    }
-}
-
-/// A channel and how its hubs stand.
+/// A channel and the state of its hubs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ChannelView {
     pub source: String,
@@ -233,7 +204,7 @@ pub struct ChannelView {
     pub more_held: usize,
 }
 
-/// A document of which there is something to say, and what that waits for.
+/// A document with a pending change, and what that waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WaitingView {
     pub uri: Uri,
@@ -249,25 +220,25 @@ pub struct HubView {
     pub hub: Hub,
     pub mode: Mode,
     pub state: Condition,
-    /// How many documents there is something to say of, those in flight included.
+    /// The number of documents with a change that is due, those in flight included.
     pub due: usize,
     /// The number of the notification in flight, and since when it is.
     pub in_flight: Option<u64>,
     pub since: Option<Timestamp>,
     pub attempts: u32,
-    /// Whether it is being submitted now.
+    /// True while it is being submitted.
     pub sending: bool,
     pub next_try: Option<Timestamp>,
-    /// Why the notification in flight was not accepted when it was last tried.
+    /// The reason why the last attempt at the notification in flight failed.
     pub last_failure: Option<String>,
     /// The hub's last failure on any channel, where the notification in flight waits for the hub to take anything.
     #[serde(default)]
     pub hub_failure: Option<Refusal>,
-    /// What came of the last attempt, whether it was accepted or not.
+    /// The last attempt, accepted or not.
     pub last: Option<Attempt>,
-    /// When it last accepted a notification.
+    /// The time of the last accepted notification.
     pub accepted: Option<Timestamp>,
-    /// Whether the topic was fetched after the last ping, or not in time; nothing until either is known, and
+    /// True if the topic was fetched after the last ping, false if not in time; nothing until either is known, and
     /// for hubs that are not pinged (R26).
     pub fetch_confirmed: Option<bool>,
 }
@@ -295,11 +266,11 @@ pub struct MutedSet {
     /// A name for the cause, as findings have it.
     pub kind: String,
     pub reason: String,
-    /// What to do about it.
+    /// The remedy.
     pub remedy: String,
 }
 
-/// How a hub stands on a channel, in a word; the worst comes first.
+/// The condition of a hub on a channel; the worst comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Condition {
@@ -314,7 +285,7 @@ pub enum Condition {
     Unfetched,
     /// It refuses what is in flight, probably because nobody has subscribed.
     NoSubscribers,
-    /// There is something to say, and nothing wrong.
+    /// A change is due, and nothing is wrong.
     Due,
     Fine,
 }
@@ -329,7 +300,7 @@ impl Condition {
         Condition::Fine,
     ];
 
-    /// As JSON and the command line name it.
+    /// Returns the name in JSON and on the command line.
     pub fn as_str(self) -> &'static str {
         match self {
             Condition::Muted => "muted",
@@ -342,7 +313,7 @@ impl Condition {
         }
     }
 
-    /// How it is called.
+    /// Returns the condition in words.
     pub fn in_words(self) -> &'static str {
         match self {
             Condition::Muted => "muted",
@@ -355,17 +326,17 @@ impl Condition {
         }
     }
 
-    /// Whether somebody should look at it.
+    /// Returns true if an operator should look at it.
     pub fn is_trouble(self) -> bool {
         self <= Condition::Unfetched
     }
 }
 
 impl Status {
-    /// The channels, those in trouble first, then those on which something waits.
+    /// Returns the channels, those in trouble first, then those on which something waits.
     pub fn by_trouble(&self) -> Vec<&ChannelView> {
         let mut channels: Vec<&ChannelView> = self.channels.iter().collect();
-        channels.sort_by_key(|own| (own.worst(), own.held.is_empty(), &own.topic));
+        channels.sort_by_key(|channel| (channel.worst(), channel.held.is_empty(), &channel.topic));
         channels
     }
 }
@@ -379,17 +350,17 @@ impl ChannelView {
         self.held.len() + self.more_held
     }
 
-    /// When a hub last accepted a notification.
+    /// Returns when a hub last accepted a notification.
     pub fn accepted(&self) -> Option<Timestamp> {
         self.hubs.iter().filter_map(|hub| hub.accepted).max()
     }
 
-    /// Whether nothing is sent on it, for want of a hub.
+    /// Returns true if nothing is sent on it, for want of a hub.
     pub fn is_muted(&self) -> bool {
         self.retired.is_none() && self.hubs.is_empty()
     }
 
-    /// How the hub stands that stands worst; a retired channel without hubs is fine.
+    /// Returns the worst condition of its hubs; a retired channel without hubs is fine.
     pub fn worst(&self) -> Condition {
         if self.is_muted() {
             return Condition::Muted;
@@ -400,15 +371,15 @@ impl ChannelView {
 }
 
 impl HubView {
-    /// Why the notification in flight was not accepted when it was last tried, or waits to be tried at all.
+    /// Returns why the notification in flight was not accepted when it was last tried, or waits to be tried at all.
     pub fn failure(&self) -> Option<&Refusal> {
         let last = self.last.as_ref();
         let last = last.filter(|last| self.in_flight == Some(last.seq));
-        let own = last.and_then(|last| last.refusal.as_ref());
-        self.hub_failure.as_ref().or(own)
+        let refusal = last.and_then(|last| last.refusal.as_ref());
+        self.hub_failure.as_ref().or(refusal)
     }
 
-    /// What is wrong with it, if anything is.
+    /// Returns the reason for trouble, if there is any.
     pub fn trouble(&self) -> Option<&str> {
         match self.failure() {
             Some(refusal) => Some(&refusal.reason),

@@ -1,9 +1,10 @@
 //! Absent mounts, empty roots, and the grace by the monotonic clock (R13, R15).
 
 use jiff::SignedDuration;
-use rsnotify::announce::engine::DocumentState;
 use rsnotify::announce::event::Fact;
 use rsnotify::announce::plan::Plan;
+use rsnotify::report;
+use rsnotify::report::documents::DocumentState;
 
 use crate::world::{World, capability_list, index, list, mount, plan};
 
@@ -22,11 +23,11 @@ fn lost(world: &mut World) -> Vec<String> {
 }
 
 fn is_suspended(world: &World) -> bool {
-    world.engine().sources()[0].suspension.is_some()
+    report::sources::all(world.engine())[0].suspension.is_some()
 }
 
 fn presence(world: &World) -> Vec<Option<bool>> {
-    let sources = world.engine().sources();
+    let sources = report::sources::all(world.engine());
     let mounts = sources.iter().flat_map(|source| &source.mounts);
     mounts.map(|mount| mount.present).collect()
 }
@@ -168,7 +169,10 @@ fn one_mount_of_three_that_is_emptied_is_suspended_whatever_its_number() {
     world.sweep(1);
     world.wait(10 * HOUR);
     assert_eq!(world.news(), NOTHING);
-    let suspension = world.engine().sources()[0].suspension.clone().unwrap();
+    let suspension = report::sources::all(world.engine())[0]
+        .suspension
+        .clone()
+        .unwrap();
     assert_eq!((suspension.missing, suspension.of), (3, 9));
     world.crash_and_start();
     assert!(is_suspended(&world));

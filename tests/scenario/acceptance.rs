@@ -1,7 +1,8 @@
 //! The operator confirms the deletions of a source: of the documents missing then, and of no others (R15).
 
-use rsnotify::announce::engine::DocumentState;
 use rsnotify::announce::event::Fact;
+use rsnotify::report;
+use rsnotify::report::documents::DocumentState;
 
 use crate::world::{World, capability_list, list, mount, plan};
 
@@ -59,7 +60,10 @@ fn what_goes_missing_after_an_acceptance_is_not_accepted() {
     world.wait(10_000);
     assert_eq!(world.news(), [DELETED]);
     assert!(!world.remembers("/a/00.xml"));
-    let suspension = world.engine().sources()[0].suspension.clone().unwrap();
+    let suspension = report::sources::all(world.engine())[0]
+        .suspension
+        .clone()
+        .unwrap();
     assert_eq!((suspension.missing, suspension.of), (13, 19));
     let state = world.state_of("/a/22.xml");
     assert_eq!(state, Some(DocumentState::Missing));
@@ -71,7 +75,7 @@ fn a_deletion_is_accepted_before_its_grace_ends_and_believed_after() {
     delete_most(&mut world);
     world.wait(10);
     world.accept_deletions();
-    let is_suspended = world.engine().sources()[0].suspension.is_some();
+    let is_suspended = report::sources::all(world.engine())[0].suspension.is_some();
     assert!(!is_suspended);
     world.wait(289);
     assert_eq!(world.news(), NOTHING);
@@ -177,7 +181,7 @@ fn an_acceptance_is_about_one_source() {
         world.news(),
         [DELETED, "deleted capabilitylist /b/capabilitylist.xml"]
     );
-    let sources = world.engine().sources();
+    let sources = report::sources::all(world.engine());
     let suspended: Vec<bool> = sources
         .iter()
         .map(|source| source.suspension.is_some())
@@ -202,6 +206,6 @@ fn each_channel_hears_of_its_own_end_when_all_capability_lists_are_accepted() {
             vec![format!("deleted capabilitylist /{set}/capabilitylist.xml")]
         ))
     );
-    let channels = world.engine().channels();
+    let channels = report::channels::all(world.engine());
     assert!(channels.iter().all(|channel| channel.retired.is_some()));
 }

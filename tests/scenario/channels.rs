@@ -5,6 +5,7 @@ use std::time::Duration;
 use rsnotify::announce::event::Fact;
 use rsnotify::announce::finding::Finding;
 use rsnotify::announce::plan::{ChannelPlan, Plan};
+use rsnotify::report;
 use rsnotify::resourcesync::uri::{Topic, Uri};
 
 use crate::world::{HUB, OTHER_HUB, Reply, World, capability_list, list, plan, two_hubs};
@@ -25,7 +26,7 @@ fn set_a() -> crate::world::Doc {
 }
 
 fn findings(world: &World) -> Vec<Finding> {
-    world.engine().findings().into_iter().collect()
+    report::findings::all(world.engine()).into_iter().collect()
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Deletions: when they count (R15).
 
-use rsnotify::announce::engine::DocumentState;
 use rsnotify::announce::event::{Fact, Suspension};
+use rsnotify::report::documents::DocumentState;
 
 use crate::world::{World, capability_list, list, plan};
 

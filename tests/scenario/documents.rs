@@ -2,6 +2,7 @@
 
 use rsnotify::announce::event::Fact;
 use rsnotify::announce::finding::Finding;
+use rsnotify::report;
 use rstest::rstest;
 
 use crate::world::{Doc, World, capability_list, index, list, plan};
@@ -264,10 +265,10 @@ fn a_capability_that_is_never_announced_is_reported_once() {
         "https://example.org/a/notification.xml has the capability \"framework-notification\", which is none \
          that is announced"
     );
-    assert!(world.engine().findings().contains(finding));
+    assert!(report::findings::all(world.engine()).contains(finding));
     world.delete("/a/notification.xml");
     world.wait(100);
-    assert_eq!(world.engine().findings().len(), 0);
+    assert_eq!(report::findings::all(world.engine()).len(), 0);
 }
 
 /// R14: the change list that it was ended, and the dump that it is began in another set.
@@ -342,7 +343,7 @@ fn what_lies_where_a_list_names_no_document_is_told() {
          such as <rs:md capability=\"changelist\"/>"
             .to_owned(),
     ];
-    let found = world.engine().findings();
+    let found = report::findings::all(world.engine());
     let found = found.iter().filter(|own| own.without_document().is_some());
     let mut found: Vec<String> = found.map(in_words).collect();
     found.sort();
@@ -358,7 +359,7 @@ fn what_lies_where_a_list_names_no_document_is_told() {
     world.write("/a/https.xml", list("changelist"));
     world.wait(100);
     assert_eq!(told(&mut world), ["plain.xml, and no file is there"]);
-    let findings = world.engine().findings();
+    let findings = report::findings::all(world.engine());
     assert!(
         !findings
             .iter()
@@ -376,7 +377,7 @@ fn a_list_beyond_the_protocol_is_announced_and_reported() {
     world.write("/a/capabilitylist.xml", long.clone());
     world.wait(100);
     assert_eq!(world.news().len(), 1);
-    let findings = world.engine().findings();
+    let findings = report::findings::all(world.engine());
     assert!(findings.len() < 150, "{}", findings.len());
     let named = findings.iter().filter(|own| own.kind() == "no_file");
     assert_eq!(named.map(Finding::count).sum::<usize>(), 50_000 - 2);
@@ -396,5 +397,5 @@ fn a_list_beyond_the_protocol_is_announced_and_reported() {
         capability_list("/a", &["changelist"]),
     );
     world.wait(100);
-    assert_eq!(world.engine().findings().len(), 0);
+    assert_eq!(report::findings::all(world.engine()).len(), 0);
 }

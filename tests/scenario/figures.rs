@@ -1,6 +1,7 @@
 //! Metrics of a tree: documents and findings by kind.
 
-use rsnotify::announce::engine::DocumentState;
+use rsnotify::report;
+use rsnotify::report::documents::DocumentState;
 use rsnotify::report::figures::Holdings;
 use rsnotify::resourcesync::capability::Capability;
 
@@ -8,7 +9,7 @@ use crate::world::{HUB, Reply, World, index, list, plan};
 
 /// What the only source has, and how many documents its status tells of, and how many are missing.
 fn holdings(world: &World) -> (Holdings, usize, usize) {
-    let mut status = world.engine().status(world.now);
+    let mut status = report::status(world.engine(), world.now);
     let holdings = status.figures.holdings.pop_first().unwrap().1;
     let source = &status.sources[0];
     (holdings, source.documents, source.missing)
@@ -85,7 +86,7 @@ fn the_outline_is_the_status_without_its_lists() {
     world.break_off("/b/changelist.xml");
     world.update("/a/changelist.xml");
     world.wait(30);
-    let mut status = world.engine().status(world.now);
+    let mut status = report::status(world.engine(), world.now);
     for list in [
         status.broken.len(),
         status.findings.len(),
@@ -104,5 +105,5 @@ fn the_outline_is_the_status_without_its_lists() {
         channel.pending.clear();
         channel.held.clear();
     }
-    assert_eq!(world.engine().outline(world.now), status);
+    assert_eq!(report::outline(world.engine(), world.now), status);
 }

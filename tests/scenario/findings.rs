@@ -1,9 +1,10 @@
 //! Findings are reported in a few lines, whatever their number (R8).
 
-use rsnotify::announce::engine::DocumentState;
 use rsnotify::announce::event::Fact;
 use rsnotify::announce::finding::{Acknowledgement, Finding};
 use rsnotify::announce::plan::Plan;
+use rsnotify::report;
+use rsnotify::report::documents::DocumentState;
 use rsnotify::report::status::alerts::Health;
 
 use crate::world::{Doc, World, capability_list, list, plan};
@@ -67,7 +68,7 @@ fn many_findings_of_one_kind_are_three_examples_and_a_number() {
     assert_eq!(found.len(), 3, "{found:?}");
     assert!(found.iter().all(|own| own.kind() == "unrouted"));
     assert_eq!(more, [("unrouted", 117)]);
-    let groups = world.engine().finding_groups();
+    let groups = report::findings::groups(world.engine());
     assert_eq!((groups.len(), groups[0].count), (1, 120));
     assert_eq!((groups[0].examples.len(), groups[0].more()), (3, 117));
 }
@@ -94,8 +95,8 @@ fn a_list_that_names_many_absent_documents_is_a_few_findings() {
     let (found, more) = told(&mut world);
     assert_eq!(found.len(), 3, "{found:?}");
     assert_eq!(more, [("no_file", MANY - 3)]);
-    assert!(world.engine().findings().len() <= 110);
-    let groups = world.engine().finding_groups();
+    assert!(report::findings::all(world.engine()).len() <= 110);
+    let groups = report::findings::groups(world.engine());
     assert_eq!((groups.len(), groups[0].count), (1, MANY));
 
     // Some of them come, one after the other.
@@ -105,7 +106,7 @@ fn a_list_that_names_many_absent_documents_is_a_few_findings() {
         world.wait(3);
     }
     world.wait(100);
-    assert_eq!(world.engine().finding_groups()[0].count, MANY - 5);
+    assert_eq!(report::findings::groups(world.engine())[0].count, MANY - 5);
     assert_eq!(told(&mut world), (Vec::new(), Vec::new()));
 }
 
@@ -115,7 +116,7 @@ fn each_absent_document_is_found_where_that_is_asked_for() {
     world.engine_mut().find_each();
     world.write("/a/capabilitylist.xml", promising(1_500));
     world.wait(20);
-    assert_eq!(world.engine().findings().len(), 1_500);
+    assert_eq!(report::findings::all(world.engine()).len(), 1_500);
 }
 
 #[test]
@@ -133,10 +134,12 @@ fn a_wrong_url_is_one_finding_that_names_cause_and_cure() {
          `https://example.org/`: is `url` wrong?"
     );
     assert_eq!(
-        world.engine().findings().into_iter().collect::<Vec<_>>(),
+        report::findings::all(world.engine())
+            .into_iter()
+            .collect::<Vec<_>>(),
         found
     );
-    assert_eq!(world.engine().finding_groups().len(), 1);
+    assert_eq!(report::findings::groups(world.engine()).len(), 1);
 }
 
 #[test]
@@ -168,7 +171,7 @@ fn what_is_acknowledged_colours_nothing_and_is_counted_apart() {
     };
     let mut world = acknowledging(&["unrouted"]);
     assert_eq!(told(&mut world).0, []);
-    let status = world.engine().status(world.now);
+    let status = report::status(world.engine(), world.now);
     assert_eq!((status.health(), status.findings.len()), (Health::Fine, 0));
     assert_eq!(status.finding_groups[0].count, 2);
     assert!(status.finding_groups[0].acknowledged);
@@ -219,7 +222,7 @@ fn a_document_that_no_hub_of_ours_hears_of_is_not_announced() {
             "{name}"
         );
     }
-    let holdings = &world.engine().sources()[0].holdings;
+    let holdings = &report::sources::all(world.engine())[0].holdings;
     let announced = holdings.documents.iter();
     let mut announced = announced.filter(|((_, state), _)| *state == DocumentState::Announced);
     assert_eq!(announced.next(), None);

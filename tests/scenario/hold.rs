@@ -1,7 +1,7 @@
 //! Documents that are held until they are listed (R17).
 
-use rsnotify::announce::engine::DocumentState;
 use rsnotify::announce::event::Fact;
+use rsnotify::report::documents::DocumentState;
 
 use crate::world::{HUB, Reply, World, capability_list, index, list, plan};
 

@@ -1,6 +1,7 @@
 //! Sets, topics and hubs that move: no due change is lost, and none is announced twice (R11, R13).
 
 use rsnotify::announce::finding::Finding;
+use rsnotify::report;
 use rsnotify::resourcesync::uri::Uri;
 
 use crate::channels::configured;
@@ -406,7 +407,7 @@ fn a_hub_that_replaces_one_that_lists_still_advertise_hears_it_once_they_are_cor
     set_hubs(&mut world.plan, &[(OTHER_HUB, Mode::Content)]);
     world.crash_and_start();
     world.wait(100);
-    let findings = world.engine().findings();
+    let findings = report::findings::all(world.engine());
     assert!(
         findings
             .iter()

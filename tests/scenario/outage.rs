@@ -8,6 +8,7 @@ use std::path::Path;
 
 use jiff::Timestamp;
 use rsnotify::announce::state::Told;
+use rsnotify::report;
 use rsnotify::report::status::HubView;
 use rsnotify::resourcesync::uri::Uri;
 
@@ -179,7 +180,7 @@ fn keeps_its_pace(attempts: &[Timestamp]) {
 }
 
 fn account(world: &World) -> HubView {
-    let channels = world.engine().channels();
+    let channels = report::channels::all(world.engine());
     let mut channels = channels.into_iter();
     let own = channels.find(|own| own.topic.as_str().ends_with(TOPIC));
     let mut hubs = own.unwrap().hubs.into_iter();

@@ -3,7 +3,9 @@
 use rsnotify::announce::delivery::attempt::Kind;
 use rsnotify::announce::event::Fact;
 use rsnotify::announce::plan::Plan;
-use rsnotify::report::status::{AccountView, Condition};
+use rsnotify::report;
+use rsnotify::report::status::Condition;
+use rsnotify::report::status::account::AccountView;
 
 use crate::world::{HUB, OTHER_HUB, Reply, World, capability_list, list, plan, two_hubs};
 
@@ -350,9 +352,9 @@ fn an_account_is_named_by_its_topic_or_its_capability_list() {
     let mut world = World::with_two_sets(two_hubs());
     let engine = world.engine();
     let list = "https://example.org/a/capabilitylist.xml";
-    let (id, hub) = engine.account(list, HUB).unwrap();
+    let (id, hub) = report::outbox::account(engine, list, HUB).unwrap();
     let topic = "https://example.org/a/framework/";
-    assert_eq!(engine.account(topic, HUB), Ok((id, hub)));
+    assert_eq!(report::outbox::account(engine, topic, HUB), Ok((id, hub)));
     for (channel, hub, says) in [
         (
             "https://example.org/a/framework",
@@ -367,7 +369,9 @@ fn an_account_is_named_by_its_topic_or_its_capability_list() {
         (topic, "embedded", "is not told to \"embedded\""),
         ("", "", "no channel"),
     ] {
-        let error = engine.account(channel, hub).unwrap_err().to_string();
+        let error = report::outbox::account(engine, channel, hub)
+            .unwrap_err()
+            .to_string();
         assert!(error.contains(says), "{error}");
     }
     // Its topic moves: the list names the channel that lives, the old topic the one that retired.
@@ -375,8 +379,8 @@ fn an_account_is_named_by_its_topic_or_its_capability_list() {
     world.write("/a/capabilitylist.xml", moved);
     world.wait(100);
     let engine = world.engine();
-    assert_ne!(engine.account(list, HUB).unwrap().0, id);
-    assert_eq!(engine.account(topic, HUB).unwrap().0, id);
+    assert_ne!(report::outbox::account(engine, list, HUB).unwrap().0, id);
+    assert_eq!(report::outbox::account(engine, topic, HUB).unwrap().0, id);
 }
 
 fn list_with_topic(topic: &str) -> crate::world::Doc {

@@ -1,5 +1,6 @@
 //! A new plan takes over during submissions: each change is announced once.
 
+use rsnotify::report;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -54,7 +55,7 @@ fn the_last_notifications_are_remembered_with_what_became_of_them() {
         world.update("/a/changelist.xml");
         world.wait(10);
     }
-    let told = |world: &World| world.engine().status(world.now).notifications;
+    let told = |world: &World| report::status(world.engine(), world.now).notifications;
     let before = told(&world);
     assert_eq!(before.len(), 3);
     world.plan.window.quiet = Duration::from_secs(1);

@@ -1,9 +1,10 @@
 //! Routing of documents to channels (R1, R5, R7, R10).
 
-use rsnotify::announce::engine::DocumentState;
 use rsnotify::announce::event::Fact;
 use rsnotify::announce::finding::Finding;
 use rsnotify::announce::plan::SourcePlan;
+use rsnotify::report;
+use rsnotify::report::documents::DocumentState;
 
 use crate::world::{World, capability_list, index, list, mount, plan};
 
@@ -179,7 +180,7 @@ fn an_orphan_is_unrouted_and_found() {
     );
     world.wait(100);
     assert_eq!(world.news(), ["created changelist /orphan.xml"]);
-    assert!(world.engine().findings().is_empty());
+    assert!(report::findings::all(world.engine()).is_empty());
 }
 
 #[test]
@@ -190,16 +191,16 @@ fn an_entry_without_a_file_is_found_until_the_file_comes() {
         capability_list("/a", &["resourcelist", "changelist", "changedump"]),
     );
     world.wait(100);
-    assert_eq!(world.engine().findings().len(), 1);
+    assert_eq!(report::findings::all(world.engine()).len(), 1);
     world.write(
         "/a/changedump.xml",
         list("changedump").up("/a/capabilitylist.xml"),
     );
     world.wait(100);
-    assert!(world.engine().findings().is_empty());
+    assert!(report::findings::all(world.engine()).is_empty());
     world.delete("/a/changedump.xml");
     world.wait(1_000);
-    assert_eq!(world.engine().findings().len(), 1);
+    assert_eq!(report::findings::all(world.engine()).len(), 1);
 }
 
 #[test]

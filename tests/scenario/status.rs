@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use rsnotify::announce::plan::{Plan, SourcePlan};
+use rsnotify::report;
 use rsnotify::report::status::alerts::{Health, Part, Urgency};
 use rsnotify::report::status::notification::{NotificationView, Outcome};
 use rsnotify::report::status::{ChannelView, Condition, Status};
@@ -13,7 +14,7 @@ use crate::world::{HUB, OTHER_HUB, Reply, World, list, mount, ping_hub, plan, tw
 const CHANGED: &str = "/a/changelist.xml";
 
 fn status(world: &World) -> Status {
-    world.engine().status(world.now)
+    report::status(world.engine(), world.now)
 }
 
 fn first(status: &Status) -> &ChannelView {
@@ -250,7 +251,7 @@ fn of_many_findings_the_first_are_told_and_how_many_more() {
     let shown = status(&world);
     assert_eq!((shown.findings.len(), shown.more_findings), (100, 20));
     assert!(shown.alerts()[0].what.starts_with("120 problems"));
-    assert_eq!(world.engine().findings().len(), 120);
+    assert_eq!(report::findings::all(world.engine()).len(), 120);
 }
 
 #[test]
@@ -332,5 +333,5 @@ fn a_set_whose_list_still_advertises_the_hub_before_is_muted_and_says_so_loudly(
     for part in [HUB, OLD, "[[hub]]", "`rsnotify advertise`"] {
         assert!(advice.contains(part), "{advice}");
     }
-    assert_eq!(world.engine().summary().muted, 1);
+    assert_eq!(report::summary(world.engine()).muted, 1);
 }

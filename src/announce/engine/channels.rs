@@ -1,400 +1,617 @@
-//! Opens and changes the channels of sets (R9, R11).
+//! The channels with the ledgers of their hubs, and which of them a document concerns.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::time::Duration;
 
-use jiff::Timestamp;
-
-use crate::announce::channel::{Channel, Desired, desired};
-use crate::announce::delivery::TopicPage;
-use crate::announce::engine::Engine;
+use crate::announce::catalog::Catalog;
+use crate::announce::channel::{Channel, Window};
+use crate::announce::due::{Due, due, may_become_due};
+use crate::announce::engine::source::sighting::Recomputed;
+use crate::announce::engine::step::Step;
+use crate::announce::engine::timers::Timer;
 use crate::announce::event::Fact;
-use crate::announce::finding::Finding;
 use crate::announce::ids::ChannelId;
-use crate::announce::ledger::{Ledger, Prepared};
-use crate::announce::plan::Mode;
-use crate::announce::state::{ChannelRow, Told, Version};
-use crate::resourcesync::payload::Payload;
-use crate::resourcesync::uri::{Hub, Topic, Uri};
+use crate::announce::ledger::Ledger;
+use crate::announce::plan::{Mode, SourcePlan, WindowPlan};
+use crate::announce::small_set::SmallSet;
+use crate::announce::state::{ChannelRow, Record, Retirement, Told};
+use crate::resourcesync::uri::{Hub, Topic, Uri, UriMap};
 
-/// A set whose channel opens or changes.
-struct Opening {
-    set: Uri,
-    topic: Topic,
-    hubs: Vec<Hub>,
+/// All channels, live and retired.
+///
+/// `by_set`, `by_topic` and `heard` are derived from `channels`, and change only with them.
+#[derive(Debug)]
+pub struct Channels {
+    channels: BTreeMap<ChannelId, Channel>,
+    /// Greater than any before: rows of a removed channel may still be on their way to the store.
+    next: ChannelId,
+    by_set: UriMap<BTreeSet<ChannelId>>,
+    by_topic: BTreeMap<Topic, ChannelId>,
+    /// The channels on which some hub was told of a document, or is due to be.
+    heard: UriMap<SmallSet<ChannelId>>,
+    /// Channels on which the next notifications may be cut at the end of this step.
+    ready: BTreeSet<ChannelId>,
+    /// Channels that were ready while their source was not settled.
+    parked: BTreeSet<ChannelId>,
+    /// Topics that another set may take now.
+    freed: BTreeSet<Topic>,
 }
 
-impl Engine {
-    /// R9, R11: opens, changes and retires the channels of sets. Returns the documents to look at again.
-    pub(super) fn reconcile(
-        &mut self,
-        source: usize,
-        sets: BTreeSet<Uri>,
-        previous: &BTreeMap<Uri, Option<Version>>,
-        is_first: bool,
-        now: Timestamp,
-    ) -> BTreeSet<Uri> {
-        let mut again = BTreeSet::new();
-        let mut opening = Vec::new();
-        let mut opened = BTreeSet::new();
-        for set in sets {
-            let catalog = &self.sources[source].catalog;
-            let plan = &self.plan.sources[source];
-            let (mut wanted, mut findings) = match catalog.is_set(&set) {
-                true => {
-                    let had = self.topics_of_set(&set);
-                    desired(&self.plan, &self.configured, plan, catalog, &set, &had)
-                }
-                false => (Desired::Nothing, Vec::new()),
-            };
-            if let Desired::Channel { topic, .. } = &wanted
-                && (self.is_taken(topic, &set) || opened.contains(topic))
-            {
-                let topic = topic.clone();
-                findings.push(Finding::SharedTopic {
-                    set: set.clone(),
-                    topic,
-                });
-                wanted = Desired::Nothing;
-            }
-            self.found(source, &set, findings, Finding::is_about_channel, now);
-            let live = self.live_channel(&set);
-            match (wanted, live) {
-                (Desired::AsItIs, _) | (Desired::Nothing, None) => {}
-                (Desired::Nothing, Some(live)) => self.retire(live, now),
-                (Desired::Channel { topic, hubs }, live) => {
-                    match live.map(|live| (live, &self.channels[&live])) {
-                        Some((_, channel)) if channel.is_as(&topic, &hubs) => continue,
-                        Some((live, channel)) if channel.row.topic != topic => {
-                            self.retire(live, now);
-                        }
-                        _ => {}
-                    }
-                    opened.insert(topic.clone());
-                    opening.push(Opening { set, topic, hubs });
-                }
-            }
+/// The result of comparing what is seen of a document with what one hub was told of it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Compared {
+    /// True if the change is held (R17).
+    pub is_held: bool,
+    pub is_due: bool,
+    /// True if it was not due before.
+    pub is_newly_due: bool,
+}
+
+impl Default for Channels {
+    fn default() -> Channels {
+        Channels {
+            channels: BTreeMap::new(),
+            next: ChannelId(1),
+            by_set: UriMap::default(),
+            by_topic: BTreeMap::new(),
+            heard: UriMap::default(),
+            ready: BTreeSet::new(),
+            parked: BTreeSet::new(),
+            freed: BTreeSet::new(),
         }
-        if opening.is_empty() {
-            return again;
-        }
-        let members = self.members_of(source, opening.iter().map(|own| &own.set), is_first);
-        for opening in opening {
-            let documents = members.get(&opening.set);
-            let documents = documents.map_or(&[][..], |documents| documents);
-            // Not by `append`, which goes through all that is there already.
-            again.extend(self.open(source, opening, documents, previous, is_first, now));
-        }
-        again
+    }
+}
+
+impl Channels {
+    pub fn get(&self, id: ChannelId) -> Option<&Channel> {
+        self.channels.get(&id)
     }
 
-    /// The topics that a set has or had.
-    fn topics_of_set(&self, set: &Uri) -> BTreeSet<Topic> {
+    pub fn get_mut(&mut self, id: ChannelId) -> Option<&mut Channel> {
+        self.channels.get_mut(&id)
+    }
+
+    pub fn ledger(&self, id: ChannelId, hub: &Hub) -> Option<&Ledger> {
+        let ledgers = &self.channels.get(&id)?.ledgers;
+        ledgers.get(hub).map(Box::as_ref)
+    }
+
+    pub fn ledger_mut(&mut self, id: ChannelId, hub: &Hub) -> Option<&mut Ledger> {
+        let ledgers = &mut self.channels.get_mut(&id)?.ledgers;
+        ledgers.get_mut(hub).map(Box::as_mut)
+    }
+
+    /// Returns every channel, in the order in which they were opened.
+    pub fn iter(&self) -> impl Iterator<Item = (ChannelId, &Channel)> {
+        self.channels.iter().map(|(id, channel)| (*id, channel))
+    }
+
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (ChannelId, &mut Channel)> {
+        self.channels.iter_mut().map(|(id, channel)| (*id, channel))
+    }
+
+    /// Returns the channels of a source.
+    pub fn of_source(&self, source: usize) -> impl Iterator<Item = (ChannelId, &Channel)> {
+        self.iter()
+            .filter(move |(_, channel)| channel.source == source)
+    }
+
+    /// Returns the channels of a set, retired ones too.
+    pub fn of_set(&self, set: &Uri) -> impl Iterator<Item = (ChannelId, &Channel)> {
         let ids = self.by_set.get(set).into_iter().flatten();
-        let channels = ids.filter_map(|id| self.channels.get(id));
-        channels.map(|own| own.row.topic.clone()).collect()
+        ids.filter_map(|id| Some((*id, self.channels.get(id)?)))
     }
 
-    /// Whether another live channel has this topic already (R8); a configured channel takes it all the same.
-    fn is_taken(&self, topic: &Topic, set: &Uri) -> bool {
-        let holder = self
-            .by_topic
-            .get(topic)
-            .and_then(|id| self.channels.get(id));
-        !self.configured.has(set)
-            && holder.is_some_and(|channel| channel.is_live() && channel.row.set != *set)
+    /// Returns the channel of a topic, live or retired.
+    pub fn of_topic(&self, topic: &Topic) -> Option<ChannelId> {
+        self.by_topic.get(topic).copied()
     }
 
-    fn live_channel(&self, set: &Uri) -> Option<ChannelId> {
-        let ids = self.by_set.get(set)?;
-        ids.iter()
-            .find(|id| self.channels.get(id).is_some_and(Channel::is_live))
-            .copied()
+    /// Returns the live channel of a set.
+    pub fn live(&self, set: &Uri) -> Option<ChannelId> {
+        let mut live = self.of_set(set).filter(|(_, channel)| channel.is_live());
+        live.next().map(|(id, _)| id)
     }
 
-    /// The documents of each set, and with them the Source Descriptions, which every channel hears.
-    fn members_of<'a>(
-        &self,
-        source: usize,
-        sets: impl Iterator<Item = &'a Uri>,
-        is_first: bool,
-    ) -> BTreeMap<Uri, Vec<Uri>> {
-        let catalog = &self.sources[source].catalog;
-        let mut members: BTreeMap<Uri, Vec<Uri>> =
-            sets.map(|set| (set.clone(), Vec::new())).collect();
-        // What stands from before the start is listed by nothing that was read.
-        if is_first || catalog.has_unread() {
-            for (uri, record) in catalog.iter() {
-                for set in &record.relations.sets {
-                    if let Some(members) = members.get_mut(set) {
-                        members.push(uri.clone());
-                    }
-                }
-            }
-        } else {
-            for (set, members) in &mut members {
-                members.extend(catalog.members(set));
-            }
-        }
-        for members in members.values_mut() {
-            members.extend(catalog.descriptions().iter().cloned());
-        }
-        members
+    /// Returns true if the live channel of another set has this topic (R8).
+    pub fn has_other(&self, topic: &Topic, set: &Uri) -> bool {
+        let holder = self.of_topic(topic).and_then(|id| self.get(id));
+        holder.is_some_and(|channel| channel.is_live() && channel.row.set != *set)
     }
 
-    /// Opens, revives or takes over the channel of a topic, or changes its hubs. Returns the documents to look at
-    /// again.
-    fn open(
-        &mut self,
-        source: usize,
-        Opening { set, topic, hubs }: Opening,
-        documents: &[Uri],
-        previous: &BTreeMap<Uri, Option<Version>>,
-        is_first: bool,
-        now: Timestamp,
-    ) -> BTreeSet<Uri> {
-        let is_new_set = self.is_new_set(source, &set);
-        let existing = self.by_topic.get(&topic).copied();
-        let is_of_set =
-            |id: &ChannelId| self.channels.get(id).is_some_and(|own| own.row.set == set);
-        let is_taken_over = existing.is_some_and(|id| !is_of_set(&id));
-        let mut is_changed = is_taken_over;
-        let id = match existing {
-            Some(id) if is_taken_over => {
-                self.take_over(id, source, &set);
-                id
-            }
-            Some(id) => id,
-            None => {
-                is_changed = true;
-                self.add_channel(source, &set, &topic)
-            }
-        };
-        if existing.is_none() || is_taken_over {
-            self.tell(Fact::ChannelOpened {
-                topic: topic.clone(),
-                set: set.clone(),
-                hubs: hubs.len(),
-            });
-        }
-        if let Some(channel) = self.channels.get_mut(&id)
-            && channel.row.retired.take().is_some()
-            && !is_taken_over
-        {
-            is_changed = true;
-            self.turn.channels.insert(id);
-            self.tell(Fact::ChannelRevived {
-                topic,
-                set: set.clone(),
-            });
-        }
-        let Some(channel) = self.channels.get(&id) else {
-            return BTreeSet::new();
-        };
-        let wanted: BTreeSet<Hub> = hubs.into_iter().collect();
-        let listening: BTreeSet<Hub> = channel.listening().map(|(hub, _)| hub.clone()).collect();
-        let known: BTreeSet<Hub> = channel.ledgers.keys().cloned().collect();
-        for hub in listening.difference(&wanted) {
-            // R13: a list that still advertises the hub that this one replaced is to be corrected first.
-            let is_inherited = is_first && self.inherited.contains(hub);
-            self.leave(id, hub, !is_inherited, now);
-            is_changed = true;
-        }
-        let told = self.channels.get(&id).and_then(what_was_told);
-        let mut again = BTreeSet::new();
-        for hub in &wanted {
-            let is_known = known.contains(hub);
-            if is_known && !is_taken_over && listening.contains(hub) {
-                continue;
-            }
-            is_changed = true;
-            // R13: a hub that the configuration adds starts at now.
-            let is_added = is_first && self.added.contains(hub);
-            let told = told.as_ref().filter(|_| !is_added);
-            match is_known {
-                true => self.resume(id, hub),
-                false => self.add_account(id, hub, told),
-            }
-            if is_taken_over || !(is_known || told.is_some()) {
-                self.fill_account(source, id, hub, documents, is_new_set, previous);
-            }
-            if is_taken_over
-                && !is_new_set
-                && let Some(ledger) = self.ledger_mut(id, hub)
-            {
-                // What changed of the set before it had this topic is not said.
-                ledger.row.until = None;
-            }
-            let ledger = self.channels.get(&id).and_then(|own| own.ledgers.get(hub));
-            again.extend(ledger.into_iter().flat_map(|own| own.told.keys().cloned()));
-        }
-        if !wanted.is_empty() {
-            self.end_accounts(id);
-            self.is_told_of(source, &set);
-        }
-        if is_changed {
-            self.turn.serve.insert(id);
-            again.extend(documents.iter().cloned());
-        }
-        again
+    pub fn hubs(&self, id: ChannelId) -> Vec<Hub> {
+        let channel = self.channels.get(&id);
+        let hubs = channel.map(|channel| channel.ledgers.keys().cloned().collect());
+        hubs.unwrap_or_default()
     }
 
-    /// R13: whether a set came after the baseline and no hub was told of it yet.
-    fn is_new_set(&self, source: usize, set: &Uri) -> bool {
-        let record = self.sources[source].catalog.get(set);
-        record.is_some_and(|record| record.is_new_set)
+    /// Returns true if a notification of any channel is in flight to a hub.
+    pub fn is_sending_to(&self, hub: &Hub) -> bool {
+        let mut channels = self.channels.values();
+        channels.any(|channel| {
+            let ledger = channel.ledgers.get(hub);
+            ledger.is_some_and(|ledger| ledger.row.flight.is_some())
+        })
     }
 
-    fn is_told_of(&mut self, source: usize, set: &Uri) {
-        if let Some(record) = self.sources[source].catalog.get_mut(set)
-            && std::mem::take(&mut record.is_new_set)
-        {
-            self.turn.documents.insert((source, set.clone()));
+    /// Returns the channels that must hear of a document, or did (R10).
+    pub fn concerned(&self, source: usize, uri: &Uri, record: &Record) -> BTreeSet<ChannelId> {
+        let heard = self.heard.get(uri).into_iter().flatten();
+        let mut concerned: BTreeSet<ChannelId> = heard.copied().collect();
+        for set in &record.relations.sets {
+            concerned.extend(self.by_set.get(set).into_iter().flatten());
         }
+        if record.is_source_description() {
+            concerned.extend(self.of_source(source).map(|(id, _)| id));
+        }
+        concerned
     }
 
-    fn add_channel(&mut self, source: usize, set: &Uri, topic: &Topic) -> ChannelId {
-        let id = self.next_channel;
-        self.next_channel = ChannelId(id.0 + 1);
-        let row = ChannelRow {
-            source: self.plan.sources[source].name.clone(),
-            set: set.clone(),
-            topic: topic.clone(),
-            retired: None,
-            seq: 0,
-            untils: Vec::new(),
-            body: Arc::from([]),
-            said: Vec::new(),
-        };
-        let channel = Channel {
-            row,
-            source,
-            ledgers: BTreeMap::new(),
-            window: None,
-            page: Vec::new(),
-            page_until: None,
-        };
-        self.channels.insert(id, channel);
-        self.by_set.entry(set.clone()).or_default().insert(id);
-        self.by_topic.insert(topic.clone(), id);
-        self.turn.channels.insert(id);
+    /// Returns the channels on which some hub was told of a document, or is due to be.
+    pub fn that_heard(&self, uri: &Uri) -> impl Iterator<Item = &Channel> {
+        let ids = self.heard.get(uri).into_iter().flatten();
+        ids.filter_map(|id| self.channels.get(id))
+    }
+
+    /// Notes that some hub of a channel was told of a document, or is due to be.
+    pub fn hears(&mut self, id: ChannelId, uri: &Uri) {
+        self.heard.entry(uri.clone()).or_default().insert(id);
+    }
+
+    /// Returns true if some hub was told of a document, or is due to be. If not, forgets which might have been.
+    pub fn owes(&self, uri: &Uri) -> bool {
+        let mut ledgers = self
+            .that_heard(uri)
+            .flat_map(|channel| channel.ledgers.values());
+        ledgers.any(|ledger| ledger.told.contains_key(uri) || ledger.owes(uri))
+    }
+
+    /// Forgets a document that no hub is owed anything of.
+    pub fn forget(&mut self, uri: &Uri) {
+        self.heard.remove(uri);
+    }
+
+    // Channels that come and go.
+
+    /// Keeps ids from being used again that are not greater than this one.
+    pub fn reserve(&mut self, id: ChannelId) {
+        self.next = self.next.max(ChannelId(id.0 + 1));
+    }
+
+    /// Adds a stored channel.
+    pub fn restore(&mut self, id: ChannelId, channel: Channel) {
+        self.reserve(id);
+        for (uri, id) in channel.ledgers.values().flat_map(|ledger| {
+            let covers = ledger.row.flight.iter().flat_map(|flight| &flight.covers);
+            let covers = covers.map(|(uri, _)| uri);
+            let uris = ledger.told.keys().chain(&ledger.due).chain(covers);
+            uris.map(move |uri| (uri, id))
+        }) {
+            self.heard.entry(uri.clone()).or_default().insert(id);
+        }
+        self.insert(id, channel);
+    }
+
+    /// Opens a channel without hubs.
+    pub fn open(&mut self, source: usize, row: ChannelRow, step: &mut Step) -> ChannelId {
+        let id = self.next;
+        self.reserve(id);
+        self.insert(id, Channel::new(source, row));
+        step.save_channel(id);
         id
     }
 
-    /// R11: the channel of a topic is another set's from now on, with all that was told on it and all that is still
+    fn insert(&mut self, id: ChannelId, channel: Channel) {
+        let (set, topic) = (channel.row.set.clone(), channel.row.topic.clone());
+        self.by_set.entry(set).or_default().insert(id);
+        self.by_topic.insert(topic, id);
+        self.channels.insert(id, channel);
+    }
+
+    /// R11: gives the channel of a topic to another set from now on, with all that was told on it and all that is still
     /// due: a topic has one channel.
-    fn take_over(&mut self, id: ChannelId, source: usize, set: &Uri) {
+    pub fn take_over(
+        &mut self,
+        id: ChannelId,
+        source: usize,
+        source_name: &str,
+        set: &Uri,
+        step: &mut Step,
+    ) {
         let Some(channel) = self.channels.get_mut(&id) else {
             return;
         };
         let before = std::mem::replace(&mut channel.row.set, set.clone());
         let was_of = std::mem::replace(&mut channel.source, source);
-        channel.row.source = self.plan.sources[source].name.clone();
-        let is_retired = channel.row.retired.take().is_some();
+        channel.row.source = source_name.to_owned();
+        let was_retired = channel.row.retired.take().is_some();
         let topic = channel.row.topic.clone();
         if was_of != source {
             // Its documents are not this source's.
             for (hub, ledger) in &mut channel.ledgers {
-                let told = std::mem::take(&mut ledger.told).into_keys();
-                let told = told.map(|uri| (id, hub.clone(), uri));
-                self.turn.told.extend(told);
-                ledger.due.clear();
-                ledger.waiting.clear();
-                ledger.prepared = Prepared::default();
+                for uri in ledger.forget_documents() {
+                    step.save_told(id, hub.clone(), uri);
+                }
             }
         }
         if let Some(ids) = self.by_set.get_mut(&before) {
             ids.remove(&id);
         }
         self.by_set.entry(set.clone()).or_default().insert(id);
-        self.turn.channels.insert(id);
-        if !is_retired {
-            self.tell(Fact::ChannelRetired { topic, set: before });
+        step.save_channel(id);
+        if !was_retired {
+            step.tell(Fact::ChannelRetired { topic, set: before });
         }
     }
 
-    /// Adds a hub's account, which begins with what was told on the channel.
-    fn add_account(&mut self, id: ChannelId, hub: &Hub, told: Option<&BTreeMap<Uri, Told>>) {
-        let Some(mode) = self.mode_of(hub) else {
+    /// R11: retires a channel, which outlives its advertisement to announce what is still due.
+    pub fn retire(&mut self, id: ChannelId, kept: Duration, step: &mut Step) {
+        let Some(channel) = self.channels.get_mut(&id) else {
             return;
         };
+        let ledgers = channel.ledgers.values();
+        let last_words = ledgers.flat_map(|ledger| ledger.owed().cloned()).collect();
+        channel.row.retired = Some(Retirement {
+            since: step.now(),
+            last_words,
+        });
+        let (topic, set) = (channel.row.topic.clone(), channel.row.set.clone());
+        self.freed.insert(topic.clone());
+        step.save_channel(id);
+        step.tell(Fact::ChannelRetired { topic, set });
+        step.wake_after(kept, Timer::Retired(id));
+    }
+
+    /// Makes a retired channel live again. Returns true if it was retired.
+    pub fn revive(&mut self, id: ChannelId, step: &mut Step) -> bool {
+        let Some(channel) = self.channels.get_mut(&id) else {
+            return false;
+        };
+        let was_retired = channel.row.retired.take().is_some();
+        if was_retired {
+            step.save_channel(id);
+            step.tell(Fact::ChannelRevived {
+                topic: channel.row.topic.clone(),
+                set: channel.row.set.clone(),
+            });
+        }
+        was_retired
+    }
+
+    /// Removes a retired channel, and returns it.
+    pub fn remove(&mut self, id: ChannelId, step: &mut Step) -> Option<Channel> {
+        let channel = self.channels.remove(&id)?;
+        if let Some(ids) = self.by_set.get_mut(&channel.row.set) {
+            ids.remove(&id);
+        }
+        self.by_topic.remove(&channel.row.topic);
+        step.save_channel(id);
+        step.withdraw(channel.row.topic.clone());
+        Some(channel)
+    }
+
+    /// Takes the topics that another set may have now.
+    pub fn take_freed(&mut self) -> BTreeSet<Topic> {
+        std::mem::take(&mut self.freed)
+    }
+
+    // Hubs that come and go.
+
+    /// Adds a hub's account, which begins with what was told on the channel.
+    pub fn add_account(
+        &mut self,
+        id: ChannelId,
+        hub: &Hub,
+        mode: Mode,
+        told: Option<&BTreeMap<Uri, Told>>,
+        step: &mut Step,
+    ) {
         let mut ledger = Ledger::new(mode);
         ledger.told = told.cloned().unwrap_or_default();
         for uri in ledger.told.keys() {
-            self.heard.entry(uri.clone()).or_default().insert(id);
-            self.turn.told.insert((id, hub.clone(), uri.clone()));
+            self.hears(id, uri);
+            step.save_told(id, hub.clone(), uri.clone());
         }
         if let Some(channel) = self.channels.get_mut(&id) {
             channel.ledgers.insert(hub.clone(), Box::new(ledger));
         }
-        self.turn.ledgers.insert((id, hub.clone()));
+        step.save_ledger(id, hub.clone());
     }
 
-    /// R13: what an account takes as told of documents of which it was told nothing.
-    fn fill_account(
+    /// Takes versions of documents as told to a hub that was told nothing of them.
+    pub fn fill_account(
         &mut self,
-        source: usize,
         id: ChannelId,
         hub: &Hub,
-        documents: &[Uri],
-        is_new_set: bool,
-        previous: &BTreeMap<Uri, Option<Version>>,
+        told: impl IntoIterator<Item = (Uri, Told)>,
+        step: &mut Step,
     ) {
-        for uri in documents {
-            let Some(told) = self.starting_point(source, uri, !is_new_set, previous) else {
-                continue;
-            };
+        for (uri, told) in told {
             let Some(ledger) = self.ledger_mut(id, hub) else {
                 return;
             };
-            if ledger.told.contains_key(uri) {
+            if ledger.told.contains_key(&uri) {
                 continue;
             }
             ledger.told.insert(uri.clone(), told);
-            self.heard.entry(uri.clone()).or_default().insert(id);
-            self.turn.told.insert((id, hub.clone(), uri.clone()));
+            self.hears(id, &uri);
+            step.save_told(id, hub.clone(), uri);
         }
     }
 
-    /// What a topic serves.
-    pub(super) fn page(&self, id: ChannelId) -> Option<TopicPage> {
-        let channel = self.channels.get(&id)?;
-        let mut ledgers = channel.ledgers.values();
-        let is_pinged = ledgers.any(|ledger| ledger.mode == Mode::Ping);
-        // R25: some hubs never fetch an empty topic again.
-        let body = match channel.row.body.is_empty() && is_pinged {
-            true => Payload::default().render().into(),
-            false => channel.row.body.clone(),
-        };
-        Some(TopicPage {
-            topic: channel.row.topic.clone(),
-            capability_list: channel.row.set.clone(),
-            hubs: channel.listening().map(|(hub, _)| hub.clone()).collect(),
-            body,
-            report_fetches: is_pinged,
-        })
+    /// Lets a hub that had left hear everything again.
+    pub fn resume(&mut self, id: ChannelId, hub: &Hub, step: &mut Step) {
+        if let Some(ledger) = self.ledger_mut(id, hub)
+            && ledger.row.left.take().is_some()
+        {
+            step.save_ledger(id, hub.clone());
+        }
     }
-}
 
-/// R11: what a new account on a channel begins with: what the others were told, or else the last one that left. Where
-/// several were not told the same, it is not known what version that was.
-fn what_was_told(channel: &Channel) -> Option<BTreeMap<Uri, Told>> {
-    let left = |ledger: &Ledger| ledger.row.left.as_ref().map(|left| left.since);
-    let mut meant: Vec<&Ledger> = channel.listening().map(|(_, ledger)| ledger).collect();
-    if meant.is_empty() {
-        let all = || channel.ledgers.values().map(|ledger| &**ledger);
-        let last = all().filter_map(left).max();
-        meant = all().filter(|ledger| left(ledger) == last).collect();
+    /// R11: lets a hub go that is advertised no more. It hears what it was due until now, if it `is_told`; what it was
+    /// told is kept for the next one.
+    pub fn leave(
+        &mut self,
+        id: ChannelId,
+        hub: &Hub,
+        is_told: bool,
+        kept: Duration,
+        step: &mut Step,
+    ) {
+        let Some(ledger) = self.ledger_mut(id, hub) else {
+            return;
+        };
+        let (last_words, doubtful) = match is_told {
+            true => (ledger.owed().cloned().collect(), Vec::new()),
+            false => (BTreeSet::new(), ledger.withdraw()),
+        };
+        ledger.leave(Retirement {
+            since: step.now(),
+            last_words,
+        });
+        for uri in doubtful {
+            step.save_told(id, hub.clone(), uri);
+        }
+        step.save_ledger(id, hub.clone());
+        step.wake_after(kept, Timer::Left(id, hub.clone()));
     }
-    let (first, others) = meant.split_first()?;
-    let mut told = first.told.clone();
-    for other in others {
-        told.retain(|uri, _| other.told.contains_key(uri));
-        for (uri, told) in &mut told {
-            if other.told.get(uri) != Some(told) {
-                told.fingerprint = None;
+
+    /// Ends the accounts of hubs that have left and heard their last, if another one goes on. Returns them.
+    pub fn end_accounts(&mut self, id: ChannelId, step: &mut Step) -> Vec<Ledger> {
+        let Some(channel) = self.channels.get_mut(&id) else {
+            return Vec::new();
+        };
+        if channel.listening().next().is_none() {
+            return Vec::new();
+        }
+        let ended = channel
+            .ledgers
+            .extract_if(.., |_, ledger| ledger.has_ended());
+        let ended = ended.map(|(hub, ledger)| {
+            step.save_ledger(id, hub);
+            step.serve(id);
+            *ledger
+        });
+        ended.collect()
+    }
+
+    /// Strikes documents from the last words of a retired channel that no hub is due any more (R11).
+    pub fn strike_last_words<'a>(
+        &mut self,
+        id: ChannelId,
+        said: impl Iterator<Item = &'a Uri>,
+        step: &mut Step,
+    ) {
+        let Some(channel) = self.channels.get_mut(&id) else {
+            return;
+        };
+        let Some(retirement) = &mut channel.row.retired else {
+            return;
+        };
+        for uri in said {
+            if !channel.ledgers.values().any(|ledger| ledger.owes(uri)) {
+                retirement.last_words.remove(uri);
+                step.save_channel(id);
             }
         }
     }
-    Some(told)
+
+    // What is due.
+
+    /// Compares what is seen of a document with what one hub was told of it, and brings the hub's account up to date
+    /// (R22).
+    pub fn compare(
+        &mut self,
+        id: ChannelId,
+        hub: &Hub,
+        uri: &Uri,
+        catalog: &Catalog,
+        plan: &SourcePlan,
+        step: &mut Step,
+    ) -> Compared {
+        let Some(channel) = self.channels.get_mut(&id) else {
+            return Compared::default();
+        };
+        let due = due(plan, catalog, channel, hub, uri);
+        let may_follow = may_become_due(plan, catalog, channel, hub, uri, &due);
+        let Some(ledger) = channel.ledgers.get_mut(hub) else {
+            return Compared::default();
+        };
+        match may_follow {
+            true => ledger.waiting.insert(uri.clone()),
+            false => ledger.waiting.remove(uri),
+        };
+        let is_held = due == Due::Held;
+        let is_due = matches!(due, Due::Announce(_));
+        let is_newly_due = match is_due {
+            true => ledger.due.insert(uri.clone()),
+            false => {
+                ledger.due.remove(uri);
+                false
+            }
+        };
+        if let Due::Absorbed(told) = due {
+            ledger.set_told(uri, told);
+            step.save_told(id, hub.clone(), uri.clone());
+            self.hears(id, uri);
+        }
+        if is_due {
+            self.hears(id, uri);
+        }
+        Compared {
+            is_held,
+            is_due,
+            is_newly_due,
+        }
+    }
+
+    /// R16: opens the window of a channel with a change, or keeps it open.
+    pub fn touch(&mut self, id: ChannelId, plan: &WindowPlan, step: &mut Step) {
+        let Some(channel) = self.channels.get_mut(&id) else {
+            return;
+        };
+        let now = step.now();
+        let first = channel.window.map_or(now, |window| window.first);
+        let window = Window { first, last: now };
+        let closes = window.closes(plan);
+        if closes <= now {
+            channel.window = None;
+            self.ready.insert(id);
+        } else if channel.window.replace(window).is_none() {
+            step.wake_at(closes, Timer::Window(id));
+        }
+    }
+
+    /// Closes the window of a channel, unless it was kept open meanwhile.
+    pub fn close_window(&mut self, id: ChannelId, plan: &WindowPlan, step: &mut Step) {
+        let Some(channel) = self.channels.get_mut(&id) else {
+            return;
+        };
+        let Some(window) = channel.window else {
+            return;
+        };
+        let closes = window.closes(plan);
+        if closes > step.now() {
+            step.wake_at(closes, Timer::Window(id));
+        } else {
+            channel.window = None;
+            self.ready.insert(id);
+        }
+    }
+
+    /// Lets the next notifications of a channel be cut at the end of this step.
+    pub fn set_ready(&mut self, id: ChannelId) {
+        self.ready.insert(id);
+    }
+
+    /// Lets a channel be ready once its source is settled.
+    pub fn park(&mut self, id: ChannelId) {
+        self.parked.insert(id);
+    }
+
+    /// Makes the channels of a source ready that were parked.
+    pub fn unpark(&mut self, source: usize) {
+        let channels = &self.channels;
+        let is_of_source = |id: &ChannelId| {
+            let channel = channels.get(id);
+            channel.is_none_or(|channel| channel.source == source)
+        };
+        self.ready.extend(self.parked.extract_if(.., is_of_source));
+    }
+
+    pub fn take_ready(&mut self) -> BTreeSet<ChannelId> {
+        std::mem::take(&mut self.ready)
+    }
+
+    /// R13: takes what a mount held at its baseline as told to everybody, and so all else in a set whose Capability List
+    /// came with it. Returns the documents.
+    pub fn fill_baseline(
+        &mut self,
+        source: usize,
+        baseline: &BTreeMap<Uri, Told>,
+        catalog: &Catalog,
+        step: &mut Step,
+    ) -> BTreeSet<Uri> {
+        if baseline.is_empty() {
+            return BTreeSet::new();
+        }
+        let mut filled = Vec::new();
+        for (uri, record) in catalog.iter() {
+            let sets = record.relations.sets.iter();
+            let came_with_set = sets.clone().any(|set| baseline.contains_key(set));
+            let told = match baseline.get(uri) {
+                Some(told) => *told,
+                None if came_with_set && !record.is_gone() => record.version.into(),
+                None => continue,
+            };
+            let ids: Vec<ChannelId> = match record.is_source_description() {
+                true => self.of_source(source).map(|(id, _)| id).collect(),
+                false => sets
+                    .filter(|set| baseline.contains_key(uri) || baseline.contains_key(*set))
+                    .flat_map(|set| self.of_set(set).map(|(id, _)| id))
+                    .collect(),
+            };
+            filled.push((uri.clone(), told, ids));
+        }
+        // In order, because what follows goes into ordered sets.
+        filled.sort_unstable_by(|(one, ..), (other, ..)| one.cmp(other));
+        for (uri, told, ids) in &filled {
+            for id in ids {
+                self.take_as_told(*id, uri, *told, step);
+            }
+        }
+        filled.into_iter().map(|(uri, ..)| uri).collect()
+    }
+
+    /// Takes a version as told to every hub of a channel that was told nothing of the document.
+    fn take_as_told(&mut self, id: ChannelId, uri: &Uri, told: Told, step: &mut Step) {
+        let Some(channel) = self.channels.get_mut(&id) else {
+            return;
+        };
+        for (hub, ledger) in &mut channel.ledgers {
+            if !ledger.told.contains_key(uri) {
+                ledger.told.insert(uri.clone(), told);
+                step.save_told(id, hub.clone(), uri.clone());
+            }
+        }
+        self.hears(id, uri);
+    }
+
+    /// Replaces a fingerprint that is computed otherwise now, in silence.
+    pub fn recompute(&mut self, recomputed: &Recomputed, step: &mut Step) {
+        let Recomputed {
+            uri,
+            before,
+            version,
+        } = recomputed;
+        let is_outdated = |told: &&mut Told| told.fingerprint == Some(*before);
+        for id in self.heard.get(uri).into_iter().flatten() {
+            let Some(channel) = self.channels.get_mut(id) else {
+                continue;
+            };
+            for (hub, ledger) in &mut channel.ledgers {
+                if let Some(told) = ledger.told.get_mut(uri).filter(is_outdated) {
+                    told.fingerprint = Some(version.fingerprint);
+                    step.save_told(*id, hub.clone(), uri.clone());
+                }
+                let flight = ledger.row.flight.iter_mut();
+                let covers = flight.flat_map(|flight| &mut flight.covers);
+                let flying = covers.filter(|(covered, _)| covered == uri);
+                for told in flying
+                    .filter_map(|(_, told)| told.as_mut())
+                    .filter(is_outdated)
+                {
+                    told.fingerprint = Some(version.fingerprint);
+                    step.save_ledger(*id, hub.clone());
+                }
+            }
+        }
+    }
+
+    /// Moves all times as the clock was set back.
+    pub fn set_back(&mut self, by: Duration) {
+        for channel in self.channels.values_mut() {
+            channel.set_back(by);
+        }
+    }
 }

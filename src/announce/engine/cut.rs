@@ -4,58 +4,60 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use crate::announce::catalog::Catalog;
 use crate::announce::channel::Channel;
 use crate::announce::due::{Due, due};
 use crate::announce::engine::Engine;
+use crate::announce::engine::page;
 use crate::announce::event::Fact;
 use crate::announce::history::{Fate, Notification};
 use crate::announce::ids::ChannelId;
-use crate::announce::ledger::{Ledger, Prepared};
+use crate::announce::ledger::Prepared;
 use crate::announce::notification::{Cut, Limits, cut, overhead, spoken, up};
+use crate::announce::plan::SourcePlan;
 use crate::announce::span::Span;
-use crate::announce::state::{Flight, Presence, Said, Told};
+use crate::announce::state::{Flight, Said};
 use crate::announce::time::earlier;
 use crate::resourcesync::payload::Payload;
 use crate::resourcesync::uri::Hub;
 
-/// So many full notifications are prepared at once, which bounds the memory that it takes.
+/// Full notifications that are prepared at once, which bounds the memory that it takes.
 const PREPARED: usize = 16;
 
-/// What a hub is told next.
+/// The next notification of a hub.
 #[derive(Debug, PartialEq, Eq)]
 struct Next {
     cut: Cut,
     /// The `until` of the notification before.
     before: Option<Timestamp>,
-    /// The earliest change that is held or left for the one after.
+    /// The time of the earliest change that is held or left for the one after.
     open: Option<Timestamp>,
 }
 
 impl Engine {
-    pub(super) fn cut_ready(&mut self, now: Timestamp) {
-        for id in std::mem::take(&mut self.turn.ready) {
-            self.cut_channel(id, now);
+    /// Cuts the next notifications of all channels that are ready.
+    pub(super) fn cut_ready(&mut self) {
+        for id in self.channels.take_ready() {
+            self.cut_channel(id);
         }
     }
 
     /// Gives every hub of a channel that is free and due something its next notification; hubs that are due
     /// the same get the same one.
-    pub(super) fn cut_channel(&mut self, id: ChannelId, now: Timestamp) {
-        let Some(channel) = self.channels.get(&id) else {
+    pub(super) fn cut_channel(&mut self, id: ChannelId) {
+        let Some(channel) = self.channels.get(id) else {
             return;
         };
         if channel.window.is_some() {
             return;
         }
-        let source = channel.source;
-        if !self.sources[source].is_settled() {
-            self.sources[source].parked.insert(id);
+        if !self.sources[channel.source].is_settled() {
+            self.channels.park(id);
             return;
         }
-        let hubs: Vec<Hub> = channel.ledgers.keys().cloned().collect();
         let mut cuts: Vec<(Next, Vec<Hub>)> = Vec::new();
-        for hub in hubs {
-            let Some(next) = self.next_cut(id, &hub, now) else {
+        for hub in self.channels.hubs(id) {
+            let Some(next) = self.next_cut(id, &hub) else {
                 continue;
             };
             match cuts.iter_mut().find(|(cut, _)| *cut == next) {
@@ -64,55 +66,31 @@ impl Engine {
             }
         }
         if cuts.is_empty() {
-            self.serve_what_waits(id, now);
+            self.serve_what_waits(id);
         }
         for (next, hubs) in cuts {
-            self.launch(id, next, hubs, now);
+            self.launch(id, next, &hubs);
         }
     }
 
-    fn next_cut(&mut self, id: ChannelId, hub: &Hub, now: Timestamp) -> Option<Next> {
-        let channel = self.channels.get(&id)?;
+    /// Cuts the next notification of a hub, if it may have one and is due anything.
+    fn next_cut(&mut self, id: ChannelId, hub: &Hub) -> Option<Next> {
+        let channel = self.channels.get(id)?;
         let ledger = channel.ledgers.get(hub)?;
-        if ledger.due.is_empty() || ledger.free_from()? > now {
+        if ledger.due.is_empty() || ledger.free_from()? > self.step.now() {
             return None;
         }
         let plan = &self.plan.sources[channel.source];
         let source = &self.sources[channel.source];
-        let window = &self.plan.window;
-        let size = self.queues.get(hub).and_then(|queue| queue.size_limit(now));
-        let entries = ledger
-            .row
-            .limit
-            .into_iter()
-            .chain(size.map(|size| size.entries));
-        let limits = Limits {
-            entries: entries.fold(window.max_entries, usize::min),
-            bytes: size.map_or(window.max_bytes, |size| window.max_bytes.min(size.bytes)),
-            all_components: plan.announce_all_components,
-        };
-        let overhead = overhead(&channel.row.set, &source.catalog);
-        let is_prepared =
-            ledger.prepared.settled == source.settled && !ledger.prepared.spoken.is_empty();
-        let prepared = (!is_prepared).then(|| {
-            let announcements = ledger.due.iter().filter_map(|uri| {
-                match due(plan, &source.catalog, channel, hub, uri) {
-                    Due::Announce(announcement) => Some(announcement),
-                    _ => None,
-                }
-            });
-            let announcements = announcements.collect();
-            let mut spoken = spoken(announcements, &source.catalog, limits);
-            let most = limits.entries.saturating_mul(PREPARED).min(spoken.len());
-            let beyond = spoken.drain(most..).map(|spoken| spoken.since).min();
-            Prepared {
-                settled: source.settled,
-                spoken: spoken.into(),
-                beyond,
-            }
-        });
-        let waiting = self.waiting_since(channel, ledger);
-        let ledger = self.channels.get_mut(&id)?.ledgers.get_mut(hub)?;
+        let catalog = source.catalog();
+        let limits = self.limits(channel, hub);
+        let overhead = overhead(&channel.row.set, catalog);
+        let settled = source.times_settled();
+        let prepared = (!ledger.prepared.is_valid(settled))
+            .then(|| prepare(channel, hub, catalog, plan, limits, settled));
+        let waiting = ledger.waiting_since(catalog);
+
+        let ledger = self.channels.ledger_mut(id, hub)?;
         if let Some(prepared) = prepared {
             ledger.prepared = prepared;
         }
@@ -126,67 +104,35 @@ impl Engine {
         })
     }
 
-    /// When the earliest of the changes came to be of which there may be something to say to a hub later (R20).
-    pub(super) fn waiting_since(&self, channel: &Channel, ledger: &Ledger) -> Option<Timestamp> {
-        let catalog = &self.sources[channel.source].catalog;
-        let waiting = ledger.waiting.iter().filter_map(|uri| {
-            let record = catalog.get(uri)?;
-            let told = ledger.told.get(uri);
-            let is_changed = told.copied() != Some(Told::from(record.version));
-            let changed = is_changed.then_some(record.changed);
-            let missing = match record.presence {
-                Presence::Missing { since, .. } => Some(since),
-                Presence::Present | Presence::Gone { .. } => None,
-            };
-            changed.into_iter().chain(missing).min()
-        });
-        waiting.min()
+    /// Returns what the next notification of a hub may hold: no more than is configured, and than the hub refused lately
+    /// (R21, R23).
+    fn limits(&self, channel: &Channel, hub: &Hub) -> Limits {
+        let window = &self.plan.window;
+        let size = self.hubs.size_limit(hub, self.step.now());
+        let ledger = channel.ledgers.get(hub);
+        let limit = ledger.and_then(|ledger| ledger.row.limit);
+        let entries = limit.into_iter().chain(size.map(|size| size.entries));
+        Limits {
+            entries: entries.fold(window.max_entries, usize::min),
+            bytes: size.map_or(window.max_bytes, |size| window.max_bytes.min(size.bytes)),
+            all_components: self.plan.sources[channel.source].announce_all_components,
+        }
     }
 
-    fn launch(&mut self, id: ChannelId, next: Next, hubs: Vec<Hub>, now: Timestamp) {
-        let Some(channel) = self.channels.get_mut(&id) else {
+    /// Puts a notification in flight to the hubs that get it.
+    fn launch(&mut self, id: ChannelId, next: Next, hubs: &[Hub]) {
+        let now = self.step.now();
+        let Some(channel) = self.channels.get_mut(id) else {
             return;
         };
-        let Next {
-            mut cut,
-            before,
-            open,
-        } = next;
-        // Hubs that fetch the topic are told what that speaks for.
-        let span = match hubs.iter().all(|hub| channel.is_pinged(hub)) {
-            true => Span::default(),
-            false => channel.next_span(now, before, open),
-        };
-        span.fit(&mut cut.entries);
-        let catalog = &self.sources[channel.source].catalog;
-        channel.row.seq += 1;
-        let payload = Payload {
-            up: up(&cut.entries, &channel.row.set, catalog),
-            from: span.from,
-            until: span.until,
-            entries: cut.entries,
-        };
-        let flight = Flight {
-            seq: channel.row.seq,
-            body: payload.render().into(),
-            entries: payload.entries.len(),
-            covers: cut.covers,
-            until: span.until,
-            cut: now,
-            attempts: 0,
-            next_try: now,
-        };
-        if hubs.iter().any(|hub| channel.is_pinged(hub)) {
-            let said = payload.entries.iter().cloned();
-            let said = said.map(|entry| Said { at: now, entry });
-            channel.row.said.extend(said);
-        }
-        let fact = Fact::Cut {
+        let catalog = self.sources[channel.source].catalog();
+        let (payload, flight) = compose(channel, next, hubs, catalog, now);
+        self.step.tell(Fact::Cut {
             topic: channel.row.topic.clone(),
             seq: flight.seq,
             changes: flight.entries,
             hubs: hubs.len(),
-        };
+        });
         self.history.push(Notification {
             channel: id,
             topic: channel.row.topic.clone(),
@@ -197,32 +143,105 @@ impl Engine {
             body: Some(Arc::clone(&flight.body)),
             hubs: hubs.iter().map(|hub| (hub.clone(), Fate::Open)).collect(),
         });
-        for hub in &hubs {
-            if let Some(ledger) = channel.ledgers.get_mut(hub) {
-                ledger.row.flight = Some(flight.clone());
-                ledger.cut_for = self.queues.get(hub).and_then(|queue| queue.size_limit(now));
-                ledger.in_doubt = false;
-                if let Some(ping) = &mut ledger.row.ping {
-                    ping.fetched = false;
-                }
-            }
-        }
-        match channel.ledgers.keys().any(|hub| channel.is_pinged(hub)) {
-            true => {
-                let oldest = earlier(now, self.plan.topic_window);
-                channel.forget_said(oldest, self.plan.window.max_entries);
-                self.write_page(id, now);
-            }
-            false => {
-                channel.row.said.clear();
-                channel.row.body = flight.body;
-            }
-        }
-        self.tell(fact);
-        self.turn.serve.insert(id);
         for hub in hubs {
-            self.turn.ledgers.insert((id, hub.clone()));
-            self.enqueue(id, &hub);
+            if let Some(ledger) = channel.ledgers.get_mut(hub) {
+                ledger.launch(flight.clone(), self.hubs.size_limit(hub, now));
+            }
+        }
+        if channel.has_pinged() {
+            if hubs.iter().any(|hub| channel.is_pinged(hub)) {
+                let said = payload.entries.into_iter();
+                let said = said.map(|entry| Said { at: now, entry });
+                channel.row.said.extend(said);
+            }
+            let oldest = earlier(now, self.plan.topic_window);
+            channel.forget_said(oldest, self.plan.window.max_entries);
+            page::write(channel, &self.plan, catalog, now);
+        } else {
+            channel.row.said.clear();
+            channel.row.body = flight.body;
+        }
+        self.step.serve(id);
+        for hub in hubs {
+            self.step.save_ledger(id, hub.clone());
+            self.enqueue(id, hub);
         }
     }
+
+    /// Serves what a ping hub is due and cannot be told yet, if its topic does not have it (R25).
+    fn serve_what_waits(&mut self, id: ChannelId) {
+        let now = self.step.now();
+        let Some(channel) = self.channels.get_mut(id) else {
+            return;
+        };
+        let catalog = self.sources[channel.source].catalog();
+        if page::is_outdated(channel, &self.plan, catalog, now) {
+            page::write(channel, &self.plan, catalog, now);
+            self.step.serve(id);
+        }
+    }
+}
+
+/// Prepares the next notifications of a hub from all that it is due.
+fn prepare(
+    channel: &Channel,
+    hub: &Hub,
+    catalog: &Catalog,
+    plan: &SourcePlan,
+    limits: Limits,
+    settled: u64,
+) -> Prepared {
+    let ledger = channel.ledgers.get(hub).into_iter();
+    let uris = ledger.flat_map(|ledger| &ledger.due);
+    let announcements = uris.filter_map(|uri| match due(plan, catalog, channel, hub, uri) {
+        Due::Announce(announcement) => Some(announcement),
+        _ => None,
+    });
+    let mut spoken = spoken(announcements.collect(), catalog, limits);
+    let most = limits.entries.saturating_mul(PREPARED).min(spoken.len());
+    let beyond = spoken.drain(most..).map(|spoken| spoken.since).min();
+    Prepared {
+        settled,
+        spoken: spoken.into(),
+        beyond,
+    }
+}
+
+/// Numbers and renders the next notification of some hubs of a channel.
+fn compose(
+    channel: &mut Channel,
+    next: Next,
+    hubs: &[Hub],
+    catalog: &Catalog,
+    now: Timestamp,
+) -> (Payload, Flight) {
+    let Next {
+        mut cut,
+        before,
+        open,
+    } = next;
+    // Hubs that fetch the topic are told what that speaks for.
+    let span = match hubs.iter().all(|hub| channel.is_pinged(hub)) {
+        true => Span::default(),
+        false => channel.next_span(now, before, open),
+    };
+    span.fit(&mut cut.entries);
+    channel.row.seq += 1;
+    let payload = Payload {
+        up: up(&cut.entries, &channel.row.set, catalog),
+        from: span.from,
+        until: span.until,
+        entries: cut.entries,
+    };
+    let flight = Flight {
+        seq: channel.row.seq,
+        body: payload.render().into(),
+        entries: payload.entries.len(),
+        covers: cut.covers,
+        until: span.until,
+        cut: now,
+        attempts: 0,
+        next_try: now,
+    };
+    (payload, flight)
 }

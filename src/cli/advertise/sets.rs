@@ -10,6 +10,7 @@ use crate::announce::engine::Engine;
 use crate::announce::observation::DocumentPath;
 use crate::cli::advertise::patch::unified;
 use crate::daemon::log::error_chain;
+use crate::report;
 use crate::resourcesync::advertise::advertise;
 use crate::resourcesync::capability::Capability;
 use crate::resourcesync::document::{Advertisement, Form};
@@ -54,9 +55,9 @@ impl Set {
 /// Every set, in order of its Capability List's URI.
 pub fn sets(engine: &Engine) -> Vec<Set> {
     let mut channels = BTreeMap::new();
-    for channel in engine.channels() {
+    for channel in report::channels::all(engine) {
         if channel.retired.is_none() {
-            let own = engine.hubs_of(&channel.topic);
+            let own = report::channels::hubs_of(engine, &channel.topic);
             let all = || engine.plan().hubs.iter().map(|hub| hub.hub.clone());
             let mut hubs: Vec<_> = all().filter(|hub| own.contains(hub)).collect();
             // A list that advertises only foreign hubs lacks all of ours.
@@ -69,7 +70,7 @@ pub fn sets(engine: &Engine) -> Vec<Set> {
     }
     let mut lists: BTreeMap<Uri, Option<PathBuf>> =
         channels.keys().map(|set| (set.clone(), None)).collect();
-    for document in engine.documents() {
+    for document in report::documents::all(engine) {
         let is_list = document.kind == Some((Capability::CapabilityList, Form::List));
         if is_list || lists.contains_key(&document.uri) {
             lists.insert(document.uri, file_of(engine, &document.path));
@@ -128,7 +129,7 @@ fn is_configured(engine: &Engine, list: &Uri) -> bool {
 }
 
 fn why_no_channel(engine: &Engine, list: &Uri) -> String {
-    let Some(finding) = engine.channel_findings(list).next() else {
+    let Some(finding) = report::findings::about_channel(engine, list).next() else {
         return "advertises no channel, and unadvertised_channels = false gives it none".to_owned();
     };
     let finding = finding.to_string();

@@ -12,6 +12,7 @@ use crate::cli::survey::Survey;
 use crate::config::Config;
 use crate::diagnostics::topic::{self, ExpectedTopic, TopicReplies};
 use crate::diagnostics::{Diagnostic, ProbeResult, clock, hub, origin};
+use crate::report;
 use crate::report::status::ChannelView;
 use crate::resourcesync::uri::Hub;
 use crate::store;
@@ -36,7 +37,7 @@ pub(super) fn sections(
     unverified: Vec<Diagnostic>,
 ) -> anyhow::Result<[Section; 3]> {
     let plan = survey.engine.plan();
-    let mut channels = survey.engine.channels();
+    let mut channels = report::channels::all(&survey.engine);
     channels.retain(|channel| channel.retired.is_none());
     let embedded = plan.hubs.iter().find(|hub| hub.mode == Mode::Embedded);
     let embedded = embedded.map(|embedded| embedded.hub.clone());
@@ -176,7 +177,7 @@ fn ask(
 
 /// Diagnoses the delivery of the last notifications, by the saved state.
 fn told(survey: &Survey) -> Vec<Diagnostic> {
-    let status = survey.engine.outline(Timestamp::now());
+    let status = report::outline(&survey.engine, Timestamp::now());
     let hubs = status.hubs();
     let troubles = hubs.iter().flat_map(|summary| {
         let troubles = summary.troubles.iter();

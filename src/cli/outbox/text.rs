@@ -7,7 +7,8 @@ use serde::Serialize;
 
 use crate::announce::delivery::attempt::Attempt;
 use crate::cli::output::{aligned, counted, next_try, when};
-use crate::report::status::{AccountView, ChannelView, HubView};
+use crate::report::status::account::AccountView;
+use crate::report::status::{ChannelView, HubView};
 use crate::resourcesync::payload::Entry;
 
 /// One hub on one channel.

@@ -4,12 +4,14 @@
 use jiff::Timestamp;
 use tokio::sync::oneshot;
 
-use crate::announce::engine::{Engine, UnknownAccount};
+use crate::announce::engine::Engine;
 use crate::announce::event::{Effect, Event, Fact, Now};
 use crate::control::{About, AccountName, Answer, Request, SubscriptionName};
 use crate::daemon::event_loop::{EventLoop, Input};
 use crate::hub::Key;
 use crate::hub::audience::Audience;
+use crate::report;
+use crate::report::outbox::UnknownAccount;
 use crate::websub::hub::EmbeddedHub;
 
 /// An answer to a command that waits for its step to be saved.
@@ -101,7 +103,9 @@ pub fn execute(
     request: Request,
     now: Now,
 ) -> (Answer, Vec<Effect>) {
-    let account = |engine: &Engine, name: &AccountName| engine.account(&name.channel, &name.hub);
+    let account = |engine: &Engine, name: &AccountName| {
+        report::outbox::account(engine, &name.channel, &name.hub)
+    };
     let refused = |unknown: UnknownAccount| (Answer::Error(unknown.to_string()), Vec::new());
     match request {
         Request::Accept { source } => {
@@ -116,21 +120,27 @@ pub fn execute(
             (Answer::Accepted { source, documents }, effects)
         }
         Request::Missing { source } => match engine.plan().source_named(&source) {
-            Ok(source) => (Answer::Missing(engine.acceptable_view(source)), Vec::new()),
+            Ok(source) => (
+                Answer::Missing(report::missing::acceptable(engine, source)),
+                Vec::new(),
+            ),
             Err(unknown) => (Answer::Error(unknown.to_string()), Vec::new()),
         },
         Request::Status => (
-            Answer::Status(Box::new(engine.status(now.wall))),
+            Answer::Status(Box::new(report::status(engine, now.wall))),
             Vec::new(),
         ),
-        Request::Outbox => (Answer::Outbox(engine.channels()), Vec::new()),
+        Request::Outbox => (Answer::Outbox(report::channels::all(engine)), Vec::new()),
         Request::Show {
             account: name,
             payload,
-        } => match engine.outbox(&name.channel, &name.hub, payload, now.wall) {
-            Ok(shown) => (Answer::Account(Box::new(shown)), Vec::new()),
-            Err(unknown) => refused(unknown),
-        },
+        } => {
+            match report::outbox::account_view(engine, &name.channel, &name.hub, payload, now.wall)
+            {
+                Ok(shown) => (Answer::Account(Box::new(shown)), Vec::new()),
+                Err(unknown) => refused(unknown),
+            }
+        }
         Request::Retry { only } => {
             let only = match only.map(|name| account(engine, &name)).transpose() {
                 Ok(only) => only,

@@ -9,6 +9,7 @@ use crate::admin::Readiness;
 use crate::announce::plan::{MountPlan, Plan};
 use crate::daemon::event_loop::EventLoop;
 use crate::daemon::service_manager::ServiceManager;
+use crate::report;
 use crate::report::status::{ConfigurationStatus, Detail, RefusedConfiguration, Status};
 use crate::report::summary::{Doing, Summary};
 use crate::tree::TreeReport;
@@ -121,7 +122,7 @@ impl EventLoop {
                     .refused
                     .as_ref()
                     .map(|refused| refused.error.clone()),
-                ..engine.summary()
+                ..report::summary(engine)
             }),
             None => Doing::Sweeping {
                 files: trees.files_met(),
@@ -133,8 +134,8 @@ impl EventLoop {
     pub(super) fn status(&self, detail: Detail) -> Status {
         let now = Timestamp::now();
         let mut status = match detail {
-            Detail::Everything => self.engine.status(now),
-            Detail::Figures => self.engine.outline(now),
+            Detail::Everything => report::status(&self.engine, now),
+            Detail::Figures => report::outline(&self.engine, now),
         };
         status.unsaved = self.saver.trouble().map(str::to_owned);
         self.complete(&mut status);

@@ -10,7 +10,7 @@ use crate::resourcesync::uri::{Topic, Uri};
 /// One hub's account on one channel, with all that it is due.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AccountView {
-    /// When it was so.
+    /// The time of this report.
     pub at: Timestamp,
     pub source: String,
     pub set: Uri,
@@ -19,12 +19,12 @@ pub struct AccountView {
     #[serde(flatten)]
     pub hub: HubView,
     pub notification: Option<FlightView>,
-    /// What the next notification would say, in order, and how many changes more.
+    /// The entries of the next notification, in order, and the number of further ones.
     pub changes: Vec<Entry>,
     pub more_changes: usize,
-    /// What these changes wait for, besides what is in flight.
+    /// The event that these changes wait for, besides the answer to what is in flight.
     pub waits: Option<String>,
-    /// What is not said yet, and how many documents more.
+    /// The changes that are held, and the number of further ones.
     pub held: Vec<WaitingView>,
     pub more_held: usize,
 }
@@ -35,6 +35,6 @@ pub struct FlightView {
     pub seq: u64,
     pub changes: Vec<Entry>,
     pub bytes: usize,
-    /// What the hub, or who fetches the topic that it is pinged about, gets to read; if it was asked for.
+    /// The payload for the hub, or for readers of the topic that it is pinged about; if it was asked for.
     pub payload: Option<String>,
 }

@@ -11,13 +11,15 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use rsnotify::announce::delivery::{Submission, TopicPage};
-use rsnotify::announce::engine::{DocumentState, Engine};
+use rsnotify::announce::engine::Engine;
 use rsnotify::announce::event::{Effect, Event, Fact, Now};
 use rsnotify::announce::ids::ChannelId;
 use rsnotify::announce::observation::Observation;
 use rsnotify::announce::plan::{Mode, Plan};
 use rsnotify::announce::state::State;
-use rsnotify::report::status::AccountView;
+use rsnotify::report;
+use rsnotify::report::documents::DocumentState;
+use rsnotify::report::status::account::AccountView;
 use rsnotify::resourcesync::payload::Payload;
 use rsnotify::resourcesync::uri::{Hub, Topic};
 use rsnotify::store::Store;
@@ -396,13 +398,13 @@ impl World {
 
     fn account(&self, set: &str, hub: &str) -> Option<(ChannelId, Hub)> {
         let topic = tree::absolute(&format!("{set}/framework/"));
-        self.engine().account(&topic, hub).ok()
+        report::outbox::account(self.engine(), &topic, hub).ok()
     }
 
     /// All that a hub is due on the channel of a set.
     pub fn outbox(&self, set: &str, hub: &str) -> AccountView {
         let topic = tree::absolute(&format!("{set}/framework/"));
-        self.engine().outbox(&topic, hub, true, self.now).unwrap()
+        report::outbox::account_view(self.engine(), &topic, hub, true, self.now).unwrap()
     }
 
     /// Lets time pass, in seconds, with all that comes due meanwhile.
@@ -614,7 +616,7 @@ impl World {
 
     pub fn state_of(&self, name: &str) -> Option<DocumentState> {
         let name = tree::absolute(name);
-        let documents = self.engine.as_ref().unwrap().documents();
+        let documents = report::documents::all(self.engine());
         let own = documents.iter().find(|own| own.uri.as_str() == name)?;
         Some(own.state)
     }

@@ -1,0 +1,180 @@
+//! The channel that a set should have: by configuration, by its Capability List, or by default (R9).
+
+use std::collections::BTreeSet;
+
+use crate::announce::catalog::Catalog;
+use crate::announce::finding::{Finding, TopicProblem};
+use crate::announce::plan::{ChannelPlan, Plan, SourcePlan};
+use crate::announce::topic::{default_topics, problem};
+use crate::resourcesync::document::Advertisement;
+use crate::resourcesync::uri::{Hub, Topic, Uri, UriMap};
+
+/// The channel that a set should have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Desired {
+    /// None, for want of an advertisement or because it cannot be served.
+    Nothing,
+    /// The one it has: its Capability List was not read yet.
+    AsItIs,
+    Channel {
+        topic: Topic,
+        hubs: Vec<Hub>,
+    },
+}
+
+/// The `[[channel]]` entries, to be asked by set and by topic.
+#[derive(Debug, Default)]
+pub struct Configured {
+    by_set: UriMap<usize>,
+    topics: BTreeSet<Topic>,
+}
+
+impl Configured {
+    pub fn new(plan: &Plan) -> Configured {
+        let lists = plan
+            .channels
+            .iter()
+            .map(|entry| entry.capability_list.clone());
+        Configured {
+            by_set: lists.zip(0..).collect(),
+            topics: plan
+                .channels
+                .iter()
+                .map(|entry| entry.topic.clone())
+                .collect(),
+        }
+    }
+
+    fn entry<'a>(&self, plan: &'a Plan, set: &Uri) -> Option<&'a ChannelPlan> {
+        plan.channels.get(*self.by_set.get(set)?)
+    }
+
+    /// Returns true if there is an entry for a set.
+    pub fn has(&self, set: &Uri) -> bool {
+        self.by_set.contains_key(set)
+    }
+}
+
+/// Returns the channel that a set should have, and adds the findings about it. `had` are the topics that the set has or
+/// had.
+pub fn desired(
+    plan: &Plan,
+    configured: &Configured,
+    source: &SourcePlan,
+    catalog: &Catalog,
+    set: &Uri,
+    had: &BTreeSet<Topic>,
+) -> (Desired, Vec<Finding>) {
+    let mut findings = Vec::new();
+    if let Some(entry) = configured.entry(plan, set) {
+        let desired = by_configuration(plan, source, set, entry, &mut findings);
+        return (desired, findings);
+    }
+    if catalog.is_unread(set) {
+        return (Desired::AsItIs, findings);
+    }
+    let structure = catalog.structure(set);
+    let advertised = structure.map_or(&[][..], |structure| &structure.channels);
+    if advertised.len() > 1 {
+        findings.push(Finding::SeveralChannels { set: set.clone() });
+    }
+    let desired = match advertised.first() {
+        Some(advertised) => by_advertisement(plan, source, set, advertised, &mut findings),
+        None => by_default(plan, source, set, had, &mut findings),
+    };
+    match desired {
+        Desired::Channel { topic, .. } if configured.topics.contains(&topic) => {
+            findings.push(Finding::SharedTopic {
+                set: set.clone(),
+                topic,
+            });
+            (Desired::Nothing, findings)
+        }
+        desired => (desired, findings),
+    }
+}
+
+/// Returns the channel of a `[[channel]]` entry.
+fn by_configuration(
+    plan: &Plan,
+    source: &SourcePlan,
+    set: &Uri,
+    entry: &ChannelPlan,
+    findings: &mut Vec<Finding>,
+) -> Desired {
+    let topic = entry.topic.clone();
+    let problem = problem(plan, source, &topic).filter(TopicProblem::is_usable);
+    findings.extend(problem.map(|problem| Finding::topic(set, &topic, problem)));
+    Desired::Channel {
+        topic,
+        hubs: match &entry.hubs[..] {
+            [] => all_hubs(plan),
+            named => named.to_vec(),
+        },
+    }
+}
+
+/// Returns the channel that a Capability List advertises, with those of its hubs that are configured.
+fn by_advertisement(
+    plan: &Plan,
+    source: &SourcePlan,
+    set: &Uri,
+    advertised: &Advertisement,
+    findings: &mut Vec<Finding>,
+) -> Desired {
+    let topic = advertised.topic.clone();
+    if let Some(problem) = problem(plan, source, &topic) {
+        let is_usable = problem.is_usable();
+        findings.push(Finding::topic(set, &topic, problem));
+        if !is_usable {
+            return Desired::Nothing;
+        }
+    }
+    if advertised.hubs.is_empty() {
+        let hubs = all_hubs(plan);
+        return Desired::Channel { topic, hubs };
+    }
+    let advertised = advertised.hubs.iter().cloned();
+    let (hubs, foreign): (Vec<Hub>, Vec<Hub>) =
+        advertised.partition(|hub| plan.mode_of(hub).is_some());
+    if hubs.is_empty() {
+        findings.push(Finding::ForeignHubs {
+            set: set.clone(),
+            hubs: foreign,
+        });
+    } else {
+        findings.extend(foreign.into_iter().map(|hub| Finding::ForeignHub {
+            set: set.clone(),
+            hub,
+        }));
+    }
+    Desired::Channel { topic, hubs }
+}
+
+/// Returns the channel of a set that advertises none, if it gets one.
+fn by_default(
+    plan: &Plan,
+    source: &SourcePlan,
+    set: &Uri,
+    had: &BTreeSet<Topic>,
+    findings: &mut Vec<Finding>,
+) -> Desired {
+    if !source.unadvertised_channels {
+        return Desired::Nothing;
+    }
+    let Some([topic, other]) = default_topics(plan, source, set) else {
+        return Desired::Nothing;
+    };
+    let keeps_other = had.contains(&other) && !had.contains(&topic);
+    let topic = if keeps_other { other } else { topic };
+    findings.push(Finding::Unadvertised {
+        set: set.clone(),
+        topic: topic.clone(),
+    });
+    let hubs = all_hubs(plan);
+    Desired::Channel { topic, hubs }
+}
+
+fn all_hubs(plan: &Plan) -> Vec<Hub> {
+    plan.hubs.iter().map(|hub| hub.hub.clone()).collect()
+}

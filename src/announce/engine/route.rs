@@ -1,0 +1,337 @@
+//! Opens, changes and retires the channels of sets (R9, R11, R13).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::announce::catalog::Catalog;
+use crate::announce::channel::Channel;
+use crate::announce::desired_channel::{Desired, desired};
+use crate::announce::engine::Engine;
+use crate::announce::engine::source::changes::Changes;
+use crate::announce::event::Fact;
+use crate::announce::finding::Finding;
+use crate::announce::ids::ChannelId;
+use crate::announce::ledger::Ledger;
+use crate::announce::state::{ChannelRow, Told};
+use crate::resourcesync::uri::{Hub, Topic, Uri};
+
+/// A set whose channel opens or changes.
+struct Opening {
+    set: Uri,
+    topic: Topic,
+    hubs: BTreeSet<Hub>,
+    /// True if the set came after the baseline and no hub was told of it yet (R13).
+    is_new_set: bool,
+    /// The documents of the set, and the Source Descriptions.
+    documents: Vec<Uri>,
+}
+
+/// The channel of a set that opens.
+struct Opened {
+    id: ChannelId,
+    /// True if it was another set's.
+    is_taken_over: bool,
+    is_changed: bool,
+}
+
+impl Engine {
+    /// Brings the channels of sets in line with what is advertised. Returns the documents to compare again.
+    pub(super) fn route(
+        &mut self,
+        position: usize,
+        changes: &Changes,
+        is_first: bool,
+    ) -> BTreeSet<Uri> {
+        let mut again = BTreeSet::new();
+        for opening in self.openings(position, &changes.sets, is_first) {
+            // Not by `append`, which goes through all that is there already.
+            again.extend(self.open(position, &opening, changes, is_first));
+        }
+        let catalog = self.sources[position].catalog();
+        let baseline = &changes.baseline;
+        let mut filled = self
+            .channels
+            .fill_baseline(position, baseline, catalog, &mut self.step);
+        again.append(&mut filled);
+        if is_first {
+            self.try_inherited(position);
+        }
+        again
+    }
+
+    /// Retires the channels of sets that want none, or another one, and returns those to open or change.
+    fn openings(&mut self, position: usize, sets: &BTreeSet<Uri>, is_first: bool) -> Vec<Opening> {
+        let mut openings: Vec<Opening> = Vec::new();
+        let mut taken = BTreeSet::new();
+        for set in sets {
+            let wanted = self.wanted(position, set, &taken);
+            let live = self.channels.live(set);
+            let (topic, hubs) = match (wanted, live) {
+                (Desired::AsItIs, _) | (Desired::Nothing, None) => continue,
+                (Desired::Nothing, Some(live)) => {
+                    self.retire(live);
+                    continue;
+                }
+                (Desired::Channel { topic, hubs }, _) => (topic, hubs),
+            };
+            if let Some((id, channel)) = live.and_then(|id| Some((id, self.channels.get(id)?))) {
+                if channel.is_as(&topic, &hubs) {
+                    continue;
+                }
+                if channel.row.topic != topic {
+                    self.retire(id);
+                }
+            }
+            taken.insert(topic.clone());
+            openings.push(Opening {
+                set: set.clone(),
+                topic,
+                hubs: hubs.into_iter().collect(),
+                is_new_set: self.sources[position].is_new_set(set),
+                documents: Vec::new(),
+            });
+        }
+        if !openings.is_empty() {
+            let catalog = self.sources[position].catalog();
+            add_documents(&mut openings, catalog, is_first);
+        }
+        openings
+    }
+
+    /// Returns the channel that a set should have, and notes the findings about it. `taken` are the topics of sets before
+    /// this one.
+    fn wanted(&mut self, position: usize, set: &Uri, taken: &BTreeSet<Topic>) -> Desired {
+        let catalog = self.sources[position].catalog();
+        let plan = &self.plan.sources[position];
+        let (mut wanted, mut findings) = match catalog.is_set(set) {
+            true => {
+                let had = self.channels.of_set(set);
+                let had = had.map(|(_, channel)| channel.row.topic.clone()).collect();
+                desired(&self.plan, &self.configured, plan, catalog, set, &had)
+            }
+            false => (Desired::Nothing, Vec::new()),
+        };
+        // A configured channel takes its topic from any other.
+        let is_taken = |topic: &Topic| {
+            let has_other = !self.configured.has(set) && self.channels.has_other(topic, set);
+            has_other || taken.contains(topic)
+        };
+        if let Desired::Channel { topic, .. } = &wanted
+            && is_taken(topic)
+        {
+            findings.push(Finding::SharedTopic {
+                set: set.clone(),
+                topic: topic.clone(),
+            });
+            wanted = Desired::Nothing;
+        }
+        self.sources[position].find_about_channel(set, findings, plan, &mut self.step);
+        wanted
+    }
+
+    fn retire(&mut self, id: ChannelId) {
+        self.channels
+            .retire(id, self.plan.retired_topic, &mut self.step);
+    }
+
+    /// Opens, revives or takes over the channel of a topic, or changes its hubs. Returns the documents to compare again.
+    fn open(
+        &mut self,
+        position: usize,
+        opening: &Opening,
+        changes: &Changes,
+        is_first: bool,
+    ) -> BTreeSet<Uri> {
+        let mut opened = self.open_channel(position, opening);
+        let id = opened.id;
+        let Some(channel) = self.channels.get(id) else {
+            return BTreeSet::new();
+        };
+        let listening: BTreeSet<Hub> = channel.listening().map(|(hub, _)| hub.clone()).collect();
+        let known: BTreeSet<Hub> = channel.ledgers.keys().cloned().collect();
+        for hub in listening.difference(&opening.hubs) {
+            // R13: a list that still advertises the hub that this one replaced is to be corrected first.
+            let is_inherited = is_first && self.hub_changes.is_inherited(hub);
+            let kept = self.plan.retired_topic;
+            self.channels
+                .leave(id, hub, !is_inherited, kept, &mut self.step);
+            opened.is_changed = true;
+        }
+        let told = self.channels.get(id).and_then(what_was_told);
+        let mut again = BTreeSet::new();
+        for hub in &opening.hubs {
+            let is_known = known.contains(hub);
+            if is_known && !opened.is_taken_over && listening.contains(hub) {
+                continue;
+            }
+            opened.is_changed = true;
+            // R13: a hub that the configuration adds starts at now.
+            let is_added = is_first && self.hub_changes.is_added(hub);
+            let told = told.as_ref().filter(|_| !is_added);
+            self.join(id, hub, told, is_known);
+            if opened.is_taken_over || !(is_known || told.is_some()) {
+                self.fill(position, id, hub, opening, changes);
+            }
+            if let Some(ledger) = self.channels.ledger_mut(id, hub) {
+                if opened.is_taken_over && !opening.is_new_set {
+                    // What changed of the set before it had this topic is not announced.
+                    ledger.row.until = None;
+                }
+                again.extend(ledger.told.keys().cloned());
+            }
+        }
+        if !opening.hubs.is_empty() {
+            self.end_accounts(id);
+            self.sources[position].is_told_of(&opening.set, &mut self.step);
+        }
+        if opened.is_changed {
+            self.step.serve(id);
+            again.extend(opening.documents.iter().cloned());
+        }
+        again
+    }
+
+    fn open_channel(&mut self, position: usize, opening: &Opening) -> Opened {
+        let Opening {
+            set, topic, hubs, ..
+        } = opening;
+        let existing = self.channels.of_topic(topic);
+        let is_of_set = |id: ChannelId| {
+            let channel = self.channels.get(id);
+            channel.is_some_and(|channel| channel.row.set == *set)
+        };
+        let source = &self.plan.sources[position].name;
+        let opened = Fact::ChannelOpened {
+            topic: topic.clone(),
+            set: set.clone(),
+            hubs: hubs.len(),
+        };
+        match existing {
+            Some(id) if is_of_set(id) => Opened {
+                id,
+                is_taken_over: false,
+                is_changed: self.channels.revive(id, &mut self.step),
+            },
+            Some(id) => {
+                self.channels
+                    .take_over(id, position, source, set, &mut self.step);
+                self.step.tell(opened);
+                Opened {
+                    id,
+                    is_taken_over: true,
+                    is_changed: true,
+                }
+            }
+            None => {
+                let row = ChannelRow {
+                    source: source.clone(),
+                    set: set.clone(),
+                    topic: topic.clone(),
+                    retired: None,
+                    seq: 0,
+                    untils: Vec::new(),
+                    body: Arc::from([]),
+                    said: Vec::new(),
+                };
+                let id = self.channels.open(position, row, &mut self.step);
+                self.step.tell(opened);
+                Opened {
+                    id,
+                    is_taken_over: false,
+                    is_changed: true,
+                }
+            }
+        }
+    }
+
+    /// Lets a hub hear of all that changes on a channel from now on.
+    fn join(
+        &mut self,
+        id: ChannelId,
+        hub: &Hub,
+        told: Option<&BTreeMap<Uri, Told>>,
+        is_known: bool,
+    ) {
+        if is_known {
+            self.channels.resume(id, hub, &mut self.step);
+        } else if let Some(mode) = self.plan.mode_of(hub) {
+            self.channels
+                .add_account(id, hub, mode, told, &mut self.step);
+        }
+    }
+
+    /// R13: takes documents as told to a hub that was told nothing of them.
+    fn fill(
+        &mut self,
+        position: usize,
+        id: ChannelId,
+        hub: &Hub,
+        opening: &Opening,
+        changes: &Changes,
+    ) {
+        let source = &self.sources[position];
+        let told = opening.documents.iter().filter_map(|uri| {
+            let told = source.starting_point(uri, !opening.is_new_set, &changes.previous)?;
+            Some((uri.clone(), told))
+        });
+        self.channels.fill_account(id, hub, told, &mut self.step);
+    }
+
+    /// Ends the accounts of hubs that have left and heard their last, if another one goes on.
+    pub(super) fn end_accounts(&mut self, id: ChannelId) {
+        let Some(source) = self.channels.get(id).map(|channel| channel.source) else {
+            return;
+        };
+        for ledger in self.channels.end_accounts(id, &mut self.step) {
+            self.sources[source].account_ended(&ledger);
+        }
+    }
+}
+
+/// Adds to each set its documents, and with them the Source Descriptions, which every channel hears.
+fn add_documents(openings: &mut [Opening], catalog: &Catalog, is_first: bool) {
+    // What stands from before the start is listed by nothing that was read.
+    if is_first || catalog.has_unread() {
+        let positions = openings.iter().map(|opening| opening.set.clone()).zip(0..);
+        let positions: BTreeMap<Uri, usize> = positions.collect();
+        for (uri, record) in catalog.iter() {
+            for set in &record.relations.sets {
+                if let Some(position) = positions.get(set) {
+                    openings[*position].documents.push(uri.clone());
+                }
+            }
+        }
+    } else {
+        for opening in &mut *openings {
+            opening.documents.extend(catalog.members(&opening.set));
+        }
+    }
+    for opening in openings {
+        opening
+            .documents
+            .extend(catalog.descriptions().iter().cloned());
+    }
+}
+
+/// R11: returns what a new account on a channel begins with: what the others were told, or else the last one that left.
+/// Where several were not told the same, it is not known what version that was.
+fn what_was_told(channel: &Channel) -> Option<BTreeMap<Uri, Told>> {
+    let left = |ledger: &Ledger| ledger.row.left.as_ref().map(|left| left.since);
+    let mut meant: Vec<&Ledger> = channel.listening().map(|(_, ledger)| ledger).collect();
+    if meant.is_empty() {
+        let all = || channel.ledgers.values().map(|ledger| &**ledger);
+        let last = all().filter_map(left).max();
+        meant = all().filter(|ledger| left(ledger) == last).collect();
+    }
+    let (first, others) = meant.split_first()?;
+    let mut told = first.told.clone();
+    for other in others {
+        told.retain(|uri, _| other.told.contains_key(uri));
+        for (uri, told) in &mut told {
+            if other.told.get(uri) != Some(told) {
+                told.fingerprint = None;
+            }
+        }
+    }
+    Some(told)
+}

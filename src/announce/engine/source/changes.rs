@@ -1,0 +1,37 @@
+//! The changes of a source since it last settled.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::announce::state::{Told, Version};
+use crate::resourcesync::uri::Uri;
+
+/// The changes since the source last settled. It settles at the end of each step, but not while a mount is swept for the
+/// first time: what a half-read tree suggests is not believed.
+#[derive(Debug, Default)]
+pub struct Changes {
+    /// Documents whose relations must be resolved.
+    pub relations: BTreeSet<Uri>,
+    /// Documents with a new version.
+    pub changed: BTreeSet<Uri>,
+    /// The versions of those documents before; nothing for new ones.
+    pub previous: BTreeMap<Uri, Option<Version>>,
+    /// Sets whose channel may have to change.
+    pub sets: BTreeSet<Uri>,
+    /// The documents of a mount without a baseline when they were first read: these versions count as told (R13).
+    pub baseline: BTreeMap<Uri, Told>,
+}
+
+impl Changes {
+    pub fn is_empty(&self) -> bool {
+        self.relations.is_empty()
+            && self.changed.is_empty()
+            && self.sets.is_empty()
+            && self.baseline.is_empty()
+    }
+
+    /// Notes a new version of a document, or its end. Of several, the first has the version before.
+    pub fn version(&mut self, uri: &Uri, previous: Option<Version>) {
+        self.previous.entry(uri.clone()).or_insert(previous);
+        self.changed.insert(uri.clone());
+    }
+}

@@ -1,0 +1,223 @@
+//! Documents that are not there, until they count as deleted (R15).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crate::announce::catalog::Catalog;
+use crate::announce::catalog::census::{Census, MountCount, PresenceCount};
+use crate::announce::engine::source::mounts::Mounts;
+use crate::announce::engine::source::sighting::Sighting;
+use crate::announce::engine::step::Step;
+use crate::announce::event::Suspension;
+use crate::announce::observation::MountId;
+use crate::announce::plan::MassDeletion;
+use crate::announce::state::Presence;
+use crate::resourcesync::uri::{Uri, UriMap};
+
+/// The wait for the answer to a look at a missing document, before another look.
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
+/// The number of missing documents below which no percentage suspends deletions.
+const FEWEST: usize = 10;
+
+/// The missing documents of one source, as far as this run saw them to be absent.
+#[derive(Debug, Default)]
+pub struct Deletions {
+    absent: UriMap<Absence>,
+    /// The end of each grace, by the monotonic clock.
+    graces: BTreeSet<(Duration, Uri)>,
+    /// True while deletions are not believed.
+    suspended: bool,
+    /// Documents that looks of this step did not find, each with the document that was found in its place.
+    vanished: BTreeMap<Uri, Option<Sighting>>,
+}
+
+/// A document that is absent from a tree that is there.
+#[derive(Debug, Clone, Copy)]
+struct Absence {
+    /// By the monotonic clock; nothing while nobody can see that it is.
+    since: Option<Duration>,
+    /// True if something else lies at its path.
+    is_replaced: bool,
+}
+
+impl Deletions {
+    /// Begins the grace of a document that a look did not find, unless it has begun.
+    pub fn vanished(
+        &mut self,
+        uri: &Uri,
+        is_replaced: bool,
+        successor: Option<Sighting>,
+        grace: Duration,
+        now: Duration,
+    ) {
+        let absence = self.absent.entry(uri.clone()).or_insert(Absence {
+            since: None,
+            is_replaced,
+        });
+        absence.is_replaced = is_replaced;
+        if absence.since.is_none() {
+            absence.since = Some(now);
+            self.graces.insert((now.saturating_add(grace), uri.clone()));
+        }
+        self.vanished.insert(uri.clone(), successor);
+    }
+
+    /// Ends the absence of a document that was found again, or is believed to be deleted.
+    pub fn end(&mut self, uri: &Uri) {
+        self.absent.remove(uri);
+    }
+
+    /// Notes that a path cannot be read. What cannot be reached may be there or not, so that nobody sees it absent; what
+    /// can be reached is there, unless something else was in its place. Returns true if the document is found again.
+    pub fn is_found_unread(&mut self, uri: &Uri, is_reachable: bool) -> bool {
+        let Some(absence) = self.absent.get_mut(uri) else {
+            return false;
+        };
+        absence.since = None;
+        let is_found = is_reachable && !absence.is_replaced;
+        if is_found {
+            self.absent.remove(uri);
+        }
+        is_found
+    }
+
+    /// Ends all absences below a mount: what is away with its mount is not seen to be absent, and its grace begins anew.
+    pub fn lose_sight(&mut self, mount: MountId, catalog: &Catalog) {
+        self.absent.retain(|uri, _| {
+            let record = catalog.get(uri);
+            record.is_some_and(|record| record.path.mount != mount)
+        });
+    }
+
+    /// Returns true if this run sees that a document is absent.
+    pub fn is_seen_absent(&self, uri: &Uri) -> bool {
+        self.since(uri).is_some()
+    }
+
+    /// Returns true if a running daemon saw a document absent for the whole grace, in one piece.
+    pub fn is_grace_over(&self, uri: &Uri, grace: Duration, now: Duration) -> bool {
+        let since = self.since(uri);
+        since.is_some_and(|since| since.saturating_add(grace) <= now)
+    }
+
+    fn since(&self, uri: &Uri) -> Option<Duration> {
+        self.absent.get(uri).and_then(|absence| absence.since)
+    }
+
+    /// Returns the end of the first grace, by the monotonic clock.
+    pub fn next_end(&self) -> Option<Duration> {
+        self.graces.first().map(|(at, _)| *at)
+    }
+
+    /// Takes out the first document whose grace may have ended.
+    pub fn take_ended(&mut self, now: Duration) -> Option<Uri> {
+        let (at, _) = self.graces.first()?;
+        if *at > now {
+            return None;
+        }
+        self.graces.pop_first().map(|(_, uri)| uri)
+    }
+
+    /// Asks for a look at a document whose grace is over: a deletion is believed only by a look after the grace.
+    pub fn verify(&mut self, uri: &Uri, catalog: &Catalog, grace: Duration, step: &mut Step) {
+        let Some(record) = catalog.get(uri) else {
+            return;
+        };
+        let Presence::Missing { approved, .. } = record.presence else {
+            return;
+        };
+        let now = step.monotonic();
+        if (self.suspended && !approved) || !self.is_grace_over(uri, grace, now) {
+            return;
+        }
+        step.look_at(record.path.clone());
+        self.graces
+            .insert((now.saturating_add(LOOK_AGAIN), uri.clone()));
+    }
+
+    /// Takes the documents that looks of this step did not find.
+    pub fn take_vanished(&mut self) -> BTreeMap<Uri, Option<Sighting>> {
+        std::mem::take(&mut self.vanished)
+    }
+
+    pub fn are_suspended(&self) -> bool {
+        self.suspended
+    }
+
+    /// Decides whether deletions are suspended. Returns true if that changed.
+    pub fn judge(&mut self, limit: MassDeletion, census: &Census, mounts: &Mounts) -> bool {
+        let were_suspended = self.suspended;
+        self.suspended = is_mass_deletion(limit, census, mounts);
+        were_suspended != self.suspended
+    }
+
+    /// Returns the numbers of missing documents if they suspend deletions. `name` is the source's.
+    pub fn suspension(&self, name: &str, census: &Census, mounts: &Mounts) -> Option<Suspension> {
+        self.suspended.then(|| {
+            let (missing, of) = missing(census, mounts, |count| count.all);
+            Suspension {
+                source: name.to_owned(),
+                missing,
+                of,
+            }
+        })
+    }
+
+    /// Continues what an engine with another plan has seen to be absent.
+    pub fn inherit(&mut self, before: &Deletions, missing: &BTreeSet<Uri>, grace: Duration) {
+        for (uri, absence) in before
+            .absent
+            .iter()
+            .filter(|(uri, _)| missing.contains(*uri))
+        {
+            self.absent.insert(uri.clone(), *absence);
+            if let Some(since) = absence.since {
+                self.graces
+                    .insert((since.saturating_add(grace), uri.clone()));
+            }
+        }
+    }
+}
+
+/// Returns true if more documents are missing than can be believed. Of what lies below a mount that is absent, nobody
+/// knows whether it is there.
+fn is_mass_deletion(limit: MassDeletion, census: &Census, mounts: &Mounts) -> bool {
+    let MassDeletion::Percent(percent) = limit else {
+        return false;
+    };
+    let is_emptied = |count: &MountCount| count.all.present == 0 && count.all.missing > 0;
+    if census.mounts().any(|(_, count)| is_emptied(count)) {
+        return true;
+    }
+    let (missing_documents, documents) = missing(census, mounts, |count| count.all);
+    let (missing_lists, lists) = missing(census, mounts, |count| count.lists);
+    let had_several = census
+        .mounts()
+        .map(|(_, count)| count.lists.present + count.lists.missing)
+        .sum::<usize>()
+        > 1;
+    let too_many =
+        missing_documents >= FEWEST && missing_documents * 100 > documents * usize::from(percent);
+    let all_lists = missing_lists > 0 && missing_lists == lists && had_several;
+    too_many || all_lists
+}
+
+/// Returns the number of documents that are missing and not yet accepted, and of how many.
+fn missing(
+    census: &Census,
+    mounts: &Mounts,
+    counted: fn(&MountCount) -> PresenceCount,
+) -> (usize, usize) {
+    let mut all = (0, 0);
+    for (id, count) in census.mounts() {
+        let count = counted(count);
+        let visible = if mounts.is_absent(id) {
+            0
+        } else {
+            count.present
+        };
+        all.0 += count.missing;
+        all.1 += count.missing + count.accepted + visible;
+    }
+    all
+}

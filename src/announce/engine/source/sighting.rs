@@ -1,0 +1,166 @@
+//! A document as a look found it, and the record that it becomes (R4, R17, R19).
+
+use jiff::Timestamp;
+
+use crate::announce::catalog::{Catalog, Structure};
+use crate::announce::observation::{DocumentPath, Stat};
+use crate::announce::plan::SourcePlan;
+use crate::announce::state::{Hold, Presence, Record, Version};
+use crate::resourcesync::capability::Capability;
+use crate::resourcesync::document::{Document, Form, Parsed};
+use crate::resourcesync::fingerprint::Fingerprint;
+use crate::resourcesync::uri::Uri;
+
+/// A complete document, as a look found it.
+#[derive(Debug)]
+pub struct Sighting {
+    pub path: DocumentPath,
+    pub parsed: Parsed,
+    pub stat: Stat,
+    pub at: Timestamp,
+}
+
+/// A fingerprint that an earlier version of rsnotify computed, and the version of the same content as it is computed now.
+#[derive(Debug)]
+pub struct Recomputed {
+    pub uri: Uri,
+    pub before: Fingerprint,
+    pub version: Version,
+}
+
+/// The facts that were known of a document that is sighted.
+#[derive(Debug)]
+pub struct Seen<'a> {
+    pub before: Option<&'a Record>,
+    /// True if this is another version.
+    pub is_changed: bool,
+    /// The last complete sweep of its mount.
+    pub swept: Option<Timestamp>,
+    /// True if it was there before anybody looked (R13).
+    pub is_in_baseline: bool,
+}
+
+impl Sighting {
+    fn version(&self) -> Version {
+        Version {
+            capability: self.parsed.document.capability,
+            form: self.parsed.document.form,
+            fingerprint: self.parsed.fingerprint,
+        }
+    }
+
+    /// Returns the fingerprint to replace, if an earlier version of rsnotify computed it and the file did not change.
+    pub fn recomputed(&self, uri: &Uri, before: Option<&Record>) -> Option<Recomputed> {
+        let before = before.filter(|before| before.outdated && before.stat == self.stat)?;
+        Some(Recomputed {
+            uri: uri.clone(),
+            before: before.version.fingerprint,
+            version: self.version(),
+        })
+    }
+
+    /// Returns true if this is another version than the one before, or there was none.
+    pub fn is_changed(&self, before: Option<&Record>) -> bool {
+        before.is_none_or(|before| before.is_gone() || before.version != self.version())
+    }
+
+    /// Makes a record, with the entries if the document is structural.
+    pub fn into_record(
+        self,
+        seen: &Seen<'_>,
+        catalog: &Catalog,
+        plan: &SourcePlan,
+    ) -> (Record, Option<Structure>) {
+        let version = self.version();
+        let Sighting {
+            path,
+            parsed,
+            stat,
+            at,
+        } = self;
+        let previous = seen.before.filter(|before| !before.is_gone());
+        let (document, structure) = resolve_aliases(parsed.document, plan);
+        let index = document.index.as_ref().and_then(|uri| catalog.get(uri));
+        let index = index.filter(|index| !index.is_gone());
+        let named_index_form = index.map(|index| index.version.form);
+        let last_look = seen.swept.max(previous.map(|before| before.looked));
+        let relations = seen.before.map(|before| before.relations.clone());
+        let record = Record {
+            path,
+            stat,
+            version,
+            outdated: false,
+            newly_indexed: is_newly_indexed(previous, seen.is_changed, &document, named_index_form),
+            named_index_form,
+            up: document.up.map(|up| catalog.interned(up)),
+            named_index: document.index.map(|index| catalog.interned(index)),
+            changed: match (seen.before, seen.is_changed) {
+                (Some(before), false) => before.changed,
+                _ => moment(stat.modified, last_look, at),
+            },
+            looked: at,
+            presence: Presence::Present,
+            hold: previous.map_or(Hold::Free, |before| before.hold),
+            relations: relations.unwrap_or_default(),
+            is_new_set: match previous.filter(|before| before.is_capability_list()) {
+                Some(before) => before.is_new_set,
+                None => is_set(&version) && !seen.is_in_baseline,
+            },
+        };
+        (record, structure)
+    }
+}
+
+// R17.
+fn is_newly_indexed(
+    previous: Option<&Record>,
+    is_changed: bool,
+    document: &Document,
+    named_index_form: Option<Form>,
+) -> bool {
+    let Some(before) = previous else {
+        return false;
+    };
+    if !is_changed {
+        return before.newly_indexed;
+    }
+    let changed_form = before.named_index_form.is_some()
+        && named_index_form.is_some()
+        && before.named_index_form != named_index_form;
+    // A generator may write a component several times before it writes the index.
+    let still_waits = before.newly_indexed && matches!(before.hold, Hold::Waiting { .. });
+    let is_other = document.index != before.named_index;
+    document.index.is_some() && (is_other || changed_form || still_waits)
+}
+
+/// Returns true for a Capability List.
+fn is_set(version: &Version) -> bool {
+    (version.capability, version.form) == (Capability::CapabilityList, Form::List)
+}
+
+/// R19: returns the file's own time where it lies between the last look and now, else the time of the look.
+fn moment(modified: Timestamp, last_look: Option<Timestamp>, at: Timestamp) -> Timestamp {
+    match last_look {
+        Some(last_look) if last_look <= modified && modified <= at => modified,
+        _ => at,
+    }
+}
+
+/// Returns the document with every URI as we know it (R1), and its entries if it is structural.
+fn resolve_aliases(mut document: Document, plan: &SourcePlan) -> (Document, Option<Structure>) {
+    document.up = document.up.map(|uri| plan.canonical(&uri));
+    document.index = document.index.map(|uri| plan.canonical(&uri));
+    let structure = document.is_structural().then(|| {
+        let members = document.members.iter();
+        let mut members: Vec<Uri> = members.map(|uri| plan.canonical(uri)).collect();
+        members.sort();
+        members.dedup();
+        Structure {
+            capability: document.capability,
+            form: document.form,
+            members,
+            channels: std::mem::take(&mut document.channels),
+        }
+    });
+    (document, structure)
+}

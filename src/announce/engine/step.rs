@@ -1,0 +1,149 @@
+//! One step: its moment, the rows it changes, and the effects it has.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::announce::delivery::Submission;
+use crate::announce::engine::timers::Timer;
+use crate::announce::event::{Fact, Now};
+use crate::announce::ids::ChannelId;
+use crate::announce::observation::DocumentPath;
+use crate::announce::state::Save;
+use crate::announce::time::later;
+use crate::resourcesync::uri::{Hub, Topic, Uri};
+
+/// The collector of one step. The parts of the engine write to it, and nothing reads it before the step ends.
+#[derive(Debug)]
+pub struct Step {
+    now: Timestamp,
+    monotonic: Duration,
+    collected: Collected,
+    timers: Vec<(Timestamp, Timer)>,
+}
+
+/// The rows that a step changed, and its effects. A `usize` is the position of a source in the plan.
+#[derive(Debug, Default)]
+pub struct Collected {
+    pub documents: BTreeSet<(usize, Uri)>,
+    pub troubles: BTreeSet<(usize, Uri)>,
+    pub channels: BTreeSet<ChannelId>,
+    pub ledgers: BTreeSet<(ChannelId, Hub)>,
+    pub told: BTreeSet<(ChannelId, Hub, Uri)>,
+    /// Rows that are saved as they are here; all others as they are when the step ends.
+    pub rows: Save,
+    pub serve: BTreeSet<ChannelId>,
+    pub withdraw: BTreeSet<Topic>,
+    pub submit: Vec<Submission>,
+    pub look: BTreeSet<DocumentPath>,
+    pub explain: BTreeSet<DocumentPath>,
+    pub facts: Vec<Fact>,
+}
+
+impl Step {
+    pub fn new(now: Timestamp) -> Step {
+        Step {
+            now,
+            monotonic: Duration::ZERO,
+            collected: Collected::default(),
+            timers: Vec::new(),
+        }
+    }
+
+    /// Begins the next step. The monotonic clock never goes back.
+    pub fn begin(&mut self, now: Now) {
+        self.now = now.wall;
+        self.monotonic = self.monotonic.max(now.monotonic);
+    }
+
+    /// Returns the moment of the step by the wall clock.
+    pub fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// Returns the moment of the step by the clock that nobody sets, which counts the grace of R15.
+    pub fn monotonic(&self) -> Duration {
+        self.monotonic
+    }
+
+    /// Continues the monotonic clock of another engine.
+    pub fn continue_clock(&mut self, monotonic: Duration) {
+        self.monotonic = monotonic;
+    }
+
+    // Rows to save, as they are when the step ends.
+
+    pub fn save_document(&mut self, source: usize, uri: Uri) {
+        self.collected.documents.insert((source, uri));
+    }
+
+    pub fn save_trouble(&mut self, source: usize, uri: Uri) {
+        self.collected.troubles.insert((source, uri));
+    }
+
+    pub fn save_channel(&mut self, id: ChannelId) {
+        self.collected.channels.insert(id);
+    }
+
+    pub fn save_ledger(&mut self, id: ChannelId, hub: Hub) {
+        self.collected.ledgers.insert((id, hub));
+    }
+
+    /// Saves what a hub was told of a document.
+    pub fn save_told(&mut self, id: ChannelId, hub: Hub, uri: Uri) {
+        self.collected.told.insert((id, hub, uri));
+    }
+
+    /// Returns the rows that are saved as they are here.
+    pub fn rows(&mut self) -> &mut Save {
+        &mut self.collected.rows
+    }
+
+    // Effects.
+
+    /// Saves a channel, and serves its topic.
+    pub fn serve(&mut self, id: ChannelId) {
+        self.collected.serve.insert(id);
+    }
+
+    pub fn withdraw(&mut self, topic: Topic) {
+        self.collected.withdraw.insert(topic);
+    }
+
+    pub fn submit(&mut self, submission: Submission) {
+        self.collected.submit.push(submission);
+    }
+
+    pub fn look_at(&mut self, path: DocumentPath) {
+        self.collected.look.insert(path);
+    }
+
+    pub fn explain(&mut self, path: DocumentPath) {
+        self.collected.explain.insert(path);
+    }
+
+    pub fn tell(&mut self, fact: Fact) {
+        self.collected.facts.push(fact);
+    }
+
+    // Timers.
+
+    pub fn wake_at(&mut self, at: Timestamp, timer: Timer) {
+        self.timers.push((at, timer));
+    }
+
+    pub fn wake_after(&mut self, wait: Duration, timer: Timer) {
+        self.timers.push((later(self.now, wait), timer));
+    }
+
+    /// Returns the timers that were set since the last call.
+    pub fn take_timers(&mut self) -> std::vec::Drain<'_, (Timestamp, Timer)> {
+        self.timers.drain(..)
+    }
+
+    /// Ends the step: returns what it collected, and forgets it.
+    pub fn take(&mut self) -> Collected {
+        std::mem::take(&mut self.collected)
+    }
+}

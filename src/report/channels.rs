@@ -1,0 +1,116 @@
+//! The channels and the state of each hub on them.
+
+use crate::announce::channel::Channel;
+use crate::announce::delivery::hub_queue::HubQueue;
+use crate::announce::engine::Engine;
+use crate::announce::ids::ChannelId;
+use crate::announce::ledger::Ledger;
+use crate::announce::plan::Mode;
+use crate::report::status::{ChannelView, Condition, FailingHub, HubView};
+use crate::report::waiting::{self, HeldDocuments};
+use crate::resourcesync::uri::{Hub, Topic};
+
+/// Returns every channel, retired ones too, in the order they were opened.
+pub fn all(engine: &Engine) -> Vec<ChannelView> {
+    let held = waiting::held_by_channel(engine);
+    let channels = engine.channels().iter().zip(outline(engine));
+    let views = channels.map(|((id, channel), view)| {
+        let (pending, more_pending) = waiting::pending(engine, channel, engine.now());
+        let held = held.get(&id);
+        let (held, more_held) = held.map_or_else(Default::default, HeldDocuments::views);
+        ChannelView {
+            pending,
+            more_pending,
+            held,
+            more_held,
+            ..view
+        }
+    });
+    views.collect()
+}
+
+/// Returns every channel without what waits on it.
+pub fn outline(engine: &Engine) -> impl Iterator<Item = ChannelView> {
+    let is_shown = |ledger: &Ledger| ledger.row.left.is_none() || ledger.owed().next().is_some();
+    engine.channels().iter().map(move |(id, channel)| {
+        let hubs = channel.ledgers.iter();
+        let hubs = hubs.filter(|(_, ledger)| is_shown(ledger));
+        let hubs = hubs.map(|(hub, ledger)| hub_view(engine, id, hub, ledger));
+        ChannelView {
+            source: channel.row.source.clone(),
+            set: channel.row.set.clone(),
+            topic: channel.row.topic.clone(),
+            retired: channel.row.retired.as_ref().map(|retired| retired.since),
+            seq: channel.row.seq,
+            hubs: hubs.collect(),
+            pending: Vec::new(),
+            more_pending: 0,
+            held: Vec::new(),
+            more_held: 0,
+        }
+    })
+}
+
+/// Returns the hubs of a channel, in order; those that have left are none of them (R11).
+pub fn hubs_of(engine: &Engine, topic: &Topic) -> Vec<Hub> {
+    let channels = engine.channels();
+    let channel = channels.of_topic(topic).and_then(|id| channels.get(id));
+    let listening = channel.into_iter().flat_map(Channel::listening);
+    listening.map(|(hub, _)| hub.clone()).collect()
+}
+
+/// Returns the hubs that take nothing at the moment (R23).
+pub fn failing_hubs(engine: &Engine) -> Vec<FailingHub> {
+    let failing = engine.hubs().iter().filter_map(|(hub, queue)| {
+        let outage = queue.outage()?;
+        engine.channels().is_sending_to(hub).then(|| FailingHub {
+            hub: hub.clone(),
+            since: outage.since,
+            attempts: outage.attempts,
+            refusal: outage.refusal.clone(),
+            next_try: outage.next_probe,
+            waiting: queue.waiting(),
+        })
+    });
+    failing.collect()
+}
+
+/// Returns the state of a hub on a channel.
+pub fn hub_view(engine: &Engine, id: ChannelId, hub: &Hub, ledger: &Ledger) -> HubView {
+    let mut view = account_view(hub, ledger);
+    let queue = engine.hubs().get(hub);
+    let queue = queue.filter(|queue| view.in_flight.is_some() && queue.is_waiting(id));
+    if let Some(outage) = queue.and_then(HubQueue::outage) {
+        view.next_try = Some(outage.next_probe);
+        view.hub_failure = Some(outage.refusal.clone());
+    }
+    view.last_failure = view.failure().map(|refusal| refusal.reason.clone());
+    view.state = view.condition();
+    view
+}
+
+/// Returns the state of a hub on a channel, as far as its account tells.
+fn account_view(hub: &Hub, ledger: &Ledger) -> HubView {
+    let flight = ledger.row.flight.as_ref();
+    let ping = ledger.row.ping.filter(|_| ledger.mode == Mode::Ping);
+    HubView {
+        hub: hub.clone(),
+        mode: ledger.mode,
+        state: Condition::Fine,
+        due: ledger.owed().count(),
+        in_flight: flight.map(|flight| flight.seq),
+        since: flight.map(|flight| flight.cut),
+        attempts: flight.map_or(0, |flight| flight.attempts),
+        sending: ledger.sending.is_some(),
+        next_try: flight.map(|flight| flight.next_try),
+        last_failure: None,
+        hub_failure: None,
+        last: ledger.row.last.clone(),
+        accepted: ledger.row.accepted,
+        fetch_confirmed: ping.and_then(|ping| match (ping.fetched, ping.reported) {
+            (true, _) => Some(true),
+            (false, true) => Some(false),
+            (false, false) => None,
+        }),
+    }
+}

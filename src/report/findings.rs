@@ -1,0 +1,167 @@
+//! The findings about the trees, by kind and in words, and the sets that are muted by them (R8).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::announce::engine::Engine;
+use crate::announce::engine::source::findings::EXAMPLES;
+use crate::announce::finding::Finding;
+use crate::announce::naming::wrong_urls;
+use crate::announce::observation::MountId;
+use crate::report::status::{FindingGroup, MutedSet};
+use crate::resourcesync::uri::{Hub, Uri};
+
+/// Findings that are reported in words; of others, their number.
+const MOST_FINDINGS: usize = 100;
+
+/// Returns all findings.
+pub fn all(engine: &Engine) -> BTreeSet<Finding> {
+    let positions = 0..engine.sources().len();
+    positions
+        .flat_map(|position| of_source(engine, position))
+        .collect()
+}
+
+/// Returns all findings by kind: those that are acknowledged come last, and by themselves.
+pub fn groups(engine: &Engine) -> Vec<FindingGroup> {
+    let mut groups: BTreeMap<(bool, &'static str), (usize, BTreeSet<Finding>)> = BTreeMap::new();
+    for (position, plan) in engine.plan().sources.iter().enumerate() {
+        for finding in of_source(engine, position) {
+            let key = (plan.is_acknowledged(&finding), finding.kind());
+            let (count, first) = groups.entry(key).or_default();
+            *count += finding.count();
+            let is_among_first =
+                first.len() < EXAMPLES || first.last().is_some_and(|last| finding < *last);
+            if is_among_first {
+                first.insert(finding);
+                if first.len() > EXAMPLES {
+                    first.pop_last();
+                }
+            }
+        }
+    }
+    let groups = groups.into_iter();
+    groups
+        .map(|((acknowledged, kind), (count, first))| FindingGroup {
+            kind: kind.to_owned(),
+            count,
+            examples: first.iter().map(ToString::to_string).collect(),
+            acknowledged,
+        })
+        .collect()
+}
+
+/// Returns the number of findings of each kind in a source that nobody has acknowledged.
+pub fn counts(engine: &Engine, position: usize) -> BTreeMap<&'static str, usize> {
+    let plan = &engine.plan().sources[position];
+    let mut counts = BTreeMap::new();
+    for finding in of_source(engine, position) {
+        if !plan.is_acknowledged(&finding) {
+            *counts.entry(finding.kind()).or_default() += finding.count();
+        }
+    }
+    counts
+}
+
+/// Returns the first findings that nobody has acknowledged, in words, and the number of the others.
+pub fn first(engine: &Engine) -> (Vec<String>, usize) {
+    let mut first = BTreeSet::new();
+    let mut count = 0;
+    for (position, plan) in engine.plan().sources.iter().enumerate() {
+        for finding in of_source(engine, position) {
+            if plan.is_acknowledged(&finding) {
+                continue;
+            }
+            count += finding.count();
+            first.insert(finding);
+            if first.len() > MOST_FINDINGS {
+                first.pop_last();
+            }
+        }
+    }
+    let more = count.saturating_sub(first.len());
+    (first.iter().map(ToString::to_string).collect(), more)
+}
+
+/// Returns the findings about a set's channel.
+pub fn about_channel<'a>(engine: &'a Engine, set: &Uri) -> impl Iterator<Item = &'a Finding> {
+    let sources = engine.sources().iter();
+    let findings = sources.flat_map(|source| source.findings().about(set));
+    findings.filter(|finding| finding.is_about_channel())
+}
+
+/// Returns the findings about a source. Where the `url` of a mount is wrong, that is reported instead of what follows
+/// from it.
+fn of_source(engine: &Engine, position: usize) -> impl Iterator<Item = Finding> {
+    let source = &engine.sources()[position];
+    let plan = &engine.plan().sources[position];
+    let wrong = match source.findings().is_empty() {
+        true => BTreeMap::new(),
+        false => wrong_urls(source.catalog(), plan),
+    };
+    let mounts: BTreeSet<MountId> = wrong.keys().copied().collect();
+    let follows = move |uri: &Uri, finding: &Finding| {
+        let mount = || plan.mount_of(uri);
+        !mounts.is_empty()
+            && finding.is_of_wrong_url()
+            && mount().is_some_and(|mount| mounts.contains(&mount.id))
+    };
+    let others = source.findings().iter();
+    let others = others.filter(move |(uri, finding)| !follows(uri, finding));
+    let others = others.map(|(_, finding)| finding.clone());
+    wrong.into_values().chain(others)
+}
+
+/// Returns the sets of which no change is sent to any hub.
+pub fn muted(engine: &Engine) -> impl Iterator<Item = MutedSet> {
+    let sources = engine.sources().iter().zip(&engine.plan().sources);
+    sources.flat_map(|(source, plan)| {
+        let muting = source.findings().iter();
+        let muting = muting.filter(|(_, finding)| finding.mutes());
+        muting.map(|(set, finding)| muted_set(engine, &plan.name, set, finding))
+    })
+}
+
+fn muted_set(engine: &Engine, source: &str, set: &Uri, finding: &Finding) -> MutedSet {
+    let (topic, reason, remedy) = match finding {
+        Finding::ForeignHubs { hubs, .. } => {
+            let advertised: Vec<&str> = hubs.iter().map(Hub::as_str).collect();
+            let configured = engine.plan().hubs.iter().map(|hub| hub.hub.as_str());
+            let configured: Vec<&str> = configured.collect();
+            let (advertised, configured) = (advertised.join(" "), configured.join(" "));
+            let channels = engine.channels();
+            let live = channels.live(set).and_then(|id| channels.get(id));
+            (
+                live.map(|channel| channel.row.topic.clone()),
+                format!("it advertises only hubs that are not configured: {advertised}"),
+                format!(
+                    "was a [[hub]] changed? configured is {configured}: run `rsnotify advertise` for what \
+                     the Capability List has to say, or configure {advertised} again"
+                ),
+            )
+        }
+        Finding::ForeignTopic { topic, .. } => (
+            Some(topic.clone()),
+            format!("it advertises a topic that cannot be served here: {topic}"),
+            "correct server.public_url or the Capability List".to_owned(),
+        ),
+        Finding::InvalidTopic { topic, .. } => (
+            Some(topic.clone()),
+            finding.to_string(),
+            "correct the topic in the Capability List".to_owned(),
+        ),
+        Finding::SharedTopic { topic, .. } => (
+            Some(topic.clone()),
+            format!("it has a topic that another set has already: {topic}"),
+            "give each set a topic of its own".to_owned(),
+        ),
+        other => (None, other.to_string(), String::new()),
+    };
+    MutedSet {
+        source: source.to_owned(),
+        set: set.clone(),
+        topic,
+        kind: finding.kind().to_owned(),
+        reason,
+        remedy,
+    }
+}
