@@ -5,10 +5,11 @@ use std::time::Duration;
 use jiff::Timestamp;
 use rsnotify::announce::event::Fact;
 use rsnotify::announce::plan::{Mode, Plan};
+use rsnotify::report;
 use rsnotify::report::status::Condition;
 use rstest::rstest;
 
-use crate::world::{HUB, Heard, Reply, World, list, ping_hub, plan, set_hubs};
+use crate::world::{HUB, Heard, Reply, World, index, list, ping_hub, plan, set_hubs};
 
 const SETS: usize = 40;
 
@@ -93,7 +94,7 @@ fn forty_channels_are_told_within_3_s_of_the_return_of_their_hub(
         gaps(&attempts)
     );
     assert!(refusals_told(&mut world) <= 2);
-    let status = world.engine().status(world.now);
+    let status = report::status(world.engine(), world.now);
     assert_eq!(status.failing_hubs.len(), 1);
     assert_eq!(status.hubs()[0].states.values().sum::<usize>(), SETS);
     assert_eq!(status.hubs()[0].states.len(), 1, "all wait for the hub");
@@ -106,7 +107,7 @@ fn forty_channels_are_told_within_3_s_of_the_return_of_their_hub(
         .iter()
         .filter(|fact| matches!(fact, Fact::Recovered { .. }));
     assert_eq!(recovered.count(), 1);
-    assert_eq!(world.engine().status(world.now).failing_hubs, []);
+    assert_eq!(report::status(world.engine(), world.now).failing_hubs, []);
 }
 
 #[test]
@@ -188,7 +189,7 @@ fn a_topic_that_a_hub_never_takes_does_not_slow_the_others() {
         world.wait(2);
         assert_eq!(world.heard_by(HUB).len(), 1, "at once");
     }
-    assert_eq!(world.engine().status(world.now).failing_hubs, []);
+    assert_eq!(report::status(world.engine(), world.now).failing_hubs, []);
 }
 
 #[test]
@@ -201,7 +202,7 @@ fn credentials_that_are_refused_are_the_hub_s_affair() {
         let attempts = world.attempts_at(HUB).len();
         assert!(attempts <= 20, "{status}: {attempts}");
         assert!(refusals_told(&mut world) <= 4);
-        let view = &world.engine().channels()[SETS - 1].hubs[0];
+        let view = &report::channels::all(world.engine())[SETS - 1].hubs[0];
         assert_eq!(view.state, Condition::NeedsOperator, "{status}");
         world.script(HUB, Reply::Accept);
         world.retry(None);
@@ -217,7 +218,7 @@ fn what_is_wrong_with_one_notification_stays_with_it() {
     update_all(&mut world, SETS);
     world.wait(3);
     assert_eq!(world.heard_by(HUB).len(), SETS - 1);
-    assert_eq!(world.engine().status(world.now).failing_hubs, []);
+    assert_eq!(report::status(world.engine(), world.now).failing_hubs, []);
     world.attempts_at(HUB);
     world.wait(895);
     assert_eq!(world.attempts_at(HUB).len(), 0);
@@ -324,6 +325,53 @@ fn a_size_that_was_refused_is_remembered_for_an_hour() {
 }
 
 #[test]
+fn one_entry_for_several_components_is_submitted_although_its_size_was_refused() {
+    let mut world = World::new(plan());
+    world.write_set("/b", &["resourcelist", "changelist"]);
+    // Its notifications are larger than any of the other set.
+    let set = format!("/{}", "x".repeat(1_000));
+    let names: Vec<String> = (0..3)
+        .map(|number| format!("{set}/c{number}.xml"))
+        .collect();
+    let list_name = format!("{set}/capabilitylist.xml");
+    let index_name = format!("{set}/index.xml");
+    let write_components = |world: &mut World, version: u32| {
+        for name in &names {
+            world.pass(Duration::from_millis(10));
+            world.write(name, list("changelist").index(&index_name).version(version));
+        }
+    };
+    write_components(&mut world, 0);
+    let components: Vec<&str> = names.iter().map(String::as_str).collect();
+    let index = index("changelist").up(&list_name).lists(&components);
+    world.write(&index_name, index);
+    let capability_list = list("capabilitylist").lists(&[&index_name]);
+    let topic = format!("{set}/framework/");
+    world.write(&list_name, capability_list.channel(&topic, &[]));
+    world.wait(10);
+    world.start();
+    world.wait(100);
+    assert_eq!(world.news(), [""; 0]);
+
+    world.script(HUB, Reply::AtMost(1));
+    world.update("/b/changelist.xml");
+    world.update("/b/resourcelist.xml");
+    world.wait(100);
+    assert_eq!(world.news().len(), 2, "each by itself, after a 413");
+
+    write_components(&mut world, 1);
+    world.wait(100);
+    let heard = world.heard_by(HUB);
+    let last = format!("updated changelist {set}/c2.xml");
+    assert_eq!(
+        heard.iter().flat_map(Heard::changes).collect::<Vec<_>>(),
+        [last]
+    );
+    world.wait(10_000);
+    assert_eq!(world.attempts_at(HUB).len(), 4, "it speaks for all three");
+}
+
+#[test]
 fn of_two_modes_each_hub_has_its_own_trouble() {
     let mut plan = plan();
     set_hubs(
@@ -380,7 +428,7 @@ fn what_is_dropped_waits_for_no_hub() {
         for number in 0..2 {
             world.drop_due(&set(number), HUB);
         }
-        let engine_status = world.engine().status(world.now);
+        let engine_status = report::status(world.engine(), world.now);
         assert_eq!(engine_status.failing_hubs, []);
         assert_eq!(engine_status.hubs()[0].worst(), Condition::Fine);
         world.script(HUB, Reply::Accept);
