@@ -42,9 +42,9 @@ fn a_channel_that_is_never_quiet_speaks_after_a_while_all_the_same() {
 
 #[test]
 fn without_a_window_it_speaks_at_once() {
-    let mut own = plan();
-    own.window.quiet = Duration::ZERO;
-    let mut world = World::with_two_sets(own);
+    let mut plan = plan();
+    plan.window.quiet = Duration::ZERO;
+    let mut world = World::with_two_sets(plan);
     world.update("/a/changelist.xml");
     assert_eq!(world.news(), ["updated changelist /a/changelist.xml"]);
     world.update("/a/changelist.xml");
@@ -65,8 +65,8 @@ fn there_and_back_within_the_window_is_silence() {
 }
 
 /// A set whose Change List Index names 20 components.
-fn with_index(own: Plan) -> World {
-    let mut world = World::with_two_sets(own);
+fn with_index(plan: Plan) -> World {
+    let mut world = World::with_two_sets(plan);
     let names: Vec<String> = (0..20)
         .map(|number| format!("/a/c{number:02}.xml"))
         .collect();
@@ -100,9 +100,9 @@ fn of_a_batch_under_one_index_the_newest_component_is_announced() {
 
 #[test]
 fn every_component_is_announced_if_asked_for() {
-    let mut own = plan();
-    own.sources[0].announce_all_components = true;
-    let mut world = with_index(own);
+    let mut plan = plan();
+    plan.sources[0].announce_all_components = true;
+    let mut world = with_index(plan);
     assert_eq!(world.news().len(), 20);
 }
 
@@ -238,9 +238,9 @@ fn up_leads_to_what_is_above_all_entries() {
 
 #[test]
 fn until_grows_with_every_notification_of_a_topic() {
-    let mut own = plan();
-    own.window.quiet = Duration::ZERO;
-    let mut world = World::with_two_sets(own);
+    let mut plan = plan();
+    plan.window.quiet = Duration::ZERO;
+    let mut world = World::with_two_sets(plan);
     for _ in 0..10 {
         world.update("/a/changelist.xml");
         world.pass(Duration::from_millis(1));
@@ -261,9 +261,9 @@ fn until_grows_with_every_notification_of_a_topic() {
 
 #[test]
 fn what_does_not_fit_is_in_the_next_notification() {
-    let mut own = plan();
-    own.window.max_entries = 3;
-    let mut world = World::with_two_sets(own);
+    let mut plan = plan();
+    plan.window.max_entries = 3;
+    let mut world = World::with_two_sets(plan);
     for number in 0..7 {
         let name = format!("/a/c{number}.xml");
         world.write(&name, list("changelist").up("/a/capabilitylist.xml"));
@@ -279,9 +279,9 @@ fn what_does_not_fit_is_in_the_next_notification() {
 
 #[test]
 fn a_notification_is_no_larger_than_it_may_be() {
-    let mut own = plan();
-    own.window.max_bytes = 1_500;
-    let mut world = World::with_two_sets(own);
+    let mut plan = plan();
+    plan.window.max_bytes = 1_500;
+    let mut world = World::with_two_sets(plan);
     for number in 0..20 {
         let name = format!("/a/c{number}.xml");
         world.write(&name, list("changelist").up("/a/capabilitylist.xml"));
@@ -296,10 +296,10 @@ fn a_notification_is_no_larger_than_it_may_be() {
 
 #[test]
 fn what_changes_again_while_much_is_told_is_told_once_and_as_it_is() {
-    let mut own = plan();
-    own.window.quiet = Duration::ZERO;
-    own.window.max_entries = 1;
-    let mut world = World::new(own);
+    let mut plan = plan();
+    plan.window.quiet = Duration::ZERO;
+    plan.window.max_entries = 1;
+    let mut world = World::new(plan);
     let names: Vec<String> = (10..50).map(|n| format!("/a/list{n}.xml")).collect();
     let listed: Vec<&str> = names.iter().map(String::as_str).collect();
     world.write(

@@ -195,9 +195,9 @@ fn a_set_that_advertises_nothing_gets_a_channel_of_our_making() {
 
 #[test]
 fn a_channel_added_to_a_known_set_starts_from_what_was_seen() {
-    let mut own = plan();
-    own.sources[0].unadvertised_channels = false;
-    let mut world = World::new(own);
+    let mut plan = plan();
+    plan.sources[0].unadvertised_channels = false;
+    let mut world = World::new(plan);
     world.write(
         "/a/capabilitylist.xml",
         list("capabilitylist").lists(&["/a/changelist.xml"]),
@@ -314,12 +314,12 @@ fn of_two_sets_with_one_topic_the_first_keeps_it() {
 
 #[test]
 fn of_two_sets_with_one_topic_the_configured_one_keeps_it() {
-    let mut own = plan();
-    own.channels.push(configured(
+    let mut plan = plan();
+    plan.channels.push(configured(
         "https://example.org/b/capabilitylist.xml",
         "https://example.org/shared/",
     ));
-    let mut world = World::new(own);
+    let mut world = World::new(plan);
     for set in ["/a", "/b"] {
         world.write(
             &format!("{set}/capabilitylist.xml"),
@@ -339,12 +339,12 @@ fn of_two_sets_with_one_topic_the_configured_one_keeps_it() {
 
 #[test]
 fn a_channel_that_is_configured_for_another_set_takes_no_topic() {
-    let mut own = plan();
-    own.channels.push(configured(
+    let mut plan = plan();
+    plan.channels.push(configured(
         "https://example.org/c/capabilitylist.xml",
         "https://example.org/other/",
     ));
-    let mut world = World::new(own);
+    let mut world = World::new(plan);
     let advertising = || list("capabilitylist").channel("/shared/", &[]);
     world.write("/b/capabilitylist.xml", advertising());
     world.wait(10);
@@ -360,12 +360,12 @@ fn a_channel_that_is_configured_for_another_set_takes_no_topic() {
 
 #[test]
 fn a_configured_channel_needs_no_list_in_the_tree() {
-    let mut own = plan();
-    own.channels.push(configured(
+    let mut plan = plan();
+    plan.channels.push(configured(
         "https://example.org/generated/capabilitylist",
         "https://example.org/topic/",
     ));
-    let mut world = World::new(own);
+    let mut world = World::new(plan);
     world.write("/x.xml", list("changelist").up("/generated/capabilitylist"));
     world.wait(10);
     world.start();
@@ -394,9 +394,9 @@ fn a_topic_elsewhere_is_found_and_not_announced_on() {
 
 #[test]
 fn a_set_may_go_without_a_channel() {
-    let mut own: Plan = plan();
-    own.sources[0].unadvertised_channels = false;
-    let mut world = World::with_two_sets(own);
+    let mut plan: Plan = plan();
+    plan.sources[0].unadvertised_channels = false;
+    let mut world = World::with_two_sets(plan);
     world.write("/a/capabilitylist.xml", list("capabilitylist"));
     world.wait(10);
     assert_eq!(
@@ -451,10 +451,10 @@ fn what_a_dead_hub_never_heard_is_forgotten_when_it_leaves_the_channel() {
     world.wait(600);
     assert!(world.remembers("/a/x.xml"));
     for set in ["/b", "/a"] {
-        let own = list("capabilitylist")
+        let capability_list = list("capabilitylist")
             .up("/.well-known/resourcesync")
             .channel(&format!("{set}/framework/"), &[HUB]);
-        world.write(&format!("{set}/capabilitylist.xml"), own);
+        world.write(&format!("{set}/capabilitylist.xml"), capability_list);
         world.wait(100);
     }
     assert!(world.remembers("/a/x.xml"), "it is still to be told");
@@ -508,7 +508,8 @@ fn a_relative_loc_is_found() {
     assert!(
         found
             .iter()
-            .any(|own| own.contains("lists \"changelist.xml\", which is not an absolute URI")),
+            .any(|finding| finding
+                .contains("lists \"changelist.xml\", which is not an absolute URI")),
         "{found:?}"
     );
 }

@@ -96,12 +96,12 @@ fn a_channel_configured_for_a_known_set_starts_from_what_was_seen() {
 
 #[test]
 fn documents_no_longer_configured_are_forgotten() {
-    let mut own = plan();
+    let mut changed = plan();
     let more = mount("/srv/more", "https://more.example.org/");
-    own.sources[0].mounts.push(more);
+    changed.sources[0].mounts.push(more);
     let lists = "https://more.example.org/capabilitylist.xml";
     let changes = "https://more.example.org/changelist.xml";
-    let mut world = World::with_two_sets(own.clone());
+    let mut world = World::with_two_sets(changed.clone());
     world.write(lists, list("capabilitylist").lists(&[changes]));
     world.write(changes, list("changelist"));
     world.wait(10);
@@ -119,7 +119,7 @@ fn documents_no_longer_configured_are_forgotten() {
     world.wait(10_000);
     assert_eq!(world.news(), NOTHING);
 
-    world.plan = own;
+    world.plan = changed;
     world.update(changes);
     world.wait(10);
     world.crash_and_start();

@@ -344,7 +344,9 @@ fn what_lies_where_a_list_names_no_document_is_told() {
             .to_owned(),
     ];
     let found = report::findings::all(world.engine());
-    let found = found.iter().filter(|own| own.without_document().is_some());
+    let found = found
+        .iter()
+        .filter(|finding| finding.without_document().is_some());
     let mut found: Vec<String> = found.map(in_words).collect();
     found.sort();
     assert_eq!(found, expected);
@@ -379,7 +381,9 @@ fn a_list_beyond_the_protocol_is_announced_and_reported() {
     assert_eq!(world.news().len(), 1);
     let findings = report::findings::all(world.engine());
     assert!(findings.len() < 150, "{}", findings.len());
-    let named = findings.iter().filter(|own| own.kind() == "no_file");
+    let named = findings
+        .iter()
+        .filter(|finding| finding.kind() == "no_file");
     assert_eq!(named.map(Finding::count).sum::<usize>(), 50_000 - 2);
     let large = findings
         .iter()

@@ -28,7 +28,7 @@ fn told(world: &mut World) -> (Vec<Finding>, Vec<(&'static str, usize)>) {
 /// A Capability List that names many documents, of which there is none.
 fn promising(count: usize) -> Doc {
     let names: Vec<String> = (0..count)
-        .map(|own| format!("/a/part-{own:06}.xml"))
+        .map(|number| format!("/a/part-{number:06}.xml"))
         .collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     capability_list("/a", &["resourcelist", "changelist"]).lists(&names)
@@ -66,7 +66,7 @@ fn many_findings_of_one_kind_are_three_examples_and_a_number() {
     world.wait(20);
     let (found, more) = told(&mut world);
     assert_eq!(found.len(), 3, "{found:?}");
-    assert!(found.iter().all(|own| own.kind() == "unrouted"));
+    assert!(found.iter().all(|finding| finding.kind() == "unrouted"));
     assert_eq!(more, [("unrouted", 117)]);
     let groups = report::findings::groups(world.engine());
     assert_eq!((groups.len(), groups[0].count), (1, 120));
@@ -150,7 +150,7 @@ fn a_set_that_is_named_otherwise_beside_others_makes_no_url_wrong() {
     let (found, _) = told(&mut world);
     assert!(!found.is_empty());
     assert!(
-        found.iter().all(|own| own.kind() != "wrong_url"),
+        found.iter().all(|finding| finding.kind() != "wrong_url"),
         "{found:?}"
     );
 }
@@ -159,10 +159,10 @@ fn a_set_that_is_named_otherwise_beside_others_makes_no_url_wrong() {
 fn what_is_acknowledged_colours_nothing_and_is_counted_apart() {
     let acknowledging = |texts: &[&str]| {
         let mut plan: Plan = plan();
-        let own = texts
+        let acknowledged = texts
             .iter()
             .map(|text| Acknowledgement::parse(text).unwrap());
-        plan.sources[0].acknowledged = own.collect();
+        plan.sources[0].acknowledged = acknowledged.collect();
         let mut world = World::with_two_sets(plan);
         world.write("/orphan.xml", list("changelist"));
         world.write("/old/orphan.xml", list("changelist"));

@@ -127,11 +127,11 @@ fn a_set_whose_topic_was_not_ours_is_created_once_it_is() {
 
 #[test]
 fn a_set_that_advertised_nothing_is_created_once_it_does() {
-    let mut own = plan();
-    own.sources[0].unadvertised_channels = false;
+    let mut plan = plan();
+    plan.sources[0].unadvertised_channels = false;
     let lacking = list("capabilitylist").lists(&["/n/changelist.xml"]);
     for is_restarted in [false, true] {
-        let mut world = world_without_a_channel(own.clone(), lacking.clone());
+        let mut world = world_without_a_channel(plan.clone(), lacking.clone());
         if is_restarted {
             world.crash_and_start();
             world.wait(10);
@@ -144,12 +144,12 @@ fn a_set_that_advertised_nothing_is_created_once_it_does() {
 
 #[test]
 fn a_set_whose_topic_was_configured_for_another_is_created_once_it_is_free() {
-    let mut own = plan();
-    own.channels.push(configured(
+    let mut plan = plan();
+    plan.channels.push(configured(
         "https://example.org/b/capabilitylist.xml",
         "https://example.org/shared/",
     ));
-    let mut world = world_without_a_channel(own, set_n("/shared/", &[]));
+    let mut world = world_without_a_channel(plan, set_n("/shared/", &[]));
     world.write("/n/capabilitylist.xml", set_n("/n/framework/", &[]));
     world.wait(100);
     assert_eq!(sorted(world.news()), CREATED);
@@ -157,12 +157,12 @@ fn a_set_whose_topic_was_configured_for_another_is_created_once_it_is_free() {
 
 #[test]
 fn a_set_whose_topic_another_source_had_is_created_once_it_is_free() {
-    let mut own = plan();
-    let mut other = own.sources[0].clone();
+    let mut plan = plan();
+    let mut other = plan.sources[0].clone();
     other.name = "other".to_owned();
     other.mounts = vec![mount("/srv/other", "https://example.org/other/")];
-    own.sources.push(other);
-    let mut world = World::new(own);
+    plan.sources.push(other);
+    let mut world = World::new(plan);
     world.write_set("/a", &["changelist"]);
     world.write(
         "/other/capabilitylist.xml",
@@ -184,7 +184,9 @@ fn a_set_whose_topic_another_source_had_is_created_once_it_is_free() {
     );
     world.wait(100);
     let news = world.news_by_topic();
-    let created = news["/shared/"].iter().filter(|own| own.contains("/n/"));
+    let created = news["/shared/"]
+        .iter()
+        .filter(|change| change.contains("/n/"));
     assert_eq!(sorted(created.cloned().collect()), CREATED);
 }
 
@@ -249,7 +251,7 @@ fn a_hub_that_is_replaced_hears_of_it_with_all_it_was_due_and_the_new_one_of_all
         world.wait(100);
         let heard = world.heard_by(HUB);
         assert!(
-            heard.iter().all(|own| own.topic != "/a/framework/"),
+            heard.iter().all(|heard| heard.topic != "/a/framework/"),
             "{heard:?}"
         );
         assert_eq!(world.news_at(OTHER_HUB).len(), 3);
@@ -321,8 +323,8 @@ fn a_retired_channel_whose_topic_another_set_has_is_silent() {
         world.update("/.well-known/resourcesync");
         world.wait(10);
         let heard = world.heard_by(HUB);
-        let own = heard.iter().filter(|own| own.topic == "/a/framework/");
-        assert_eq!(own.count(), 1);
+        let of_set = heard.iter().filter(|heard| heard.topic == "/a/framework/");
+        assert_eq!(of_set.count(), 1);
         let page = world.fetch("/a/framework/").unwrap();
         assert_eq!(
             page.capability_list,
@@ -334,10 +336,10 @@ fn a_retired_channel_whose_topic_another_set_has_is_silent() {
 #[test]
 fn a_source_that_is_published_elsewhere_keeps_its_topic_and_says_nothing_twice() {
     let mut world = World::new({
-        let mut own = plan();
-        own.sources[0].mounts = vec![mount("/srv/www", "http://example.org/")];
-        own.public_url = Uri::parse("https://example.org/").unwrap();
-        own
+        let mut plan = plan();
+        plan.sources[0].mounts = vec![mount("/srv/www", "http://example.org/")];
+        plan.public_url = Uri::parse("https://example.org/").unwrap();
+        plan
     });
     let topic = "https://example.org/framework/";
     for scheme in ["http", "https"] {
@@ -448,9 +450,9 @@ fn a_hub_among_several_that_changed_starts_at_now() {
 
 /// A source of several mounts, each with a set by the same name and without a channel of its own.
 fn world_of_mounts(prefixes: &[&str]) -> World {
-    let mut own = plan();
-    own.sources[0].mounts = mounts(prefixes);
-    let mut world = World::new(own);
+    let mut plan = plan();
+    plan.sources[0].mounts = mounts(prefixes);
+    let mut world = World::new(plan);
     for prefix in prefixes {
         world.write(
             &format!("{prefix}capabilitylist.xml"),
@@ -471,8 +473,8 @@ fn mounts(prefixes: &[&str]) -> Vec<rsnotify::announce::plan::MountPlan> {
 
 fn topic_of(world: &World, set: &str) -> String {
     let rows = world.disk.channels.values();
-    let mut own = rows.filter(|row| row.set.as_str() == set && row.retired.is_none());
-    let topic = own.next().map(|row| row.topic.to_string());
+    let mut live = rows.filter(|row| row.set.as_str() == set && row.retired.is_none());
+    let topic = live.next().map(|row| row.topic.to_string());
     topic.unwrap_or_else(|| panic!("{set} has no channel"))
 }
 

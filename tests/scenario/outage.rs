@@ -91,23 +91,29 @@ fn five_weeks_without_a_hub_are_one_difference_to_it_and_nothing_to_the_other() 
     say(&library, "Hub B is back.");
     let heard = library.world.heard_by(OTHER_HUB);
     for (topic, (flight, tree)) in &library.flights {
-        let heard: Vec<&Heard> = heard.iter().filter(|own| own.topic == *topic).collect();
+        let heard: Vec<&Heard> = heard.iter().filter(|heard| heard.topic == *topic).collect();
         let is_own = |(name, _): &(&String, &u32)| topic.starts_with(set_of(name));
         let of_topic = |documents: &Documents| -> Documents {
-            let own = documents.iter().filter(is_own);
-            own.map(|(name, version)| (name.clone(), *version))
+            let known = documents.iter().filter(is_own);
+            known
+                .map(|(name, version)| (name.clone(), *version))
                 .collect()
         };
         let (first, rest) = heard.split_first().unwrap();
         assert_eq!(first.body, flight.body, "unchanged for five weeks");
         let told = taken(of_topic(&known), &first.payload, tree);
         let wanted = difference(&told, &of_topic(&library.tree));
-        let mut changes: Vec<String> = rest.iter().flat_map(|own| own.changes()).collect();
+        let mut changes: Vec<String> = rest.iter().flat_map(|heard| heard.changes()).collect();
         changes.sort();
         assert_eq!(changes, wanted);
         assert_eq!(rest.len(), wanted.len().div_ceil(MAX_ENTRIES));
-        assert!(heard.is_sorted_by_key(|own| own.payload.until));
-        let count = |change: &str| wanted.iter().filter(|own| own.starts_with(change)).count();
+        assert!(heard.is_sorted_by_key(|heard| heard.payload.until));
+        let count = |change: &str| {
+            wanted
+                .iter()
+                .filter(|wanted| wanted.starts_with(change))
+                .count()
+        };
         let line = format!(
             "On {topic}, it hears notification {} as it was cut at {:.0}, then {} more: {} created, {} \
              updated, {} deleted.",
@@ -182,14 +188,14 @@ fn keeps_its_pace(attempts: &[Timestamp]) {
 fn account(world: &World) -> HubView {
     let channels = report::channels::all(world.engine());
     let mut channels = channels.into_iter();
-    let own = channels.find(|own| own.topic.as_str().ends_with(TOPIC));
-    let mut hubs = own.unwrap().hubs.into_iter();
-    hubs.find(|own| own.hub.as_str() == OTHER_HUB).unwrap()
+    let channel = channels.find(|channel| channel.topic.as_str().ends_with(TOPIC));
+    let mut hubs = channel.unwrap().hubs.into_iter();
+    hubs.find(|view| view.hub.as_str() == OTHER_HUB).unwrap()
 }
 
 fn told_to(world: &World, hub: &str) -> Vec<(Uri, Told)> {
     let told = world.disk.told.iter();
-    let own = told.filter(|((_, own), _)| own.as_str() == hub);
-    let told = own.flat_map(|(_, told)| told);
+    let of_hub = told.filter(|((_, name), _)| name.as_str() == hub);
+    let told = of_hub.flat_map(|(_, told)| told);
     told.map(|(uri, told)| (uri.clone(), *told)).collect()
 }

@@ -39,7 +39,7 @@ fn update_all(world: &mut World, count: usize) {
 
 /// The most of these times that lie within 30 s.
 fn most_in_30_s(attempts: &[Heard]) -> usize {
-    let times: Vec<Timestamp> = attempts.iter().map(|own| own.at).collect();
+    let times: Vec<Timestamp> = attempts.iter().map(|attempt| attempt.at).collect();
     let within = |from: &Timestamp| {
         let until = *from + Duration::from_secs(30);
         times
@@ -177,12 +177,16 @@ fn a_topic_that_a_hub_never_takes_does_not_slow_the_others() {
     world.wait(10);
     assert_eq!(world.heard_by(HUB).len(), SETS - 1);
     world.wait(3_600);
-    let own = world.attempts_at(HUB);
-    let own: Vec<_> = own
+    let attempts = world.attempts_at(HUB);
+    let attempts: Vec<_> = attempts
         .iter()
-        .filter(|own| own.topic.contains("s0000"))
+        .filter(|attempt| attempt.topic.contains("s0000"))
         .collect();
-    assert!(own.len() < 20, "it has its own backoff: {}", own.len());
+    assert!(
+        attempts.len() < 20,
+        "it has its own backoff: {}",
+        attempts.len()
+    );
     for _ in 0..20 {
         world.wait(97);
         world.update("/s0001/changelist.xml");

@@ -42,7 +42,7 @@ fn what_is_under_way_to_a_hub_that_is_removed_and_added_again_means_nothing() {
     let seqs: Vec<u64> = world
         .attempts_at(OTHER_HUB)
         .iter()
-        .map(|own| own.seq)
+        .map(|heard| heard.seq)
         .collect();
     // The second goes to the other hub alone, because it has a `from` there.
     assert_eq!(seqs, [1, 3]);
@@ -103,13 +103,13 @@ proptest! {
         for Heard { topic, seq, .. } in &attempts {
             seqs.entry(topic.clone()).or_default().push(*seq);
         }
-        for own in seqs.values() {
-            prop_assert!(own.is_sorted_by(|one, next| one < next), "{:?}", seqs);
+        for seqs_of_one in seqs.values() {
+            prop_assert!(seqs_of_one.is_sorted_by(|one, next| one < next), "{:?}", seqs);
         }
         for (document, at) in changed {
-            let is_told = |own: &&Heard| own.changes().iter().any(|change| change.ends_with(document));
+            let is_told = |heard: &&Heard| heard.changes().iter().any(|change| change.ends_with(document));
             let last = heard.iter().rfind(is_told);
-            prop_assert!(last.is_some_and(|own| own.at >= at), "{} is not told", document);
+            prop_assert!(last.is_some_and(|heard| heard.at >= at), "{} is not told", document);
         }
         prop_assert!(world.news().is_empty());
     }

@@ -29,7 +29,7 @@ fn until(heard: &Heard) -> Option<Timestamp> {
 
 fn heard(world: &mut World, hub: &str) -> Vec<Heard> {
     let mut heard = world.heard_by(hub);
-    heard.retain(|own| own.topic == "/a/framework/");
+    heard.retain(|notification| notification.topic == "/a/framework/");
     heard
 }
 
@@ -47,23 +47,26 @@ fn times(payload: &Payload) -> Vec<Timestamp> {
 /// Each begins where the one before ended, no `until` comes twice, and what comes later is later.
 fn assert_joined(heard: &[Heard]) {
     let mut untils = BTreeSet::new();
-    for own in heard {
-        if let Some(until) = until(own) {
+    for notification in heard {
+        if let Some(until) = until(notification) {
             assert!(untils.insert(until), "{until} twice: {heard:?}");
         }
-        if let Some(from) = from(own) {
-            let times = times(&own.payload);
-            assert!(times.iter().all(|time| *time > from), "{own:?}");
-            assert!(until(own).is_some_and(|until| until > from), "{own:?}");
+        if let Some(from) = from(notification) {
+            let times = times(&notification.payload);
+            assert!(times.iter().all(|time| *time > from), "{notification:?}");
+            assert!(
+                until(notification).is_some_and(|until| until > from),
+                "{notification:?}"
+            );
         }
     }
-    for (before, own) in heard.iter().zip(heard.iter().skip(1)) {
+    for (before, notification) in heard.iter().zip(heard.iter().skip(1)) {
         assert!(
-            from(own).is_none() || from(own) == until(before),
+            from(notification).is_none() || from(notification) == until(before),
             "{heard:?}"
         );
         if let Some(until) = until(before) {
-            let later = times(&own.payload);
+            let later = times(&notification.payload);
             assert!(later.iter().all(|time| *time > until), "{heard:?}");
         }
     }
@@ -83,13 +86,17 @@ fn each_notification_begins_where_the_one_before_ended() {
     }
     assert_eq!(all.len(), 4);
     assert_eq!(from(&all[0]), None, "the first has nothing before it");
-    for (before, own) in all.iter().zip(&all[1..]) {
+    for (before, notification) in all.iter().zip(&all[1..]) {
         assert!(until(before).is_some());
-        assert_eq!(from(own), until(before));
+        assert_eq!(from(notification), until(before));
     }
     assert_joined(&all);
     let other = heard(&mut world, OTHER_HUB);
-    let bodies = |all: &[Heard]| all.iter().map(|own| own.body.clone()).collect::<Vec<_>>();
+    let bodies = |all: &[Heard]| {
+        all.iter()
+            .map(|notification| notification.body.clone())
+            .collect::<Vec<_>>()
+    };
     assert_eq!(bodies(&other), bodies(&all), "they share what is the same");
 }
 
@@ -108,8 +115,8 @@ fn a_hub_that_was_down_continues_from_what_it_heard_last() {
     world.wait(1_000);
     let late = heard(&mut world, OTHER_HUB);
     assert_eq!(late.len(), 3);
-    for (before, own) in late.iter().zip(&late[1..]) {
-        assert_eq!(from(own), until(before));
+    for (before, notification) in late.iter().zip(&late[1..]) {
+        assert_eq!(from(notification), until(before));
     }
     assert_joined(&late);
     assert_joined(&heard(&mut world, HUB));
@@ -133,7 +140,11 @@ fn no_two_notifications_of_a_topic_have_the_same_until() {
     let mut untils: Vec<(u64, Option<Timestamp>)> = Vec::new();
     for hub in [HUB, OTHER_HUB] {
         let heard = heard(&mut world, hub);
-        untils.extend(heard.iter().map(|own| (own.seq, until(own))));
+        untils.extend(
+            heard
+                .iter()
+                .map(|notification| (notification.seq, until(notification))),
+        );
     }
     let by_seq: BTreeSet<(u64, Option<Timestamp>)> = untils.into_iter().collect();
     let untils: BTreeSet<Timestamp> = by_seq.iter().filter_map(|(_, until)| *until).collect();
@@ -156,7 +167,10 @@ fn until_is_not_later_than_what_is_left_for_the_next() {
     let all = heard(&mut world, HUB);
     assert!(all.len() > 2, "{all:?}");
     assert_joined(&all);
-    assert!(all.iter().all(|own| until(own).is_some()), "{all:?}");
+    assert!(
+        all.iter().all(|notification| until(notification).is_some()),
+        "{all:?}"
+    );
 }
 
 #[test]
@@ -237,11 +251,11 @@ fn until_follows_the_clock_back_and_from_is_left_out_then() {
         }
         world.update("/a/changelist.xml");
         world.wait(10);
-        let own = one(&mut world);
-        let said = until(&own).unwrap();
-        assert!(said <= own.at, "{own:?}");
+        let notification = one(&mut world);
+        let said = until(&notification).unwrap();
+        assert!(said <= notification.at, "{notification:?}");
         if !is_restarted {
-            assert_eq!(from(&own), None);
+            assert_eq!(from(&notification), None);
         }
     }
     world.update("/a/changelist.xml");
@@ -351,17 +365,20 @@ fn a_topic_that_ping_hubs_read_says_what_is_true_of_it() {
 
 #[test]
 fn a_topic_of_both_kinds_of_hub_never_says_the_same_until_twice() {
-    let mut own = plan();
-    set_hubs(&mut own, &[(HUB, Mode::Ping), (OTHER_HUB, Mode::Content)]);
-    let mut world = World::with_two_sets(own);
+    let mut plan = plan();
+    set_hubs(&mut plan, &[(HUB, Mode::Ping), (OTHER_HUB, Mode::Content)]);
+    let mut world = World::with_two_sets(plan);
     let mut untils = BTreeSet::new();
     for _ in 0..3 {
         world.update("/a/changelist.xml");
         world.wait(5);
         let page = world.fetch("/a/framework/").unwrap().body;
         assert!(untils.insert(attribute(&page, "until").unwrap()));
-        for own in heard(&mut world, OTHER_HUB) {
-            assert!(untils.insert(until(&own).unwrap()), "{own:?}");
+        for notification in heard(&mut world, OTHER_HUB) {
+            assert!(
+                untils.insert(until(&notification).unwrap()),
+                "{notification:?}"
+            );
         }
         world.wait(5);
     }

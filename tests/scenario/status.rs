@@ -18,12 +18,12 @@ fn status(world: &World) -> Status {
 }
 
 fn first(status: &Status) -> &ChannelView {
-    let is_first = |own: &&ChannelView| own.set.as_str().contains("/a/");
+    let is_first = |channel: &&ChannelView| channel.set.as_str().contains("/a/");
     status.channels.iter().find(is_first).unwrap()
 }
 
-fn outcomes(own: &NotificationView) -> Vec<Outcome> {
-    own.hubs.iter().map(|hub| hub.outcome).collect()
+fn outcomes(notification: &NotificationView) -> Vec<Outcome> {
+    notification.hubs.iter().map(|hub| hub.outcome).collect()
 }
 
 /// A change that the first hub answers so, ten seconds ago.
@@ -101,8 +101,15 @@ fn a_restart_remembers_what_is_in_flight_and_the_last_notification_of_each_chann
     let after = status(&world);
     let told = |status: &Status| -> Vec<_> {
         let all = status.notifications.iter();
-        all.map(|own| (own.topic.clone(), own.seq, own.payload.clone(), own.changes))
-            .collect()
+        all.map(|shown| {
+            (
+                shown.topic.clone(),
+                shown.seq,
+                shown.payload.clone(),
+                shown.changes,
+            )
+        })
+        .collect()
     };
     assert_eq!(told(&after), told(&before));
     // Which of several attempts the hub accepted is not saved, nor what others said of an older one.
@@ -141,9 +148,9 @@ fn what_waits_is_told_with_its_reason_and_since_when() {
     world.wait(1);
     let pending = |world: &World| {
         let status = status(world);
-        let own = first(&status);
-        assert_eq!((own.pending.len(), own.pending_count()), (1, 1));
-        (own.pending[0].since, own.pending[0].reason.clone())
+        let channel = first(&status);
+        assert_eq!((channel.pending.len(), channel.pending_count()), (1, 1));
+        (channel.pending[0].since, channel.pending[0].reason.clone())
     };
     let (since, reason) = pending(&world);
     assert_eq!(since, changed);
@@ -182,12 +189,20 @@ fn what_is_held_is_told_on_its_channel_and_of_many_only_the_oldest() {
     world.delete("/b/resourcelist.xml");
     world.wait(5);
     let status = status(&world);
-    let own = first(&status);
-    assert_eq!((own.held.len(), own.more_held), (10, 21));
-    assert!(own.held[0].uri.as_str().ends_with("/a/new-0.xml"));
-    assert!(own.held[0].reason.contains("for a document that lists it"));
-    assert_eq!(own.pending_count(), 0);
-    let other = status.channels.iter().find(|other| *other != own).unwrap();
+    let channel = first(&status);
+    assert_eq!((channel.held.len(), channel.more_held), (10, 21));
+    assert!(channel.held[0].uri.as_str().ends_with("/a/new-0.xml"));
+    assert!(
+        channel.held[0]
+            .reason
+            .contains("for a document that lists it")
+    );
+    assert_eq!(channel.pending_count(), 0);
+    let other = status
+        .channels
+        .iter()
+        .find(|other| *other != channel)
+        .unwrap();
     assert_eq!(other.held_count(), 1);
     assert!(other.held[0].reason.contains("it is missing since"));
     assert_eq!(status.health(), Health::Busy);
@@ -201,7 +216,7 @@ fn a_broken_document_is_told_with_path_line_and_since_when() {
     world.break_off("/a/other.xml");
     world.wait(1);
     let shown = status(&world);
-    assert!(shown.broken.iter().all(|own| !own.lasting));
+    assert!(shown.broken.iter().all(|broken| !broken.lasting));
     assert_eq!(shown.alerts(), []);
     world.wait(30);
     let shown = status(&world);
@@ -234,7 +249,7 @@ fn what_may_still_be_written_elsewhere_does_not_hide_what_is_lastingly_broken() 
     world.break_off(CHANGED);
     world.wait(30);
     let shown = status(&world);
-    let lasting: Vec<bool> = shown.broken.iter().map(|own| own.lasting).collect();
+    let lasting: Vec<bool> = shown.broken.iter().map(|broken| broken.lasting).collect();
     assert_eq!(lasting, [true, false]);
     let alerts = shown.alerts();
     assert_eq!((alerts.len(), alerts[0].since), (1, Some(since)));
@@ -298,7 +313,11 @@ fn a_hub_is_summed_up_over_all_channels() {
     assert_eq!(hubs[0].last.unwrap().status, Some(401));
     assert!(hubs[0].accepted.is_none() && hubs[1].accepted.is_some());
     let by_trouble = status.by_trouble();
-    assert!(by_trouble.iter().all(|own| own.worst().is_trouble()));
+    assert!(
+        by_trouble
+            .iter()
+            .all(|channel| channel.worst().is_trouble())
+    );
 }
 
 #[test]

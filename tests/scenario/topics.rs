@@ -68,9 +68,9 @@ fn a_pinged_topic_repeats_what_was_said_within_its_window() {
 
 #[test]
 fn a_pinged_topic_holds_no_more_than_a_notification_may() {
-    let mut own = ping_hub();
-    own.window.max_entries = 2;
-    let mut world = World::with_two_sets(own);
+    let mut plan = ping_hub();
+    plan.window.max_entries = 2;
+    let mut world = World::with_two_sets(plan);
     for name in [
         "/a/changelist.xml",
         "/a/resourcelist.xml",
@@ -178,9 +178,9 @@ fn a_fetch_of_the_last_ping_is_not_missed_while_the_next_one_flies() {
 
 #[test]
 fn a_topic_with_both_kinds_of_hub_serves_what_the_pinged_one_is_due() {
-    let mut own = plan();
-    set_hubs(&mut own, &[(HUB, Mode::Ping), (OTHER_HUB, Mode::Content)]);
-    let mut world = World::with_two_sets(own);
+    let mut plan = plan();
+    set_hubs(&mut plan, &[(HUB, Mode::Ping), (OTHER_HUB, Mode::Content)]);
+    let mut world = World::with_two_sets(plan);
     world.update("/a/changelist.xml");
     world.wait(5);
     world.update("/a/resourcelist.xml");
@@ -259,9 +259,9 @@ fn a_pinged_topic_waits_for_no_hub() {
 
 #[test]
 fn what_is_on_its_way_is_served_first_and_then_what_is_due() {
-    let mut own = ping_hub();
-    own.window.max_entries = 2;
-    let mut world = World::with_two_sets(own);
+    let mut plan = ping_hub();
+    plan.window.max_entries = 2;
+    let mut world = World::with_two_sets(plan);
     for name in ["/a/capabilitylist.xml", "/a/changelist.xml"] {
         world.update(name);
         world.wait(10);

@@ -243,7 +243,12 @@ impl World {
     /// Starts the daemon and lets it sweep what is mounted.
     pub fn start(&mut self) {
         self.launch();
-        let mounts: usize = self.plan.sources.iter().map(|own| own.mounts.len()).sum();
+        let mounts: usize = self
+            .plan
+            .sources
+            .iter()
+            .map(|source| source.mounts.len())
+            .sum();
         for position in 0..mounts {
             let mount = self.mount_at(position);
             if self.tree.is_mounted(&mount.directory) {
@@ -617,8 +622,10 @@ impl World {
     pub fn state_of(&self, name: &str) -> Option<DocumentState> {
         let name = tree::absolute(name);
         let documents = report::documents::all(self.engine());
-        let own = documents.iter().find(|own| own.uri.as_str() == name)?;
-        Some(own.state)
+        let document = documents
+            .iter()
+            .find(|document| document.uri.as_str() == name)?;
+        Some(document.state)
     }
 
     pub fn engine(&self) -> &Engine {

@@ -49,7 +49,7 @@ pub fn path_of(plan: &Plan, name: &str) -> Option<(DocumentPath, PathBuf)> {
     let uri = Uri::parse(&absolute(name)).unwrap();
     let sources = plan.sources.iter();
     let (source, mount) = sources
-        .filter_map(|own| Some((own, own.mount_of(&uri)?)))
+        .filter_map(|source| Some((source, source.mount_of(&uri)?)))
         .next()?;
     let below = uri.as_str().strip_prefix(mount.prefix.as_str()).unwrap();
     if !source
