@@ -147,7 +147,7 @@ fn plan() -> Plan {
     }
 }
 
-/// What a sweep reports: every document of every set, in batches.
+/// Returns the observations of a sweep: every document of every set, in batches.
 fn sweep(
     version: usize,
     at: Timestamp,

@@ -44,12 +44,12 @@ pub fn is_index(name: &str) -> bool {
     name.ends_with("/index.xml")
 }
 
-/// Whether it is a component of its set's index.
+/// Returns true for a component of its set's index.
 pub fn is_component(name: &str) -> bool {
     is_linked(name) || name.ends_with("/listed.xml")
 }
 
-/// Whether it is a component that links to its set's index, and that the index always lists.
+/// Returns true for a component that links to its set's index, and that the index always lists.
 pub fn is_linked(name: &str) -> bool {
     name.ends_with("/linked.xml") || name.ends_with("/more.xml")
 }
@@ -59,10 +59,10 @@ pub fn is_linked(name: &str) -> bool {
 pub struct Content {
     pub version: u32,
     pub capability: &'static str,
-    /// Whether it names the one document that it may name or not: the shared one in a Capability List, the
+    /// True if it names the one document that it may name or not: the shared one in a Capability List, the
     /// component without a link in an index.
     pub names_it: bool,
-    /// Whether it is a Capability List that does not name its set's Resource List.
+    /// True for a Capability List that does not name its set's Resource List.
     pub forgets: bool,
 }
 

@@ -29,7 +29,7 @@ use world::Reply;
 use documents::DOCUMENTS;
 use model::{Model, Op, Settings};
 
-/// How many tests share the cases, so that they run beside each other.
+/// The number of tests that share the cases, so that they run in parallel.
 const TESTS: u64 = 4;
 
 fn cases() -> u32 {

@@ -53,14 +53,14 @@ pub enum Op {
     },
 }
 
-/// What lies at a name.
+/// The content at a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum File {
     Good(Content),
     Broken,
 }
 
-/// What a hub heard last of a document, and after how many operations that was cut.
+/// The last change of a document that a hub received, and the operation after which it was cut.
 pub type Told = (Content, usize);
 
 /// One entry of a notification, as it was when that was cut.
@@ -68,7 +68,7 @@ pub type Told = (Content, usize);
 pub struct Said {
     pub change: String,
     pub name: String,
-    /// What the hub knows once it has heard it.
+    /// The version that the hub knows once it has received it.
     pub told: Option<Told>,
     /// The other components of its index, for which it may speak (R18).
     pub others: Vec<(&'static str, Told)>,
@@ -86,9 +86,9 @@ pub struct Model {
     /// Counts operations.
     pub ops: usize,
     pub last_crash: usize,
-    /// When a document last came, went, or may have changed its set.
+    /// The time when a document last came, went, or may have changed its set.
     pub disturbed: BTreeMap<&'static str, usize>,
-    /// When a document first came, and since when a set's list does not name its Resource List: of those that
+    /// The time when a document first came, and since when a set's list does not name its Resource List: of those that
     /// were seen to, since the last restart.
     pub came: BTreeMap<&'static str, Timestamp>,
     pub unnamed: BTreeMap<&'static str, Timestamp>,
@@ -96,25 +96,25 @@ pub struct Model {
     pub unsure: BTreeSet<&'static str>,
     /// After how many operations it was last certain that all was seen.
     pub blind_since: Option<usize>,
-    /// What was good when a daemon read it, and not missing when one last looked.
+    /// The documents that were complete when a daemon read them, and not missing when one last looked.
     pub there: BTreeSet<&'static str>,
-    /// When a document was last deleted.
+    /// The time when a document was last deleted.
     pub left: BTreeMap<&'static str, Timestamp>,
-    /// Whether a hub never answered, as far as this daemon knows.
+    /// True if a hub never answered, as far as this daemon knows.
     pub has_hung: bool,
-    /// What the Source Description was before it changed, and when this daemon saw it change.
+    /// The Source Description before it changed, and the time when this daemon saw it change.
     pub described: Option<(Option<Content>, Timestamp)>,
     /// Topics that were opened, by their sets.
     pub opened: BTreeSet<&'static str>,
     pub told: BTreeMap<(&'static str, String, String), Told>,
-    /// What each notification said, by topic and number.
+    /// The content of each notification, by topic and number.
     pub cut: BTreeMap<(String, u64), Vec<Said>>,
-    /// Who accepted which notification, and when last.
+    /// The hubs that accepted each notification, and when last.
     pub accepted: BTreeMap<(&'static str, String, u64), usize>,
-    /// What was on its way to a hub when the daemon crashed, and whether the hub had accepted it: either way it
+    /// The notification in flight to a hub when the daemon crashed, and whether the hub had accepted it: either way it
     /// may be said again, because the daemon cannot know.
     pub unanswered: BTreeMap<(&'static str, String, String), bool>,
-    /// What another component may have spoken for, or not.
+    /// The documents that another component may have spoken for, or not.
     pub uncertain: BTreeSet<(&'static str, String, String)>,
     /// Every `until` that was said on a topic.
     pub untils: BTreeMap<String, BTreeSet<Timestamp>>,
@@ -182,7 +182,7 @@ impl Model {
         model
     }
 
-    /// What is there counts as told to everybody.
+    /// Takes what is there as told to every hub.
     fn remember_baseline(&mut self) {
         for set in SETS {
             for name in DOCUMENTS {
@@ -359,7 +359,7 @@ pub fn topic(set: &str) -> String {
     format!("{set}/framework/")
 }
 
-/// Whether a document's changes are heard on a set's channel, by the documents that are there.
+/// Returns true if a document's changes are announced on a set's channel, by the documents that are there.
 pub fn is_heard<'a>(name: &str, set: &str, good: impl Fn(&str) -> Option<&'a Content>) -> bool {
     let Some(list) = good(&capability_list_of(set)) else {
         return false;

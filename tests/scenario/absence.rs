@@ -12,7 +12,7 @@ const NOTHING: [&str; 0] = [];
 const DELETED: &str = "deleted capabilitylist /a/capabilitylist.xml";
 const HOUR: u64 = 3_600;
 
-/// What was told of mounts that are away.
+/// Returns the facts about mounts that are absent.
 fn lost(world: &mut World) -> Vec<String> {
     let facts = world.facts().into_iter();
     let lost = facts.filter_map(|fact| match fact {

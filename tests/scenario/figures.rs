@@ -7,7 +7,7 @@ use rsnotify::resourcesync::capability::Capability;
 
 use crate::world::{HUB, Reply, World, index, list, plan};
 
-/// What the only source has, and how many documents its status tells of, and how many are missing.
+/// Returns the holdings of the only source, and the numbers of documents and missing ones in its status.
 fn holdings(world: &World) -> (Holdings, usize, usize) {
     let mut status = report::status(world.engine(), world.now);
     let holdings = status.figures.holdings.pop_first().unwrap().1;

@@ -15,9 +15,9 @@ use rsnotify::resourcesync::uri::Uri;
 use crate::outage::library::{Documents, Library, TOPIC, difference, set_of, taken};
 use crate::world::{HUB, Heard, OTHER_HUB, Reply, World, two_hubs};
 
-/// How many entries a notification may have (R21).
+/// The most entries of a notification (R21).
 const MAX_ENTRIES: usize = 250;
-/// What the other hub does, week by week.
+/// The behaviour of the other hub, week by week.
 const WEEKS: [(&str, Reply); 5] = [
     ("refuses connections", Reply::Fail(0)),
     ("answers 503", Reply::Status(503)),
@@ -143,7 +143,7 @@ fn say(library: &Library, line: &str) {
     println!("{:.0}  {line}", library.world.now);
 }
 
-/// What an outage costs.
+/// The cost of an outage.
 #[derive(Debug, Clone, Copy, Default)]
 struct Size {
     /// All of the engine, written out.

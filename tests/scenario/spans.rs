@@ -9,7 +9,7 @@ use rsnotify::resourcesync::payload::Payload;
 
 use crate::world::{HUB, Heard, OTHER_HUB, Reply, World, list, ping_hub, plan, set_hubs, two_hubs};
 
-/// What the root-level `rs:md` of a notification says.
+/// The span in the root-level `rs:md` of a notification.
 fn attribute(body: &[u8], name: &str) -> Option<Timestamp> {
     let text = std::str::from_utf8(body).unwrap();
     let (_, rest) = text.split_once("\"framework-notification\"").unwrap();

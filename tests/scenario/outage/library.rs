@@ -8,10 +8,10 @@ use rsnotify::resourcesync::payload::Payload;
 
 use crate::world::{HUB, Heard, OTHER_HUB, World, list, short};
 
-/// How many documents there may be; some are not there at any time.
+/// The most documents; some are absent at any time.
 const NAMES: usize = 1_200;
 const AT_FIRST: usize = 1_000;
-/// How many are written or removed at a time, and how often that is.
+/// The number of documents written or removed at a time, and the interval.
 const AT_A_TIME: usize = 60;
 const EVERY: Duration = Duration::from_secs(4 * 3_600);
 const GUESTS: usize = 5;
@@ -25,15 +25,15 @@ pub type Documents = BTreeMap<String, u32>;
 pub struct Library {
     pub world: World,
     pub tree: Documents,
-    /// How often a document was made, made another, or removed.
+    /// The number of times that a document was made, made another, or removed.
     pub changes: usize,
-    /// How many changes the hub heard that is there.
+    /// The number of changes that the available hub received.
     pub heard: usize,
-    /// What hub A was told.
+    /// The versions that hub A was told of.
     told: Documents,
-    /// When something was submitted to hub B.
+    /// The times of submissions to hub B.
     pub attempts: Vec<Timestamp>,
-    /// What was first submitted to it on each topic, and the tree as it was then.
+    /// The first submission to it on each topic, and the tree as it was then.
     pub flights: BTreeMap<String, (Heard, Documents)>,
     untils: BTreeMap<String, Timestamp>,
     random: fastrand::Rng,
@@ -152,7 +152,7 @@ impl Library {
         self.told = self.tree.clone();
     }
 
-    /// What the hub heard that is there, which is in order.
+    /// Checks what the available hub received, which is in order.
     fn news(&mut self) -> Vec<String> {
         let mut news = Vec::new();
         for heard in self.world.heard_by(HUB) {
@@ -192,7 +192,7 @@ pub fn set_of(name: &str) -> &str {
     name.rsplit_once('/').unwrap().0
 }
 
-/// What there is to say of `seen` to a hub that was told of `told`.
+/// Returns the changes to announce of `seen` to a hub that was told of `told`.
 pub fn difference(told: &Documents, seen: &Documents) -> Vec<String> {
     let all: BTreeSet<&String> = told.keys().chain(seen.keys()).collect();
     let mut changes: Vec<String> = all
@@ -216,7 +216,7 @@ pub fn difference(told: &Documents, seen: &Documents) -> Vec<String> {
     changes
 }
 
-/// What a hub knows once it has taken a notification of `tree`.
+/// Returns what a hub knows once it has taken a notification of `tree`.
 pub fn taken(mut told: Documents, payload: &Payload, tree: &Documents) -> Documents {
     for entry in &payload.entries {
         let name = short(entry.uri.as_str());

@@ -11,7 +11,7 @@ use rsnotify::resourcesync::payload::Payload;
 
 use crate::world::plan::SITE;
 
-/// What a hub does with a notification.
+/// The behaviour of a hub on a notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reply {
     Accept,

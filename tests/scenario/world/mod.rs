@@ -41,15 +41,15 @@ pub struct World {
     engine: Option<Engine>,
     tree: FakeTree,
     hubs: BTreeMap<Hub, FakeHub>,
-    /// What is still to come, and when; the first to be put in comes first.
+    /// Events that are still to come, with their times; in order of insertion.
     coming: VecDeque<(Timestamp, Event)>,
     facts: Vec<Fact>,
     pages: BTreeMap<Topic, TopicPage>,
-    /// Whether the disk is lost for the engine: it decides, and nothing of it is saved or sent.
+    /// True if the disk is lost for the engine: it decides, and nothing of it is saved or sent.
     is_frozen: bool,
     /// A real state file, and where it is; most worlds do without.
     store: Option<(Store, PathBuf)>,
-    /// How retries are spread; nothing for the longest wait each time.
+    /// The jitter of retries; nothing for the longest wait each time.
     chance: Option<fastrand::Rng>,
     saves: usize,
 }
@@ -213,7 +213,7 @@ impl World {
         self.tree.bring_back(aside);
     }
 
-    /// How often something was saved.
+    /// Returns the number of saves.
     pub fn saves(&self) -> usize {
         self.saves
     }
@@ -302,7 +302,7 @@ impl World {
         self.coming.clear();
     }
 
-    /// From here on nothing is saved or sent: the next [`World::crash`] comes in the middle of a turn.
+    /// From here on nothing is saved or sent: the next [`World::crash`] comes in the middle of a step.
     pub fn freeze(&mut self) {
         self.is_frozen = true;
     }
@@ -361,7 +361,7 @@ impl World {
         });
     }
 
-    /// How many files lie below a mount.
+    /// Returns the number of files below a mount.
     fn candidates(&self, position: usize) -> u64 {
         let mount = self.mount_at(position);
         let names = self.tree.names();
@@ -406,7 +406,7 @@ impl World {
         report::outbox::account(self.engine(), &topic, hub).ok()
     }
 
-    /// All that a hub is due on the channel of a set.
+    /// Returns all that a hub is due on the channel of a set.
     pub fn outbox(&self, set: &str, hub: &str) -> AccountView {
         let topic = tree::absolute(&format!("{set}/framework/"));
         report::outbox::account_view(self.engine(), &topic, hub, true, self.now).unwrap()
@@ -555,36 +555,36 @@ impl World {
 
     // The hubs.
 
-    /// What a hub answers from now on.
+    /// Sets the behaviour of a hub from now on.
     pub fn script(&mut self, hub: &str, reply: Reply) {
         let hub = self.hubs.entry(Hub::new(hub)).or_default();
         hub.reply = reply;
     }
 
-    /// What a hub accepted since the last call, each notification by itself.
+    /// Returns the notifications that a hub accepted since the last call.
     pub fn heard_by(&mut self, hub: &str) -> Vec<Heard> {
         let hub = self.hubs.entry(Hub::new(hub)).or_default();
         std::mem::take(&mut hub.accepted)
     }
 
-    /// All that was submitted to a hub since the last call, accepted or not.
+    /// Returns all submissions to a hub since the last call, accepted or not.
     pub fn attempts_at(&mut self, hub: &str) -> Vec<Heard> {
         let hub = self.hubs.entry(Hub::new(hub)).or_default();
         std::mem::take(&mut hub.attempts)
     }
 
-    /// The changes that a hub accepted since the last call, such as `updated changelist /a/changelist.xml`.
+    /// Returns the changes that a hub accepted since the last call, such as `updated changelist /a/changelist.xml`.
     pub fn news_at(&mut self, hub: &str) -> Vec<String> {
         let heard = self.heard_by(hub);
         heard.iter().flat_map(Heard::changes).collect()
     }
 
-    /// As [`World::news_at`], from the first hub.
+    /// Returns [`World::news_at`] of the first hub.
     pub fn news(&mut self) -> Vec<String> {
         self.news_at(HUB)
     }
 
-    /// The changes that the first hub accepted since the last call, by topic.
+    /// Returns the changes that the first hub accepted since the last call, by topic.
     pub fn news_by_topic(&mut self) -> BTreeMap<String, Vec<String>> {
         let mut news: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for heard in self.heard_by(HUB) {
@@ -597,12 +597,12 @@ impl World {
 
     // What shows.
 
-    /// What was told to the operator since the last call.
+    /// Returns the facts that were told to the operator since the last call.
     pub fn facts(&mut self) -> Vec<Fact> {
         std::mem::take(&mut self.facts)
     }
 
-    /// What a topic serves; fetched, as a hub or anybody does.
+    /// Fetches a topic.
     pub fn fetch(&mut self, topic: &str) -> Option<TopicPage> {
         let topic = Topic::new(tree::absolute(topic));
         let page = self.pages.get(&topic)?.clone();
@@ -612,7 +612,7 @@ impl World {
         Some(page)
     }
 
-    /// The changes that a topic serves.
+    /// Returns the changes that a topic serves.
     pub fn served(&mut self, topic: &str) -> Vec<String> {
         let page = self.fetch(topic).unwrap();
         let payload = Payload::parse(&page.body).unwrap();
@@ -636,7 +636,7 @@ impl World {
         self.engine.as_mut().unwrap()
     }
 
-    /// Whether the disk holds nothing that a fresh look could not account for: no document that is gone.
+    /// Returns true if the disk holds anything about a document.
     pub fn remembers(&self, name: &str) -> bool {
         let name = tree::absolute(name);
         let is_own = |uri: &rsnotify::resourcesync::uri::Uri| uri.as_str() == name;

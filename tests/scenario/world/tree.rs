@@ -28,7 +28,7 @@ struct File {
     /// Nothing if it cannot be read.
     text: Option<Vec<u8>>,
     stat: Stat,
-    /// What `text` is read as, once it was read.
+    /// The result of reading `text`, once it was read.
     content: OnceCell<Result<Content, Malformed>>,
 }
 
@@ -44,7 +44,7 @@ pub fn absolute(name: &str) -> String {
     }
 }
 
-/// Where a candidate lies under a plan, and in the directory of which mount.
+/// Returns the path of a candidate under a plan, and the directory of its mount.
 pub fn path_of(plan: &Plan, name: &str) -> Option<(DocumentPath, PathBuf)> {
     let uri = Uri::parse(&absolute(name)).unwrap();
     let sources = plan.sources.iter();
@@ -65,7 +65,7 @@ pub fn path_of(plan: &Plan, name: &str) -> Option<(DocumentPath, PathBuf)> {
     Some((path, mount.directory.clone()))
 }
 
-/// What a look at a file finds whose mount is not there.
+/// Returns the result of a look at a file whose mount is absent.
 pub fn not_mounted() -> Look {
     Look::Incomplete(Incomplete::Denied("no such directory".to_owned()))
 }
@@ -146,7 +146,7 @@ impl FakeTree {
         }
     }
 
-    /// Why there is no document at a path, whatever is included.
+    /// Returns why there is no document at a path, whatever is included.
     pub fn explain(&self, plan: &Plan, path: &DocumentPath) -> Option<NoDocument> {
         let (_, source) = plan.source_of(path.mount).unwrap();
         let uri = plan.uri_of(path).unwrap().to_string();
