@@ -75,7 +75,7 @@ enum Shape {
 }
 
 impl Candidates {
-    /// A file is a candidate if one of its two paths matches one of `include`, and neither of them one of
+    /// Makes candidates of globs. A file is one if one of its two paths matches one of `include`, and neither of them one of
     /// `exclude`; a directory that matches one of `exclude` is not entered.
     pub fn new(include: Vec<String>, exclude: Vec<String>) -> Result<Candidates, globset::Error> {
         let pruned: Vec<&str> = exclude
@@ -262,7 +262,7 @@ pub fn is_hidden(name: &[u8]) -> bool {
     name.first() == Some(&b'.') && name != b".well-known"
 }
 
-/// Temporary and editors' names of files (R1).
+/// Returns true for temporary and editors' names of files (R1).
 fn is_temporary(name: &[u8]) -> bool {
     const ENDS: [&[u8]; 5] = [b"~", b".tmp", b".part", b".swp", b".swx"];
     ENDS.iter().any(|end| name.ends_with(end))

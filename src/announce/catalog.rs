@@ -178,7 +178,7 @@ impl Catalog {
             .filter_map(|lister| Some((lister, self.structures.get(lister)?)))
     }
 
-    /// R7: a set exists when its Capability List is in the tree, or when the configuration names that list.
+    /// R7: returns true for a set, which exists when its Capability List is in the tree, or when the configuration names that list.
     pub fn is_set(&self, uri: &Uri) -> bool {
         self.configured_sets.contains(uri) || self.has_capability_list(uri)
     }

@@ -266,7 +266,7 @@ pub struct Ping {
 }
 
 impl Ping {
-    /// A ping that was accepted now. A hub may fetch the topic before it answers the ping.
+    /// Returns a ping that was accepted now. A hub may fetch the topic before it answers the ping.
     pub fn accepted(before: Option<Ping>, now: Timestamp) -> Ping {
         Ping {
             at: now,

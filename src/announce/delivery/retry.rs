@@ -41,7 +41,7 @@ pub fn backoff(attempts: u32, jitter: f64) -> Duration {
     SHORTEST + ceiling.saturating_sub(SHORTEST).mul_f64(jitter)
 }
 
-/// `Retry-After`, in seconds or as a date. A date that is past, or nothing of both, asks for nothing.
+/// Reads `Retry-After`, in seconds or as a date. A date that is past, or nothing of both, asks for nothing.
 fn wait(text: &str, now: Timestamp) -> Option<Duration> {
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Some(Duration::from_secs(text.parse().unwrap_or(u64::MAX)));

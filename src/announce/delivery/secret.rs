@@ -52,7 +52,7 @@ impl Mask {
         Mask(spellings.into_iter().map(Secret::new).collect())
     }
 
-    /// A form with stars for each secret in its names and values, however they are escaped.
+    /// Returns a form with stars for each secret in its names and values, however they are escaped.
     pub fn hide_in_form(&self, form: &str) -> String {
         let pairs = form_urlencoded::parse(form.trim().as_bytes());
         let hidden = pairs.map(|(name, value)| (self.hide(&name), self.hide(&value)));
@@ -61,7 +61,7 @@ impl Mask {
             .finish()
     }
 
-    /// The text with stars for each secret.
+    /// Returns the text with stars for each secret.
     pub fn hide(&self, text: &str) -> String {
         let hidden = |text: String, secret: &Secret| match text.contains(secret.reveal()) {
             true => text.replace(secret.reveal(), "***"),
@@ -71,7 +71,7 @@ impl Mask {
     }
 }
 
-/// A text as it is, and as a form, a page or JSON would have it.
+/// Returns a text as it is, and as a form, a page or JSON would have it.
 fn spellings(text: &str) -> [String; 5] {
     let form = byte_serialize(text.as_bytes()).collect();
     let page = text

@@ -333,8 +333,8 @@ impl Source {
         }
     }
 
-    /// R13: what a mount holds that nobody looked at before counts as told, in the version that is read first; unless it
-    /// could not be read before, or changed while the mount was swept.
+    /// R13: takes a document below ground that nobody looked at before as told, in the version that is read first; unless
+    /// it could not be read before, or changed while the mount was swept.
     fn remember_baseline(
         &mut self,
         uri: &Uri,
@@ -354,7 +354,7 @@ impl Source {
         self.changes.baseline.entry(uri.clone()).or_insert(told);
     }
 
-    /// R3: a document that cannot be read keeps its last good state.
+    /// R3: notes that a document cannot be read; it keeps its last good state.
     fn incomplete(
         &mut self,
         uri: Uri,
@@ -462,7 +462,7 @@ impl Source {
         self.look_at_missing(Some(id), plan, step);
     }
 
-    /// R15: a root that holds no candidate, and is not the one that held documents, is a mount that is away.
+    /// R15: takes the mount to be absent whose root holds no candidate, and is not the one that held documents.
     fn reject_root(&mut self, id: MountId, plan: &SourcePlan, step: &mut Step) {
         let mount = self.mounts.get_mut(id);
         if let Some(reason) = mount.and_then(|mount| mount.reject_root()) {
@@ -474,7 +474,7 @@ impl Source {
         }
     }
 
-    /// R15: another root than the one that held documents holds something: it took its place.
+    /// R15: takes another root than the one that held documents for the mount, because it holds something.
     fn accept_root(&mut self, id: MountId, at: Timestamp, plan: &SourcePlan, step: &mut Step) {
         let Some(mount) = self.mounts.get_mut(id) else {
             return;
@@ -545,7 +545,7 @@ impl Source {
 
     // Deletions.
 
-    /// R15: a document that is not there is missing first, and deleted later. So is one whose path holds something
+    /// R15: takes a document that is not there to be missing; it is deleted later. So is one whose path holds something
     /// else, such as its `successor`.
     fn vanished(
         &mut self,
