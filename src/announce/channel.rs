@@ -23,7 +23,7 @@ pub struct Channel {
     // A node of the map has room for eleven, and most channels have one hub.
     pub ledgers: BTreeMap<Hub, Box<Ledger>>,
     /// Open while changes gather (R16).
-    pub window: Option<Window>,
+    pub window: Option<ChannelWindow>,
     /// The entries that its topic serves, if a ping hub reads it (R25); derived.
     pub page: Vec<Entry>,
     /// The time until which that has all changes (R20); derived.
@@ -163,12 +163,12 @@ impl Channel {
 
 /// Changes gather from the first until none came for a while (R16).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Window {
+pub struct ChannelWindow {
     pub first: Timestamp,
     pub last: Timestamp,
 }
 
-impl Window {
+impl ChannelWindow {
     /// Returns when the next notifications are cut.
     pub fn closes(&self, plan: &WindowPlan) -> Timestamp {
         later(self.last, plan.quiet).min(later(self.first, plan.max_wait))

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::announce::delivery::attempt::Kind;
+use crate::announce::delivery::attempt::RefusalKind;
 use crate::announce::delivery::{Answer, Submission, TopicPage};
 use crate::announce::finding::Finding;
 use crate::announce::ids::ChannelId;
@@ -153,7 +153,7 @@ pub enum Fact {
         attempts: u32,
         reason: String,
         next_try: Timestamp,
-        kind: Kind,
+        kind: RefusalKind,
         /// True if it will not pass by itself.
         needs_operator: bool,
         /// True if it tells something new, and not only that a hub that is known to fail still does.
@@ -162,7 +162,7 @@ pub enum Fact {
     /// Single notifications were refused in the same way as some that were told before.
     RefusedAlike {
         hub: Hub,
-        kind: Kind,
+        kind: RefusalKind,
         reason: String,
         notifications: usize,
     },

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::announce::catalog::Catalog;
-use crate::announce::delivery::attempt::{Attempt, Scope};
+use crate::announce::delivery::attempt::{Attempt, RefusalScope};
 use crate::announce::delivery::hub_queue::{HubQueue, SizeLimit};
 use crate::announce::notification::Spoken;
 use crate::announce::plan::Mode;
@@ -135,7 +135,7 @@ impl Ledger {
             return false;
         };
         let last = self.row.last.as_ref().filter(|last| last.seq == flight.seq);
-        self.sending.is_none() && last.is_none_or(|last| last.scope() == Some(Scope::Hub))
+        self.sending.is_none() && last.is_none_or(|last| last.scope() == Some(RefusalScope::Hub))
     }
 
     /// Drops what the hub is owed, of which these versions count as told. Returns what was in flight.

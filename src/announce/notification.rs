@@ -21,7 +21,7 @@ pub struct Announcement {
 
 /// The limits of one notification (R18, R21).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct NotificationLimits {
     /// At least 1.
     pub entries: usize,
     /// Of the rendered payload.
@@ -38,7 +38,11 @@ pub struct Cut {
 }
 
 /// Returns the entries for all that is due, in order.
-pub fn spoken(due: Vec<Announcement>, catalog: &Catalog, limits: Limits) -> Vec<Spoken> {
+pub fn spoken(
+    due: Vec<Announcement>,
+    catalog: &Catalog,
+    limits: NotificationLimits,
+) -> Vec<Spoken> {
     let mut spoken: Vec<Spoken> = due
         .into_iter()
         .filter_map(|due| Spoken::new(due, catalog))
@@ -51,7 +55,7 @@ pub fn spoken(due: Vec<Announcement>, catalog: &Catalog, limits: Limits) -> Vec<
 }
 
 /// Takes the entries of the next notification. Those that do not fit are left; at least one always fits.
-pub fn cut(prepared: &mut VecDeque<Spoken>, limits: Limits, overhead: usize) -> Cut {
+pub fn cut(prepared: &mut VecDeque<Spoken>, limits: NotificationLimits, overhead: usize) -> Cut {
     let mut cut = Cut::default();
     let mut bytes = overhead;
     while let Some(next) = prepared.front() {

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::*;
-use crate::announce::delivery::attempt::{Attempt, Kind, Refusal};
+use crate::announce::delivery::attempt::{Attempt, Refusal, RefusalKind};
 use crate::announce::plan::Mode;
 use crate::report::status::{Condition, HubView, WaitingView};
 use crate::resourcesync::capability::Capability;
@@ -117,7 +117,7 @@ fn a_thousand_channels_with_two_loud_hubs_fit_into_an_answer() {
             seq: u64::MAX,
             status: Some(u16::MAX),
             excerpt: words.clone(),
-            refusal: Some(Refusal::new(Kind::Denied, &words, true)),
+            refusal: Some(Refusal::new(RefusalKind::Denied, &words, true)),
         }),
         accepted: Some(Timestamp::MAX),
         fetch_confirmed: Some(false),

@@ -5,7 +5,7 @@ use core::net::SocketAddr;
 
 use url::{Host, Url};
 
-use crate::announce::delivery::attempt::Kind;
+use crate::announce::delivery::attempt::RefusalKind;
 use crate::announce::delivery::redirect::{Hop, next_hop};
 use crate::diagnostics::{Diagnostic, FailureCause, HUB_GREETING, ProbeResult};
 use crate::report::status::Condition;
@@ -76,7 +76,7 @@ pub fn delivery_trouble(hub: &Hub, trouble: &HubTrouble<'_>) -> Diagnostic {
     let reason = trouble.reason;
     let message =
         format!("{hub}: it did not accept the last notifications of {channels}: {reason}");
-    let remedy = trouble.kind.map_or("", Kind::usual_cause);
+    let remedy = trouble.kind.map_or("", RefusalKind::usual_cause);
     match trouble.state {
         Condition::Failing => Diagnostic::note(message, remedy),
         Condition::Unfetched => Diagnostic::finding(

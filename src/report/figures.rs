@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::announce::delivery::attempt::Kind;
+use crate::announce::delivery::attempt::RefusalKind;
 use crate::announce::event::Fact;
 use crate::report::documents::DocumentState;
 use crate::report::histogram::Histogram;
@@ -116,7 +116,7 @@ impl Counts {
             }
             Fact::Halved { hub, attempts, .. } => {
                 let counts = self.attempted(hub, *attempts);
-                *counts.refused.entry(Kind::TooLarge).or_default() += 1;
+                *counts.refused.entry(RefusalKind::TooLarge).or_default() += 1;
             }
             _ => {}
         }
@@ -134,7 +134,7 @@ impl Counts {
 pub struct HubCounts {
     pub accepted: u64,
     /// Attempts that failed.
-    pub refused: BTreeMap<Kind, u64>,
+    pub refused: BTreeMap<RefusalKind, u64>,
     /// Attempts that were not the first with their notification.
     pub retries: u64,
     /// Changes in what was accepted.
@@ -186,9 +186,9 @@ mod tests {
         };
         let mut counts = Counts::default();
         for fact in [
-            refused(1, Kind::NoAnswer),
-            refused(2, Kind::NoAnswer),
-            refused(3, Kind::Unavailable),
+            refused(1, RefusalKind::NoAnswer),
+            refused(2, RefusalKind::NoAnswer),
+            refused(3, RefusalKind::Unavailable),
             Fact::Halved {
                 topic: topic.clone(),
                 hub: hub.clone(),
@@ -219,9 +219,9 @@ mod tests {
         let want = HubCounts {
             accepted: 1,
             refused: BTreeMap::from([
-                (Kind::NoAnswer, 2),
-                (Kind::Unavailable, 1),
-                (Kind::TooLarge, 1),
+                (RefusalKind::NoAnswer, 2),
+                (RefusalKind::Unavailable, 1),
+                (RefusalKind::TooLarge, 1),
             ]),
             retries: 3,
             changes: 7,

@@ -3,7 +3,7 @@
 use crate::announce::engine::Engine;
 use crate::announce::history::Fate;
 use crate::announce::ledger::Ledger;
-use crate::report::status::notification::{Body, NotificationView, Outcome, OutcomeView};
+use crate::report::status::notification::{NotificationView, Outcome, OutcomeView, PayloadText};
 use crate::resourcesync::uri::Hub;
 
 /// Returns the last notifications, the newest first.
@@ -23,7 +23,7 @@ pub fn latest(engine: &Engine) -> Vec<NotificationView> {
             changes: notification.changes,
             hubs: hubs.collect(),
             bytes: notification.bytes,
-            payload: notification.body.clone().map(Body),
+            payload: notification.body.clone().map(PayloadText),
         }
     });
     views.collect()

@@ -9,7 +9,7 @@ use crate::announce::due::{Due, due, due_after};
 use crate::announce::engine::Engine;
 use crate::announce::ids::ChannelId;
 use crate::announce::ledger::Ledger;
-use crate::announce::notification::{Limits, spoken};
+use crate::announce::notification::{NotificationLimits, spoken};
 use crate::announce::plan::Mode;
 use crate::announce::state::Told;
 use crate::report::status::account::AccountView;
@@ -160,7 +160,7 @@ fn next_changes(engine: &Engine, account: &Account<'_>) -> Vec<Entry> {
         Due::Announce(announcement) => Some(announcement),
         _ => None,
     });
-    let limits = Limits {
+    let limits = NotificationLimits {
         entries: engine.plan().window.max_entries,
         bytes: engine.plan().window.max_bytes,
         all_components: plan.announce_all_components,

@@ -14,7 +14,7 @@ use std::fmt;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::announce::delivery::attempt::{Attempt, Kind, Refusal};
+use crate::announce::delivery::attempt::{Attempt, Refusal, RefusalKind};
 use crate::announce::observation::Unreadable;
 use crate::announce::plan::Mode;
 use crate::hub::audience::view::HubStatus;
@@ -393,7 +393,7 @@ impl HubView {
     pub(crate) fn condition(&self) -> Condition {
         match self.failure() {
             Some(refusal) if refusal.needs_operator => Condition::NeedsOperator,
-            Some(refusal) if refusal.kind != Kind::NoSubscribersLikely => Condition::Failing,
+            Some(refusal) if refusal.kind != RefusalKind::NoSubscribersLikely => Condition::Failing,
             _ if self.fetch_confirmed == Some(false) => Condition::Unfetched,
             Some(_) => Condition::NoSubscribers,
             None if self.due > 0 => Condition::Due,

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use serde::{Deserialize, Serialize};
 
-use crate::announce::delivery::attempt::Kind;
+use crate::announce::delivery::attempt::RefusalKind;
 use crate::announce::plan::Mode;
 use crate::announce::state::{Said, Told};
 use crate::resourcesync::capability::Capability;
@@ -93,7 +93,7 @@ impl FromSql for Column<Mode> {
     }
 }
 
-impl FromSql for Column<Kind> {
+impl FromSql for Column<RefusalKind> {
     fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
         parsed(value).map(Column)
     }

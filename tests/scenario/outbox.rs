@@ -1,6 +1,6 @@
 //! Operator commands for a hub that does not accept: inspect, retry, drop (R23).
 
-use rsnotify::announce::delivery::attempt::Kind;
+use rsnotify::announce::delivery::attempt::RefusalKind;
 use rsnotify::announce::event::Fact;
 use rsnotify::announce::plan::Plan;
 use rsnotify::report;
@@ -322,7 +322,7 @@ fn the_last_answer_is_known_whatever_it_was_and_after_a_restart() {
         (last.status, &*last.excerpt, last.seq),
         (Some(403), "words", 1)
     );
-    assert_eq!(last.refusal.unwrap().kind, Kind::NotAllowed);
+    assert_eq!(last.refusal.unwrap().kind, RefusalKind::NotAllowed);
     world.script(HUB, Reply::Accept);
     world.retry(None);
     let account = world.outbox("/a", HUB);

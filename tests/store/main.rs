@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use rsnotify::announce::candidates::Candidates;
-use rsnotify::announce::delivery::attempt::{Attempt, Kind, Refusal};
+use rsnotify::announce::delivery::attempt::{Attempt, Refusal, RefusalKind};
 use rsnotify::announce::delivery::secret::Secret;
 use rsnotify::announce::ids::ChannelId;
 use rsnotify::announce::observation::{DocumentPath, Identity, MountId, Stat};
@@ -214,7 +214,7 @@ fn everything() -> Save {
                 status: Some(403),
                 excerpt: "who are you?".to_owned(),
                 refusal: Some(Refusal {
-                    kind: Kind::NotAllowed,
+                    kind: RefusalKind::NotAllowed,
                     reason: "it wants credentials".to_owned(),
                     needs_operator: true,
                 }),
@@ -272,7 +272,7 @@ fn an_attempt_without_an_answer_and_one_that_was_accepted_are_loaded_as_they_wer
     let unanswered = Attempt {
         status: None,
         refusal: Some(Refusal {
-            kind: Kind::NoAnswer,
+            kind: RefusalKind::NoAnswer,
             reason: "no answer: timed out".to_owned(),
             needs_operator: false,
         }),

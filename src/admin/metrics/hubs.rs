@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::admin::metrics::count;
 use crate::admin::metrics::exposition::{Exposition, Label, seconds};
-use crate::announce::delivery::attempt::Kind;
+use crate::announce::delivery::attempt::RefusalKind;
 use crate::report::figures::{Figures, HubCounts};
 use crate::report::status::{Condition, HubView, Status};
 use crate::resourcesync::uri::Hub;
@@ -17,7 +17,7 @@ struct HubSums {
     due: i64,
     oldest: i64,
     in_flight: i64,
-    refused: BTreeMap<Kind, i64>,
+    refused: BTreeMap<RefusalKind, i64>,
     needs_person: i64,
     accepted: Option<Timestamp>,
     /// Topics that it did not fetch after a ping; `None` if it is not pinged.
@@ -33,7 +33,7 @@ impl HubSums {
             .map_or(0, |since| now.duration_since(since).as_secs());
         let refusal = hub.failure();
         // A topic without subscribers pages no operator, and does not hide another topic of the hub.
-        if refusal.is_none_or(|refusal| refusal.kind != Kind::NoSubscribersLikely) {
+        if refusal.is_none_or(|refusal| refusal.kind != RefusalKind::NoSubscribersLikely) {
             self.oldest = self.oldest.max(age);
         }
         if let Some(refusal) = refusal {
@@ -134,7 +134,7 @@ fn expose_counts(exposition: &mut Exposition, hubs: &BTreeMap<&Hub, HubSums>, fi
         "rsnotify_attempts_total",
         "Submissions of notifications, retries included, by outcome: accepted, or the reason of the refusal",
         counts().flat_map(|(hub, counts)| {
-            let refused = Kind::all().map(|kind| {
+            let refused = RefusalKind::all().map(|kind| {
                 let many = counts.refused.get(&kind).copied().unwrap_or_default();
                 (kind.as_str(), many)
             });
@@ -178,7 +178,7 @@ mod tests {
     use crate::announce::plan::Mode;
 
     /// Returns a view of a hub whose notification waits since that second, refused for this reason.
-    fn refused(kind: Kind, since: i64) -> HubView {
+    fn refused(kind: RefusalKind, since: i64) -> HubView {
         HubView {
             hub: Hub::new("https://h.example/".to_owned()),
             mode: Mode::Content,
@@ -207,9 +207,9 @@ mod tests {
     fn a_topic_without_subscribers_is_not_the_oldest_and_hides_no_other() {
         let now = Timestamp::from_second(100).unwrap();
         let mut sum = HubSums::default();
-        sum.add(&refused(Kind::NoSubscribersLikely, 0), now);
+        sum.add(&refused(RefusalKind::NoSubscribersLikely, 0), now);
         assert_eq!((sum.oldest, sum.due), (0, 1));
-        sum.add(&refused(Kind::NoAnswer, 40), now);
+        sum.add(&refused(RefusalKind::NoAnswer, 40), now);
         assert_eq!(sum.oldest, 60);
     }
 }

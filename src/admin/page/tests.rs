@@ -5,11 +5,11 @@ use jiff::Timestamp;
 
 use crate::admin::page::channels::{ChannelFilter, ChannelPage, ChannelsPage};
 use crate::admin::page::overview::Overview;
-use crate::announce::delivery::attempt::{Attempt, Kind, Refusal};
+use crate::announce::delivery::attempt::{Attempt, Refusal, RefusalKind};
 use crate::announce::observation::Unreadable;
 use crate::announce::plan::Mode;
 use crate::report::figures::Figures;
-use crate::report::status::notification::{Body, NotificationView, Outcome, OutcomeView};
+use crate::report::status::notification::{NotificationView, Outcome, OutcomeView, PayloadText};
 use crate::report::status::{
     BrokenView, ChannelView, Condition, ConfigurationStatus, FindingGroup, HubView, MountStatus,
     RefusedConfiguration, SourceStatus, Status, WaitingView,
@@ -42,7 +42,7 @@ fn status(channels: usize, words: &str) -> Status {
             seq: 1,
             status: Some(401),
             excerpt: words.to_owned(),
-            refusal: Some(Refusal::new(Kind::NotAllowed, words, true)),
+            refusal: Some(Refusal::new(RefusalKind::NotAllowed, words, true)),
         }),
         accepted: Some(NOW),
         fetch_confirmed: None,
@@ -79,7 +79,7 @@ fn status(channels: usize, words: &str) -> Status {
             reason: Some(words.to_owned()),
         }],
         bytes: Some(1 << 20),
-        payload: Some(Body::from(words.repeat((1 << 20) / words.len()))),
+        payload: Some(PayloadText::from(words.repeat((1 << 20) / words.len()))),
     };
     let broken = BrokenView {
         source: words.to_owned(),

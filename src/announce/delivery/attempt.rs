@@ -28,7 +28,7 @@ pub struct Attempt {
 /// The reason why a hub did not accept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
-    pub kind: Kind,
+    pub kind: RefusalKind,
     pub reason: String,
     /// True if it will not pass by itself. State files and JSON call this `needs_person`.
     #[serde(rename = "needs_person")]
@@ -55,7 +55,7 @@ impl Attempt {
 
 /// The scope of a refusal (R23).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
+pub enum RefusalScope {
     /// The hub as a whole, or its address or credentials: every notification would be refused.
     Hub,
     /// This notification, or its topic.
@@ -64,21 +64,23 @@ pub enum Scope {
 
 impl Attempt {
     /// Returns the scope of the refusal; nothing if there is none.
-    pub fn scope(&self) -> Option<Scope> {
+    pub fn scope(&self) -> Option<RefusalScope> {
         let kind = self.refusal.as_ref()?.kind;
         Some(match (kind, self.status) {
-            (Kind::NoSubscribersLikely, Some(500)) if says_nothing(&self.excerpt) => Scope::Hub,
-            (Kind::WrongMode, Some(405)) => Scope::Hub,
+            (RefusalKind::NoSubscribersLikely, Some(500)) if says_nothing(&self.excerpt) => {
+                RefusalScope::Hub
+            }
+            (RefusalKind::WrongMode, Some(405)) => RefusalScope::Hub,
             (
-                Kind::NoAnswer
-                | Kind::Unavailable
-                | Kind::Redirected
-                | Kind::NotAllowed
-                | Kind::NotAllowedByProxy
-                | Kind::NotThere,
+                RefusalKind::NoAnswer
+                | RefusalKind::Unavailable
+                | RefusalKind::Redirected
+                | RefusalKind::NotAllowed
+                | RefusalKind::NotAllowedByProxy
+                | RefusalKind::NotThere,
                 _,
-            ) => Scope::Hub,
-            _ => Scope::Notification,
+            ) => RefusalScope::Hub,
+            _ => RefusalScope::Notification,
         })
     }
 }
@@ -90,7 +92,7 @@ pub fn says_nothing(body: &str) -> bool {
 }
 
 impl Refusal {
-    pub fn new(kind: Kind, reason: &str, needs_operator: bool) -> Refusal {
+    pub fn new(kind: RefusalKind, reason: &str, needs_operator: bool) -> Refusal {
         Refusal {
             kind,
             reason: printable(reason),
@@ -102,7 +104,7 @@ impl Refusal {
 /// The kinds of refusal, as metrics, JSON and the state file name them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum RefusalKind {
     NoAnswer,
     Unavailable,
     NoSubscribersLikely,
@@ -116,76 +118,80 @@ pub enum Kind {
     Refused,
 }
 
-const KINDS: [Kind; 11] = [
-    Kind::NoAnswer,
-    Kind::Unavailable,
-    Kind::NoSubscribersLikely,
-    Kind::Redirected,
-    Kind::WrongMode,
-    Kind::NotAllowed,
-    Kind::NotAllowedByProxy,
-    Kind::NotThere,
-    Kind::Denied,
-    Kind::TooLarge,
-    Kind::Refused,
+const KINDS: [RefusalKind; 11] = [
+    RefusalKind::NoAnswer,
+    RefusalKind::Unavailable,
+    RefusalKind::NoSubscribersLikely,
+    RefusalKind::Redirected,
+    RefusalKind::WrongMode,
+    RefusalKind::NotAllowed,
+    RefusalKind::NotAllowedByProxy,
+    RefusalKind::NotThere,
+    RefusalKind::Denied,
+    RefusalKind::TooLarge,
+    RefusalKind::Refused,
 ];
 
-impl Kind {
-    pub fn all() -> impl Iterator<Item = Kind> {
+impl RefusalKind {
+    pub fn all() -> impl Iterator<Item = RefusalKind> {
         KINDS.into_iter()
     }
 
     pub fn as_str(self) -> &'static str {
         match self {
-            Kind::NoAnswer => "no_answer",
-            Kind::Unavailable => "unavailable",
-            Kind::NoSubscribersLikely => "no_subscribers_likely",
-            Kind::Redirected => "redirected",
-            Kind::WrongMode => "wrong_mode",
-            Kind::NotAllowed => "not_allowed",
-            Kind::NotAllowedByProxy => "not_allowed_by_proxy",
-            Kind::NotThere => "not_there",
-            Kind::Denied => "denied",
-            Kind::TooLarge => "too_large",
-            Kind::Refused => "refused",
+            RefusalKind::NoAnswer => "no_answer",
+            RefusalKind::Unavailable => "unavailable",
+            RefusalKind::NoSubscribersLikely => "no_subscribers_likely",
+            RefusalKind::Redirected => "redirected",
+            RefusalKind::WrongMode => "wrong_mode",
+            RefusalKind::NotAllowed => "not_allowed",
+            RefusalKind::NotAllowedByProxy => "not_allowed_by_proxy",
+            RefusalKind::NotThere => "not_there",
+            RefusalKind::Denied => "denied",
+            RefusalKind::TooLarge => "too_large",
+            RefusalKind::Refused => "refused",
         }
     }
 
     /// Returns the usual cause and the remedy.
     pub fn usual_cause(self) -> &'static str {
         match self {
-            Kind::NoAnswer => {
+            RefusalKind::NoAnswer => {
                 "the hub is down, or a wrong address, a firewall, a proxy or a certificate is in the way; \
                  `rsnotify check` tries to reach it"
             }
-            Kind::Unavailable => "the hub is overloaded or being restarted; this passes by itself",
-            Kind::NoSubscribersLikely => {
+            RefusalKind::Unavailable => {
+                "the hub is overloaded or being restarted; this passes by itself"
+            }
+            RefusalKind::NoSubscribersLikely => {
                 "some hubs answer so while nobody has subscribed to the topic; this passes when somebody does"
             }
-            Kind::Redirected => {
+            RefusalKind::Redirected => {
                 "the hub has moved: set url or publish_url of its [[hub]] to its new address"
             }
-            Kind::WrongMode => {
+            RefusalKind::WrongMode => {
                 "the hub is spoken to in the wrong way: set another mode in its [[hub]], \"content\" for \
                  ResourceSync hubs, \"ping\" for most others"
             }
-            Kind::NotAllowed => {
+            RefusalKind::NotAllowed => {
                 "its credentials are missing, wrong or out of date, or the hub wants the topic to be \
                  registered with it first"
             }
-            Kind::NotAllowedByProxy => {
+            RefusalKind::NotAllowedByProxy => {
                 "the proxy between here and the hub wants credentials: put them into the variable that names it, \
                  such as HTTPS_PROXY"
             }
-            Kind::NotThere => {
+            RefusalKind::NotThere => {
                 "the address is wrong: many hubs take notifications at another one than subscriptions; set \
                  publish_url in its [[hub]]"
             }
-            Kind::Denied => "the hub does not know this publisher or this topic: register it there",
-            Kind::TooLarge => {
+            RefusalKind::Denied => {
+                "the hub does not know this publisher or this topic: register it there"
+            }
+            RefusalKind::TooLarge => {
                 "the hub, or a proxy before it, limits requests to less than it takes to name one document"
             }
-            Kind::Refused => "this hub has reasons of its own: its log should tell",
+            RefusalKind::Refused => "this hub has reasons of its own: its log should tell",
         }
     }
 }
@@ -195,10 +201,10 @@ impl Kind {
 #[error("\"{0}\" is no kind of refusal")]
 pub struct UnknownKind(String);
 
-impl FromStr for Kind {
+impl FromStr for RefusalKind {
     type Err = UnknownKind;
 
-    fn from_str(text: &str) -> Result<Kind, UnknownKind> {
+    fn from_str(text: &str) -> Result<RefusalKind, UnknownKind> {
         let known = KINDS.into_iter().find(|kind| kind.as_str() == text);
         known.ok_or_else(|| UnknownKind(text.to_owned()))
     }
@@ -219,7 +225,7 @@ mod tests {
             assert_eq!(kind.as_str().parse(), Ok(kind));
             assert_eq!(serde_json::json!(kind), kind.as_str());
         }
-        assert!("".parse::<Kind>().is_err());
+        assert!("".parse::<RefusalKind>().is_err());
     }
 
     #[test]
@@ -230,7 +236,7 @@ mod tests {
             retry_after: None,
             excerpt: format!("\n\u{1b}[2J{}", "ü".repeat(100_000)),
         };
-        let refusal = Refusal::new(Kind::NotAllowed, &"\u{7}x".repeat(100_000), true);
+        let refusal = Refusal::new(RefusalKind::NotAllowed, &"\u{7}x".repeat(100_000), true);
         let attempt = Attempt::new(1, &answer, Some(refusal), Timestamp::UNIX_EPOCH);
         let reason = attempt.refusal.unwrap().reason;
         for (text, begins) in [(attempt.excerpt, " [2Jüü"), (reason, " x x x")] {

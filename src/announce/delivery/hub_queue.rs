@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::announce::delivery::attempt::{Kind, Refusal};
+use crate::announce::delivery::attempt::{Refusal, RefusalKind};
 use crate::announce::ids::ChannelId;
 use crate::announce::time::earlier;
 use crate::announce::time::later;
@@ -68,7 +68,7 @@ pub struct HubQueue {
     at_fault: BTreeSet<ChannelId>,
     size: Option<SizeLimit>,
     /// Refusals of single notifications.
-    refusals: BTreeMap<Kind, Refusals>,
+    refusals: BTreeMap<RefusalKind, Refusals>,
 }
 
 /// A time in which a hub takes nothing.
@@ -395,7 +395,7 @@ impl HubQueue {
     }
 
     /// Returns the refusals that were not logged by themselves: each kind with its reason, and their number.
-    pub fn sum_up(&mut self, now: Timestamp) -> Vec<(Kind, String, usize)> {
+    pub fn sum_up(&mut self, now: Timestamp) -> Vec<(RefusalKind, String, usize)> {
         let due = self.refusals.iter_mut();
         let due = due.filter(|(_, alike)| later(alike.since, SUMMED_UP_FOR) <= now);
         due.filter_map(|(kind, alike)| {
@@ -451,7 +451,7 @@ impl Outage {
     /// Returns the time from which notifications that were never submitted may be.
     fn next_first(&self) -> Timestamp {
         // Topics without subscribers must not keep others waiting for longer and longer.
-        match self.is_doubtful || self.refusal.kind == Kind::NoSubscribersLikely {
+        match self.is_doubtful || self.refusal.kind == RefusalKind::NoSubscribersLikely {
             true => self.next_first.min(self.next_probe),
             false => self.next_probe,
         }

@@ -1,6 +1,6 @@
 //! The reasons why a hub did not accept a notification, with their usual causes (R23).
 
-use crate::announce::delivery::attempt::Kind;
+use crate::announce::delivery::attempt::RefusalKind;
 
 /// The reason why a hub did not accept, with the usual cause of such an answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -30,18 +30,18 @@ pub enum Reason {
 }
 
 impl Reason {
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> RefusalKind {
         match self {
-            Reason::NoAnswer(_) => Kind::NoAnswer,
-            Reason::Unavailable(_) => Kind::Unavailable,
-            Reason::NoSubscribersLikely(_) => Kind::NoSubscribersLikely,
-            Reason::Redirected { .. } => Kind::Redirected,
-            Reason::WrongMode(_) => Kind::WrongMode,
-            Reason::NotAllowed(_) => Kind::NotAllowed,
-            Reason::NotAllowedByProxy => Kind::NotAllowedByProxy,
-            Reason::NotThere(_) => Kind::NotThere,
-            Reason::Denied(_) => Kind::Denied,
-            Reason::Refused(_) => Kind::Refused,
+            Reason::NoAnswer(_) => RefusalKind::NoAnswer,
+            Reason::Unavailable(_) => RefusalKind::Unavailable,
+            Reason::NoSubscribersLikely(_) => RefusalKind::NoSubscribersLikely,
+            Reason::Redirected { .. } => RefusalKind::Redirected,
+            Reason::WrongMode(_) => RefusalKind::WrongMode,
+            Reason::NotAllowed(_) => RefusalKind::NotAllowed,
+            Reason::NotAllowedByProxy => RefusalKind::NotAllowedByProxy,
+            Reason::NotThere(_) => RefusalKind::NotThere,
+            Reason::Denied(_) => RefusalKind::Denied,
+            Reason::Refused(_) => RefusalKind::Refused,
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::announce::delivery::Answer;
-use crate::announce::delivery::attempt::{Attempt, Kind, Refusal, Scope};
+use crate::announce::delivery::attempt::{Attempt, Refusal, RefusalKind, RefusalScope};
 use crate::announce::delivery::hub_queue::{Failure, HubQueue, Outage};
 use crate::announce::delivery::verdict::{Verdict, verdict};
 use crate::announce::engine::Engine;
@@ -99,7 +99,7 @@ impl Engine {
                 Some(limit) => self.halve(&answered, limit),
                 None => {
                     let reason = "a notification of one document is too large for it";
-                    let refusal = Refusal::new(Kind::TooLarge, reason, true);
+                    let refusal = Refusal::new(RefusalKind::TooLarge, reason, true);
                     self.refused(&answered, later(now, TOO_LARGE_WAIT), refusal);
                 }
             },
@@ -229,7 +229,7 @@ impl Engine {
             .flight
             .as_ref()
             .map_or(0, |flight| flight.body.len());
-        let refusal = Refusal::new(Kind::TooLarge, "it is too large for it", false);
+        let refusal = Refusal::new(RefusalKind::TooLarge, "it is too large for it", false);
         ledger.row.last = Some(answered.attempt(Some(refusal), now));
         let doubtful = ledger.withdraw();
         ledger.prepared = Prepared::default();
@@ -347,8 +347,8 @@ impl Answered<'_> {
         };
         ledger.blame(self.before.as_ref(), queue);
         let scope = self.attempt(Some(refusal.clone()), now).scope();
-        let is_of_hub =
-            scope == Some(Scope::Hub) && (!ledger.is_at_fault || queue.fails_at_fault(self.id));
+        let is_of_hub = scope == Some(RefusalScope::Hub)
+            && (!ledger.is_at_fault || queue.fails_at_fault(self.id));
         if std::mem::take(&mut ledger.is_answer_old) {
             // It says nothing of the hub as it is reached now.
             retry.at = now;
@@ -368,7 +368,7 @@ impl Answered<'_> {
                 retry.at = queue.outage().map_or(at, |outage| outage.next_probe);
             }
         } else {
-            if scope == Some(Scope::Notification) {
+            if scope == Some(RefusalScope::Notification) {
                 retry.ended = queue.answers();
             }
             let before = self.before.as_ref().and_then(|last| last.refusal.as_ref());

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::announce::catalog::Catalog;
-use crate::announce::channel::{Channel, Window};
+use crate::announce::channel::{Channel, ChannelWindow};
 use crate::announce::due::{Due, due, may_become_due};
 use crate::announce::engine::source::sighting::Recomputed;
 use crate::announce::engine::step::Step;
@@ -472,7 +472,7 @@ impl Channels {
         };
         let now = step.now();
         let first = channel.window.map_or(now, |window| window.first);
-        let window = Window { first, last: now };
+        let window = ChannelWindow { first, last: now };
         let closes = window.closes(plan);
         if closes <= now {
             channel.window = None;

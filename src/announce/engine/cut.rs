@@ -13,7 +13,7 @@ use crate::announce::event::Fact;
 use crate::announce::history::{Fate, Notification};
 use crate::announce::ids::ChannelId;
 use crate::announce::ledger::Prepared;
-use crate::announce::notification::{Cut, Limits, cut, overhead, spoken, up};
+use crate::announce::notification::{Cut, NotificationLimits, cut, overhead, spoken, up};
 use crate::announce::plan::SourcePlan;
 use crate::announce::span::Span;
 use crate::announce::state::{Flight, Said};
@@ -106,13 +106,13 @@ impl Engine {
 
     /// Returns what the next notification of a hub may hold: no more than is configured, and than the hub refused lately
     /// (R21, R23).
-    fn limits(&self, channel: &Channel, hub: &Hub) -> Limits {
+    fn limits(&self, channel: &Channel, hub: &Hub) -> NotificationLimits {
         let window = &self.plan.window;
         let size = self.hubs.size_limit(hub, self.step.now());
         let ledger = channel.ledgers.get(hub);
         let limit = ledger.and_then(|ledger| ledger.row.limit);
         let entries = limit.into_iter().chain(size.map(|size| size.entries));
-        Limits {
+        NotificationLimits {
             entries: entries.fold(window.max_entries, usize::min),
             bytes: size.map_or(window.max_bytes, |size| window.max_bytes.min(size.bytes)),
             all_components: self.plan.sources[channel.source].announce_all_components,
@@ -188,7 +188,7 @@ fn prepare(
     hub: &Hub,
     catalog: &Catalog,
     plan: &SourcePlan,
-    limits: Limits,
+    limits: NotificationLimits,
     settled: u64,
 ) -> Prepared {
     let ledger = channel.ledgers.get(hub).into_iter();

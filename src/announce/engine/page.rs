@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use crate::announce::catalog::Catalog;
 use crate::announce::channel::Channel;
 use crate::announce::due::{Due, due};
-use crate::announce::notification::{Limits, overhead, spoken, up};
+use crate::announce::notification::{NotificationLimits, overhead, spoken, up};
 use crate::announce::plan::Plan;
 use crate::announce::time::earlier;
 use crate::resourcesync::capability::Capability;
@@ -77,7 +77,7 @@ fn content(channel: &Channel, plan: &Plan, catalog: &Catalog, now: Timestamp) ->
 /// change that is not among them.
 fn foretold(channel: &Channel, plan: &Plan, catalog: &Catalog) -> (Vec<Entry>, Option<Timestamp>) {
     let source = &plan.sources[channel.source];
-    let limits = Limits {
+    let limits = NotificationLimits {
         entries: plan.window.max_entries,
         bytes: plan.window.max_bytes,
         all_components: source.announce_all_components,

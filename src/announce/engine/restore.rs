@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::announce::channel::Channel;
-use crate::announce::delivery::attempt::Scope;
+use crate::announce::delivery::attempt::RefusalScope;
 use crate::announce::delivery::hub_queue::{HubQueue, Outage};
 use crate::announce::engine::Engine;
 use crate::announce::engine::replacement::{Accounts, HubChanges};
@@ -382,7 +382,7 @@ fn stored_outage(rows: &[&LedgerRow], accepted: Option<Timestamp>) -> Option<Out
         let flight = row.flight.as_ref();
         let flight = flight.filter(|flight| flight.seq == last.seq)?;
         let is_later = accepted.is_none_or(|accepted| accepted < last.at);
-        (is_later && last.scope() == Some(Scope::Hub)).then_some((flight, last))
+        (is_later && last.scope() == Some(RefusalScope::Hub)).then_some((flight, last))
     });
     let failing: Vec<_> = failing.collect();
     let attempts = failing.iter().map(|(flight, _)| flight.attempts).sum();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use crate::announce::delivery::attempt::{Attempt, Kind};
+use crate::announce::delivery::attempt::{Attempt, RefusalKind};
 use crate::announce::plan::Mode;
 use crate::report::status::{Condition, HubView, Status};
 use crate::resourcesync::uri::Hub;
@@ -31,7 +31,7 @@ pub struct HubSummary<'a> {
 pub struct HubTrouble<'a> {
     pub state: Condition,
     /// Nothing where it accepts.
-    pub kind: Option<Kind>,
+    pub kind: Option<RefusalKind>,
     pub reason: &'a str,
     pub channels: usize,
     /// The time since when it fails on the first of them.

@@ -20,7 +20,7 @@ pub struct NotificationView {
     pub hubs: Vec<OutcomeView>,
     pub bytes: Option<usize>,
     /// Nothing where it is not kept any more.
-    pub payload: Option<Body>,
+    pub payload: Option<PayloadText>,
 }
 
 /// The outcome at one hub.
@@ -67,22 +67,22 @@ impl Outcome {
 /// A payload, shared and not copied until somebody reads it; ours, and so UTF-8.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
-pub struct Body(pub Arc<[u8]>);
+pub struct PayloadText(pub Arc<[u8]>);
 
-impl Body {
+impl PayloadText {
     pub fn as_text(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.0)
     }
 }
 
-impl From<String> for Body {
-    fn from(text: String) -> Body {
-        Body(text.into_bytes().into())
+impl From<String> for PayloadText {
+    fn from(text: String) -> PayloadText {
+        PayloadText(text.into_bytes().into())
     }
 }
 
-impl From<Body> for String {
-    fn from(body: Body) -> String {
+impl From<PayloadText> for String {
+    fn from(body: PayloadText) -> String {
         body.as_text().into_owned()
     }
 }
