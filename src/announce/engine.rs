@@ -1,8 +1,8 @@
 //! The engine: events in, effects out, all state within.
 //!
 //! It is made of parts that own their data: each [`Source`] knows its documents, mounts, deletions and findings, the
-//! [`Channels`] what every hub was told, the [`Hubs`] which submissions may go, [`Timers`] when something is to be done,
-//! and a [`Step`] collects what one event changes and causes. [`Engine::step`] joins them.
+//! [`Channels`] what every hub was told, the [`Hubs`] which submissions may go, `Timers` when something is to be done,
+//! and a `Step` collects what one event changes and causes. [`Engine::step`] joins them.
 //!
 //! Nothing is derived from the order of events, only from what is seen and what was told.
 

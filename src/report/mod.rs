@@ -3,7 +3,7 @@
 //!
 //! [`status()`] makes all of it from an engine, [`outline`] what the metrics need, [`summary()`] one line. Each part has a
 //! file: [`sources`], [`documents`], [`missing`], [`broken`] and [`findings`] are about the trees, [`channels`],
-//! [`waiting`], [`outbox`] and [`notifications`] about what is announced. [`mod@status`] has the types that all of them
+//! `waiting`, [`outbox`] and [`notifications`] about what is announced. [`mod@status`] has the types that all of them
 //! fill, as JSON has them.
 
 pub mod broken;
