@@ -140,7 +140,7 @@ impl EventLoop {
             trees,
             topics: ServedTopics::new(parts.topics),
             submissions,
-            hub: HubLink::new(None),
+            hub: HubLink::default(),
             reporter: StatusReporter::new(parts.readiness, parts.configuration),
             replies: Vec::new(),
             counts: Counts {
@@ -155,7 +155,9 @@ impl EventLoop {
         };
         event_loop.take(effects);
         event_loop.commit(false);
-        event_loop.hub = HubLink::new(start_hub());
+        let hub = start_hub();
+        let is_open = hub.is_some();
+        event_loop.hub.change(hub, is_open);
         let EventLoop { trees, engine, .. } = &mut event_loop;
         let first = trees.next_generation(parts.config, engine, &others)?;
         trees.begin(first);

@@ -21,6 +21,7 @@ const ACCEPTED: Answer = Answer::Status {
 };
 
 /// The embedded hub, if there ever was one in this process.
+#[derive(Default)]
 pub struct HubLink {
     hub: Option<EmbeddedHub>,
     /// True if it takes subscriptions; one that does not ends what it has begun.
@@ -31,17 +32,7 @@ pub struct HubLink {
 }
 
 impl HubLink {
-    /// Links the hub that the daemon starts with.
-    pub fn new(hub: Option<EmbeddedHub>) -> HubLink {
-        HubLink {
-            is_open: hub.is_some(),
-            hub,
-            accepted: Vec::new(),
-            is_draining: false,
-        }
-    }
-
-    /// Links the hub that a reload left, and opens or closes it to subscriptions.
+    /// Links another hub, and opens or closes it to subscriptions.
     pub fn change(&mut self, hub: Option<EmbeddedHub>, is_open: bool) {
         self.hub = hub;
         self.is_open = is_open;
