@@ -1,4 +1,4 @@
-//! How fast a tree is swept, watched and caught up with: figures and ratios, printed.
+//! Speed of sweeping, watching and catching up with a tree: figures and ratios, printed.
 //!
 //! `cargo bench --bench tree` runs all; `-- NAME` only those whose name contains it. Nothing is asserted.
 
@@ -22,7 +22,7 @@ use rsnotify::tree::{KnownFile, Tree, TreeReport, TreeSettings, WatchMode};
 
 const DOCUMENTS: usize = 10_000;
 
-/// How many files the first sweep meets besides.
+/// Number of other files that the first sweep meets.
 const UNRELATED: usize = 1_000_000;
 
 fn main() {

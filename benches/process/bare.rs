@@ -1,4 +1,4 @@
-//! What daemons are compared with: a loop that waits for inotify's events and posts one prepared request for each, with
+//! The baseline of the comparison: a loop that waits for inotify's events and posts one prepared request for each, with
 //! nothing read, decided or saved.
 
 use std::ffi::OsStr;

@@ -46,7 +46,7 @@ impl Callbacks {
         }
     }
 
-    /// When the next delivery arrived.
+    /// Returns when the next delivery arrived.
     pub fn next(&self, patience: Duration) -> Option<Instant> {
         self.arrivals.recv_timeout(patience).ok()
     }

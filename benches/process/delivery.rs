@@ -66,7 +66,7 @@ pub fn dead_hub() {
     }
 }
 
-/// How long after the rename each notification came, in ascending order.
+/// Returns the delays between the renames and their notifications, in ascending order.
 struct Delays {
     single: Vec<Duration>,
     burst: Vec<Duration>,

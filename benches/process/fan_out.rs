@@ -13,12 +13,12 @@ const QUIET: usize = 1;
 const CHANGES: usize = 18;
 
 pub fn fan_out(subscribers: usize) {
-    let crowd = Callbacks::start();
+    let callbacks = Callbacks::start();
     let single = Callbacks::start();
     let stage = Stage::new(2, 1 + CHANGES);
     let address = stage.reserve_address();
     drop(stage.start_with_embedded_hub(address));
-    stage.subscribe(address, CROWDED, crowd.address, subscribers);
+    stage.subscribe(address, CROWDED, callbacks.address, subscribers);
     stage.subscribe(address, QUIET, single.address, 1);
     let daemon = stage.start_with_embedded_hub(address);
     let resting = current_memory_mib(daemon.id());
@@ -32,7 +32,7 @@ pub fn fan_out(subscribers: usize) {
             replace(&staged, &stage.document(CROWDED, number));
         }
         let begin = Instant::now();
-        let first = crowd.next(Duration::from_secs(60)).expect("a delivery");
+        let first = callbacks.next(Duration::from_secs(60)).expect("a delivery");
         let beside = match round {
             0 => None,
             _ => Some(latency(&stage, &single, 10, "beside")),
@@ -40,7 +40,7 @@ pub fn fan_out(subscribers: usize) {
         let mut last = first;
         let mut heard = 1;
         while heard < subscribers {
-            let Some(at) = crowd.next(Duration::from_secs(30)) else {
+            let Some(at) = callbacks.next(Duration::from_secs(30)) else {
                 break;
             };
             last = last.max(at);
@@ -70,7 +70,7 @@ pub fn fan_out(subscribers: usize) {
     );
 }
 
-/// What a subscriber hears later because 20 others of its topic hang.
+/// Measures the delay for a subscriber when 20 others of its topic hang.
 pub fn hanging_callbacks() {
     let times = |hanging: usize| {
         let (single, others) = (Callbacks::start(), Callbacks::hanging());

@@ -14,7 +14,7 @@ pub struct Hub {
     gate: Arc<RwLock<()>>,
 }
 
-/// How long a hub takes to answer; nothing for one that never does.
+/// Time that a hub takes to answer; nothing for one that never does.
 type Delay = Option<Duration>;
 
 impl Hub {
@@ -64,12 +64,12 @@ impl Hub {
         self.gate.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many connections were opened to it.
+    /// Returns the number of connections that were opened to it.
     pub fn connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// When the next notification arrived.
+    /// Returns when the next notification arrived.
     pub fn next(&self) -> Instant {
         self.arrivals
             .recv_timeout(Duration::from_secs(60))

@@ -1,4 +1,4 @@
-//! What documents, and lists beyond the protocol, cost in resident memory.
+//! Resident memory for documents, and for lists beyond the protocol.
 
 use std::fs;
 use std::io::Write;

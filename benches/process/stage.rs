@@ -215,7 +215,7 @@ impl Daemon {
         self.child.id()
     }
 
-    /// Where its topics are, once it is ready.
+    /// Returns the address of its topics, once it is ready.
     pub fn public(&self) -> SocketAddr {
         self.public
             .expect("the public listener's address in the log")
@@ -266,7 +266,7 @@ pub fn cpu_seconds(id: u32) -> f64 {
     (ticks(11) + ticks(12)) / 100.0
 }
 
-/// What a process has had written to disks so far.
+/// Returns the bytes that a process has had written to disks so far.
 pub fn written_kib(id: u32) -> f64 {
     let io = fs::read_to_string(format!("/proc/{id}/io")).unwrap_or_default();
     let mut lines = io.lines();

@@ -1,4 +1,4 @@
-//! What a large tree costs: a sweep in which nothing changed, hints, and memory for each watched directory.
+//! Cost of a large tree: a sweep in which nothing changed, hints, and memory for each watched directory.
 
 use std::fs;
 use std::path::Path;
@@ -62,7 +62,7 @@ pub fn tenth() {
     );
 }
 
-/// How many events are taken in while documents are touched as fast as can be.
+/// Counts the events that are taken while documents are touched at full speed.
 pub fn hints() {
     const EVENTS: u32 = 1_000_000;
     let place = tempfile::tempdir().expect("a temporary directory");

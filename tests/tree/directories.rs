@@ -53,7 +53,11 @@ fn directories_moved_in_within_and_out_are_followed(
     let before = it.looks_at("x/d/e/a.xml").len();
     fs::write(outside.join("d/e/a.xml"), document(3)).unwrap();
     it.wait_for_quiet();
-    assert_eq!(it.looks_at("x/d/e/a.xml").len(), before, "a ghost spoke");
+    assert_eq!(
+        it.looks_at("x/d/e/a.xml").len(),
+        before,
+        "a removed file was reported"
+    );
 }
 
 #[rstest]

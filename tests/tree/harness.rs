@@ -30,12 +30,12 @@ pub struct Watched {
     pub looks: HashMap<Vec<u8>, Vec<Look>>,
     pub explained: HashMap<Vec<u8>, NoDocument>,
     pub sweeps: usize,
-    /// Whether the last sweep said that watches are lacking.
+    /// True if the last sweep reported that watches are lacking.
     pub is_unwatched: bool,
     pub found: Vec<Identity>,
     pub lost: Vec<String>,
     pub notices: Vec<TreeNotice>,
-    /// What was said last of directories that may not be read.
+    /// The last report of directories that may not be read.
     pub unreadable: Vec<Unreadable>,
 }
 

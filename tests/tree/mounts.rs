@@ -65,7 +65,11 @@ fn a_root_that_is_replaced_is_another_tree(#[values(Inotify, Notify, Poll)] watc
     let before = it.looks_at("a.xml").len();
     fs::write(away.join("a.xml"), document(3)).unwrap();
     it.wait_for_quiet();
-    assert_eq!(it.looks_at("a.xml").len(), before, "a ghost spoke");
+    assert_eq!(
+        it.looks_at("a.xml").len(),
+        before,
+        "a removed file was reported"
+    );
     it.write("a.xml", 4);
     it.wait_for("a.xml", 4);
 }
