@@ -188,3 +188,41 @@ fn flaw_of_certificate(flaw: &CertificateError) -> String {
 fn is_authority(flaw: &CertificateError) -> bool {
     matches!(flaw, CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity"))
 }
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use rustls::InvalidMessage;
+
+    use super::*;
+
+    #[rstest]
+    #[case(
+        rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType),
+        FailureCause::NoTls
+    )]
+    #[case(CertificateError::UnknownIssuer.into(), FailureCause::UnknownIssuer)]
+    #[case(CertificateError::BadSignature.into(), FailureCause::UnknownIssuer)]
+    #[case(CertificateError::Expired.into(), FailureCause::Expired)]
+    #[case(CertificateError::NotValidYet.into(), FailureCause::NotYetValid)]
+    #[case(CertificateError::NotValidForName.into(), FailureCause::OtherName)]
+    #[case(CertificateError::Revoked.into(), FailureCause::Unknown)]
+    #[case(rustls::Error::EncryptError, FailureCause::Unknown)]
+    fn an_error_of_tls_has_a_cause(#[case] error: rustls::Error, #[case] want: FailureCause) {
+        assert_eq!(tls_cause(&error), want, "{error}");
+    }
+
+    #[rstest]
+    #[case(ErrorKind::ConnectionRefused, Some(FailureCause::Refused))]
+    #[case(ErrorKind::TimedOut, Some(FailureCause::Timeout))]
+    #[case(ErrorKind::UnexpectedEof, Some(FailureCause::NoTls))]
+    #[case(ErrorKind::ConnectionReset, None)]
+    fn an_error_of_the_system_has_a_cause_inside_another_too(
+        #[case] kind: ErrorKind,
+        #[case] want: Option<FailureCause>,
+    ) {
+        assert_eq!(io_cause(&io::Error::from(kind)), want);
+        let inner = io::Error::new(kind, "words");
+        assert_eq!(io_cause(&io::Error::other(inner)), want);
+    }
+}
