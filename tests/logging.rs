@@ -184,9 +184,7 @@ fn the_page_has_each_line_that_is_logged_and_no_other() {
 #[test]
 fn the_page_says_what_each_field_means() {
     let page = fs::read_to_string(repository().join("docs/logging.md")).unwrap();
-    let (_, table) = page
-        .split_once("| field | what it is |\n|---|---|\n")
-        .unwrap();
+    let (_, table) = page.split_once("| field | meaning |\n|---|---|\n").unwrap();
     let rows = table.lines().map_while(|line| line.strip_prefix("| `"));
     let told: BTreeSet<String> = rows
         .map(|row| row.split_once('`').unwrap().0.to_owned())
