@@ -5,15 +5,16 @@ use std::path::Path;
 
 use serde_json::json;
 
-use crate::cli::asking::{Asked, unexpected};
-use crate::cli::options::{AcceptOptions, Exit};
+use crate::cli::daemon_client::{DaemonClient, unexpected_answer};
+use crate::cli::exit::Exit;
+use crate::cli::options::AcceptOptions;
 use crate::cli::output::{counted, print};
 use crate::control::{Answer, Request};
 use crate::report::status::MissingView;
 use crate::resourcesync::escape::escaped;
 
 pub fn accept(file: Option<&Path>, options: &AcceptOptions) -> anyhow::Result<Exit> {
-    let daemon = Asked::new(file, &options.tree)?;
+    let daemon = DaemonClient::new(file, &options.tree)?;
     let source = options.source.as_str();
     if options.dry_run {
         let (missing, is_running) = missing(&daemon, source)?;
@@ -24,7 +25,7 @@ pub fn accept(file: Option<&Path>, options: &AcceptOptions) -> anyhow::Result<Ex
         source: source.to_owned(),
     };
     let (Answer::Accepted { documents, .. }, is_running) = daemon.ask(request)? else {
-        return Err(unexpected());
+        return Err(unexpected_answer());
     };
     let absent = match documents {
         0 => missing(&daemon, source)?.0.absent,
@@ -57,13 +58,13 @@ pub fn accept(file: Option<&Path>, options: &AcceptOptions) -> anyhow::Result<Ex
     Ok(Exit::Fine)
 }
 
-fn missing(daemon: &Asked, source: &str) -> anyhow::Result<(MissingView, bool)> {
+fn missing(daemon: &DaemonClient, source: &str) -> anyhow::Result<(MissingView, bool)> {
     let request = Request::Missing {
         source: source.to_owned(),
     };
     match daemon.ask(request)? {
         (Answer::Missing(missing), is_running) => Ok((missing, is_running)),
-        _ => Err(unexpected()),
+        _ => Err(unexpected_answer()),
     }
 }
 

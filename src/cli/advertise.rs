@@ -8,18 +8,17 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::path::Path;
 
-use clap::Args;
-use clap::builder::FalseyValueParser;
 use serde_json::{Value, json};
 use url::{Host, Url};
 
 use crate::cli::advertise::recipe::recipe;
 use crate::cli::advertise::sets::{Outcome, Set, sets};
-use crate::cli::asking;
+use crate::cli::daemon_client;
+use crate::cli::exit::Exit;
 use crate::cli::inference::with_url;
-use crate::cli::options::{Exit, NetworkOptions, TreeOptions};
+use crate::cli::one_shot_scan::scan_once;
+use crate::cli::options::AdvertiseOptions;
 use crate::cli::output::{Output, print, say};
-use crate::cli::survey::survey;
 use crate::config::Config;
 use crate::config::overrides::Overrides;
 use crate::resourcesync::advertise::entry;
@@ -27,23 +26,6 @@ use crate::resourcesync::escape::escaped;
 use crate::resourcesync::uri::Hub;
 
 const NOT_IN_THE_TREE: &str = "is not in the tree: what generates it has to add the entry";
-
-#[derive(Debug, Clone, Args)]
-pub struct AdvertiseOptions {
-    #[command(flatten)]
-    pub tree: TreeOptions,
-
-    #[command(flatten)]
-    pub network: NetworkOptions,
-
-    /// Print each entry alone, for those who write generators
-    #[arg(long, env = "RSNOTIFY_ENTRY", value_parser = FalseyValueParser::new())]
-    pub entry: bool,
-
-    /// Print JSON
-    #[arg(long, env = "RSNOTIFY_JSON", value_parser = FalseyValueParser::new())]
-    pub json: bool,
-}
 
 impl AdvertiseOptions {
     pub fn overrides(&self) -> Overrides {
@@ -55,7 +37,7 @@ pub fn advertise(file: Option<&Path>, options: &AdvertiseOptions) -> anyhow::Res
     let mut config = Config::load(file, &with_url(file, options.overrides())?)?;
     // A running daemon knows what it listens on, whatever its flags were; those that are given here count more.
     let is_given = options.network.listen.is_some() || options.network.public_url.is_some();
-    if !is_given && let Some(url) = asking::public_url(&config) {
+    if !is_given && let Some(url) = daemon_client::public_url(&config) {
         config.server.public_url = Some(url);
     }
     anyhow::ensure!(
@@ -63,11 +45,11 @@ pub fn advertise(file: Option<&Path>, options: &AdvertiseOptions) -> anyhow::Res
         "cannot say what the topics are, since each start listens on another port: start rsnotify, or set \
          server.public_url"
     );
-    let survey = survey(&config)?;
-    for notice in &survey.notices {
+    let scan = scan_once(&config)?;
+    for notice in &scan.notices {
         say(notice);
     }
-    let sets = sets(&survey.engine);
+    let sets = sets(&scan.engine);
     for reservation in reservations(&config, &sets) {
         say(reservation);
     }

@@ -14,10 +14,11 @@ use serde_json::json;
 
 use crate::announce::engine::source::findings::EXAMPLES;
 use crate::announce::finding::Finding;
+use crate::cli::exit::Exit;
 use crate::cli::inference::with_url;
-use crate::cli::options::{CheckOptions, Exit};
+use crate::cli::one_shot_scan::{Detail, OneShotScan, scan_in_detail, scan_without_state};
+use crate::cli::options::CheckOptions;
 use crate::cli::output::{counted, grouped, print};
-use crate::cli::survey::{Detail, Survey, survey_in, survey_without_state};
 use crate::config::Config;
 use crate::config::address::Address;
 use crate::daemon::log::error_chain;
@@ -73,12 +74,12 @@ pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit
     if options.no_environment {
         sections.push(Section::new("hubs", unverified));
     } else {
-        let (survey, state) = surveyed(&config, options.all)?;
-        let views = report::documents::all(&survey.engine);
+        let (scan, state) = scanned(&config, options.all)?;
+        let views = report::documents::all(&scan.engine);
         documents = views.len();
-        sections.push(tree(&survey, views, options.all));
-        sections.extend(machine::sections(&config, &survey, state));
-        sections.extend(network::sections(&config, &survey, hubs, unverified)?);
+        sections.push(tree(&scan, views, options.all));
+        sections.extend(machine::sections(&config, &scan, state));
+        sections.extend(network::sections(&config, &scan, hubs, unverified)?);
     }
     let of = |severity| {
         let diagnostics = sections.iter().flat_map(|section| &section.diagnostics);
@@ -117,13 +118,13 @@ pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit
 }
 
 /// Scans the trees, with the saved state if it can be read, and else with the reason.
-fn surveyed(config: &Config, all: bool) -> anyhow::Result<(Survey, Option<Diagnostic>)> {
+fn scanned(config: &Config, all: bool) -> anyhow::Result<(OneShotScan, Option<Diagnostic>)> {
     let detail = match all {
         true => Detail::Everything,
         false => Detail::Bounded,
     };
-    let error = match survey_in(config, detail) {
-        Ok(survey) => return Ok((survey, None)),
+    let error = match scan_in_detail(config, detail) {
+        Ok(scan) => return Ok((scan, None)),
         Err(error) => error,
     };
     let diagnostic = match error.downcast_ref() {
@@ -132,7 +133,7 @@ fn surveyed(config: &Config, all: bool) -> anyhow::Result<(Survey, Option<Diagno
         Some(error) => Diagnostic::finding(error_chain(error), ""),
         None => return Err(error),
     };
-    Ok((survey_without_state(config, detail)?, Some(diagnostic)))
+    Ok((scan_without_state(config, detail)?, Some(diagnostic)))
 }
 
 fn unverified(hubs: &[HubSettings]) -> Vec<Diagnostic> {
@@ -152,9 +153,9 @@ fn unnamed_proxy(config: &Config) -> Option<Diagnostic> {
     hub::unnamed_proxy(public_url.as_str(), *listen, has_proxies)
 }
 
-fn tree(survey: &Survey, documents: Vec<DocumentView>, all: bool) -> Section {
+fn tree(scan: &OneShotScan, documents: Vec<DocumentView>, all: bool) -> Section {
     let mut tree = Section::new("tree", Vec::new());
-    tree.add("", survey.notices.iter().cloned(), 0);
+    tree.add("", scan.notices.iter().cloned(), 0);
     let broken = documents.into_iter();
     let mut broken = broken
         .filter(|document| document.state == DocumentState::Broken)
@@ -165,10 +166,10 @@ fn tree(survey: &Survey, documents: Vec<DocumentView>, all: bool) -> Section {
     let most = if all { usize::MAX } else { EXAMPLES };
     let first: Vec<String> = broken.by_ref().take(most).collect();
     tree.add("broken", first, broken.count());
-    let groups = report::findings::groups(&survey.engine);
+    let groups = report::findings::groups(&scan.engine);
     if all {
-        let plan = survey.engine.plan();
-        let findings = report::findings::all(&survey.engine).into_iter();
+        let plan = scan.engine.plan();
+        let findings = report::findings::all(&scan.engine).into_iter();
         let is_news = |own: &Finding| {
             !plan
                 .sources
@@ -182,11 +183,11 @@ fn tree(survey: &Survey, documents: Vec<DocumentView>, all: bool) -> Section {
             tree.add(&group.kind, group.examples.iter().cloned(), group.more());
         }
     }
-    let suspensions = survey.suspensions().into_iter();
+    let suspensions = scan.suspensions().into_iter();
     let suspensions = suspensions.map(|(message, missing)| Diagnostic::finding(message, missing));
     tree.diagnostics.extend(suspensions);
-    tree.diagnostics.extend(machine::unreadable(survey));
-    if let Some((path, changed)) = &survey.latest {
+    tree.diagnostics.extend(machine::unreadable(scan));
+    if let Some((path, changed)) = &scan.latest {
         let diagnostic = clock::file_system(path, *changed, Timestamp::now());
         tree.diagnostics.extend(diagnostic);
     }

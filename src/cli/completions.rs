@@ -1,24 +1,10 @@
 //! `completions`: what shells complete, made from the command line as it is.
 
-use clap::{Args, CommandFactory, ValueEnum};
+use clap::CommandFactory;
 
-use crate::cli::options::{Exit, Options};
+use crate::cli::exit::Exit;
+use crate::cli::options::{CompletionsOptions, Options, Shell};
 use crate::cli::output::print;
-
-#[derive(Debug, Clone, Args)]
-pub struct CompletionsOptions {
-    /// The shell
-    #[arg(value_name = "SHELL", value_enum)]
-    pub shell: Shell,
-}
-
-/// The shells whose completions we package.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub enum Shell {
-    Bash,
-    Zsh,
-    Fish,
-}
 
 pub fn completions(options: &CompletionsOptions) -> anyhow::Result<Exit> {
     let generator = match options.shell {

@@ -5,37 +5,14 @@ use std::path::Path;
 
 use anyhow::Context;
 use clap::parser::ValueSource;
-use clap::{ArgMatches, Args, CommandFactory};
+use clap::{ArgMatches, CommandFactory};
 
-use crate::cli::options::{Exit, NetworkOptions, Options, TreeOptions};
+use crate::cli::exit::Exit;
+use crate::cli::options::{ConfigOptions, Options};
 use crate::cli::output::print;
 use crate::config::Config;
 use crate::config::definition::Definition;
-use crate::config::loader::Origin;
-use crate::config::overrides::Overrides;
-
-/// What `run` takes of these, so that one sees what it would do.
-#[derive(Debug, Clone, Args)]
-pub struct ConfigOptions {
-    #[command(flatten)]
-    pub tree: TreeOptions,
-
-    #[command(flatten)]
-    pub network: NetworkOptions,
-
-    /// Where health, metrics and the status page listen [default: 127.0.0.1:8401]
-    #[arg(long, value_name = "ADDR", env = "RSNOTIFY_ADMIN_LISTEN")]
-    pub admin_listen: Option<String>,
-}
-
-impl ConfigOptions {
-    fn overrides(&self) -> Overrides {
-        Overrides {
-            admin_listen: self.admin_listen.clone(),
-            ..self.network.overrides(self.tree.overrides())
-        }
-    }
-}
+use crate::config::origin::Origin;
 
 pub fn config(file: Option<&Path>, options: &ConfigOptions) -> anyhow::Result<Exit> {
     let (config, origins) = Config::load_with_origins(file, &options.overrides())?;

@@ -12,9 +12,9 @@ use crate::announce::dry_run::play_forward;
 use crate::announce::engine::Engine;
 use crate::announce::plan::Mode;
 use crate::announce::time::later;
-use crate::cli::options::Exit;
+use crate::cli::exit::Exit;
+use crate::cli::one_shot_scan::scan_once;
 use crate::cli::output::{print, say};
-use crate::cli::survey::survey;
 use crate::config::Config;
 use crate::daemon::settings;
 use crate::hub::relay::headers;
@@ -40,12 +40,12 @@ pub fn dry_run(config: &Config) -> anyhow::Result<Exit> {
         Some(store) => store.load_hub()?,
         None => (Vec::new(), Vec::new()),
     };
-    let mut survey = survey(config)?;
+    let mut scan = scan_once(config)?;
     let now = Timestamp::now();
     let until = later(now, horizon(config));
-    let planned = play_forward(&mut survey.engine, survey.begun, now, until);
+    let planned = play_forward(&mut scan.engine, scan.begun, now, until);
 
-    let own_hub = OwnHub::new(&survey.engine, &subscriptions);
+    let own_hub = OwnHub::new(&scan.engine, &subscriptions);
     let mut shown = own_hub.owed(&relays, now);
     for submission in &planned {
         let at = submission.at;
@@ -55,7 +55,7 @@ pub fn dry_run(config: &Config) -> anyhow::Result<Exit> {
             None => shown.extend(own_hub.relayed(submission, at, now)),
         }
     }
-    for notice in survey.notices {
+    for notice in scan.notices {
         say(notice);
     }
     print(|out| {
@@ -67,7 +67,7 @@ pub fn dry_run(config: &Config) -> anyhow::Result<Exit> {
     say(format_args!(
         "{count} requests would be sent; none was, and nothing was saved"
     ));
-    if !survey.has_state {
+    if !scan.has_state {
         say("there is no state yet: the first run takes what is there as known");
     }
     Ok(Exit::Fine)

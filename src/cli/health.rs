@@ -6,11 +6,8 @@
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::{Context, bail};
-use clap::Args;
-use clap::builder::FalseyValueParser;
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::body::Bytes;
 use hyper::client::conn::http1;
@@ -21,7 +18,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
-use crate::cli::options::{Exit, TreeOptions};
+use crate::cli::exit::Exit;
+use crate::cli::options::HealthOptions;
 use crate::cli::output::print;
 use crate::config::address::Address;
 use crate::config::duration;
@@ -31,30 +29,6 @@ use crate::resourcesync::escape::excerpt;
 
 /// An answer of ours is one short line.
 const LONGEST_ANSWER: usize = 4 * 1024;
-
-#[derive(Debug, Clone, Args)]
-pub struct HealthOptions {
-    #[command(flatten)]
-    pub tree: TreeOptions,
-
-    /// Where the daemon's admin listener is [default: 127.0.0.1:8401]
-    #[arg(long, value_name = "ADDR", env = "RSNOTIFY_ADMIN_LISTEN")]
-    pub admin_listen: Option<String>,
-
-    /// Ask whether it is ready: everything was looked at once, and the state can be saved
-    #[arg(long, env = "RSNOTIFY_READY", value_parser = FalseyValueParser::new())]
-    pub ready: bool,
-
-    /// How long to wait for the answer
-    #[arg(
-        long,
-        value_name = "DURATION",
-        env = "RSNOTIFY_TIMEOUT",
-        default_value = "2s",
-        value_parser = duration::parse
-    )]
-    pub timeout: Duration,
-}
 
 pub fn health(file: Option<&Path>, options: &HealthOptions) -> anyhow::Result<Exit> {
     let overrides = Overrides {

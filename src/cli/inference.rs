@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use crate::announce::naming::Naming;
+use crate::cli::one_shot_scan::{Detail, scan_without_state};
 use crate::cli::output::say;
-use crate::cli::survey::{Detail, survey_without_state};
 use crate::config::Config;
 use crate::config::overrides::Overrides;
 
@@ -31,14 +31,14 @@ pub fn with_url(file: Option<&Path>, overrides: Overrides) -> anyhow::Result<Ove
         ..overrides.clone()
     };
     let config = Config::load(file, &with(UNKNOWN))?;
-    let survey = survey_without_state(&config, Detail::Bounded)?;
-    let catalog = survey.engine.sources()[0].catalog();
-    let mut mounts = survey.engine.plan().sources[0].mounts.iter();
+    let scan = scan_without_state(&config, Detail::Bounded)?;
+    let catalog = scan.engine.sources()[0].catalog();
+    let mut mounts = scan.engine.plan().sources[0].mounts.iter();
     let naming = mounts.next().map(|mount| Naming::of(catalog, mount));
     let naming = naming.unwrap_or_default();
     let Some(prefix) = naming.majority() else {
         let root = root.display().to_string();
-        let reason = reason(&naming, &survey.notices);
+        let reason = reason(&naming, &scan.notices);
         return Err(NoUrl { root, reason }.into());
     };
     say(format_args!(

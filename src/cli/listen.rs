@@ -10,7 +10,8 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use url::Url;
 
-use crate::cli::options::{Exit, ListenOptions};
+use crate::cli::exit::Exit;
+use crate::cli::options::ListenOptions;
 use crate::cli::output::{Output, say};
 use crate::daemon::log::error_chain;
 use crate::hub::request::Refusal;

@@ -2,14 +2,15 @@
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::Context;
-use clap::{Args, Command, CommandFactory};
+use clap::{Command, CommandFactory};
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, italic, roman};
 
-use crate::cli::options::{Exit, Options};
+use crate::cli::exit::Exit;
+use crate::cli::options::{ManOptions, Options};
 use crate::cli::output::print;
 
 /// Those of [`Exit`], and what the argument parser answers.
@@ -67,13 +68,6 @@ const FILES: [(&str, &str); 3] = [
          announced and when.",
     ),
 ];
-
-#[derive(Debug, Clone, Args)]
-pub struct ManOptions {
-    /// The directory to write all pages to [default: print the page of rsnotify alone]
-    #[arg(value_name = "DIR")]
-    pub directory: Option<PathBuf>,
-}
 
 pub fn man(options: &ManOptions) -> anyhow::Result<Exit> {
     // `help` repeats what each page says.

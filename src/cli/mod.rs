@@ -2,16 +2,18 @@
 
 mod accept;
 mod advertise;
-mod asking;
 mod check;
 mod completions;
 mod config;
+mod daemon_client;
 mod dry_run;
+pub mod exit;
 mod health;
 mod inference;
 mod listen;
 mod logging;
 mod man;
+mod one_shot_scan;
 pub mod options;
 mod outbox;
 mod output;
@@ -22,12 +24,12 @@ mod schema;
 mod snippet;
 mod status;
 mod subscriptions;
-mod survey;
 
 use clap::Parser;
 
+use crate::cli::exit::Exit;
 use crate::cli::inference::NoUrl;
-use crate::cli::options::{Command, Exit, Options};
+use crate::cli::options::{Command, Options};
 use crate::config::error::ConfigError;
 use crate::daemon::log::error_chain;
 use crate::resourcesync::escape::escaped_lines;

@@ -1,24 +1,18 @@
-//! The command line as an operator types it, and the exit codes it answers with.
+//! The command line as an operator types it: the options of all commands.
 //!
 //! Every flag has one environment variable, `RSNOTIFY_` and the flag in capitals (a test compares them).
 
 use std::num::NonZeroU64;
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::time::Duration;
 
-use clap::builder::FalseyValueParser;
+use clap::builder::{FalseyValueParser, PossibleValue};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::cli::advertise::AdvertiseOptions;
-use crate::cli::completions::CompletionsOptions;
-use crate::cli::config::ConfigOptions;
-use crate::cli::health::HealthOptions;
-use crate::cli::man::ManOptions;
-use crate::cli::outbox::OutboxCommand;
-use crate::cli::scan::ScanOptions;
-use crate::cli::snippet::SnippetOptions;
-use crate::cli::subscriptions::SubscriptionsCommand;
+use crate::config::duration;
 use crate::config::overrides::Overrides;
+use crate::report::documents::DocumentState;
+use crate::report::status::Condition;
 
 /// Announces every change of a ResourceSync Source over WebSub, from the files it publishes.
 #[derive(Debug, Parser)]
@@ -56,7 +50,7 @@ pub enum Command {
     /// Believe that the documents of a source that are missing now are deleted
     Accept(AcceptOptions),
     /// Print how everything stands, and what is in trouble
-    Status(AskOptions),
+    Status(RequestOptions),
     /// Show what each hub is due, and act on a hub that does not take it
     #[command(subcommand)]
     Outbox(OutboxCommand),
@@ -230,7 +224,7 @@ pub struct AcceptOptions {
 
 /// What is asked of a running daemon, or of the state that it left.
 #[derive(Debug, Clone, Args)]
-pub struct AskOptions {
+pub struct RequestOptions {
     #[command(flatten)]
     pub tree: TreeOptions,
 
@@ -294,27 +288,274 @@ impl LogLevel {
     }
 }
 
-/// What a command comes to. The argument parser itself exits with 2 for wrong usage.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Exit {
-    Fine,
-    /// Something was found, or failed.
-    Failure,
-    /// The command line lacks something.
-    Usage,
-    /// The configuration is wrong; nothing else answers so, and a service manager need not try again.
-    Configuration,
+#[derive(Debug, Clone, Args)]
+pub struct ScanOptions {
+    #[command(flatten)]
+    pub tree: TreeOptions,
+
+    /// Print only documents in these states, separated by commas
+    #[arg(
+        long,
+        value_enum,
+        value_name = "STATE",
+        env = "RSNOTIFY_STATE",
+        value_delimiter = ','
+    )]
+    pub state: Vec<DocumentState>,
+
+    /// Print JSON
+    #[arg(long, env = "RSNOTIFY_JSON", value_parser = FalseyValueParser::new())]
+    pub json: bool,
 }
 
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> ExitCode {
-        ExitCode::from(match exit {
-            Exit::Fine => 0,
-            Exit::Failure => 1,
-            Exit::Usage => 2,
-            Exit::Configuration => 78,
-        })
+impl ValueEnum for DocumentState {
+    fn value_variants<'a>() -> &'a [DocumentState] {
+        &DocumentState::ALL
     }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.as_str()))
+    }
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct SnippetOptions {
+    /// The web server in front
+    #[arg(value_enum, value_name = "SERVER")]
+    pub server: WebServer,
+
+    #[command(flatten)]
+    pub tree: TreeOptions,
+
+    #[command(flatten)]
+    pub network: NetworkOptions,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum WebServer {
+    Nginx,
+    Apache,
+    Caddy,
+}
+
+/// What `run` takes of these, so that one sees what it would do.
+#[derive(Debug, Clone, Args)]
+pub struct ConfigOptions {
+    #[command(flatten)]
+    pub tree: TreeOptions,
+
+    #[command(flatten)]
+    pub network: NetworkOptions,
+
+    /// Where health, metrics and the status page listen [default: 127.0.0.1:8401]
+    #[arg(long, value_name = "ADDR", env = "RSNOTIFY_ADMIN_LISTEN")]
+    pub admin_listen: Option<String>,
+}
+
+impl ConfigOptions {
+    pub fn overrides(&self) -> Overrides {
+        Overrides {
+            admin_listen: self.admin_listen.clone(),
+            ..self.network.overrides(self.tree.overrides())
+        }
+    }
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct AdvertiseOptions {
+    #[command(flatten)]
+    pub tree: TreeOptions,
+
+    #[command(flatten)]
+    pub network: NetworkOptions,
+
+    /// Print each entry alone, for those who write generators
+    #[arg(long, env = "RSNOTIFY_ENTRY", value_parser = FalseyValueParser::new())]
+    pub entry: bool,
+
+    /// Print JSON
+    #[arg(long, env = "RSNOTIFY_JSON", value_parser = FalseyValueParser::new())]
+    pub json: bool,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct HealthOptions {
+    #[command(flatten)]
+    pub tree: TreeOptions,
+
+    /// Where the daemon's admin listener is [default: 127.0.0.1:8401]
+    #[arg(long, value_name = "ADDR", env = "RSNOTIFY_ADMIN_LISTEN")]
+    pub admin_listen: Option<String>,
+
+    /// Ask whether it is ready: everything was looked at once, and the state can be saved
+    #[arg(long, env = "RSNOTIFY_READY", value_parser = FalseyValueParser::new())]
+    pub ready: bool,
+
+    /// How long to wait for the answer
+    #[arg(
+        long,
+        value_name = "DURATION",
+        env = "RSNOTIFY_TIMEOUT",
+        default_value = "2s",
+        value_parser = duration::parse
+    )]
+    pub timeout: Duration,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct CompletionsOptions {
+    /// The shell
+    #[arg(value_name = "SHELL", value_enum)]
+    pub shell: Shell,
+}
+
+/// The shells whose completions we package.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum Shell {
+    Bash,
+    Zsh,
+    Fish,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct ManOptions {
+    /// The directory to write all pages to [default: print the page of rsnotify alone]
+    #[arg(value_name = "DIR")]
+    pub directory: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Subcommand)]
+pub enum OutboxCommand {
+    /// Print one line for each channel and hub, those in trouble first
+    List(OutboxListOptions),
+    /// Print all that a hub is due on a channel, and what it last answered
+    Show(OutboxShowOptions),
+    /// Try now what waits for its next try
+    Retry(OutboxRetryOptions),
+    /// Let what a hub is due on a channel count as told
+    Drop(OutboxDropOptions),
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct OutboxListOptions {
+    /// Print only hubs in these states, separated by commas
+    #[arg(
+        long,
+        value_enum,
+        value_name = "STATE",
+        env = "RSNOTIFY_STATE",
+        value_delimiter = ','
+    )]
+    pub state: Vec<Condition>,
+
+    #[command(flatten)]
+    pub ask: RequestOptions,
+}
+
+impl ValueEnum for Condition {
+    fn value_variants<'a>() -> &'a [Condition] {
+        &Condition::ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.as_str()))
+    }
+}
+
+/// A hub on a channel.
+#[derive(Debug, Clone, Args)]
+pub struct AccountOptions {
+    /// The channel: the URI of its topic, or of its Capability List
+    #[arg(value_name = "CHANNEL")]
+    pub channel: String,
+
+    /// The hub: its URI as it is advertised, or "embedded"
+    #[arg(value_name = "HUB")]
+    pub hub: String,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct OutboxShowOptions {
+    #[command(flatten)]
+    pub account: AccountOptions,
+
+    /// Print the notification in flight too
+    #[arg(long, env = "RSNOTIFY_PAYLOAD", value_parser = FalseyValueParser::new())]
+    pub payload: bool,
+
+    #[command(flatten)]
+    pub ask: RequestOptions,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct OutboxRetryOptions {
+    /// The channel: the URI of its topic, or of its Capability List [default: all]
+    #[arg(value_name = "CHANNEL", requires = "hub")]
+    pub channel: Option<String>,
+
+    /// The hub: its URI as it is advertised, or "embedded" [default: all]
+    #[arg(value_name = "HUB")]
+    pub hub: Option<String>,
+
+    #[command(flatten)]
+    pub ask: RequestOptions,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct OutboxDropOptions {
+    #[command(flatten)]
+    pub account: AccountOptions,
+
+    /// Drop it; without this, say only what would be dropped
+    #[arg(long, env = "RSNOTIFY_YES", value_parser = FalseyValueParser::new())]
+    pub yes: bool,
+
+    #[command(flatten)]
+    pub ask: RequestOptions,
+}
+
+#[derive(Debug, Clone, Subcommand)]
+pub enum SubscriptionsCommand {
+    /// Print one line for each subscription, those in trouble first
+    List(RequestOptions),
+    /// Print all there is to know of one
+    Show(SubscriptionShowOptions),
+    /// End one, and tell its subscriber
+    Remove(SubscriptionRemoveOptions),
+}
+
+/// A subscription.
+#[derive(Debug, Clone, Args)]
+pub struct SubscriptionOptions {
+    /// The digest of its callback, as the log and the list show it
+    #[arg(value_name = "CALLBACK_DIGEST")]
+    pub callback: String,
+
+    /// The topic, where that callback subscribes to several
+    #[arg(value_name = "TOPIC")]
+    pub topic: Option<String>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct SubscriptionShowOptions {
+    #[command(flatten)]
+    pub name: SubscriptionOptions,
+
+    #[command(flatten)]
+    pub ask: RequestOptions,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct SubscriptionRemoveOptions {
+    #[command(flatten)]
+    pub name: SubscriptionOptions,
+
+    /// Remove it; without this, say only which would be removed
+    #[arg(long, env = "RSNOTIFY_YES", value_parser = FalseyValueParser::new())]
+    pub yes: bool,
+
+    #[command(flatten)]
+    pub ask: RequestOptions,
 }
 
 #[cfg(test)]

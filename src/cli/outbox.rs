@@ -5,108 +5,19 @@ pub mod text;
 use std::io::Write;
 use std::path::Path;
 
-use clap::builder::{FalseyValueParser, PossibleValue};
-use clap::{Args, Subcommand, ValueEnum};
 use jiff::Timestamp;
 use serde_json::json;
 
-use crate::cli::asking::{Asked, unexpected};
-use crate::cli::options::{AskOptions, Exit};
+use crate::cli::daemon_client::{DaemonClient, unexpected_answer};
+use crate::cli::exit::Exit;
+use crate::cli::options::{
+    AccountOptions, OutboxCommand, OutboxDropOptions, OutboxListOptions, OutboxRetryOptions,
+    OutboxShowOptions,
+};
 use crate::cli::outbox::text::{Row, write_account, write_due, write_muted, write_rows};
 use crate::cli::output::{counted, print, print_json};
 use crate::control::{AccountName, Answer, Request};
-use crate::report::status::Condition;
 use crate::report::status::account::AccountView;
-
-#[derive(Debug, Clone, Subcommand)]
-pub enum OutboxCommand {
-    /// Print one line for each channel and hub, those in trouble first
-    List(ListOptions),
-    /// Print all that a hub is due on a channel, and what it last answered
-    Show(ShowOptions),
-    /// Try now what waits for its next try
-    Retry(RetryOptions),
-    /// Let what a hub is due on a channel count as told
-    Drop(DropOptions),
-}
-
-#[derive(Debug, Clone, Args)]
-pub struct ListOptions {
-    /// Print only hubs in these states, separated by commas
-    #[arg(
-        long,
-        value_enum,
-        value_name = "STATE",
-        env = "RSNOTIFY_STATE",
-        value_delimiter = ','
-    )]
-    pub state: Vec<Condition>,
-
-    #[command(flatten)]
-    pub ask: AskOptions,
-}
-
-impl ValueEnum for Condition {
-    fn value_variants<'a>() -> &'a [Condition] {
-        &Condition::ALL
-    }
-
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        Some(PossibleValue::new(self.as_str()))
-    }
-}
-
-/// A hub on a channel.
-#[derive(Debug, Clone, Args)]
-pub struct AccountOptions {
-    /// The channel: the URI of its topic, or of its Capability List
-    #[arg(value_name = "CHANNEL")]
-    pub channel: String,
-
-    /// The hub: its URI as it is advertised, or "embedded"
-    #[arg(value_name = "HUB")]
-    pub hub: String,
-}
-
-#[derive(Debug, Clone, Args)]
-pub struct ShowOptions {
-    #[command(flatten)]
-    pub account: AccountOptions,
-
-    /// Print the notification in flight too
-    #[arg(long, env = "RSNOTIFY_PAYLOAD", value_parser = FalseyValueParser::new())]
-    pub payload: bool,
-
-    #[command(flatten)]
-    pub ask: AskOptions,
-}
-
-#[derive(Debug, Clone, Args)]
-pub struct RetryOptions {
-    /// The channel: the URI of its topic, or of its Capability List [default: all]
-    #[arg(value_name = "CHANNEL", requires = "hub")]
-    pub channel: Option<String>,
-
-    /// The hub: its URI as it is advertised, or "embedded" [default: all]
-    #[arg(value_name = "HUB")]
-    pub hub: Option<String>,
-
-    #[command(flatten)]
-    pub ask: AskOptions,
-}
-
-#[derive(Debug, Clone, Args)]
-pub struct DropOptions {
-    #[command(flatten)]
-    pub account: AccountOptions,
-
-    /// Drop it; without this, say only what would be dropped
-    #[arg(long, env = "RSNOTIFY_YES", value_parser = FalseyValueParser::new())]
-    pub yes: bool,
-
-    #[command(flatten)]
-    pub ask: AskOptions,
-}
 
 pub fn outbox(file: Option<&Path>, command: &OutboxCommand) -> anyhow::Result<Exit> {
     let ask = match command {
@@ -115,7 +26,7 @@ pub fn outbox(file: Option<&Path>, command: &OutboxCommand) -> anyhow::Result<Ex
         OutboxCommand::Retry(retry) => &retry.ask,
         OutboxCommand::Drop(drop) => &drop.ask,
     };
-    let daemon = Asked::new(file, &ask.tree)?;
+    let daemon = DaemonClient::new(file, &ask.tree)?;
     match command {
         OutboxCommand::List(options) => list(&daemon, options),
         OutboxCommand::Show(show) => self::show(&daemon, show),
@@ -124,9 +35,9 @@ pub fn outbox(file: Option<&Path>, command: &OutboxCommand) -> anyhow::Result<Ex
     }
 }
 
-fn list(daemon: &Asked<'_>, options: &ListOptions) -> anyhow::Result<Exit> {
+fn list(daemon: &DaemonClient<'_>, options: &OutboxListOptions) -> anyhow::Result<Exit> {
     let (Answer::Outbox(channels), is_running) = daemon.ask(Request::Outbox)? else {
-        return Err(unexpected());
+        return Err(unexpected_answer());
     };
     let mut rows: Vec<Row> = channels
         .iter()
@@ -148,7 +59,7 @@ fn list(daemon: &Asked<'_>, options: &ListOptions) -> anyhow::Result<Exit> {
     Ok(Exit::Fine)
 }
 
-fn show(daemon: &Asked<'_>, options: &ShowOptions) -> anyhow::Result<Exit> {
+fn show(daemon: &DaemonClient<'_>, options: &OutboxShowOptions) -> anyhow::Result<Exit> {
     let (shown, is_running) = ask_for(daemon, &options.account, options.payload)?;
     match options.ask.json {
         true => print_json(is_running, &shown)?,
@@ -158,7 +69,7 @@ fn show(daemon: &Asked<'_>, options: &ShowOptions) -> anyhow::Result<Exit> {
 }
 
 fn ask_for(
-    daemon: &Asked<'_>,
+    daemon: &DaemonClient<'_>,
     account: &AccountOptions,
     payload: bool,
 ) -> anyhow::Result<(Box<AccountView>, bool)> {
@@ -166,16 +77,16 @@ fn ask_for(
     let request = Request::Show { account, payload };
     match daemon.ask(request)? {
         (Answer::Account(shown), is_running) => Ok((shown, is_running)),
-        _ => Err(unexpected()),
+        _ => Err(unexpected_answer()),
     }
 }
 
-fn retry(daemon: &Asked<'_>, options: &RetryOptions) -> anyhow::Result<Exit> {
+fn retry(daemon: &DaemonClient<'_>, options: &OutboxRetryOptions) -> anyhow::Result<Exit> {
     let only = options.channel.clone().zip(options.hub.clone());
     let only = only.map(|(channel, hub)| AccountName { channel, hub });
     let (Answer::Retried { notifications }, is_running) = daemon.ask(Request::Retry { only })?
     else {
-        return Err(unexpected());
+        return Err(unexpected_answer());
     };
     if options.ask.json {
         print_json(is_running, &json!({ "tried": notifications }))?;
@@ -196,7 +107,7 @@ fn retry(daemon: &Asked<'_>, options: &RetryOptions) -> anyhow::Result<Exit> {
     Ok(Exit::Fine)
 }
 
-fn drop(daemon: &Asked<'_>, options: &DropOptions) -> anyhow::Result<Exit> {
+fn drop(daemon: &DaemonClient<'_>, options: &OutboxDropOptions) -> anyhow::Result<Exit> {
     if !options.yes {
         return say_what_would_be_dropped(daemon, options);
     }
@@ -205,7 +116,7 @@ fn drop(daemon: &Asked<'_>, options: &DropOptions) -> anyhow::Result<Exit> {
         account: account.clone(),
     };
     let (Answer::Dropped { changes }, is_running) = daemon.ask(request)? else {
-        return Err(unexpected());
+        return Err(unexpected_answer());
     };
     let AccountName { channel, hub } = account;
     if options.ask.json {
@@ -224,7 +135,10 @@ fn drop(daemon: &Asked<'_>, options: &DropOptions) -> anyhow::Result<Exit> {
     Ok(Exit::Fine)
 }
 
-fn say_what_would_be_dropped(daemon: &Asked<'_>, options: &DropOptions) -> anyhow::Result<Exit> {
+fn say_what_would_be_dropped(
+    daemon: &DaemonClient<'_>,
+    options: &OutboxDropOptions,
+) -> anyhow::Result<Exit> {
     let (shown, is_running) = ask_for(daemon, &options.account, false)?;
     if options.ask.json {
         let answer = json!({

@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use crate::cli::dry_run::dry_run;
+use crate::cli::exit::Exit;
 use crate::cli::inference::with_url;
-use crate::cli::options::{Exit, RunOptions};
+use crate::cli::options::RunOptions;
 use crate::config::Config;
 use crate::daemon;
 

@@ -3,55 +3,24 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use clap::builder::{FalseyValueParser, PossibleValue};
-use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
 use crate::announce::finding::Finding;
+use crate::cli::exit::Exit;
 use crate::cli::inference::with_url;
-use crate::cli::options::{Exit, TreeOptions};
+use crate::cli::one_shot_scan::scan_once;
+use crate::cli::options::ScanOptions;
 use crate::cli::output::{print, say};
-use crate::cli::survey::survey;
 use crate::config::Config;
 use crate::report;
 use crate::report::documents::{DocumentState, DocumentView};
 use crate::resourcesync::escape::escaped;
 
-#[derive(Debug, Clone, Args)]
-pub struct ScanOptions {
-    #[command(flatten)]
-    pub tree: TreeOptions,
-
-    /// Print only documents in these states, separated by commas
-    #[arg(
-        long,
-        value_enum,
-        value_name = "STATE",
-        env = "RSNOTIFY_STATE",
-        value_delimiter = ','
-    )]
-    pub state: Vec<DocumentState>,
-
-    /// Print JSON
-    #[arg(long, env = "RSNOTIFY_JSON", value_parser = FalseyValueParser::new())]
-    pub json: bool,
-}
-
-impl ValueEnum for DocumentState {
-    fn value_variants<'a>() -> &'a [DocumentState] {
-        &DocumentState::ALL
-    }
-
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        Some(PossibleValue::new(self.as_str()))
-    }
-}
-
 pub fn scan(file: Option<&Path>, options: &ScanOptions) -> anyhow::Result<Exit> {
     let config = Config::load(file, &with_url(file, options.tree.overrides())?)?;
-    let survey = survey(&config)?;
-    let mut documents = report::documents::all(&survey.engine);
-    if !survey.has_state {
+    let scan = scan_once(&config)?;
+    let mut documents = report::documents::all(&scan.engine);
+    if !scan.has_state {
         for document in &mut documents {
             if matches!(
                 document.state,
@@ -64,15 +33,15 @@ pub fn scan(file: Option<&Path>, options: &ScanOptions) -> anyhow::Result<Exit> 
         }
     }
     documents.retain(|own| options.state.is_empty() || options.state.contains(&own.state));
-    for finding in report::findings::all(&survey.engine) {
+    for finding in report::findings::all(&scan.engine) {
         if let Finding::WrongUrl { .. } = finding {
             say(finding);
         }
     }
-    let suspensions = survey.suspensions().into_iter();
+    let suspensions = scan.suspensions().into_iter();
     let suspensions = suspensions.flat_map(|(suspension, missing)| [suspension, missing]);
     let suspensions: Vec<String> = suspensions.collect();
-    for notice in survey.notices.iter().chain(&suspensions) {
+    for notice in scan.notices.iter().chain(&suspensions) {
         say(notice);
     }
     print(|out| {

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use crate::cli::options::Exit;
+use crate::cli::exit::Exit;
 use crate::cli::output::print;
 use crate::config::schema;
 

@@ -13,36 +13,16 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
-use clap::{Args, ValueEnum};
 
+use crate::cli::exit::Exit;
 use crate::cli::inference::with_url;
-use crate::cli::options::{Exit, NetworkOptions, TreeOptions};
+use crate::cli::one_shot_scan::scan_once;
+use crate::cli::options::{SnippetOptions, WebServer};
 use crate::cli::output::{print, say};
 use crate::cli::snippet::passing::{Behind, Site, passing};
-use crate::cli::survey::survey;
 use crate::config::Config;
 use crate::config::address::Address;
 use crate::report;
-
-#[derive(Debug, Clone, Args)]
-pub struct SnippetOptions {
-    /// The web server in front
-    #[arg(value_enum, value_name = "SERVER")]
-    pub server: WebServer,
-
-    #[command(flatten)]
-    pub tree: TreeOptions,
-
-    #[command(flatten)]
-    pub network: NetworkOptions,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum WebServer {
-    Nginx,
-    Apache,
-    Caddy,
-}
 
 impl WebServer {
     /// The lines for one site of it.
@@ -73,11 +53,11 @@ pub fn snippet(file: Option<&Path>, options: &SnippetOptions) -> anyhow::Result<
          the web server is reached as",
     )?;
     let behind = behind(&config.server.listen)?;
-    let survey = survey(&config)?;
-    for notice in &survey.notices {
+    let scan = scan_once(&config)?;
+    for notice in &scan.notices {
         say(notice);
     }
-    let topics = report::channels::all(&survey.engine).into_iter();
+    let topics = report::channels::all(&scan.engine).into_iter();
     let topics: BTreeSet<_> = topics.map(|channel| channel.topic).collect();
     let mut sources = config.sources.iter();
     let makes_topics = sources.any(|source| source.plan.unadvertised_channels);

@@ -3,8 +3,9 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use crate::cli::asking::{Asked, unexpected};
-use crate::cli::options::{AskOptions, Exit};
+use crate::cli::daemon_client::{DaemonClient, unexpected_answer};
+use crate::cli::exit::Exit;
+use crate::cli::options::RequestOptions;
 use crate::cli::outbox::text::{Row, write_rows};
 use crate::cli::output::{counted, grouped, print, print_json, relative, when};
 use crate::control::{Answer, Request};
@@ -21,10 +22,10 @@ const MOST_CHARACTERS: usize = 500;
 /// So many of the last notifications are printed.
 const MOST_NOTIFICATIONS: usize = 10;
 
-pub fn status(file: Option<&Path>, options: &AskOptions) -> anyhow::Result<Exit> {
-    let daemon = Asked::new(file, &options.tree)?;
+pub fn status(file: Option<&Path>, options: &RequestOptions) -> anyhow::Result<Exit> {
+    let daemon = DaemonClient::new(file, &options.tree)?;
     let (Answer::Status(status), is_running) = daemon.ask(Request::Status)? else {
-        return Err(unexpected());
+        return Err(unexpected_answer());
     };
     match options.json {
         true => print_json(is_running, &status)?,

@@ -3,60 +3,17 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use clap::builder::FalseyValueParser;
-use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use serde_json::json;
 
-use crate::cli::asking::{Asked, unexpected};
-use crate::cli::options::{AskOptions, Exit};
+use crate::cli::daemon_client::{DaemonClient, unexpected_answer};
+use crate::cli::exit::Exit;
+use crate::cli::options::{
+    SubscriptionOptions, SubscriptionRemoveOptions, SubscriptionShowOptions, SubscriptionsCommand,
+};
 use crate::cli::output::{aligned, counted, next_try, print, print_json, relative, when};
 use crate::control::{About, Answer, Request, SubscriptionName};
 use crate::hub::audience::view::{SubscriptionList, SubscriptionView};
-
-#[derive(Debug, Clone, Subcommand)]
-pub enum SubscriptionsCommand {
-    /// Print one line for each subscription, those in trouble first
-    List(AskOptions),
-    /// Print all there is to know of one
-    Show(ShowOptions),
-    /// End one, and tell its subscriber
-    Remove(RemoveOptions),
-}
-
-/// A subscription.
-#[derive(Debug, Clone, Args)]
-pub struct NameOptions {
-    /// The digest of its callback, as the log and the list show it
-    #[arg(value_name = "CALLBACK_DIGEST")]
-    pub callback: String,
-
-    /// The topic, where that callback subscribes to several
-    #[arg(value_name = "TOPIC")]
-    pub topic: Option<String>,
-}
-
-#[derive(Debug, Clone, Args)]
-pub struct ShowOptions {
-    #[command(flatten)]
-    pub name: NameOptions,
-
-    #[command(flatten)]
-    pub ask: AskOptions,
-}
-
-#[derive(Debug, Clone, Args)]
-pub struct RemoveOptions {
-    #[command(flatten)]
-    pub name: NameOptions,
-
-    /// Remove it; without this, say only which would be removed
-    #[arg(long, env = "RSNOTIFY_YES", value_parser = FalseyValueParser::new())]
-    pub yes: bool,
-
-    #[command(flatten)]
-    pub ask: AskOptions,
-}
 
 pub fn subscriptions(file: Option<&Path>, command: &SubscriptionsCommand) -> anyhow::Result<Exit> {
     let ask = match command {
@@ -64,7 +21,7 @@ pub fn subscriptions(file: Option<&Path>, command: &SubscriptionsCommand) -> any
         SubscriptionsCommand::Show(show) => &show.ask,
         SubscriptionsCommand::Remove(remove) => &remove.ask,
     };
-    let daemon = Asked::new(file, &ask.tree)?;
+    let daemon = DaemonClient::new(file, &ask.tree)?;
     match command {
         SubscriptionsCommand::List(_) => list(&daemon, ask.json),
         SubscriptionsCommand::Show(show) => self::show(&daemon, show),
@@ -72,10 +29,10 @@ pub fn subscriptions(file: Option<&Path>, command: &SubscriptionsCommand) -> any
     }
 }
 
-fn list(daemon: &Asked<'_>, as_json: bool) -> anyhow::Result<Exit> {
+fn list(daemon: &DaemonClient<'_>, as_json: bool) -> anyhow::Result<Exit> {
     let request = Request::Subscriptions(About::List);
     let (Answer::Subscriptions(list), is_running) = daemon.ask(request)? else {
-        return Err(unexpected());
+        return Err(unexpected_answer());
     };
     match as_json {
         true => print_json(is_running, &list)?,
@@ -84,7 +41,7 @@ fn list(daemon: &Asked<'_>, as_json: bool) -> anyhow::Result<Exit> {
     Ok(Exit::Fine)
 }
 
-fn show(daemon: &Asked<'_>, options: &ShowOptions) -> anyhow::Result<Exit> {
+fn show(daemon: &DaemonClient<'_>, options: &SubscriptionShowOptions) -> anyhow::Result<Exit> {
     let (shown, is_running) = ask_for(daemon, &options.name)?;
     match options.ask.json {
         true => print_json(is_running, &shown)?,
@@ -94,17 +51,17 @@ fn show(daemon: &Asked<'_>, options: &ShowOptions) -> anyhow::Result<Exit> {
 }
 
 fn ask_for(
-    daemon: &Asked<'_>,
-    name: &NameOptions,
+    daemon: &DaemonClient<'_>,
+    name: &SubscriptionOptions,
 ) -> anyhow::Result<(Box<SubscriptionView>, bool)> {
     let request = Request::Subscriptions(About::Show(name.name()));
     match daemon.ask(request)? {
         (Answer::Subscription(shown), is_running) => Ok((shown, is_running)),
-        _ => Err(unexpected()),
+        _ => Err(unexpected_answer()),
     }
 }
 
-fn remove(daemon: &Asked<'_>, options: &RemoveOptions) -> anyhow::Result<Exit> {
+fn remove(daemon: &DaemonClient<'_>, options: &SubscriptionRemoveOptions) -> anyhow::Result<Exit> {
     if !options.yes {
         let (shown, is_running) = ask_for(daemon, &options.name)?;
         match options.ask.json {
@@ -119,7 +76,7 @@ fn remove(daemon: &Asked<'_>, options: &RemoveOptions) -> anyhow::Result<Exit> {
     }
     let request = Request::Subscriptions(About::Remove(options.name.name()));
     let (Answer::Removed(removed), is_running) = daemon.ask(request)? else {
-        return Err(unexpected());
+        return Err(unexpected_answer());
     };
     if options.ask.json {
         print_json(is_running, &json!({ "removed": removed }))?;
@@ -141,7 +98,7 @@ fn remove(daemon: &Asked<'_>, options: &RemoveOptions) -> anyhow::Result<Exit> {
     Ok(Exit::Fine)
 }
 
-impl NameOptions {
+impl SubscriptionOptions {
     fn name(&self) -> SubscriptionName {
         SubscriptionName {
             callback: self.callback.clone(),

@@ -4,10 +4,13 @@ use std::collections::BTreeSet;
 
 use crate::announce::plan::ChannelPlan;
 use crate::config::definition::Fallback::{Default, Required};
-use crate::config::definition::{ConfigKey, Definition, Example, Form, Kind};
+use crate::config::definition::{Definition, Example, Kind};
 use crate::config::effective::{Page, list, quoted};
 use crate::config::form::{TEXT, WEB_URI, WEB_URI_TEXT, texts};
-use crate::config::loader::{Given, Loader};
+use crate::config::key::{ConfigKey, Form};
+use crate::config::loader::Loader;
+use crate::config::origin::Given;
+use crate::config::section::Section;
 use crate::config::structure::WrittenTable;
 use crate::config::suggestion::nearest;
 use crate::config::web_uri;
@@ -86,7 +89,7 @@ pub fn channels(
     // There may be one for each of many thousand sets.
     let (mut lists, mut topics) = (BTreeSet::new(), BTreeSet::new());
     for (position, table) in written.into_iter().enumerate() {
-        let mut section = loader.section(position, table);
+        let mut section = Section::new(loader, position, table);
         let list = section.required(&CAPABILITY_LIST);
         let topic = section.required(&TOPIC);
         let hubs = section.value(&HUBS);

@@ -3,11 +3,12 @@
 use std::ops::RangeInclusive;
 
 use crate::config::definition::Fallback::{Default, Described};
-use crate::config::definition::{ConfigKey, Definition, Example, Form, Kind, TextKind};
+use crate::config::definition::{Definition, Example, Kind, TextKind};
 use crate::config::effective::{Page, list, quoted};
 use crate::config::form::{self, BOOLEAN, integer, text};
 use crate::config::hub::HUB;
-use crate::config::loader::Section;
+use crate::config::key::{ConfigKey, Form};
+use crate::config::section::Section;
 use crate::hub::callback::CallbackPolicy;
 use crate::hub::limits::Limits;
 use crate::hub::network::Network;

@@ -8,10 +8,13 @@ use std::time::Duration;
 use toml::de::DeValue;
 
 use crate::config::address::Address;
-use crate::config::definition::{Definition, Form, Kind, TextKind};
+use crate::config::definition::{Definition, Kind, TextKind};
 use crate::config::duration;
-use crate::config::loader::{Given, Loader, located};
-use crate::config::secret::{HeaderValue, Holder};
+use crate::config::holder::{HeaderValue, Holder};
+use crate::config::key::Form;
+use crate::config::loader::Loader;
+use crate::config::origin::{Given, located};
+use crate::config::structure::shown;
 use crate::config::suggestion::nearest;
 use crate::config::web_uri;
 use crate::resourcesync::uri::Uri;
@@ -61,18 +64,6 @@ pub const fn integer(max: u32) -> Form<u32> {
 fn integer_of(value: &DeValue<'_>) -> Option<u32> {
     let integer = value.as_integer()?;
     u32::from_str_radix(integer.as_str(), integer.radix()).ok()
-}
-
-/// A value as the file has it, but for the quotation marks around a text.
-pub fn shown(value: &DeValue<'_>) -> String {
-    match value {
-        DeValue::String(text) => text.to_string(),
-        DeValue::Integer(number) => number.to_string(),
-        DeValue::Float(number) => number.to_string(),
-        DeValue::Boolean(is) => is.to_string(),
-        DeValue::Datetime(at) => at.to_string(),
-        DeValue::Array(_) | DeValue::Table(_) => "…".to_owned(),
-    }
 }
 
 const DURATION_TEXT: TextKind = TextKind {

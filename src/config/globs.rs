@@ -5,9 +5,12 @@ use toml::de::DeValue;
 
 use crate::announce::candidates::Candidates;
 use crate::config::definition::Fallback::Default;
-use crate::config::definition::{ConfigKey, Definition, Form, Kind, TextKind};
+use crate::config::definition::{Definition, Kind, TextKind};
 use crate::config::form::list;
-use crate::config::loader::{Given, Loader, Section};
+use crate::config::key::{ConfigKey, Form};
+use crate::config::loader::Loader;
+use crate::config::origin::Given;
+use crate::config::section::Section;
 
 pub static INCLUDE: ConfigKey<Vec<String>> = ConfigKey::new(
     "source",

@@ -7,12 +7,16 @@ use url::Url;
 
 use crate::announce::delivery::secret::Secret;
 use crate::config::definition::Fallback::{Default, Described, Nothing};
-use crate::config::definition::{ConfigKey, Example, Form, Kind, TextKind, path};
+use crate::config::definition::{Example, Kind, TextKind, path};
 use crate::config::duration;
 use crate::config::effective::{Page, inline, quoted};
 use crate::config::form::{self, BOOLEAN, HOLDER, POSITIVE_DURATION, TEXT, text};
-use crate::config::loader::{Given, Loader, Section};
-use crate::config::secret::{HeaderValue, HeldSecret, Holder, pem, secret, secret_at};
+use crate::config::holder::{HeaderValue, Holder};
+use crate::config::key::{ConfigKey, Form};
+use crate::config::loader::Loader;
+use crate::config::origin::Given;
+use crate::config::secret::{HeldSecret, pem, secret, secret_at};
+use crate::config::section::Section;
 
 pub static HEADERS: ConfigKey<BTreeMap<String, Given<HeaderValue>>> = ConfigKey::new(
     "hub",

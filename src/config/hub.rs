@@ -7,13 +7,17 @@ use url::{Position, Url};
 use crate::announce::delivery::secret::Secret;
 use crate::announce::plan::{Mode, Replaces};
 use crate::config::definition::Fallback::{Default, Described, Nothing, Required};
-use crate::config::definition::{ConfigKey, Definition, Example, Form, Kind, TextKind};
+use crate::config::definition::{Definition, Example, Kind, TextKind};
 use crate::config::effective::{Page, quoted, word};
 use crate::config::form::{HOLDER, WEB_URI_TEXT, choice, text, words};
+use crate::config::holder::Holder;
 use crate::config::http::{self, HttpSettings};
-use crate::config::loader::{Given, Loader, Section};
+use crate::config::key::{ConfigKey, Form};
+use crate::config::loader::Loader;
+use crate::config::origin::Given;
 use crate::config::overrides::Overrides;
-use crate::config::secret::{Holder, secret};
+use crate::config::secret::secret;
+use crate::config::section::Section;
 use crate::config::structure::WrittenTable;
 use crate::config::web_uri;
 use crate::resourcesync::uri::Hub;
@@ -137,7 +141,7 @@ pub fn hubs(
     let mut seen = HashSet::new();
     let mut hubs = Vec::new();
     for written in chosen(written, overrides) {
-        let mut section = loader.section(hubs.len(), written);
+        let mut section = Section::new(loader, hubs.len(), written);
         let origin = section.origin_of(&URL);
         let Some(external) = external_hub(&mut section) else {
             continue;

@@ -3,89 +3,17 @@
 //!
 //! A value that is wrong is reported and replaced by its default; [`Loader::finish`] then refuses the whole.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fmt::Display;
 use std::mem;
 use std::path::{Component, Path, PathBuf};
 
 use crate::config::Environment;
-use crate::config::definition::{ConfigKey, Definition};
+use crate::config::definition::Definition;
 use crate::config::error::{ConfigError, Location, Problem};
-use crate::config::structure::{Slip, WrittenTable};
-
-/// Where a value was given.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Origin {
-    Flag(&'static str),
-    /// In the file, at this byte.
-    File(usize),
-    /// Nowhere: it is a default, or absent.
-    Absent,
-}
-
-impl Origin {
-    /// Returns the origin, if there is one.
-    pub fn given(self) -> Option<Origin> {
-        (self != Origin::Absent).then_some(self)
-    }
-}
-
-/// A value with where it was given.
-#[derive(Debug, Clone)]
-pub struct Given<T> {
-    pub value: T,
-    pub origin: Origin,
-}
-
-impl<T> Given<T> {
-    pub fn map<U>(self, read: impl FnOnce(T) -> U) -> Given<U> {
-        Given {
-            value: read(self.value),
-            origin: self.origin,
-        }
-    }
-}
-
-/// A value of the file.
-pub fn located<T>(written: toml::Spanned<T>) -> Given<T> {
-    Given {
-        origin: Origin::File(written.span().start),
-        value: written.into_inner(),
-    }
-}
-
-/// The file being read.
-#[derive(Debug, Clone, Copy)]
-pub struct FileText<'a> {
-    pub path: &'a Path,
-    pub text: &'a str,
-}
-
-impl FileText<'_> {
-    /// Returns where the byte at `offset` is, as editors count.
-    pub fn location(&self, offset: usize) -> Location {
-        let before = self.text.get(..offset).unwrap_or(self.text);
-        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
-        Location::File {
-            path: self.path.to_owned(),
-            line: before.matches('\n').count() + 1,
-            column: before[line_start..].chars().count() + 1,
-        }
-    }
-}
-
-/// Where the values of a configuration come from.
-#[derive(Debug, Default)]
-pub struct Origins(BTreeMap<(&'static str, usize, &'static str), Origin>);
-
-impl Origins {
-    /// Returns the origin of a key's value. `entry` says in which of the tables of that name, from 0.
-    pub fn of(&self, key: &Definition, entry: usize) -> Origin {
-        let origin = self.0.get(&(key.table, entry, key.name));
-        origin.copied().unwrap_or(Origin::Absent)
-    }
-}
+use crate::config::origin::{FileText, Given, Origin, Origins};
+use crate::config::structure::Slip;
 
 /// The values that were loaded, as far as it concerns other values, and what is wrong with them.
 #[derive(Debug)]
@@ -110,12 +38,18 @@ impl<'a> Loader<'a> {
         }
     }
 
+    /// Reports keys that are unknown, or have a value of the wrong kind.
     pub fn report_slips(&mut self, slips: Vec<Slip>) {
         for slip in slips {
             self.misspelt.insert(slip.name);
             self.misspelt.extend(slip.problem.suggestion.clone());
             self.problems.push(slip.problem);
         }
+    }
+
+    /// Remembers where a value comes from.
+    pub fn note(&mut self, key: &Definition, entry: usize, origin: Origin) {
+        self.origins.note(key, entry, origin);
     }
 
     /// Returns true if one of these keys, or the table of that name, was left out, so that its absence means nothing.
@@ -184,18 +118,6 @@ impl<'a> Loader<'a> {
             .ok()
     }
 
-    pub fn section<'s, 'f>(
-        &'s mut self,
-        entry: usize,
-        written: WrittenTable<'f>,
-    ) -> Section<'s, 'a, 'f> {
-        Section {
-            loader: self,
-            entry,
-            written,
-        }
-    }
-
     /// Returns an absolute path, or reports that there is none.
     pub fn path(&mut self, key: &Definition, origin: Origin, path: &Path) -> Option<PathBuf> {
         self.absolute(origin, path)
@@ -233,75 +155,6 @@ impl<'a> Loader<'a> {
         Err(ConfigError::Invalid {
             problems: mem::take(&mut self.problems),
         })
-    }
-}
-
-/// A table of the file whose keys are read one by one.
-#[derive(Debug)]
-pub struct Section<'s, 'a, 'f> {
-    pub loader: &'s mut Loader<'a>,
-    /// Which of the tables of its name it is, from 0.
-    entry: usize,
-    written: WrittenTable<'f>,
-}
-
-impl<'f> Section<'_, '_, 'f> {
-    /// Returns where the table begins.
-    pub fn origin(&self) -> Origin {
-        self.written.origin
-    }
-
-    /// Returns the value of a key; nothing if it is absent, or wrong, which is reported.
-    pub fn given<V>(&mut self, key: &ConfigKey<V>) -> Option<Given<V>> {
-        let written = self.written.take(key.definition.name)?;
-        let origin = written.origin;
-        self.note(&key.definition, origin);
-        let value = key.read(self.loader, written)?;
-        Some(Given { value, origin })
-    }
-
-    /// Returns the value of a key, or its default.
-    pub fn value<V>(&mut self, key: &ConfigKey<V>) -> V {
-        match self.given(key) {
-            Some(given) => given.value,
-            None => key.default(self.loader),
-        }
-    }
-
-    /// Returns the value of a key, whose absence is reported.
-    pub fn required<V>(&mut self, key: &ConfigKey<V>) -> Option<Given<V>> {
-        if self.written.has(key.definition.name) {
-            return self.given(key);
-        }
-        self.report_missing(&key.definition);
-        None
-    }
-
-    /// Returns the tables of a key, of which there must be one.
-    pub fn required_tables(&mut self, key: &'static Definition) -> Vec<WrittenTable<'f>> {
-        let tables = self.written.take_tables(key.name);
-        self.note(key, tables.origin);
-        if tables.value.is_empty() {
-            self.report_missing(key);
-        }
-        tables.value
-    }
-
-    fn report_missing(&mut self, key: &Definition) {
-        let origin = self.written.origin;
-        self.loader
-            .report_absence(&[key.name], origin, key, "it is missing");
-    }
-
-    /// Returns where a key that was not read yet is given.
-    pub fn origin_of<V>(&self, key: &ConfigKey<V>) -> Origin {
-        self.written.origin_of(key.definition.name)
-    }
-
-    /// Remembers where a value comes from.
-    pub fn note(&mut self, key: &Definition, origin: Origin) {
-        let key = (key.table, self.entry, key.name);
-        self.loader.origins.0.insert(key, origin);
     }
 }
 

@@ -1,6 +1,6 @@
 //! The configuration: the file, its keys, and [`Config`], which holds only valid values.
 //!
-//! Each key has one definition ([`definition::ConfigKey`]) in the file of its table. A flag counts before its environment
+//! Each key has one definition ([`definition::Definition`]) in the file of its table. A flag counts before its environment
 //! variable, that before the file, the file before the default. Loading reads the file and the secrets and certificates
 //! that it names, resolves the links in its directories, and reads nothing else of the environment.
 
@@ -14,15 +14,19 @@ mod environment;
 pub mod error;
 mod form;
 mod globs;
+mod holder;
 pub mod http;
 pub mod hub;
-pub mod loader;
+mod key;
+mod loader;
 mod mount;
+pub mod origin;
 pub mod overrides;
 pub mod partial;
 pub mod reference;
 pub mod schema;
 pub mod secret;
+mod section;
 pub mod server;
 pub mod source;
 mod state_dir;
@@ -42,8 +46,10 @@ use crate::config::embedded_hub::{Circumstances, EmbeddedHubSettings};
 use crate::config::environment::Environment;
 use crate::config::error::ConfigError;
 use crate::config::hub::ExternalHub;
-use crate::config::loader::{FileText, Loader, Origin, Origins, located};
+use crate::config::loader::Loader;
+use crate::config::origin::{FileText, Origin, Origins, located};
 use crate::config::overrides::Overrides;
+use crate::config::section::Section;
 use crate::config::server::ServerSettings;
 use crate::config::source::SourceSettings;
 use crate::config::structure::WrittenTable;
@@ -162,11 +168,11 @@ fn load(
     };
     let loader = &mut loader;
     let server = server::with_flags(written.take_table(server::SERVER.name), overrides);
-    let server = server::server(&mut loader.section(0, server));
+    let server = server::server(&mut Section::new(loader, 0, server));
     let sources = written.take_tables(source::SOURCE.name).value;
     let sources = source::sources(loader, sources, overrides);
     let window = written.take_table(window::WINDOW.name);
-    let window = window::window(&mut loader.section(0, window));
+    let window = window::window(&mut Section::new(loader, 0, window));
     let hubs = written.take_tables(hub::HUB.name).value;
     let circumstances = Circumstances {
         has_hubs: !hubs.is_empty() || overrides.hub.is_some(),
@@ -176,7 +182,7 @@ fn load(
     let hubs = hub::hubs(loader, hubs, overrides);
     let embedded_hub = written.take_table(embedded_hub::EMBEDDED_HUB.name);
     let embedded_hub =
-        embedded_hub::embedded_hub(&mut loader.section(0, embedded_hub), &circumstances);
+        embedded_hub::embedded_hub(&mut Section::new(loader, 0, embedded_hub), &circumstances);
     let channels = written.take_tables(channel::CHANNEL.name).value;
     let state_dir = state_dir::state_dir(loader, environment, written, overrides);
     state_dir::refuse_in_mount(loader, &state_dir, &sources);

@@ -5,10 +5,13 @@ use std::path::{Path, PathBuf};
 use crate::announce::observation::MountId;
 use crate::announce::plan::MountPlan;
 use crate::config::definition::Fallback::{Default, Required};
-use crate::config::definition::{ConfigKey, Definition, Example, Fallback, Kind};
+use crate::config::definition::{Definition, Example, Fallback, Kind};
 use crate::config::effective::{inline, list, quoted};
 use crate::config::form::{PATH, PREFIX, PREFIXES};
-use crate::config::loader::{Given, Loader, Origin};
+use crate::config::key::ConfigKey;
+use crate::config::loader::Loader;
+use crate::config::origin::{Given, Origin};
+use crate::config::section::Section;
 use crate::config::structure::WrittenTable;
 use crate::resourcesync::uri::Uri;
 
@@ -66,7 +69,7 @@ pub struct Mounted {
 
 /// Reads a table of `mount`.
 pub fn mount(loader: &mut Loader<'_>, written: WrittenTable<'_>) -> Option<GivenMount> {
-    let mut section = loader.section(0, written);
+    let mut section = Section::new(loader, 0, written);
     let url = section.required(&URL);
     let aliases = section.value(&ALIASES);
     let path = section.required(&PATH_KEY)?;
@@ -81,7 +84,7 @@ pub fn mount(loader: &mut Loader<'_>, written: WrittenTable<'_>) -> Option<Given
 pub fn mount_of_flags(loader: &mut Loader<'_>, root: &Path, url: &String) -> Option<GivenMount> {
     let mut written = WrittenTable::default();
     written.set(&URL.definition, Some(url));
-    let url = loader.section(0, written).given(&URL);
+    let url = Section::new(loader, 0, written).given(&URL);
     let origin = Origin::Flag("--root");
     let path = loader.path(&PATH_KEY.definition, origin, root)?;
     Some(GivenMount {

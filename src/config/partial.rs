@@ -8,8 +8,10 @@ use toml::de::DeTable;
 use crate::config::address::Address;
 use crate::config::environment::Environment;
 use crate::config::error::ConfigError;
-use crate::config::loader::{FileText, Loader, located};
+use crate::config::loader::Loader;
+use crate::config::origin::{FileText, located};
 use crate::config::overrides::Overrides;
+use crate::config::section::Section;
 use crate::config::server::{ADMIN_LISTEN, SERVER};
 use crate::config::state_dir::{self, STATE_DIR};
 use crate::config::structure::{self, WrittenTable};
@@ -76,7 +78,7 @@ fn admin_address_in(
         written = top.take_table(SERVER.name);
     }
     written.set(&ADMIN_LISTEN.definition, overrides.admin_listen.as_ref());
-    let address = loader.section(0, written).value(&ADMIN_LISTEN);
+    let address = Section::new(&mut loader, 0, written).value(&ADMIN_LISTEN);
     let (address, _) = loader.finish(address)?;
     Ok(address)
 }

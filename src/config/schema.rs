@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::config::KEYS;
 use crate::config::definition::{Definition, Fallback, Kind, TextKind};
-use crate::config::secret::Holder;
+use crate::config::holder::Holder;
 
 /// Returns the schema, in draft 7 with the words of draft 4: what editors read for TOML (Taplo, and what is built on it)
 /// lies between them.

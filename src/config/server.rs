@@ -7,12 +7,14 @@ use url::{Host, Url};
 
 use crate::config::address::Address;
 use crate::config::definition::Fallback::{Default, Described};
-use crate::config::definition::{ConfigKey, Definition, Example, Kind};
+use crate::config::definition::{Definition, Example, Kind};
 use crate::config::duration;
 use crate::config::effective::{Page, quoted};
 use crate::config::form::{ADDRESS, DURATION, PREFIX};
-use crate::config::loader::{Origin, Section};
+use crate::config::key::ConfigKey;
+use crate::config::origin::Origin;
 use crate::config::overrides::Overrides;
+use crate::config::section::Section;
 use crate::config::structure::WrittenTable;
 use crate::resourcesync::uri::Uri;
 

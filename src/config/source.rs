@@ -5,14 +5,17 @@ use std::time::Duration;
 use crate::announce::finding::Acknowledgement;
 use crate::announce::plan::{MassDeletion, MountPlan, SourcePlan};
 use crate::config::definition::Fallback::{Default, Required};
-use crate::config::definition::{ConfigKey, Definition, Example, Form, Kind, TextKind};
+use crate::config::definition::{Definition, Example, Kind, TextKind};
 use crate::config::duration;
 use crate::config::effective::{Page, list, quoted, word};
 use crate::config::form::{self, BOOLEAN, DURATION, POSITIVE_DURATION, choice, text, words};
 use crate::config::globs::{EXCLUDE, INCLUDE, candidates};
-use crate::config::loader::{Loader, Origin, Section};
+use crate::config::key::{ConfigKey, Form};
+use crate::config::loader::Loader;
 use crate::config::mount::{self, GivenMount, MOUNT, Mounted, mount, mount_of_flags, numbered};
+use crate::config::origin::Origin;
 use crate::config::overrides::Overrides;
+use crate::config::section::Section;
 use crate::config::structure::WrittenTable;
 
 pub static SOURCE: Definition = Definition::table(
@@ -241,7 +244,7 @@ pub fn sources(
     let mut mounted: Vec<Mounted> = Vec::new();
     for (position, chosen) in chosen(loader, written, overrides).into_iter().enumerate() {
         let (origin, mounts) = (chosen.written.origin, chosen.mounts);
-        let mut section = loader.section(position, chosen.written);
+        let mut section = Section::new(loader, position, chosen.written);
         let mounts: Vec<GivenMount> = match mounts {
             Some(mounts) => {
                 section.note(&MOUNT, Origin::Flag("--root"));

@@ -2,11 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::config::definition::{ConfigKey, Example, Fallback};
+use crate::config::definition::{Example, Fallback};
 use crate::config::environment::Environment;
 use crate::config::form::PATH;
-use crate::config::loader::{Given, Loader, Origin};
+use crate::config::key::ConfigKey;
+use crate::config::loader::Loader;
+use crate::config::origin::{Given, Origin};
 use crate::config::overrides::Overrides;
+use crate::config::section::Section;
 use crate::config::source::SourceSettings;
 use crate::config::structure::WrittenTable;
 
@@ -28,19 +31,18 @@ pub static STATE_DIR: ConfigKey<PathBuf> = ConfigKey::new(
 pub fn state_dir(
     loader: &mut Loader<'_>,
     environment: &Environment,
-    mut written: WrittenTable<'_>,
+    written: WrittenTable<'_>,
     overrides: &Overrides,
 ) -> Given<PathBuf> {
     let key = &STATE_DIR.definition;
     if let Some(path) = &overrides.state_dir {
-        written = WrittenTable::default();
         let origin = Origin::Flag("--state-dir");
         let value = loader.path(key, origin, path).unwrap_or_default();
-        loader.section(0, written).note(key, origin);
+        loader.note(key, 0, origin);
         return Given { value, origin };
     }
     if let Some(origin) = written.origin_of(key.name).given() {
-        let given = loader.section(0, written).given(&STATE_DIR);
+        let given = Section::new(loader, 0, written).given(&STATE_DIR);
         let value = given.map(|given| given.value).unwrap_or_default();
         return Given { value, origin };
     }

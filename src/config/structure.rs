@@ -10,9 +10,8 @@ use toml::de::{DeTable, DeValue};
 
 use crate::config::definition::{Definition, Fallback, Kind, TextKind, path};
 use crate::config::error::{ConfigError, Problem};
-use crate::config::form::shown;
-use crate::config::loader::{FileText, Given, Origin, located};
-use crate::config::secret::{HeaderValue, Holder};
+use crate::config::holder::{HeaderValue, Holder};
+use crate::config::origin::{FileText, Given, Origin, located};
 use crate::config::suggestion::nearest;
 
 /// A table of the file, with the keys that are defined and have values of their kinds.
@@ -316,4 +315,16 @@ fn instead_of_tables(key: &Definition, value: &DeValue<'_>) -> String {
         .map(|(key, text)| format!("{} = \"{text}\"", key.name));
     let pairs: Vec<String> = pairs.collect();
     format!("write {name} = [{{ {} }}]", pairs.join(", "))
+}
+
+/// A value as the file has it, but for the quotation marks around a text.
+pub fn shown(value: &DeValue<'_>) -> String {
+    match value {
+        DeValue::String(text) => text.to_string(),
+        DeValue::Integer(number) => number.to_string(),
+        DeValue::Float(number) => number.to_string(),
+        DeValue::Boolean(is) => is.to_string(),
+        DeValue::Datetime(at) => at.to_string(),
+        DeValue::Array(_) | DeValue::Table(_) => "…".to_owned(),
+    }
 }

@@ -15,7 +15,7 @@ use crate::announce::observation::MountId;
 use crate::announce::plan::{MassDeletion, Mode};
 use crate::config::environment::Environment;
 use crate::config::error::ConfigError;
-use crate::config::loader::FileText;
+use crate::config::origin::FileText;
 use crate::config::overrides::Overrides;
 use crate::config::source::Watch;
 use crate::config::{Config, load};

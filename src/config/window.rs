@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use crate::announce::plan::WindowPlan;
 use crate::config::definition::Fallback::Default;
-use crate::config::definition::{ConfigKey, Definition, Kind};
+use crate::config::definition::{Definition, Kind};
 use crate::config::duration;
 use crate::config::effective::{Page, quoted};
 use crate::config::form::{DURATION, integer};
-use crate::config::loader::{Origin, Section};
+use crate::config::key::ConfigKey;
+use crate::config::origin::Origin;
+use crate::config::section::Section;
 
 pub static WINDOW: Definition = Definition::table(
     "window",

@@ -5,7 +5,7 @@ use std::path::Path;
 use rustix::process::{Resource, geteuid, getrlimit};
 
 use crate::cli::check::Section;
-use crate::cli::survey::Survey;
+use crate::cli::one_shot_scan::OneShotScan;
 use crate::config::Config;
 use crate::diagnostics::Diagnostic;
 use crate::diagnostics::machine::{self, Users, WatchedKind};
@@ -15,20 +15,20 @@ use crate::tree::SystemLimit;
 /// Returns the sections about the machine. `state` is a known problem with the state file.
 pub(super) fn sections(
     config: &Config,
-    survey: &Survey,
+    scan: &OneShotScan,
     state: Option<Diagnostic>,
 ) -> [Section; 2] {
     let mut diagnostics = state_directory(&config.state_dir);
     diagnostics.extend(state);
     [
         Section::new("state", diagnostics),
-        Section::new("limits", limits(survey)),
+        Section::new("limits", limits(scan)),
     ]
 }
 
 /// Reports the unreadable files of the trees.
-pub(super) fn unreadable(survey: &Survey) -> Option<Diagnostic> {
-    machine::unreadable(survey.unreadable, user(), &users())
+pub(super) fn unreadable(scan: &OneShotScan) -> Option<Diagnostic> {
+    machine::unreadable(scan.unreadable, user(), &users())
 }
 
 fn state_directory(directory: &Path) -> Vec<Diagnostic> {
@@ -36,11 +36,11 @@ fn state_directory(directory: &Path) -> Vec<Diagnostic> {
     machine::state_directory(&directory.display().to_string(), &place, user(), &users())
 }
 
-fn limits(survey: &Survey) -> Vec<Diagnostic> {
+fn limits(scan: &OneShotScan) -> Vec<Diagnostic> {
     let mut diagnostics = Vec::new();
     if cfg!(target_os = "linux") {
-        let directories = survey.watches.iter().sum();
-        let trees = survey.watches.iter().filter(|own| **own > 0).count();
+        let directories = scan.watches.iter().sum();
+        let trees = scan.watches.iter().filter(|own| **own > 0).count();
         for (what, wanted, limit) in [
             (
                 WatchedKind::Directories,

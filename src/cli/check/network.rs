@@ -8,7 +8,7 @@ use url::Url;
 
 use crate::announce::plan::Mode;
 use crate::cli::check::Section;
-use crate::cli::survey::Survey;
+use crate::cli::one_shot_scan::OneShotScan;
 use crate::config::Config;
 use crate::diagnostics::topic::{self, ExpectedTopic, TopicReplies};
 use crate::diagnostics::{Diagnostic, ProbeResult, clock, hub, origin};
@@ -32,12 +32,12 @@ struct Answers {
 /// Returns the sections about topics, hubs and clocks. `unverified` are problems of the hubs' configuration.
 pub(super) fn sections(
     config: &Config,
-    survey: &Survey,
+    scan: &OneShotScan,
     hubs: Vec<HubSettings>,
     unverified: Vec<Diagnostic>,
 ) -> anyhow::Result<[Section; 3]> {
-    let plan = survey.engine.plan();
-    let mut channels = report::channels::all(&survey.engine);
+    let plan = scan.engine.plan();
+    let mut channels = report::channels::all(&scan.engine);
     channels.retain(|channel| channel.retired.is_none());
     let embedded = plan.hubs.iter().find(|hub| hub.mode == Mode::Embedded);
     let embedded = embedded.map(|embedded| embedded.hub.clone());
@@ -71,7 +71,7 @@ pub(super) fn sections(
     of_topics.extend(topic::diagnostics(&answers.topics));
     let configured: Vec<Url> = answers.hubs.iter().flat_map(addresses).collect();
     let mut of_hubs = unverified;
-    of_hubs.extend(told(survey));
+    of_hubs.extend(told(scan));
     let judged = answers.hubs.iter();
     of_hubs.extend(judged.filter_map(|asked| hub::diagnostic(asked, &configured)));
     let judged = answers.embedded.iter();
@@ -176,8 +176,8 @@ fn ask(
 }
 
 /// Diagnoses the delivery of the last notifications, by the saved state.
-fn told(survey: &Survey) -> Vec<Diagnostic> {
-    let status = report::outline(&survey.engine, Timestamp::now());
+fn told(scan: &OneShotScan) -> Vec<Diagnostic> {
+    let status = report::outline(&scan.engine, Timestamp::now());
     let hubs = status.hubs();
     let troubles = hubs.iter().flat_map(|summary| {
         let troubles = summary.troubles.iter();

@@ -18,8 +18,8 @@ use crate::resourcesync::uri::Uri;
 use crate::store::Store;
 use crate::tree::{self, TreeNotice, TreeReport};
 
-/// What a survey found.
-pub struct Survey {
+/// What a scan found.
+pub struct OneShotScan {
     pub engine: Engine,
     /// Whether there was a state to compare with.
     pub has_state: bool,
@@ -38,7 +38,7 @@ pub struct Survey {
 /// So many directories are named where documents are missing.
 const MOST_DIRECTORIES: usize = 20;
 
-impl Survey {
+impl OneShotScan {
     /// The sources of which too much is missing to be believed, and what to do about it (R15); and in which directories
     /// it is missing.
     pub fn suspensions(&self) -> Vec<(String, String)> {
@@ -59,7 +59,7 @@ impl Survey {
 }
 
 /// The engine as the state leaves it. What it would have done about that is left to the daemon.
-pub fn take_up(config: &Config, store: Option<&Store>) -> anyhow::Result<Engine> {
+pub fn restored_engine(config: &Config, store: Option<&Store>) -> anyhow::Result<Engine> {
     let state = store.map(Store::load).transpose()?.unwrap_or_default();
     let mut plan = config.plan(&public_url(config)?);
     state.number_mounts(&mut plan);
@@ -77,23 +77,27 @@ pub enum Detail {
 }
 
 /// Sweeps every mount once.
-pub fn survey(config: &Config) -> anyhow::Result<Survey> {
-    survey_in(config, Detail::Bounded)
+pub fn scan_once(config: &Config) -> anyhow::Result<OneShotScan> {
+    scan_in_detail(config, Detail::Bounded)
 }
 
-/// As [`survey`], in as much detail as is asked for.
-pub fn survey_in(config: &Config, detail: Detail) -> anyhow::Result<Survey> {
+/// As [`scan`], in as much detail as is asked for.
+pub fn scan_in_detail(config: &Config, detail: Detail) -> anyhow::Result<OneShotScan> {
     let store = Store::open_to_read(&config.state_dir)?;
-    survey_beside(config, store.as_ref(), detail)
+    scan_beside(config, store.as_ref(), detail)
 }
 
 /// As if there were no state.
-pub fn survey_without_state(config: &Config, detail: Detail) -> anyhow::Result<Survey> {
-    survey_beside(config, None, detail)
+pub fn scan_without_state(config: &Config, detail: Detail) -> anyhow::Result<OneShotScan> {
+    scan_beside(config, None, detail)
 }
 
-fn survey_beside(config: &Config, store: Option<&Store>, detail: Detail) -> anyhow::Result<Survey> {
-    let mut engine = take_up(config, store)?;
+fn scan_beside(
+    config: &Config,
+    store: Option<&Store>,
+    detail: Detail,
+) -> anyhow::Result<OneShotScan> {
+    let mut engine = restored_engine(config, store)?;
     if detail == Detail::Everything {
         engine.find_each();
     }
@@ -115,21 +119,21 @@ fn survey_beside(config: &Config, store: Option<&Store>, detail: Detail) -> anyh
     let mut progress = Progress::new(remembered(&engine).count());
     for source in 0..config.sources.len() {
         let tree = settings::tree(config, source, engine.plan());
-        let mut sight = Sight::default();
+        let mut seen = SourceScan::default();
         let directories = tree::scan_once(tree, |reported| {
             progress.note(&reported);
-            sight.note(&reported);
+            seen.note(&reported);
             if let Some(event) = log::engine_event(reported) {
                 step(&mut engine, event);
             }
             ControlFlow::Continue(())
         })?;
-        let missing = sight.missing(&engine);
+        let missing = seen.missing(&engine);
         step(&mut engine, Event::Observed(missing));
-        notices.extend(sight.notices);
-        unreadable += sight.unreadable;
+        notices.extend(seen.notices);
+        unreadable += seen.unreadable;
         watches.push(directories);
-        latest = latest.max(sight.latest);
+        latest = latest.max(seen.latest);
     }
     // A mount whose directory is there may be absent nevertheless.
     let sources = sources::all(&engine).into_iter();
@@ -147,7 +151,7 @@ fn survey_beside(config: &Config, store: Option<&Store>, detail: Detail) -> anyh
         Event::Explained(explained.collect()),
         Timestamp::now().into(),
     );
-    Ok(Survey {
+    Ok(OneShotScan {
         engine,
         has_state: store.is_some(),
         notices,
@@ -160,7 +164,7 @@ fn survey_beside(config: &Config, store: Option<&Store>, detail: Detail) -> anyh
 
 /// What one source's sweep saw.
 #[derive(Default)]
-struct Sight {
+struct SourceScan {
     seen: HashSet<DocumentPath>,
     swept: HashSet<MountId>,
     notices: Vec<String>,
@@ -168,7 +172,7 @@ struct Sight {
     latest: Option<(Timestamp, DocumentPath)>,
 }
 
-impl Sight {
+impl SourceScan {
     fn note(&mut self, report: &TreeReport) {
         match report {
             TreeReport::Observed(observations) => observations.iter().for_each(|own| self.see(own)),

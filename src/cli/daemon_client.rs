@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use crate::announce::engine::Engine;
 use crate::announce::event::Effect;
 use crate::announce::state::Save;
+use crate::cli::one_shot_scan::restored_engine;
 use crate::cli::options::TreeOptions;
-use crate::cli::survey::take_up;
 use crate::config::Config;
 use crate::config::error::ConfigError;
 use crate::config::overrides::Overrides;
@@ -23,18 +23,18 @@ use crate::store::{self, Store, StoreError};
 
 /// The daemon to ask, by its state directory; what it left there is asked where it does not run.
 #[derive(Debug)]
-pub struct Asked<'a> {
+pub struct DaemonClient<'a> {
     state_dir: PathBuf,
     file: Option<&'a Path>,
     overrides: Overrides,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> DaemonClient<'a> {
     /// The one that `--config` and the flags name. Nothing of the configuration file but `state_dir` matters while the
     /// daemon runs: the file may be wrong at the moment.
-    pub fn new(file: Option<&'a Path>, tree: &TreeOptions) -> anyhow::Result<Asked<'a>> {
+    pub fn new(file: Option<&'a Path>, tree: &TreeOptions) -> anyhow::Result<DaemonClient<'a>> {
         let overrides = tree.overrides();
-        Ok(Asked {
+        Ok(DaemonClient {
             state_dir: state_dir(file, &overrides)?,
             file,
             overrides,
@@ -93,7 +93,7 @@ pub fn public_url(config: &Config) -> Option<Uri> {
 }
 
 /// What a daemon answers that is not of this version.
-pub fn unexpected() -> anyhow::Error {
+pub fn unexpected_answer() -> anyhow::Error {
     anyhow::anyhow!(
         "the daemon answers something else than what was asked: is it of another version?"
     )
@@ -118,7 +118,7 @@ fn answer_from(
         drop(store.take());
         store = Store::open_to_read(&config.state_dir)?;
     }
-    let mut engine = take_up(config, store.as_ref())?;
+    let mut engine = restored_engine(config, store.as_ref())?;
     let now = Timestamp::now();
     if !matches!(request, Request::Accept { .. } | Request::Missing { .. }) {
         engine.take_stock(now);
