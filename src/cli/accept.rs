@@ -68,7 +68,7 @@ fn missing(daemon: &DaemonClient, source: &str) -> anyhow::Result<(MissingView, 
     }
 }
 
-/// What would be accepted.
+/// Prints what would be accepted.
 fn write_missing(
     out: &mut impl Write,
     missing: &MissingView,

@@ -77,7 +77,7 @@ pub fn advertise(file: Option<&Path>, options: &AdvertiseOptions) -> anyhow::Res
     })
 }
 
-/// What should give an operator pause before the world reads it.
+/// Returns a warning about addresses that only this host reaches.
 fn reservations(config: &Config, sets: &[Set]) -> BTreeSet<String> {
     let channels = || sets.iter().filter_map(|set| set.channel.as_ref());
     let embedded = config
@@ -103,18 +103,22 @@ fn reservations(config: &Config, sets: &[Set]) -> BTreeSet<String> {
     local.chain(alone).collect()
 }
 
-/// What makes an operator's addresses local, and so what to change.
+/// Returns the reason why addresses are local, and so what to change.
 fn remedy(config: &Config, origin: &str) -> &'static str {
     let is_at = |uri: &str| local_origin(uri).as_deref() == Some(origin);
     let public_url = config.server.known_public_url();
-    if config.hubs.iter().any(|own| is_at(own.hub.as_str())) {
+    if config
+        .hubs
+        .iter()
+        .any(|external| is_at(external.hub.as_str()))
+    {
         return "the hub is on localhost; subscribers elsewhere cannot reach it";
     }
     match (&config.server.public_url, public_url) {
-        (Some(own), _) if is_at(own.as_str()) => {
+        (Some(url), _) if is_at(url.as_str()) => {
             "server.public_url says so; give it the address that Destinations reach"
         }
-        (None, Some(own)) if is_at(own.as_str()) => {
+        (None, Some(url)) if is_at(url.as_str()) => {
             "set server.public_url to what Destinations reach"
         }
         _ => "the url of a mount says so; give it the address that Destinations reach",
@@ -167,7 +171,7 @@ fn write_entry(out: &mut impl Write, set: &Set) -> io::Result<()> {
     write!(out, "<!-- {list} -->\n{}", entry(channel))
 }
 
-/// The patches, and what people want to know, in lines that `patch` overlooks.
+/// Writes the patches, and notes for people in lines that `patch` ignores.
 fn write_patches(out: &mut Output, sets: &[Set]) -> io::Result<()> {
     if sets
         .iter()

@@ -1,4 +1,4 @@
-//! Asks the daemon or, where none holds the lock, does what is asked on the state that it left.
+//! Requests of commands to the daemon. Where none runs, they are answered from the state that it left.
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +21,7 @@ use crate::hub::audience::Audience;
 use crate::resourcesync::uri::Uri;
 use crate::store::{self, Store, StoreError};
 
-/// The daemon to ask, by its state directory; what it left there is asked where it does not run.
+/// A daemon, by its state directory.
 #[derive(Debug)]
 pub struct DaemonClient<'a> {
     state_dir: PathBuf,
@@ -30,8 +30,8 @@ pub struct DaemonClient<'a> {
 }
 
 impl<'a> DaemonClient<'a> {
-    /// The one that `--config` and the flags name. Nothing of the configuration file but `state_dir` matters while the
-    /// daemon runs: the file may be wrong at the moment.
+    /// Finds the daemon that `--config` and the flags name. Of the configuration file only `state_dir` matters while the
+    /// daemon runs: the file may be invalid at the moment.
     pub fn new(file: Option<&'a Path>, tree: &TreeOptions) -> anyhow::Result<DaemonClient<'a>> {
         let overrides = tree.overrides();
         Ok(DaemonClient {
@@ -41,7 +41,7 @@ impl<'a> DaemonClient<'a> {
         })
     }
 
-    /// The answer, and whether a daemon runs.
+    /// Returns the answer, and true if a daemon runs.
     pub fn ask(&self, request: Request) -> anyhow::Result<(Answer, bool)> {
         let (answer, is_running) = match open(&self.state_dir) {
             Ok(store) => (answer_from(&self.config()?, store, request)?, false),
@@ -57,13 +57,13 @@ impl<'a> DaemonClient<'a> {
         }
     }
 
-    /// What a daemon would have to run with, for its state is all there is to ask.
+    /// Loads the configuration, without which the state cannot be understood.
     fn config(&self) -> anyhow::Result<Config> {
         Config::load(self.file, &self.overrides).map_err(|error| match error {
             error @ ConfigError::Nothing { .. } => {
                 let directory = self.state_dir.display();
                 anyhow::Error::new(error).context(format!(
-                    "no rsnotify is running with {directory}, and its state means nothing alone"
+                    "no rsnotify is running with {directory}, and its state needs a configuration to be read"
                 ))
             }
             error => error.into(),
@@ -74,14 +74,14 @@ impl<'a> DaemonClient<'a> {
         match Config::load(self.file, &self.overrides) {
             Ok(_) | Err(ConfigError::Nothing { .. }) => {}
             Err(error) => eprintln!(
-                "rsnotify: the configuration is wrong at the moment, and the daemon runs with another one: {}",
+                "rsnotify: the configuration is invalid, and the daemon runs with an earlier one: {}",
                 error_chain(&error)
             ),
         }
     }
 }
 
-/// What the public listener of a running daemon is reached as; nothing where none runs.
+/// Returns the public URL of a running daemon.
 pub fn public_url(config: &Config) -> Option<Uri> {
     if !store::is_in_use(&config.state_dir).ok()? {
         return None;
@@ -92,14 +92,12 @@ pub fn public_url(config: &Config) -> Option<Uri> {
     }
 }
 
-/// What a daemon answers that is not of this version.
+/// Returns the error for an answer to another request.
 pub fn unexpected_answer() -> anyhow::Error {
-    anyhow::anyhow!(
-        "the daemon answers something else than what was asked: is it of another version?"
-    )
+    anyhow::anyhow!("unexpected answer of the daemon: is it of another version?")
 }
 
-/// The state, if there is one: a new one would be the operator's, and the daemon may be another user.
+/// Opens the state, if there is one: a new one would belong to the operator, and the daemon may be another user.
 fn open(state_dir: &Path) -> Result<Option<Store>, StoreError> {
     match Store::open_to_read(state_dir)? {
         Some(_) => Store::open(state_dir).map(Some),
@@ -107,7 +105,7 @@ fn open(state_dir: &Path) -> Result<Option<Store>, StoreError> {
     }
 }
 
-/// Only what was asked is saved: whatever else the state gives rise to is the daemon's to do, and to tell.
+/// Answers from the state. Only what was asked is saved: the rest is done and announced by the next daemon.
 fn answer_from(
     config: &Config,
     mut store: Option<Store>,
@@ -154,7 +152,7 @@ fn answer_from(
     Ok(answer)
 }
 
-/// The embedded hub's subscriptions, if one is configured.
+/// Loads the embedded hub's subscriptions, if one is configured.
 fn audience(config: &Config, store: Option<&Store>) -> anyhow::Result<Option<Audience>> {
     if config.embedded_hub.is_none() {
         return Ok(None);

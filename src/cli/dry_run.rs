@@ -99,7 +99,7 @@ fn submitted(submission: &Submission, hub: &HubSettings, at: Timestamp, now: Tim
     }
 }
 
-/// What the embedded hub would send to its subscribers.
+/// The deliveries of the embedded hub to its subscribers.
 struct OwnHub<'a> {
     hub: Option<Hub>,
     capability_lists: HashMap<Topic, Uri>,
@@ -111,15 +111,15 @@ impl<'a> OwnHub<'a> {
         let hubs = engine.plan().hubs.iter();
         let channels = report::channels::all(engine).into_iter();
         let lists = channels.map(|channel| (channel.topic, channel.set));
-        let mut own = hubs.filter(|hub| hub.mode == Mode::Embedded);
+        let mut embedded = hubs.filter(|hub| hub.mode == Mode::Embedded);
         OwnHub {
-            hub: own.next().map(|hub| hub.hub.clone()),
+            hub: embedded.next().map(|hub| hub.hub.clone()),
             capability_lists: lists.collect(),
             subscriptions,
         }
     }
 
-    /// What subscribers have been owed since before.
+    /// Deliveries owed since an earlier run.
     fn owed(&self, relays: &[Relay], now: Timestamp) -> Vec<Shown> {
         let mut shown = Vec::new();
         for relay in relays {
@@ -168,7 +168,7 @@ impl<'a> OwnHub<'a> {
     }
 }
 
-/// When, for people.
+/// Returns the time until then, for people.
 fn wait(at: Timestamp, now: Timestamp) -> String {
     let wait = Duration::try_from(at.duration_since(now)).unwrap_or_default();
     match wait.as_secs_f64() {

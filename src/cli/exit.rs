@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-/// What a command comes to. The argument parser itself exits with 2 for wrong usage.
+/// The result of a command. The argument parser itself exits with 2 for wrong usage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
     Fine,

@@ -1,4 +1,4 @@
-//! `health`: asks the running daemon whether it is alive, for whoever restarts it if it is not.
+//! `health`: checks the health of the running daemon, for a supervisor that restarts it.
 //!
 //! A container image without a shell has nothing else to ask with. So this needs no published tree, no state
 //! directory and no secret, only where the admin listener is.
@@ -49,7 +49,7 @@ pub fn health(file: Option<&Path>, options: &HealthOptions) -> anyhow::Result<Ex
     let answer = answered.with_context(|| format!("cannot ask {address} for {page}"))?;
     let (head, body) = answer.into_parts();
     let body = String::from_utf8_lossy(&body);
-    // Whoever answers need not be ours.
+    // The server need not be rsnotify.
     let line = body.lines().next().unwrap_or_default();
     let line = excerpt(line, LONGEST_ANSWER);
     if head.status != StatusCode::OK {
@@ -59,7 +59,7 @@ pub fn health(file: Option<&Path>, options: &HealthOptions) -> anyhow::Result<Ex
     Ok(Exit::Fine)
 }
 
-/// Where a listener is reached from the same machine.
+/// Returns the address at which this machine reaches a listener.
 fn reached(address: Address) -> anyhow::Result<Address> {
     let Address::Tcp(mut tcp) = address else {
         return Ok(address);
@@ -86,7 +86,7 @@ async fn ask(address: &Address, page: &str) -> anyhow::Result<Response<Bytes>> {
     }
 }
 
-/// One request on a connection of its own. No proxy stands between, whatever the environment says.
+/// Sends one request on a new connection, without a proxy, whatever the environment says.
 async fn exchange(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     host: &str,

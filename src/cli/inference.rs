@@ -1,4 +1,4 @@
-//! What `--root` is published as, where no `--url` says so: the Capability Lists in it name their documents.
+//! The prefix that `--root` is published as, without `--url`: the Capability Lists in it name their documents.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use crate::cli::output::say;
 use crate::config::Config;
 use crate::config::overrides::Overrides;
 
-/// What the tree is published as while nobody knows. No document is named by it (RFC 2606 section 2).
+/// The prefix of a tree while it is unknown. No document is named by it (RFC 2606 section 2).
 const UNKNOWN: &str = "http://url.invalid/";
 /// So many prefixes are offered.
 const MOST_OFFERED: usize = 5;

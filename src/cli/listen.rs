@@ -24,7 +24,7 @@ use crate::websub::subscribe::{Received, SubscribeError, Subscriber};
 
 /// A lease is renewed when this part of it is over.
 const RENEWAL: f64 = 0.8;
-/// Where the hub does not say how long a lease lasts.
+/// Lease if the hub does not state one.
 const UNTOLD_LEASE: Duration = Duration::from_secs(600);
 /// Beyond this, what a hub says is no time any more.
 const LONGEST_LEASE: Duration = Duration::from_secs(365 * 24 * 60 * 60);
@@ -127,7 +127,7 @@ fn with_remedy(error: SubscribeError) -> anyhow::Error {
     }
 }
 
-/// How long a subscription lasts, and when we next see to that.
+/// The lease of a subscription, and the time of the next renewal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Lease {
     renew_at: Instant,
@@ -177,7 +177,7 @@ async fn keep(
     }
 }
 
-/// Prints what arrives, until nobody reads it.
+/// Prints what arrives, until the output is closed.
 async fn print_all(
     mut received: mpsc::Receiver<Received>,
     print: impl Fn(&Received) -> io::Result<()>,
@@ -191,7 +191,7 @@ async fn print_all(
     Ok(())
 }
 
-/// Somebody wants us to end. Signals count from the call on.
+/// Waits for a signal to stop. Signals count from the call on.
 fn stopped() -> io::Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;

@@ -1,4 +1,4 @@
-//! Where log lines go: to standard error, for people, for machines or for the journal.
+//! Log lines on standard error: for people, for machines or for the journal.
 
 mod queue;
 
@@ -18,7 +18,7 @@ use crate::cli::logging::queue::Queue;
 use crate::cli::options::{Command, LogFormat, Options};
 use crate::resourcesync::escape::escaped;
 
-/// How long the end of the process waits for lines that nobody reads.
+/// Longest time for which the end of the process waits until lines are read.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Dropped at the end of the process, writes what was logged.
@@ -55,8 +55,8 @@ pub fn start(options: &Options) -> Logging {
     });
     // Without a thread to spare, lines are written where they are logged.
     let queue = queue.ok();
-    let own = queue.clone();
-    let lines = lines.with_writer(move || Out(own.clone()));
+    let output = queue.clone();
+    let lines = lines.with_writer(move || Out(output.clone()));
     match format {
         LogFormat::Human => {
             let is_terminal = std::io::stderr().is_terminal();
@@ -82,7 +82,7 @@ pub fn start(options: &Options) -> Logging {
     Logging(queue)
 }
 
-/// Where a line is written.
+/// A writer of lines.
 struct Out(Option<Queue>);
 
 impl io::Write for Out {
@@ -98,7 +98,7 @@ impl io::Write for Out {
     }
 }
 
-/// Whether standard error leads to the journal, as systemd says and the file confirms (systemd.exec(5)).
+/// Returns true if standard error leads to the journal, as systemd says and the file confirms (systemd.exec(5)).
 fn is_journal() -> bool {
     let Ok(stream) = std::env::var("JOURNAL_STREAM") else {
         return false;
@@ -107,7 +107,7 @@ fn is_journal() -> bool {
         .is_ok_and(|stat| stream == format!("{}:{}", stat.st_dev, stat.st_ino))
 }
 
-/// The message and the fields of an event, as people may see them: what they hold cannot command a terminal.
+/// The message and the fields of an event, escaped for a terminal.
 struct Fields;
 
 impl<'writer> FormatFields<'writer> for Fields {
@@ -222,7 +222,7 @@ mod tests {
         }
     }
 
-    /// What is written when `log` logs.
+    /// Returns what is written when `log` logs.
     fn written(is_journal: bool, has_colours: bool, log: impl FnOnce()) -> String {
         let lines = Lines::default();
         let writer = lines.clone();

@@ -21,11 +21,11 @@ const EXIT_STATUS: [(&str, &str); 4] = [
     ("78", "The configuration is wrong; nothing else answers so."),
 ];
 
-/// Variables that no flag has. Each flag's own is told where the flag is.
+/// Variables that no flag has. Those of flags are described with the flags.
 const ENVIRONMENT: [(&str, &str); 7] = [
     (
         "STATE_DIRECTORY",
-        "Where what was seen and told is kept, unless state_dir is configured. systemd sets it.",
+        "The directory of the state file, unless state_dir is configured. systemd sets it.",
     ),
     (
         "XDG_STATE_HOME",
@@ -94,7 +94,7 @@ fn write_all(command: &Command, parent: Option<&str>, directory: &Path) -> anyho
         .with_context(|| format!("cannot write {}", path.display()))?;
     command
         .get_subcommands()
-        .try_for_each(|own| write_all(own, Some(name(command)), directory))
+        .try_for_each(|below| write_all(below, Some(name(command)), directory))
 }
 
 /// A command as its page is called: `rsnotify-outbox-list`.
@@ -102,7 +102,7 @@ fn name(command: &Command) -> &str {
     command.get_display_name().unwrap_or(command.get_name())
 }
 
-/// What the command line says of a command, and then what it does not know.
+/// Returns the page of a command: what the command line knows, then sections that it does not.
 fn page(command: &Command, parent: Option<&str>) -> io::Result<Vec<u8>> {
     // As `--help` has it, which names what flags take.
     let usage = command.clone().render_usage().to_string();

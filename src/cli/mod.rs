@@ -35,7 +35,7 @@ use crate::daemon::log::error_chain;
 use crate::resourcesync::escape::escaped_lines;
 use crate::websub::publish::PublisherError;
 
-/// Does what the arguments say, and tells what came of it.
+/// Runs the command that the arguments name, and reports its error.
 pub fn main() -> Exit {
     let options = Options::parse();
     let _logging = logging::start(&options);
@@ -50,13 +50,13 @@ pub fn main() -> Exit {
             subscriptions::subscriptions(options.config.as_deref(), command)
         }
         Command::Listen(listen) => listen::listen(listen),
-        Command::Advertise(own) => advertise::advertise(options.config.as_deref(), own),
+        Command::Advertise(advertise) => advertise::advertise(options.config.as_deref(), advertise),
         Command::Health(health) => health::health(options.config.as_deref(), health),
         Command::Completions(completions) => completions::completions(completions),
         Command::Man(man) => man::man(man),
-        Command::Config(own) => config::config(options.config.as_deref(), own),
+        Command::Config(config) => config::config(options.config.as_deref(), config),
         Command::Schema => schema::schema(),
-        Command::Snippet(own) => snippet::snippet(options.config.as_deref(), own),
+        Command::Snippet(snippet) => snippet::snippet(options.config.as_deref(), snippet),
     };
     match outcome {
         Ok(exit) => exit,
@@ -74,7 +74,7 @@ pub fn main() -> Exit {
     }
 }
 
-/// Whether trying again is no use before somebody edits the configuration (exit code 78).
+/// Returns true if trying again is of no use before the configuration is edited (exit code 78).
 fn is_about_configuration(error: &anyhow::Error) -> bool {
     let is_about_hub = error
         .downcast_ref::<PublisherError>()

@@ -1,4 +1,4 @@
-//! One look at the trees with the state beside it, as `scan`, `check` and a dry run need it: nothing is saved or sent.
+//! One-shot scan of the trees, compared with the state, for `scan`, `check` and dry runs: nothing is saved or sent.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -18,18 +18,18 @@ use crate::resourcesync::uri::Uri;
 use crate::store::Store;
 use crate::tree::{self, TreeNotice, TreeReport};
 
-/// What a scan found.
+/// The result of a one-shot scan.
 pub struct OneShotScan {
     pub engine: Engine,
-    /// Whether there was a state to compare with.
+    /// True if there was a state to compare with.
     pub has_state: bool,
-    /// What should be told besides: unreadable directories, links in circles, mounts that are not there.
+    /// Notices: unreadable directories, links in circles, mounts that are not there.
     pub notices: Vec<String>,
-    /// What a daemon would have submitted, or looked at again, by now.
+    /// Submissions and further looks that a daemon would have begun by now.
     pub begun: Vec<Effect>,
-    /// How many files and directories may not be read.
+    /// Number of files and directories that may not be read.
     pub unreadable: usize,
-    /// How many directories of each source the kernel is asked to watch.
+    /// Number of directories of each source that the kernel is asked to watch.
     pub watches: Vec<usize>,
     /// The document that was changed last, and when, by the clock of its file system.
     pub latest: Option<(String, Timestamp)>,
@@ -58,7 +58,7 @@ impl OneShotScan {
     }
 }
 
-/// The engine as the state leaves it. What it would have done about that is left to the daemon.
+/// Returns the engine as the state leaves it. Its effects are left to the daemon.
 pub fn restored_engine(config: &Config, store: Option<&Store>) -> anyhow::Result<Engine> {
     let state = store.map(Store::load).transpose()?.unwrap_or_default();
     let mut plan = config.plan(&public_url(config)?);
@@ -67,12 +67,12 @@ pub fn restored_engine(config: &Config, store: Option<&Store>) -> anyhow::Result
     Ok(engine)
 }
 
-/// How much is remembered of what is wrong with a tree.
+/// Number of findings that are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detail {
-    /// As much as a daemon remembers.
+    /// As many as a daemon keeps.
     Bounded,
-    /// Each finding.
+    /// All.
     Everything,
 }
 
@@ -81,7 +81,7 @@ pub fn scan_once(config: &Config) -> anyhow::Result<OneShotScan> {
     scan_in_detail(config, Detail::Bounded)
 }
 
-/// As [`scan`], in as much detail as is asked for.
+/// As [`scan_once`], with so many findings.
 pub fn scan_in_detail(config: &Config, detail: Detail) -> anyhow::Result<OneShotScan> {
     let store = Store::open_to_read(&config.state_dir)?;
     scan_beside(config, store.as_ref(), detail)
@@ -162,7 +162,7 @@ fn scan_beside(
     })
 }
 
-/// What one source's sweep saw.
+/// The result of one source's sweep.
 #[derive(Default)]
 struct SourceScan {
     seen: HashSet<DocumentPath>,
@@ -175,7 +175,9 @@ struct SourceScan {
 impl SourceScan {
     fn note(&mut self, report: &TreeReport) {
         match report {
-            TreeReport::Observed(observations) => observations.iter().for_each(|own| self.see(own)),
+            TreeReport::Observed(observations) => observations
+                .iter()
+                .for_each(|observation| self.see(observation)),
             TreeReport::Swept {
                 mount,
                 complete: true,
@@ -219,13 +221,13 @@ impl SourceScan {
     }
 }
 
-/// The documents that the state knows, and the candidates that could not be read.
+/// Returns the documents that the state knows, and the candidates that could not be read.
 fn remembered(engine: &Engine) -> impl Iterator<Item = &DocumentPath> {
     let read = engine.known().map(|(path, _, _)| path);
     read.chain(engine.reread())
 }
 
-/// What the public listener would be reached as.
+/// Returns the public URL.
 fn public_url(config: &Config) -> anyhow::Result<Uri> {
     if let Some(url) = config.server.known_public_url() {
         return Ok(url);

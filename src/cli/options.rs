@@ -1,4 +1,4 @@
-//! The command line as an operator types it: the options of all commands.
+//! Command line: commands, flags and their environment variables.
 //!
 //! Every flag has one environment variable, `RSNOTIFY_` and the flag in capitals (a test compares them).
 
@@ -30,65 +30,65 @@ pub struct Options {
 pub enum Command {
     /// Watch the tree and announce its changes, until stopped
     ///
-    /// Reads the tree and writes only to the state directory. Hubs are told of each change, topics are served at --listen,
-    /// health, metrics and the status page at --admin-listen. SIGHUP makes it read its configuration again, SIGTERM ends it
-    /// as soon as requests in flight are done; what it has not told by then it tells after the next start.
+    /// Reads the tree and writes only to the state directory. Hubs are notified of each change, topics are served at --listen,
+    /// health, metrics and the status page at --admin-listen. SIGHUP reloads the configuration, SIGTERM stops the daemon as
+    /// soon as requests in flight are done; changes that are pending then are announced after the next start.
     Run(RunOptions),
-    /// Say what is wrong with the configuration, the tree, the machine, and the way to topics and hubs
+    /// Diagnose the configuration, the tree, the machine, and the way to topics and hubs
     ///
-    /// Nothing is bound, saved or told; topics and hubs are asked by requests that change nothing. A finding is something
-    /// to put right and makes the exit status 1, a note does not.
+    /// Binds no address, saves nothing and notifies no hub; requests to topics and hubs change nothing. A finding requires
+    /// action and makes the exit status 1, a note does not.
     Check(CheckOptions),
-    /// Print every document in the tree, and what it means for notifications
+    /// Print every document in the tree, with its state
     ///
-    /// One line for each: its state, its capability and form, its URI, and why. The states are announced (all hubs know
-    /// it), pending (a hub is due it), held (it waits to be listed), missing (and not yet believed deleted), broken (its
-    /// last good version counts), unrouted (it belongs to no set of resources, or to one that no hub of ours is told of),
-    /// archived (an archive alone lists it), silent (an index or a manifest, which are never announced) and new (nothing was
-    /// saved yet). A terminal shows how far the sweep of a large tree has come.
+    /// One line for each: its state, its capability and form, its URI, and the reason. The states are announced (all hubs
+    /// have accepted it), pending (it is due to a hub), held (it waits to be listed), missing (and does not yet count as
+    /// deleted), broken (its last complete version counts), unrouted (it belongs to no set of resources, or to one that is
+    /// announced to no configured hub), archived (only an archive lists it), silent (an index or a manifest, which are never
+    /// announced) and new (nothing was saved yet). On a terminal, the progress of the sweep is shown.
     Scan(ScanOptions),
-    /// Believe that the documents of a source that are missing now are deleted
+    /// Accept that the missing documents of a source are deleted
     Accept(AcceptOptions),
-    /// Print how everything stands, and what is in trouble
+    /// Print the status of the daemon, with what requires action first
     Status(RequestOptions),
-    /// Show what each hub is due, and act on a hub that does not take it
+    /// Show pending changes of each hub; retry or drop them
     #[command(subcommand)]
     Outbox(OutboxCommand),
-    /// Show who subscribes at the embedded hub, and end a subscription
+    /// Show the subscriptions of the embedded hub; remove one
     #[command(subcommand)]
     Subscriptions(SubscriptionsCommand),
     /// Subscribe to a topic and print its notifications as they arrive
     Listen(ListenOptions),
-    /// Print what Capability Lists lack to advertise their channels, as patches, and how to subscribe
+    /// Print patches by which Capability Lists advertise their channels, and commands to subscribe
     Advertise(AdvertiseOptions),
-    /// Ask the running daemon whether it is alive
+    /// Check the health of the running daemon
     Health(HealthOptions),
-    /// Print what a shell completes
+    /// Print completions for a shell
     #[command(display_order = 900)]
     Completions(CompletionsOptions),
     /// Print the manual page, or write all of them to a directory
     #[command(display_order = 900)]
     Man(ManOptions),
-    /// Print the configuration in force, with defaults and without secrets
+    /// Print the effective configuration, with defaults and without secrets
     Config(ConfigOptions),
     /// Print the JSON Schema of the configuration file, for editors
     Schema,
-    /// Print the lines that make a web server in front pass topics and the embedded hub on
+    /// Print the configuration of a reverse proxy for topics and the embedded hub
     Snippet(SnippetOptions),
 }
 
-/// The tree to work on, where no configuration file says so.
+/// Flags that name a tree, in place of the configuration file.
 #[derive(Debug, Clone, Default, Args)]
 pub struct TreeOptions {
     /// The directory that is published; replaces the file's sources by one named "main"
     #[arg(long, value_name = "DIR", env = "RSNOTIFY_ROOT")]
     pub root: Option<PathBuf>,
 
-    /// What --root is published as [default: as its Capability Lists name it]
+    /// The URI that --root is published as [default: as its Capability Lists name it]
     #[arg(long, value_name = "URI", env = "RSNOTIFY_URL")]
     pub url: Option<String>,
 
-    /// Where what was seen and told is kept
+    /// The directory of the state file
     #[arg(long, value_name = "DIR", env = "RSNOTIFY_STATE_DIR")]
     pub state_dir: Option<PathBuf>,
 }
@@ -104,18 +104,18 @@ impl TreeOptions {
     }
 }
 
-/// Where topics and hubs are, where no configuration file says so.
+/// Flags that name topics and hubs, in place of the configuration file.
 #[derive(Debug, Clone, Default, Args)]
 pub struct NetworkOptions {
-    /// The hub to tell; replaces the file's hubs [default: the embedded hub]
+    /// The hub to notify; replaces the file's hubs [default: the embedded hub]
     #[arg(long, value_name = "URI", env = "RSNOTIFY_HUB")]
     pub hub: Option<String>,
 
-    /// Where topics and the embedded hub listen [default: 127.0.0.1:8400]
+    /// The address to serve topics and the embedded hub at [default: 127.0.0.1:8400]
     #[arg(long, value_name = "ADDR", env = "RSNOTIFY_LISTEN")]
     pub listen: Option<String>,
 
-    /// What --listen is reached as [default: http://LISTEN/]
+    /// The public URL of --listen [default: http://LISTEN/]
     #[arg(long, value_name = "URI", env = "RSNOTIFY_PUBLIC_URL")]
     pub public_url: Option<String>,
 }
@@ -139,15 +139,15 @@ pub struct RunOptions {
     #[command(flatten)]
     pub network: NetworkOptions,
 
-    /// Where health, metrics and the status page listen [default: 127.0.0.1:8401]
+    /// The address to serve health, metrics and the status page at [default: 127.0.0.1:8401]
     #[arg(long, value_name = "ADDR", env = "RSNOTIFY_ADMIN_LISTEN")]
     pub admin_listen: Option<String>,
 
-    /// Print the requests that would be sent to hubs now; send nothing, save nothing
+    /// Print the requests that would be sent to hubs now; send and save nothing
     #[arg(long, env = "RSNOTIFY_DRY_RUN", value_parser = FalseyValueParser::new())]
     pub dry_run: bool,
 
-    /// How log lines are written
+    /// The format of log lines
     #[arg(
         long,
         value_enum,
@@ -157,7 +157,7 @@ pub struct RunOptions {
     )]
     pub log_format: LogFormat,
 
-    /// How much to log, to standard error
+    /// The lowest level to log, to standard error
     #[arg(
         long,
         value_enum,
@@ -189,7 +189,7 @@ pub struct CheckOptions {
     #[arg(long, env = "RSNOTIFY_ALL", value_parser = FalseyValueParser::new())]
     pub all: bool,
 
-    /// Check the configuration only: do not look at trees, machine, topics and hubs
+    /// Check the configuration only, not trees, machine, topics and hubs
     #[arg(long, env = "RSNOTIFY_NO_ENVIRONMENT", value_parser = FalseyValueParser::new())]
     pub no_environment: bool,
 
@@ -222,7 +222,7 @@ pub struct AcceptOptions {
     pub json: bool,
 }
 
-/// What is asked of a running daemon, or of the state that it left.
+/// Flags of requests to a running daemon, or to the state that it left.
 #[derive(Debug, Clone, Args)]
 pub struct RequestOptions {
     #[command(flatten)]
@@ -239,11 +239,11 @@ pub struct ListenOptions {
     #[arg(value_name = "TOPIC")]
     pub topic: String,
 
-    /// What --callback-listen is reached as by the hub [default: http://CALLBACK_LISTEN/]
+    /// The callback URL for the hub to call [default: http://CALLBACK_LISTEN/]
     #[arg(long, value_name = "URL", env = "RSNOTIFY_CALLBACK")]
     pub callback: Option<String>,
 
-    /// Where to wait for the hub [default: a free port of 127.0.0.1]
+    /// The address to receive notifications at [default: a free port of 127.0.0.1]
     #[arg(long, value_name = "ADDR", env = "RSNOTIFY_CALLBACK_LISTEN")]
     pub callback_listen: Option<String>,
 
@@ -255,7 +255,7 @@ pub struct ListenOptions {
     #[arg(long, env = "RSNOTIFY_XML", value_parser = FalseyValueParser::new())]
     pub xml: bool,
 
-    /// How long the subscription is to last [default: as the hub decides]
+    /// The lease to request [default: as the hub decides]
     #[arg(long, value_name = "SECONDS", env = "RSNOTIFY_LEASE")]
     pub lease: Option<NonZeroU64>,
 }
@@ -276,7 +276,7 @@ pub enum LogLevel {
 }
 
 impl LogLevel {
-    /// As a log filter names it.
+    /// Returns the name in a log filter.
     pub fn as_str(self) -> &'static str {
         match self {
             LogLevel::Error => "error",
@@ -338,7 +338,7 @@ pub enum WebServer {
     Caddy,
 }
 
-/// What `run` takes of these, so that one sees what it would do.
+/// The flags of `run` that stand for keys.
 #[derive(Debug, Clone, Args)]
 pub struct ConfigOptions {
     #[command(flatten)]
@@ -347,7 +347,7 @@ pub struct ConfigOptions {
     #[command(flatten)]
     pub network: NetworkOptions,
 
-    /// Where health, metrics and the status page listen [default: 127.0.0.1:8401]
+    /// The address to serve health, metrics and the status page at [default: 127.0.0.1:8401]
     #[arg(long, value_name = "ADDR", env = "RSNOTIFY_ADMIN_LISTEN")]
     pub admin_listen: Option<String>,
 }
@@ -369,7 +369,7 @@ pub struct AdvertiseOptions {
     #[command(flatten)]
     pub network: NetworkOptions,
 
-    /// Print each entry alone, for those who write generators
+    /// Print only the entries, for authors of generators
     #[arg(long, env = "RSNOTIFY_ENTRY", value_parser = FalseyValueParser::new())]
     pub entry: bool,
 
@@ -383,15 +383,15 @@ pub struct HealthOptions {
     #[command(flatten)]
     pub tree: TreeOptions,
 
-    /// Where the daemon's admin listener is [default: 127.0.0.1:8401]
+    /// The address of the daemon's admin listener [default: 127.0.0.1:8401]
     #[arg(long, value_name = "ADDR", env = "RSNOTIFY_ADMIN_LISTEN")]
     pub admin_listen: Option<String>,
 
-    /// Ask whether it is ready: everything was looked at once, and the state can be saved
+    /// Check readiness: all mounts were swept once, and the state can be saved
     #[arg(long, env = "RSNOTIFY_READY", value_parser = FalseyValueParser::new())]
     pub ready: bool,
 
-    /// How long to wait for the answer
+    /// The timeout for the answer
     #[arg(
         long,
         value_name = "DURATION",
@@ -426,13 +426,13 @@ pub struct ManOptions {
 
 #[derive(Debug, Clone, Subcommand)]
 pub enum OutboxCommand {
-    /// Print one line for each channel and hub, those in trouble first
+    /// Print one line for each channel and hub, failing ones first
     List(OutboxListOptions),
-    /// Print all that a hub is due on a channel, and what it last answered
+    /// Print the pending changes of a hub on a channel, and its last answer
     Show(OutboxShowOptions),
-    /// Try now what waits for its next try
+    /// Retry now, without waiting for the next attempt
     Retry(OutboxRetryOptions),
-    /// Let what a hub is due on a channel count as told
+    /// Drop the pending changes of a hub on a channel: they count as told
     Drop(OutboxDropOptions),
 }
 
@@ -506,7 +506,7 @@ pub struct OutboxDropOptions {
     #[command(flatten)]
     pub account: AccountOptions,
 
-    /// Drop it; without this, say only what would be dropped
+    /// Drop them; without this flag, only print them
     #[arg(long, env = "RSNOTIFY_YES", value_parser = FalseyValueParser::new())]
     pub yes: bool,
 
@@ -516,11 +516,11 @@ pub struct OutboxDropOptions {
 
 #[derive(Debug, Clone, Subcommand)]
 pub enum SubscriptionsCommand {
-    /// Print one line for each subscription, those in trouble first
+    /// Print one line for each subscription, failing ones first
     List(RequestOptions),
-    /// Print all there is to know of one
+    /// Print the details of a subscription
     Show(SubscriptionShowOptions),
-    /// End one, and tell its subscriber
+    /// Remove a subscription, and notify its subscriber
     Remove(SubscriptionRemoveOptions),
 }
 
@@ -531,7 +531,7 @@ pub struct SubscriptionOptions {
     #[arg(value_name = "CALLBACK_DIGEST")]
     pub callback: String,
 
-    /// The topic, where that callback subscribes to several
+    /// The topic, if that callback subscribes to several
     #[arg(value_name = "TOPIC")]
     pub topic: Option<String>,
 }
@@ -550,7 +550,7 @@ pub struct SubscriptionRemoveOptions {
     #[command(flatten)]
     pub name: SubscriptionOptions,
 
-    /// Remove it; without this, say only which would be removed
+    /// Remove it; without this flag, only print it
     #[arg(long, env = "RSNOTIFY_YES", value_parser = FalseyValueParser::new())]
     pub yes: bool,
 

@@ -1,4 +1,4 @@
-//! `outbox`: what each hub is due, and what a person may do about one that does not take it (R23).
+//! `outbox`: what each hub is due, and operator commands for a stuck hub: retry, drop (R23).
 
 pub mod text;
 
@@ -49,7 +49,7 @@ fn list(daemon: &DaemonClient<'_>, options: &OutboxListOptions) -> anyhow::Resul
     match options.ask.json {
         true => print_json(is_running, &json!({ "outbox": rows }))?,
         false if rows.is_empty() && !is_all => {
-            print(|out| writeln!(out, "no hub is in such a state on any channel"))?;
+            print(|out| writeln!(out, "no hub is in this state on any channel"))?;
         }
         false => print(|out| {
             write_rows(out, &rows, Timestamp::now())?;
@@ -93,14 +93,15 @@ fn retry(daemon: &DaemonClient<'_>, options: &OutboxRetryOptions) -> anyhow::Res
         return Ok(Exit::Fine);
     }
     print(|out| match (notifications, is_running) {
-        (0, _) => writeln!(
+        (0, _) => writeln!(out, "nothing to retry: all is accepted, or in flight"),
+        (_, true) => writeln!(
             out,
-            "nothing waits for its next try: it is accepted, or being tried right now"
+            "retrying {} now",
+            counted(notifications, "notification")
         ),
-        (_, true) => writeln!(out, "trying {} now", counted(notifications, "notification")),
         (_, false) => writeln!(
             out,
-            "rsnotify is not running; it tries {} as soon as it is started",
+            "rsnotify is not running; it retries {} as soon as it is started",
             counted(notifications, "notification")
         ),
     })?;
@@ -155,7 +156,7 @@ fn say_what_would_be_dropped(
             }
             writeln!(
                 out,
-                "this would be dropped, and never be told to {} on {}:\n",
+                "these changes would be dropped, and never be announced to {} on {}:\n",
                 shown.hub.hub, shown.topic
             )?;
             write_due(out, &shown)?;

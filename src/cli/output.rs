@@ -1,4 +1,4 @@
-//! Prints answers; whoever closes the pipe has seen enough.
+//! Output of commands; a closed pipe is no error.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, StdoutLock, Write};

@@ -1,21 +1,21 @@
-//! How far a sweep has come, for somebody who waits at a terminal: elsewhere nothing is written, and nothing stays.
+//! Progress of a sweep, on a terminal only; it leaves nothing behind.
 
 use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 
 use crate::tree::TreeReport;
 
-/// Where an earlier run knew how many files there are about.
+/// Template if an earlier run knew the approximate number of files.
 const OF_KNOWN: &str = "reading the tree [{bar:24}] {human_pos} of about {human_len} files";
-/// The first time, nobody knows how many there will be.
+/// Template if the number of files is unknown.
 const OF_FOUND: &str = "reading the tree: {human_pos} of {human_len} files found so far";
 
 /// Counts what sweeps find and read, and shows it once one takes long enough to say so.
 #[derive(Default)]
 pub struct Progress {
-    /// How many files an earlier run knew.
+    /// Number of files that an earlier run knew.
     known: u64,
     read: u64,
-    /// How many files the sweeps found that have ended.
+    /// Number of files found by sweeps that have ended.
     swept: u64,
     bar: Option<ProgressBar>,
 }

@@ -32,7 +32,8 @@ pub fn scan(file: Option<&Path>, options: &ScanOptions) -> anyhow::Result<Exit> 
             }
         }
     }
-    documents.retain(|own| options.state.is_empty() || options.state.contains(&own.state));
+    documents
+        .retain(|document| options.state.is_empty() || options.state.contains(&document.state));
     for finding in report::findings::all(&scan.engine) {
         if let Finding::WrongUrl { .. } = finding {
             say(finding);

@@ -34,7 +34,7 @@ impl WebServer {
         }
     }
 
-    /// What it calls the part of its configuration where the lines belong.
+    /// Returns its name for the part of its configuration where the lines belong.
     fn part(self) -> &'static str {
         match self {
             WebServer::Nginx => "server { } block",
@@ -92,7 +92,7 @@ pub fn snippet(file: Option<&Path>, options: &SnippetOptions) -> anyhow::Result<
     })
 }
 
-/// Where the web server reaches rsnotify, from the same machine.
+/// Returns the address at which the web server reaches rsnotify, from the same machine.
 fn behind(listen: &Address) -> anyhow::Result<Behind> {
     match listen {
         Address::Tcp(address) => {
@@ -126,7 +126,7 @@ fn behind(listen: &Address) -> anyhow::Result<Behind> {
     }
 }
 
-/// What rsnotify's own configuration lacks, so that the web server's word about a subscriber's address is believed.
+/// Returns a note if rsnotify's configuration does not trust the web server's headers about subscribers' addresses.
 fn trust(config: &Config, behind: &Behind) -> Option<String> {
     let Behind::Tcp(address) = behind else {
         return None;

@@ -1,4 +1,4 @@
-//! `status`: how everything stands, trouble first.
+//! `status`: daemon status, with what requires action first.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -39,7 +39,7 @@ fn write_status(out: &mut impl Write, status: &Status, is_running: bool) -> io::
         true => writeln!(out, "rsnotify is running")?,
         false => writeln!(
             out,
-            "rsnotify is not running; this is how it left things, as far as it saved them"
+            "rsnotify is not running; this is the state that it saved last"
         )?,
     }
     if let Some(trouble) = &status.unsaved {
@@ -68,7 +68,11 @@ fn write_status(out: &mut impl Write, status: &Status, is_running: bool) -> io::
             hub.owed
         )?;
     }
-    let pending: usize = status.channels.iter().map(|own| own.pending_count()).sum();
+    let pending: usize = status
+        .channels
+        .iter()
+        .map(|channel| channel.pending_count())
+        .sum();
     let held: usize = status.channels.iter().map(|own| own.held_count()).sum();
     writeln!(
         out,
@@ -82,10 +86,10 @@ fn write_status(out: &mut impl Write, status: &Status, is_running: bool) -> io::
     write_notifications(out, status)
 }
 
-/// What was found, folded by kind.
+/// Writes the findings, grouped by kind.
 fn write_findings(out: &mut impl Write, status: &Status) -> io::Result<()> {
     if !status.findings.is_empty() {
-        writeln!(out, "\nfound in the tree:")?;
+        writeln!(out, "\nfindings:")?;
     }
     for group in status.finding_groups.iter().filter(|own| !own.acknowledged) {
         for example in &group.examples {
@@ -113,7 +117,7 @@ fn write_findings(out: &mut impl Write, status: &Status) -> io::Result<()> {
     }
 }
 
-/// What the rest says too, in a few lines that come first.
+/// Writes the summary, which comes first.
 fn write_alerts(out: &mut impl Write, status: &Status) -> io::Result<()> {
     let mut alerts = status.alerts();
     alerts.retain(|alert| alert.part != Part::State);
@@ -222,7 +226,7 @@ fn write_waiting(out: &mut impl Write, status: &Status) -> io::Result<()> {
     }
     waiting.sort_by_key(|(state, view)| (view.since, *state, &view.uri));
     waiting.dedup_by(|one, other| one == other);
-    writeln!(out, "\nnot told yet, the oldest first:")?;
+    writeln!(out, "\npending changes, the oldest first:")?;
     for (state, view) in waiting.iter().take(MOST_LINES) {
         let (since, capability) = (relative(view.since, status.at), view.capability.as_str());
         writeln!(
@@ -288,7 +292,7 @@ fn write_notifications(out: &mut impl Write, status: &Status) -> io::Result<()> 
     }
 }
 
-/// What came of a notification at each hub; the hub is left out where there is one.
+/// Returns the outcome of a notification at each hub; the hub is left out if there is only one.
 fn outcomes(notification: &NotificationView) -> String {
     let outcomes = notification.hubs.iter().map(|own| {
         let (words, hub) = (own.outcome.in_words(), &own.hub);

@@ -67,7 +67,7 @@ fn remove(daemon: &DaemonClient<'_>, options: &SubscriptionRemoveOptions) -> any
         match options.ask.json {
             true => print_json(is_running, &json!({ "removed": null, "found": shown }))?,
             false => print(|out| {
-                writeln!(out, "this would be removed:\n")?;
+                writeln!(out, "this subscription would be removed:\n")?;
                 write_one(out, &shown, Timestamp::now())?;
                 writeln!(out, "\nnothing was removed; --yes removes it")
             })?,
@@ -120,15 +120,15 @@ fn write_list(out: &mut impl Write, list: &SubscriptionList, now: Timestamp) -> 
         "CALLBACK",
         "TOPIC",
     ];
-    let lines = list.subscriptions.iter().map(|own| {
+    let lines = list.subscriptions.iter().map(|subscription| {
         [
-            state(own).to_owned(),
-            own.owed.to_string(),
-            own.attempts.to_string(),
-            next_try(own.next_try, now),
-            relative(own.expires, now),
-            own.callback.clone(),
-            own.topic.to_string(),
+            state(subscription).to_owned(),
+            subscription.owed.to_string(),
+            subscription.attempts.to_string(),
+            next_try(subscription.next_try, now),
+            relative(subscription.expires, now),
+            subscription.callback.clone(),
+            subscription.topic.to_string(),
         ]
     });
     let lines: Vec<_> = std::iter::once(header.map(str::to_owned))
@@ -143,38 +143,42 @@ fn write_list(out: &mut impl Write, list: &SubscriptionList, now: Timestamp) -> 
     }
 }
 
-fn state(own: &SubscriptionView) -> &'static str {
-    match (own.attempts, own.owed) {
+fn state(subscription: &SubscriptionView) -> &'static str {
+    match (subscription.attempts, subscription.owed) {
         (0, 0) => "fine",
         (0, _) => "owed",
         (1.., _) => "failing",
     }
 }
 
-fn write_one(out: &mut impl Write, own: &SubscriptionView, now: Timestamp) -> io::Result<()> {
-    writeln!(out, "topic      {}", own.topic)?;
-    writeln!(out, "callback   {}", own.callback)?;
-    let signed = match own.signed {
+fn write_one(
+    out: &mut impl Write,
+    subscription: &SubscriptionView,
+    now: Timestamp,
+) -> io::Result<()> {
+    writeln!(out, "topic      {}", subscription.topic)?;
+    writeln!(out, "callback   {}", subscription.callback)?;
+    let signed = match subscription.signed {
         true => "deliveries are signed",
         false => "no secret, deliveries are not signed",
     };
     writeln!(out, "           {signed}")?;
-    writeln!(out, "lease      ends {}", when(own.expires, now))?;
-    writeln!(out, "state      {}", state(own))?;
-    match &own.last {
+    writeln!(out, "lease      ends {}", when(subscription.expires, now))?;
+    writeln!(out, "state      {}", state(subscription))?;
+    match &subscription.last {
         Some(last) => writeln!(out, "last try   {}: {last}", when(last.at, now))?,
         None => writeln!(out, "last try   none since rsnotify was started")?,
     }
-    match own.next {
+    match subscription.next {
         Some(next) => writeln!(
             out,
             "owed       {}, number {next} first",
-            counted(own.owed, "notification")
+            counted(subscription.owed, "notification")
         )?,
         None => writeln!(out, "owed       nothing")?,
     }
-    let tried = counted(own.attempts as usize, "time");
-    match own.next_try {
+    let tried = counted(subscription.attempts as usize, "time");
+    match subscription.next_try {
         Some(at) if at > now => {
             writeln!(out, "           tried {tried}, next try {}", when(at, now))
         }

@@ -1,4 +1,4 @@
-//! Where a listener listens.
+//! Addresses of listeners.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ pub enum Address {
     Unix(PathBuf),
 }
 
-/// A text that is no listen address.
+/// The error for a text that is no listen address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotAnAddress {
     #[error(
@@ -23,7 +23,7 @@ pub enum NotAnAddress {
 }
 
 impl Address {
-    /// Reads `127.0.0.1:8400`, `[::1]:0` or `unix:/run/rsnotify/http.sock`.
+    /// Parses `127.0.0.1:8400`, `[::1]:0` or `unix:/run/rsnotify/http.sock`.
     pub fn parse(text: &str) -> Result<Address, NotAnAddress> {
         if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
             return Ok(Address::Unix(path.into()));

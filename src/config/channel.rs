@@ -67,7 +67,7 @@ static HUBS: ConfigKey<Vec<Given<String>>> = ConfigKey::new(
 )
 .example(Example::Comment("[\"https://hub.example.net/websub/\"]"));
 
-/// What channels are checked against.
+/// The prefixes and hubs that channels are checked against.
 #[derive(Debug)]
 pub struct Surroundings<'a> {
     /// Every prefix that a topic may lie below; without the public URL while its port is unknown.

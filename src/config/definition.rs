@@ -14,14 +14,14 @@ pub struct Definition {
     pub fallback: Fallback,
     /// The description, in Markdown without links: editors show it, the example file and the reference page have it.
     pub help: &'static str,
-    /// What the reference page says besides.
+    /// The continuation of the description on the reference page.
     pub more: &'static str,
     pub example: Example,
     /// The flags that count before the file, such as `--listen`.
     pub flags: &'static [&'static str],
 }
 
-/// What TOML has as the value of a key.
+/// The kind of a key's values in TOML.
 #[derive(Debug, Clone, Copy)]
 pub enum Kind {
     Text(&'static TextKind),
@@ -52,7 +52,7 @@ pub struct TextKind {
     pub words: &'static [&'static str],
     pub examples: &'static [&'static str],
     pub may_be_empty: bool,
-    /// What to write instead of a number, if not that number with quotation marks.
+    /// Returns what to write instead of a number, if not that number with quotation marks.
     pub instead_of_number: Option<fn(&str) -> String>,
 }
 
@@ -79,19 +79,19 @@ impl TextKind {
     }
 }
 
-/// What holds where a key is absent.
+/// The value of an absent key.
 #[derive(Debug, Clone, Copy)]
 pub enum Fallback {
     /// This value, in TOML.
     Default(&'static str),
-    /// What these words of the reference page say.
+    /// A value that depends on others: these words of the reference page describe it.
     Described(&'static str),
     Nothing,
     /// The key must be there.
     Required,
 }
 
-/// How the example file shows a key.
+/// The form of a key in the example file.
 #[derive(Debug, Clone, Copy)]
 pub enum Example {
     /// Its default, in a comment.

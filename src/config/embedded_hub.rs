@@ -164,7 +164,7 @@ impl EmbeddedHubSettings {
     }
 }
 
-/// What the hub's defaults depend on.
+/// Circumstances that the hub's defaults depend on.
 #[derive(Debug)]
 pub struct Circumstances {
     /// True if there are hubs outside this process.

@@ -1,4 +1,4 @@
-//! What the process finds around it, as far as the configuration depends on it.
+//! The environment of the process, as far as the configuration depends on it.
 
 use std::collections::HashMap;
 use std::env;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::config::overrides::Overrides;
 
-/// Where systemd keeps the credentials of the service while it runs.
+/// Directory in which systemd keeps the credentials of the service while it runs.
 const CREDENTIALS_OF_SERVICE: &str = "/run/credentials/rsnotify.service";
 
 /// The environment of the process.

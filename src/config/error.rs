@@ -1,9 +1,9 @@
-//! What is wrong with a configuration, and where it was written.
+//! Errors of a configuration, with their places.
 
 use std::fmt;
 use std::path::PathBuf;
 
-/// Why there is no [`Config`](crate::config::Config).
+/// The error of loading a [`Config`](crate::config::Config).
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     #[error("cannot read the configuration file {path}")]
@@ -33,11 +33,11 @@ pub struct Problem {
     /// The key with the tables around it, such as `window.quiet`; empty where it is not about one key.
     pub key: String,
     pub message: String,
-    /// What was probably meant by a misspelt word.
+    /// The word that a misspelt one probably stands for.
     pub suggestion: Option<String>,
 }
 
-/// Where a value comes from. Lines and columns count from 1, columns in characters.
+/// The place of a value. Lines and columns count from 1, columns in characters.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Location {
     /// A flag, or the environment variable of the same name.

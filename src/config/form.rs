@@ -119,7 +119,7 @@ pub const WEB_URI: Form<Uri> = Form {
     read: |loader, key, value| text(loader, key, &value, web_uri::parse),
 };
 
-/// What URIs of documents begin with.
+/// A prefix of documents' URIs.
 pub const PREFIX: Form<Uri> = Form {
     kind: Kind::Text(&PREFIX_TEXT),
     read: |loader, key, value| text(loader, key, &value, web_uri::prefix),
@@ -190,7 +190,7 @@ pub fn list<T, E: Display>(
         .collect()
 }
 
-/// Returns what one of a few words stands for, or reports it.
+/// Returns the meaning of one of a few words, or reports it.
 pub fn choice<T: Copy>(
     loader: &mut Loader<'_>,
     key: &Definition,

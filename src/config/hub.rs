@@ -116,7 +116,7 @@ static REPLACES: ConfigKey<Replaces> = ConfigKey::new(
 pub struct ExternalHub {
     /// As advertised, byte for byte.
     pub hub: Hub,
-    /// Where to POST: the same, unless the hub publishes elsewhere. Never advertised.
+    /// The address to POST to: the same, unless the hub publishes elsewhere. Never advertised.
     pub publish_url: Secret,
     /// The holder of that address; nothing where it is written in the configuration.
     pub publish_url_holder: Option<Holder>,

@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::config::definition::Definition;
 use crate::config::error::Location;
 
-/// Where a value was given.
+/// The origin of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
     Flag(&'static str),
@@ -23,7 +23,7 @@ impl Origin {
     }
 }
 
-/// A value with where it was given.
+/// A value with its origin.
 #[derive(Debug, Clone)]
 pub struct Given<T> {
     pub value: T,
@@ -39,7 +39,7 @@ impl<T> Given<T> {
     }
 }
 
-/// A value of the file.
+/// Returns a value of the file with its place.
 pub fn located<T>(written: toml::Spanned<T>) -> Given<T> {
     Given {
         origin: Origin::File(written.span().start),
@@ -67,7 +67,7 @@ impl FileText<'_> {
     }
 }
 
-/// Where the values of a configuration come from.
+/// The origins of the values of a configuration.
 #[derive(Debug, Default)]
 pub struct Origins(BTreeMap<(&'static str, usize, &'static str), Origin>);
 

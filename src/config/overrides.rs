@@ -1,4 +1,4 @@
-//! What the command line, or the environment, says instead of the file.
+//! Values of the command line, or the environment, that count before the file.
 
 use std::path::PathBuf;
 

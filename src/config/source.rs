@@ -204,7 +204,7 @@ pub struct SourceSettings {
     pub tree: TreeSettings,
 }
 
-/// How a source's directories are watched and read.
+/// Settings of watching and reading a source's directories.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TreeSettings {
     pub watch: Watch,

@@ -219,7 +219,7 @@ fn unknown(
     }
 }
 
-/// What is of the wrong kind, and what to write instead.
+/// A value of the wrong kind, and what to write instead.
 struct Wrong {
     offset: usize,
     path: String,

@@ -1,4 +1,4 @@
-//! The word that a misspelt one probably stands for.
+//! Suggestions for misspelt words.
 
 use strsim::osa_distance;
 

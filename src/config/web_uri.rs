@@ -2,7 +2,7 @@
 
 use crate::resourcesync::uri::{NotAUri, Uri, is_clean};
 
-/// Why a configured URI cannot be used.
+/// The reason why a configured URI cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotAWebUri {
     #[error(transparent)]
@@ -19,7 +19,7 @@ pub enum NotAWebUri {
     Host(String, url::ParseError),
 }
 
-/// A document's address.
+/// Parses a document's address.
 pub fn parse(text: &str) -> Result<Uri, NotAWebUri> {
     if !is_clean(text) {
         return Err(NotAWebUri::Unclean(text.escape_debug().to_string()));
@@ -35,7 +35,7 @@ pub fn parse(text: &str) -> Result<Uri, NotAWebUri> {
     Ok(uri)
 }
 
-/// What documents' addresses begin with: `/` is appended where it is missing.
+/// Parses a prefix of documents' addresses: `/` is appended where it is missing.
 pub fn prefix(text: &str) -> Result<Uri, NotAWebUri> {
     let uri = parse(text)?;
     if uri.as_str().contains('?') {

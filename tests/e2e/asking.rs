@@ -52,7 +52,7 @@ fn a_file_that_is_wrong_at_the_moment_keeps_nobody_from_asking() {
             let (code, out, err) = output(&mut with_file(&setup, question));
             assert_eq!(code, Some(0), "{wrong}{question:?}: {out}{err}");
             assert!(
-                err.contains("configuration is wrong at the moment") && err.contains(named),
+                err.contains("configuration is invalid") && err.contains(named),
                 "{err}"
             );
         }

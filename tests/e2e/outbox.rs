@@ -169,7 +169,7 @@ fn a_retry_without_a_daemon_is_made_when_it_starts() {
     let (code, out, _) = output(&mut outbox(&setup, &["retry"]));
     assert_eq!(code, Some(0));
     assert!(
-        out.contains("it tries 1 notification as soon as it is started"),
+        out.contains("it retries 1 notification as soon as it is started"),
         "{out}"
     );
     let _daemon = setup.start();

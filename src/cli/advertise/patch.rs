@@ -6,7 +6,7 @@ use std::path::Path;
 use similar::udiff::UnifiedHunkHeader;
 use similar::{Algorithm, ChangeTag, capture_diff_slices, group_diff_ops};
 
-/// How many lines go before and after what changes. `patch` without `-p` goes by the last part of the path, and
+/// Number of lines before and after a change. `patch` without `-p` goes by the last part of the path, and
 /// forgives two lines: so many lines are those of no other Capability List.
 const CONTEXT: usize = 6;
 
@@ -34,12 +34,12 @@ pub fn unified(path: &Path, before: &[u8], after: &[u8]) -> Vec<u8> {
     patch
 }
 
-/// Lines as `patch` has them: they end in LF, whatever stands before it.
+/// Splits a text into lines as `patch` does: they end in LF, whatever is before it.
 fn lines(bytes: &[u8]) -> Vec<&[u8]> {
     bytes.split_inclusive(|&byte| byte == b'\n').collect()
 }
 
-/// A file's name as GNU diff writes it: one with anything odd in it stands between quotes.
+/// Returns a file's name as GNU diff writes it: one with special characters is quoted.
 fn quoted(name: &[u8]) -> String {
     let is_plain = |byte: &u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\');
     let is_quoted = !name.iter().all(is_plain);

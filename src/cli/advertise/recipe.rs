@@ -1,8 +1,8 @@
-//! How a Destination subscribes to a channel, as commands that can be typed.
+//! Commands by which a Destination subscribes to a channel.
 
 use crate::resourcesync::document::Advertisement;
 
-/// The callback that stands for a Destination's own.
+/// A placeholder for a Destination's callback.
 const CALLBACK: &str = "https://destination.example.net/callback/";
 
 /// The channel's addresses, and the commands to discover, to subscribe, to look only (WebSub sections 4 and 5).

@@ -20,14 +20,14 @@ use crate::tree;
 /// A set of resources and what became of its Capability List.
 pub struct Set {
     pub list: Uri,
-    /// Where the list is, without links; nothing if it is not in the tree.
+    /// The path of the list, without links; nothing if it is not in the tree.
     pub path: Option<PathBuf>,
     /// The channel as it should be advertised, if there is one.
     pub channel: Option<Advertisement>,
     pub outcome: Outcome,
 }
 
-/// What came of the comparison.
+/// The result of the comparison.
 pub enum Outcome {
     /// Nothing is missing.
     Complete,
@@ -36,14 +36,14 @@ pub enum Outcome {
     },
     /// Software generates it, and must be taught.
     NotInTheTree,
-    /// What is to be said of the list: a predicate.
+    /// Returns the message about the list: a predicate.
     Failed {
         reason: String,
     },
 }
 
 impl Set {
-    /// Why nothing can be done for it.
+    /// The reason why nothing can be done for it.
     pub fn failure(&self) -> Option<&str> {
         match &self.outcome {
             Outcome::Failed { reason } => Some(reason),
@@ -57,9 +57,9 @@ pub fn sets(engine: &Engine) -> Vec<Set> {
     let mut channels = BTreeMap::new();
     for channel in report::channels::all(engine) {
         if channel.retired.is_none() {
-            let own = report::channels::hubs_of(engine, &channel.topic);
+            let configured = report::channels::hubs_of(engine, &channel.topic);
             let all = || engine.plan().hubs.iter().map(|hub| hub.hub.clone());
-            let mut hubs: Vec<_> = all().filter(|hub| own.contains(hub)).collect();
+            let mut hubs: Vec<_> = all().filter(|hub| configured.contains(hub)).collect();
             // A list that advertises only foreign hubs lacks all of ours.
             if hubs.is_empty() {
                 hubs = all().collect();
@@ -86,7 +86,7 @@ pub fn sets(engine: &Engine) -> Vec<Set> {
 
 fn file_of(engine: &Engine, path: &DocumentPath) -> Option<PathBuf> {
     let (_, source) = engine.plan().source_of(path.mount)?;
-    let mount = source.mounts.iter().find(|own| own.id == path.mount)?;
+    let mount = source.mounts.iter().find(|mount| mount.id == path.mount)?;
     let path = mount.directory.join(OsStr::from_bytes(&path.below));
     // What leads through a link, `patch` takes for an attack.
     Some(path.canonicalize().unwrap_or(path))
@@ -122,10 +122,10 @@ fn set(
     })
 }
 
-/// Whether a `[[channel]]` names the list.
+/// Returns true if a `[[channel]]` names the list.
 fn is_configured(engine: &Engine, list: &Uri) -> bool {
     let mut channels = engine.plan().channels.iter();
-    channels.any(|own| own.capability_list == *list)
+    channels.any(|channel| channel.capability_list == *list)
 }
 
 fn why_no_channel(engine: &Engine, list: &Uri) -> String {
@@ -142,7 +142,7 @@ fn why_no_channel(engine: &Engine, list: &Uri) -> String {
     )
 }
 
-/// What is cited of a file may hold anything, and goes to a terminal.
+/// Escapes a citation of a file, which may contain anything, for a terminal.
 fn failed(reason: impl AsRef<str>) -> Outcome {
     let reason = reason.as_ref().replace(char::is_control, "\u{fffd}");
     Outcome::Failed { reason }
@@ -154,7 +154,7 @@ fn former_hubs(engine: &Engine) -> BTreeSet<Hub> {
     let embedded = Uri::below(&plan.public_url, b"hub");
     let mut former = engine.former_hubs().clone();
     former.insert(Hub::new(embedded.as_str()));
-    former.retain(|hub| plan.hubs.iter().all(|own| own.hub != *hub));
+    former.retain(|hub| plan.hubs.iter().all(|known| known.hub != *hub));
     former
 }
 

@@ -40,7 +40,7 @@ fn limits(scan: &OneShotScan) -> Vec<Diagnostic> {
     let mut diagnostics = Vec::new();
     if cfg!(target_os = "linux") {
         let directories = scan.watches.iter().sum();
-        let trees = scan.watches.iter().filter(|own| **own > 0).count();
+        let trees = scan.watches.iter().filter(|count| **count > 0).count();
         for (what, wanted, limit) in [
             (
                 WatchedKind::Directories,

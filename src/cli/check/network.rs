@@ -56,7 +56,9 @@ pub(super) fn sections(
     let is_known = |url: &str| !unknown.is_some_and(|unknown| url.starts_with(unknown));
     let mut expected: Vec<ExpectedTopic> = Vec::new();
     if is_running {
-        let known = channels.iter().filter(|own| is_known(own.topic.as_str()));
+        let known = channels
+            .iter()
+            .filter(|channel| is_known(channel.topic.as_str()));
         expected.extend(known.map(topic_of));
         if expected.len() < channels.len() {
             of_topics.push(Diagnostic::note(
@@ -107,7 +109,7 @@ fn is_running(config: &Config) -> (bool, Option<Diagnostic>) {
 fn topic_of(channel: &ChannelView) -> ExpectedTopic {
     ExpectedTopic {
         topic: channel.topic.clone(),
-        hubs: channel.hubs.iter().map(|own| own.hub.clone()).collect(),
+        hubs: channel.hubs.iter().map(|hub| hub.hub.clone()).collect(),
         capability_list: channel.set.clone(),
     }
 }

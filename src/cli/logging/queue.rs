@@ -1,4 +1,4 @@
-//! Log lines on their way out: whoever logs never waits for whoever reads. When too much waits, new lines are dropped and
+//! Queue of log lines: logging never waits for the reader. When too much waits, new lines are dropped and
 //! counted.
 
 use std::collections::VecDeque;
@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How much may wait, in bytes.
+/// Most bytes that may wait.
 const MOST_WAITING: usize = 4 << 20;
 
 /// Takes lines, and writes them on a thread of its own.
@@ -38,10 +38,10 @@ impl Queue {
             has_come: Condvar::new(),
             is_written: Condvar::new(),
         }));
-        let own = queue.clone();
+        let drained = queue.clone();
         std::thread::Builder::new()
             .name("log".into())
-            .spawn(move || own.drain(target, tell_dropped))?;
+            .spawn(move || drained.drain(target, tell_dropped))?;
         Ok(queue)
     }
 
@@ -89,7 +89,7 @@ impl Queue {
             let dropped = std::mem::take(&mut waiting.dropped);
             drop(waiting);
             for line in lines {
-                // Nobody reads it any more: there is nobody to tell that either.
+                // The reader is gone, and with it the place to report that.
                 let _ = target.write_all(&line);
                 self.waiting().bytes -= line.len();
             }
@@ -171,7 +171,9 @@ mod tests {
         }
         queue.flush(Duration::from_secs(30));
         let lines: Vec<Vec<u8>> = lines.try_iter().collect();
-        let want: Vec<Vec<u8>> = (0..100_u32).map(|own| own.to_be_bytes().to_vec()).collect();
+        let want: Vec<Vec<u8>> = (0..100_u32)
+            .map(|number| number.to_be_bytes().to_vec())
+            .collect();
         assert_eq!(lines, want);
     }
 }

@@ -1,4 +1,4 @@
-//! What an outbox looks like to a person who was woken up for it.
+//! The outbox as text, for an operator.
 
 use std::io::{self, Write};
 
@@ -74,7 +74,7 @@ pub fn write_rows(out: &mut impl Write, rows: &[Row<'_>], now: Timestamp) -> io:
 
 /// The channels on which nothing is sent, for want of a hub.
 pub fn write_muted(out: &mut impl Write, channels: &[ChannelView]) -> io::Result<()> {
-    for channel in channels.iter().filter(|own| own.is_muted()) {
+    for channel in channels.iter().filter(|channel| channel.is_muted()) {
         let (topic, set) = (&channel.topic, &channel.set);
         writeln!(
             out,
@@ -158,7 +158,7 @@ fn write_attempt(out: &mut impl Write, last: &Attempt, now: Timestamp) -> io::Re
     Ok(())
 }
 
-/// What is in flight, and what comes next.
+/// Writes the notification in flight, and the next attempt.
 pub fn write_due(out: &mut impl Write, account: &AccountView) -> io::Result<()> {
     let now = account.at;
     let hub = &account.hub;

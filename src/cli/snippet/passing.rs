@@ -13,11 +13,11 @@ use crate::resourcesync::uri::{Hub, Topic, Uri};
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Passing {
     pub sites: Vec<Site>,
-    /// What is not, and why.
+    /// Addresses that cannot be passed on, with reasons.
     pub refused: Vec<(String, &'static str)>,
 }
 
-/// What one site has to pass on.
+/// The locations that one site has to pass on.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Site {
     /// Such as `https://example.org`.
@@ -37,7 +37,7 @@ pub struct RequestPath {
     pub decoded: String,
 }
 
-/// Where rsnotify listens.
+/// The address that rsnotify listens on.
 #[derive(Debug)]
 pub enum Behind {
     Tcp(SocketAddr),
@@ -83,7 +83,7 @@ pub fn passing(topics: &BTreeSet<Topic>, home: Option<&Uri>, hub: Option<&Hub>) 
 }
 
 impl Site {
-    /// Whether the front page is passed on. A web server tells topics by their paths alone, and one may differ from it
+    /// True if the front page is passed on. A web server tells topics by their paths alone, and one may differ from it
     /// in the query only.
     pub fn gives_its_root(&self) -> bool {
         self.exactly.iter().any(|path| path.raw == "/")
@@ -124,7 +124,7 @@ fn request(uri: &str) -> Result<(String, RequestPath), &'static str> {
     Ok((url.origin().ascii_serialization(), path))
 }
 
-/// A regular expression for exactly this text, in which nothing has a meaning for whoever reads the file around it.
+/// Returns a regular expression for exactly this text, in which nothing has a meaning in the file around it.
 pub fn pattern(text: &str) -> String {
     let mut pattern = String::new();
     for c in text.chars() {

@@ -1,4 +1,4 @@
-//! What web servers are told is right for the topics there are, and safe for those that somebody made up.
+//! Tests of the printed lines: right for existing topics, and safe for made-up ones.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! The configuration in force is written as a file that gives it again, without secrets.
+//! Tests of the effective configuration: a file that gives it again, without secrets.
 
 use std::fs;
 
@@ -19,7 +19,7 @@ fn again(config: &Config, environment: &Environment) -> Result<Config, ConfigErr
     Ok(bare(again))
 }
 
-/// What does not matter: which file it is, and whether the public URL was written or follows from the rest.
+/// Returns the configuration without what does not matter: the file, and whether the public URL was written.
 fn bare(mut config: Config) -> Config {
     config.file = None;
     config.server.public_url = config.server.known_public_url();

@@ -1,4 +1,4 @@
-//! What the embedded hub takes, and from whom.
+//! Tests of `[embedded_hub]`.
 
 use crate::config::Config;
 use crate::config::overrides::Overrides;

@@ -1,4 +1,4 @@
-//! What holds secrets and certificates: files, the environment, systemd. None of it is ever printed.
+//! Tests of holders of secrets and certificates: files, the environment, systemd. None of it is ever printed.
 
 use std::fs;
 use std::path::Path;

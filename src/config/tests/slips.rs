@@ -1,9 +1,9 @@
-//! What was misspelt is named with what was probably meant, all of it at once.
+//! Tests of messages about misspelt keys and values of the wrong kind, all of them at once.
 
 use crate::config::overrides::Overrides;
 use crate::config::tests::{SOURCE, message, read};
 
-/// What is said of a file, without its path.
+/// Returns the messages about a file, without its path.
 fn said(text: &str) -> Vec<String> {
     let message = message(read(text, &Overrides::default()));
     let lines = message.lines();
