@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic, its helpers too")]
 
+#[path = "tidy/logging.rs"]
+mod logging;
 #[path = "tidy/source.rs"]
 mod source;
 

@@ -2,7 +2,7 @@
 //! programs in the order of their names, so this one's name begins with `zz`.
 
 #[expect(dead_code, reason = "only what the others wrote is read")]
-#[path = "needs/mod.rs"]
+#[path = "support/needs.rs"]
 mod needs;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +10,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-/// How long the records of a run that was broken off are kept.
+/// Age at which records of an interrupted run are deleted.
 const KEPT: Duration = Duration::from_secs(86_400);
 
 fn main() {
@@ -25,7 +25,7 @@ fn main() {
     path.parent().map(forget_old);
 }
 
-/// What is printed of records, each a line of reason, packages and test.
+/// Returns the summary of records, each a line of reason, packages and test.
 fn summary(records: &str) -> String {
     let mut reasons: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     let mut packages = BTreeSet::new();

@@ -1,5 +1,5 @@
 //! What must hold of any input: tried on arbitrary ones by the fuzz targets, and on those in `corpus/` by
-//! `tests/corpus.rs`. A check panics where it does not hold.
+//! `tests/corpus`. A check panics where it does not hold.
 
 use std::io::Read;
 
@@ -60,7 +60,7 @@ fn content(reader: impl Read) -> Result<Content, Malformed> {
     }
 }
 
-/// What is read of a notification can be sent on, and is read the same again.
+/// Checks that a notification that can be read can be rendered, and is read the same again.
 pub fn payload(bytes: &[u8]) {
     let Ok(read) = Payload::parse(bytes) else {
         return;

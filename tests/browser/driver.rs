@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::DEADLINE;
-use crate::needs;
+use crate::support::DEADLINE;
+use crate::support::needs;
 
-/// How WebDriver names an element in JSON.
+/// WebDriver's key of an element in JSON.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
 /// The driver and the browser that it started; both end with it.
@@ -106,7 +106,7 @@ impl Browser {
         self.command(&format!("element/{element}/click"), &json!({}));
     }
 
-    /// What a function body returns. It runs beside the page, whose own policy forbids every script.
+    /// Returns the result of a function body. It runs beside the page, whose own policy forbids every script.
     pub fn run(&self, script: &str) -> Value {
         self.command("execute/sync", &json!({"script": script, "args": []}))
     }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::daemon::get;
 use crate::driver::Browser;
+use crate::support::daemon::get;
 use crate::troubled::{HOSTILE, Troubled};
 
 const TAB: char = '\u{e004}';

@@ -1,12 +1,10 @@
 //! A daemon with every kind of problem that its status page shows.
 
 use std::net::TcpListener;
-use std::time::{Duration, Instant};
 
-use crate::DEADLINE;
-use crate::daemon::{Daemon, Setup};
-use crate::documents::{Site, description, list};
-use crate::hub::{FakeHub, Manner};
+use crate::support::daemon::{Daemon, Setup};
+use crate::support::documents::{Site, description, list};
+use crate::support::hub::{FakeHub, Manner};
 
 /// A file name, and what a hub answers, that would be a script if it were not text.
 pub const HOSTILE: &str =
@@ -64,16 +62,9 @@ impl Troubled {
 
     /// Waits until the broken document is on the page.
     pub fn await_broken(&self) {
-        let deadline = Instant::now() + DEADLINE;
-        while !self
-            .daemon
-            .get_admin("/status.json")
-            .1
-            .contains("in the middle of an element")
-        {
-            assert!(Instant::now() < deadline, "no broken document in time");
-            std::thread::sleep(Duration::from_millis(20)); // poll
-        }
+        let broken = "in the middle of an element";
+        self.daemon
+            .await_status(|status| status.to_string().contains(broken));
     }
 
     /// The page of a channel in trouble.

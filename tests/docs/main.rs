@@ -21,7 +21,7 @@
 mod commands;
 mod links;
 mod messages;
-#[path = "../needs/mod.rs"]
+#[path = "../support/needs.rs"]
 mod needs;
 mod output;
 mod page;

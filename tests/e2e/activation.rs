@@ -8,14 +8,14 @@ use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
 
-use crate::DEADLINE;
-use crate::daemon::{Daemon, Setup, get, output, started_by};
-use crate::documents::Site;
-use crate::hub::FakeHub;
+use crate::support::DEADLINE;
+use crate::support::daemon::{Daemon, Setup, get, output, started_by};
+use crate::support::documents::Site;
+use crate::support::hub::FakeHub;
 
 const TOPIC: &str = "/topics/main/a/capabilitylist/";
 
-/// What starts the daemon with a socket as its first one, under this name.
+/// Returns the command that starts the daemon with a socket as its first one, under this name.
 fn given(socket: impl Into<OwnedFd>, name: &str, setup: &Setup) -> Command {
     given_by(Command::new("env"), socket, name, setup)
 }

@@ -10,10 +10,10 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::daemon::{Setup, TOPICS, output};
-use crate::documents::{Site, URL, capability_list, list};
-use crate::hub::FakeHub;
-use crate::needs;
+use crate::support::daemon::{Setup, TOPICS, output};
+use crate::support::documents::{Site, URL, capability_list, list};
+use crate::support::hub::FakeHub;
+use crate::support::needs;
 
 const HUB: &str = "https://hub.example/?a=1&b=2";
 
@@ -21,14 +21,14 @@ fn setup(site: &Site, more: &str) -> Setup {
     Setup::new(site, &[HUB.to_owned()], more)
 }
 
-/// What `advertise` prints, if all is well.
+/// Returns the output of `advertise`, which must succeed.
 fn advertised(setup: &Setup) -> String {
     let (code, out, err) = output(&mut setup.command("advertise"));
     assert_eq!(code, Some(0), "{out}{err}");
     out
 }
 
-/// How many files a text has patches of.
+/// Returns the number of files that a text has patches of.
 fn patches(text: &str) -> usize {
     text.lines().filter(|line| line.starts_with("--- ")).count()
 }
@@ -136,7 +136,7 @@ fn what_patch_leaves_is_what_was_there_and_the_entry() {
     );
 }
 
-/// What a look must leave as it is, of every file and directory.
+/// Returns the metadata of every file and directory, which reading must not change.
 fn traces(root: &Path) -> Vec<String> {
     let mut traces = Vec::new();
     let mut directories = vec![root.to_owned()];

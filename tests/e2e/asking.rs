@@ -5,8 +5,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::daemon::{Setup, output};
-use crate::documents::{Site, URL};
+use crate::support::daemon::{Setup, output};
+use crate::support::documents::{Site, URL};
 
 /// A command that knows the file and no state directory but the one that the file names.
 fn with_file(setup: &Setup, command: &[&str]) -> Command {

@@ -8,9 +8,9 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::daemon::{Setup, output};
+use crate::support::daemon::{Setup, output};
 
-/// What `check --json` answers, with its exit code.
+/// The output of `check --json`, with its exit code.
 struct Checked {
     code: Option<i32>,
     findings: Vec<String>,

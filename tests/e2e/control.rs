@@ -9,10 +9,10 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::DEADLINE;
-use crate::daemon::{Daemon, Setup, output};
-use crate::documents::{Site, list};
-use crate::hub::FakeHub;
+use crate::support::DEADLINE;
+use crate::support::daemon::{Daemon, Setup, output};
+use crate::support::documents::{Site, list};
+use crate::support::hub::FakeHub;
 
 /// A running daemon whose source is suspended, and would be for half an hour without that.
 fn suspended() -> (Site, Setup, Daemon) {
@@ -37,7 +37,7 @@ fn socket(setup: &Setup) -> PathBuf {
     setup.state.path().join("state/control.sock")
 }
 
-/// What is answered to these bytes.
+/// Returns the answer to these bytes.
 fn answer(setup: &Setup, bytes: &[u8]) -> Value {
     let mut stream = UnixStream::connect(socket(setup)).unwrap();
     stream.set_read_timeout(Some(DEADLINE)).unwrap();

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use rsnotify::resourcesync::payload::Payload;
 
-use crate::DEADLINE;
-use crate::daemon::Setup;
-use crate::documents::{Site, capability_list, list};
-use crate::hub::FakeHub;
+use crate::support::DEADLINE;
+use crate::support::daemon::Setup;
+use crate::support::documents::{Site, capability_list, list};
+use crate::support::hub::FakeHub;
 
 #[test]
 fn every_change_is_delivered_at_least_once_across_kills_and_none_is_invented() {
@@ -109,7 +109,7 @@ fn every_change_is_delivered_at_least_once_across_kills_and_none_is_invented() {
     drop(daemon);
 }
 
-/// How far a file's times may lie behind the clock.
+/// Largest delay of a file's times behind the clock.
 const TICK: Duration = Duration::from_millis(10);
 
 #[test]

@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use rstest::rstest;
 
-use crate::daemon::Setup;
-use crate::documents::{Site, capability_list, description, list};
-use crate::hub::{FakeHub, Manner};
+use crate::support::daemon::Setup;
+use crate::support::documents::{Site, capability_list, description, list};
+use crate::support::hub::{FakeHub, Manner};
 
 #[rstest]
 #[case(Manner::Refuse(503))]
@@ -106,9 +106,7 @@ fn forty_channels_cost_a_failing_hub_fifteen_attempts_in_30_s_and_are_told_as_so
         attempts += usize::from(hub.request_within(left).is_some());
     }
     assert!((5..=15).contains(&attempts), "{attempts} attempts in 30 s");
-    let (_, status) = daemon.get_admin("/status.json");
-    let status: serde_json::Value = serde_json::from_str(&status).unwrap();
-    assert_eq!(status["failing_hubs"][0]["hub"], hub.url());
+    assert_eq!(daemon.status()["failing_hubs"][0]["hub"], hub.url());
     let (_, metrics) = daemon.get_admin("/metrics");
     let gauge = format!("rsnotify_hub_failing{{hub=\"{}\"}} 1", hub.url());
     assert!(metrics.contains(&gauge), "{metrics}");

@@ -6,9 +6,9 @@ use std::path::Path;
 
 use rstest::rstest;
 
-use crate::daemon::{Setup, output};
-use crate::documents::{Site, list};
-use crate::hub::{FakeHub, Request};
+use crate::support::daemon::{Setup, output};
+use crate::support::documents::{Site, list};
+use crate::support::hub::{FakeHub, Request};
 
 /// A hub's entry that asks for credentials and a header of the operator's.
 fn guarded(hub: &FakeHub, mode: &str, directory: &Path) -> String {

@@ -7,14 +7,14 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::daemon::{Setup, output};
-use crate::documents::{Site, list};
+use crate::support::daemon::{Setup, output};
+use crate::support::documents::{Site, list};
 
 /// ESC, CR, a line of its own, C1, a bidirectional control, BEL, DEL.
 const NAME: &str = "x\u{1b}[2J\r\nERROR all is lost\u{9b}31m\u{202e}\u{7}\u{7f}\u{2028}";
 /// As it is shown.
 const SHOWN: &str = "x\\u001b[2J\\r\\nERROR all is lost\\u009b31m\\u202e\\u0007\\u007f\\u2028";
-/// What XML admits of that in an attribute or a text.
+/// Those that XML admits in an attribute or a text.
 const TEXT: &str = "y&#xd;&#xa;ERROR&#x9b;&#x202e;&#x2028;";
 
 fn is_control(c: char) -> bool {

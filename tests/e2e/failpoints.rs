@@ -6,7 +6,7 @@ use rstest::rstest;
 
 use crate::failpoints::story::{Hubs, Story, UPDATED, UPDATED_LIST};
 
-/// What is to be found when a daemon has died at a step.
+/// The expected state after a daemon died at a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Found {
     /// Nothing is cut, or it is not saved.
@@ -20,8 +20,8 @@ enum Found {
 
 use Found::{Nothing, Saved, Sent, Told};
 
-/// Where a delivery to a hub dies: the names of `daemon::failpoints::Failpoint`, and `Sent`, when the hub has the whole
-/// request and has not answered.
+/// Points where a delivery to a hub dies: the names of `daemon::failpoints::Failpoint`, and `Sent`, when the hub has
+/// the whole request and has not answered.
 #[rstest]
 fn a_hub_hears_everything_in_order_wherever_the_daemon_dies(
     #[values(Hubs::Content, Hubs::ContentQuery, Hubs::Ping, Hubs::OneDown)] hubs: Hubs,
@@ -79,7 +79,7 @@ fn a_hub_hears_everything_in_order_wherever_the_daemon_dies(
     story.ends();
 }
 
-/// Where a delivery by the embedded hub dies.
+/// Points where a delivery by the embedded hub dies.
 #[rstest]
 fn a_subscriber_hears_everything_in_order_wherever_the_daemon_dies(
     #[values(

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use rstest::rstest;
 
-use crate::daemon::{Daemon, Setup, output};
-use crate::documents::Site;
+use crate::support::daemon::{Daemon, Setup, output};
+use crate::support::documents::Site;
 
 /// The command without anything around it: no home, no state directory, and a proxy that leads nowhere.
 fn health(arguments: &[&str]) -> (Option<i32>, String, String) {
@@ -22,7 +22,7 @@ fn health(arguments: &[&str]) -> (Option<i32>, String, String) {
     output(command.args(arguments))
 }
 
-/// Where somebody answers every request in this way, in pieces with a rest after each.
+/// Starts a server that answers every request in this way, in pieces with a pause after each. Returns its address.
 fn impostor(answer: &'static str, rest: Duration) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();

@@ -7,9 +7,9 @@ use std::process::Stdio;
 use rustix::fs::fstat;
 use serde_json::Value;
 
-use crate::daemon::{Daemon, Setup};
-use crate::documents::{Site, list};
-use crate::hub::{FakeHub, Manner};
+use crate::support::daemon::{Daemon, Setup};
+use crate::support::documents::{Site, list};
+use crate::support::hub::{FakeHub, Manner};
 
 const TOPIC: &str = "https://topics.example/topics/main/a/capabilitylist/";
 

@@ -2,9 +2,9 @@
 
 use std::process::Command;
 
-use crate::daemon::{Setup, output};
-use crate::documents::{Site, index, list};
-use crate::hub::FakeHub;
+use crate::support::daemon::{Setup, output};
+use crate::support::documents::{Site, index, list};
+use crate::support::hub::FakeHub;
 
 #[test]
 fn scan_prints_every_document_with_its_place_in_the_framework() {

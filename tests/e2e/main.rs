@@ -6,45 +6,39 @@ mod activation;
 mod advertise;
 mod asking;
 mod checking;
+mod conformance;
 mod control;
 mod crash;
-mod daemon;
 mod delivery;
-mod documents;
 mod dry_run;
 mod embedded;
 mod escaping;
+mod examples;
+// Failpoints are there in debug builds only.
+#[cfg(debug_assertions)]
+mod failpoints;
 mod health;
-mod hub;
-mod listener;
-#[path = "../needs/localhost.rs"]
-mod localhost;
+mod interop;
 mod logging;
 mod looking;
-mod manager;
 mod metrics;
 mod modes;
 mod monitoring;
 mod naming;
-#[path = "../needs/mod.rs"]
-mod needs;
 mod offline;
 mod outbox;
+mod packaging;
 mod page;
 mod progress;
 mod publishing;
-mod python;
 mod reach;
 mod reload;
-mod resync;
-// Steps are there in debug builds only.
-#[cfg(debug_assertions)]
-mod failpoints;
+mod service;
 mod serving;
 mod stopping;
 mod subscriptions;
 mod supervised;
+#[expect(dead_code, reason = "other programs use the rest")]
+#[path = "../support/mod.rs"]
+mod support;
 mod unread;
-
-/// How long an event is awaited before a test fails. Generous: the machine may be busy.
-pub const DEADLINE: std::time::Duration = std::time::Duration::from_secs(30);

@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use crate::daemon::{Daemon, Setup};
-use crate::documents::{Site, list};
 use crate::embedded::subscribe;
-use crate::hub::{FakeHub, Manner};
-use crate::needs;
+use crate::support::daemon::{Daemon, Setup};
+use crate::support::documents::{Site, list};
+use crate::support::hub::{FakeHub, Manner};
+use crate::support::needs;
 
-/// What a metric is: its type, and the names of its labels.
+/// The type of a metric, and the names of its labels.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Metric {
     kind: String,
@@ -41,7 +41,7 @@ fn everything() -> Everything {
     let mut setup = Setup::with_source(&site, "broken_after = \"50ms\"", &hubs.concat());
     setup.config.push_str("enabled = true\n");
     // The subscriber must reach the topic.
-    let public_url = format!("public_url = \"{}\"\n", crate::daemon::TOPICS);
+    let public_url = format!("public_url = \"{}\"\n", crate::support::daemon::TOPICS);
     setup.config = setup.config.replace(&public_url, "");
     let daemon = setup.start();
     site.write("a/broken.xml", &list("a", "changelist", "1")[..200]);
@@ -148,7 +148,7 @@ fn the_page_has_each_metric_that_is_exposed_and_no_other() {
     lint(&text);
 }
 
-/// What promtool finds wrong with an exposition: nothing, where there is a promtool.
+/// Checks an exposition with promtool, where there is one.
 fn lint(text: &str) {
     let Some(promtool) = needs::program("promtool") else {
         return;

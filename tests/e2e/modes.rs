@@ -2,9 +2,9 @@
 
 use rsnotify::resourcesync::payload::Payload;
 
-use crate::daemon::{Daemon, Setup, TOPICS};
-use crate::documents::{Site, list};
-use crate::hub::{FakeHub, Manner, Request};
+use crate::support::daemon::{Daemon, Setup, TOPICS};
+use crate::support::documents::{Site, list};
+use crate::support::hub::{FakeHub, Manner, Request};
 
 const CHANGELIST: &str = "updated changelist a/changelist.xml";
 const RESOURCELIST: &str = "updated resourcelist a/resourcelist.xml";
@@ -24,7 +24,7 @@ fn is_ping(request: &Request) -> bool {
         && !request.headers.contains_key("link")
 }
 
-/// What a hub finds that fetches the topic: the paths that it names.
+/// Returns the paths in a topic that a hub fetches.
 fn topic(daemon: &Daemon) -> Vec<String> {
     let (head, body) = daemon.get("/topics/main/a/capabilitylist/");
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");

@@ -8,7 +8,7 @@ use serde_json::Value;
 use yaml_rust2::{Yaml, YamlLoader};
 
 use crate::metrics::documented;
-use crate::needs;
+use crate::support::needs;
 
 fn path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
@@ -89,7 +89,7 @@ fn the_rules_name_metrics_that_exist_and_are_all_tried() {
     assert_known(&named(&tried), "rsnotify.test.yml");
 }
 
-/// What GitHub and others make of a heading, for links to it.
+/// Returns the anchor that GitHub and others make of a heading.
 fn anchor(heading: &str) -> String {
     let kept = heading
         .chars()

@@ -5,8 +5,8 @@ use std::fs;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::daemon::{Daemon, Setup, output};
-use crate::documents::{Site, URL};
+use crate::support::daemon::{Daemon, Setup, output};
+use crate::support::documents::{Site, URL};
 
 const WRONG: &str = "the Capability Lists here name documents below `https://source.example/`, and the mount says \
                      `https://wrong.example/`: is `url` wrong?";
@@ -55,7 +55,7 @@ fn a_wrong_url_is_one_message_wherever_it_is_told() {
 fn findings_of_one_kind_are_folded_unless_all_are_asked_for() {
     let site = Site::new();
     for number in 0..50 {
-        let orphan = crate::documents::list("nowhere", "changelist", "1");
+        let orphan = crate::support::documents::list("nowhere", "changelist", "1");
         site.write(&format!("orphans/{number}.xml"), &orphan);
     }
     let setup = Setup::with_source(&site, "broken_after = \"0s\"", "");
@@ -102,7 +102,7 @@ fn what_is_acknowledged_is_a_note() {
     let site = Site::new();
     site.write(
         "a/orphan.xml",
-        &crate::documents::list("nowhere", "changelist", "1"),
+        &crate::support::documents::list("nowhere", "changelist", "1"),
     );
     let acknowledged = "acknowledged = [\"unrouted https://source.example/a/*\", \"unadvertised\"]";
     let setup = Setup::with_source(&site, acknowledged, "");
@@ -200,16 +200,16 @@ fn a_log_that_nobody_reads_delays_nothing() {
     for number in 0..400 {
         site.add_set(&format!("more-{number}"));
     }
-    let hub = crate::hub::FakeHub::start();
+    let hub = crate::support::hub::FakeHub::start();
     let setup = Setup::new(&site, &[hub.url()], "");
     let (reader, writer) = std::io::pipe().unwrap();
     let mut command = setup.run();
     command.stderr(std::process::Stdio::from(writer));
     let mut child = command.spawn().unwrap();
     drop(command);
-    let list = crate::documents::list("a", "changelist", "2");
+    let list = crate::support::documents::list("a", "changelist", "2");
     // Until its baseline is taken, a change is none.
-    let deadline = std::time::Instant::now() + crate::DEADLINE;
+    let deadline = std::time::Instant::now() + crate::support::DEADLINE;
     let mut version = 0;
     while hub.heard().is_empty() && std::time::Instant::now() < deadline {
         version += 1;

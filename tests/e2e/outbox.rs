@@ -4,9 +4,9 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::daemon::{Daemon, Setup, output};
-use crate::documents::{Site, list};
-use crate::hub::{FakeHub, Manner};
+use crate::support::daemon::{Daemon, Setup, keys, output};
+use crate::support::documents::{Site, list};
+use crate::support::hub::{FakeHub, Manner};
 
 const TOPIC: &str = "https://topics.example/topics/main/a/capabilitylist/";
 const LIST: &str = "https://source.example/a/capabilitylist.xml";
@@ -37,15 +37,6 @@ fn json(command: &mut Command) -> Value {
     let answer: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(answer["version"], 1);
     answer
-}
-
-fn keys(object: &Value) -> Vec<&str> {
-    object
-        .as_object()
-        .unwrap()
-        .keys()
-        .map(String::as_str)
-        .collect()
 }
 
 /// The value of a metric of this hub, or of the only one with other labels.
@@ -139,8 +130,7 @@ fn a_refusal_is_shown_with_what_the_hub_said_while_the_daemon_runs_and_after() {
 #[test]
 fn the_status_page_and_the_command_say_the_same() {
     let (_site, _hub, setup, daemon) = refused();
-    let (_, page) = daemon.get_admin("/status.json");
-    let mut page: Value = serde_json::from_str(&page).unwrap();
+    let mut page = daemon.status();
     let mut answer = json(&mut setup.command("status"));
     for status in [&mut page, &mut answer] {
         status["at"].take();

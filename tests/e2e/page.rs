@@ -3,10 +3,10 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use crate::DEADLINE;
-use crate::daemon::{Daemon, Setup};
-use crate::documents::{Site, list};
-use crate::hub::FakeHub;
+use crate::support::DEADLINE;
+use crate::support::daemon::{Daemon, Setup};
+use crate::support::documents::{Site, list};
+use crate::support::hub::FakeHub;
 
 const PAGES: [&str; 5] = [
     "/",

@@ -3,9 +3,9 @@
 use std::fs::{self, hard_link};
 use std::process::{Command, Stdio};
 
-use crate::daemon::Setup;
-use crate::documents::Site;
-use crate::needs;
+use crate::support::daemon::Setup;
+use crate::support::documents::Site;
+use crate::support::needs;
 
 /// More than a sweep can read before it has to say that it goes on.
 const FILES: usize = 30_000;
@@ -19,7 +19,7 @@ fn fill(site: &Site) {
     }
 }
 
-/// What a terminal is sent on standard error while `scan` runs; nothing where there is no `script`.
+/// Returns the standard error of `scan` on a terminal; `None` where there is no `script`.
 fn shown(setup: &Setup) -> Option<String> {
     let script = needs::program("script")?;
     let binary = env!("CARGO_BIN_EXE_rsnotify");
@@ -40,7 +40,7 @@ fn shown(setup: &Setup) -> Option<String> {
     Some(shown)
 }
 
-/// Whether lines of text are all there is.
+/// Returns true if a text consists of plain lines.
 fn is_plain(text: &str) -> bool {
     text.contains("changelist") && !text.chars().any(|c| c.is_control() && c != '\n')
 }

@@ -1,15 +1,12 @@
 //! Changes published while the daemon runs.
 
-use std::fs;
-use std::io::Write;
-
 use rstest::rstest;
 
-use crate::daemon::{Setup, TOPICS};
-use crate::documents::{self, Site, archive, capability_list, description, list};
-use crate::hub::FakeHub;
+use crate::support::daemon::{Setup, TOPICS};
+use crate::support::documents::{self, Site, archive, capability_list, description, list};
+use crate::support::hub::FakeHub;
 
-fn started(site: &Site) -> (FakeHub, Setup, crate::daemon::Daemon) {
+fn started(site: &Site) -> (FakeHub, Setup, crate::support::daemon::Daemon) {
     let hub = FakeHub::start();
     let setup = Setup::new(site, &[hub.url()], "");
     let daemon = setup.start();
@@ -116,49 +113,6 @@ fn the_request_is_what_framework_notification_section_4_1_asks_for() {
 }
 
 #[test]
-fn a_document_is_announced_after_its_last_byte_however_it_is_written() {
-    let site = Site::new();
-    let (hub, _setup, _daemon) = started(&site);
-    let path = site.path("a/changelist.xml");
-
-    site.write_in_place("a/changelist.xml", &list("a", "changelist", "in-place"));
-    assert_eq!(
-        hub.notification().changes(),
-        ["updated changelist a/changelist.xml"]
-    );
-
-    let content = list("a", "changelist", "in-chunks");
-    let (head, tail) = content.split_at(content.find("<url>").unwrap());
-    let mut file = fs::File::create(&path).unwrap();
-    file.write_all(head.as_bytes()).unwrap();
-    // Another document's change is heard meanwhile; this one's is not, for it is half written.
-    site.write("a/resourcelist.xml", &list("a", "resourcelist", "2"));
-    assert_eq!(
-        hub.notification().changes(),
-        ["updated resourcelist a/resourcelist.xml"]
-    );
-    file.write_all(tail.as_bytes()).unwrap();
-    drop(file);
-    assert_eq!(
-        hub.notification().changes(),
-        ["updated changelist a/changelist.xml"]
-    );
-
-    site.remove("a/changelist.xml");
-    documents::replace(&path, &list("a", "changelist", "deleted-and-rewritten"));
-    let change = hub.notification().changes();
-    // With no grace at all, a deletion may be believed before the new file is there.
-    assert!(
-        [
-            "updated changelist a/changelist.xml",
-            "created changelist a/changelist.xml"
-        ]
-        .contains(&change[0].as_str()),
-        "{change:?}"
-    );
-}
-
-#[test]
 fn a_truncated_document_keeps_its_last_good_version() {
     let site = Site::new();
     let hub = FakeHub::start();
@@ -180,60 +134,6 @@ fn a_truncated_document_keeps_its_last_good_version() {
     assert_eq!(
         hub.notification().changes(),
         ["updated changelist a/changelist.xml"]
-    );
-}
-
-#[test]
-fn what_changes_nothing_is_silent() {
-    let site = Site::new();
-    let (hub, _setup, _daemon) = started(&site);
-    let path = site.path("a/changelist.xml");
-    let content = fs::read_to_string(&path).unwrap();
-
-    fs::File::options()
-        .append(true)
-        .open(&path)
-        .unwrap()
-        .set_modified(std::time::SystemTime::now())
-        .unwrap();
-    site.write("a/changelist.xml", &content);
-    site.write("a/changelist.xml", &content.replace('\n', "\r\n  "));
-    site.write("a/changelist.xml", &content.replace("rs:", "sync:"));
-    site.write("a/unrelated.xml", "<html/>");
-    site.write(".hidden.xml", &list("a", "changelist", "hidden"));
-    site.write("a/changelist.xml~", &list("a", "changelist", "backup"));
-    site.write("a/resourcelist.xml", &list("a", "resourcelist", "2"));
-    assert_eq!(
-        hub.notification().changes(),
-        ["updated resourcelist a/resourcelist.xml"]
-    );
-}
-
-#[test]
-fn of_an_index_only_the_newest_component_is_announced_and_names_it() {
-    let site = Site::new();
-    let (hub, _setup, _daemon) = started(&site);
-    let members: Vec<String> = (0..3).map(|part| format!("a/part{part}.xml")).collect();
-    for (part, member) in members.iter().enumerate() {
-        let content =
-            documents::component("a", "changelist", "a/changelist.xml", &part.to_string());
-        site.write(member, &content);
-    }
-    site.write(
-        "a/changelist.xml",
-        &documents::index("a", "changelist", &members),
-    );
-    let request = hub.notification();
-    let changes = request.changes();
-    assert_eq!(changes.len(), 1, "{changes:?}");
-    assert!(
-        changes[0].starts_with("created changelist a/part"),
-        "{changes:?}"
-    );
-    let body = String::from_utf8(request.body).unwrap();
-    assert!(
-        body.contains("<rs:ln rel=\"index\" href=\"https://source.example/a/changelist.xml\"/>"),
-        "{body}"
     );
 }
 
@@ -300,29 +200,5 @@ fn an_archived_document_is_silent_and_its_archive_is_not() {
     assert_eq!(
         hub.notification().changes(),
         ["updated changelist-archive a/changelist-archive.xml"]
-    );
-}
-
-#[test]
-fn a_directory_moved_in_is_announced_with_all_beneath_it() {
-    let site = Site::new();
-    let elsewhere = Site::empty();
-    elsewhere.add_set("b");
-    let staging = site.path(".staging");
-    fs::create_dir(&staging).unwrap();
-    let (hub, _setup, _daemon) = started(&site);
-    for name in ["capabilitylist.xml", "resourcelist.xml", "changelist.xml"] {
-        fs::copy(elsewhere.path("b").join(name), staging.join(name)).unwrap();
-    }
-    fs::rename(&staging, site.path("b")).unwrap();
-    hub.changes_until(&[
-        "created capabilitylist b/capabilitylist.xml",
-        "created changelist b/changelist.xml",
-        "created resourcelist b/resourcelist.xml",
-    ]);
-    site.write("b/changelist.xml", &list("b", "changelist", "2"));
-    assert_eq!(
-        hub.notification().changes(),
-        ["updated changelist b/changelist.xml"]
     );
 }

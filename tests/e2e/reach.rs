@@ -5,10 +5,10 @@ use std::path::Path;
 
 use rstest::rstest;
 
-use crate::daemon::{Daemon, Setup};
-use crate::documents::{Site, list};
-use crate::hub::{FakeHub, Manner};
-use crate::localhost;
+use crate::support::daemon::{Daemon, Setup};
+use crate::support::documents::{Site, list};
+use crate::support::hub::{FakeHub, Manner};
+use crate::support::localhost;
 
 /// Every file below a directory that contains the text.
 fn files_with(directory: &Path, text: &str) -> Vec<String> {

@@ -8,12 +8,11 @@ mod refusing;
 use std::time::Instant;
 
 use rustix::process::Signal;
-use serde_json::Value;
 
-use crate::DEADLINE;
-use crate::daemon::{Daemon, Setup};
-use crate::documents::{Site, URL, capability_list, list};
-use crate::hub::FakeHub;
+use crate::support::DEADLINE;
+use crate::support::daemon::{Daemon, Setup};
+use crate::support::documents::{Site, URL, capability_list, list};
+use crate::support::hub::FakeHub;
 
 /// Asks the daemon to look at what is configured now; what it says of it.
 pub fn reload(daemon: &Daemon, setup: &Setup) -> String {
@@ -50,34 +49,15 @@ fn another_source(site: &Site, name: &str) -> String {
     )
 }
 
-fn status(daemon: &Daemon) -> Value {
-    let (head, body) = daemon.get_admin("/status.json");
-    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
-    serde_json::from_str(&body).unwrap()
-}
-
-/// Waits until the status is as wanted.
-fn await_status(daemon: &Daemon, is_wanted: impl Fn(&Value) -> bool) -> Value {
-    let deadline = Instant::now() + DEADLINE;
-    loop {
-        let status = status(daemon);
-        if is_wanted(&status) {
-            return status;
-        }
-        assert!(Instant::now() < deadline, "{status:#}");
-        std::thread::sleep(std::time::Duration::from_millis(10)); // poll: no line says it
-    }
-}
-
 #[test]
 fn what_did_not_change_goes_on_untouched() {
     let (site, hub) = (Site::new(), FakeHub::start());
     let setup = Setup::new(&site, &[hub.url()], "");
     let daemon = setup.start();
-    let before = status(&daemon)["configuration"]["loaded"].clone();
+    let before = daemon.status()["configuration"]["loaded"].clone();
     let said = reload(&daemon, &setup);
     assert_eq!(said, "reloaded the configuration: nothing changed");
-    let after = status(&daemon)["configuration"]["loaded"].clone();
+    let after = daemon.status()["configuration"]["loaded"].clone();
     assert!(before.as_str() < after.as_str(), "{before} {after}");
     change(&site, "2");
     assert_eq!(hub.notification().changes(), [CHANGE]);
@@ -108,7 +88,7 @@ fn what_waited_in_a_long_window_is_told_in_the_short_one() {
         .replace(short, "quiet = \"1h\"\nmax_wait = \"1h\"");
     let daemon = setup.start();
     change(&site, "2");
-    await_status(&daemon, |now| now["channels"][0]["hubs"][0]["due"] == 1);
+    daemon.await_status(|now| now["channels"][0]["hubs"][0]["due"] == 1);
     setup.config = setup
         .config
         .replace("quiet = \"1h\"\nmax_wait = \"1h\"", short);
@@ -183,7 +163,7 @@ fn readiness_and_topics_outlast_a_reload() {
                 (admin, "/healthz"),
                 (public, "/topics/main/a/capabilitylist/"),
             ] {
-                let (head, body) = crate::daemon::get(address, path);
+                let (head, body) = crate::support::daemon::get(address, path);
                 assert!(head.starts_with("HTTP/1.1 200"), "{path}: {head}\n{body}");
                 asked += 1;
             }
@@ -215,7 +195,7 @@ fn many_reloads_in_a_row_end_with_the_last() {
     setup.config += &another_source(&Site::new(), "last");
     setup.file();
     daemon.signal(Signal::HUP);
-    await_status(&daemon, |now| now["sources"].as_array().unwrap().len() == 2);
+    daemon.await_status(|now| now["sources"].as_array().unwrap().len() == 2);
     change(&site, "2");
     assert_eq!(hub.notification().changes(), [CHANGE]);
     assert!(daemon.stop().success());

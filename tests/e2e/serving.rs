@@ -13,13 +13,13 @@ use rusqlite::Connection;
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use serde_json::Value;
 
-use crate::DEADLINE;
-use crate::daemon::{Daemon, Setup, get, started_by};
-use crate::documents::{Site, list};
-use crate::hub::FakeHub;
-use crate::listener::Listener;
+use crate::support::DEADLINE;
+use crate::support::daemon::{Daemon, Setup, get, started_by};
+use crate::support::documents::{Site, list};
+use crate::support::hub::FakeHub;
+use crate::support::listener::Listener;
 
-/// Who may be connected to the admin listener at a time.
+/// Most connections to the admin listener at a time.
 const ADMIN_CONNECTIONS: usize = 64;
 
 const TARGET: &str = "/topics/main/a/capabilitylist/";
@@ -230,7 +230,7 @@ fn start_within(setup: &Setup, limit: &str) -> Daemon {
     daemon
 }
 
-/// How many connections this process may have besides what other tests need: up to 10,000.
+/// Returns the number of connections this process may have besides those of other tests: up to 10,000.
 fn most_connections() -> usize {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     let all = Rlimit {

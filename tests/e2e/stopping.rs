@@ -6,11 +6,11 @@ use std::time::Instant;
 
 use rustix::process::Signal;
 
-use crate::DEADLINE;
-use crate::daemon::{Daemon, Setup};
-use crate::documents::{Site, list};
-use crate::hub::{FakeHub, Manner};
 use crate::subscriptions::join;
+use crate::support::DEADLINE;
+use crate::support::daemon::{Daemon, Setup};
+use crate::support::documents::{Site, list};
+use crate::support::hub::{FakeHub, Manner};
 
 const TOPIC: &str = "/topics/main/a/capabilitylist/";
 const CHANGE: &str = "updated changelist a/changelist.xml";
@@ -19,7 +19,7 @@ fn change(site: &Site, content: &str) {
     site.write("a/changelist.xml", &list("a", "changelist", content));
 }
 
-/// How long requests may take to end, instead of ten seconds.
+/// Time that requests have to end, instead of ten seconds.
 fn with_grace(mut setup: Setup, grace: &str) -> Setup {
     let keys = format!("[server]\nshutdown_grace = \"{grace}\"");
     setup.config = setup.config.replacen("[server]", &keys, 1);

@@ -1,18 +1,16 @@
 //! The commands for subscriptions at the embedded hub: with a running daemon, and on the state that a stopped one left.
 
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::DEADLINE;
-use crate::daemon::{Daemon, Setup, output};
-use crate::documents::{Site, description, list};
 use crate::embedded::subscribe;
-use crate::hub::{FakeHub, Manner};
+use crate::support::daemon::{Daemon, Setup, keys, output};
+use crate::support::documents::{Site, description, list};
+use crate::support::hub::{FakeHub, Manner};
 
-/// What is no business of whoever sees a log.
+/// Secret parts of a callback, which appear in no log.
 const SECRET: &str = "capability-to-write-here";
 
 pub fn topic(daemon: &Daemon, set: &str) -> String {
@@ -39,7 +37,7 @@ fn subscriptions(setup: &Setup, arguments: &[&str]) -> Command {
     command
 }
 
-/// What a command prints; nothing ever prints a callback.
+/// Returns the output of a command, which must not contain a callback.
 fn said(command: &mut Command, code: i32) -> String {
     let (ended, out, err) = output(command);
     assert_eq!(ended, Some(code), "{out}{err}");
@@ -56,24 +54,10 @@ fn json(command: &mut Command, code: i32) -> Value {
     answer
 }
 
-fn keys(object: &Value) -> Vec<&str> {
-    let keys = object.as_object().unwrap().keys();
-    keys.map(String::as_str).collect()
-}
-
-/// Waits until the hub stands so.
+/// Waits until the hub has these numbers of subscriptions.
 fn until(daemon: &Daemon, subscribed: u64, owed: u64, failing: u64) {
-    let deadline = Instant::now() + DEADLINE;
     let want = serde_json::json!({ "subscriptions": subscribed, "owed": owed, "failing": failing });
-    loop {
-        let (_, page) = daemon.get_admin("/status.json");
-        let status: Value = serde_json::from_str(&page).unwrap();
-        if status["embedded_hub"] == want {
-            return;
-        }
-        assert!(Instant::now() < deadline, "not {want}: {page}");
-        std::thread::sleep(Duration::from_millis(20)); // poll: how the hub stands is told to who asks
-    }
+    daemon.await_status(|status| status["embedded_hub"] == want);
 }
 
 fn stop(daemon: &Daemon) {

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 use rustix::process::Signal;
 
-use crate::daemon::{Daemon, Setup, output};
-use crate::documents::{Site, list};
-use crate::hub::{FakeHub, Manner};
-use crate::manager::FakeManager;
+use crate::support::daemon::{Daemon, Setup, output};
+use crate::support::documents::{Site, list};
+use crate::support::hub::{FakeHub, Manner};
+use crate::support::manager::FakeManager;
 
 /// Longer than any test.
 const PATIENT: Duration = Duration::from_secs(600);

@@ -7,9 +7,9 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::Value;
 
-use crate::daemon::{Setup, output};
-use crate::documents::{Site, capability_list, list};
-use crate::hub::FakeHub;
+use crate::support::daemon::{Setup, output};
+use crate::support::documents::{Site, capability_list, list};
+use crate::support::hub::FakeHub;
 
 fn packed(text: &str) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());

@@ -1,22 +1,21 @@
 //! Mass deletion: deletions of an emptied tree are suspended until an operator confirms them.
 
 use std::fs;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rstest::rstest;
-use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::daemon::{get, output};
-use crate::documents::{Site, URL, capability_list, list, replace};
-use crate::hub::Manner;
 use crate::story::Story;
 use crate::story::Watch::{self, Inotify, Notify, Poll};
+use crate::support::daemon::{get, output};
+use crate::support::documents::{Site, URL, capability_list, list};
+use crate::support::hub::Manner;
 
 /// Short, but longer than it takes to remove a tree.
 const GRACE: Duration = Duration::from_secs(1);
 const KEYS: &str = "deletion_grace = \"1s\"";
-/// What a hub hears when everything below the site is gone.
+/// Changes that a hub receives when everything below the site is gone.
 const DELETED: [&str; 3] = [
     "deleted capabilitylist a/capabilitylist.xml",
     "deleted description .well-known/resourcesync",
@@ -58,12 +57,7 @@ fn emptied(watch: Watch) -> (Story, TempDir) {
 }
 
 fn is_suspended(story: &Story) -> bool {
-    status(story)["sources"][0]["suspended"] == true
-}
-
-fn status(story: &Story) -> Value {
-    let (_, body) = get(story.daemon().admin, "/status.json");
-    serde_json::from_str(&body).unwrap()
+    story.daemon().status()["sources"][0]["suspended"] == true
 }
 
 /// Nothing tells that a grace is over in which nothing may happen.
@@ -137,7 +131,7 @@ fn everyone_says_so(story: &Story) {
     });
     assert_eq!(missing.count(), 24);
     assert!(is_suspended(story));
-    assert_eq!(status(story)["sources"][0]["suspension"], remedy);
+    assert_eq!(story.daemon().status()["sources"][0]["suspension"], remedy);
     let (_, metrics) = get(story.daemon().admin, "/metrics");
     assert!(metrics.contains("rsnotify_suspended{source=\"main\"} 1\n"));
 }
@@ -150,26 +144,6 @@ fn documents_that_return_unchanged_return_in_silence(#[values(Inotify, Poll)] wa
     story.daemon().await_log("are no longer suspended");
     story.stays_silent();
     accepts(&story, "no document of main is missing");
-    story.ends();
-}
-
-#[rstest]
-fn documents_that_return_changed_are_updated(#[values(Inotify, Poll)] watch: Watch) {
-    let (mut story, away) = emptied(watch);
-    outlast_the_grace();
-    replace(
-        &away.path().join("a/changelist.xml"),
-        &list("a", "changelist", "2"),
-    );
-    replace(
-        &away.path().join("a/capabilitylist.xml"),
-        &capability_list("a", &["changelist"]),
-    );
-    bring_back(&story.site, &away);
-    story.hears(&[
-        "updated capabilitylist a/capabilitylist.xml",
-        "updated changelist a/changelist.xml",
-    ]);
     story.ends();
 }
 
@@ -233,49 +207,6 @@ fn a_crash_after_an_acceptance_undoes_nothing(#[values(Inotify, Poll)] watch: Wa
     heard.sort();
     assert_eq!(heard, DELETED);
     story.stays_silent();
-    story.ends();
-}
-
-#[rstest]
-fn once_enough_documents_are_back_the_rest_is_believed(#[values(Inotify, Poll)] watch: Watch) {
-    let (mut story, away) = emptied(watch);
-    outlast_the_grace();
-    fs::remove_file(away.path().join("a/capabilitylist.xml")).unwrap();
-    bring_back(&story.site, &away);
-    story.daemon().await_log("are no longer suspended");
-    story.hears(&DELETED[..1]);
-    story.ends();
-}
-
-#[rstest]
-fn fewer_deletions_are_sent_after_their_grace(#[values(Inotify, Poll)] watch: Watch) {
-    let site = large();
-    site.add_set("b");
-    let mut story = Story::over(watch, site, KEYS);
-    story.resume();
-    let moment = Instant::now();
-    fs::remove_dir_all(story.site.path("b")).unwrap();
-    story.hears_after(
-        moment + GRACE,
-        &["deleted capabilitylist b/capabilitylist.xml"],
-    );
-    story.ends();
-}
-
-#[rstest]
-fn the_loss_of_all_capability_lists_is_suspended(#[values(Inotify, Poll)] watch: Watch) {
-    let mut story = Story::over(watch, large(), KEYS);
-    story.resume();
-    let marker = story.marker().join("capabilitylist.xml");
-    let before = fs::read_to_string(&marker).unwrap();
-    story.site.remove("a/capabilitylist.xml");
-    fs::remove_file(&marker).unwrap();
-    let entry = story.daemon().await_log("deletions are suspended");
-    assert_eq!((&entry["missing"], &entry["of"]), (&2.into(), &26.into()));
-    outlast_the_grace();
-    story.stays_silent();
-    replace(&marker, &before);
-    story.hears(&DELETED[..1]);
     story.ends();
 }
 

@@ -8,10 +8,10 @@ use std::time::Instant;
 use rstest::rstest;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-use crate::documents::{Site, capability_list, component, index, list};
-use crate::namespace::was_run_again;
 use crate::story::Story;
 use crate::story::Watch::{self, Inotify, Notify, Poll};
+use crate::support::documents::{Site, capability_list, component, index, list};
+use crate::support::namespace::was_run_again;
 
 const ALL_PARTS: &str = "announce_all_components = true";
 

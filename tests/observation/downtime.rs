@@ -9,17 +9,20 @@ use std::time::{Duration, Instant};
 
 use rstest::rstest;
 
-use crate::documents::{Site, capability_list, list};
-use crate::hub::{FakeHub, Manner};
 use crate::story::Story;
 use crate::story::Watch::{self, Inotify, Notify, Poll};
+use crate::support::documents::{Site, capability_list, list};
+use crate::support::hub::{FakeHub, Manner};
 
 const UPDATED: &str = "updated changelist a/changelist.xml";
 const LISTED: &str = "updated capabilitylist a/capabilitylist.xml";
 
 #[rstest]
 fn changes_while_it_is_down(#[values(Inotify, Notify, Poll)] watch: Watch) {
-    let mut story = Story::start(watch);
+    let site = Site::new();
+    site.add_set("b");
+    let mut story = Story::over(watch, site, "");
+    story.resume();
     story.stop();
     let site = &story.site;
     site.write("a/changelist.xml", &list("a", "changelist", "22"));
@@ -27,8 +30,14 @@ fn changes_while_it_is_down(#[values(Inotify, Notify, Poll)] watch: Watch) {
     let all = ["resourcelist", "changelist", "changedump"];
     site.write("a/capabilitylist.xml", &capability_list("a", &all));
     site.remove("a/resourcelist.xml");
+    fs::remove_dir_all(site.path("b")).unwrap();
     story.resume();
-    story.hears(&[UPDATED, LISTED, "created changedump a/changedump.xml"]);
+    story.hears(&[
+        UPDATED,
+        LISTED,
+        "created changedump a/changedump.xml",
+        "deleted capabilitylist b/capabilitylist.xml",
+    ]);
     story.ends();
 }
 
@@ -181,7 +190,7 @@ fn started_while_nobody_listens_where_the_hub_was(#[values(Inotify, Poll)] watch
     story.ends();
 }
 
-/// What the hub had not accepted is forgotten with the state: a baseline, and nothing of before.
+/// Pending changes are lost with the state file: a baseline, and nothing from before.
 #[rstest]
 fn the_state_file_is_lost_while_a_notification_is_in_flight(#[values(Inotify, Poll)] watch: Watch) {
     let mut story = Story::start(watch);

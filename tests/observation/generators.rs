@@ -15,15 +15,15 @@ use std::time::Instant;
 use rstest::rstest;
 use tempfile::TempDir;
 
-use crate::DEADLINE;
-use crate::daemon::TOPICS;
-use crate::documents::{Site, URL};
-use crate::hub::Request;
-use crate::python::python;
 use crate::story::Story;
 use crate::story::Watch::{self, Inotify, Poll};
+use crate::support::DEADLINE;
+use crate::support::daemon::TOPICS;
+use crate::support::documents::{Site, URL};
+use crate::support::hub::Request;
+use crate::support::python::python;
 
-/// Whether a daemon runs while a run is published.
+/// The daemon's state while a run is published.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Daemon {
     /// It sees every step, and tells of each component.
@@ -34,7 +34,7 @@ enum Daemon {
 
 use Daemon::{Running, Stopped};
 
-/// Where a source lies: a directory below the site, and its prefix below the site's.
+/// The place of a source: a directory below the site, and its prefix below the site's.
 type Mounts = &'static [(&'static str, &'static str)];
 
 /// Everything lies where it is published.
@@ -108,7 +108,7 @@ fn begin(watch: Watch, daemon: Daemon, site: Site, mounts: Mounts) -> Story {
     story
 }
 
-/// What the hub hears until everything done was seen, and everything expected was heard.
+/// Returns the changes that the hub receives until every change was seen, and every expected one received.
 fn listen(story: &mut Story, daemon: Daemon, expected: &Expected) -> Vec<String> {
     let deadline = Instant::now() + DEADLINE;
     let mut requests = Vec::new();
@@ -152,7 +152,7 @@ fn lines(requests: &[Request], daemon: Daemon) -> Vec<String> {
     heard
 }
 
-/// What a careful reader wrote down about a run.
+/// The changes that a careful reader wrote down for a run.
 struct Expected {
     file: PathBuf,
     why: String,

@@ -4,9 +4,9 @@ mod odd;
 
 use rstest::rstest;
 
-use crate::documents::{Site, component, index, list};
 use crate::story::Story;
 use crate::story::Watch::{self, Inotify, Notify, Poll};
+use crate::support::documents::{Site, component, index, list};
 
 const INDEX: &str = "a/resourcelist.xml";
 

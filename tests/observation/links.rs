@@ -7,9 +7,9 @@ use std::path::Path;
 use rstest::rstest;
 use tempfile::TempDir;
 
-use crate::documents::{Site, capability_list, list, replace};
 use crate::story::Story;
 use crate::story::Watch::{self, Inotify, Notify, Poll};
+use crate::support::documents::{Site, capability_list, list, replace};
 
 const UPDATED: &str = "updated changelist b/changelist.xml";
 

@@ -8,10 +8,10 @@ use rstest::rstest;
 use rusqlite::{Connection, OpenFlags};
 use rustix::process::Signal;
 
-use crate::DEADLINE;
-use crate::documents::{Site, capability_list, list};
 use crate::story::Story;
 use crate::story::Watch::{self, Inotify, Notify, Poll};
+use crate::support::DEADLINE;
+use crate::support::documents::{Site, capability_list, list};
 
 const LISTED: &str = "updated capabilitylist a/capabilitylist.xml";
 

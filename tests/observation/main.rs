@@ -5,24 +5,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that fails should say where")]
 
-#[expect(dead_code, reason = "the end-to-end stories use the rest")]
-#[path = "../e2e/daemon.rs"]
-mod daemon;
-#[path = "../e2e/documents.rs"]
-mod documents;
-#[expect(dead_code, reason = "the end-to-end stories use the rest")]
-#[path = "../e2e/hub.rs"]
-mod hub;
-#[path = "../e2e/manager.rs"]
-#[expect(dead_code, reason = "the end-to-end stories use the rest")]
-mod manager;
-#[path = "../tree/namespace.rs"]
-mod namespace;
-#[path = "../needs/mod.rs"]
-mod needs;
-#[path = "../e2e/python.rs"]
-mod python;
-
 mod deletions;
 mod directories;
 mod downtime;
@@ -35,9 +17,9 @@ mod roots;
 mod silence;
 mod state_file;
 mod story;
+#[expect(dead_code, reason = "other programs use the rest")]
+#[path = "../support/mod.rs"]
+mod support;
 mod tools;
 mod unmounted;
 mod writing;
-
-/// How long an event is awaited before a test fails. Generous: the machine may be busy.
-pub const DEADLINE: std::time::Duration = std::time::Duration::from_secs(60);

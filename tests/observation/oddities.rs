@@ -12,15 +12,15 @@ use std::process::Command;
 
 use rstest::rstest;
 
-use crate::documents::{Site, list};
 use crate::story::Story;
 use crate::story::Watch::{self, Inotify, Notify, Poll};
+use crate::support::documents::{Site, list};
 
 const PATH: &str = "a/changelist.xml";
 const UPDATED: &str = "updated changelist a/changelist.xml";
 const SIBLING: &str = "updated resourcelist a/resourcelist.xml";
 
-/// What a broken generator may leave where a document was.
+/// Files that a broken generator may leave in place of a document.
 fn broken(how: &str) -> Vec<u8> {
     let good = list("a", "changelist", "broken");
     let doctype =

@@ -7,11 +7,11 @@ use std::process::Command;
 
 use rstest::rstest;
 
-use crate::documents::{Site, capability_list, list, replace};
 use crate::links::swap;
-use crate::namespace::was_run_again;
 use crate::story::Story;
 use crate::story::Watch::{self, Inotify, Notify, Poll};
+use crate::support::documents::{Site, capability_list, list, replace};
+use crate::support::namespace::was_run_again;
 
 const UPDATED: &str = "updated changelist b/changelist.xml";
 
@@ -152,6 +152,7 @@ fn gone_for_a_while(#[values(Inotify, Poll)] watch: Watch) {
     let mut story = start(watch, "");
     let (root, away) = (story.site.path("www"), story.site.path("away"));
     fs::rename(&root, &away).unwrap();
+    story.daemon().await_log("a mount of main is missing");
     story.stays_silent();
     fs::rename(&away, &root).unwrap();
     story.stays_silent();

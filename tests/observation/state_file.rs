@@ -11,13 +11,13 @@ use std::sync::mpsc::channel;
 use rstest::rstest;
 use rusqlite::Connection;
 
-use crate::DEADLINE;
-use crate::daemon::output;
-use crate::documents::{Site, list};
-use crate::namespace::was_run_again;
 use crate::oddities::permissions::was_run_without_power;
 use crate::story::Story;
 use crate::story::Watch::Inotify;
+use crate::support::DEADLINE;
+use crate::support::daemon::output;
+use crate::support::documents::{Site, list};
+use crate::support::namespace::was_run_again;
 
 #[derive(Debug, Clone, Copy)]
 enum Damage {

@@ -1,16 +1,15 @@
 //! A published tree, a daemon over it, and a hub that records its notifications.
 
-use std::path::Path;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Instant;
 
 use tempfile::TempDir;
 
-use crate::daemon::{Daemon, Setup, TOPICS};
-use crate::documents::{Site, URL, capability_list, list, replace};
-use crate::hub::{FakeHub, Request};
+use crate::support::daemon::{Daemon, Setup, TOPICS};
+use crate::support::documents::{Site, URL, capability_list, list, replace};
+use crate::support::hub::{FakeHub, Request};
 
-/// How the daemon learns of changes.
+/// The backend by which the daemon learns of changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Watch {
     Inotify,
@@ -197,11 +196,6 @@ impl Story {
         self.resume();
         self.stays_silent();
         self.stop();
-    }
-
-    /// Where the marker lies, with a Capability List beside it.
-    pub fn marker(&self) -> &Path {
-        self.marker.path()
     }
 
     /// Changes the marker, and waits until the hub hears it.

@@ -6,14 +6,13 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rstest::rstest;
-use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::daemon::{get, output};
-use crate::documents::{Site, URL, capability_list, list};
-use crate::namespace::was_run_again;
 use crate::story::Story;
 use crate::story::Watch::{self, Inotify, Notify, Poll};
+use crate::support::daemon::{get, output};
+use crate::support::documents::{Site, URL, capability_list, list};
+use crate::support::namespace::was_run_again;
 
 const GRACE: Duration = Duration::from_secs(1);
 const KEYS: &str = "deletion_grace = \"1s\"";
@@ -68,7 +67,7 @@ impl Volume {
             .args([self.volume.path(), &self.place]));
     }
 
-    /// What is open in it for a moment does not hold it.
+    /// Unmounts it, although a file in it may be open for a moment.
     fn unmount(&self) {
         run(Command::new("umount").arg("--lazy").arg(&self.place));
     }
@@ -84,11 +83,6 @@ impl Volume {
 /// Nothing tells that a grace is over in which nothing may happen.
 fn outlast_the_grace() {
     std::thread::sleep(GRACE + Duration::from_millis(200)); // the grace's deadline, with what is slow
-}
-
-fn status(story: &Story) -> Value {
-    let (_, body) = get(story.daemon().admin, "/status.json");
-    serde_json::from_str(&body).unwrap()
 }
 
 #[rstest]
@@ -136,7 +130,7 @@ fn a_file_system_that_is_unmounted_deletes_nothing(#[values(Inotify, Notify, Pol
 fn everyone_says_so(story: &Story, place: &Path) {
     let (head, _) = get(story.daemon().admin, "/readyz");
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");
-    let mount = &status(story)["sources"][0]["mounts"][0];
+    let mount = &story.daemon().status()["sources"][0]["mounts"][0];
     assert_eq!(mount["present"], false);
     assert!(mount["reason"].as_str().unwrap().contains(EMPTY), "{mount}");
     let (_, metrics) = get(story.daemon().admin, "/metrics");
@@ -261,7 +255,7 @@ fn a_kill_and_a_downtime_longer_than_the_grace_shorten_no_grace(
     story.ends();
 }
 
-/// What lies at a path for a moment is no deletion.
+/// A file that appears at a path for a moment is no deletion.
 #[rstest]
 fn a_capability_list_that_is_something_else_for_a_moment(#[values(Inotify, Poll)] watch: Watch) {
     let mut story = Story::over(watch, Site::new(), "deletion_grace = \"1m\"");

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 use rstest::rstest;
 
-use crate::documents::list;
 use crate::story::Story;
 use crate::story::Watch::{self, Inotify, Notify, Poll};
+use crate::support::documents::list;
 
 const UPDATED: &str = "updated changelist a/changelist.xml";
 const PATH: &str = "a/changelist.xml";
@@ -100,6 +100,10 @@ fn a_chunk_at_a_time_by_a_writer_that_opens_it_anew_for_each(
         append(&story, chunk);
     }
     story.stays_silent();
+    // Another document does not wait for it.
+    let sibling = list("a", "resourcelist", "2");
+    story.site.write("a/resourcelist.xml", &sibling);
+    story.hears(&["updated resourcelist a/resourcelist.xml"]);
     let moment = Instant::now();
     append(&story, last);
     story.hears_after(moment, &[UPDATED]);

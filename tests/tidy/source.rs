@@ -13,7 +13,7 @@ pub struct SourceFile {
 
 pub struct Line {
     pub code: String,
-    /// Whether it belongs to an item that exists only in tests.
+    /// True if it belongs to an item that exists only in tests.
     pub is_test: bool,
 }
 

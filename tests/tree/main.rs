@@ -9,7 +9,8 @@ mod harness;
 mod links;
 mod load;
 mod mounts;
+#[path = "../support/namespace.rs"]
 mod namespace;
-#[path = "../needs/mod.rs"]
+#[path = "../support/needs.rs"]
 mod needs;
 mod restart;

@@ -4,10 +4,10 @@
 
 mod hub;
 mod inspect;
-#[path = "../needs/localhost.rs"]
+#[path = "../support/localhost.rs"]
 mod localhost;
 #[expect(dead_code, reason = "other programs need more")]
-#[path = "../needs/mod.rs"]
+#[path = "../support/needs.rs"]
 mod needs;
 mod publish;
 mod subscribe;

@@ -4,13 +4,13 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
-use crate::daemon::{Daemon, Setup, TOPICS, output};
-use crate::documents::{Site, capability_list};
-use crate::hub::FakeHub;
+use crate::support::daemon::{Daemon, Setup, TOPICS, output};
+use crate::support::documents::{Site, capability_list};
+use crate::support::hub::FakeHub;
 
 use super::check;
 
-/// What the server does with requests.
+/// The server's behaviour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Manner {
     PassOn,

@@ -12,10 +12,10 @@ use rstest::rstest;
 use tokio_rustls::rustls::pki_types::PrivatePkcs8KeyDer;
 use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-use crate::DEADLINE;
-use crate::daemon::{Setup, output};
-use crate::documents::{Site, list};
-use crate::hub::{FakeHub, Manner};
+use crate::support::DEADLINE;
+use crate::support::daemon::{Setup, output};
+use crate::support::documents::{Site, list};
+use crate::support::hub::{FakeHub, Manner};
 
 use super::front::Front;
 use super::{check, check_by};

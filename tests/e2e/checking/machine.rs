@@ -7,10 +7,10 @@ use std::process::Command;
 use rusqlite::Connection;
 use rustix::process::geteuid;
 
-use crate::daemon::{Setup, started_by};
-use crate::documents::Site;
-use crate::hub::FakeHub;
-use crate::needs;
+use crate::support::daemon::{Setup, started_by};
+use crate::support::documents::Site;
+use crate::support::hub::FakeHub;
+use crate::support::needs;
 
 use super::{check, check_by};
 

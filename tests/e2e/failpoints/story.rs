@@ -14,10 +14,10 @@ use rsnotify::resourcesync::payload::Payload;
 use rsnotify::resourcesync::uri::{Hub, Uri};
 use rsnotify::store::Store;
 
-use crate::DEADLINE;
-use crate::daemon::{Daemon, Setup, TOPICS, try_get};
-use crate::documents::{Site, URL, list};
-use crate::hub::{FakeHub, Manner, Request};
+use crate::support::DEADLINE;
+use crate::support::daemon::{Daemon, Setup, TOPICS, try_get};
+use crate::support::documents::{Site, URL, list};
+use crate::support::hub::{FakeHub, Manner, Request};
 
 pub const UPDATED: &str = "updated changelist a/changelist.xml";
 pub const UPDATED_LIST: &str = "updated resourcelist a/resourcelist.xml";
@@ -25,7 +25,7 @@ pub const UPDATED_LIST: &str = "updated resourcelist a/resourcelist.xml";
 const PAGE: &str = "/topics/main/a/capabilitylist/";
 const SIGKILL: i32 = 9;
 
-/// Who is told.
+/// The receiver of notifications.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hubs {
     Content,
@@ -37,19 +37,19 @@ pub enum Hubs {
     Embedded,
 }
 
-/// What was there when the daemon had died.
+/// The state after the daemon died.
 pub struct Death {
-    /// How often the Change List was changed.
+    /// Number of changes of the Change List.
     pub changes: usize,
-    /// How many requests came of the last change.
+    /// Number of requests for the last change.
     pub copies: usize,
-    /// What was saved as on its way to the hub.
+    /// Changes saved as in flight to the hub.
     pub flight: Option<Flight>,
-    /// How many deliveries were saved as owed to subscribers.
+    /// Number of deliveries saved as pending for subscribers.
     pub owed: usize,
-    /// Whether the last change was saved as seen, and no notification of it.
+    /// True if the last change was saved as seen, and no notification of it.
     is_uncut: bool,
-    /// Whether the last change was saved as on its way, or as told.
+    /// True if the last change was saved as in flight or told.
     pub is_cut: bool,
     page: Vec<u8>,
 }
@@ -66,7 +66,7 @@ pub struct Story {
     versions: usize,
     /// As they came, the refused and unanswered ones too.
     requests: Vec<Request>,
-    /// What was read of them: their bodies, or the topic when it was fetched after a ping.
+    /// Their bodies, or the topic as fetched after a ping.
     bodies: Vec<Vec<u8>>,
 }
 
@@ -156,14 +156,14 @@ impl Story {
         panic!("{step} was passed less than {passing} times");
     }
 
-    /// How many notifications somebody subscribed has not heard.
+    /// Returns the number of notifications still pending for subscribers.
     fn owed(&self) -> usize {
         let (subscriptions, relays) = self.store().load_hub().unwrap();
         let waits = |id| subscriptions.iter().any(|(_, own)| own.heard < id);
         relays.iter().filter(|relay| waits(relay.id)).count()
     }
 
-    /// Whether the daemon has ended, and as it should have.
+    /// Returns true if the daemon has ended, which must be as expected.
     fn is_dead(&mut self) -> bool {
         let Some(daemon) = &mut self.daemon else {
             return true;
@@ -241,7 +241,7 @@ impl Story {
         );
     }
 
-    /// How many requests came in all.
+    /// Returns the number of all requests.
     pub fn requests(&self) -> usize {
         self.requests.len()
     }
@@ -291,7 +291,7 @@ impl Story {
         own.unwrap()
     }
 
-    /// What the topic must serve (R25).
+    /// Returns the body that the topic must serve (R25).
     fn page(&self, state: &State) -> Vec<u8> {
         match &channel(state, "a").1.body[..] {
             [] if self.hubs == Hubs::Ping => Payload::default().render(),
@@ -299,7 +299,7 @@ impl Story {
         }
     }
 
-    /// Whether the tree was seen as it is.
+    /// Returns true if the current tree was seen.
     fn is_seen(&self, state: &State) -> bool {
         state.documents.iter().all(|(uri, record)| {
             let below = uri.as_str().strip_prefix(URL).unwrap();
@@ -309,7 +309,7 @@ impl Story {
         })
     }
 
-    /// Whether everything was seen, and told to whoever listens.
+    /// Returns true if everything was seen, and told to every receiver.
     fn is_at_rest(&mut self) -> bool {
         let state = self.state();
         let down = self.down.as_ref().filter(|_| self.is_down);
@@ -366,7 +366,7 @@ fn channel<'a>(state: &'a State, set: &str) -> (ChannelId, &'a ChannelRow) {
     (*id, row)
 }
 
-/// Whether a hub was told everything that was seen.
+/// Returns true if a hub was told everything that was seen.
 fn is_level(state: &State, id: ChannelId, hub: &Hub) -> bool {
     let set = &state.channels[&id].set;
     let heard = state.documents.iter().filter(|(_, record)| {

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::daemon::Setup;
-use crate::documents::{Site, capability_list, list};
-use crate::hub::{FakeHub, Manner};
-use crate::reload::{CHANGE, another_hub, await_status, change, change_window, reload};
+use crate::reload::{CHANGE, another_hub, change, change_window, reload};
+use crate::support::daemon::Setup;
+use crate::support::documents::{Site, capability_list, list};
+use crate::support::hub::{FakeHub, Manner};
 
 #[test]
 fn a_new_hub_starts_at_now() {
@@ -147,7 +147,7 @@ fn what_is_under_way_is_not_sent_again_and_its_answer_counts() {
     slow.behave(Manner::Accept);
     let next = slow.request();
     assert_eq!(next.changes(), [CHANGE], "the difference since then");
-    await_status(&daemon, |now| {
+    daemon.await_status(|now| {
         let hubs = now["channels"][0]["hubs"].as_array().unwrap();
         hubs.iter().all(|hub| hub["due"] == 0)
     });

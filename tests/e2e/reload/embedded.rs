@@ -2,12 +2,12 @@
 
 use rustix::process::Signal;
 
-use crate::daemon::Setup;
-use crate::documents::{Site, list};
 use crate::embedded::subscribe;
-use crate::hub::{FakeHub, Manner};
-use crate::reload::{CHANGE, another_hub, change, change_window, reload, status};
+use crate::reload::{CHANGE, another_hub, change, change_window, reload};
 use crate::subscriptions::{join, topic};
+use crate::support::daemon::Setup;
+use crate::support::documents::{Site, list};
+use crate::support::hub::{FakeHub, Manner};
 
 #[test]
 fn a_delivery_under_way_is_made_once_and_the_next_follows() {
@@ -118,7 +118,7 @@ fn what_a_hub_that_is_away_has_begun_may_end_before_the_daemon_does() {
     daemon.await_log("stopping");
     // It is there as long as it waits for the subscriber.
     for _ in 0..20 {
-        status(&daemon);
+        daemon.status();
     }
     subscriber.behave(Manner::Accept);
     daemon.await_log("stopped; everything is saved");

@@ -3,15 +3,15 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use crate::DEADLINE;
-use crate::daemon::{Daemon, Setup, get};
-use crate::documents::Site;
-use crate::hub::FakeHub;
-use crate::reload::{reload, status};
+use crate::reload::reload;
+use crate::support::DEADLINE;
+use crate::support::daemon::{Daemon, Setup, get};
+use crate::support::documents::Site;
+use crate::support::hub::FakeHub;
 
 const TOPIC: &str = "/topics/main/a/capabilitylist/";
 
-/// Where it says that it listens now.
+/// Returns the address on which it logs that it listens.
 fn moved(daemon: &Daemon, setup: &Setup) -> String {
     setup.file();
     daemon.signal(rustix::process::Signal::HUP);
@@ -36,7 +36,7 @@ fn a_listener_that_moved_answers_there_and_no_longer_here() {
     assert!(get(public, TOPIC).0.starts_with("HTTP/1.1 200"));
     assert_eq!(client.read(&mut [0]).unwrap(), 0);
     assert!(TcpStream::connect(daemon.public).is_err());
-    assert!(status(&daemon)["configuration"]["refused"].is_null());
+    assert!(daemon.status()["configuration"]["refused"].is_null());
 
     setup.config = setup.config.replace(
         "admin_listen = \"127.0.0.1:0\"",

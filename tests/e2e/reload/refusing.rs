@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::daemon::{Daemon, Setup};
-use crate::documents::Site;
-use crate::hub::FakeHub;
-use crate::manager::FakeManager;
-use crate::reload::{CHANGE, change, reload, status};
+use crate::reload::{CHANGE, change, reload};
+use crate::support::daemon::{Daemon, Setup};
+use crate::support::documents::Site;
+use crate::support::hub::FakeHub;
+use crate::support::manager::FakeManager;
 
 fn is_refused(daemon: &Daemon, setup: &Setup, why: &str) {
     let said = reload(daemon, setup);
     assert!(said.starts_with("configuration not reloaded"), "{said}");
     assert!(said.contains(why), "no {why:?} in: {said}");
-    let refused = &status(daemon)["configuration"]["refused"];
+    let refused = &daemon.status()["configuration"]["refused"];
     assert!(
         refused["error"].as_str().unwrap().contains(why),
         "{refused}"
@@ -63,7 +63,7 @@ fn what_is_refused_is_said_and_the_one_before_goes_on() {
     setup.config = good;
     let said = reload(&daemon, &setup);
     assert_eq!(said, "reloaded the configuration: nothing changed");
-    assert_eq!(status(&daemon)["configuration"]["refused"], Value::Null);
+    assert_eq!(daemon.status()["configuration"]["refused"], Value::Null);
 }
 
 #[test]

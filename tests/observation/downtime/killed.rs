@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use rstest::rstest;
 
-use crate::documents::{Site, list};
-use crate::hub::{Manner, Request};
 use crate::story::Story;
 use crate::story::Watch::{self, Inotify, Notify, Poll};
+use crate::support::documents::{Site, list};
+use crate::support::hub::{Manner, Request};
 
 const SETS: usize = 8;
 const UPDATED: &str = "updated changelist a/changelist.xml";
@@ -116,7 +116,7 @@ fn killed_three_times_before_the_answer(#[values(Inotify, Poll)] watch: Watch) {
     hears_the_rest(story, &documents, requests);
 }
 
-/// What SQLite keeps beside the state file: it restores `-shm`, and without `-wal` the state is an older one,
+/// Files of SQLite beside the state file: it restores `-shm`, and without `-wal` the state is an older one,
 /// from which the same changes are found again.
 #[rstest]
 fn what_lies_beside_the_state_file_is_lost(#[values("shm", "wal", "shm and wal")] what: &str) {

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use rstest::rstest;
 use rusqlite::Connection;
 
-use crate::DEADLINE;
-use crate::documents::{Site, list, replace};
 use crate::story::Story;
 use crate::story::Watch::{self, Inotify, Poll};
+use crate::support::DEADLINE;
+use crate::support::documents::{Site, list, replace};
 
 const UPDATED: &str = "updated changelist a/changelist.xml";
 const SETS: usize = 40;

@@ -2,16 +2,16 @@
 
 use rstest::rstest;
 
-use crate::documents::{Site, URL, component, index, list};
-use crate::hub::Request;
 use crate::indexes::{INDEX, indexed, part, with_hold, write_index, write_part};
 use crate::story::Story;
 use crate::story::Watch::{self, Inotify, Poll};
+use crate::support::documents::{Site, URL, component, index, list};
+use crate::support::hub::Request;
 
 const PART: &str = "a/part.xml";
 const UPDATED: &str = "updated changelist a/part.xml";
 
-/// Whether the notifications name this document as the index of what they announce.
+/// Returns true if the notifications name this document as the index of their changes.
 fn names_index(requests: &[Request], path: &str) -> bool {
     let link = format!("rel=\"index\" href=\"{URL}{path}\"");
     let bodies = requests.iter().map(|request| &request.body);

@@ -5,11 +5,11 @@ use std::process::Command;
 
 use rstest::rstest;
 
-use crate::documents::{Site, component, description, index, list};
-use crate::needs;
 use crate::oddities::{PATH, SIBLING, UPDATED};
 use crate::story::Story;
 use crate::story::Watch::{self, Inotify, Poll};
+use crate::support::documents::{Site, component, description, index, list};
+use crate::support::needs;
 
 const PLAIN: &str = "<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\"/>";
 

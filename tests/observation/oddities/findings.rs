@@ -2,10 +2,10 @@
 
 use rstest::rstest;
 
-use crate::daemon::output;
-use crate::documents::{Site, component, list};
 use crate::story::Story;
 use crate::story::Watch::{self, Inotify, Poll};
+use crate::support::daemon::output;
+use crate::support::documents::{Site, component, list};
 
 /// Three files that nobody can be told of rightly, and words of what is said of each.
 fn write_oddities(site: &Site, content: &str) {

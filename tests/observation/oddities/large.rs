@@ -5,10 +5,10 @@ use std::time::Instant;
 
 use rstest::rstest;
 
-use crate::documents::{Site, list};
 use crate::oddities::SIBLING;
 use crate::story::Story;
 use crate::story::Watch::{self, Inotify, Poll};
+use crate::support::documents::{Site, list};
 
 fn large(content: &str) -> String {
     let mut entries = String::with_capacity(51 << 20);

@@ -6,9 +6,9 @@ use std::os::unix::ffi::OsStrExt;
 
 use rstest::rstest;
 
-use crate::documents::{capability_list, list};
 use crate::story::Story;
 use crate::story::Watch::{self, Inotify, Notify, Poll};
+use crate::support::documents::{capability_list, list};
 
 const NAMES: [(&[u8], &str); 10] = [
     (b"with space.xml", "with%20space.xml"),

@@ -6,10 +6,10 @@ use std::process::Command;
 
 use rstest::rstest;
 
-use crate::documents::list;
-use crate::needs;
 use crate::story::Story;
 use crate::story::Watch::{self, Inotify, Notify, Poll};
+use crate::support::documents::list;
+use crate::support::needs;
 
 use super::{PATH, SIBLING, UPDATED};
 
@@ -49,7 +49,7 @@ fn a_file_that_may_not_be_read_is_not_gone(#[values(Inotify, Notify, Poll)] watc
     }
     let mut story = Story::over(
         watch,
-        crate::documents::Site::new(),
+        crate::support::documents::Site::new(),
         "announce_all_deletions = true",
     );
     story.resume();
@@ -80,7 +80,7 @@ fn a_directory_that_may_not_be_read_is_not_gone(#[values(Inotify, Poll)] watch: 
     if was_run_without_power() {
         return;
     }
-    let site = crate::documents::Site::new();
+    let site = crate::support::documents::Site::new();
     site.add_set("b");
     let mut story = Story::over(watch, site, "announce_all_deletions = true");
     story.resume();

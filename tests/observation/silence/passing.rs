@@ -1,16 +1,14 @@
 //! Changes that are reverted before they were announced.
 
 use std::fs;
-use std::time::{Duration, Instant};
 
 use rstest::rstest;
 use serde_json::Value;
 
-use crate::DEADLINE;
-use crate::documents::{Site, list};
 use crate::silence::PATH;
 use crate::story::Story;
 use crate::story::Watch::{self, Inotify, Notify, Poll};
+use crate::support::documents::{Site, list};
 
 /// A story whose deletions are not believed while it lasts.
 fn patient(watch: Watch) -> Story {
@@ -19,22 +17,7 @@ fn patient(watch: Watch) -> Story {
     story
 }
 
-/// Waits until the status of the daemon is such.
-#[track_caller]
-fn await_status(story: &Story, is_such: impl Fn(&Value) -> bool) {
-    let deadline = Instant::now() + DEADLINE;
-    loop {
-        let (_, body) = story.daemon().get_admin("/status.json");
-        let status: Value = serde_json::from_str(&body).unwrap();
-        if is_such(&status) {
-            return;
-        }
-        assert!(Instant::now() < deadline, "{status:#}");
-        std::thread::sleep(Duration::from_millis(10)); // poll: no log line says this
-    }
-}
-
-/// How many changes a hub is due.
+/// Returns the number of pending changes of a hub.
 fn due(status: &Value) -> u64 {
     let channels = status["channels"].as_array().unwrap();
     let hubs = channels
@@ -60,9 +43,9 @@ fn another_version_and_the_first_again(
         false => story.site.write(PATH, text),
     };
     write(&story, &list("a", "changelist", "2"));
-    await_status(&story, |status| due(status) == 1);
+    story.daemon().await_status(|status| due(status) == 1);
     write(&story, &first);
-    await_status(&story, |status| due(status) == 0);
+    story.daemon().await_status(|status| due(status) == 0);
     story.setup.config = short;
     story.ends();
 }
@@ -100,10 +83,14 @@ fn deleted_and_created_again(#[values(Inotify, Notify, Poll)] watch: Watch) {
     for path in [PATH, "a/capabilitylist.xml", ".well-known/resourcesync"] {
         let text = fs::read_to_string(story.site.path(path)).unwrap();
         story.site.remove(path);
-        await_status(&story, |status| status["sources"][0]["missing"] == 1);
+        story
+            .daemon()
+            .await_status(|status| status["sources"][0]["missing"] == 1);
         story.stays_silent();
         story.site.write_in_place(path, &text);
-        await_status(&story, |status| status["sources"][0]["missing"] == 0);
+        story
+            .daemon()
+            .await_status(|status| status["sources"][0]["missing"] == 0);
         story.stays_silent();
     }
     story.ends();
@@ -130,7 +117,9 @@ fn renamed_away_and_back(
     let mut story = patient(watch);
     let (place, away) = (story.site.path(PATH), story.site.path(away));
     fs::rename(&place, &away).unwrap();
-    await_status(&story, |status| status["sources"][0]["missing"] == 1);
+    story
+        .daemon()
+        .await_status(|status| status["sources"][0]["missing"] == 1);
     story.stays_silent();
     fs::rename(&away, &place).unwrap();
     story.stays_silent();
@@ -142,7 +131,9 @@ fn a_directory_renamed_away_and_back(#[values(Inotify, Poll)] watch: Watch) {
     let mut story = patient(watch);
     let (place, away) = (story.site.path("a"), story.site.path(".away"));
     fs::rename(&place, &away).unwrap();
-    await_status(&story, |status| status["sources"][0]["missing"] == 3);
+    story
+        .daemon()
+        .await_status(|status| status["sources"][0]["missing"] == 3);
     fs::rename(&away, &place).unwrap();
     story.stays_silent();
     story.ends();

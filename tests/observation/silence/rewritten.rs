@@ -4,10 +4,10 @@ use std::fs;
 
 use rstest::rstest;
 
-use crate::documents::Site;
 use crate::silence::PATH;
 use crate::story::Story;
 use crate::story::Watch::{self, Inotify, Notify, Poll};
+use crate::support::documents::Site;
 use crate::tools::run;
 
 /// Rewrites the Change List as `change` has it, in place and by renaming, and is silent each time.
@@ -69,7 +69,7 @@ fn said_otherwise(#[values(Inotify, Poll)] watch: Watch, #[case] changes: &[(&st
 /// As generators do on every run.
 #[rstest]
 fn a_whole_site_as_it_was(#[values(Inotify, Poll)] watch: Watch) {
-    if crate::needs::program("rsync").is_none() {
+    if crate::support::needs::program("rsync").is_none() {
         return;
     }
     let mut story = Story::start(watch);

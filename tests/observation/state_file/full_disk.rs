@@ -5,13 +5,13 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::DEADLINE;
-use crate::documents::{Site, list};
-use crate::manager::FakeManager;
-use crate::namespace::was_run_again;
 use crate::state_file::{ends, mount};
 use crate::story::Story;
 use crate::story::Watch::Inotify;
+use crate::support::DEADLINE;
+use crate::support::documents::{Site, list};
+use crate::support::manager::FakeManager;
+use crate::support::namespace::was_run_again;
 
 const UPDATED: [&str; 2] = [
     "updated changelist a/changelist.xml",

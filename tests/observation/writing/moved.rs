@@ -9,10 +9,10 @@ use rstest::rstest;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
-use crate::documents::{Site, archive, list};
-use crate::needs;
 use crate::story::Story;
 use crate::story::Watch::{self, Inotify, Notify, Poll};
+use crate::support::documents::{Site, archive, list};
+use crate::support::needs;
 use crate::writing::{PATH, UPDATED, long_list};
 
 /// A site whose Capability List has these Change Lists, of which only those with a content are there yet.
@@ -118,7 +118,7 @@ fn a_chain_of_renames(#[values(Inotify, Poll)] watch: Watch) {
     story.ends();
 }
 
-/// What it was called on the way is listed nowhere, so that it would wait to be (R17).
+/// The name in between is listed nowhere, so that it would be held until it is (R17).
 #[rstest]
 fn a_document_renamed_twice(#[values(Inotify, Poll)] watch: Watch) {
     let mut story = numbered(watch, &[Some("zero"), None]);

@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use rstest::rstest;
 
-use crate::documents::list;
 use crate::story::Story;
 use crate::story::Watch::{self, Inotify, Notify, Poll};
+use crate::support::documents::list;
 use crate::writing::{PATH, UPDATED, long_list};
 
 /// By polling a file that is whole and left alone counts as done, whoever has it open.

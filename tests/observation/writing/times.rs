@@ -6,9 +6,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rstest::rstest;
 
-use crate::documents::{Site, list};
 use crate::story::Story;
 use crate::story::Watch::{self, Inotify, Notify, Poll};
+use crate::support::documents::{Site, list};
 use crate::writing::{PATH, UPDATED, long_list};
 
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);

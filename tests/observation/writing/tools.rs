@@ -2,10 +2,10 @@
 
 use rstest::rstest;
 
-use crate::documents::{Site, list};
-use crate::needs;
 use crate::story::Story;
 use crate::story::Watch::{self, Inotify, Notify, Poll};
+use crate::support::documents::{Site, list};
+use crate::support::needs;
 use crate::tools::run;
 use crate::writing::{PATH, UPDATED, long_list};
 

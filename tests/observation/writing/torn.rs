@@ -8,10 +8,10 @@ use std::time::Instant;
 
 use rstest::rstest;
 
-use crate::documents::{Site, archive, list};
-use crate::needs;
 use crate::story::Story;
 use crate::story::Watch::{self, Inotify, Notify, Poll};
+use crate::support::documents::{Site, archive, list};
+use crate::support::needs;
 use crate::writing::{PATH, UPDATED, long_list};
 
 /// `text` with white space behind it, which says nothing.

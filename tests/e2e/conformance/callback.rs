@@ -1,0 +1,165 @@
+//! A subscriber's callback that records every request and answers as configured.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use url::form_urlencoded;
+
+use crate::support::DEADLINE;
+
+/// A request at a callback.
+#[derive(Debug, Clone)]
+pub struct Request {
+    pub method: String,
+    /// Path and query, as they were sent.
+    pub target: String,
+    pub headers: BTreeMap<String, String>,
+    pub body: Vec<u8>,
+}
+
+impl Request {
+    /// The last parameter of that name: ours come after the callback's own.
+    pub fn parameter(&self, name: &str) -> Option<String> {
+        let (_, query) = self.target.split_once('?')?;
+        let named = form_urlencoded::parse(query.as_bytes()).filter(|(own, _)| own == name);
+        named.last().map(|(_, value)| value.into_owned())
+    }
+
+    pub fn challenge(&self) -> String {
+        self.parameter("hub.challenge").expect("a challenge")
+    }
+}
+
+/// A status line without its version, further header lines, and a body.
+#[derive(Debug, Clone)]
+pub struct Say {
+    pub status: String,
+    pub headers: String,
+    pub body: String,
+}
+
+pub fn say(status: &str, body: &str) -> Say {
+    Say {
+        status: status.to_owned(),
+        headers: String::new(),
+        body: body.to_owned(),
+    }
+}
+
+/// Confirms what it is asked, and takes what is delivered.
+pub fn willing(request: &Request) -> Say {
+    match request.parameter("hub.challenge") {
+        Some(challenge) => say("200 OK", &challenge),
+        None => say("204 No Content", ""),
+    }
+}
+
+type Manner = Box<dyn FnMut(&Request) -> Say + Send>;
+
+/// A callback on loopback.
+pub struct Callback {
+    pub address: SocketAddr,
+    manner: Arc<Mutex<Manner>>,
+    requests: Receiver<Request>,
+}
+
+impl Callback {
+    pub fn start() -> Callback {
+        Callback::that(willing)
+    }
+
+    pub fn that(answers: impl FnMut(&Request) -> Say + Send + 'static) -> Callback {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let manner: Arc<Mutex<Manner>> = Arc::new(Mutex::new(Box::new(answers)));
+        let (sender, requests) = channel();
+        let shared = Arc::clone(&manner);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let (manner, sender) = (Arc::clone(&shared), sender.clone());
+                std::thread::spawn(move || serve(&stream, &manner, &sender));
+            }
+        });
+        Callback {
+            address,
+            manner,
+            requests,
+        }
+    }
+
+    /// Answers so from now on.
+    pub fn behave(&self, answers: impl FnMut(&Request) -> Say + Send + 'static) {
+        *self.manner.lock().unwrap() = Box::new(answers);
+    }
+
+    pub fn url(&self, target: &str) -> String {
+        format!("http://{}{target}", self.address)
+    }
+
+    /// The next request of that method.
+    pub fn next(&self, method: &str) -> Request {
+        loop {
+            let request = self.requests.recv_timeout(DEADLINE);
+            let request = request.unwrap_or_else(|_| panic!("no {method} in time"));
+            if request.method == method {
+                return request;
+            }
+        }
+    }
+
+    /// Returns the requests received so far, without waiting.
+    pub fn heard(&self) -> Vec<Request> {
+        self.requests.try_iter().collect()
+    }
+}
+
+fn serve(stream: &TcpStream, manner: &Mutex<Manner>, sender: &Sender<Request>) {
+    stream
+        .set_read_timeout(Some(Duration::from_secs(60)))
+        .unwrap();
+    let mut reader = BufReader::new(stream);
+    while let Some(request) = read(&mut reader) {
+        let Say {
+            status,
+            headers,
+            body,
+        } = (manner.lock().unwrap())(&request);
+        if sender.send(request).is_err() {
+            return;
+        }
+        let length = body.len();
+        let head = format!("HTTP/1.1 {status}\r\n{headers}Content-Length: {length}\r\n\r\n");
+        let mut writer = stream;
+        if writer.write_all((head + &body).as_bytes()).is_err() {
+            return;
+        }
+    }
+}
+
+fn read(reader: &mut BufReader<&TcpStream>) -> Option<Request> {
+    let mut line = || {
+        let mut line = String::new();
+        let read = reader.read_line(&mut line).ok()?;
+        (read > 0).then(|| line.trim_end().to_owned())
+    };
+    let first = line()?;
+    let mut words = first.split(' ');
+    let (method, target) = (words.next()?.to_owned(), words.next()?.to_owned());
+    let mut headers = BTreeMap::new();
+    while let Some((name, value)) = line()?.split_once(": ") {
+        headers.insert(name.to_lowercase(), value.to_owned());
+    }
+    let length = headers.get("content-length").map(|length| length.parse());
+    let mut body = vec![0; length.and_then(Result::ok).unwrap_or_default()];
+    reader.read_exact(&mut body).ok()?;
+    Some(Request {
+        method,
+        target,
+        headers,
+        body,
+    })
+}

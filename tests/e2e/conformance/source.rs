@@ -1,0 +1,237 @@
+//! The real binary with its embedded hub, over a tree with one set.
+
+use std::fmt::Debug;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use rusqlite::Connection;
+use tempfile::TempDir;
+use url::form_urlencoded;
+
+use crate::conformance::callback::{Callback, Request};
+use crate::support::DEADLINE;
+use crate::support::daemon::{Daemon, get};
+use crate::support::documents::{Site, URL, list};
+
+pub struct Source {
+    pub site: Site,
+    pub state: TempDir,
+    daemon: Option<Daemon>,
+    address: SocketAddr,
+    version: u32,
+}
+
+impl Source {
+    pub fn start() -> Source {
+        let site = Site::new();
+        let state = TempDir::new().unwrap();
+        let daemon = run(&site, &state, "127.0.0.1:0");
+        Source {
+            address: daemon.public,
+            site,
+            state,
+            daemon: Some(daemon),
+            version: 1,
+        }
+    }
+
+    /// Stops, and starts again with the topic of a channel gone for as long as it is served without its set.
+    pub fn retire_topic(&mut self) {
+        self.kill();
+        let long_ago = "UPDATE channels SET retired = '2020-01-01T00:00:00Z', last_words = '[]'";
+        assert_eq!(self.state().execute(long_ago, []).unwrap(), 1);
+        std::fs::remove_file(self.site.path("a/capabilitylist.xml")).unwrap();
+        self.resume();
+    }
+
+    /// As `kill -9` does.
+    pub fn kill(&mut self) {
+        if let Some(daemon) = self.daemon.take() {
+            daemon.kill();
+        }
+    }
+
+    /// Starts again, where it was before.
+    pub fn resume(&mut self) {
+        self.kill();
+        self.daemon = Some(run(&self.site, &self.state, &self.address.to_string()));
+    }
+
+    pub fn hub(&self) -> String {
+        format!("http://{}/hub", self.address)
+    }
+
+    pub fn topic(&self) -> String {
+        format!("http://{}/topics/main/a/capabilitylist/", self.address)
+    }
+
+    /// Changes a document of the set, which its channel hears of.
+    pub fn change(&mut self) {
+        self.version += 1;
+        let content = self.version.to_string();
+        self.site
+            .write("a/changelist.xml", &list("a", "changelist", &content));
+    }
+
+    /// The status, head and body of an answer to a form.
+    pub fn post(&self, form: &str) -> Answer {
+        self.request("POST", "application/x-www-form-urlencoded", form)
+    }
+
+    pub fn request(&self, method: &str, content_type: &str, body: &str) -> Answer {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        write!(
+            stream,
+            "{method} /hub HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Type: {content_type}\r\n\
+             Content-Length: {}\r\n\r\n{body}",
+            self.address,
+            body.len()
+        )
+        .unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        Answer {
+            status: head[9..12].parse().unwrap(),
+            head: head.to_lowercase(),
+            body: body.to_owned(),
+        }
+    }
+
+    /// Asks for something on the set's topic, with more parameters.
+    pub fn ask(&self, mode: &str, callback: &str, more: &[(&str, &str)]) -> Answer {
+        let topic = self.topic();
+        let all = [
+            ("hub.mode", mode),
+            ("hub.topic", &topic),
+            ("hub.callback", callback),
+        ];
+        self.post(&form(all.iter().chain(more)))
+    }
+
+    /// Subscribes a willing callback, and waits until the subscription is in force.
+    pub fn subscribe(
+        &mut self,
+        callback: &Callback,
+        target: &str,
+        more: &[(&str, &str)],
+    ) -> Request {
+        let url = callback.url(target);
+        assert_eq!(self.ask("subscribe", &url, more).status, 202);
+        let asked = callback.next("GET");
+        let count = "SELECT count(*) FROM subscriptions WHERE callback = ?1";
+        self.await_saved(|state| state.query_row(count, [&url], |row| row.get(0)), 1);
+        asked
+    }
+
+    /// Waits until so many subscriptions are in force.
+    pub fn await_subscriptions(&self, wanted: i64) {
+        let count = "SELECT count(*) FROM subscriptions";
+        self.await_saved(|state| state.query_row(count, [], |row| row.get(0)), wanted);
+    }
+
+    /// Waits until the only subscription has this secret.
+    pub fn await_secret(&self, wanted: Option<&str>) {
+        let secret = "SELECT secret FROM subscriptions";
+        let wanted = wanted.map(str::to_owned);
+        self.await_saved(
+            |state| state.query_row(secret, [], |row| row.get(0)),
+            wanted,
+        );
+    }
+
+    /// Returns the expiry of the only subscription.
+    pub fn expiry(&self) -> Timestamp {
+        let expires = "SELECT expires FROM subscriptions";
+        let text = self
+            .state()
+            .query_row(expires, [], |row| row.get::<_, String>(0));
+        text.unwrap().parse().unwrap()
+    }
+
+    /// Lets the subscriptions of a callback end at that time; the daemon must not run.
+    pub fn expire(&self, target: &str, at: Timestamp) {
+        let update = "UPDATE subscriptions SET expires = ?1 WHERE callback LIKE ?2";
+        let changed = self
+            .state()
+            .execute(update, [at.to_string(), format!("%{target}")]);
+        assert_eq!(changed.unwrap(), 1);
+    }
+
+    /// The head and body of the topic.
+    pub fn fetch_topic(&self) -> (String, String) {
+        get(self.address, "/topics/main/a/capabilitylist/")
+    }
+
+    fn state(&self) -> Connection {
+        Connection::open(self.state.path().join("state.sqlite")).unwrap()
+    }
+
+    fn await_saved<T: PartialEq + Debug>(
+        &self,
+        read: impl Fn(&Connection) -> rusqlite::Result<T>,
+        wanted: T,
+    ) {
+        let deadline = Instant::now() + DEADLINE;
+        let state = self.state();
+        loop {
+            let found = read(&state).unwrap();
+            if found == wanted {
+                return;
+            }
+            assert!(
+                Instant::now() < deadline,
+                "{found:?} is saved, not {wanted:?}"
+            );
+            std::thread::sleep(Duration::from_millis(5)); // a poll of the file, up to the deadline
+        }
+    }
+}
+
+pub struct Answer {
+    pub status: u16,
+    pub head: String,
+    pub body: String,
+}
+
+impl Answer {
+    /// An error with its reason, as section 5.1.2 wants it.
+    pub fn assert_refused(&self, status: u16) {
+        assert_eq!(self.status, status, "{}", self.body);
+        assert!(
+            self.head.contains("content-type: text/plain"),
+            "{}",
+            self.head
+        );
+        assert!(self.body.trim().len() > 10, "{:?}", self.body);
+    }
+}
+
+pub fn form<'a>(parameters: impl IntoIterator<Item = &'a (&'a str, &'a str)>) -> String {
+    form_urlencoded::Serializer::new(String::new())
+        .extend_pairs(parameters)
+        .finish()
+}
+
+fn run(site: &Site, state: &TempDir, listen: &str) -> Daemon {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rsnotify"));
+    command.args([
+        "run",
+        "--url",
+        URL,
+        "--listen",
+        listen,
+        "--admin-listen",
+        "127.0.0.1:0",
+    ]);
+    command.args(["--log-format", "json", "--log-level", "debug"]);
+    command.arg("--root").arg(site.root.path());
+    command.arg("--state-dir").arg(state.path());
+    let daemon = Daemon::spawn(command);
+    daemon.await_log("ready");
+    daemon
+}

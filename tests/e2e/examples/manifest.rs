@@ -1,0 +1,100 @@
+//! Manifests as their tools read them, and the daemon that they start.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use clap::{CommandFactory, Parser};
+use rsnotify::cli::options::{Command, Options};
+use rsnotify::config::Config;
+use serde_json::Value;
+use tempfile::TempDir;
+use yaml_rust2::{Yaml, YamlLoader};
+
+/// The text of a file of this repository.
+pub fn text(path: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The only document of a YAML file.
+pub fn yaml(path: &str) -> Value {
+    let documents = YamlLoader::load_from_str(&text(path)).unwrap();
+    assert_eq!(documents.len(), 1, "{path}");
+    json(&documents[0])
+}
+
+fn json(yaml: &Yaml) -> Value {
+    match yaml {
+        Yaml::Array(items) => items.iter().map(json).collect(),
+        Yaml::Hash(entries) => {
+            let pair =
+                |(key, value): (&Yaml, &Yaml)| (key.as_str().unwrap().to_owned(), json(value));
+            Value::Object(entries.iter().map(pair).collect())
+        }
+        Yaml::Integer(number) => (*number).into(),
+        Yaml::Boolean(truth) => (*truth).into(),
+        Yaml::String(text) => text.as_str().into(),
+        Yaml::Null => Value::Null,
+        other => panic!("{other:?} is not for a manifest"),
+    }
+}
+
+/// The texts in a list.
+pub fn texts(list: &Value) -> Vec<&str> {
+    let list = list
+        .as_array()
+        .unwrap_or_else(|| panic!("{list} is no list"));
+    list.iter().map(|item| item.as_str().unwrap()).collect()
+}
+
+/// The only item of a list that has this value under a key.
+pub fn named<'a>(list: &'a Value, key: &str, value: &str) -> &'a Value {
+    let items = list
+        .as_array()
+        .unwrap_or_else(|| panic!("{list} is no list"));
+    let mut found = items.iter().filter(|item| item[key] == value);
+    let item = found
+        .next()
+        .unwrap_or_else(|| panic!("no {key} {value} in {list}"));
+    assert!(found.next().is_none(), "two {key} {value}");
+    item
+}
+
+/// Returns the effective options of a container's arguments and variables: as if each variable were its flag, which
+/// clap then knows or not.
+pub fn command(arguments: &[&str], variables: &BTreeMap<String, String>) -> Command {
+    let mut line = vec!["rsnotify".to_owned()];
+    line.extend(arguments.iter().map(ToString::to_string));
+    for (name, value) in variables {
+        if let Some(name) = name.strip_prefix("RSNOTIFY_") {
+            line.push(format!("--{}", name.to_lowercase().replace('_', "-")));
+            line.push(value.clone());
+        }
+    }
+    Options::command().debug_assert();
+    match Options::try_parse_from(&line) {
+        Ok(options) => options.command,
+        Err(error) => panic!("{line:?}: {error}"),
+    }
+}
+
+/// The configuration that such a daemon has with this file. A secret of its mount is there, with some content.
+pub fn configuration(run: &Command, file: &str, secret: Option<&str>) -> Config {
+    let Command::Run(run) = run else {
+        panic!("{run:?} is no daemon");
+    };
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("config.toml");
+    let mut text = text(file);
+    if let Some(secret) = secret {
+        assert!(text.contains(secret), "{file} does not name {secret}");
+        let held = directory.path().join("secret");
+        fs::write(&held, "a secret\n").unwrap();
+        text = text.replace(secret, held.to_str().unwrap());
+    }
+    fs::write(&path, text).unwrap();
+    let mut overrides = run.overrides();
+    overrides.state_dir = Some("/var/lib/rsnotify".into());
+    Config::load(Some(&path), &overrides).unwrap_or_else(|error| panic!("{file}: {error}"))
+}

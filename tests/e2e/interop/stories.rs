@@ -1,0 +1,186 @@
+//! A hub written by others is pinged, fetches the topic and delivers to a subscriber.
+
+use rstest::rstest;
+
+use crate::interop::flask_websub::{Fetches, RealHub};
+use crate::interop::front::Front;
+use crate::interop::subscriber::Subscriber;
+use crate::support::daemon::{Daemon, Setup, TOPICS};
+use crate::support::documents::{Site, list};
+use crate::support::listener::Listener;
+
+const PATH: &str = "topics/main/a/capabilitylist/";
+
+/// Change Lists of the set besides its first.
+const DOCUMENTS: usize = 60;
+
+fn path(number: usize) -> String {
+    format!("a/changelist-{number}.xml")
+}
+
+/// A tree whose changes a hub is told of, and the address that its topics are reached at, whichever daemon runs.
+struct Source {
+    site: Site,
+    setup: Setup,
+    front: Front,
+}
+
+impl Source {
+    fn new(hub: &RealHub) -> Source {
+        let site = Site::new();
+        for number in 0..DOCUMENTS {
+            site.write(&path(number), &list("a", "changelist", "1"));
+        }
+        let front = Front::start();
+        let hub = format!("[[hub]]\nurl = \"{}\"\nmode = \"ping\"\n", hub.url());
+        let mut setup = Setup::with_source(&site, "", &hub);
+        setup.config = setup.config.replace(TOPICS, &front.url());
+        Source { site, setup, front }
+    }
+
+    fn start(&self) -> Daemon {
+        let daemon = self.setup.start();
+        self.front.leads_to(Some(daemon.public));
+        daemon
+    }
+
+    fn topic(&self) -> String {
+        format!("{}{PATH}", self.front.url())
+    }
+
+    /// Writes a new version of a document that has not changed before, and says what is to be heard of it.
+    fn update(&self, number: usize) -> String {
+        let path = path(number);
+        self.site.write(&path, &list("a", "changelist", "2"));
+        format!("updated changelist {path}")
+    }
+}
+
+/// Waits until the hub has fetched the topic after its last ping.
+fn await_fetch_confirmed(daemon: &Daemon) {
+    daemon.await_status(|status| {
+        let hub = &status["channels"][0]["hubs"][0];
+        hub["fetch_confirmed"] == true && hub["in_flight"].is_null()
+    });
+}
+
+#[rstest]
+#[case(Fetches::Later)]
+#[case(Fetches::AtOnce)]
+fn what_the_topic_serves_reaches_a_subscriber(#[case] fetches: Fetches) {
+    let Some(hub) = RealHub::start(fetches) else {
+        return;
+    };
+    let source = Source::new(&hub);
+    let daemon = source.start();
+    let subscriber = Subscriber::start();
+    subscriber.subscribe(&source.topic());
+
+    let first = source.update(0);
+    assert_eq!(subscriber.delivery().changes(), [&*first]);
+    await_fetch_confirmed(&daemon);
+
+    let second = source.update(1);
+    let delivery = subscriber.delivery();
+    assert_eq!(delivery.changes(), [first, second]);
+    let (head, body) = daemon.get(&format!("/{PATH}"));
+    assert_eq!(String::from_utf8_lossy(&delivery.body), body);
+    assert_eq!(delivery.header("content-type"), ["application/xml"]);
+    let links = head.lines().find_map(|line| line.strip_prefix("link: "));
+    assert_eq!(delivery.header("link"), [links.unwrap()]);
+    let wanted = format!(
+        "<{}>; rel=\"self\", <{}>; rel=\"hub\", \
+         <https://source.example/a/capabilitylist.xml>; rel=\"resourcesync\"",
+        source.topic(),
+        hub.url()
+    );
+    assert_eq!(links, Some(&*wanted));
+    await_fetch_confirmed(&daemon);
+}
+
+#[rstest]
+#[case(Fetches::Later)]
+#[case(Fetches::AtOnce)]
+fn changes_in_quick_succession_all_reach_a_subscriber(#[case] fetches: Fetches) {
+    let Some(hub) = RealHub::start(fetches) else {
+        return;
+    };
+    let source = Source::new(&hub);
+    let daemon = source.start();
+    let subscriber = Subscriber::start();
+    subscriber.subscribe(&source.topic());
+
+    let mut wanted = Vec::new();
+    for round in 1..=3 {
+        // They are cut, pinged and fetched while the others are being written.
+        for _ in 0..DOCUMENTS / 3 {
+            wanted.push(source.update(wanted.len()));
+        }
+        daemon.await_log(&format!("cut notification {round}"));
+    }
+    subscriber.deliveries_until(&wanted);
+    await_fetch_confirmed(&daemon);
+}
+
+#[test]
+fn a_hub_that_was_stopped_loses_nothing() {
+    let Some(mut hub) = RealHub::start(Fetches::Later) else {
+        return;
+    };
+    let source = Source::new(&hub);
+    let daemon = source.start();
+    let subscriber = Subscriber::start();
+    subscriber.subscribe(&source.topic());
+
+    hub.stop();
+    let first = source.update(0);
+    daemon.await_log("did not accept notification 1");
+    let second = source.update(1);
+    hub.resume();
+    subscriber.deliveries_until(&[first, second]);
+    await_fetch_confirmed(&daemon);
+}
+
+#[test]
+fn a_daemon_that_is_killed_in_between_loses_nothing() {
+    let Some(mut hub) = RealHub::start(Fetches::Later) else {
+        return;
+    };
+    let source = Source::new(&hub);
+    let daemon = source.start();
+    let subscriber = Subscriber::start();
+    subscriber.subscribe(&source.topic());
+
+    // With the ping on its way, or just arrived.
+    let first = source.update(0);
+    daemon.await_log("cut notification 1");
+    daemon.kill();
+    let second = source.update(1);
+    let daemon = source.start();
+    subscriber.deliveries_until(&[first, second]);
+    await_fetch_confirmed(&daemon);
+
+    // With a ping that its hub was not there for.
+    hub.stop();
+    let third = source.update(2);
+    daemon.await_log("did not accept notification");
+    daemon.kill();
+    hub.resume();
+    let daemon = source.start();
+    subscriber.deliveries_until(&[third]);
+    await_fetch_confirmed(&daemon);
+}
+
+#[test]
+fn our_own_listener_hears_by_a_hub_of_others() {
+    let Some(hub) = RealHub::start(Fetches::Later) else {
+        return;
+    };
+    let source = Source::new(&hub);
+    let _daemon = source.start();
+    let listener = Listener::start(&source.topic());
+    source.update(0);
+    let line = listener.line();
+    let wanted = "updated  changelist  https://source.example/a/changelist-0.xml";
+    assert!(line.ends_with(wanted), "{line}");
+}

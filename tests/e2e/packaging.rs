@@ -1,0 +1,162 @@
+//! The checked-in manual pages and completions are those of the command line, and the Debian package lists files that
+//! exist.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+use crate::support::needs;
+
+const RENEW: &str = "run packaging/renew and commit what it writes";
+
+fn repository() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn text(path: &str) -> String {
+    fs::read_to_string(repository().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// The command, somewhere else, in a narrow terminal, and configured: what it prints may not depend on that.
+fn rsnotify(arguments: &[&str], directory: &Path) -> Output {
+    let output = Command::new(env!("CARGO_BIN_EXE_rsnotify"))
+        .args(arguments)
+        .current_dir(directory)
+        .env("COLUMNS", "20")
+        .env("LANG", "de_DE.UTF-8")
+        .env("RSNOTIFY_CONFIG", "/nowhere")
+        .env("RSNOTIFY_LISTEN", "127.0.0.1:1")
+        .env("STATE_DIRECTORY", "/nowhere")
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && errors.is_empty(), "{errors}");
+    output
+}
+
+fn files_in(directory: &Path) -> BTreeMap<PathBuf, String> {
+    let files = fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    files
+        .map(|path| {
+            (
+                path.file_name().unwrap().into(),
+                fs::read_to_string(&path).unwrap(),
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn the_manual_pages_are_those_of_the_command_line() {
+    let elsewhere = TempDir::new().unwrap();
+    let directory = elsewhere.path().join("made/on/the/way");
+    rsnotify(&["man", directory.to_str().unwrap()], elsewhere.path());
+    let written_now = files_in(&directory);
+    let kept = files_in(&repository().join("packaging/man"));
+    let names: Vec<_> = written_now.keys().collect();
+    assert!(names.contains(&&"rsnotify.1".into()), "{names:?}");
+    assert_eq!(names, kept.keys().collect::<Vec<_>>(), "{RENEW}");
+    for (name, page) in &written_now {
+        assert_eq!(page, &kept[name], "{}: {RENEW}", name.display());
+    }
+    let main = rsnotify(&["man"], elsewhere.path()).stdout;
+    assert_eq!(
+        String::from_utf8(main).unwrap(),
+        kept[Path::new("rsnotify.1")]
+    );
+}
+
+#[test]
+fn the_completions_are_those_of_the_command_line() {
+    let elsewhere = TempDir::new().unwrap();
+    for (shell, file) in [
+        ("bash", "rsnotify.bash"),
+        ("zsh", "_rsnotify"),
+        ("fish", "rsnotify.fish"),
+    ] {
+        let script = rsnotify(&["completions", shell], elsewhere.path()).stdout;
+        let kept = text(&format!("packaging/completions/{file}"));
+        assert_eq!(String::from_utf8(script).unwrap(), kept, "{file}: {RENEW}");
+    }
+}
+
+#[test]
+fn manual_pages_are_typeset_without_a_warning() {
+    let Some(groff) = needs::program("groff") else {
+        return;
+    };
+    for name in files_in(&repository().join("packaging/man")).keys() {
+        let page = repository().join("packaging/man").join(name);
+        let output = Command::new(&groff)
+            .args(["-man", "-Tutf8", "-ww", "-z"])
+            .arg(page)
+            .output()
+            .unwrap();
+        let warnings = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && warnings.is_empty(), "{warnings}");
+    }
+}
+
+/// The package's own part of Cargo.toml.
+fn package() -> toml::Table {
+    text("Cargo.toml").parse::<toml::Table>().unwrap()["package"]
+        .as_table()
+        .unwrap()
+        .clone()
+}
+
+#[test]
+fn each_file_of_the_debian_package_is_there() {
+    let deb = package()["metadata"]["deb"].clone();
+    let is_there = |source: &str| {
+        // A pattern's directory is what can be missing; lintian sees to the rest.
+        let parts = Path::new(source).components();
+        let plain = parts.take_while(|part| !part.as_os_str().to_string_lossy().contains('*'));
+        repository().join(plain.collect::<PathBuf>()).exists()
+    };
+    for asset in deb["assets"].as_array().unwrap() {
+        let source = asset[0].as_str().unwrap();
+        assert!(
+            source.starts_with("target/") || is_there(source),
+            "{source}"
+        );
+    }
+    for key in ["maintainer-scripts", "changelog"] {
+        let path = deb[key].as_str().unwrap();
+        assert!(is_there(path), "{path}");
+    }
+}
+
+#[test]
+fn the_debian_changelog_begins_with_this_version() {
+    let version = package()["version"].as_str().unwrap().to_owned();
+    let changelog = text("packaging/deb/changelog");
+    assert!(
+        changelog.starts_with(&format!("rsnotify ({version}-")),
+        "{version}: {changelog}"
+    );
+}
+
+#[test]
+fn what_tests_may_lack_is_installed_before_all_of_them_are_run() {
+    let script = text(".ci/run");
+    for need in needs::NEEDS {
+        for package in need.packages.split(' ') {
+            let is_installed = script.lines().any(|line| {
+                let mut words = line.split_whitespace();
+                let is_needed = words.next() == Some("need") && words.next() == Some(package);
+                is_needed || line.contains(&format!("apt-get download {package}"))
+            });
+            assert!(
+                is_installed,
+                ".ci/run does not install {package} for {}",
+                need.program
+            );
+        }
+    }
+}

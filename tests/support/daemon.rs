@@ -1,0 +1,334 @@
+//! The real binary, started and observed.
+
+use std::cell::RefCell;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::DEADLINE;
+use super::documents::{Site, URL};
+
+/// Prefix of topics where there is a hub besides the embedded one.
+pub const TOPICS: &str = "https://topics.example/";
+
+/// Variables that would divert requests to our hubs.
+const PROXY_VARIABLES: [&str; 8] = [
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
+    "no_proxy",
+];
+
+/// A state directory and configuration that outlive the daemons that use them.
+pub struct Setup {
+    pub state: TempDir,
+    pub config: String,
+}
+
+impl Setup {
+    /// One source over `site`; `quiet` as short as it gets, and deletions believed at once, unless `more`
+    /// says otherwise.
+    pub fn new(site: &Site, hubs: &[String], more: &str) -> Setup {
+        let hubs: String = hubs
+            .iter()
+            .map(|hub| format!("[[hub]]\nurl = \"{hub}\"\nmode = \"content\"\n"))
+            .collect();
+        Setup::with_source(site, "deletion_grace = \"0s\"", &format!("{hubs}{more}"))
+    }
+
+    pub fn with_source(site: &Site, source: &str, more: &str) -> Setup {
+        let root = site.root.path().display();
+        // Topics stay the same whatever port is free; only the embedded hub's must be reached.
+        let public_url = match more.contains("[[hub]]") {
+            true => format!("public_url = \"{TOPICS}\"\n"),
+            false => String::new(),
+        };
+        let config = format!(
+            "[server]\nlisten = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\n{public_url}\
+             [window]\nquiet = \"20ms\"\n\
+             [[source]]\nname = \"main\"\nmount = [{{ path = \"{root}\", url = \"{URL}\" }}]\n\
+             settle = \"50ms\"\n{source}\n{more}\n\
+             [embedded_hub]\ncallback_ports = [\"1-65535\"]\n\
+             allow_callback_networks = [\"127.0.0.0/8\", \"::1/128\"]\n"
+        );
+        Setup {
+            state: TempDir::new().unwrap(),
+            config,
+        }
+    }
+
+    pub fn file(&self) -> std::path::PathBuf {
+        let path = self.state.path().join("config.toml");
+        std::fs::write(&path, &self.config).unwrap();
+        path
+    }
+
+    pub fn command(&self, command: &str) -> Command {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_rsnotify"));
+        process.arg(command).arg("--config").arg(self.file());
+        process.env("STATE_DIRECTORY", self.state.path().join("state"));
+        for variable in PROXY_VARIABLES {
+            process.env_remove(variable);
+        }
+        process
+    }
+
+    /// Starts the daemon and waits until it is ready.
+    pub fn start(&self) -> Daemon {
+        let daemon = self.launch();
+        daemon.await_log("ready");
+        daemon
+    }
+
+    /// Starts the daemon, and waits only until it listens.
+    pub fn launch(&self) -> Daemon {
+        Daemon::spawn(self.run())
+    }
+
+    /// Returns the command that starts the daemon.
+    pub fn run(&self) -> Command {
+        let mut command = self.command("run");
+        command.args(["--log-format", "json", "--log-level", "debug"]);
+        command
+    }
+
+    /// Runs `scan --json` and returns its documents.
+    pub fn scan(&self) -> Vec<Value> {
+        let output = self.command("scan").arg("--json").output().unwrap();
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(answer["version"], 1);
+        answer["documents"].as_array().unwrap().clone()
+    }
+
+    /// The state that `scan` prints for a path.
+    pub fn state_of(&self, path: &str) -> String {
+        let documents = self.scan();
+        let document = documents.iter().find(|document| document["path"] == path);
+        document.map_or("absent".to_owned(), |document| {
+            document["state"].as_str().unwrap().to_owned()
+        })
+    }
+}
+
+/// A running daemon; killed when dropped.
+pub struct Daemon {
+    child: Child,
+    log: Receiver<Value>,
+    /// The part of the log that was read.
+    read: RefCell<Vec<Value>>,
+    pub public: SocketAddr,
+    pub admin: SocketAddr,
+}
+
+impl Daemon {
+    pub fn spawn(mut command: Command) -> Daemon {
+        let mut child = command
+            .stderr(Stdio::piped())
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        let (sender, log) = channel();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        std::thread::spawn(move || {
+            for line in stderr.lines() {
+                let Ok(line) = line else { return };
+                let entry = serde_json::from_str(&line).unwrap_or(Value::String(line));
+                if sender.send(entry).is_err() {
+                    return;
+                }
+            }
+        });
+        let nowhere = "0.0.0.0:0".parse().unwrap();
+        let mut daemon = Daemon {
+            child,
+            log,
+            read: RefCell::default(),
+            public: nowhere,
+            admin: nowhere,
+        };
+        for _ in 0..2 {
+            let entry = daemon.await_log("listening");
+            // A Unix socket has none.
+            let address = entry["address"].as_str().unwrap().parse();
+            let address = address.unwrap_or(nowhere);
+            match entry["listener"].as_str().unwrap() {
+                "public" => daemon.public = address,
+                _ => daemon.admin = address,
+            }
+        }
+        daemon
+    }
+
+    /// The next log line whose message contains `words`.
+    pub fn await_log(&self, words: &str) -> Value {
+        let deadline = Instant::now() + DEADLINE;
+        let from = self.read.borrow().len();
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let mut read = self.read.borrow_mut();
+            match self.log.recv_timeout(left) {
+                Ok(entry) => {
+                    read.push(entry.clone());
+                    let message = entry["message"].as_str().unwrap_or_default();
+                    if message.contains(words) {
+                        return entry;
+                    }
+                }
+                Err(error) => {
+                    let seen = &read[from..];
+                    panic!("no log line \"{words}\": {error}; the log says {seen:#?}")
+                }
+            }
+        }
+    }
+
+    /// Returns the exit status, if the daemon has ended.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().unwrap()
+    }
+
+    /// As `kill -9` does.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// As a service manager stops it.
+    pub fn stop(self) -> ExitStatus {
+        self.stop_and_tell().0
+    }
+
+    /// As a service manager stops it; with every line of its log, from the first to the last.
+    pub fn stop_and_tell(mut self) -> (ExitStatus, Vec<String>) {
+        self.signal(Signal::TERM);
+        let status = self.child.wait().unwrap();
+        // The log ends with the process.
+        let log = self.read.take().into_iter().chain(self.log.iter());
+        let log: Vec<String> = log.map(|entry| entry.to_string()).collect();
+        assert!(
+            !log.iter().any(|line| line.contains("panicked")),
+            "{log:#?}"
+        );
+        (status, log)
+    }
+
+    /// The status line, headers and body of a GET of the public listener.
+    pub fn get(&self, target: &str) -> (String, String) {
+        get(self.public, target)
+    }
+
+    pub fn get_admin(&self, target: &str) -> (String, String) {
+        get(self.admin, target)
+    }
+
+    /// Returns the status as the admin listener has it in JSON.
+    pub fn status(&self) -> Value {
+        let (head, body) = self.get_admin("/status.json");
+        assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+        serde_json::from_str(&body).unwrap()
+    }
+
+    /// Waits until the status meets a condition, and returns it.
+    #[track_caller]
+    pub fn await_status(&self, is_wanted: impl Fn(&Value) -> bool) -> Value {
+        let deadline = Instant::now() + DEADLINE;
+        loop {
+            let status = self.status();
+            if is_wanted(&status) {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "{status:#}");
+            std::thread::sleep(Duration::from_millis(10)); // poll: no line says it
+        }
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            for entry in self.log.try_iter() {
+                eprintln!("daemon: {entry}");
+            }
+        }
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The head and the body of the answer to a GET.
+pub fn get(address: SocketAddr, target: &str) -> (String, String) {
+    try_get(address, target).unwrap()
+}
+
+/// As `get`, of a daemon that may be ending.
+pub fn try_get(address: SocketAddr, target: &str) -> std::io::Result<(String, String)> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(DEADLINE))?;
+    write!(
+        stream,
+        "GET {target} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
+    )?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
+    Ok((head.to_owned(), body.to_owned()))
+}
+
+/// The same command, started by another program that is given it as its last arguments.
+pub fn started_by(mut program: Command, own: &Command) -> Command {
+    program.arg(own.get_program()).args(own.get_args());
+    for (name, value) in own.get_envs() {
+        match value {
+            Some(value) => program.env(name, value),
+            None => program.env_remove(name),
+        };
+    }
+    program
+}
+
+/// Runs a command to its end, with its output as text.
+pub fn output(command: &mut Command) -> (Option<i32>, String, String) {
+    let output = command.output().unwrap();
+    (
+        output.status.code(),
+        String::from_utf8(output.stdout).unwrap(),
+        String::from_utf8(output.stderr).unwrap(),
+    )
+}
+
+/// Runs a command that must succeed.
+pub fn finish(command: &mut Command) -> Output {
+    let output = command.output().unwrap();
+    assert!(
+        output.status.success(),
+        "{command:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    output
+}
+
+/// Returns the names in an object, in order.
+pub fn keys(object: &Value) -> Vec<&str> {
+    let keys = object.as_object().unwrap().keys();
+    keys.map(String::as_str).collect()
+}

@@ -1,0 +1,74 @@
+//! `listen` as a process: a Destination that prints its notifications.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+
+use super::DEADLINE;
+
+/// A running `listen`; killed when dropped.
+pub struct Listener {
+    child: Child,
+    stdout: Receiver<String>,
+    stderr: Receiver<String>,
+}
+
+impl Listener {
+    /// Subscribes to a topic, and waits until the hub has agreed.
+    pub fn start(topic: &str) -> Listener {
+        let listener = Listener::spawn(topic);
+        let first = listener.says();
+        assert!(first.starts_with("listening to "), "{first}");
+        listener
+    }
+
+    pub fn spawn(topic: &str) -> Listener {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_rsnotify"))
+            .args(["listen", topic])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stdout = lines(child.stdout.take().unwrap());
+        let stderr = lines(child.stderr.take().unwrap());
+        Listener {
+            child,
+            stdout,
+            stderr,
+        }
+    }
+
+    /// Returns the next line on its standard error.
+    pub fn says(&self) -> String {
+        self.stderr
+            .recv_timeout(DEADLINE)
+            .expect("a word from listen in time")
+    }
+
+    /// The next line on its standard output.
+    pub fn line(&self) -> String {
+        self.stdout
+            .recv_timeout(DEADLINE)
+            .expect("a line from listen in time")
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn lines(stream: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(stream).lines() {
+            let Ok(line) = line else { return };
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}

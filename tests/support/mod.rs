@@ -1,0 +1,15 @@
+//! Helpers of the tests with the real binary: it, its documents, and those around it.
+
+pub mod daemon;
+pub mod documents;
+pub mod hub;
+pub mod listener;
+pub mod localhost;
+pub mod manager;
+pub mod namespace;
+pub mod needs;
+pub mod python;
+
+/// Longest wait for an event before a test fails. Generous: the machine may be busy, and where a hub did not get what
+/// it was told to fetch, it is told of the next change only a minute later (R24).
+pub const DEADLINE: std::time::Duration = std::time::Duration::from_secs(180);

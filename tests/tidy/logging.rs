@@ -1,0 +1,205 @@
+//! docs/logging.md has each line that the daemon may log, with its level and fields, and no other.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use crate::source::{repository, source_files};
+
+const LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
+
+/// Messages that are made elsewhere: where their words stand, and what begins each of them there.
+const MADE_ELSEWHERE: [(&str, &str, &str, &str); 3] = [
+    (
+        "{notice}",
+        "src/tree/mod.rs",
+        "pub enum TreeNotice {",
+        "#[error(",
+    ),
+    (
+        "{finding}",
+        "src/announce/finding.rs",
+        "for Finding {",
+        "write!(",
+    ),
+    (
+        "{suspension}",
+        "src/announce/event.rs",
+        "for Suspension {",
+        "write!(",
+    ),
+];
+
+/// Lines that are logged at one level or another, by what they say.
+type Lines = BTreeMap<String, BTreeSet<(String, BTreeSet<String>)>>;
+
+/// The text literal at the beginning of `code`, as the program has it, and what comes after it.
+fn literal(code: &str) -> Option<(String, &str)> {
+    let code = code.trim_start().strip_prefix('"')?;
+    let mut text = String::new();
+    let mut characters = code.char_indices();
+    while let Some((at, character)) = characters.next() {
+        match character {
+            '"' => return Some((text, &code[at + 1..])),
+            '\\' => match characters.next()?.1 {
+                // A line that goes on.
+                '\n' => {
+                    let rest = characters.as_str().trim_start();
+                    characters = code[code.len() - rest.len()..].char_indices();
+                    let (more, rest) = literal(&format!("\"{}", characters.as_str()))
+                        .map(|(more, rest)| (more, rest.len()))?;
+                    return Some((text + &more, &code[code.len() - rest..]));
+                }
+                escaped => text.push(escaped),
+            },
+            character => text.push(character),
+        }
+    }
+    None
+}
+
+/// Returns the fields and the message of a macro call.
+fn call(arguments: &str) -> Option<(BTreeSet<String>, String)> {
+    let quote = arguments.find('"')?;
+    let (message, _) = literal(&arguments[quote..])?;
+    let fields = arguments[..quote].split(',').map(str::trim);
+    let named = fields.filter(|field| !field.is_empty()).map(|field| {
+        let name = field.split('=').next().unwrap_or(field);
+        name.trim().trim_start_matches(['%', '?']).to_owned()
+    });
+    Some((named.collect(), message))
+}
+
+/// Every line that the sources may log.
+fn logged() -> Lines {
+    let mut lines = Lines::new();
+    for file in source_files(&["src"]) {
+        let text: Vec<&str> = file.text.lines().collect();
+        for (number, code) in file.production() {
+            for level in LEVELS {
+                let name = format!("{level}!(");
+                let Some(at) = code.find(&name) else { continue };
+                let is_word = code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
+                if is_word {
+                    continue;
+                }
+                // Comments and texts are blank in `code`, at the same places.
+                let rest = text[number - 1..].join("\n");
+                let from = rest.find(&name).unwrap() + name.len();
+                let (fields, message) =
+                    call(&rest[from..]).unwrap_or_else(|| panic!("{}:{number}", file.path));
+                for message in said(&message) {
+                    let line = (level.to_owned(), fields.clone());
+                    lines.entry(message).or_default().insert(line);
+                }
+            }
+        }
+    }
+    lines
+}
+
+/// Returns a message itself, or those of the place where it is made.
+fn said(message: &str) -> Vec<String> {
+    let elsewhere = MADE_ELSEWHERE
+        .iter()
+        .find(|(placeholder, ..)| *placeholder == message);
+    let Some((_, path, begins, mark)) = elsewhere else {
+        return vec![message.to_owned()];
+    };
+    let text = fs::read_to_string(repository().join(path)).unwrap();
+    let (_, rest) = text.split_once(begins).unwrap();
+    let (body, _) = rest.split_once("\n}\n").unwrap();
+    let parts = body.split(mark).skip(1);
+    let texts = parts.map(|part| {
+        let quote = part.find('"').unwrap();
+        literal(&part[quote..]).unwrap().0
+    });
+    texts.collect()
+}
+
+/// Every line of the tables in docs/logging.md.
+fn documented() -> Lines {
+    let page = fs::read_to_string(repository().join("docs/logging.md")).unwrap();
+    let mut lines = Lines::new();
+    for row in page.lines().filter(|line| line.starts_with("| `")) {
+        let cells = row.strip_prefix('|').and_then(|row| row.strip_suffix('|'));
+        let cells: Vec<&str> = cells.unwrap().split('|').map(str::trim).collect();
+        if cells.len() == 2 {
+            // What fields mean.
+            continue;
+        }
+        let [message, levels, fields, _meaning, to_do] = cells[..] else {
+            panic!("not five cells: {row}");
+        };
+        // Backticks stand in some messages: those are written between two of them.
+        let message = message.trim_matches('`').trim().to_owned();
+        let named = |cell: &str| -> BTreeSet<String> {
+            let names = cell.split('`').skip(1).step_by(2);
+            names.map(str::to_owned).collect()
+        };
+        for level in levels.split(", ") {
+            assert!(LEVELS.contains(&level), "{row}");
+            let is_grave = ["error", "warn"].contains(&level);
+            assert!(!is_grave || !to_do.is_empty(), "what to do? {row}");
+            let line = (level.to_owned(), named(fields));
+            let is_new = lines.entry(message.clone()).or_default().insert(line);
+            assert!(is_new, "twice: {row}");
+        }
+    }
+    lines
+}
+
+#[test]
+fn the_page_has_each_line_that_is_logged_and_no_other() {
+    let (logged, documented) = (logged(), documented());
+    let mut failures = Vec::new();
+    for (message, ways) in &logged {
+        let told = documented.get(message);
+        // The level of a notice is its own affair.
+        let is_told = told.is_some_and(|told| match ways.len() {
+            1 => told == ways,
+            _ => !told.is_empty() && told.is_subset(ways),
+        });
+        if !is_told {
+            failures.push(format!(
+                "logged: {message}\n      as {ways:?}\n      told {told:?}"
+            ));
+        }
+    }
+    let gone = documented.keys().filter(|line| !logged.contains_key(*line));
+    failures.extend(gone.map(|message| format!("never logged: {message}")));
+    assert!(
+        failures.is_empty(),
+        "\n\ndocs/logging.md differs from src/:\n  {}\n",
+        failures.join("\n  ")
+    );
+}
+
+#[test]
+fn the_page_says_what_each_field_means() {
+    let page = fs::read_to_string(repository().join("docs/logging.md")).unwrap();
+    let (_, table) = page.split_once("| field | meaning |\n|---|---|\n").unwrap();
+    let rows = table.lines().map_while(|line| line.strip_prefix("| `"));
+    let told: BTreeSet<String> = rows
+        .map(|row| row.split_once('`').unwrap().0.to_owned())
+        .collect();
+    let ways = logged().into_values().flatten();
+    let used: BTreeSet<String> = ways.flat_map(|(_, fields)| fields).collect();
+    assert_eq!(told, used);
+}
+
+#[test]
+fn literals_are_read_as_the_program_has_them() {
+    for (code, text, rest) in [
+        ("\"a {b} c\", d", "a {b} c", ", d"),
+        ("\"a \\\"b\\\"\")", "a \"b\"", ")"),
+        ("\"a \\\n    b \\\n  c\";", "a b c", ";"),
+    ] {
+        assert_eq!(literal(code), Some((text.to_owned(), rest)), "{code}");
+    }
+    let (fields, message) = call("\n %topic, seq, next_try = %at,\n \"{topic} is {seq}\"").unwrap();
+    let fields: Vec<&str> = fields.iter().map(String::as_str).collect();
+    assert_eq!(fields, ["next_try", "seq", "topic"]);
+    assert_eq!(message, "{topic} is {seq}");
+    assert!(Path::new("docs/logging.md").is_file());
+}
