@@ -298,14 +298,14 @@ fn what_is_taken_for_well_formed_is_so_to_libxml2() {
         .collect();
     seeds.push(SEED.into());
     assert_eq!(verdict(SEED.as_bytes()), Some(Ok(())));
-    let own = seeds.len() - 1;
+    let whole = seeds.len() - 1;
     let mut random = fastrand::Rng::with_seed(33);
     let mutants: Vec<Vec<u8>> = (0..MUTANTS)
         .map(|number| {
             let seed = if number % 3 == 0 {
                 random.usize(..seeds.len())
             } else {
-                own
+                whole
             };
             mutant(&seeds[seed], &mut random)
         })

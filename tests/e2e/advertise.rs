@@ -407,7 +407,10 @@ fn a_destination_is_told_how_to_subscribe_and_an_operator_what_nobody_reaches() 
         format!("#   discover   curl --head {topic}"),
         format!("#   listen     rsnotify listen {topic}"),
     ] {
-        assert!(out.lines().any(|own| own == line), "{line} in {out}");
+        assert!(
+            out.lines().any(|printed| printed == line),
+            "{line} in {out}"
+        );
     }
     let mut embedded = Setup::new(&site, &[], "");
     let (code, _, err) = output(&mut embedded.command("advertise"));

@@ -77,7 +77,11 @@ fn commands_show_names_and_contents_escaped() {
     }
     let paths: Vec<Value> = setup.scan();
     let broken = format!("a/{NAME}broken.xml");
-    assert!(paths.iter().any(|own| own["path"] == broken.as_str()));
+    assert!(
+        paths
+            .iter()
+            .any(|document| document["path"] == broken.as_str())
+    );
     for page in ["/", "/channels", "/status.json"] {
         let (_, body) = daemon.get_admin(page);
         is_harmless(&body.replace("\r\n", "\n"));

@@ -16,14 +16,15 @@ const TOPIC: &str = "https://topics.example/topics/main/a/capabilitylist/";
 /// The lines about a notification, as an operator would filter them: what each says, and to which hub it was.
 fn life(log: &[String], seq: u64) -> Vec<(String, Option<String>)> {
     let lines = log.iter().map(|line| serde_json::from_str(line).unwrap());
-    let own = lines.filter(|line: &Value| line["topic"] == TOPIC && line["seq"] == seq);
-    own.map(|line| {
-        let said = line["message"].as_str().unwrap().to_owned();
-        let hub = line["hub"].as_str().map(str::to_owned);
-        assert!(line.get("attempts").is_some() || !said.starts_with("delivered"));
-        (said, hub)
-    })
-    .collect()
+    let lines = lines.filter(|line: &Value| line["topic"] == TOPIC && line["seq"] == seq);
+    lines
+        .map(|line| {
+            let said = line["message"].as_str().unwrap().to_owned();
+            let hub = line["hub"].as_str().map(str::to_owned);
+            assert!(line.get("attempts").is_some() || !said.starts_with("delivered"));
+            (said, hub)
+        })
+        .collect()
 }
 
 #[test]
@@ -49,10 +50,10 @@ fn the_life_of_a_notification_can_be_followed_by_topic_and_number() {
 
     let life = life(&log, 1);
     let of = |hub: &FakeHub| -> Vec<&str> {
-        let own = life
+        let events = life
             .iter()
-            .filter(|(_, own)| own.as_ref() == Some(&hub.url()));
-        own.map(|(said, _)| said.as_str()).collect()
+            .filter(|(_, named)| named.as_ref() == Some(&hub.url()));
+        events.map(|(said, _)| said.as_str()).collect()
     };
     assert_eq!(life[0], (format!("cut notification 1 of {TOPIC}"), None));
     let hub = content.url();

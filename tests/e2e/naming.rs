@@ -124,12 +124,12 @@ fn what_is_acknowledged_is_a_note() {
 /// A command with flags in place of a configuration.
 fn unconfigured(setup: &Setup, command: &str, site: &Site) -> std::process::Command {
     let mut process = setup.command(command);
-    let own = process.get_program().to_owned();
+    let program = process.get_program().to_owned();
     let environment: Vec<_> = process
         .get_envs()
         .map(|(name, value)| (name.to_owned(), value.map(ToOwned::to_owned)))
         .collect();
-    process = std::process::Command::new(own);
+    process = std::process::Command::new(program);
     for (name, value) in environment {
         match value {
             Some(value) => process.env(name, value),

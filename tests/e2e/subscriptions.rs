@@ -101,7 +101,7 @@ fn who_fails_is_shown_first_and_no_callback_is_while_the_daemon_runs_and_after()
         "rsnotify_delivery_seconds_bucket{le=\"+Inf\"} 1",
     ] {
         assert!(
-            metrics.lines().any(|own| own == line),
+            metrics.lines().any(|exposed| exposed == line),
             "no {line} in:\n{metrics}"
         );
     }

@@ -39,16 +39,18 @@ fn ready_is_told_once_and_when_probes_are_told_so() {
     told.extend(meanwhile);
     let others = told
         .iter()
-        .filter(|(_, own)| !own.starts_with("STATUS=sweeping"));
+        .filter(|(_, message)| !message.starts_with("STATUS=sweeping"));
     assert_eq!(
-        others.map(|(_, own)| own.as_str()).collect::<Vec<_>>(),
+        others
+            .map(|(_, message)| message.as_str())
+            .collect::<Vec<_>>(),
         ["WATCHDOG=1"]
     );
     manager.await_message("STATUS=NOTHING IS SENT of 2 sets, see `rsnotify status`; 1 channel");
 
     assert!(daemon.stop().success());
     let (_, before) = manager.await_message("STATUS=stopping");
-    let before: Vec<&str> = before.iter().map(|(_, own)| own.as_str()).collect();
+    let before: Vec<&str> = before.iter().map(|(_, message)| message.as_str()).collect();
     assert_eq!(before, ["STOPPING=1"]);
 }
 
@@ -129,7 +131,7 @@ fn a_sign_of_life_waits_for_the_store_to_answer_and_an_error_is_an_answer() {
         manager.await_message("STATUS=cannot save, nothing is sent: cannot write");
     assert!(status.contains("locked"), "{status}");
     assert!(said - locked > 2 * IMPATIENT, "{:?}", said - locked);
-    let pings = before.iter().filter(|(_, own)| own == "WATCHDOG=1");
+    let pings = before.iter().filter(|(_, message)| message == "WATCHDOG=1");
     assert!(pings.count() <= 1, "{before:?}");
     manager.await_ping();
     manager.await_ping();

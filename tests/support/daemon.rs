@@ -295,9 +295,9 @@ pub fn try_get(address: SocketAddr, target: &str) -> std::io::Result<(String, St
 }
 
 /// The same command, started by another program that is given it as its last arguments.
-pub fn started_by(mut program: Command, own: &Command) -> Command {
-    program.arg(own.get_program()).args(own.get_args());
-    for (name, value) in own.get_envs() {
+pub fn started_by(mut program: Command, command: &Command) -> Command {
+    program.arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
         match value {
             Some(value) => program.env(name, value),
             None => program.env_remove(name),

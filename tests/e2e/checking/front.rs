@@ -81,7 +81,7 @@ fn serve(mut stream: TcpStream, manner: Manner, upstream: Option<SocketAddr>) {
             line => lines.push(line.to_owned()),
         }
     }
-    let own = |status: &str, more: &str, body: &str| {
+    let answer_with = |status: &str, more: &str, body: &str| {
         let length = body.len();
         format!(
             "HTTP/1.1 {status}\r\nContent-Type: text/html\r\n{more}Content-Length: {length}\r\n\r\n{body}"
@@ -89,16 +89,16 @@ fn serve(mut stream: TcpStream, manner: Manner, upstream: Option<SocketAddr>) {
     };
     let is_head = lines[0].starts_with("HEAD ");
     let answer = match manner {
-        Manner::NotFound => own("404 Not Found", "", "<h1>Not Found</h1>"),
+        Manner::NotFound => answer_with("404 Not Found", "", "<h1>Not Found</h1>"),
         Manner::Slash => {
             let target = lines[0].split(' ').nth(1).unwrap();
             let (path, query) = target.split_once('?').unwrap();
             let more = format!("Location: {path}/?{query}\r\n");
-            own("301 Moved Permanently", &more, "")
+            answer_with("301 Moved Permanently", &more, "")
         }
-        Manner::Own => own("200 OK", "", "<h1>Welcome</h1>"),
-        Manner::BadGateway => own("502 Bad Gateway", "", "<h1>Bad Gateway</h1>"),
-        Manner::OnlyGet if is_head => own("405 Method Not Allowed", "", ""),
+        Manner::Own => answer_with("200 OK", "", "<h1>Welcome</h1>"),
+        Manner::BadGateway => answer_with("502 Bad Gateway", "", "<h1>Bad Gateway</h1>"),
+        Manner::OnlyGet if is_head => answer_with("405 Method Not Allowed", "", ""),
         Manner::Hang => {
             let _ = reader.fill_buf();
             return;

@@ -44,9 +44,9 @@ fn check_under(setup: &Setup, program: &[&str]) -> Option<Command> {
         );
         return None;
     }
-    let mut own = setup.command("check");
-    own.arg("--json");
-    Some(started_by(under(&[]), &own))
+    let mut check = setup.command("check");
+    check.arg("--json");
+    Some(started_by(under(&[]), &check))
 }
 
 #[test]

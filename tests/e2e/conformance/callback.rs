@@ -25,7 +25,7 @@ impl Request {
     /// The last parameter of that name: ours come after the callback's own.
     pub fn parameter(&self, name: &str) -> Option<String> {
         let (_, query) = self.target.split_once('?')?;
-        let named = form_urlencoded::parse(query.as_bytes()).filter(|(own, _)| own == name);
+        let named = form_urlencoded::parse(query.as_bytes()).filter(|(field, _)| field == name);
         named.last().map(|(_, value)| value.into_owned())
     }
 

@@ -58,7 +58,7 @@ fn w5_1_2_an_error_is_answered_with_4xx_and_a_plain_text_reason(
         ("hub.topic", topic.as_str()),
         ("hub.callback", "http://127.0.0.1:8000/c"),
     ];
-    all.retain(|(own, _)| *own != name);
+    all.retain(|(field, _)| *field != name);
     all.push((name, value));
     source.post(&form(&all)).assert_refused(status);
 }

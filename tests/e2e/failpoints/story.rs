@@ -159,7 +159,11 @@ impl Story {
     /// Returns the number of notifications still pending for subscribers.
     fn owed(&self) -> usize {
         let (subscriptions, relays) = self.store().load_hub().unwrap();
-        let waits = |id| subscriptions.iter().any(|(_, own)| own.heard < id);
+        let waits = |id| {
+            subscriptions
+                .iter()
+                .any(|(_, progress)| progress.heard < id)
+        };
         relays.iter().filter(|relay| waits(relay.id)).count()
     }
 
@@ -287,8 +291,8 @@ impl Story {
         let id = channel(state, "a").0;
         let is_ours = |hub: &Hub| self.hubs == Hubs::Embedded || hub.as_str() == self.hub.url();
         let mut ledgers = state.ledgers.iter();
-        let own = ledgers.find(|((channel, hub), _)| *channel == id && is_ours(hub));
-        own.unwrap()
+        let ledger = ledgers.find(|((channel, hub), _)| *channel == id && is_ours(hub));
+        ledger.unwrap()
     }
 
     /// Returns the body that the topic must serve (R25).

@@ -151,7 +151,7 @@ fn passes_on_what_it_was_told_to(kind: &Kind) {
     let Some(program) = needs::program(kind.program) else {
         return;
     };
-    let (port, own) = (free_port(), free_port());
+    let (port, listen) = (free_port(), free_port());
     let address = SocketAddr::from(([127, 0, 0, 1], port));
     let odd = "/data%20set/%24HOME%7Bx%7D;y'(z)%5C.%22/%C3%A9%7e/?set=a%2Fb&c=%7e+";
     let made = "/topics/main/b/capabilitylist/";
@@ -165,7 +165,7 @@ fn passes_on_what_it_was_told_to(kind: &Kind) {
     setup.config += "trusted_proxies = [\"127.0.0.1\"]\n";
     setup.config = setup.config.replace(
         "[server]\nlisten = \"127.0.0.1:0\"\n",
-        &format!("[server]\nlisten = \"127.0.0.1:{own}\"\npublic_url = \"http://{address}/\"\n"),
+        &format!("[server]\nlisten = \"127.0.0.1:{listen}\"\npublic_url = \"http://{address}/\"\n"),
     );
     let (code, lines, errors) = output(setup.command("snippet").arg(kind.name));
     assert_eq!(code, Some(0), "{errors}");
