@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use rsnotify::announce::candidates::Candidates;
-use rsnotify::announce::delivery::{Answer, Submission};
+use rsnotify::announce::delivery::Submission;
 use rsnotify::announce::engine::Engine;
 use rsnotify::announce::event::{Effect, Event};
 use rsnotify::announce::observation::{DocumentPath, Identity, Look, MountId, Observation, Stat};
@@ -15,6 +15,7 @@ use rsnotify::announce::plan::{
     DEFAULT_INCLUDE, HubPlan, MassDeletion, Mode, MountPlan, Plan, Replaces, SourcePlan, WindowPlan,
 };
 use rsnotify::announce::state::State;
+use rsnotify::http::answer::Answer;
 use rsnotify::resourcesync::document::Content;
 use rsnotify::resourcesync::parse::parse;
 use rsnotify::resourcesync::uri::{Hub, Uri};

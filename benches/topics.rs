@@ -81,7 +81,7 @@ fn beside_nginx() {
             .as_ref()
             .map(|nginx| question(nginx.address, nginx::TARGET, kind));
         let (mut own, mut peer) = (Vec::new(), Vec::new());
-        // By turns, so that whatever else the machine does meets both.
+        // Alternately, so that other load of the machine affects both.
         for _ in 0..ROUNDS {
             own.push(Round::of(&ours, &[daemon.id()]));
             if let (Some(theirs), Some(nginx)) = (&theirs, &nginx) {
@@ -101,7 +101,7 @@ fn beside_nginx() {
     }
 }
 
-/// What a while of reading came to, and cost the server.
+/// The results of reading for a while, and the cost for the server.
 struct Round {
     figures: Figures,
     cpu_micros: f64,
@@ -137,7 +137,7 @@ fn median(mut rounds: Vec<Round>) -> Round {
     rounds.swap_remove(rounds.len() / 2)
 }
 
-/// What reading does to deliveries, and deliveries to reading: one channel speaks, another's topic is read.
+/// The influence of reading on deliveries, and of deliveries on reading: one channel delivers while another's topic is read.
 fn deliveries() {
     let hub = Hub::start(Duration::ZERO);
     let (stage, daemon) = started(&hub);
@@ -171,7 +171,7 @@ fn deliveries() {
     }
 }
 
-/// What ten thousand connections cost that ask nothing (any more), and how long a request takes among them.
+/// The cost of ten thousand idle connections, and the duration of a request among them.
 fn idle() {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     let all = Rlimit {
@@ -190,9 +190,9 @@ fn idle() {
         ),
     ] {
         let before = current_memory_mib(daemon.id());
-        let crowd: Vec<TcpStream> = (0..most)
+        let idle: Vec<TcpStream> = (0..most)
             .map(|_| {
-                let mut stream = TcpStream::connect(daemon.public()).expect("a place");
+                let mut stream = TcpStream::connect(daemon.public()).expect("a slot");
                 stream.write_all(sent.as_bytes()).expect("a request");
                 if !sent.is_empty() {
                     stream.read_exact(&mut [0]).expect("an answer");
@@ -208,7 +208,7 @@ fn idle() {
             (current_memory_mib(daemon.id()) - before) * 1024.0 / most as f64,
             took.as_secs_f64() * 1e3,
         );
-        drop(crowd);
+        drop(idle);
         std::thread::sleep(Duration::from_secs(1)); // lets them go before the next are counted
     }
 }

@@ -34,11 +34,11 @@ use crate::daemon::event_loop::{Ended, EventLoop, Input, Parts};
 use crate::daemon::failpoints::{Failpoint, Failpoints};
 use crate::daemon::listen::{ServedListener, bind, until_dropped};
 use crate::daemon::signals::Signals;
-use crate::hub::HubRecord;
+use crate::hub::{HubRecord, SavedHub};
 use crate::report::status::ConfigurationStatus;
 use crate::resourcesync::uri::Uri;
 use crate::store::Store;
-use crate::websub::hub::{Conduct, EmbeddedHub, HubError, Restored};
+use crate::websub::hub::{EmbeddedHub, HubError, PreparedHub};
 use crate::websub::publish::Publisher;
 use crate::websub::topics::Topics;
 
@@ -64,7 +64,7 @@ struct Daemon {
     failpoints: Failpoints,
     public: ServedListener,
     admin: ServedListener,
-    control: Option<(control::Socket, watch::Sender<()>)>,
+    control: Option<(control::ControlSocket, watch::Sender<()>)>,
     served: Vec<JoinHandle<()>>,
 }
 
@@ -108,7 +108,7 @@ impl Daemon {
         };
         admin.log_address();
         let public_url = public_url(&config, public.tcp_address())?;
-        let conduct = conduct(&config, &public_url)?;
+        let prepared_hub = prepared_hub(&config, &public_url)?;
 
         let failpoints = Failpoints::from_environment();
         let topics = Topics::new({
@@ -119,7 +119,7 @@ impl Daemon {
             }
         });
         let readiness = Readiness::new();
-        let restored = saved_subscriptions(&store, conduct.is_some())?;
+        let saved = saved_subscriptions(&store, prepared_hub.is_some())?;
         let parts = Parts {
             config: &config,
             loaded: LoadedEngine::new(&store, config.plan(&public_url))?,
@@ -136,11 +136,11 @@ impl Daemon {
         };
         let mut hub = None;
         let event_loop = EventLoop::new(parts, || {
-            let start = |conduct| {
+            let start = |prepared_hub| {
                 let (topics, inputs) = (topics.clone(), inputs.clone());
-                start_hub(conduct, restored, topics, inputs, failpoints.clone())
+                start_hub(prepared_hub, saved, topics, inputs, failpoints.clone())
             };
-            hub = conduct.map(start);
+            hub = prepared_hub.map(start);
             hub.clone()
         })?;
         let (open_hub, opened) = watch::channel(hub.clone());
@@ -220,8 +220,8 @@ fn submission_runtime() -> anyhow::Result<Handle> {
 }
 
 fn start_hub(
-    conduct: Conduct,
-    restored: Restored,
+    prepared_hub: PreparedHub,
+    saved: SavedHub,
     topics: Topics,
     inputs: Sender<Input>,
     failpoints: Failpoints,
@@ -234,7 +234,7 @@ fn start_hub(
         }
         let _ = inputs.send(Input::HubRecords(changed));
     };
-    EmbeddedHub::start(conduct, restored, topics, records)
+    EmbeddedHub::start(prepared_hub, saved, topics, records)
 }
 
 /// Returns the URL of the public listener. The configuration cannot know the address of one that the service manager
@@ -259,11 +259,11 @@ fn public_url(config: &Config, bound: Option<SocketAddr>) -> Result<Uri, ConfigE
     })
 }
 
-fn conduct(config: &Config, public_url: &Uri) -> Result<Option<Conduct>, HubError> {
+fn prepared_hub(config: &Config, public_url: &Uri) -> Result<Option<PreparedHub>, HubError> {
     let embedded = config.embedded_hub.as_ref();
     let settings = embedded
         .map(|embedded| settings::embedded_hub(embedded, public_url, config.file.is_some()));
-    settings.map(Conduct::new).transpose()
+    settings.map(PreparedHub::new).transpose()
 }
 
 /// Returns the status of a configuration that has just been loaded.
@@ -291,8 +291,8 @@ fn serve_commands(
     config: &Config,
     inputs: &Sender<Input>,
     served: &mut Vec<JoinHandle<()>>,
-) -> Option<(control::Socket, watch::Sender<()>)> {
-    match control::Server::bind(&config.state_dir) {
+) -> Option<(control::ControlSocket, watch::Sender<()>)> {
+    match control::ControlServer::bind(&config.state_dir) {
         Ok((server, socket)) => {
             let inputs = inputs.clone();
             let command = move |request, reply| {

@@ -6,7 +6,9 @@
 //! |---|---|
 //! | [`resourcesync`] | the specification's terms and documents: bytes become a `Document`, a payload becomes bytes; pure |
 //! | [`announce`] | which changes are due to which hub, and when: one engine, events in, effects out; pure |
-//! | [`hub`] | the embedded hub's decisions: who may subscribe, which deliveries each subscriber is owed; pure |
+//! | [`http`] | shared by publisher and embedded hub, without I/O: answers, retry times, forms, links, secrets; pure |
+//! | [`histogram`] | durations counted in buckets; pure |
+//! | [`hub`] | the embedded hub's decisions: who may subscribe, which deliveries are pending for whom; pure |
 //! | [`report`] | the daemon's status as operators and programs read it; pure |
 //! | [`diagnostics`] | the findings of `check`, derived from facts that adaptors bring; pure |
 //! | [`tree`] | the file system: mounts, watches, sweeps, complete reads |
@@ -32,6 +34,8 @@ pub mod config;
 pub mod control;
 pub mod daemon;
 pub mod diagnostics;
+pub mod histogram;
+pub mod http;
 pub mod hub;
 pub mod report;
 pub mod resourcesync;

@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-/// As many readers as a busy topic has at a time.
+/// Readers of a busy topic at a time.
 const CONNECTIONS: u32 = 64;
 
 /// An answer's head and body.
@@ -29,7 +29,7 @@ pub struct Question {
     answer: usize,
 }
 
-/// What a load came to.
+/// The results of a load.
 pub struct Figures {
     pub answers: usize,
     pub per_second: f64,
@@ -87,13 +87,13 @@ impl Question {
     pub fn load(&self, per_second: Option<u32>) -> Load {
         let is_over = Arc::new(AtomicBool::new(false));
         let (question, seen) = (self.clone(), Arc::clone(&is_over));
-        let pace = per_second.map(|rate| Duration::from_secs(1) * CONNECTIONS / rate);
+        let interval = per_second.map(|rate| Duration::from_secs(1) * CONNECTIONS / rate);
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build()
                 .expect("a runtime");
-            runtime.block_on(ask_all(question, pace, seen))
+            runtime.block_on(ask_all(question, interval, seen))
         });
         Load { is_over, thread }
     }
@@ -127,12 +127,21 @@ fn fetch(address: SocketAddr, request: &[u8]) -> Answer {
     answer
 }
 
-async fn ask_all(question: Question, pace: Option<Duration>, is_over: Arc<AtomicBool>) -> Figures {
+async fn ask_all(
+    question: Question,
+    interval: Option<Duration>,
+    is_over: Arc<AtomicBool>,
+) -> Figures {
     let begin = Instant::now();
     let mut clients = JoinSet::new();
     for number in 0..CONNECTIONS {
-        let first = begin + pace.unwrap_or_default() * number / CONNECTIONS;
-        clients.spawn(ask_on(question.clone(), pace, first, Arc::clone(&is_over)));
+        let first = begin + interval.unwrap_or_default() * number / CONNECTIONS;
+        clients.spawn(ask_on(
+            question.clone(),
+            interval,
+            first,
+            Arc::clone(&is_over),
+        ));
     }
     let mut times = clients.join_all().await.concat();
     let seconds = begin.elapsed().as_secs_f64();
@@ -146,10 +155,10 @@ async fn ask_all(question: Question, pace: Option<Duration>, is_over: Arc<Atomic
     }
 }
 
-/// Asks on one connection, and tells how long each answer took. Who falls behind its pace catches up.
+/// Makes requests on one connection and returns their durations. One that falls behind its interval catches up.
 async fn ask_on(
     question: Question,
-    pace: Option<Duration>,
+    interval: Option<Duration>,
     first: Instant,
     is_over: Arc<AtomicBool>,
 ) -> Vec<Duration> {
@@ -161,9 +170,9 @@ async fn ask_on(
     let mut times = Vec::new();
     let mut next = first;
     while !is_over.load(Ordering::Relaxed) {
-        if let Some(pace) = pace {
+        if let Some(interval) = interval {
             tokio::time::sleep_until(next.into()).await;
-            next += pace;
+            next += interval;
         }
         let asked = Instant::now();
         stream

@@ -50,12 +50,12 @@ impl Nginx {
         let deadline = Instant::now() + Duration::from_secs(10);
         while TcpStream::connect(address).is_err() {
             assert!(Instant::now() < deadline, "nginx does not listen");
-            std::thread::sleep(Duration::from_millis(10)); // poll: it tells nobody when it listens
+            std::thread::sleep(Duration::from_millis(10)); // poll: it does not report when it listens
         }
         Some(nginx)
     }
 
-    /// Who does the work.
+    /// The worker processes.
     pub fn workers(&self) -> Vec<u32> {
         let id = self.process.id();
         let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children"));

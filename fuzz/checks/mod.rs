@@ -7,7 +7,7 @@ use rsnotify::config::Config;
 use rsnotify::config::error::{ConfigError, Location};
 use rsnotify::config::overrides::Overrides;
 use rsnotify::hub::callback::CallbackPolicy;
-use rsnotify::hub::request::{self, Action, Request};
+use rsnotify::hub::request::{self, Action, SubscriptionRequest};
 use rsnotify::resourcesync::document::{Content, Malformed};
 use rsnotify::resourcesync::parse::{self, ReadError};
 use rsnotify::resourcesync::payload::Payload;
@@ -127,16 +127,16 @@ pub fn config(bytes: &[u8]) {
 /// A subscription that is accepted says the same when it is written anew.
 pub fn subscription(form: &[u8]) {
     let policy = CallbackPolicy::on_this_machine();
-    match request::read(form, &policy) {
+    match request::parse(form, &policy) {
         Ok(request) => {
-            let again = request::read(written(&request).as_bytes(), &policy);
+            let again = request::parse(written(&request).as_bytes(), &policy);
             assert_eq!(again, Ok(request));
         }
         Err(refusal) => assert!((400..500).contains(&refusal.status())),
     }
 }
 
-fn written(request: &Request) -> String {
+fn written(request: &SubscriptionRequest) -> String {
     let mut form = form_urlencoded::Serializer::new(String::new());
     form.append_pair("hub.mode", request.action.mode());
     form.append_pair("hub.topic", &request.topic);

@@ -5,22 +5,20 @@
 mod metrics;
 mod page;
 
-use std::net::IpAddr;
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use axum::Router;
-use axum::extract::{Request, State};
-use axum::http::header::{ACCEPT, CONTENT_TYPE, HOST};
-use axum::http::{HeaderMap, StatusCode};
-use axum::middleware::{self, Next};
-use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use http_body_util::Full;
+use hyper::body::Bytes;
+use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, HOST, HeaderValue};
+use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use serde::Serialize;
 use tokio::sync::oneshot;
 
 use crate::admin::metrics::ExpositionFormat;
+use crate::http::host::is_addressed_to;
 use crate::report::status::{Detail, Status};
 use crate::resourcesync::escape::escaped_lines;
 
@@ -77,8 +75,8 @@ pub struct Admin {
     request_status: Arc<RequestStatus>,
 }
 
-impl std::fmt::Debug for Admin {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Admin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Admin")
             .field("hosts", &self.hosts)
             .finish_non_exhaustive()
@@ -99,101 +97,131 @@ impl Admin {
         }
     }
 
-    async fn status(&self, detail: Detail) -> Result<Status, (StatusCode, &'static str)> {
+    /// Answers a request. Requests under unknown host names are refused (DNS rebinding).
+    pub async fn answer<B>(&self, request: &Request<B>) -> Page {
+        let host = header(request.headers(), HOST.as_str());
+        if !is_addressed_to(&self.hosts, host, None) {
+            let message = "this host name is not served here\n";
+            return plain(StatusCode::MISDIRECTED_REQUEST, message);
+        }
+        let uri = request.uri();
+        let Some((_, route)) = ROUTES.iter().find(|(path, _)| *path == uri.path()) else {
+            return empty(StatusCode::NOT_FOUND);
+        };
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+            let mut page = empty(StatusCode::METHOD_NOT_ALLOWED);
+            let allowed = HeaderValue::from_static("GET,HEAD");
+            page.headers_mut().insert(ALLOW, allowed);
+            return page;
+        }
+        let query = uri.query().unwrap_or_default();
+        let answered = match route {
+            Route::Health => Ok(plain(StatusCode::OK, "alive\n")),
+            Route::Readiness => Ok(self.ready()),
+            Route::Metrics => self.metrics(request.headers()).await,
+            Route::Status => self.status_json().await,
+            Route::Overview => page::overview(self).await,
+            Route::Channels => page::channels(self, query).await,
+            Route::Channel => page::channel(self, query).await,
+            Route::Payload => page::payload(self, query).await,
+            Route::Configuration => page::configuration(self).await,
+        };
+        answered.unwrap_or_else(|Unanswered| {
+            let message = "the event loop does not answer\n";
+            plain(StatusCode::SERVICE_UNAVAILABLE, message)
+        })
+    }
+
+    async fn status(&self, detail: Detail) -> Result<Status, Unanswered> {
         let (sender, receiver) = oneshot::channel();
         (self.request_status)(detail, sender);
         match tokio::time::timeout(Duration::from_secs(5), receiver).await {
             Ok(Ok(status)) => Ok(status),
-            _ => Err((
-                StatusCode::SERVICE_UNAVAILABLE,
-                "the event loop does not answer\n",
-            )),
+            _ => Err(Unanswered),
         }
     }
-}
 
-/// Returns the pages as a service.
-pub fn router(admin: Admin) -> Router {
-    Router::new()
-        .route("/healthz", get(async || "alive\n"))
-        .route("/readyz", get(ready))
-        .route("/metrics", get(exposition))
-        .route("/status.json", get(status_json))
-        .route("/", get(page::overview))
-        .route("/channels", get(page::channels))
-        .route("/channel", get(page::channel))
-        .route("/payload", get(page::payload))
-        .route("/configuration", get(page::configuration))
-        .layer(middleware::from_fn_with_state(admin.clone(), known_host))
-        .with_state(admin)
-}
-
-/// Refuses requests under unknown host names (DNS rebinding).
-async fn known_host(
-    State(admin): State<Admin>,
-    headers: HeaderMap,
-    request: Request,
-    next: Next,
-) -> Response {
-    let host = headers
-        .get(HOST)
-        .and_then(|host| host.to_str().ok())
-        .unwrap_or_default();
-    let name = match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
-        _ => host,
-    };
-    let name = name.trim_start_matches('[').trim_end_matches(']');
-    let is_known = name.is_empty()
-        || name.parse::<IpAddr>().is_ok()
-        || admin
-            .hosts
-            .iter()
-            .any(|host| host.eq_ignore_ascii_case(name));
-    if is_known {
-        next.run(request).await
-    } else {
-        (
-            StatusCode::MISDIRECTED_REQUEST,
-            "this host name is not served here\n",
-        )
-            .into_response()
-    }
-}
-
-async fn ready(State(admin): State<Admin>) -> Response {
-    match admin.readiness.not_ready() {
-        None => "ready\n".into_response(),
-        Some(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response(),
-    }
-}
-
-async fn exposition(State(admin): State<Admin>, headers: HeaderMap) -> Response {
-    let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
-    let format = ExpositionFormat::accepted(accept.unwrap_or_default());
-    match admin.status(Detail::Figures).await {
-        Ok(status) => {
-            let is_ready = admin.readiness.not_ready().is_none();
-            let text = metrics::expose(&status, is_ready, format);
-            ([(CONTENT_TYPE, format.content_type())], text).into_response()
+    fn ready(&self) -> Page {
+        match self.readiness.not_ready() {
+            None => plain(StatusCode::OK, "ready\n"),
+            Some(why) => plain(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
         }
-        Err(refusal) => refusal.into_response(),
+    }
+
+    async fn metrics(&self, headers: &HeaderMap) -> Result<Page, Unanswered> {
+        let format = ExpositionFormat::accepted(header(headers, ACCEPT.as_str()));
+        let status = self.status(Detail::Figures).await?;
+        let is_ready = self.readiness.not_ready().is_none();
+        let text = metrics::expose(&status, is_ready, format);
+        Ok(page_of(format.content_type(), text))
+    }
+
+    async fn status_json(&self) -> Result<Page, Unanswered> {
+        let status = self.status(Detail::Everything).await?;
+        let page = StatusPage {
+            version: 1,
+            status: &status,
+        };
+        Ok(match serde_json::to_string(&page) {
+            Ok(text) => page_of("application/json", escaped_lines(&text).into_owned()),
+            Err(_) => empty(StatusCode::INTERNAL_SERVER_ERROR),
+        })
     }
 }
 
-async fn status_json(State(admin): State<Admin>) -> Response {
-    match admin.status(Detail::Everything).await {
-        Ok(status) => {
-            let page = StatusPage {
-                version: 1,
-                status: &status,
-            };
-            let content_type = [(CONTENT_TYPE, "application/json")];
-            match serde_json::to_string(&page) {
-                Ok(text) => (content_type, escaped_lines(&text).into_owned()).into_response(),
-                Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
-            }
-        }
-        Err(refusal) => refusal.into_response(),
-    }
+/// The pages of the listener.
+#[derive(Debug, Clone, Copy)]
+enum Route {
+    Health,
+    Readiness,
+    Metrics,
+    Status,
+    Overview,
+    Channels,
+    Channel,
+    Payload,
+    Configuration,
+}
+
+const ROUTES: [(&str, Route); 9] = [
+    ("/healthz", Route::Health),
+    ("/readyz", Route::Readiness),
+    ("/metrics", Route::Metrics),
+    ("/status.json", Route::Status),
+    ("/", Route::Overview),
+    ("/channels", Route::Channels),
+    ("/channel", Route::Channel),
+    ("/payload", Route::Payload),
+    ("/configuration", Route::Configuration),
+];
+
+/// A response whose body is in memory.
+pub type Page = Response<Full<Bytes>>;
+
+/// The error that the event loop did not answer in time.
+#[derive(Debug)]
+struct Unanswered;
+
+fn plain(status: StatusCode, text: impl Into<Bytes>) -> Page {
+    let mut page = page_of("text/plain; charset=utf-8", text);
+    *page.status_mut() = status;
+    page
+}
+
+fn page_of(content_type: &'static str, body: impl Into<Bytes>) -> Page {
+    let mut page = Response::new(Full::new(body.into()));
+    let content_type = HeaderValue::from_static(content_type);
+    page.headers_mut().insert(CONTENT_TYPE, content_type);
+    page
+}
+
+fn empty(status: StatusCode) -> Page {
+    let mut page = Response::new(Full::default());
+    *page.status_mut() = status;
+    page
+}
+
+fn header<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
+    let value = headers.get(name).and_then(|value| value.to_str().ok());
+    value.unwrap_or_default()
 }

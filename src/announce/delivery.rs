@@ -1,26 +1,22 @@
-//! Submission of notifications to hubs, and the meaning of their answers.
+//! Submissions to hubs, and the meaning of their answers.
 //!
-//! Here are the words and the request (R24); [`verdict`] judges an answer, by a [`reason`] if it is not accepted, and
-//! [`retry`] says when to try again, and [`hub_queue`] which of a hub's submissions may go (R23); [`attempt`] is what is kept of it, [`redirect`] says where an answer may
-//! lead, and [`secret`] keeps what no log may show.
+//! This file builds the request (R24). [`verdict`] judges an answer, with a [`reason`] if it is not accepted, [`hub_queue`]
+//! decides which of a hub's submissions may be sent (R23), [`attempt`] is the part of an answer that is kept, and
+//! [`redirect`] decides about redirections.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use jiff::Timestamp;
-use url::form_urlencoded;
-
-use crate::announce::delivery::retry::asked_for;
 use crate::announce::ids::ChannelId;
 use crate::announce::plan::Mode;
-use crate::resourcesync::uri::{Hub, Topic, Uri, is_clean};
+use crate::http::form::{FORM_TYPE, encode_form, with_parameters};
+use crate::http::link::link_header;
+use crate::resourcesync::payload::PAYLOAD_TYPE;
+use crate::resourcesync::uri::{Hub, Topic, Uri};
 
 pub mod attempt;
 pub mod hub_queue;
 pub mod reason;
 pub mod redirect;
-pub mod retry;
-pub mod secret;
 pub mod verdict;
 
 /// One attempt to tell one hub.
@@ -37,39 +33,7 @@ pub struct Submission {
     pub body: Arc<[u8]>,
 }
 
-/// The answer to a submission.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
-    Status {
-        status: u16,
-        content_type: Option<String>,
-        retry_after: Option<String>,
-        /// The beginning of the body, for reports: a few hundred characters, and of a form as much as decides.
-        excerpt: String,
-    },
-    /// No answer: what failed, on what.
-    Failed(String),
-}
-
-impl Answer {
-    /// Returns the time for which the hub asks to be left alone, within reason (R23).
-    pub fn retry_after(&self, now: Timestamp) -> Option<Duration> {
-        match self {
-            Answer::Status { retry_after, .. } => asked_for(retry_after.as_deref()?, now),
-            Answer::Failed(_) => None,
-        }
-    }
-
-    /// Returns true if the hub may have taken the notification all the same: a gateway before it may have answered.
-    pub fn leaves_doubt(&self) -> bool {
-        match self {
-            Answer::Status { status, .. } => matches!(status, 500 | 502 | 504),
-            Answer::Failed(_) => true,
-        }
-    }
-}
-
-/// The content of a topic URI (R25 and the contract).
+/// What a topic URI answers (R25 and the contract).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopicPage {
     pub topic: Topic,
@@ -80,11 +44,6 @@ pub struct TopicPage {
     /// True if a fetch must be reported to the engine, because a ping hub is told.
     pub report_fetches: bool,
 }
-
-/// The content type of every payload, exactly: some hubs refuse a `charset`.
-pub const PAYLOAD_TYPE: &str = "application/xml";
-/// The content type of a form.
-pub const FORM_TYPE: &str = "application/x-www-form-urlencoded";
 
 /// A `POST`, before anything the operator adds to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -114,7 +73,7 @@ pub fn request(submission: &Submission, publish_url: &str) -> HubRequest {
         Mode::Ping => HubRequest {
             url: publish_url.to_owned(),
             headers: vec![("Content-Type", FORM_TYPE.to_owned())],
-            body: form(&[
+            body: encode_form(&[
                 ("hub.mode", "publish"),
                 ("hub.url", topic),
                 ("hub.topic", topic),
@@ -123,40 +82,6 @@ pub fn request(submission: &Submission, publish_url: &str) -> HubRequest {
             .into(),
         },
     }
-}
-
-/// Returns the `Link` header of a topic, and of every notification of it: one line, no space before `;`, which some
-/// readers reject. What would break the header is left out (R8).
-pub fn link_header(topic: &Topic, hubs: &[Hub], capability_list: Option<&Uri>) -> String {
-    let itself = std::iter::once((topic.as_str(), "self"));
-    let hubs = hubs.iter().map(|hub| (hub.as_str(), "hub"));
-    let list = capability_list.map(|list| (list.as_str(), "resourcesync"));
-    itself
-        .chain(hubs)
-        .chain(list)
-        .filter(|(uri, _)| is_clean(uri))
-        .map(|(uri, relation)| format!("<{uri}>; rel=\"{relation}\""))
-        .collect::<Vec<_>>()
-        .join(", ")
-}
-
-/// Returns `url` with parameters after its own query, which stays as it is.
-pub fn with_parameters(url: &str, parameters: &[(&str, &str)]) -> String {
-    let url = url.split('#').next().unwrap_or(url);
-    let join = match url.split_once('?') {
-        None => "?",
-        Some((_, "")) => "",
-        Some((_, query)) if query.ends_with('&') => "",
-        Some(_) => "&",
-    };
-    format!("{url}{join}{}", form(parameters))
-}
-
-/// Returns name-value pairs, urlencoded.
-pub fn form(parameters: &[(&str, &str)]) -> String {
-    form_urlencoded::Serializer::new(String::new())
-        .extend_pairs(parameters)
-        .finish()
 }
 
 fn payload_headers(submission: &Submission) -> Vec<(&'static str, String)> {
@@ -225,19 +150,5 @@ mod tests {
         let query = "hub.mode=publish&hub.topic=https%3A%2F%2Fe.org%2Fset%25201%2F%3Fa%3Db%26c";
         assert_eq!(request.url, format!("{begins}{query}"));
         assert_eq!(&*request.body, b"<urlset/>");
-    }
-
-    #[test]
-    fn a_uri_that_would_break_the_header_is_left_out() {
-        let hubs = [
-            Hub::new("https://h/a>b"),
-            Hub::new("https://h/\r\nX: y"),
-            Hub::new("https://h/,;"),
-        ];
-        let links = link_header(&Topic::new("https://e.org/t"), &hubs, None);
-        assert_eq!(
-            links,
-            "<https://e.org/t>; rel=\"self\", <https://h/,;>; rel=\"hub\""
-        );
     }
 }

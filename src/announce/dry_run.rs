@@ -4,11 +4,12 @@ use std::collections::VecDeque;
 
 use jiff::Timestamp;
 
-use crate::announce::delivery::{Answer, Submission};
+use crate::announce::delivery::Submission;
 use crate::announce::engine::Engine;
 use crate::announce::event::{Effect, Event};
 use crate::announce::observation::{Look, Observation};
 use crate::announce::plan::Mode;
+use crate::http::answer::Answer;
 
 /// A submission, and when it would be made.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,13 +6,14 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::announce::delivery::attempt::RefusalKind;
-use crate::announce::delivery::{Answer, Submission, TopicPage};
+use crate::announce::delivery::{Submission, TopicPage};
 use crate::announce::finding::Finding;
 use crate::announce::ids::ChannelId;
 use crate::announce::observation::{
     DocumentPath, Identity, MountId, NoDocument, Observation, Unreadable,
 };
 use crate::announce::state::Save;
+use crate::http::answer::Answer;
 use crate::resourcesync::uri::{Hub, Topic, Uri};
 
 /// The moment of a step, by both clocks: what is said carries the wall clock's time, and the grace of R15 is counted

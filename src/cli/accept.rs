@@ -9,7 +9,7 @@ use crate::cli::daemon_client::{DaemonClient, unexpected_answer};
 use crate::cli::exit::Exit;
 use crate::cli::options::AcceptOptions;
 use crate::cli::output::{counted, print};
-use crate::control::{Answer, Request};
+use crate::control::{ControlReply, ControlRequest};
 use crate::report::status::MissingView;
 use crate::resourcesync::escape::escaped;
 
@@ -21,10 +21,10 @@ pub fn accept(file: Option<&Path>, options: &AcceptOptions) -> anyhow::Result<Ex
         print(|out| write_missing(out, &missing, is_running, options.json))?;
         return Ok(Exit::Fine);
     }
-    let request = Request::Accept {
+    let request = ControlRequest::Accept {
         source: source.to_owned(),
     };
-    let (Answer::Accepted { documents, .. }, is_running) = daemon.ask(request)? else {
+    let (ControlReply::Accepted { documents, .. }, is_running) = daemon.ask(request)? else {
         return Err(unexpected_answer());
     };
     let absent = match documents {
@@ -59,11 +59,11 @@ pub fn accept(file: Option<&Path>, options: &AcceptOptions) -> anyhow::Result<Ex
 }
 
 fn missing(daemon: &DaemonClient, source: &str) -> anyhow::Result<(MissingView, bool)> {
-    let request = Request::Missing {
+    let request = ControlRequest::Missing {
         source: source.to_owned(),
     };
     match daemon.ask(request)? {
-        (Answer::Missing(missing), is_running) => Ok((missing, is_running)),
+        (ControlReply::Missing(missing), is_running) => Ok((missing, is_running)),
         _ => Err(unexpected_answer()),
     }
 }

@@ -28,7 +28,7 @@ use crate::report;
 use crate::report::documents::{DocumentState, DocumentView};
 use crate::resourcesync::escape::escaped;
 use crate::store::StoreError;
-use crate::websub::publish::HubSettings;
+use crate::websub::publish::PublishSettings;
 
 /// Diagnostics of one subject.
 struct Section {
@@ -136,7 +136,7 @@ fn scanned(config: &Config, all: bool) -> anyhow::Result<(OneShotScan, Option<Di
     Ok((scan_without_state(config, detail)?, Some(diagnostic)))
 }
 
-fn unverified(hubs: &[HubSettings]) -> Vec<Diagnostic> {
+fn unverified(hubs: &[PublishSettings]) -> Vec<Diagnostic> {
     let trusting = hubs.iter().filter(|hub| hub.danger_accept_invalid_certs);
     trusting
         .map(|settings| hub::unverified(&settings.hub))

@@ -14,10 +14,10 @@ use crate::config::Config;
 use crate::config::error::ConfigError;
 use crate::config::overrides::Overrides;
 use crate::config::partial::state_dir;
-use crate::control::{self, Answer, Request};
+use crate::control::{self, ControlReply, ControlRequest};
 use crate::daemon::log::error_chain;
 use crate::daemon::{ask_subscriptions, execute, no_embedded_hub};
-use crate::hub::audience::Audience;
+use crate::hub::subscriptions::Subscriptions;
 use crate::resourcesync::uri::Uri;
 use crate::store::{self, Store, StoreError};
 
@@ -42,7 +42,7 @@ impl<'a> DaemonClient<'a> {
     }
 
     /// Returns the answer, and true if a daemon runs.
-    pub fn ask(&self, request: Request) -> anyhow::Result<(Answer, bool)> {
+    pub fn ask(&self, request: ControlRequest) -> anyhow::Result<(ControlReply, bool)> {
         let (answer, is_running) = match open(&self.state_dir) {
             Ok(store) => (answer_from(&self.config()?, store, request)?, false),
             Err(StoreError::InUse { .. }) => {
@@ -52,7 +52,7 @@ impl<'a> DaemonClient<'a> {
             Err(error) => return Err(error.into()),
         };
         match answer {
-            Answer::Error(error) => anyhow::bail!(error),
+            ControlReply::Error(error) => anyhow::bail!(error),
             answer => Ok((answer, is_running)),
         }
     }
@@ -86,8 +86,8 @@ pub fn public_url(config: &Config) -> Option<Uri> {
     if !store::is_in_use(&config.state_dir).ok()? {
         return None;
     }
-    match control::ask(&config.state_dir, &Request::PublicUrl) {
-        Ok(Answer::PublicUrl(url)) => Uri::parse(&url).ok(),
+    match control::ask(&config.state_dir, &ControlRequest::PublicUrl) {
+        Ok(ControlReply::PublicUrl(url)) => Uri::parse(&url).ok(),
         _ => None,
     }
 }
@@ -109,34 +109,39 @@ fn open(state_dir: &Path) -> Result<Option<Store>, StoreError> {
 fn answer_from(
     config: &Config,
     mut store: Option<Store>,
-    request: Request,
-) -> anyhow::Result<Answer> {
-    if request.is_question() {
+    request: ControlRequest,
+) -> anyhow::Result<ControlReply> {
+    if request.is_query() {
         // Nothing keeps a daemon from starting meanwhile.
         drop(store.take());
         store = Store::open_to_read(&config.state_dir)?;
     }
     let mut engine = restored_engine(config, store.as_ref())?;
     let now = Timestamp::now();
-    if !matches!(request, Request::Accept { .. } | Request::Missing { .. }) {
+    if !matches!(
+        request,
+        ControlRequest::Accept { .. } | ControlRequest::Missing { .. }
+    ) {
         engine.take_stock(now);
     }
-    let mut audience = match &request {
-        Request::Status | Request::Subscriptions(_) => audience(config, store.as_ref())?,
+    let mut subscriptions = match &request {
+        ControlRequest::Status | ControlRequest::Subscriptions(_) => {
+            saved_subscriptions(config, store.as_ref())?
+        }
         _ => None,
     };
     let mut records = Vec::new();
     let ask_state = |about| {
-        let Some(audience) = &mut audience else {
+        let Some(subscriptions) = &mut subscriptions else {
             return no_embedded_hub();
         };
-        let (answer, ended) = ask_subscriptions(audience, about, now);
-        records.extend(ended.iter().flat_map(|key| audience.unsubscribe(key)));
+        let (answer, ended) = ask_subscriptions(subscriptions, about, now);
+        records.extend(ended.iter().flat_map(|key| subscriptions.unsubscribe(key)));
         answer
     };
     let (mut answer, effects) = execute(&mut engine, Engine::amend, ask_state, request, now.into());
-    if let Answer::Status(status) = &mut answer {
-        status.embedded_hub = audience.map(|audience| audience.status(now));
+    if let ControlReply::Status(status) = &mut answer {
+        status.embedded_hub = subscriptions.map(|subscriptions| subscriptions.status(now));
     }
     let mut save = Save::default();
     for effect in effects {
@@ -153,11 +158,14 @@ fn answer_from(
 }
 
 /// Loads the embedded hub's subscriptions, if one is configured.
-fn audience(config: &Config, store: Option<&Store>) -> anyhow::Result<Option<Audience>> {
+fn saved_subscriptions(
+    config: &Config,
+    store: Option<&Store>,
+) -> anyhow::Result<Option<Subscriptions>> {
     if config.embedded_hub.is_none() {
         return Ok(None);
     }
-    let (subscriptions, relays) = store.map(Store::load_hub).transpose()?.unwrap_or_default();
-    let (audience, _) = Audience::restore(subscriptions, relays);
-    Ok(Some(audience))
+    let saved = store.map(Store::load_hub).transpose()?.unwrap_or_default();
+    let (subscriptions, _) = Subscriptions::restore(saved);
+    Ok(Some(subscriptions))
 }

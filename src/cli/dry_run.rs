@@ -18,12 +18,12 @@ use crate::cli::output::{print, say};
 use crate::config::Config;
 use crate::daemon::settings;
 use crate::hub::relay::headers;
-use crate::hub::{Progress, Relay, RelayId, Subscription};
+use crate::hub::{DeliveryProgress, Relay, RelayId, SavedHub, Subscription};
 use crate::report;
 use crate::resourcesync::uri::{Hub, Topic, Uri};
 use crate::store::Store;
 use crate::websub::preview::Preview;
-use crate::websub::publish::HubSettings;
+use crate::websub::publish::PublishSettings;
 
 /// The longest that a retry waits (R23).
 const LONGEST_RETRY: Duration = Duration::from_secs(3600);
@@ -36,17 +36,17 @@ struct Shown {
 
 pub fn dry_run(config: &Config) -> anyhow::Result<Exit> {
     let hubs = settings::publishers(config)?;
-    let (subscriptions, relays) = match Store::open_to_read(&config.state_dir)? {
+    let saved = match Store::open_to_read(&config.state_dir)? {
         Some(store) => store.load_hub()?,
-        None => (Vec::new(), Vec::new()),
+        None => SavedHub::default(),
     };
     let mut scan = scan_once(config)?;
     let now = Timestamp::now();
     let until = later(now, horizon(config));
     let planned = play_forward(&mut scan.engine, scan.begun, now, until);
 
-    let own_hub = OwnHub::new(&scan.engine, &subscriptions);
-    let mut shown = own_hub.owed(&relays, now);
+    let own_hub = OwnHub::new(&scan.engine, &saved.subscriptions);
+    let mut shown = own_hub.owed(&saved.relays, now);
     for submission in &planned {
         let at = submission.at;
         let submission = &submission.submission;
@@ -83,7 +83,12 @@ fn horizon(config: &Config) -> Duration {
     graces.max().unwrap_or_default() + window + LONGEST_RETRY
 }
 
-fn submitted(submission: &Submission, hub: &HubSettings, at: Timestamp, now: Timestamp) -> Shown {
+fn submitted(
+    submission: &Submission,
+    hub: &PublishSettings,
+    at: Timestamp,
+    now: Timestamp,
+) -> Shown {
     let Submission { seq, topic, .. } = submission;
     let kind = match submission.mode {
         Mode::Ping => "ping for notification",
@@ -103,11 +108,11 @@ fn submitted(submission: &Submission, hub: &HubSettings, at: Timestamp, now: Tim
 struct OwnHub<'a> {
     hub: Option<Hub>,
     capability_lists: HashMap<Topic, Uri>,
-    subscriptions: &'a [(Subscription, Progress)],
+    subscriptions: &'a [(Subscription, DeliveryProgress)],
 }
 
 impl<'a> OwnHub<'a> {
-    fn new(engine: &Engine, subscriptions: &'a [(Subscription, Progress)]) -> OwnHub<'a> {
+    fn new(engine: &Engine, subscriptions: &'a [(Subscription, DeliveryProgress)]) -> OwnHub<'a> {
         let hubs = engine.plan().hubs.iter();
         let channels = report::channels::all(engine).into_iter();
         let lists = channels.map(|channel| (channel.topic, channel.set));

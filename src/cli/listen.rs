@@ -14,13 +14,13 @@ use crate::cli::exit::Exit;
 use crate::cli::options::ListenOptions;
 use crate::cli::output::{Output, say};
 use crate::daemon::log::error_chain;
-use crate::hub::request::Refusal;
+use crate::hub::request::Rejection;
 use crate::resourcesync::capability::Capability;
 use crate::resourcesync::document::{Document, Form};
 use crate::resourcesync::payload::Payload;
 use crate::resourcesync::uri::{Hub, Topic};
 use crate::websub::discover::{discover, document};
-use crate::websub::subscribe::{Received, SubscribeError, Subscriber};
+use crate::websub::subscribe::{Destination, Received, SubscribeError};
 
 /// A lease is renewed when this part of it is over.
 const RENEWAL: f64 = 0.8;
@@ -69,8 +69,8 @@ async fn subscribed(options: &ListenOptions) -> anyhow::Result<Exit> {
     let lease = options
         .lease
         .map(|seconds| Duration::from_secs(seconds.get()));
-    let (subscriber, received) = Subscriber::bind(address, callback).await?;
-    let subscribe = async || subscriber.subscribe(&hub, &topic, lease, None).await;
+    let (destination, received) = Destination::bind(address, callback).await?;
+    let subscribe = async || destination.subscribe(&hub, &topic, lease, None).await;
     let granted = subscribe().await.map_err(with_remedy)?;
     let lease = Lease::new(granted, Instant::now());
     let stopped = stopped()?;
@@ -82,7 +82,7 @@ async fn subscribed(options: &ListenOptions) -> anyhow::Result<Exit> {
         () = stopped => Ok(()),
     };
     // The lease ends by itself if the hub does not answer.
-    let farewell = subscriber.unsubscribe(&hub, &topic);
+    let farewell = destination.unsubscribe(&hub, &topic);
     let _ = tokio::time::timeout(Duration::from_secs(3), farewell).await;
     outcome.map(|()| Exit::Fine)
 }
@@ -108,12 +108,12 @@ fn no_hub(topic: &Topic, document: Option<Document>) -> anyhow::Error {
     }
 }
 
-/// A hub's refusal, with what its operator has to allow if it is one of ours.
+/// A hub's rejection, with what its operator has to allow if it is one of ours.
 fn with_remedy(error: SubscribeError) -> anyhow::Error {
     let is_about_callback = match &error {
-        SubscribeError::Refused { excerpt, .. } => [Refusal::Port, Refusal::Address]
+        SubscribeError::Refused { excerpt, .. } => [Rejection::Port, Rejection::Address]
             .iter()
-            .any(|refusal| excerpt.contains(&refusal.to_string())),
+            .any(|rejection| excerpt.contains(&rejection.to_string())),
         _ => false,
     };
     match is_about_callback {
@@ -263,17 +263,17 @@ mod tests {
 
     #[test]
     fn a_refused_callback_is_reported_with_both_keys_that_allow_it() {
-        for refusal in [Refusal::Port, Refusal::Address] {
+        for rejection in [Rejection::Port, Rejection::Address] {
             let told = with_remedy(SubscribeError::Refused {
                 hub: Hub::new("https://hub.org/"),
                 status: 403,
-                excerpt: format!("{refusal} "),
+                excerpt: format!("{rejection} "),
             });
             let told = told.to_string();
             for words in [
                 "callback_ports = [",
                 "allow_callback_networks = [",
-                &refusal.to_string(),
+                &rejection.to_string(),
             ] {
                 assert!(told.contains(words), "{told}");
             }

@@ -16,7 +16,7 @@ use crate::cli::options::{
 };
 use crate::cli::outbox::text::{Row, write_account, write_due, write_muted, write_rows};
 use crate::cli::output::{counted, print, print_json};
-use crate::control::{AccountName, Answer, Request};
+use crate::control::{AccountName, ControlReply, ControlRequest};
 use crate::report::status::account::AccountView;
 
 pub fn outbox(file: Option<&Path>, command: &OutboxCommand) -> anyhow::Result<Exit> {
@@ -36,7 +36,7 @@ pub fn outbox(file: Option<&Path>, command: &OutboxCommand) -> anyhow::Result<Ex
 }
 
 fn list(daemon: &DaemonClient<'_>, options: &OutboxListOptions) -> anyhow::Result<Exit> {
-    let (Answer::Outbox(channels), is_running) = daemon.ask(Request::Outbox)? else {
+    let (ControlReply::Outbox(channels), is_running) = daemon.ask(ControlRequest::Outbox)? else {
         return Err(unexpected_answer());
     };
     let mut rows: Vec<Row> = channels
@@ -74,9 +74,9 @@ fn ask_for(
     payload: bool,
 ) -> anyhow::Result<(Box<AccountView>, bool)> {
     let account = account.name();
-    let request = Request::Show { account, payload };
+    let request = ControlRequest::Show { account, payload };
     match daemon.ask(request)? {
-        (Answer::Account(shown), is_running) => Ok((shown, is_running)),
+        (ControlReply::Account(shown), is_running) => Ok((shown, is_running)),
         _ => Err(unexpected_answer()),
     }
 }
@@ -84,7 +84,8 @@ fn ask_for(
 fn retry(daemon: &DaemonClient<'_>, options: &OutboxRetryOptions) -> anyhow::Result<Exit> {
     let only = options.channel.clone().zip(options.hub.clone());
     let only = only.map(|(channel, hub)| AccountName { channel, hub });
-    let (Answer::Retried { notifications }, is_running) = daemon.ask(Request::Retry { only })?
+    let (ControlReply::Retried { notifications }, is_running) =
+        daemon.ask(ControlRequest::Retry { only })?
     else {
         return Err(unexpected_answer());
     };
@@ -113,10 +114,10 @@ fn drop(daemon: &DaemonClient<'_>, options: &OutboxDropOptions) -> anyhow::Resul
         return say_what_would_be_dropped(daemon, options);
     }
     let account = options.account.name();
-    let request = Request::Drop {
+    let request = ControlRequest::Drop {
         account: account.clone(),
     };
-    let (Answer::Dropped { changes }, is_running) = daemon.ask(request)? else {
+    let (ControlReply::Dropped { changes }, is_running) = daemon.ask(request)? else {
         return Err(unexpected_answer());
     };
     let AccountName { channel, hub } = account;

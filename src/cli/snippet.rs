@@ -133,7 +133,7 @@ fn trust(config: &Config, behind: &Behind) -> Option<String> {
     };
     let ip = address.ip();
     let trusted = &config.embedded_hub.as_ref()?.trusted_proxies;
-    let is_trusted = trusted.iter().any(|network| network.contains(ip));
+    let is_trusted = trusted.iter().any(|network| network.contains(&ip));
     (!is_trusted).then(|| {
         format!(
             "# In [embedded_hub] of rsnotify's own configuration, or all subscribers count as one:\n\

@@ -8,7 +8,7 @@ use crate::cli::exit::Exit;
 use crate::cli::options::RequestOptions;
 use crate::cli::outbox::text::{Row, write_rows};
 use crate::cli::output::{counted, grouped, print, print_json, relative, when};
-use crate::control::{Answer, Request};
+use crate::control::{ControlReply, ControlRequest};
 use crate::report::status::alerts::{Part, Urgency, more_directories};
 use crate::report::status::hubs::HubSummary;
 use crate::report::status::notification::NotificationView;
@@ -24,7 +24,7 @@ const MOST_NOTIFICATIONS: usize = 10;
 
 pub fn status(file: Option<&Path>, options: &RequestOptions) -> anyhow::Result<Exit> {
     let daemon = DaemonClient::new(file, &options.tree)?;
-    let (Answer::Status(status), is_running) = daemon.ask(Request::Status)? else {
+    let (ControlReply::Status(status), is_running) = daemon.ask(ControlRequest::Status)? else {
         return Err(unexpected_answer());
     };
     match options.json {

@@ -12,8 +12,8 @@ use crate::cli::options::{
     SubscriptionOptions, SubscriptionRemoveOptions, SubscriptionShowOptions, SubscriptionsCommand,
 };
 use crate::cli::output::{aligned, counted, next_try, print, print_json, relative, when};
-use crate::control::{About, Answer, Request, SubscriptionName};
-use crate::hub::audience::view::{SubscriptionList, SubscriptionView};
+use crate::control::{ControlReply, ControlRequest, SubscriptionName, SubscriptionsAction};
+use crate::hub::subscriptions::view::{SubscriptionList, SubscriptionView};
 
 pub fn subscriptions(file: Option<&Path>, command: &SubscriptionsCommand) -> anyhow::Result<Exit> {
     let ask = match command {
@@ -30,8 +30,8 @@ pub fn subscriptions(file: Option<&Path>, command: &SubscriptionsCommand) -> any
 }
 
 fn list(daemon: &DaemonClient<'_>, as_json: bool) -> anyhow::Result<Exit> {
-    let request = Request::Subscriptions(About::List);
-    let (Answer::Subscriptions(list), is_running) = daemon.ask(request)? else {
+    let request = ControlRequest::Subscriptions(SubscriptionsAction::List);
+    let (ControlReply::Subscriptions(list), is_running) = daemon.ask(request)? else {
         return Err(unexpected_answer());
     };
     match as_json {
@@ -54,9 +54,9 @@ fn ask_for(
     daemon: &DaemonClient<'_>,
     name: &SubscriptionOptions,
 ) -> anyhow::Result<(Box<SubscriptionView>, bool)> {
-    let request = Request::Subscriptions(About::Show(name.name()));
+    let request = ControlRequest::Subscriptions(SubscriptionsAction::Show(name.name()));
     match daemon.ask(request)? {
-        (Answer::Subscription(shown), is_running) => Ok((shown, is_running)),
+        (ControlReply::Subscription(shown), is_running) => Ok((shown, is_running)),
         _ => Err(unexpected_answer()),
     }
 }
@@ -74,8 +74,8 @@ fn remove(daemon: &DaemonClient<'_>, options: &SubscriptionRemoveOptions) -> any
         }
         return Ok(Exit::Failure);
     }
-    let request = Request::Subscriptions(About::Remove(options.name.name()));
-    let (Answer::Removed(removed), is_running) = daemon.ask(request)? else {
+    let request = ControlRequest::Subscriptions(SubscriptionsAction::Remove(options.name.name()));
+    let (ControlReply::Removed(removed), is_running) = daemon.ask(request)? else {
         return Err(unexpected_answer());
     };
     if options.ask.json {

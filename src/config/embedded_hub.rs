@@ -2,6 +2,8 @@
 
 use std::ops::RangeInclusive;
 
+use ipnet::IpNet;
+
 use crate::config::definition::Fallback::{Default, Described};
 use crate::config::definition::{Definition, Example, Kind, TextKind};
 use crate::config::effective::{Page, list, quoted};
@@ -10,8 +12,8 @@ use crate::config::hub::HUB;
 use crate::config::key::{ConfigKey, Form};
 use crate::config::section::Section;
 use crate::hub::callback::CallbackPolicy;
-use crate::hub::limits::Limits;
-use crate::hub::network::Network;
+use crate::hub::limits::HubLimits;
+use crate::hub::network;
 use crate::resourcesync::uri::{Hub, Uri, is_clean};
 
 pub static EMBEDDED_HUB: Definition = Definition::table(
@@ -80,15 +82,15 @@ static CALLBACK_PORTS: ConfigKey<Vec<RangeInclusive<u16>>> = ConfigKey::new(
     "Ports that callbacks may have: single ones and ranges.",
 );
 
-const NETWORKS: Form<Vec<Network>> = Form {
+const NETWORKS: Form<Vec<IpNet>> = Form {
     kind: Kind::List {
         item: &TextKind::matching("^[0-9A-Fa-f:.]+(/[0-9]{1,3})?$"),
         may_be_empty: true,
     },
-    read: |loader, key, value| Some(form::list(loader, key, value, Network::parse)),
+    read: |loader, key, value| Some(form::list(loader, key, value, network::parse)),
 };
 
-static ALLOW_CALLBACK_NETWORKS: ConfigKey<Vec<Network>> = ConfigKey::new(
+static ALLOW_CALLBACK_NETWORKS: ConfigKey<Vec<IpNet>> = ConfigKey::new(
     "embedded_hub",
     "allow_callback_networks",
     NETWORKS,
@@ -99,7 +101,7 @@ static ALLOW_CALLBACK_NETWORKS: ConfigKey<Vec<Network>> = ConfigKey::new(
     "For subscribers on this host, such as `rsnotify listen`: `[\"127.0.0.0/8\", \"::1\"]`, and all `callback_ports`.",
 );
 
-static TRUSTED_PROXIES: ConfigKey<Vec<Network>> = ConfigKey::new(
+static TRUSTED_PROXIES: ConfigKey<Vec<IpNet>> = ConfigKey::new(
     "embedded_hub",
     "trusted_proxies",
     NETWORKS,
@@ -152,9 +154,9 @@ pub struct EmbeddedHubSettings {
     /// Its path below the public URL, without the leading `/`; never empty.
     pub path: String,
     pub callbacks: CallbackPolicy,
-    pub limits: Limits,
+    pub limits: HubLimits,
     /// The proxies whose `Forwarded` and `X-Forwarded-For` headers are believed.
-    pub trusted_proxies: Vec<Network>,
+    pub trusted_proxies: Vec<IpNet>,
 }
 
 impl EmbeddedHubSettings {
@@ -209,8 +211,8 @@ fn callbacks(section: &mut Section<'_, '_, '_>, is_trial: bool) -> CallbackPolic
     }
 }
 
-fn limits(section: &mut Section<'_, '_, '_>) -> Limits {
-    let mut limits = Limits::default();
+fn limits(section: &mut Section<'_, '_, '_>) -> HubLimits {
+    let mut limits = HubLimits::default();
     limits.subscriptions.in_all = section.value(&MAX_SUBSCRIPTIONS);
     limits.subscriptions.per_host = section.value(&MAX_SUBSCRIPTIONS_PER_HOST);
     limits.subscriptions.per_address = section.value(&MAX_SUBSCRIPTIONS_PER_ADDRESS);

@@ -2,7 +2,7 @@
 
 use toml::de::DeValue;
 
-use crate::announce::delivery::secret::Secret;
+use crate::http::secret::Secret;
 
 /// The holder of a secret or of certificates.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use url::Url;
 
-use crate::announce::delivery::secret::Secret;
 use crate::config::definition::Fallback::{Default, Described, Nothing};
 use crate::config::definition::{Example, Kind, TextKind, path};
 use crate::config::duration;
@@ -17,6 +16,7 @@ use crate::config::loader::Loader;
 use crate::config::origin::Given;
 use crate::config::secret::{HeldSecret, pem, secret, secret_at};
 use crate::config::section::Section;
+use crate::http::secret::Secret;
 
 pub static HEADERS: ConfigKey<BTreeMap<String, Given<HeaderValue>>> = ConfigKey::new(
     "hub",

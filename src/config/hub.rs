@@ -4,7 +4,6 @@ use std::collections::HashSet;
 
 use url::{Position, Url};
 
-use crate::announce::delivery::secret::Secret;
 use crate::announce::plan::{Mode, Replaces};
 use crate::config::definition::Fallback::{Default, Described, Nothing, Required};
 use crate::config::definition::{Definition, Example, Kind, TextKind};
@@ -20,6 +19,7 @@ use crate::config::secret::secret;
 use crate::config::section::Section;
 use crate::config::structure::WrittenTable;
 use crate::config::web_uri;
+use crate::http::secret::Secret;
 use crate::resourcesync::uri::Hub;
 
 pub static HUB: Definition = Definition {

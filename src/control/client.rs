@@ -1,45 +1,48 @@
-//! Asks a running daemon, for a command that waits for the answer.
+//! The client of the control socket: sends a request to the running daemon and waits for the reply.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::control::{Answer, Malformed, Request, SOCKET, from_line, reach, to_line};
+use crate::control::{
+    ControlReply, ControlRequest, MalformedMessage, SOCKET, from_line, reach, to_line,
+};
 
-/// The daemon answers between two turns of its loop; one that just started first loads its state.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// No answer is longer: a thousand channels with two hubs take 18 MiB where every hub says all that is kept of it, and
-/// much waits on each channel.
-pub(super) const LONGEST_ANSWER: u64 = 128 << 20;
+/// The timeout of a reply. The daemon replies between two steps of its loop; one that just started first loads its state.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// The maximum size of a reply. A thousand channels with two hubs each take 18 MiB if all their texts have full length.
+pub(super) const MAX_REPLY_BYTES: u64 = 128 << 20;
 
-/// Why there is no answer.
+/// An error without a reply.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     #[error(
-        "another rsnotify uses the state directory, and nobody listens at {path}: it may just be starting or \
-         stopping; try again in a moment"
+        "another rsnotify uses the state directory but does not listen at {path}: it may be starting or stopping; \
+         retry in a moment"
     )]
-    Nobody { path: PathBuf },
+    NotListening { path: PathBuf },
     #[error("cannot connect to the daemon at {path}")]
     Connect { path: PathBuf, source: io::Error },
-    #[error("cannot talk to the daemon at {path}; whether it did what was asked, its log says")]
+    #[error(
+        "lost the connection to the daemon at {path}; its log shows if the command was executed"
+    )]
     Talk { path: PathBuf, source: io::Error },
-    #[error("the daemon ended before it answered; try again")]
+    #[error("the daemon stopped before it replied; retry")]
     Ended,
-    #[error("the daemon answers in a way that this version does not understand: {0}")]
+    #[error("this version does not understand the reply of the daemon: {0}")]
     Foreign(String),
 }
 
-/// Asks the daemon that works in `state_dir`.
-pub fn ask(state_dir: &Path, request: &Request) -> Result<Answer, ClientError> {
+/// Sends a request to the daemon that uses `state_dir`.
+pub fn ask(state_dir: &Path, request: &ControlRequest) -> Result<ControlReply, ClientError> {
     let path = state_dir.join(SOCKET);
     let stream = match reach(state_dir, |path| UnixStream::connect(path)) {
         Ok(stream) => stream,
         Err(source) => {
-            let nobody = [io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused];
-            return Err(match nobody.contains(&source.kind()) {
-                true => ClientError::Nobody { path },
+            let not_listening = [io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused];
+            return Err(match not_listening.contains(&source.kind()) {
+                true => ClientError::NotListening { path },
                 false => ClientError::Connect { path, source },
             });
         }
@@ -48,14 +51,15 @@ pub fn ask(state_dir: &Path, request: &Request) -> Result<Answer, ClientError> {
     if !line.ends_with(b"\n") {
         return Err(ClientError::Ended);
     }
-    from_line(&line).map_err(|malformed: Malformed| ClientError::Foreign(malformed.to_string()))
+    from_line(&line)
+        .map_err(|malformed: MalformedMessage| ClientError::Foreign(malformed.to_string()))
 }
 
-fn exchange(mut stream: UnixStream, request: &Request) -> io::Result<Vec<u8>> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+fn exchange(mut stream: UnixStream, request: &ControlRequest) -> io::Result<Vec<u8>> {
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     stream.write_all(&to_line(request)?)?;
     let mut line = Vec::new();
-    BufReader::new(stream.take(LONGEST_ANSWER)).read_until(b'\n', &mut line)?;
+    BufReader::new(stream.take(MAX_REPLY_BYTES)).read_until(b'\n', &mut line)?;
     Ok(line)
 }

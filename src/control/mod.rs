@@ -1,6 +1,7 @@
-//! What commands ask of a running daemon: one JSON object per line, over a socket in the state directory.
+//! The control protocol between commands and a running daemon: one JSON object per line, over a Unix socket in the state
+//! directory.
 //!
-//! A connection carries one request and one answer. Only who may write the state may connect.
+//! A connection carries one request and one reply. Only users who may write the state may connect.
 
 mod client;
 mod server;
@@ -14,54 +15,54 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::hub::audience::view::{SubscriptionList, SubscriptionView};
+use crate::hub::subscriptions::view::{SubscriptionList, SubscriptionView};
 use crate::report::status::account::AccountView;
 use crate::report::status::{ChannelView, MissingView, Status};
 
 pub use crate::control::client::{ClientError, ask};
-pub use crate::control::server::{Server, Socket};
+pub use crate::control::server::{ControlServer, ControlSocket};
 
-/// What is asked.
+/// A request of a command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case", deny_unknown_fields)]
-pub enum Request {
-    /// The documents of a source that are missing now are deleted (R15).
+pub enum ControlRequest {
+    /// Accept the missing documents of a source as deleted (R15).
     Accept { source: String },
-    /// What would be accepted as deleted, by directory.
+    /// List the missing documents that could be accepted, by directory.
     Missing { source: String },
-    /// How everything stands.
+    /// The daemon status.
     Status,
-    /// How every hub stands on every channel.
+    /// The state of each hub on each channel.
     Outbox,
-    /// All that one hub is due on one channel.
+    /// Everything due to one hub on one channel.
     Show {
         account: AccountName,
-        /// Whether the payload of the notification in flight is wanted too.
+        /// Include the payload of the notification in flight.
         payload: bool,
     },
-    /// What waits for its next try is tried now: of one hub on one channel, or of all.
+    /// Retry now: one hub on one channel, or all.
     Retry { only: Option<AccountName> },
-    /// What a hub is due on a channel counts as told (R23).
+    /// Count everything due to a hub on a channel as told (R23).
     Drop { account: AccountName },
-    /// Something about the embedded hub's subscriptions.
-    Subscriptions(About),
+    /// An action on the embedded hub's subscriptions.
+    Subscriptions(SubscriptionsAction),
     /// The URI that the public listener is reached as.
     PublicUrl,
 }
 
-/// What is asked about subscriptions.
+/// An action on subscriptions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "action", rename_all = "snake_case", deny_unknown_fields)]
-pub enum About {
-    /// Which there are.
+pub enum SubscriptionsAction {
+    /// List all.
     List,
-    /// All there is to know of one.
+    /// Show one.
     Show(SubscriptionName),
-    /// One ends, and its subscriber is told so.
+    /// End one and notify its subscriber.
     Remove(SubscriptionName),
 }
 
-/// A subscription, as an operator names it: by its callback's digest, and by its topic where there are several.
+/// The name of a subscription in commands: its callback's digest, and its topic where there are several.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SubscriptionName {
@@ -69,7 +70,7 @@ pub struct SubscriptionName {
     pub topic: Option<String>,
 }
 
-/// A hub on a channel, as an operator names them: the channel by its topic or its Capability List.
+/// The name of a hub on a channel in commands: the channel by its topic or its Capability List.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AccountName {
@@ -77,11 +78,11 @@ pub struct AccountName {
     pub hub: String,
 }
 
-/// What is answered, once it is saved.
+/// The reply to a request, sent after its changes are saved.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Answer {
-    /// So many documents of the source are accepted as deleted.
+pub enum ControlReply {
+    /// Number of documents accepted as deleted.
     Accepted {
         source: String,
         documents: usize,
@@ -90,56 +91,58 @@ pub enum Answer {
     Status(Box<Status>),
     Outbox(Vec<ChannelView>),
     Account(Box<AccountView>),
-    /// So many notifications are tried now.
+    /// Number of notifications retried.
     Retried {
         notifications: usize,
     },
-    /// So many changes count as told.
+    /// Number of changes that count as told.
     Dropped {
         changes: usize,
     },
     Subscriptions(SubscriptionList),
     Subscription(Box<SubscriptionView>),
-    /// It has ended.
+    /// The subscription that was ended.
     Removed(Box<SubscriptionView>),
     /// The URI that the public listener is reached as.
     PublicUrl(String),
     Error(String),
 }
 
-impl Request {
-    /// Whether it only asks how things are.
-    pub fn is_question(&self) -> bool {
+impl ControlRequest {
+    /// Returns true if it changes nothing.
+    pub fn is_query(&self) -> bool {
         matches!(
             self,
-            Request::Missing { .. }
-                | Request::Status
-                | Request::Outbox
-                | Request::PublicUrl
-                | Request::Show { .. }
-                | Request::Subscriptions(About::List | About::Show(_))
+            ControlRequest::Missing { .. }
+                | ControlRequest::Status
+                | ControlRequest::Outbox
+                | ControlRequest::PublicUrl
+                | ControlRequest::Show { .. }
+                | ControlRequest::Subscriptions(
+                    SubscriptionsAction::List | SubscriptionsAction::Show(_)
+                )
         )
     }
 }
 
-impl Answer {
-    /// Whether it says that something was done.
-    pub fn is_deed(&self) -> bool {
+impl ControlReply {
+    /// Returns true if it reports a change.
+    pub fn is_change(&self) -> bool {
         matches!(
             self,
-            Answer::Accepted { .. }
-                | Answer::Retried { .. }
-                | Answer::Dropped { .. }
-                | Answer::Removed(_)
+            ControlReply::Accepted { .. }
+                | ControlReply::Retried { .. }
+                | ControlReply::Dropped { .. }
+                | ControlReply::Removed(_)
         )
     }
 }
 
-/// The version of the protocol, in each request and answer.
+/// The protocol version in each request and reply.
 const VERSION: u64 = 1;
 const SOCKET: &str = "control.sock";
-/// The system takes no longer address for a socket, on any system that we know.
-const LONGEST_ADDRESS: usize = 100;
+/// The maximum length of a socket address that all known systems accept.
+const MAX_ADDRESS_BYTES: usize = 100;
 
 #[derive(Debug, Serialize)]
 struct Versioned<'a, T> {
@@ -148,12 +151,12 @@ struct Versioned<'a, T> {
     message: &'a T,
 }
 
-/// Why a line says nothing to us.
+/// An error in a message.
 #[derive(Debug, thiserror::Error)]
-enum Malformed {
-    #[error("this is not understood: {0}")]
+enum MalformedMessage {
+    #[error("malformed message: {0}")]
     Json(#[from] serde_json::Error),
-    #[error("version {0} is not spoken here, only version {VERSION}")]
+    #[error("unsupported protocol version {0}; this is version {VERSION}")]
     Version(Value),
 }
 
@@ -164,19 +167,19 @@ fn to_line<T: Serialize>(message: &T) -> io::Result<Vec<u8>> {
     Ok(line)
 }
 
-fn from_line<T: DeserializeOwned>(line: &[u8]) -> Result<T, Malformed> {
+fn from_line<T: DeserializeOwned>(line: &[u8]) -> Result<T, MalformedMessage> {
     let mut message: Map<String, Value> = serde_json::from_slice(line)?;
     let version = message.remove("version").unwrap_or_default();
     if version != VERSION {
-        return Err(Malformed::Version(version));
+        return Err(MalformedMessage::Version(version));
     }
     Ok(serde_json::from_value(Value::Object(message))?)
 }
 
-/// Reaches a socket however long the path of its directory is, where the system has a way to.
+/// Calls a function with a path of the socket that is short enough, on Linux however long the directory's path is.
 fn reach<T>(directory: &Path, act: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
     let path = directory.join(SOCKET);
-    if path.as_os_str().len() <= LONGEST_ADDRESS || !cfg!(target_os = "linux") {
+    if path.as_os_str().len() <= MAX_ADDRESS_BYTES || !cfg!(target_os = "linux") {
         return act(&path);
     }
     let opened = File::open(directory)?;

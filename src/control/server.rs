@@ -1,4 +1,4 @@
-//! Takes requests from a socket that only its owner can reach, and lets nobody hold anything up.
+//! The server of the control socket, which only its owner can reach. Slow clients delay nothing.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
@@ -12,42 +12,43 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::{sleep, timeout};
 
-use crate::control::{Answer, Request, SOCKET, from_line, reach, to_line};
+use crate::control::{ControlReply, ControlRequest, SOCKET, from_line, reach, to_line};
 
-/// Where the socket lies until it has its mode.
+/// The private directory of the socket until it has its mode.
 const PRIVATE: &str = ".control";
-/// No request is longer.
-const LONGEST_REQUEST: u64 = 64 << 10;
-/// So many may talk to us at once; others wait.
+/// The maximum size of a request.
+const MAX_REQUEST_BYTES: u64 = 64 << 10;
+/// Maximum connections; others wait.
 const CONNECTIONS: usize = 32;
-/// A request is one line of a program: it comes at once, and its answer is read at once.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// The loop answers between two turns.
-const LOOP_PATIENCE: Duration = Duration::from_secs(50);
+/// The timeout for receiving a request, and for sending a reply: programs send one line at once.
+const TIMEOUT: Duration = Duration::from_secs(2);
+/// The timeout for the loop's reply.
+const LOOP_TIMEOUT: Duration = Duration::from_secs(50);
 
-/// The socket of a daemon that holds the lock of its state directory.
+/// The bound control socket of a daemon.
 #[derive(Debug)]
-pub struct Server {
+pub struct ControlServer {
     listener: UnixListener,
 }
 
-/// The name of the socket: dropped before the lock is, it goes with its daemon and never with the next one.
+/// The socket file, removed when dropped. It is dropped before the lock of the state directory, so that it is never the next
+/// daemon's.
 #[derive(Debug)]
-pub struct Socket {
+pub struct ControlSocket {
     path: PathBuf,
 }
 
-impl Drop for Socket {
+impl Drop for ControlSocket {
     fn drop(&mut self) {
-        // The next start replaces it if it stays.
+        // If this fails, the next start replaces it.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-impl Server {
-    /// Binds the socket. Whoever calls this holds the lock of the state directory: what lies there is left
-    /// from a process that died. The socket gets its mode where nobody else can reach it, and its name then.
-    pub fn bind(state_dir: &Path) -> io::Result<(Server, Socket)> {
+impl ControlServer {
+    /// Binds the socket. The caller holds the lock of the state directory, so an existing socket is left over from a process
+    /// that died. The new one gets its mode in a private directory before it is renamed.
+    pub fn bind(state_dir: &Path) -> io::Result<(ControlServer, ControlSocket)> {
         let private = state_dir.join(PRIVATE);
         match fs::remove_dir_all(&private) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -58,13 +59,13 @@ impl Server {
         fs::set_permissions(private.join(SOCKET), Permissions::from_mode(0o600))?;
         fs::rename(private.join(SOCKET), &path)?;
         fs::remove_dir(&private)?;
-        Ok((Server { listener }, Socket { path }))
+        Ok((ControlServer { listener }, ControlSocket { path }))
     }
 
-    /// Hands each request on with where to answer it, until `shutdown`.
+    /// Passes each request on with a sender for its reply, until `shutdown`.
     pub async fn serve(
         self,
-        ask: impl Fn(Request, oneshot::Sender<Answer>) + Clone + Send + Sync + 'static,
+        ask: impl Fn(ControlRequest, oneshot::Sender<ControlReply>) + Clone + Send + Sync + 'static,
         shutdown: impl Future<Output = ()>,
     ) {
         tokio::select! {
@@ -75,57 +76,62 @@ impl Server {
 
     async fn accept(
         self,
-        ask: impl Fn(Request, oneshot::Sender<Answer>) + Clone + Send + Sync + 'static,
+        ask: impl Fn(ControlRequest, oneshot::Sender<ControlReply>) + Clone + Send + Sync + 'static,
     ) {
-        let places = Arc::new(Semaphore::new(CONNECTIONS));
-        while let Ok(place) = Arc::clone(&places).acquire_owned().await {
+        let slots = Arc::new(Semaphore::new(CONNECTIONS));
+        while let Ok(slot) = Arc::clone(&slots).acquire_owned().await {
             match self.listener.accept().await {
                 Ok((stream, _)) => {
                     let ask = ask.clone();
                     tokio::spawn(async move {
                         converse(stream, ask).await;
-                        drop(place);
+                        drop(slot);
                     });
                 }
-                // There are no descriptors left, for example: nothing that lasts.
-                Err(_) => sleep(PATIENCE).await,
+                // Out of descriptors, for example, which passes.
+                Err(_) => sleep(TIMEOUT).await,
             }
         }
     }
 }
 
-async fn converse(mut stream: UnixStream, ask: impl Fn(Request, oneshot::Sender<Answer>)) {
-    let answer = match timeout(PATIENCE, request(&mut stream)).await {
+async fn converse(
+    mut stream: UnixStream,
+    ask: impl Fn(ControlRequest, oneshot::Sender<ControlReply>),
+) {
+    let answer = match timeout(TIMEOUT, request(&mut stream)).await {
         Ok(Ok(Some(request))) => {
             let (sender, answer) = oneshot::channel();
             ask(request, sender);
-            match timeout(LOOP_PATIENCE, answer).await {
+            match timeout(LOOP_TIMEOUT, answer).await {
                 Ok(Ok(answer)) => answer,
-                Ok(Err(_)) => Answer::Error("rsnotify is stopping; ask again".to_owned()),
-                Err(_) => {
-                    Answer::Error("rsnotify is busy; its log says what came of it".to_owned())
-                }
+                Ok(Err(_)) => ControlReply::Error("rsnotify is stopping; retry".to_owned()),
+                Err(_) => ControlReply::Error(
+                    "rsnotify is busy; its log shows if the command was executed".to_owned(),
+                ),
             }
         }
         Ok(Ok(None)) => return,
-        Ok(Err(refusal)) => Answer::Error(refusal),
-        Err(_) => Answer::Error(format!("no request came within {PATIENCE:?}")),
+        Ok(Err(refusal)) => ControlReply::Error(refusal),
+        Err(_) => ControlReply::Error(format!("no request received within {TIMEOUT:?}")),
     };
     if let Ok(line) = to_line(&answer) {
-        // Whoever asked may have gone, or may not read.
-        let _ = timeout(PATIENCE, stream.write_all(&line)).await;
+        // The client may have gone, or may not read.
+        let _ = timeout(TIMEOUT, stream.write_all(&line)).await;
     }
 }
 
-/// The request that a client sends, if it sends anything.
-async fn request(stream: &mut UnixStream) -> Result<Option<Request>, String> {
+/// Reads the request, if the client sends one.
+async fn request(stream: &mut UnixStream) -> Result<Option<ControlRequest>, String> {
     let mut line = Vec::new();
-    let read = BufReader::new(stream.take(LONGEST_REQUEST))
+    let read = BufReader::new(stream.take(MAX_REQUEST_BYTES))
         .read_until(b'\n', &mut line)
         .await;
     match read {
         Ok(0) => Ok(None),
-        Ok(_) if line.len() as u64 == LONGEST_REQUEST => Err("the request is too long".to_owned()),
+        Ok(_) if line.len() as u64 == MAX_REQUEST_BYTES => {
+            Err("the request is too long".to_owned())
+        }
         Ok(_) => from_line(&line)
             .map(Some)
             .map_err(|malformed| malformed.to_string()),

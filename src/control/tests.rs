@@ -9,19 +9,19 @@ use crate::report::status::{Condition, HubView, WaitingView};
 use crate::resourcesync::capability::Capability;
 use crate::resourcesync::uri::{Hub, Topic, Uri};
 
-fn accept() -> Request {
-    Request::Accept {
+fn accept() -> ControlRequest {
+    ControlRequest::Accept {
         source: "main".to_owned(),
     }
 }
 
 #[test]
 fn the_protocol_reads_as_it_is_documented() {
-    let accepted = Answer::Accepted {
+    let accepted = ControlReply::Accepted {
         source: "main".to_owned(),
         documents: 24,
     };
-    let error = Answer::Error("no".to_owned());
+    let error = ControlReply::Error("no".to_owned());
     let line = |line: io::Result<Vec<u8>>| String::from_utf8(line.unwrap()).unwrap();
     assert_eq!(
         line(to_line(&accept())),
@@ -33,10 +33,10 @@ fn the_protocol_reads_as_it_is_documented() {
     );
     assert_eq!(line(to_line(&error)), "{\"version\":1,\"error\":\"no\"}\n");
     for answer in [accepted, error] {
-        let read: Answer = from_line(&to_line(&answer).unwrap()).unwrap();
+        let read: ControlReply = from_line(&to_line(&answer).unwrap()).unwrap();
         assert_eq!(read, answer);
     }
-    let read: Request = from_line(&to_line(&accept()).unwrap()).unwrap();
+    let read: ControlRequest = from_line(&to_line(&accept()).unwrap()).unwrap();
     assert_eq!(read, accept());
 }
 
@@ -48,41 +48,41 @@ fn every_request_is_read_as_it_is_written() {
     };
     let name = "{\"channel\":\"https://e.org/t\",\"hub\":\"https://h.example/\"}";
     for (request, text) in [
-        (Request::Status, "\"status\"".to_owned()),
+        (ControlRequest::Status, "\"status\"".to_owned()),
         (
-            Request::Missing {
+            ControlRequest::Missing {
                 source: "main".to_owned(),
             },
             "\"missing\",\"source\":\"main\"".to_owned(),
         ),
-        (Request::Outbox, "\"outbox\"".to_owned()),
+        (ControlRequest::Outbox, "\"outbox\"".to_owned()),
         (
-            Request::Show {
+            ControlRequest::Show {
                 account: account.clone(),
                 payload: true,
             },
             format!("\"show\",\"account\":{name},\"payload\":true"),
         ),
         (
-            Request::Retry { only: None },
+            ControlRequest::Retry { only: None },
             "\"retry\",\"only\":null".to_owned(),
         ),
         (
-            Request::Retry {
+            ControlRequest::Retry {
                 only: Some(account.clone()),
             },
             format!("\"retry\",\"only\":{name}"),
         ),
         (
-            Request::Drop { account },
+            ControlRequest::Drop { account },
             format!("\"drop\",\"account\":{name}"),
         ),
         (
-            Request::Subscriptions(About::List),
+            ControlRequest::Subscriptions(SubscriptionsAction::List),
             "\"subscriptions\",\"action\":\"list\"".to_owned(),
         ),
         (
-            Request::Subscriptions(About::Remove(SubscriptionName {
+            ControlRequest::Subscriptions(SubscriptionsAction::Remove(SubscriptionName {
                 callback: "5b9efc35".to_owned(),
                 topic: None,
             })),
@@ -93,7 +93,7 @@ fn every_request_is_read_as_it_is_written() {
         let line = to_line(&request).unwrap();
         let want = format!("{{\"version\":1,\"command\":{text}}}\n");
         assert_eq!(String::from_utf8_lossy(&line), want);
-        assert_eq!(from_line::<Request>(&line).unwrap(), request);
+        assert_eq!(from_line::<ControlRequest>(&line).unwrap(), request);
     }
 }
 
@@ -142,14 +142,14 @@ fn a_thousand_channels_with_two_loud_hubs_fit_into_an_answer() {
         held: waiting.clone(),
         more_held: usize::MAX,
     });
-    let answer = Answer::Outbox(channels.collect());
+    let answer = ControlReply::Outbox(channels.collect());
     let line = to_line(&answer).unwrap();
     assert!(
-        line.len() as u64 * 4 < client::LONGEST_ANSWER,
+        line.len() as u64 * 4 < client::MAX_REPLY_BYTES,
         "{}",
         line.len()
     );
-    assert_eq!(from_line::<Answer>(&line).unwrap(), answer);
+    assert_eq!(from_line::<ControlReply>(&line).unwrap(), answer);
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn what_is_not_understood_is_refused() {
         "{\"version\":1,\"command\":\"subscriptions\",\"action\":\"remove\"}",
         "{\"version\":1,\"command\":\"subscriptions\",\"action\":\"remove\",\"callback\":\"c\",\"all\":true}",
     ] {
-        let read: Result<Request, Malformed> = from_line(line.as_bytes());
+        let read: Result<ControlRequest, MalformedMessage> = from_line(line.as_bytes());
         assert!(read.is_err(), "{line}");
     }
 }

@@ -26,7 +26,7 @@ use crate::admin::Readiness;
 use crate::announce::engine::Engine;
 use crate::announce::event::{Event, Now};
 use crate::config::Config;
-use crate::control::{self, Request};
+use crate::control::{self, ControlRequest};
 use crate::daemon::event_loop::commands::CommandReply;
 use crate::daemon::event_loop::hub_link::HubLink;
 use crate::daemon::event_loop::reload::LoadedEngine;
@@ -56,7 +56,7 @@ pub enum Input {
     /// A request for the status, as by the admin pages.
     Ask(Detail, oneshot::Sender<Status>),
     /// A request by a command.
-    Command(Request, oneshot::Sender<control::Answer>),
+    Command(ControlRequest, oneshot::Sender<control::ControlReply>),
     /// The reply to a command that the embedded hub has executed; its records came before this.
     CommandDone(CommandReply),
     /// The embedded hub has ended the deliveries that it had begun.

@@ -10,22 +10,19 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 
 use anyhow::Context;
-use http_body_util::{BodyExt, Full};
+use hyper::Request;
 use hyper::body::Incoming;
-use hyper::service::Service;
-use hyper::{Request, Response, StatusCode};
-use hyper_util::service::TowerToHyperService;
 use rustix::process::{Resource, getrlimit};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tracing::info;
 
-use crate::admin::{self, Admin};
+use crate::admin::Admin;
 use crate::config::address::Address;
 use crate::websub::hub::EmbeddedHub;
 use crate::websub::public::serve_public;
-use crate::websub::server::{self, Limits, Listener, text};
+use crate::websub::server::{self, Listener, ServerLimits};
 use crate::websub::topics::Topics;
 
 /// Backlog of clients that wait to be accepted. With the usual 128, a burst of them waits a second for TCP to retry, or
@@ -152,7 +149,9 @@ impl BoundListener {
         topics: Topics,
         hub: watch::Receiver<Option<EmbeddedHub>>,
     ) -> (ServedListener, JoinHandle<()>) {
-        self.serve(|listener, ended| serve_public(listener, topics, hub, Limits::default(), ended))
+        self.serve(|listener, ended| {
+            serve_public(listener, topics, hub, ServerLimits::default(), ended)
+        })
     }
 
     /// Serves the admin pages. Must be called within a tokio runtime.
@@ -207,22 +206,14 @@ fn remove_stale_socket(path: &Path) {
 
 /// Serves the admin pages with the same limits on idle connections as topics.
 async fn serve_admin(listener: Listener, admin: Admin, shutdown: Ended) {
-    let pages = TowerToHyperService::new(admin::router(admin));
     let handler = move |request: Request<Incoming>| {
-        let answer = pages.call(request);
-        async move {
-            let Ok(answer) = answer.await;
-            let (head, body) = answer.into_parts();
-            match body.collect().await {
-                Ok(body) => Response::from_parts(head, Full::new(body.to_bytes())),
-                Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
-            }
-        }
+        let admin = admin.clone();
+        async move { admin.answer(&request).await }
     };
     let spare = server::spare(getrlimit(Resource::Nofile).current);
-    let limits = Limits {
+    let limits = ServerLimits {
         connections: (spare / 8).clamp(1, ADMIN_CONNECTIONS),
-        ..Limits::default()
+        ..ServerLimits::default()
     };
     server::serve(listener, limits, shutdown, handler).await;
 }

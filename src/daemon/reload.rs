@@ -11,10 +11,11 @@ use crate::daemon::difference::difference;
 use crate::daemon::event_loop::reload::saved_subscriptions;
 use crate::daemon::listen::{BoundListener, ServedListener, bind};
 use crate::daemon::log::error_chain;
-use crate::daemon::{Daemon, admin_pages, conduct, loaded, public_url, settings, start_hub};
+use crate::daemon::{Daemon, admin_pages, loaded, prepared_hub, public_url, settings, start_hub};
+use crate::hub::SavedHub;
 use crate::report::status::RefusedConfiguration;
-use crate::websub::hub::{Conduct, Restored};
-use crate::websub::publish::Lines;
+use crate::websub::hub::PreparedHub;
+use crate::websub::publish::HubClients;
 
 impl Daemon {
     /// Reloads the configuration, or keeps the previous one if that fails.
@@ -47,7 +48,7 @@ impl Daemon {
         }
         let handle = self.runtime.handle().clone();
         let _context = handle.enter();
-        let lines = Lines::new(settings::publishers(&config)?)?;
+        let lines = HubClients::new(settings::publishers(&config)?)?;
         let public = self.bound(&self.public, &config.server.listen, "public")?;
         let admin = self.bound(&self.admin, &config.server.admin_listen, "admin")?;
         let tcp = match &public {
@@ -55,9 +56,9 @@ impl Daemon {
             None => self.public.tcp,
         };
         let public_url = public_url(&config, tcp)?;
-        let conduct = conduct(&config, &public_url)?;
-        let is_first_hub = conduct.is_some() && self.hub.is_none();
-        let restored = saved_subscriptions(self.event_loop.store(), is_first_hub)?;
+        let prepared_hub = prepared_hub(&config, &public_url)?;
+        let is_first_hub = prepared_hub.is_some() && self.hub.is_none();
+        let saved = saved_subscriptions(self.event_loop.store(), is_first_hub)?;
         let plan = config.plan(&public_url);
         let is_same_plan = plan == self.config.plan(&self.public_url);
         if !is_same_plan || config.sources != self.config.sources {
@@ -72,7 +73,7 @@ impl Daemon {
         });
         self.event_loop
             .hubs_changed(changed.map(|hub| hub.hub.clone()));
-        self.change_hub(conduct, restored);
+        self.change_hub(prepared_hub, saved);
         if let Some(elsewhere) = public {
             elsewhere.log_address();
             let hub = self.open_hub.subscribe();
@@ -107,15 +108,15 @@ impl Daemon {
     }
 
     /// Changes the settings of the embedded hub, or starts it; without settings, it takes no more subscriptions.
-    fn change_hub(&mut self, conduct: Option<Conduct>, restored: Restored) {
-        let open = conduct.map(|conduct| match &self.hub {
+    fn change_hub(&mut self, prepared_hub: Option<PreparedHub>, saved: SavedHub) {
+        let open = prepared_hub.map(|prepared_hub| match &self.hub {
             Some(hub) => {
-                hub.change(conduct);
+                hub.apply(prepared_hub);
                 hub.clone()
             }
             None => {
                 let (topics, inputs) = (self.topics.clone(), self.inputs.clone());
-                start_hub(conduct, restored, topics, inputs, self.failpoints.clone())
+                start_hub(prepared_hub, saved, topics, inputs, self.failpoints.clone())
             }
         });
         if open.is_some() {

@@ -5,7 +5,6 @@ use reqwest::header::HeaderName;
 use rustix::process::{Resource, getrlimit};
 use url::Url;
 
-use crate::announce::delivery::secret::Secret;
 use crate::announce::engine::Engine;
 use crate::announce::observation::{DocumentPath, Stat};
 use crate::announce::plan::Plan;
@@ -15,18 +14,21 @@ use crate::config::embedded_hub::EmbeddedHubSettings;
 use crate::config::http;
 use crate::config::hub::ExternalHub;
 use crate::config::source::Watch;
+use crate::http::secret::Secret;
 use crate::resourcesync::uri::Uri;
 use crate::tree::{self, KnownFile, WatchMode};
 use crate::websub::hub;
-use crate::websub::publish::{Credentials, Header, HubSettings, Proxy, PublisherError};
+use crate::websub::publish::{
+    HubCredentials, HubHeader, HubProxy, PublishSettings, PublisherError,
+};
 use crate::websub::server;
 
 /// Returns the settings of submissions to each hub. An error in them is an error of the configuration.
-pub fn publishers(config: &Config) -> Result<Vec<HubSettings>, PublisherError> {
+pub fn publishers(config: &Config) -> Result<Vec<PublishSettings>, PublisherError> {
     config.hubs.iter().map(publisher).collect()
 }
 
-fn publisher(hub: &ExternalHub) -> Result<HubSettings, PublisherError> {
+fn publisher(hub: &ExternalHub) -> Result<PublishSettings, PublisherError> {
     let http = &hub.http;
     let publish_url =
         Url::parse(hub.publish_url.reveal()).map_err(|source| PublisherError::Url {
@@ -38,26 +40,26 @@ fn publisher(hub: &ExternalHub) -> Result<HubSettings, PublisherError> {
             hub: hub.hub.clone(),
             name: header.name.clone(),
         })?;
-        Ok(Header {
+        Ok(HubHeader {
             name,
             value: header.value.clone(),
             is_public: header.holder.is_none(),
         })
     });
     let proxy = match &http.proxy {
-        http::Proxy::Environment => Proxy::Environment,
-        http::Proxy::None => Proxy::Direct,
-        http::Proxy::Through(proxy) => Proxy::Through(proxy.clone()),
+        http::Proxy::Environment => HubProxy::Environment,
+        http::Proxy::None => HubProxy::Direct,
+        http::Proxy::Through(proxy) => HubProxy::Through(proxy.clone()),
     };
     let credentials = match &http.credentials {
         http::Credentials::None => None,
-        http::Credentials::Bearer(token) => Some(Credentials::Bearer(token.content.clone())),
-        http::Credentials::Basic { username, password } => Some(Credentials::Basic {
+        http::Credentials::Bearer(token) => Some(HubCredentials::Bearer(token.content.clone())),
+        http::Credentials::Basic { username, password } => Some(HubCredentials::Basic {
             username: username.clone(),
             password: password.content.clone(),
         }),
     };
-    let settings = HubSettings {
+    let settings = PublishSettings {
         hub: hub.hub.clone(),
         publish_url,
         timeout: http.timeout,
@@ -84,8 +86,8 @@ pub fn embedded_hub(
     embedded: &EmbeddedHubSettings,
     public_url: &Uri,
     has_file: bool,
-) -> hub::Settings {
-    let usual = hub::Settings::new(embedded.hub(public_url));
+) -> hub::EmbeddedHubSettings {
+    let usual = hub::EmbeddedHubSettings::new(embedded.hub(public_url));
     let spare = server::spare(getrlimit(Resource::Nofile).current);
     let share = |parts: usize, limit: usize| (spare / parts).clamp(1, limit);
     let own_hosts = || {
@@ -93,7 +95,7 @@ pub fn embedded_hub(
         let host = url.and_then(|url| url.host_str().map(str::to_owned));
         host.into_iter().collect()
     };
-    hub::Settings {
+    hub::EmbeddedHubSettings {
         policy: embedded.callbacks.clone(),
         limits: embedded.limits.clone(),
         trusted_proxies: embedded.trusted_proxies.clone(),

@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 
 use url::Url;
 
-use crate::announce::delivery::PAYLOAD_TYPE;
 use crate::announce::plan::{HubPlan, Mode};
 use crate::diagnostics::topic::problem::{RedirectTarget, TopicProblem};
 use crate::diagnostics::{
     Diagnostic, NO_SUCH_TOPIC, ProbeReply, ProbeResult, ReplyBody, is_local, is_private, origin,
 };
+use crate::resourcesync::payload::PAYLOAD_TYPE;
 use crate::resourcesync::uri::{Hub, Topic, Uri, is_clean};
 
 /// Number of topics that a diagnostic names; others are counted.

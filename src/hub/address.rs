@@ -1,80 +1,88 @@
-//! Which addresses belong to the public internet, whatever notation hides them.
+//! Public and special-purpose IP addresses, in any notation.
 
 // The addresses alone: `core` has no sockets.
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::hub::network::Network;
+use ipnet::{Ipv4Net, Ipv6Net};
 
-/// What is not the public internet, as IANA's registry of special-purpose IPv4 addresses has it.
-const SPECIAL_V4: [Network; 15] = [
-    Network::v4(0, 0, 0, 0, 8),       // this network, and nowhere
-    Network::v4(10, 0, 0, 0, 8),      // private
-    Network::v4(100, 64, 0, 0, 10),   // shared by a provider's customers
-    Network::v4(127, 0, 0, 0, 8),     // loopback
-    Network::v4(169, 254, 0, 0, 16),  // link-local; clouds tell secrets there
-    Network::v4(172, 16, 0, 0, 12),   // private
-    Network::v4(192, 0, 0, 0, 24),    // protocols
-    Network::v4(192, 0, 2, 0, 24),    // documentation
-    Network::v4(192, 88, 99, 0, 24),  // what 6to4 had
-    Network::v4(192, 168, 0, 0, 16),  // private
-    Network::v4(198, 18, 0, 0, 15),   // benchmarks
-    Network::v4(198, 51, 100, 0, 24), // documentation
-    Network::v4(203, 0, 113, 0, 24),  // documentation
-    Network::v4(224, 0, 0, 0, 4),     // multicast
-    Network::v4(240, 0, 0, 0, 4),     // reserved, and broadcast
+/// IANA's registry of special-purpose IPv4 addresses.
+const SPECIAL_V4: [Ipv4Net; 15] = [
+    v4(0, 0, 0, 0, 8),       // this network, and unspecified
+    v4(10, 0, 0, 0, 8),      // private
+    v4(100, 64, 0, 0, 10),   // shared by a provider's customers
+    v4(127, 0, 0, 0, 8),     // loopback
+    v4(169, 254, 0, 0, 16),  // link-local; cloud metadata services
+    v4(172, 16, 0, 0, 12),   // private
+    v4(192, 0, 0, 0, 24),    // protocols
+    v4(192, 0, 2, 0, 24),    // documentation
+    v4(192, 88, 99, 0, 24),  // 6to4 relays
+    v4(192, 168, 0, 0, 16),  // private
+    v4(198, 18, 0, 0, 15),   // benchmarks
+    v4(198, 51, 100, 0, 24), // documentation
+    v4(203, 0, 113, 0, 24),  // documentation
+    v4(224, 0, 0, 0, 4),     // multicast
+    v4(240, 0, 0, 0, 4),     // reserved, and broadcast
 ];
 
-/// All of IPv6 that is given out for use between anyone and anyone. Loopback, link-local, unique local,
-/// multicast and what is yet to be given out lie elsewhere.
-const UNICAST_V6: Network = Network::v6(0x2000 << 112, 3);
+/// Global unicast IPv6. Loopback, link-local, unique local, multicast and unassigned addresses are outside it.
+const UNICAST_V6: Ipv6Net = v6(0x2000 << 112, 3);
 
-/// What is special in it.
-const SPECIAL_V6: [Network; 3] = [
-    Network::v6(0x2001 << 112, 23),     // protocols and benchmarks
-    Network::v6(0x2001_0db8 << 96, 32), // documentation
-    Network::v6(0x3fff << 112, 20),     // documentation
+/// Special-purpose networks within it.
+const SPECIAL_V6: [Ipv6Net; 3] = [
+    v6(0x2001 << 112, 23),     // protocols and benchmarks
+    v6(0x2001_0db8 << 96, 32), // documentation
+    v6(0x3fff << 112, 20),     // documentation
 ];
 
-/// Notations of IPv4 addresses in IPv6: the network, and how far right the IPv4 address ends.
-const CARRIERS: [(Network, u32); 4] = [
-    (Network::v6(0xffff << 32, 96), 0),      // mapped
-    (Network::v6(0, 96), 0),                 // compatible
-    (Network::v6(0x0064_ff9b << 96, 96), 0), // NAT64 (RFC 6052)
-    (Network::v6(0x2002 << 112, 16), 80),    // 6to4
+/// IPv6 networks that embed IPv4 addresses, with the number of bits to the right of the IPv4 address.
+const CARRIERS: [(Ipv6Net, u32); 4] = [
+    (v6(0xffff << 32, 96), 0),      // mapped
+    (v6(0, 96), 0),                 // compatible
+    (v6(0x0064_ff9b << 96, 96), 0), // NAT64 (RFC 6052)
+    (v6(0x2002 << 112, 16), 80),    // 6to4
 ];
 
-/// Teredo, which writes the bits of the IPv4 address inverted.
-const TEREDO: Network = Network::v6(0x2001 << 112, 32);
+/// Teredo, which inverts the bits of the IPv4 address.
+const TEREDO: Ipv6Net = v6(0x2001 << 112, 32);
 
-/// Whether an address is one that anybody might have.
+const fn v4(a: u8, b: u8, c: u8, d: u8, prefix_length: u8) -> Ipv4Net {
+    Ipv4Net::new_assert(Ipv4Addr::new(a, b, c, d), prefix_length)
+}
+
+const fn v6(bits: u128, prefix_length: u8) -> Ipv6Net {
+    Ipv6Net::new_assert(Ipv6Addr::from_bits(bits), prefix_length)
+}
+
+/// Returns true if an address belongs to the public internet.
 pub fn is_public(address: IpAddr) -> bool {
-    let is_in =
-        |networks: &[Network], address| networks.iter().any(|network| network.contains(address));
     match destination(address) {
-        address @ IpAddr::V4(_) => !is_in(&SPECIAL_V4, address),
-        address @ IpAddr::V6(_) => UNICAST_V6.contains(address) && !is_in(&SPECIAL_V6, address),
+        IpAddr::V4(address) => !SPECIAL_V4.iter().any(|network| network.contains(&address)),
+        IpAddr::V6(address) => {
+            UNICAST_V6.contains(&address)
+                && !SPECIAL_V6.iter().any(|network| network.contains(&address))
+        }
     }
 }
 
-/// Where packets for an address end up: at the IPv4 address within it, if there is one.
+/// Returns the address to which packets go in the end: the embedded IPv4 address, if there is one.
 pub fn destination(address: IpAddr) -> IpAddr {
     let IpAddr::V6(v6) = address else {
         return address;
     };
-    match ipv4_within(v6) {
-        Some(within) => within.into(),
+    match embedded_ipv4(v6) {
+        Some(embedded) => embedded.into(),
         None => address,
     }
 }
 
-fn ipv4_within(address: Ipv6Addr) -> Option<Ipv4Addr> {
+fn embedded_ipv4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let at = |shift: u32| Ipv4Addr::from_bits((address.to_bits() >> shift) as u32);
-    if TEREDO.contains(address.into()) {
+    if TEREDO.contains(&address) {
         return Some(Ipv4Addr::from_bits(!at(0).to_bits()));
     }
     CARRIERS
         .iter()
-        .find(|(network, _)| network.contains(address.into()))
+        .find(|(network, _)| network.contains(&address))
         .map(|(_, shift)| at(*shift))
 }
 
@@ -182,11 +190,8 @@ mod tests {
     fn special() -> impl Strategy<Value = Ipv4Addr> {
         let networks = prop::sample::select(SPECIAL_V4.to_vec());
         (networks, any::<u32>()).prop_map(|(network, bits)| {
-            let IpAddr::V4(base) = network.address else {
-                unreachable!("the table is of IPv4")
-            };
-            let host_bits = u32::MAX >> network.prefix_length;
-            Ipv4Addr::from_bits(base.to_bits() | bits & host_bits)
+            let base = network.network().to_bits();
+            Ipv4Addr::from_bits(base | bits & network.hostmask().to_bits())
         })
     }
 

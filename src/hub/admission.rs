@@ -1,147 +1,146 @@
-//! How much of the hub anyone may take: requests, verifications under way, subscriptions; for each callback host, for
-//! each requester, and in all.
+//! Admission control: limits requests, verifications under way and subscriptions, for each callback host, for each
+//! requester, and in total.
 
 // The addresses alone: `core` has no sockets.
 use core::net::IpAddr;
 use std::time::Duration;
 
-use crate::hub::limits::{Excess, Limits, Most, What, Whose};
-use crate::hub::pace::Pace;
+use crate::hub::limits::{HubLimits, LimitExceeded, LimitKind, LimitScope, Quota};
+use crate::hub::rate_limiter::RateLimiter;
 use crate::hub::request::Action;
 use crate::hub::requester::Requester;
-use crate::hub::tally::{Scope, Share, Tally, callbacks, requesters};
+use crate::hub::usage::{Bucket, QuotaKey, Usage, callbacks, requesters};
 
-/// Verifications end by themselves within about this time.
+/// `Retry-After` where verifications are exceeded: most end within this time.
 const VERIFICATION: Duration = Duration::from_secs(30);
-/// Subscriptions end when their lease does, which may be long.
+/// `Retry-After` where subscriptions are exceeded: they end with their leases, which may be long.
 const SUBSCRIPTION: Duration = Duration::from_secs(3_600);
 
-/// What is taken at present.
+/// The limits and their current usage.
 #[derive(Debug)]
 pub struct Admission {
-    limits: Limits,
-    pace: Pace<Scope>,
-    verifications: Tally,
-    /// Verifications of subscriptions that there are.
-    renewals: Tally,
-    subscriptions: Tally,
+    limits: HubLimits,
+    rate: RateLimiter<Bucket>,
+    verifications: Usage,
+    /// Verifications of existing subscriptions.
+    renewals: Usage,
+    subscriptions: Usage,
 }
 
 impl Admission {
-    pub fn new(limits: Limits) -> Admission {
+    pub fn new(limits: HubLimits) -> Admission {
         Admission {
-            pace: Pace::new(limits.requests_per_minute),
-            verifications: Tally::default(),
-            renewals: Tally::default(),
-            subscriptions: Tally::default(),
+            rate: RateLimiter::new(limits.requests_per_minute),
+            verifications: Usage::default(),
+            renewals: Usage::default(),
+            subscriptions: Usage::default(),
             limits,
         }
     }
 
-    /// Other limits hold from now on. What is taken stays taken; if the pace is another, it begins anew.
-    pub fn change(&mut self, limits: Limits) {
+    /// Replaces the limits. Usage stays; a new rate begins with full buckets.
+    pub fn set_limits(&mut self, limits: HubLimits) {
         if limits.requests_per_minute != self.limits.requests_per_minute {
-            self.pace = Pace::new(limits.requests_per_minute);
+            self.rate = RateLimiter::new(limits.requests_per_minute);
         }
         self.limits = limits;
     }
 
-    /// A request has come, whatever it may be. Times run from any one beginning.
-    pub fn request(&mut self, from: Option<Requester>, now: Duration) -> Result<(), Excess> {
-        let scopes = from.as_ref().map(requesters).unwrap_or_default();
-        self.take(&scopes, now)
+    /// Counts a request of any kind. Times count from any one start.
+    pub fn request(&mut self, from: Option<Requester>, now: Duration) -> Result<(), LimitExceeded> {
+        let buckets = from.as_ref().map(requesters).unwrap_or_default();
+        self.acquire(&buckets, now)
     }
 
-    /// A verification is to begin. Who ends or renews a subscription that there is, is held back neither by how many
-    /// there are, nor by strangers: neither by those who name the same host over and over, nor by those who fill the
-    /// queue.
+    /// Counts a verification that begins. Renewing or ending an existing subscription (`is_known`) is limited neither by
+    /// the number of subscriptions nor by strangers, who may name the same host over and over or fill the queue.
     pub fn begin(
         &mut self,
-        share: &Share,
+        quota_key: &QuotaKey,
         action: &Action,
         is_known: bool,
         now: Duration,
-    ) -> Result<(), Excess> {
-        let excess = |what, retry_after| {
-            move |of| Excess {
-                what,
-                of,
+    ) -> Result<(), LimitExceeded> {
+        let exceeded = |kind, retry_after| {
+            move |scope| LimitExceeded {
+                kind,
+                scope,
                 retry_after,
             }
         };
-        let most = &self.limits.verifications;
+        let quota = &self.limits.verifications;
         if is_known {
-            room(&[&self.renewals], share, most)
-                .map_err(excess(What::Verifications, VERIFICATION))?;
-            self.renewals.add(share);
+            check_quota(&[&self.renewals], quota_key, quota)
+                .map_err(exceeded(LimitKind::Verifications, VERIFICATION))?;
+            self.renewals.add(quota_key);
             return Ok(());
         }
         if let Action::Subscribe { .. } = action {
-            // What is being verified may all become subscriptions.
-            let tallies = [&self.subscriptions, &self.verifications];
-            room(&tallies, share, &self.limits.subscriptions)
-                .map_err(excess(What::Subscriptions, SUBSCRIPTION))?;
+            // Each verification under way may become a subscription.
+            let usages = [&self.subscriptions, &self.verifications];
+            check_quota(&usages, quota_key, &self.limits.subscriptions)
+                .map_err(exceeded(LimitKind::Subscriptions, SUBSCRIPTION))?;
         }
-        room(&[&self.verifications], share, most)
-            .map_err(excess(What::Verifications, VERIFICATION))?;
-        self.take(&share.hosts(), now)?;
-        self.verifications.add(share);
+        check_quota(&[&self.verifications], quota_key, quota)
+            .map_err(exceeded(LimitKind::Verifications, VERIFICATION))?;
+        self.acquire(&quota_key.hosts(), now)?;
+        self.verifications.add(quota_key);
         Ok(())
     }
 
-    /// A verification is to connect to an address that a name stands for: names cost nothing, so the address counts as
-    /// a host too.
-    pub fn connect(&mut self, address: IpAddr, now: Duration) -> Result<(), Excess> {
-        self.take(&callbacks(address), now)
+    /// Counts a connection of a verification to an address that a name resolved to: names cost nothing, so the address
+    /// counts as a host too.
+    pub fn connect(&mut self, address: IpAddr, now: Duration) -> Result<(), LimitExceeded> {
+        self.acquire(&callbacks(address), now)
     }
 
-    /// Whether no more verifications are taken from anybody. Then each of them is tried once only.
+    /// Returns true if the total of verifications is reached. Then each is attempted only once.
     pub fn is_full(&self) -> bool {
-        self.verifications.in_all >= self.limits.verifications.in_all
+        self.verifications.total >= self.limits.verifications.in_all
     }
 
-    /// A verification that [`begin`](Admission::begin) let begin has ended.
-    pub fn end(&mut self, share: &Share, is_known: bool) {
+    /// Ends a verification that [`begin`](Admission::begin) counted.
+    pub fn end(&mut self, quota_key: &QuotaKey, is_known: bool) {
         match is_known {
-            true => self.renewals.remove(share),
-            false => self.verifications.remove(share),
+            true => self.renewals.remove(quota_key),
+            false => self.verifications.remove(quota_key),
         }
     }
 
-    /// There is a subscription more.
-    pub fn subscribed(&mut self, share: &Share) {
-        self.subscriptions.add(share);
+    /// Counts a subscription.
+    pub fn subscribed(&mut self, quota_key: &QuotaKey) {
+        self.subscriptions.add(quota_key);
     }
 
-    /// There is one less.
-    pub fn unsubscribed(&mut self, share: &Share) {
-        self.subscriptions.remove(share);
+    /// Uncounts a subscription.
+    pub fn unsubscribed(&mut self, quota_key: &QuotaKey) {
+        self.subscriptions.remove(quota_key);
     }
 
-    fn take(&mut self, scopes: &[(Scope, u32)], now: Duration) -> Result<(), Excess> {
-        let taken = self.pace.take_for_all(scopes, now);
-        taken.map_err(|(scope, retry_after)| Excess {
-            what: What::Requests,
-            of: scope.whose(),
+    fn acquire(&mut self, buckets: &[(Bucket, u32)], now: Duration) -> Result<(), LimitExceeded> {
+        let acquired = self.rate.acquire(buckets, now);
+        acquired.map_err(|(bucket, retry_after)| LimitExceeded {
+            kind: LimitKind::Requests,
+            scope: bucket.scope(),
             retry_after,
         })
     }
 }
 
-/// Whether there is room for one more, else whose share is used up.
-fn room(tallies: &[&Tally], share: &Share, most: &Most) -> Result<(), Whose> {
-    let sum = |count: &dyn Fn(&Tally) -> u32| tallies.iter().map(|tally| count(tally)).sum::<u32>();
-    let requesters = share.requesters().into_iter();
-    let requesters = requesters.map(|(scope, times)| (scope, most.per_address, times));
-    let hosts = share.hosts().into_iter();
-    let hosts = hosts.map(|(scope, times)| (scope, most.per_host, times));
-    for (scope, most, times) in requesters.chain(hosts) {
-        if sum(&|tally| tally.of(&scope)) >= most.saturating_mul(times) {
-            return Err(scope.whose());
+/// Returns the scope of the first quota that the sum of the usages has reached, as an error.
+fn check_quota(usages: &[&Usage], quota_key: &QuotaKey, quota: &Quota) -> Result<(), LimitScope> {
+    let sum = |count: &dyn Fn(&Usage) -> u32| usages.iter().map(|usage| count(usage)).sum::<u32>();
+    let requesters = quota_key.requesters().into_iter();
+    let requesters = requesters.map(|(bucket, times)| (bucket, quota.per_address, times));
+    let hosts = quota_key.hosts().into_iter();
+    let hosts = hosts.map(|(bucket, times)| (bucket, quota.per_host, times));
+    for (bucket, limit, times) in requesters.chain(hosts) {
+        if sum(&|usage| usage.of(&bucket)) >= limit.saturating_mul(times) {
+            return Err(bucket.scope());
         }
     }
-    if sum(&|tally| tally.in_all) >= most.in_all {
-        return Err(Whose::Everyone);
+    if sum(&|usage| usage.total) >= quota.in_all {
+        return Err(LimitScope::Total);
     }
     Ok(())
 }
@@ -160,19 +159,19 @@ mod tests {
         Requester::new([9, 9, 9, last].into())
     }
 
-    fn share(host: &str, own: u8) -> Share {
+    fn quota_key(host: &str, last: u8) -> QuotaKey {
         let callback = Callback::new(format!("http://{host}/c"));
-        Share::new(&callback, Some(requester(own)))
+        QuotaKey::new(&callback, Some(requester(last)))
     }
 
-    fn share_of(host: &str, address: &str) -> Share {
+    fn quota_key_of(host: &str, address: &str) -> QuotaKey {
         let callback = Callback::new(format!("http://{host}/c"));
         let requester = Requester::new(address.parse().unwrap());
-        Share::new(&callback, Some(requester))
+        QuotaKey::new(&callback, Some(requester))
     }
 
-    fn admission(limits: impl Fn(&mut Limits)) -> Admission {
-        let mut set = Limits::default();
+    fn admission(limits: impl Fn(&mut HubLimits)) -> Admission {
+        let mut set = HubLimits::default();
         limits(&mut set);
         Admission::new(set)
     }
@@ -182,19 +181,24 @@ mod tests {
         secret: None,
     };
 
-    fn refused(outcome: Result<(), Excess>) -> Option<(What, Whose)> {
-        outcome.err().map(|excess| (excess.what, excess.of))
+    fn refused(outcome: Result<(), LimitExceeded>) -> Option<(LimitKind, LimitScope)> {
+        outcome
+            .err()
+            .map(|exceeded| (exceeded.kind, exceeded.scope))
     }
 
     #[test]
-    fn one_requester_cannot_take_what_belongs_to_others() {
+    fn one_requester_cannot_use_the_quota_of_others() {
         let mut admission = admission(|limits| limits.requests_per_minute = 2);
         let one = Some(requester(1));
         assert_eq!(admission.request(one, START), Ok(()));
         assert_eq!(admission.request(one, START), Ok(()));
-        let excess = admission.request(one, START).unwrap_err();
-        assert_eq!(excess.to_string(), "too many requests from your address");
-        assert_eq!((excess.status(), excess.retry_after.as_secs()), (429, 30));
+        let exceeded = admission.request(one, START).unwrap_err();
+        assert_eq!(exceeded.to_string(), "too many requests from your address");
+        assert_eq!(
+            (exceeded.status(), exceeded.retry_after.as_secs()),
+            (429, 30)
+        );
         assert_eq!(admission.request(Some(requester(2)), START), Ok(()));
         assert_eq!(admission.request(None, START), Ok(()));
     }
@@ -202,24 +206,28 @@ mod tests {
     #[test]
     fn verifications_are_bounded_for_each_host_and_requester_and_in_all() {
         let mut admission = admission(|limits| {
-            limits.verifications = Most {
+            limits.verifications = Quota {
                 in_all: 3,
                 per_host: 2,
                 per_address: 2,
             };
         });
-        let mut begin =
-            |share: &Share| refused(admission.begin(share, &Action::Unsubscribe, false, START));
-        let what = What::Verifications;
-        assert_eq!(begin(&share("a", 1)), None);
-        assert_eq!(begin(&share("b", 1)), None);
-        assert_eq!(begin(&share("c", 1)), Some((what, Whose::Requester)));
-        assert_eq!(begin(&share("a", 2)), None);
-        assert_eq!(begin(&share("A.", 3)), Some((what, Whose::Host)));
-        assert_eq!(begin(&share("c", 3)), Some((what, Whose::Everyone)));
-        admission.end(&share("a", 1), false);
+        let mut begin = |quota_key: &QuotaKey| {
+            refused(admission.begin(quota_key, &Action::Unsubscribe, false, START))
+        };
+        let kind = LimitKind::Verifications;
+        assert_eq!(begin(&quota_key("a", 1)), None);
+        assert_eq!(begin(&quota_key("b", 1)), None);
         assert_eq!(
-            refused(admission.begin(&share("c", 3), &SUBSCRIBE, false, START)),
+            begin(&quota_key("c", 1)),
+            Some((kind, LimitScope::Requester))
+        );
+        assert_eq!(begin(&quota_key("a", 2)), None);
+        assert_eq!(begin(&quota_key("A.", 3)), Some((kind, LimitScope::Host)));
+        assert_eq!(begin(&quota_key("c", 3)), Some((kind, LimitScope::Total)));
+        admission.end(&quota_key("a", 1), false);
+        assert_eq!(
+            refused(admission.begin(&quota_key("c", 3), &SUBSCRIBE, false, START)),
             None
         );
     }
@@ -227,7 +235,7 @@ mod tests {
     #[test]
     fn subscriptions_are_bounded_and_those_there_are_may_be_renewed_and_ended() {
         let mut admission = admission(|limits| {
-            limits.subscriptions = Most {
+            limits.subscriptions = Quota {
                 in_all: 4,
                 per_host: 3,
                 per_address: 2,
@@ -236,52 +244,58 @@ mod tests {
         for (host, requester, want) in [
             ("a", 1, None),
             ("a", 1, None),
-            ("b", 1, Some(Whose::Requester)),
+            ("b", 1, Some(LimitScope::Requester)),
             ("a", 2, None),
-            ("a", 2, Some(Whose::Host)),
+            ("a", 2, Some(LimitScope::Host)),
             ("b", 2, None),
-            ("c", 3, Some(Whose::Everyone)),
+            ("c", 3, Some(LimitScope::Total)),
         ] {
-            let share = share(host, requester);
-            let found = admission.begin(&share, &SUBSCRIBE, false, START);
+            let quota_key = quota_key(host, requester);
+            let found = admission.begin(&quota_key, &SUBSCRIBE, false, START);
             assert_eq!(
                 refused(found),
-                want.map(|whose| (What::Subscriptions, whose))
+                want.map(|scope| (LimitKind::Subscriptions, scope))
             );
             if want.is_none() {
-                admission.end(&share, false);
-                admission.subscribed(&share);
+                admission.end(&quota_key, false);
+                admission.subscribed(&quota_key);
             }
         }
         assert_eq!(
-            admission.begin(&share("a", 1), &SUBSCRIBE, true, START),
+            admission.begin(&quota_key("a", 1), &SUBSCRIBE, true, START),
             Ok(())
         );
-        admission.end(&share("a", 1), true);
-        admission.unsubscribed(&share("a", 1));
+        admission.end(&quota_key("a", 1), true);
+        admission.unsubscribed(&quota_key("a", 1));
         assert_eq!(
-            admission.begin(&share("a", 1), &SUBSCRIBE, false, START),
+            admission.begin(&quota_key("a", 1), &SUBSCRIBE, false, START),
             Ok(())
         );
         // Until that one is verified or not, it may become the last there is room for.
-        let found = admission.begin(&share("c", 3), &SUBSCRIBE, false, START);
+        let found = admission.begin(&quota_key("c", 3), &SUBSCRIBE, false, START);
         assert_eq!(found.unwrap_err().status(), 503);
     }
 
     #[test]
-    fn no_crowd_makes_the_hub_knock_at_one_host_too_often() {
+    fn many_requesters_together_cannot_exceed_the_rate_of_one_host() {
         let mut admission = admission(|limits| limits.requests_per_minute = 5);
         for requester in 0..5 {
-            let share = share("victim.example", requester);
-            assert_eq!(admission.begin(&share, &SUBSCRIBE, false, START), Ok(()));
-            admission.end(&share, false);
+            let quota_key = quota_key("victim.example", requester);
+            assert_eq!(
+                admission.begin(&quota_key, &SUBSCRIBE, false, START),
+                Ok(())
+            );
+            admission.end(&quota_key, false);
         }
-        let share = share("victim.example", 9);
+        let quota_key = quota_key("victim.example", 9);
         for action in [SUBSCRIBE, Action::Unsubscribe] {
-            let found = admission.begin(&share, &action, false, START);
-            assert_eq!(refused(found), Some((What::Requests, Whose::Host)));
+            let found = admission.begin(&quota_key, &action, false, START);
+            assert_eq!(
+                refused(found),
+                Some((LimitKind::Requests, LimitScope::Host))
+            );
             // Nor does it keep those out who have subscribed.
-            assert_eq!(admission.begin(&share, &action, true, START), Ok(()));
+            assert_eq!(admission.begin(&quota_key, &action, true, START), Ok(()));
         }
     }
 
@@ -295,11 +309,17 @@ mod tests {
         let mapped = "::ffff:9.9.9.9".parse().unwrap();
         for address in [address, mapped] {
             let found = admission.connect(address, START);
-            assert_eq!(refused(found), Some((What::Requests, Whose::Host)));
+            assert_eq!(
+                refused(found),
+                Some((LimitKind::Requests, LimitScope::Host))
+            );
         }
         // Those who name it by its address come to the same.
-        let found = admission.begin(&share("9.9.9.9", 1), &SUBSCRIBE, false, START);
-        assert_eq!(refused(found), Some((What::Requests, Whose::Host)));
+        let found = admission.begin(&quota_key("9.9.9.9", 1), &SUBSCRIBE, false, START);
+        assert_eq!(
+            refused(found),
+            Some((LimitKind::Requests, LimitScope::Host))
+        );
         let other = "9.9.9.8".parse().unwrap();
         assert_eq!(admission.connect(other, START), Ok(()));
     }
@@ -311,11 +331,14 @@ mod tests {
         for network in 0..34 {
             for n in 0..30 {
                 let host = format!("h{n}.n{network}");
-                let share = share_of(&host, &format!("2a00:1:2:{network:x}::1"));
-                match admission.begin(&share, &SUBSCRIBE, false, START) {
+                let quota_key = quota_key_of(&host, &format!("2a00:1:2:{network:x}::1"));
+                match admission.begin(&quota_key, &SUBSCRIBE, false, START) {
                     Ok(()) => begun[0] += 1,
-                    Err(excess) => {
-                        assert_eq!((excess.of, excess.status()), (Whose::Requester, 429));
+                    Err(exceeded) => {
+                        assert_eq!(
+                            (exceeded.scope, exceeded.status()),
+                            (LimitScope::Requester, 429)
+                        );
                         begun[1] += 1;
                     }
                 }
@@ -323,7 +346,7 @@ mod tests {
         }
         // All are of one /56, which may take twice as much as a /64.
         assert_eq!(begun, [60, 960, 0, 0]);
-        let neighbour = share_of("other", "2a00:1:2:100::1");
+        let neighbour = quota_key_of("other", "2a00:1:2:100::1");
         assert_eq!(
             admission.begin(&neighbour, &SUBSCRIBE, false, START),
             Ok(())
@@ -331,42 +354,45 @@ mod tests {
     }
 
     #[test]
-    fn those_there_are_have_a_queue_of_their_own() {
+    fn renewals_have_a_queue_of_their_own() {
         let mut admission = admission(|limits| limits.verifications.in_all = 2);
         for requester in 1..=2 {
             assert!(!admission.is_full());
-            let share = share("a", requester);
-            assert_eq!(admission.begin(&share, &SUBSCRIBE, false, START), Ok(()));
+            let quota_key = quota_key("a", requester);
+            assert_eq!(
+                admission.begin(&quota_key, &SUBSCRIBE, false, START),
+                Ok(())
+            );
         }
         assert!(admission.is_full());
-        let third = share("a", 3);
+        let third = quota_key("a", 3);
         let found = admission.begin(&third, &SUBSCRIBE, false, START);
         assert_eq!(found.unwrap_err().status(), 503);
         assert_eq!(admission.begin(&third, &SUBSCRIBE, true, START), Ok(()));
         admission.end(&third, true);
-        assert_eq!(admission.renewals, Tally::default());
+        assert_eq!(admission.renewals, Usage::default());
         assert!(admission.is_full());
     }
 
     proptest! {
         #[test]
-        fn what_has_ended_leaves_nothing_behind(steps: Vec<(u8, u8, bool)>) {
+        fn usage_returns_to_zero(steps: Vec<(u8, u8, bool)>) {
             let mut admission = admission(|_| {});
             let mut begun = Vec::new();
             for (host, requester, ends) in steps {
-                if ends && let Some(share) = begun.pop() {
-                    admission.end(&share, false);
+                if ends && let Some(quota_key) = begun.pop() {
+                    admission.end(&quota_key, false);
                 }
-                let share = share(&format!("h{}", host % 4), requester % 4);
-                if admission.begin(&share, &SUBSCRIBE, false, START).is_ok() {
-                    begun.push(share);
+                let quota_key = quota_key(&format!("h{}", host % 4), requester % 4);
+                if admission.begin(&quota_key, &SUBSCRIBE, false, START).is_ok() {
+                    begun.push(quota_key);
                 }
-                prop_assert_eq!(admission.verifications.in_all as usize, begun.len());
+                prop_assert_eq!(admission.verifications.total as usize, begun.len());
             }
-            for share in begun {
-                admission.end(&share, false);
+            for quota_key in begun {
+                admission.end(&quota_key, false);
             }
-            prop_assert_eq!(admission.verifications, Tally::default());
+            prop_assert_eq!(admission.verifications, Usage::default());
         }
     }
 }

@@ -1,31 +1,31 @@
-//! Which callbacks are accepted: their URLs when they are asked for, and the addresses behind those whenever they are
-//! called.
+//! The policy for callbacks: checks their URLs at subscription, and the addresses they resolve to at each connection.
 //!
-//! A URL is judged by its text alone, so that the answer to a subscription tells nothing about the network: what a
-//! name stands for shows only when it is called, and nobody is told of that.
+//! A URL is checked by its text alone, so that the answer to a subscription request reveals nothing about the network.
+//! The addresses behind a name are known only when it is called, and that outcome is not revealed to the subscriber.
 
 // The addresses alone: `core` has no sockets.
 use core::net::IpAddr;
 use std::ops::RangeInclusive;
 
+use ipnet::IpNet;
 use url::{Host, Url};
 
 use crate::hub::Callback;
 use crate::hub::address::{destination, is_public};
-use crate::hub::network::Network;
-use crate::hub::request::Refusal;
+use crate::hub::network;
+use crate::hub::request::Rejection;
 use crate::resourcesync::uri::is_clean;
 
-/// Longer ones are nobody's address.
+/// The maximum length of a callback URL.
 const CALLBACK_BYTES: usize = 2_000;
 
-/// Where the embedded hub delivers to. The default is for strangers: the web's ports on public addresses.
+/// The callbacks that the embedded hub delivers to. The default suits a public hub: common web ports on public addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallbackPolicy {
     pub https_only: bool,
     pub ports: Vec<RangeInclusive<u16>>,
-    /// Where callbacks may lie although it is not public, or is this machine.
-    pub allowed: Vec<Network>,
+    /// Networks that are allowed although they are not public, or belong to this machine.
+    pub allowed: Vec<IpNet>,
 }
 
 impl Default for CallbackPolicy {
@@ -39,50 +39,50 @@ impl Default for CallbackPolicy {
 }
 
 impl CallbackPolicy {
-    /// The default, and any port of this machine: for who listens to nobody else.
+    /// Returns the default policy plus any port on loopback, for a hub that only this machine can reach.
     pub fn on_this_machine() -> CallbackPolicy {
         CallbackPolicy {
             ports: vec![1..=u16::MAX],
-            allowed: Network::LOOPBACK.to_vec(),
+            allowed: network::LOOPBACK.to_vec(),
             ..CallbackPolicy::default()
         }
     }
 
-    /// The callback, if its URL may be used.
-    pub fn accept(&self, text: &str) -> Result<Callback, Refusal> {
-        let url = Url::parse(text).map_err(|_| Refusal::Callback)?;
+    /// Checks a callback URL.
+    pub fn accept(&self, text: &str) -> Result<Callback, Rejection> {
+        let url = Url::parse(text).map_err(|_| Rejection::Callback)?;
         let is_plain = matches!(url.scheme(), "http" | "https")
             && url.username().is_empty()
             && url.password().is_none()
             && url.fragment().is_none();
         if !is_plain || !is_clean(text) || text.len() > CALLBACK_BYTES {
-            return Err(Refusal::Callback);
+            return Err(Rejection::Callback);
         }
         if self.https_only && url.scheme() != "https" {
-            return Err(Refusal::Https);
+            return Err(Rejection::Https);
         }
-        let port = url.port_or_known_default().ok_or(Refusal::Callback)?;
+        let port = url.port_or_known_default().ok_or(Rejection::Callback)?;
         if !self.ports.iter().any(|ports| ports.contains(&port)) {
-            return Err(Refusal::Port);
+            return Err(Rejection::Port);
         }
-        // Whether a public address is ours is not in the URL, and therefore not told.
+        // The URL does not show if a public address is our own, so that is not revealed.
         let is_permitted = literal(&url).is_none_or(|address| self.permits(address, |_| false));
         match is_permitted {
             true => Ok(Callback::new(text)),
-            false => Err(Refusal::Address),
+            false => Err(Rejection::Address),
         }
     }
 
-    /// Whether a callback may be called at an address. `is_own` says whether one is this machine's.
-    pub fn permits(&self, address: IpAddr, is_own: impl Fn(IpAddr) -> bool) -> bool {
+    /// Returns true if a callback may be called at an address. `is_local` tells if an address is this machine's.
+    pub fn permits(&self, address: IpAddr, is_local: impl Fn(IpAddr) -> bool) -> bool {
         let destination = destination(address);
         let is_allowed =
-            |network: &Network| network.contains(address) || network.contains(destination);
-        self.allowed.iter().any(is_allowed) || (is_public(address) && !is_own(destination))
+            |network: &IpNet| network.contains(&address) || network.contains(&destination);
+        self.allowed.iter().any(is_allowed) || (is_public(address) && !is_local(destination))
     }
 }
 
-/// The address that a callback has instead of a name. It is in force without being looked up.
+/// Returns the IP address in a callback URL, which is used without a lookup.
 pub fn literal_address(callback: &Callback) -> Option<IpAddr> {
     literal(&Url::parse(callback.as_str()).ok()?)
 }
@@ -104,7 +104,7 @@ mod tests {
 
     use super::*;
 
-    fn judged(policy: &CallbackPolicy, text: &str) -> Result<(), Refusal> {
+    fn judged(policy: &CallbackPolicy, text: &str) -> Result<(), Rejection> {
         let accepted = policy.accept(text);
         accepted.map(|callback| assert_eq!(callback.as_str(), text))
     }
@@ -119,33 +119,33 @@ mod tests {
     // Names are not judged by what they say: what they resolve to is.
     #[case("http://localhost/", Ok(()))]
     #[case("http://10.0.0.1.example.org/", Ok(()))]
-    #[case("http://example.org:22/", Err(Refusal::Port))]
-    #[case("https://example.org:7999/", Err(Refusal::Port))]
-    #[case("https://example.org:10000/", Err(Refusal::Port))]
-    #[case("http://127.0.0.1:22/", Err(Refusal::Port))]
-    #[case("http://127.0.0.1/", Err(Refusal::Address))]
-    #[case("http://2130706433/", Err(Refusal::Address))]
-    #[case("http://0x7f.1/", Err(Refusal::Address))]
-    #[case("http://0177.0.0.1/", Err(Refusal::Address))]
-    #[case("http://127.1/", Err(Refusal::Address))]
-    #[case("http://127.0.0.1./", Err(Refusal::Address))]
-    #[case("http://%31%32%37.0.0.1/", Err(Refusal::Address))]
-    #[case("http://10.0.0.1/", Err(Refusal::Address))]
-    #[case("http://0.0.0.0/", Err(Refusal::Address))]
-    #[case("http://[::ffff:127.0.0.1]/", Err(Refusal::Address))]
-    #[case("http://[::]/", Err(Refusal::Address))]
-    #[case("http://127.0.0.1@example.org/", Err(Refusal::Callback))]
-    #[case("http://u:p@example.org/", Err(Refusal::Callback))]
-    #[case("http://:p@example.org/", Err(Refusal::Callback))]
-    #[case("http://example.org/#x", Err(Refusal::Callback))]
-    #[case("http://example.org/a b", Err(Refusal::Callback))]
-    #[case("http://example.org/a\r\nX: y", Err(Refusal::Callback))]
-    #[case("ftp://example.org/", Err(Refusal::Callback))]
-    #[case("gopher://example.org:80/", Err(Refusal::Callback))]
-    #[case("/c", Err(Refusal::Callback))]
+    #[case("http://example.org:22/", Err(Rejection::Port))]
+    #[case("https://example.org:7999/", Err(Rejection::Port))]
+    #[case("https://example.org:10000/", Err(Rejection::Port))]
+    #[case("http://127.0.0.1:22/", Err(Rejection::Port))]
+    #[case("http://127.0.0.1/", Err(Rejection::Address))]
+    #[case("http://2130706433/", Err(Rejection::Address))]
+    #[case("http://0x7f.1/", Err(Rejection::Address))]
+    #[case("http://0177.0.0.1/", Err(Rejection::Address))]
+    #[case("http://127.1/", Err(Rejection::Address))]
+    #[case("http://127.0.0.1./", Err(Rejection::Address))]
+    #[case("http://%31%32%37.0.0.1/", Err(Rejection::Address))]
+    #[case("http://10.0.0.1/", Err(Rejection::Address))]
+    #[case("http://0.0.0.0/", Err(Rejection::Address))]
+    #[case("http://[::ffff:127.0.0.1]/", Err(Rejection::Address))]
+    #[case("http://[::]/", Err(Rejection::Address))]
+    #[case("http://127.0.0.1@example.org/", Err(Rejection::Callback))]
+    #[case("http://u:p@example.org/", Err(Rejection::Callback))]
+    #[case("http://:p@example.org/", Err(Rejection::Callback))]
+    #[case("http://example.org/#x", Err(Rejection::Callback))]
+    #[case("http://example.org/a b", Err(Rejection::Callback))]
+    #[case("http://example.org/a\r\nX: y", Err(Rejection::Callback))]
+    #[case("ftp://example.org/", Err(Rejection::Callback))]
+    #[case("gopher://example.org:80/", Err(Rejection::Callback))]
+    #[case("/c", Err(Rejection::Callback))]
     fn strangers_may_name_plain_urls_at_the_web_s_ports(
         #[case] text: &str,
-        #[case] want: Result<(), Refusal>,
+        #[case] want: Result<(), Rejection>,
     ) {
         assert_eq!(judged(&CallbackPolicy::default(), text), want);
     }
@@ -157,10 +157,10 @@ mod tests {
     #[case("http://LOCALHOST/c", Ok(()))]
     #[case("http://2130706433/c", Ok(()))] // 127.0.0.1, and connected to as such
     #[case("http://[::ffff:127.0.0.1]:40000/", Ok(()))] // so is this
-    #[case("http://10.0.0.1/", Err(Refusal::Address))]
-    #[case("http://0.0.0.0/", Err(Refusal::Address))]
-    #[case("http://[::]/", Err(Refusal::Address))]
-    fn loopback_may_be_allowed(#[case] text: &str, #[case] want: Result<(), Refusal>) {
+    #[case("http://10.0.0.1/", Err(Rejection::Address))]
+    #[case("http://0.0.0.0/", Err(Rejection::Address))]
+    #[case("http://[::]/", Err(Rejection::Address))]
+    fn loopback_may_be_allowed(#[case] text: &str, #[case] want: Result<(), Rejection>) {
         assert_eq!(judged(&CallbackPolicy::on_this_machine(), text), want);
     }
 
@@ -171,10 +171,13 @@ mod tests {
             ..CallbackPolicy::default()
         };
         assert_eq!(judged(&policy, "https://example.org/c"), Ok(()));
-        assert_eq!(judged(&policy, "http://example.org/c"), Err(Refusal::Https));
+        assert_eq!(
+            judged(&policy, "http://example.org/c"),
+            Err(Rejection::Https)
+        );
         assert_eq!(
             judged(&policy, "http://example.org:443/c"),
-            Err(Refusal::Https)
+            Err(Rejection::Https)
         );
     }
 
@@ -192,11 +195,11 @@ mod tests {
         #[case] want: bool,
     ) {
         let policy = CallbackPolicy {
-            allowed: vec![Network::parse("10.1.0.0/16").unwrap()],
+            allowed: vec![network::parse("10.1.0.0/16").unwrap()],
             ..CallbackPolicy::default()
         };
-        let is_own = |address: IpAddr| address.to_string().ends_with(".15");
-        let permits = policy.permits(address.parse().unwrap(), is_own);
+        let is_local = |address: IpAddr| address.to_string().ends_with(".15");
+        let permits = policy.permits(address.parse().unwrap(), is_local);
         assert_eq!(permits, want);
     }
 
@@ -213,7 +216,7 @@ mod tests {
         assert!(
             answers
                 .iter()
-                .all(|answer| *answer == Err(Refusal::Address))
+                .all(|answer| *answer == Err(Rejection::Address))
         );
     }
 
@@ -241,7 +244,7 @@ mod tests {
                 ] {
                     let want = match is_public(address.into()) {
                         true => Ok(()),
-                        false => Err(Refusal::Address),
+                        false => Err(Rejection::Address),
                     };
                     let text = format!("http://{host}/");
                     prop_assert_eq!(judged(&CallbackPolicy::default(), &text), want, "{}", host);

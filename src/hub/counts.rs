@@ -1,81 +1,81 @@
-//! What the embedded hub has done since the daemon began, in figures.
+//! The embedded hub's counters since the daemon started.
 
 use std::time::Duration;
 
-use crate::announce::delivery::Answer;
-use crate::hub::relay::Outcome;
-use crate::report::histogram::Histogram;
+use crate::histogram::Histogram;
+use crate::http::answer::Answer;
+use crate::hub::relay::DeliveryOutcome;
 
-/// All that is counted.
+/// All counters.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Counts {
-    pub requests: Requests,
-    pub verifications: Verifications,
-    pub deliveries: Deliveries,
+pub struct EmbeddedHubCounts {
+    pub requests: RequestCounts,
+    pub verifications: VerificationCounts,
+    pub deliveries: DeliveryCounts,
     pub latency: Histogram,
 }
 
-impl Counts {
-    /// A delivery was tried, `took` after its notification was relayed, if that is known.
-    pub fn tried(&mut self, answer: &Answer, outcome: Outcome, took: Option<Duration>) {
-        self.deliveries.tried(answer, outcome);
-        if let (Outcome::Delivered, Some(took)) = (outcome, took) {
+impl EmbeddedHubCounts {
+    /// Counts an attempt to deliver; `took` is the time since the notification was relayed, if known.
+    pub fn attempted(&mut self, answer: &Answer, outcome: DeliveryOutcome, took: Option<Duration>) {
+        self.deliveries.attempted(answer, outcome);
+        if let (DeliveryOutcome::Delivered, Some(took)) = (outcome, took) {
             self.latency.observe(took);
         }
     }
 }
 
-/// Subscription requests, by what was answered.
+/// Subscription requests, by answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Requests {
+pub struct RequestCounts {
     pub accepted: u64,
     pub refused: u64,
-    /// More than a limit allows.
-    pub excess: u64,
+    /// Over a limit.
+    pub limited: u64,
 }
 
-impl Requests {
+impl RequestCounts {
     pub fn answered(&mut self, status: u16) {
         match status {
             200..=299 => self.accepted += 1,
-            429 | 503 => self.excess += 1,
+            429 | 503 => self.limited += 1,
             _ => self.refused += 1,
         }
     }
 }
 
-/// Verifications that have ended.
+/// Verifications, by outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Verifications {
+pub struct VerificationCounts {
     pub confirmed: u64,
-    /// Answered, but not so as to confirm.
+    /// Answered without confirming.
     pub refused: u64,
-    /// Not answered, however often it was tried.
+    /// Not answered at any attempt.
     pub failed: u64,
 }
 
-/// Tries of deliveries, by what came of them.
+/// Attempts to deliver, by outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Deliveries {
+pub struct DeliveryCounts {
     pub delivered: u64,
-    /// Answered, but not with success; to be tried again.
+    /// Answered with an error status; to be retried.
     pub refused: u64,
-    /// Not answered; to be tried again.
+    /// Not answered; to be retried.
     pub failed: u64,
-    /// Tried for the last time, or forgone because too much waits.
-    pub given_up: u64,
+    /// Failed at the last attempt, or abandoned because too many were pending.
+    pub abandoned: u64,
     /// 410: the subscription has ended.
     pub gone: u64,
 }
 
-impl Deliveries {
-    pub fn tried(&mut self, answer: &Answer, outcome: Outcome) {
+impl DeliveryCounts {
+    pub fn attempted(&mut self, answer: &Answer, outcome: DeliveryOutcome) {
         let count = match (outcome, answer) {
-            (Outcome::Delivered, _) => &mut self.delivered,
-            (Outcome::Gone, _) => &mut self.gone,
-            (Outcome::GivenUp, _) => &mut self.given_up,
-            (Outcome::Retry { .. }, Answer::Status { .. }) => &mut self.refused,
-            (Outcome::Retry { .. }, Answer::Failed(_)) => &mut self.failed,
+            (DeliveryOutcome::Delivered, _) => &mut self.delivered,
+            (DeliveryOutcome::Gone, _) => &mut self.gone,
+            (DeliveryOutcome::Abandoned, _) => &mut self.abandoned,
+            (DeliveryOutcome::Retry { .. }, Answer::Status { .. }) => &mut self.refused,
+            (DeliveryOutcome::Retry { .. }, Answer::Failed(_)) => &mut self.failed,
         };
         *count += 1;
     }
@@ -88,46 +88,46 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_try_counts_once_under_what_came_of_it() {
+    fn each_attempt_counts_once_under_its_outcome() {
         let answered = |status| Answer::Status {
             status,
             content_type: None,
             retry_after: None,
             excerpt: String::new(),
         };
-        let retry = Outcome::Retry { at: Timestamp::MAX };
-        let mut deliveries = Deliveries::default();
+        let retry = DeliveryOutcome::Retry { at: Timestamp::MAX };
+        let mut deliveries = DeliveryCounts::default();
         for (answer, outcome, times) in [
-            (answered(200), Outcome::Delivered, 1),
+            (answered(200), DeliveryOutcome::Delivered, 1),
             (answered(503), retry, 2),
             (Answer::Failed("timed out".to_owned()), retry, 3),
-            (answered(503), Outcome::GivenUp, 4),
-            (answered(410), Outcome::Gone, 5),
+            (answered(503), DeliveryOutcome::Abandoned, 4),
+            (answered(410), DeliveryOutcome::Gone, 5),
         ] {
             for _ in 0..times {
-                deliveries.tried(&answer, outcome);
+                deliveries.attempted(&answer, outcome);
             }
         }
-        let want = Deliveries {
+        let want = DeliveryCounts {
             delivered: 1,
             refused: 2,
             failed: 3,
-            given_up: 4,
+            abandoned: 4,
             gone: 5,
         };
         assert_eq!(deliveries, want);
     }
 
     #[test]
-    fn requests_count_by_what_they_are_answered() {
-        let mut requests = Requests::default();
+    fn requests_are_counted_by_the_status_of_the_answer() {
+        let mut requests = RequestCounts::default();
         for status in [202, 404, 413, 400, 429, 503] {
             requests.answered(status);
         }
-        let want = Requests {
+        let want = RequestCounts {
             accepted: 1,
             refused: 3,
-            excess: 2,
+            limited: 2,
         };
         assert_eq!(requests, want);
     }

@@ -1,30 +1,30 @@
-//! The most that the hub takes, and what is said to whoever asks for more.
+//! The hub's limits, and the error for a request that exceeds one.
 
 use std::time::Duration;
 
-/// As many may come at once, and be under way.
+/// The default rate limit, which is also the burst and the concurrency that it allows.
 const REQUESTS_PER_MINUTE: u32 = 300;
 
-/// The most that the hub takes.
+/// The limits on what clients may use of the hub.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Limits {
+pub struct HubLimits {
     /// From each address, and for callbacks on each host.
     pub requests_per_minute: u32,
-    /// Under way at a time; as many more in all for subscriptions that there are.
-    pub verifications: Most,
-    pub subscriptions: Most,
+    /// Verifications under way. Renewals have a total of their own, of the same size.
+    pub verifications: Quota,
+    pub subscriptions: Quota,
 }
 
-/// The most of something.
+/// The maximum number of something: in total, for one callback host, and for one client address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Most {
+pub struct Quota {
     pub in_all: u32,
     pub per_host: u32,
     pub per_address: u32,
 }
 
-impl Limits {
-    /// Another pace. What may come at once may be under way at once too.
+impl HubLimits {
+    /// Sets the rate limit, and with it the burst and the verifications under way that it allows.
     pub fn set_requests_per_minute(&mut self, requests: u32) {
         self.requests_per_minute = requests;
         self.verifications.per_host = requests;
@@ -32,16 +32,16 @@ impl Limits {
     }
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
+impl Default for HubLimits {
+    fn default() -> HubLimits {
+        HubLimits {
             requests_per_minute: REQUESTS_PER_MINUTE,
-            verifications: Most {
+            verifications: Quota {
                 in_all: 10_000,
                 per_host: REQUESTS_PER_MINUTE,
                 per_address: REQUESTS_PER_MINUTE,
             },
-            subscriptions: Most {
+            subscriptions: Quota {
                 in_all: 100_000,
                 per_host: 1_000,
                 per_address: 1_000,
@@ -52,54 +52,56 @@ impl Default for Limits {
 
 /// A request that exceeds a limit. The text is for the subscriber.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("too many {} {}", .what.words(), .of.words())]
-pub struct Excess {
-    pub what: What,
-    pub of: Whose,
-    /// When it may be worth another try.
+#[error("too many {} {}", .kind.words(), .scope.words())]
+pub struct LimitExceeded {
+    pub kind: LimitKind,
+    pub scope: LimitScope,
+    /// The value of the `Retry-After` header.
     pub retry_after: Duration,
 }
 
+/// The thing that is limited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum What {
+pub enum LimitKind {
     Requests,
     Verifications,
     Subscriptions,
 }
 
+/// The scope of a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Whose {
-    Everyone,
+pub enum LimitScope {
+    Total,
     Host,
     Requester,
 }
 
-impl What {
+impl LimitKind {
     fn words(self) -> &'static str {
         match self {
-            What::Requests => "requests",
-            What::Verifications => "verifications under way",
-            What::Subscriptions => "subscriptions",
+            LimitKind::Requests => "requests",
+            LimitKind::Verifications => "verifications under way",
+            LimitKind::Subscriptions => "subscriptions",
         }
     }
 }
 
-impl Whose {
+impl LimitScope {
     fn words(self) -> &'static str {
         match self {
-            Whose::Everyone => "in all",
-            Whose::Host => "for callbacks on this host",
-            Whose::Requester => "from your address",
+            LimitScope::Total => "in all",
+            LimitScope::Host => "for callbacks on this host",
+            LimitScope::Requester => "from your address",
         }
     }
 }
 
-impl Excess {
-    /// The HTTP status to answer with.
+impl LimitExceeded {
+    /// Returns the HTTP status of the answer.
     pub fn status(&self) -> u16 {
-        match self.of {
-            Whose::Everyone => 503,
-            Whose::Host | Whose::Requester => 429,
+        match self.scope {
+            LimitScope::Total => 503,
+            LimitScope::Host | LimitScope::Requester => 429,
         }
     }
 }

@@ -1,10 +1,11 @@
-//! The embedded hub's decisions: what a subscription request asks for, and what it is granted.
+//! The embedded hub's decisions: subscription requests, their limits, subscriptions and deliveries. Pure.
 //!
-//! Here are the words; [`request`] reads a form, [`callback`] says which callbacks are accepted, by what [`address`]
-//! and [`network`] know, and [`verification`] how they are verified. [`requester`] finds out who asks, [`admission`]
-//! how much of the hub that one may take, at which [`pace`], and [`fairness`] who gets the next of the slots that all
-//! share. [`relay`] says how a notification reaches a subscriber, [`counts`] what came of all that, [`quota`] how many
-//! lines of it are logged.
+//! A request: [`request`] parses the form, [`callback`] checks the callback URL against the address ranges of
+//! [`address`] and [`network`], [`requester`] determines the client's address, [`admission`] enforces the limits of
+//! [`limits`] with a [`rate_limiter`] and [`usage`] counters, [`verification`] builds and judges verification requests.
+//! A notification: [`subscriptions`] knows what each subscriber has yet to receive, [`relay`] builds the delivery and
+//! judges the answer, [`fair_queue`] schedules requests fairly over callback hosts, whose names [`host_name`] handles.
+//! [`counts`] has the counters for metrics, [`log_limit`] limits log lines.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,33 +13,33 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 
-use crate::announce::delivery::secret::Secret;
+use crate::http::secret::Secret;
 use crate::resourcesync::uri::Topic;
 
 pub mod address;
 pub mod admission;
-pub mod audience;
 pub mod callback;
 pub mod counts;
-pub mod fairness;
+pub mod fair_queue;
+pub mod host_name;
 pub mod limits;
-pub mod name;
+pub mod log_limit;
 pub mod network;
-pub mod pace;
-pub mod quota;
+pub mod rate_limiter;
 pub mod relay;
 pub mod request;
 pub mod requester;
-pub mod tally;
+pub mod subscriptions;
+pub mod usage;
 pub mod verification;
 
-/// Where a subscriber wants its notifications, kept byte for byte. Whoever knows it may write there, so
-/// reports show its origin only, and a digest that tells two of them apart.
+/// A callback URL, kept byte for byte. It is a capability URL: anyone who knows it can post there, so logs and reports
+/// show only its origin and a digest.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Callback(Arc<str>);
 
 impl Callback {
-    /// For what [`callback::CallbackPolicy`] has let pass, now or before it was saved.
+    /// Wraps a URL that [`callback::CallbackPolicy`] accepted, now or before it was saved.
     pub fn new(text: impl Into<Arc<str>>) -> Callback {
         Callback(text.into())
     }
@@ -47,7 +48,7 @@ impl Callback {
         &self.0
     }
 
-    /// What tells it apart, and gives nothing of it away.
+    /// Returns a short digest that identifies the callback without revealing it.
     pub fn digest(&self) -> String {
         let digest = Sha256::digest(self.0.as_bytes());
         let [first, second, third, fourth, ..] = <[u8; 32]>::from(digest);
@@ -71,9 +72,9 @@ impl fmt::Debug for Callback {
     }
 }
 
-/// What makes a subscription one and the same (WebSub section 2).
+/// The identity of a subscription: its topic and callback (WebSub section 2).
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Key {
+pub struct SubscriptionKey {
     pub topic: Topic,
     pub callback: Callback,
 }
@@ -84,13 +85,13 @@ pub struct Subscription {
     pub topic: Topic,
     pub callback: Callback,
     pub secret: Option<Secret>,
-    /// When its lease ends.
+    /// The end of its lease.
     pub expires: Timestamp,
 }
 
 impl Subscription {
-    pub fn key(&self) -> Key {
-        Key {
+    pub fn key(&self) -> SubscriptionKey {
+        SubscriptionKey {
             topic: self.topic.clone(),
             callback: self.callback.clone(),
         }
@@ -101,11 +102,11 @@ impl Subscription {
     }
 }
 
-/// A notification that is owed to subscribers, as the state file numbers it. Later ones have higher numbers.
+/// The number of a relayed notification in the state file. Later ones have higher numbers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RelayId(pub u64);
 
-/// A notification that is owed to each subscriber of a topic who has not heard it.
+/// A notification to deliver to each subscriber of a topic that has not received it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Relay {
     pub id: RelayId,
@@ -115,27 +116,34 @@ pub struct Relay {
     pub body: Arc<[u8]>,
 }
 
-/// How far a subscriber has come: it is owed every later notification of its topic, one after the other.
+/// A subscriber's delivery progress: every later notification of its topic is pending for it, in order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Progress {
-    /// The last notification that it took, or will never take.
+pub struct DeliveryProgress {
+    /// The last notification that was delivered or abandoned.
     pub heard: RelayId,
-    /// How often the next one was tried.
+    /// Failed attempts to deliver the next one.
     pub attempts: u32,
-    /// When it is tried again; nothing before the first time.
+    /// The time of the next attempt; none before the first.
     pub next_try: Option<Timestamp>,
 }
 
-/// What the hub wants remembered. Each replaces what was known under the same key or number.
+/// A change for the state file. Each replaces the earlier one with the same key or number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HubRecord {
-    /// A new subscription, or one whose secret and lease are new: its progress stays.
+    /// A new subscription, or a new secret and lease for an existing one, whose progress stays.
     Subscribed(Subscription, RelayId),
-    /// Asked for, gone (410), or its lease has ended.
-    Unsubscribed(Key),
-    Progressed(Key, Progress),
-    /// Nobody is owed it any more.
+    /// Unsubscribed, gone (410), or expired.
+    Unsubscribed(SubscriptionKey),
+    Progressed(SubscriptionKey, DeliveryProgress),
+    /// A notification that is no longer pending for any subscriber.
     Ended(RelayId),
+}
+
+/// The hub's part of the saved state.
+#[derive(Debug, Clone, Default)]
+pub struct SavedHub {
+    pub subscriptions: Vec<(Subscription, DeliveryProgress)>,
+    pub relays: Vec<Relay>,
 }
 
 #[cfg(test)]

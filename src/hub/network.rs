@@ -1,115 +1,60 @@
-//! Address ranges, as `10.0.0.0/8`.
+//! IP networks in the configuration, such as `10.0.0.0/8`, and those under which an address is counted.
 
+// The addresses alone: `core` has no sockets.
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::fmt;
 
-/// An IP network; `address` has no bit set beyond `prefix_length`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Network {
-    pub address: IpAddr,
-    pub prefix_length: u8,
-}
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-/// A text that is no network.
+/// The loopback networks.
+pub const LOOPBACK: [IpNet; 2] = [
+    IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::new(127, 0, 0, 0), 8)),
+    IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::LOCALHOST, 128)),
+];
+
+/// An error in the text of a network.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NotANetwork {
+pub enum NetworkError {
     #[error("\"{0}\" is not a network: write \"10.0.0.0/8\", \"fd00::/8\" or a single IP address")]
     Form(String),
     #[error("\"{0}\" has bits set beyond its prefix: write \"{1}\"")]
-    HostBits(String, Network),
+    HostBits(String, IpNet),
 }
 
-impl Network {
-    /// This machine, as it calls itself.
-    pub const LOOPBACK: [Network; 2] = [Network::v4(127, 0, 0, 0, 8), Network::v6(1, 128)];
-
-    pub(super) const fn v4(a: u8, b: u8, c: u8, d: u8, prefix_length: u8) -> Network {
-        Network {
-            address: IpAddr::V4(Ipv4Addr::new(a, b, c, d)),
-            prefix_length,
-        }
-    }
-
-    pub(super) const fn v6(bits: u128, prefix_length: u8) -> Network {
-        Network {
-            address: IpAddr::V6(Ipv6Addr::from_bits(bits)),
-            prefix_length,
-        }
-    }
-
-    /// Reads an address with a prefix length, or a single address.
-    pub fn parse(text: &str) -> Result<Network, NotANetwork> {
-        let form = || NotANetwork::Form(text.to_owned());
-        let (address, length) = match text.split_once('/') {
-            Some((address, length)) => (address, Some(length)),
-            None => (text, None),
-        };
-        let address: IpAddr = address.parse().map_err(|_| form())?;
-        let longest = if address.is_ipv4() { 32 } else { 128 };
-        let prefix_length = match length {
-            Some(length) => length.parse().map_err(|_| form())?,
-            None => longest,
-        };
-        if prefix_length > longest {
-            return Err(form());
-        }
-        let network = Network::around(address, prefix_length);
-        if network.address == address {
-            Ok(network)
-        } else {
-            Err(NotANetwork::HostBits(text.to_owned(), network))
-        }
-    }
-
-    /// The network of this size that an address lies in.
-    pub fn around(address: IpAddr, prefix_length: u8) -> Network {
-        Network {
-            address: masked(address, prefix_length),
-            prefix_length,
-        }
-    }
-
-    /// The networks that an address counts for, with how many times as much as a single one each of them may take: an
-    /// IPv4 address alone, but of IPv6 the /64 that a customer has at least, and the /56 and /48 that he may have.
-    pub fn counted(address: IpAddr) -> Vec<(Network, u32)> {
-        let address = address.to_canonical();
-        let sizes: &[(u8, u32)] = match address {
-            IpAddr::V4(_) => &[(32, 1)],
-            IpAddr::V6(_) => &[(64, 1), (56, 2), (48, 4)],
-        };
-        let around = |(length, times): &(u8, u32)| (Network::around(address, *length), *times);
-        sizes.iter().map(around).collect()
-    }
-
-    pub fn contains(&self, address: IpAddr) -> bool {
-        address.is_ipv4() == self.address.is_ipv4()
-            && masked(address, self.prefix_length) == self.address
+/// Parses a network in CIDR notation, or a single address.
+pub fn parse(text: &str) -> Result<IpNet, NetworkError> {
+    let parsed = match text.contains('/') {
+        true => text.parse().ok(),
+        false => text.parse().ok().map(IpAddr::into),
+    };
+    let network: IpNet = parsed.ok_or_else(|| NetworkError::Form(text.to_owned()))?;
+    match network.trunc() {
+        truncated if truncated == network => Ok(network),
+        truncated => Err(NetworkError::HostBits(text.to_owned(), truncated)),
     }
 }
 
-/// The address with the bits beyond `length` cleared.
-fn masked(address: IpAddr, length: u8) -> IpAddr {
-    match address {
-        IpAddr::V4(address) => {
-            let mask = u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0);
-            Ipv4Addr::from_bits(address.to_bits() & mask).into()
-        }
-        IpAddr::V6(address) => {
-            let mask = u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0);
-            Ipv6Addr::from_bits(address.to_bits() & mask).into()
-        }
-    }
+/// Returns the network with this prefix length around an address.
+pub fn around(address: IpAddr, prefix_length: u8) -> IpNet {
+    IpNet::new(address, prefix_length).map_or_else(|_| address.into(), |network| network.trunc())
 }
 
-impl fmt::Display for Network {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.address, self.prefix_length)
-    }
+/// Returns the networks under which an address is counted, each with the multiple of a quota that it allows: an IPv4
+/// address alone, but of IPv6 the /64 that a customer has at least, and the /56 and /48 that it may have.
+pub fn counted(address: IpAddr) -> Vec<(IpNet, u32)> {
+    let address = address.to_canonical();
+    let sizes: &[(u8, u32)] = match address {
+        IpAddr::V4(_) => &[(32, 1)],
+        IpAddr::V6(_) => &[(64, 1), (56, 2), (48, 4)],
+    };
+    let around = |(length, times): &(u8, u32)| (around(address, *length), *times);
+    sizes.iter().map(around).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Network;
+    use core::net::IpAddr;
+
+    use super::{counted, parse};
 
     #[test]
     fn networks_read_back() {
@@ -121,7 +66,7 @@ mod tests {
             ("::1", "::1/128"),
         ] {
             assert_eq!(
-                Network::parse(text).map(|network| network.to_string()),
+                parse(text).map(|network| network.to_string()),
                 Ok(display.into())
             );
         }
@@ -133,11 +78,11 @@ mod tests {
             "::/129",
             "10.0.0/8",
         ] {
-            let message = Network::parse(text).unwrap_err().to_string();
+            let message = parse(text).unwrap_err().to_string();
             assert!(message.contains("is not a network"), "{message}");
         }
         assert_eq!(
-            Network::parse("10.1.2.3/8").unwrap_err().to_string(),
+            parse("10.1.2.3/8").unwrap_err().to_string(),
             "\"10.1.2.3/8\" has bits set beyond its prefix: write \"10.0.0.0/8\""
         );
     }
@@ -145,7 +90,7 @@ mod tests {
     #[test]
     fn an_ipv6_address_counts_for_the_networks_that_one_customer_may_have() {
         let counted = |address: &str| {
-            let counted = Network::counted(address.parse().unwrap());
+            let counted = counted(address.parse().unwrap());
             let counted = counted
                 .iter()
                 .map(|(network, times)| format!("{network} {times}"));
@@ -173,9 +118,9 @@ mod tests {
             ("::/0", "::1", true),
             ("::1", "::2", false),
         ] {
-            let network = Network::parse(network).unwrap();
+            let network = parse(network).unwrap();
             assert_eq!(
-                network.contains(address.parse().unwrap()),
+                network.contains(&address.parse::<IpAddr>().unwrap()),
                 inside,
                 "{network} {address}"
             );

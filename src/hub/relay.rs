@@ -1,4 +1,4 @@
-//! How a notification reaches a subscriber, and what its answer means (WebSub section 7).
+//! The delivery request to a subscriber, its signature, and the meaning of the answer (WebSub section 7).
 
 use std::fmt::Write;
 
@@ -7,47 +7,48 @@ use hmac::{EagerHash, Hmac, Mac};
 use jiff::Timestamp;
 use sha2::{Sha256, Sha384, Sha512};
 
-use crate::announce::delivery::retry::next_try;
-use crate::announce::delivery::secret::Secret;
-use crate::announce::delivery::{Answer, PAYLOAD_TYPE, link_header};
+use crate::http::answer::Answer;
+use crate::http::link::link_header;
+use crate::http::retry::next_try;
+use crate::http::secret::Secret;
 use crate::hub::Relay;
+use crate::resourcesync::payload::PAYLOAD_TYPE;
 use crate::resourcesync::uri::{Hub, Uri};
 
-/// A delivery is given up after so many tries, some eleven hours; the subscription stays until its lease
-/// ends.
+/// Attempts before a delivery is abandoned, after about eleven hours. The subscription stays until its lease ends.
 const MAX_ATTEMPTS: u32 = 100;
 
-/// What becomes of a delivery.
+/// The outcome of an attempt to deliver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum DeliveryOutcome {
     Delivered,
     Retry {
         at: Timestamp,
     },
-    GivenUp,
+    Abandoned,
     /// 410: the subscription has ended.
     Gone,
 }
 
-/// Judges the answer to the `attempts`th try. `jitter` is random, from 0 to 1.
-pub fn outcome(answer: &Answer, attempts: u32, now: Timestamp, jitter: f64) -> Outcome {
+/// Judges the answer to attempt number `attempts`. `jitter` is random, from 0 to 1.
+pub fn outcome(answer: &Answer, attempts: u32, now: Timestamp, jitter: f64) -> DeliveryOutcome {
     let retry_after = match answer {
         Answer::Status {
             status: 200..=299, ..
-        } => return Outcome::Delivered,
-        Answer::Status { status: 410, .. } => return Outcome::Gone,
+        } => return DeliveryOutcome::Delivered,
+        Answer::Status { status: 410, .. } => return DeliveryOutcome::Gone,
         Answer::Status { retry_after, .. } => retry_after.as_deref(),
         Answer::Failed(_) => None,
     };
     if attempts >= MAX_ATTEMPTS {
-        return Outcome::GivenUp;
+        return DeliveryOutcome::Abandoned;
     }
-    Outcome::Retry {
+    DeliveryOutcome::Retry {
         at: next_try(retry_after, attempts, now, jitter),
     }
 }
 
-/// The headers of a delivery, as Framework Notification 1.0.1 section 4.3 says.
+/// Returns the headers of a delivery (Framework Notification 1.0.1 section 4.3).
 pub fn headers(
     relay: &Relay,
     hub: &Hub,
@@ -60,7 +61,7 @@ pub fn headers(
     headers
 }
 
-/// The value of `X-Hub-Signature`.
+/// Returns the value of `X-Hub-Signature`.
 pub fn signature(secret: &Secret, body: &[u8]) -> String {
     let mut text = String::from("sha256=");
     for byte in mac::<Sha256>(secret, body).finalize().into_bytes() {
@@ -70,8 +71,8 @@ pub fn signature(secret: &Secret, body: &[u8]) -> String {
     text
 }
 
-/// Whether `X-Hub-Signature` proves that the sender knows the secret, by a method that WebSub section 7.1
-/// names and that is still safe.
+/// Returns true if `X-Hub-Signature` proves that the sender knows the secret, by a method of WebSub section 7.1 that is
+/// still secure.
 pub fn is_signed(signature: &str, secret: &Secret, body: &[u8]) -> bool {
     let Some((method, digits)) = signature.trim().split_once('=') else {
         return false;
@@ -130,31 +131,34 @@ mod tests {
     }
 
     #[rstest]
-    #[case(200, 1, Outcome::Delivered)]
-    #[case(204, 100, Outcome::Delivered)]
-    #[case(410, 1, Outcome::Gone)]
-    #[case(404, 1, Outcome::Retry { at: "2026-11-20T12:00:02Z".parse().unwrap() })]
-    #[case(302, 2, Outcome::Retry { at: "2026-11-20T12:00:04Z".parse().unwrap() })]
-    #[case(500, 99, Outcome::Retry { at: "2026-11-20T12:15:00Z".parse().unwrap() })]
-    #[case(500, 100, Outcome::GivenUp)]
-    fn a_delivery_is_retried_until_it_is_taken_or_gone(
+    #[case(200, 1, DeliveryOutcome::Delivered)]
+    #[case(204, 100, DeliveryOutcome::Delivered)]
+    #[case(410, 1, DeliveryOutcome::Gone)]
+    #[case(404, 1, DeliveryOutcome::Retry { at: "2026-11-20T12:00:02Z".parse().unwrap() })]
+    #[case(302, 2, DeliveryOutcome::Retry { at: "2026-11-20T12:00:04Z".parse().unwrap() })]
+    #[case(500, 99, DeliveryOutcome::Retry { at: "2026-11-20T12:15:00Z".parse().unwrap() })]
+    #[case(500, 100, DeliveryOutcome::Abandoned)]
+    fn a_delivery_is_retried_until_it_is_accepted_or_gone(
         #[case] status: u16,
         #[case] attempts: u32,
-        #[case] want: Outcome,
+        #[case] want: DeliveryOutcome,
     ) {
         assert_eq!(outcome(&answered(status, None), attempts, now(), 1.0), want);
     }
 
     #[test]
-    fn retry_after_and_silence_count_as_with_hubs() {
+    fn retry_after_and_failures_count_as_with_hubs() {
         let at = "2026-11-20T12:01:00Z".parse().unwrap();
         assert_eq!(
             outcome(&answered(503, Some("60")), 1, now(), 1.0),
-            Outcome::Retry { at }
+            DeliveryOutcome::Retry { at }
         );
         let silent = Answer::Failed("timeout".into());
         let at = "2026-11-20T12:00:01Z".parse().unwrap();
-        assert_eq!(outcome(&silent, 1, now(), 0.0), Outcome::Retry { at });
+        assert_eq!(
+            outcome(&silent, 1, now(), 0.0),
+            DeliveryOutcome::Retry { at }
+        );
     }
 
     // RFC 4231 section 4.3.

@@ -1,28 +1,28 @@
-//! What a subscription form asks for (WebSub section 5.1, Framework Notification 1.0.1 section 4.2).
+//! Parses subscription requests (WebSub section 5.1, Framework Notification 1.0.1 section 4.2).
 
 use std::time::Duration;
 
 use url::form_urlencoded;
 
-use crate::announce::delivery::secret::Secret;
+use crate::http::secret::Secret;
 use crate::hub::Callback;
 use crate::hub::callback::CallbackPolicy;
 
-/// The shortest, usual and longest lease: 5 minutes, 10 days, 31 days.
+/// The minimum, default and maximum lease: 5 minutes, 10 days, 31 days.
 const LEASE_SECONDS: (u64, u64, u64) = (300, 864_000, 2_678_400);
-/// WebSub section 5.1: a secret has less than 200 bytes.
+/// The maximum length of a secret: WebSub section 5.1 says less than 200 bytes.
 const SECRET_BYTES: usize = 199;
 
-/// A form that can be answered with 202.
+/// A valid subscription request, to be answered with 202.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Request {
+pub struct SubscriptionRequest {
     pub action: Action,
-    /// As it was given; it goes back to the subscriber like this.
+    /// The topic as given, which verification repeats.
     pub topic: String,
     pub callback: Callback,
 }
 
-/// What is wanted.
+/// The value of `hub.mode` with its parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     Subscribe {
@@ -33,7 +33,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// The value of `hub.mode`.
+    /// Returns the value of `hub.mode`.
     pub fn mode(&self) -> &'static str {
         match self {
             Action::Subscribe { .. } => "subscribe",
@@ -42,9 +42,9 @@ impl Action {
     }
 }
 
-/// Why a request is not accepted. The text is for the subscriber and tells nothing about our network.
+/// The reason for which a request is rejected. The text is for the subscriber and reveals nothing about our network.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum Rejection {
     #[error("{0} is missing")]
     Missing(&'static str),
     #[error("hub.mode must be subscribe or unsubscribe")]
@@ -67,65 +67,65 @@ pub enum Refusal {
     Topic,
 }
 
-impl Refusal {
-    /// The HTTP status to answer with.
+impl Rejection {
+    /// Returns the HTTP status of the answer.
     pub fn status(&self) -> u16 {
         match self {
-            Refusal::Publish | Refusal::Https | Refusal::Port | Refusal::Address => 403,
-            Refusal::Topic => 404,
+            Rejection::Publish | Rejection::Https | Rejection::Port | Rejection::Address => 403,
+            Rejection::Topic => 404,
             _ => 400,
         }
     }
 }
 
-/// Reads a form body. Unknown parameters, and `hub.verify` of older versions, are ignored; of several
-/// values of one parameter the first counts.
-pub fn read(form: &[u8], policy: &CallbackPolicy) -> Result<Request, Refusal> {
+/// Parses a form body. Unknown parameters, and `hub.verify` of older versions, are ignored; of several values of one
+/// parameter the first counts.
+pub fn parse(form: &[u8], policy: &CallbackPolicy) -> Result<SubscriptionRequest, Rejection> {
     let value = |wanted: &'static str| {
         form_urlencoded::parse(form)
             .find(|(name, _)| name == wanted)
             .map(|(_, value)| value.into_owned())
             .filter(|value| !value.is_empty())
     };
-    let need = |wanted: &'static str| value(wanted).ok_or(Refusal::Missing(wanted));
+    let need = |wanted: &'static str| value(wanted).ok_or(Rejection::Missing(wanted));
     let action = match need("hub.mode")?.as_str() {
         "subscribe" => Action::Subscribe {
             lease: lease(value("hub.lease_seconds").as_deref())?,
             secret: secret(value("hub.secret"))?,
         },
         "unsubscribe" => Action::Unsubscribe,
-        "publish" => return Err(Refusal::Publish),
-        _ => return Err(Refusal::Mode),
+        "publish" => return Err(Rejection::Publish),
+        _ => return Err(Rejection::Mode),
     };
     let topic = need("hub.topic")?;
     let callback = policy.accept(&need("hub.callback")?)?;
-    Ok(Request {
+    Ok(SubscriptionRequest {
         action,
         topic,
         callback,
     })
 }
 
-/// The lease granted for the one asked for.
-fn lease(asked_for: Option<&str>) -> Result<Duration, Refusal> {
+/// Returns the lease to grant.
+fn lease(asked_for: Option<&str>) -> Result<Duration, Rejection> {
     let (shortest, usual, longest) = LEASE_SECONDS;
     let seconds = match asked_for.map(str::trim) {
         None => usual,
         Some(digits) if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) => {
-            // What is too long for a number is longer than any lease.
+            // A number that overflows is longer than any lease.
             match digits.parse().unwrap_or(u64::MAX) {
-                0 => return Err(Refusal::Lease),
+                0 => return Err(Rejection::Lease),
                 seconds => seconds,
             }
         }
-        Some(_) => return Err(Refusal::Lease),
+        Some(_) => return Err(Rejection::Lease),
     };
     Ok(Duration::from_secs(seconds.clamp(shortest, longest)))
 }
 
-fn secret(given: Option<String>) -> Result<Option<Secret>, Refusal> {
+fn secret(given: Option<String>) -> Result<Option<Secret>, Rejection> {
     match given {
-        Some(secret) if secret.len() > SECRET_BYTES => Err(Refusal::Secret),
+        Some(secret) if secret.len() > SECRET_BYTES => Err(Rejection::Secret),
         given => Ok(given.map(Secret::new)),
     }
 }
@@ -139,8 +139,8 @@ mod tests {
 
     const BASE: &str = "hub.topic=http%3A%2F%2Fe.org%2Ft&hub.callback=http%3A%2F%2F127.0.0.1%2Fc";
 
-    fn read_text(form: &str) -> Result<Request, Refusal> {
-        read(form.as_bytes(), &CallbackPolicy::on_this_machine())
+    fn parse_text(form: &str) -> Result<SubscriptionRequest, Rejection> {
+        parse(form.as_bytes(), &CallbackPolicy::on_this_machine())
     }
 
     #[rstest]
@@ -152,7 +152,7 @@ mod tests {
     #[case("&hub.lease_seconds=99999999999999999999999", 2_678_400)]
     #[case("&hub.verify=async&hub.verify_token=x&other=%FF", 864_000)]
     fn a_lease_is_kept_within_bounds(#[case] more: &str, #[case] seconds: u64) {
-        let request = read_text(&format!("hub.mode=subscribe&{BASE}{more}")).unwrap();
+        let request = parse_text(&format!("hub.mode=subscribe&{BASE}{more}")).unwrap();
         let lease = Duration::from_secs(seconds);
         assert_eq!(
             request.action,
@@ -166,17 +166,17 @@ mod tests {
     }
 
     #[rstest]
-    #[case("", Refusal::Missing("hub.mode"))]
-    #[case("hub.mode=denied&", Refusal::Mode)]
-    #[case("hub.mode=publish&", Refusal::Publish)]
-    #[case("hub.mode=subscribe&hub.lease_seconds=-1&", Refusal::Lease)]
-    #[case("hub.mode=subscribe&hub.lease_seconds=1.5&", Refusal::Lease)]
-    #[case("hub.mode=subscribe&hub.lease_seconds=0&", Refusal::Lease)]
-    #[case("hub.mode=subscribe&hub.lease_seconds=000&", Refusal::Lease)]
-    #[case("hub.mode=unsubscribe&hub.topic=&", Refusal::Missing("hub.topic"))]
-    #[case("hub.mode=unsubscribe&hub.callback=x&", Refusal::Callback)]
-    fn what_cannot_be_meant_is_refused(#[case] before: &str, #[case] want: Refusal) {
-        assert_eq!(read_text(&format!("{before}{BASE}")), Err(want));
+    #[case("", Rejection::Missing("hub.mode"))]
+    #[case("hub.mode=denied&", Rejection::Mode)]
+    #[case("hub.mode=publish&", Rejection::Publish)]
+    #[case("hub.mode=subscribe&hub.lease_seconds=-1&", Rejection::Lease)]
+    #[case("hub.mode=subscribe&hub.lease_seconds=1.5&", Rejection::Lease)]
+    #[case("hub.mode=subscribe&hub.lease_seconds=0&", Rejection::Lease)]
+    #[case("hub.mode=subscribe&hub.lease_seconds=000&", Rejection::Lease)]
+    #[case("hub.mode=unsubscribe&hub.topic=&", Rejection::Missing("hub.topic"))]
+    #[case("hub.mode=unsubscribe&hub.callback=x&", Rejection::Callback)]
+    fn invalid_requests_are_rejected(#[case] before: &str, #[case] want: Rejection) {
+        assert_eq!(parse_text(&format!("{before}{BASE}")), Err(want));
     }
 
     #[test]
@@ -187,8 +187,8 @@ mod tests {
                 "s".repeat(length)
             )
         };
-        assert_eq!(read_text(&form(200)), Err(Refusal::Secret));
-        let Action::Subscribe { secret, .. } = read_text(&form(199)).unwrap().action else {
+        assert_eq!(parse_text(&form(200)), Err(Rejection::Secret));
+        let Action::Subscribe { secret, .. } = parse_text(&form(199)).unwrap().action else {
             panic!("it subscribes");
         };
         assert_eq!(secret.map(|secret| secret.reveal().len()), Some(199));
@@ -196,9 +196,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_form_is_survived(form: Vec<u8>) {
-            let refused = read(&form, &CallbackPolicy::on_this_machine()).is_err();
-            prop_assert!(refused);
+        fn any_form_is_handled(form: Vec<u8>) {
+            let rejected = parse(&form, &CallbackPolicy::on_this_machine()).is_err();
+            prop_assert!(rejected);
         }
     }
 }

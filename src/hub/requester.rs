@@ -1,12 +1,14 @@
-//! Who asks: the address that requests are counted for, behind trusted proxies too.
+//! The requester: the client address under which requests are counted, behind trusted proxies too.
 
 // The addresses alone: `core` has no sockets.
 use core::net::{IpAddr, SocketAddr};
 use std::fmt;
 
-use crate::hub::network::Network;
+use ipnet::IpNet;
 
-/// One who asks, as far as addresses tell: an IPv4 address or an IPv6 /64, which is what one customer has.
+use crate::hub::network;
+
+/// A client, as far as addresses identify it: an IPv4 address or an IPv6 /64, which is what one customer has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Requester(IpAddr);
 
@@ -14,14 +16,12 @@ impl Requester {
     pub fn new(address: IpAddr) -> Requester {
         let address = address.to_canonical();
         let prefix_length = if address.is_ipv4() { 32 } else { 64 };
-        Requester(Network::around(address, prefix_length).address)
+        Requester(network::around(address, prefix_length).addr())
     }
-}
 
-impl Requester {
-    /// The networks that it counts for.
-    pub fn networks(&self) -> Vec<(Network, u32)> {
-        Network::counted(self.0)
+    /// Returns the networks under which it is counted, each with the multiple of a quota that it allows.
+    pub fn networks(&self) -> Vec<(IpNet, u32)> {
+        network::counted(self.0)
     }
 }
 
@@ -31,28 +31,28 @@ impl fmt::Display for Requester {
     }
 }
 
-/// Who asks, when `peer` is connected and says in these headers for whom it does. A peer without an address came
-/// through a Unix socket, where only programs of this machine come, and counts as a proxy. None if even that one does
-/// not say.
+/// Returns the requester, from the address of the `peer` that is connected and from its forwarding headers. A peer
+/// without an address is connected through a Unix socket, which only programs of this machine can reach, and counts as a
+/// trusted proxy; if it sends no header, the requester is unknown.
 ///
-/// Each proxy adds to the end of a header, so the last address is believed if the peer is trusted, the one before it
-/// if that one is trusted too, and so on. A proxy that knows one of the headers lets the other one pass as a stranger
-/// wrote it: where they disagree, neither is believed.
+/// Each proxy appends to a header, so its last address is trusted if the peer is, the one before it if that one is
+/// trusted too, and so on. A proxy that knows one of the headers passes the other one on as a stranger wrote it: where
+/// they disagree, neither is trusted.
 pub fn requester(
     peer: Option<IpAddr>,
-    trusted: &[Network],
+    trusted: &[IpNet],
     forwarded: &[&str],
     x_forwarded_for: &[&str],
 ) -> Option<Requester> {
     let peer = peer.map(|address| address.to_canonical());
-    let is_trusted = |address: IpAddr| trusted.iter().any(|network| network.contains(address));
+    let is_trusted = |address: IpAddr| trusted.iter().any(|network| network.contains(&address));
     if !peer.is_none_or(is_trusted) {
         return peer.map(Requester::new);
     }
     let nearest = |hops: Vec<Option<IpAddr>>| {
         let mut found = None;
         for hop in hops.into_iter().rev() {
-            // What is no address hides who is behind it.
+            // An invalid address hides those before it.
             let Some(address) = hop else { break };
             found = Some(address);
             if !is_trusted(address) {
@@ -63,40 +63,20 @@ pub fn requester(
     };
     let forwarded = nearest(forwarded_hops(forwarded));
     let x_forwarded_for = nearest(x_forwarded_for_hops(x_forwarded_for));
-    let told = match (forwarded, x_forwarded_for) {
+    let forwarded_for = match (forwarded, x_forwarded_for) {
         (Some(one), Some(other)) if one != other => None,
         (one, other) => one.or(other),
     };
-    told.or(peer).map(Requester::new)
+    forwarded_for.or(peer).map(Requester::new)
 }
 
-/// Whether a request with this `Host`, and this `Origin` if it has one, is meant for a server with these host names. IP
-/// addresses and `localhost` always are its own. Only browsers send `Origin`, with what pages make them ask.
-pub fn is_meant(own_hosts: &[String], host: &str, origin: Option<&str>) -> bool {
-    let name = match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
-        _ => host,
-    };
-    let bare = name
-        .strip_prefix('[')
-        .and_then(|rest| rest.strip_suffix(']'));
-    let is_own = bare.unwrap_or(name).parse::<IpAddr>().is_ok()
-        || name.eq_ignore_ascii_case("localhost")
-        || own_hosts.iter().any(|own| own.eq_ignore_ascii_case(name));
-    let is_same = |origin: &str| {
-        let rest = origin.split_once("://").map(|(_, rest)| rest);
-        rest.is_some_and(|rest| rest.eq_ignore_ascii_case(host))
-    };
-    (is_own || name.is_empty()) && origin.is_none_or(is_same)
-}
-
-/// The addresses of `X-Forwarded-For`, in order.
+/// Returns the addresses of `X-Forwarded-For`, in order.
 fn x_forwarded_for_hops(values: &[&str]) -> Vec<Option<IpAddr>> {
     let hops = values.iter().flat_map(|value| value.split(','));
     hops.map(address).collect()
 }
 
-/// The addresses of `Forwarded` (RFC 7239), in order.
+/// Returns the addresses of `Forwarded` (RFC 7239), in order.
 fn forwarded_hops(values: &[&str]) -> Vec<Option<IpAddr>> {
     let elements = values.iter().flat_map(|value| unquoted_split(value, ','));
     let hops = elements.map(|element| {
@@ -107,7 +87,7 @@ fn forwarded_hops(values: &[&str]) -> Vec<Option<IpAddr>> {
     hops.collect()
 }
 
-/// The parts of a text between separators that stand in no quotes.
+/// Splits a text at separators outside quotes.
 fn unquoted_split(text: &str, separator: char) -> impl Iterator<Item = &str> {
     let mut is_quoted = false;
     text.split(move |c| {
@@ -116,7 +96,7 @@ fn unquoted_split(text: &str, separator: char) -> impl Iterator<Item = &str> {
     })
 }
 
-/// An address as proxies write it: bare, or with a port.
+/// Parses an address as proxies write it: bare, or with a port.
 fn address(text: &str) -> Option<IpAddr> {
     let text = text.trim();
     let bare = text
@@ -137,13 +117,13 @@ mod tests {
     use super::*;
 
     fn found(peer: Option<&str>, forwarded: &[&str], x_forwarded_for: &[&str]) -> Option<String> {
-        let trusted = ["10.0.0.0/8", "fd00::/8"].map(|text| Network::parse(text).unwrap());
+        let trusted = ["10.0.0.0/8", "fd00::/8"].map(|text| network::parse(text).unwrap());
         let peer = peer.map(|peer| peer.parse().unwrap());
         requester(peer, &trusted, forwarded, x_forwarded_for).map(|found| found.to_string())
     }
 
     #[rstest]
-    #[case("1.1.1.1", &["2.2.2.2"], "1.1.1.1")] // whoever says so itself
+    #[case("1.1.1.1", &["2.2.2.2"], "1.1.1.1")] // an untrusted peer
     #[case("::ffff:1.1.1.1", &["2.2.2.2"], "1.1.1.1")]
     #[case("10.0.0.1", &[], "10.0.0.1")]
     #[case("10.0.0.1", &["2.2.2.2"], "2.2.2.2")]
@@ -199,33 +179,6 @@ mod tests {
             found(peer, &[forwarded], &[x_forwarded_for]).as_deref(),
             want
         );
-    }
-
-    #[rstest]
-    #[case("127.0.0.1:8400", None, true)]
-    #[case("[::1]:8400", None, true)]
-    #[case("192.0.2.7", None, true)]
-    #[case("localhost:8400", None, true)]
-    #[case("LOCALHOST", None, true)]
-    #[case("hub.example:80", None, true)]
-    #[case("", None, true)]
-    #[case("evil.example", None, false)]
-    #[case("evil.example:8400", None, false)]
-    #[case("localhost.evil.example:8400", None, false)]
-    #[case("127.0.0.1.evil.example", None, false)]
-    #[case("127.0.0.1:8400", Some("http://127.0.0.1:8400"), true)]
-    #[case("127.0.0.1:8400", Some("http://127.0.0.1:3000"), false)]
-    #[case("127.0.0.1:8400", Some("https://evil.example"), false)]
-    #[case("127.0.0.1:8400", Some("null"), false)]
-    #[case("127.0.0.1:8400", Some(""), false)]
-    #[case("evil.example:8400", Some("http://evil.example:8400"), false)]
-    fn only_what_is_addressed_to_us_by_no_page_elsewhere_is_meant(
-        #[case] host: &str,
-        #[case] origin: Option<&str>,
-        #[case] want: bool,
-    ) {
-        let own = ["hub.example".to_owned()];
-        assert_eq!(is_meant(&own, host, origin), want);
     }
 
     proptest! {

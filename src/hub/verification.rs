@@ -1,10 +1,10 @@
-//! How a subscriber's intent is verified (WebSub section 5.3).
+//! Verification of the subscriber's intent (WebSub section 5.3).
 
-use crate::announce::delivery::with_parameters;
+use crate::http::form::with_parameters;
 use crate::hub::Callback;
 use crate::hub::request::Action;
 
-/// The URL to `GET` for verification: the callback's own query stays, ours comes after it.
+/// Returns the URL of a verification request: the callback's own query stays, the parameters are appended.
 pub fn verification_url(
     callback: &Callback,
     action: &Action,
@@ -28,7 +28,8 @@ pub fn verification_url(
     with_parameters(callback.as_str(), &parameters)
 }
 
-/// The URL to `GET` to tell a subscriber that its subscription has ended, or never was (WebSub section 5.2).
+/// Returns the URL of a request that tells a subscriber that its subscription was denied or has ended (WebSub
+/// section 5.2).
 pub fn denial_url(callback: &Callback, topic: &str, reason: &str) -> String {
     let parameters = [
         ("hub.mode", "denied"),
@@ -38,7 +39,7 @@ pub fn denial_url(callback: &Callback, topic: &str, reason: &str) -> String {
     with_parameters(callback.as_str(), &parameters)
 }
 
-/// Whether an answer says that the subscriber means it.
+/// Returns true if an answer confirms the request.
 pub fn confirms(status: u16, body: &[u8], challenge: &str) -> bool {
     (200..300).contains(&status) && body == challenge.as_bytes()
 }

@@ -7,8 +7,8 @@ use jiff::Timestamp;
 
 use crate::announce::delivery::attempt::RefusalKind;
 use crate::announce::event::Fact;
+use crate::histogram::Histogram;
 use crate::report::documents::DocumentState;
-use crate::report::histogram::Histogram;
 use crate::resourcesync::capability::Capability;
 use crate::resourcesync::uri::Hub;
 

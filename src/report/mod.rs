@@ -11,7 +11,6 @@ pub mod channels;
 pub mod documents;
 pub mod figures;
 pub mod findings;
-pub mod histogram;
 pub mod missing;
 pub mod notifications;
 pub mod outbox;

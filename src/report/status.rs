@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::announce::delivery::attempt::{Attempt, Refusal, RefusalKind};
 use crate::announce::observation::Unreadable;
 use crate::announce::plan::Mode;
-use crate::hub::audience::view::HubStatus;
+use crate::hub::subscriptions::view::HubStatus;
 use crate::report::figures::Figures;
 use crate::report::status::notification::NotificationView;
 use crate::resourcesync::capability::Capability;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use crate::announce::delivery::attempt::printable;
 use crate::report::status::words::grouped;
+use crate::resourcesync::escape::printable;
 use crate::resourcesync::uri::Hub;
 
 /// The activity of the daemon.

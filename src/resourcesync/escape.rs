@@ -20,6 +20,14 @@ pub fn escaped_lines(text: &str) -> Cow<'_, str> {
     rewritten(text, |c| c != '\n' && is_unsafe(c))
 }
 
+/// Maximum characters kept of a text from elsewhere.
+pub const MAX_EXCERPT: usize = 500;
+
+/// Returns the beginning of a text from elsewhere, safe to print on a terminal.
+pub fn printable(text: &str) -> String {
+    excerpt(text.trim(), MAX_EXCERPT)
+}
+
 /// Returns the first characters of a text in one line, with a space for each unsafe one.
 pub fn excerpt(text: &str, most: usize) -> String {
     let beginning = text.chars().take(most);

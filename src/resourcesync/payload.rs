@@ -9,6 +9,9 @@ use crate::resourcesync::capability::Capability;
 use crate::resourcesync::characters::is_allowed;
 use crate::resourcesync::uri::Uri;
 
+/// Content type of every payload, exactly: some hubs refuse a `charset`.
+pub const PAYLOAD_TYPE: &str = "application/xml";
+
 /// The kind of a change: the values of the `change` attribute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -1,24 +1,22 @@
-//! The embedded hub's part of the state: subscriptions, and what is owed to them.
+//! The embedded hub's part of the state file: subscriptions, and the notifications pending for them.
 
 use jiff::Timestamp;
 use rusqlite::{Row, Transaction, params};
 
-use crate::announce::delivery::secret::Secret;
-use crate::hub::{Callback, HubRecord, Progress, Relay, RelayId, Subscription};
+use crate::http::secret::Secret;
+use crate::hub::{Callback, DeliveryProgress, HubRecord, Relay, RelayId, SavedHub, Subscription};
 use crate::resourcesync::uri::Topic;
 use crate::store::row::{Column, shared};
 use crate::store::{Store, StoreError};
 
-/// What [`Store::load_hub`] finds.
-pub type Hub = (Vec<(Subscription, Progress)>, Vec<Relay>);
-
 impl Store {
-    /// The verified subscriptions, how far each has come, and what they are owed.
-    pub fn load_hub(&self) -> Result<Hub, StoreError> {
+    /// Loads the verified subscriptions with their progress, and the pending notifications.
+    pub fn load_hub(&self) -> Result<SavedHub, StoreError> {
         let read = || {
-            let subscriptions = self.rows("SELECT * FROM subscriptions", subscription)?;
-            let relays = self.rows("SELECT * FROM relays", relay)?;
-            Ok((subscriptions, relays))
+            Ok(SavedHub {
+                subscriptions: self.rows("SELECT * FROM subscriptions", subscription)?,
+                relays: self.rows("SELECT * FROM relays", relay)?,
+            })
         };
         read().map_err(|source| StoreError::Load {
             path: self.path.clone(),
@@ -27,14 +25,14 @@ impl Store {
     }
 }
 
-fn subscription(row: &Row<'_>) -> rusqlite::Result<(Subscription, Progress)> {
+fn subscription(row: &Row<'_>) -> rusqlite::Result<(Subscription, DeliveryProgress)> {
     let subscription = Subscription {
         topic: Topic::new(row.get::<_, String>("topic")?),
         callback: Callback::new(row.get::<_, String>("callback")?),
         secret: row.get::<_, Option<String>>("secret")?.map(Secret::new),
         expires: row.get::<_, Column<Timestamp>>("expires")?.0,
     };
-    let progress = Progress {
+    let progress = DeliveryProgress {
         heard: RelayId(row.get::<_, i64>("heard")?.cast_unsigned()),
         attempts: row.get("attempts")?,
         next_try: row

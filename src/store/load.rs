@@ -1,4 +1,4 @@
-//! Reads the whole state at start.
+//! Loads the state at start.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;
@@ -27,7 +27,7 @@ use crate::store::row::{
 use crate::store::{Store, StoreError};
 
 impl Store {
-    /// Everything that was saved, but for the embedded hub's part.
+    /// Loads the whole state except the embedded hub's part.
     pub fn load(&self) -> Result<State, StoreError> {
         self.read().map_err(|source| StoreError::Load {
             path: self.path.clone(),
@@ -36,9 +36,9 @@ impl Store {
     }
 
     fn read(&self) -> rusqlite::Result<State> {
-        // A daemon may be writing meanwhile: one transaction sees one state.
+        // A daemon may be writing meanwhile: one transaction reads one consistent state.
         let _one_state = self.connection.unchecked_transaction()?;
-        let mut known = Known::default();
+        let mut known = KnownUris::default();
         let mut documents = BTreeMap::new();
         self.each("SELECT * FROM documents", |row| {
             let (uri, record) = document(row, &mut known)?;
@@ -110,11 +110,11 @@ impl Store {
     }
 }
 
-/// The URIs that were read so far: one that stands in many rows takes memory once, and is checked once.
+/// Interned URIs: one that is in many rows takes memory once and is checked once.
 #[derive(Default)]
-struct Known(HashSet<Uri>);
+struct KnownUris(HashSet<Uri>);
 
-impl Known {
+impl KnownUris {
     fn uri(&mut self, text: &str) -> rusqlite::Result<Uri> {
         if let Some(known) = self.0.get(text) {
             return Ok(known.clone());
@@ -125,16 +125,15 @@ impl Known {
     }
 }
 
-/// The columns of a row, taken in the order of the table's definition: by name would take longer than all
-/// else about a start.
-pub(super) struct Fields<'a> {
+/// Reads the columns of a row in the order of the table's definition: access by name would dominate the time of a start.
+pub(super) struct RowReader<'a> {
     row: &'a Row<'a>,
     next: usize,
 }
 
-impl<'a> Fields<'a> {
-    pub(super) fn of(row: &'a Row<'a>) -> Fields<'a> {
-        Fields { row, next: 0 }
+impl<'a> RowReader<'a> {
+    pub(super) fn of(row: &'a Row<'a>) -> RowReader<'a> {
+        RowReader { row, next: 0 }
     }
 
     pub(super) fn take<T: FromSql>(&mut self) -> rusqlite::Result<T> {
@@ -147,8 +146,8 @@ impl<'a> Fields<'a> {
         Ok(self.row.get_ref(self.next - 1)?.as_str()?)
     }
 
-    /// One of our own values.
-    pub(super) fn ours<T>(&mut self) -> rusqlite::Result<T>
+    /// Reads a value with a [`Column`] conversion.
+    pub(super) fn value<T>(&mut self) -> rusqlite::Result<T>
     where
         Column<T>: FromSql,
     {
@@ -166,11 +165,11 @@ impl<'a> Fields<'a> {
         Ok(self.take::<i64>()?.cast_unsigned())
     }
 
-    fn uri(&mut self, known: &mut Known) -> rusqlite::Result<Uri> {
+    fn uri(&mut self, known: &mut KnownUris) -> rusqlite::Result<Uri> {
         known.uri(self.text()?)
     }
 
-    fn optional_uri(&mut self, known: &mut Known) -> rusqlite::Result<Option<Uri>> {
+    fn optional_uri(&mut self, known: &mut KnownUris) -> rusqlite::Result<Option<Uri>> {
         self.next += 1;
         let text = self.row.get_ref(self.next - 1)?.as_str_or_null()?;
         text.map(|text| known.uri(text)).transpose()
@@ -188,14 +187,14 @@ impl<'a> Fields<'a> {
     fn stat(&mut self) -> rusqlite::Result<Stat> {
         Ok(Stat {
             size: self.number()?,
-            modified: self.ours()?,
-            changed: self.ours()?,
+            modified: self.value()?,
+            changed: self.value()?,
             inode: self.number()?,
         })
     }
 }
 
-/// A value that this program did not write.
+/// Returns an error for a value that this program did not write.
 fn foreign<T>(value: Option<T>) -> rusqlite::Result<T> {
     value.ok_or_else(|| FromSqlError::InvalidType.into())
 }
@@ -205,11 +204,11 @@ fn count(number: i64) -> usize {
 }
 
 fn mount(row: &Row<'_>) -> rusqlite::Result<(MountId, MountRow)> {
-    let mut fields = Fields::of(row);
+    let mut fields = RowReader::of(row);
     let id = MountId(fields.take()?);
     let source = fields.take()?;
     let directory: Vec<u8> = fields.take()?;
-    let prefix = fields.ours()?;
+    let prefix = fields.value()?;
     let device: Option<i64> = fields.take()?;
     let inode: Option<i64> = fields.take()?;
     let mount = MountRow {
@@ -228,30 +227,30 @@ fn mount(row: &Row<'_>) -> rusqlite::Result<(MountId, MountRow)> {
     Ok((id, mount))
 }
 
-/// Nothing of a row that was written before globs were, or of one that somebody edited.
+/// Returns none for a row of a version without globs, or an edited one.
 fn candidates(include: Option<String>, exclude: Option<String>) -> Option<Candidates> {
     let globs = |column: Option<String>| serde_json::from_str(&column?).ok();
     Candidates::new(globs(include)?, globs(exclude)?).ok()
 }
 
-fn document(row: &Row<'_>, known: &mut Known) -> rusqlite::Result<(Uri, Record)> {
-    let mut fields = Fields::of(row);
+fn document(row: &Row<'_>, known: &mut KnownUris) -> rusqlite::Result<(Uri, Record)> {
+    let mut fields = RowReader::of(row);
     let uri = fields.uri(known)?;
     let record = Record {
         path: fields.path()?,
         stat: fields.stat()?,
         version: Version {
-            capability: fields.ours()?,
-            form: fields.ours()?,
-            fingerprint: fields.ours()?,
+            capability: fields.value()?,
+            form: fields.value()?,
+            fingerprint: fields.value()?,
         },
         outdated: fields.take::<u32>()? != fingerprint::VERSION,
         up: fields.optional_uri(known)?,
         named_index: fields.optional_uri(known)?,
         named_index_form: fields.optional()?,
         newly_indexed: fields.take()?,
-        changed: fields.ours()?,
-        looked: fields.ours()?,
+        changed: fields.value()?,
+        looked: fields.value()?,
         presence: match (fields.text()?, fields.optional()?) {
             ("missing", Some(since)) => Presence::Missing {
                 since,
@@ -279,22 +278,22 @@ fn document(row: &Row<'_>, known: &mut Known) -> rusqlite::Result<(Uri, Record)>
     Ok((uri, record))
 }
 
-fn sets(json: &str, known: &mut Known) -> rusqlite::Result<SmallSet<Uri>> {
+fn sets(json: &str, known: &mut KnownUris) -> rusqlite::Result<SmallSet<Uri>> {
     let sets: Vec<Uri> = foreign(uris_from_json(json))?;
     sets.iter().map(|set| known.uri(set.as_str())).collect()
 }
 
 fn other(row: &Row<'_>) -> rusqlite::Result<(DocumentPath, (Stat, Timestamp))> {
-    let mut fields = Fields::of(row);
-    Ok((fields.path()?, (fields.stat()?, fields.ours()?)))
+    let mut fields = RowReader::of(row);
+    Ok((fields.path()?, (fields.stat()?, fields.value()?)))
 }
 
 fn trouble(row: &Row<'_>) -> rusqlite::Result<(Uri, Trouble)> {
-    let mut fields = Fields::of(row);
-    let uri = fields.ours()?;
+    let mut fields = RowReader::of(row);
+    let uri = fields.value()?;
     let trouble = Trouble {
         path: fields.path()?,
-        since: fields.ours()?,
+        since: fields.value()?,
         reason: fields.take()?,
         predates: fields.take()?,
         reported: false,
@@ -303,11 +302,11 @@ fn trouble(row: &Row<'_>) -> rusqlite::Result<(Uri, Trouble)> {
 }
 
 fn channel(row: &Row<'_>) -> rusqlite::Result<(ChannelId, ChannelRow)> {
-    let mut fields = Fields::of(row);
+    let mut fields = RowReader::of(row);
     let id = ChannelId(fields.number()?);
     let channel = ChannelRow {
         source: fields.take()?,
-        set: fields.ours()?,
+        set: fields.value()?,
         topic: Topic::new(fields.text()?),
         retired: retirement(&mut fields)?,
         seq: fields.number()?,
@@ -318,7 +317,7 @@ fn channel(row: &Row<'_>) -> rusqlite::Result<(ChannelId, ChannelRow)> {
     Ok((id, channel))
 }
 
-fn retirement(fields: &mut Fields<'_>) -> rusqlite::Result<Option<Retirement>> {
+fn retirement(fields: &mut RowReader<'_>) -> rusqlite::Result<Option<Retirement>> {
     Ok(
         match (fields.optional()?, fields.take::<Option<String>>()?) {
             (Some(since), Some(last_words)) => Some(Retirement {
@@ -331,7 +330,7 @@ fn retirement(fields: &mut Fields<'_>) -> rusqlite::Result<Option<Retirement>> {
 }
 
 fn ledger(row: &Row<'_>) -> rusqlite::Result<((ChannelId, Hub), LedgerRow)> {
-    let mut fields = Fields::of(row);
+    let mut fields = RowReader::of(row);
     let key = key(&mut fields)?;
     let limit = fields.take::<Option<i64>>()?.map(count);
     let accepted = fields.optional()?;
@@ -353,9 +352,9 @@ fn ledger(row: &Row<'_>) -> rusqlite::Result<((ChannelId, Hub), LedgerRow)> {
             body: shared(fields.take()?),
             entries: count(fields.take()?),
             covers: foreign(covers_from_json(fields.text()?))?,
-            cut: fields.ours()?,
+            cut: fields.value()?,
             attempts: fields.take()?,
-            next_try: fields.ours()?,
+            next_try: fields.value()?,
             until: fields.optional()?,
         }),
     };
@@ -371,7 +370,7 @@ fn ledger(row: &Row<'_>) -> rusqlite::Result<((ChannelId, Hub), LedgerRow)> {
     Ok((key, ledger))
 }
 
-fn attempt(fields: &mut Fields<'_>) -> rusqlite::Result<Option<Attempt>> {
+fn attempt(fields: &mut RowReader<'_>) -> rusqlite::Result<Option<Attempt>> {
     let at = fields.optional()?;
     let seq: Option<i64> = fields.take()?;
     let status = fields.take()?;
@@ -393,27 +392,27 @@ fn attempt(fields: &mut Fields<'_>) -> rusqlite::Result<Option<Attempt>> {
     }))
 }
 
-fn key(fields: &mut Fields<'_>) -> rusqlite::Result<(ChannelId, Hub)> {
+fn key(fields: &mut RowReader<'_>) -> rusqlite::Result<(ChannelId, Hub)> {
     Ok((ChannelId(fields.number()?), Hub::new(fields.text()?)))
 }
 
 fn known_hub(row: &Row<'_>) -> rusqlite::Result<(Hub, KnownHub)> {
-    let mut fields = Fields::of(row);
+    let mut fields = RowReader::of(row);
     let hub = Hub::new(fields.text()?);
     let known = KnownHub {
-        mode: fields.ours()?,
+        mode: fields.value()?,
         is_configured: fields.take()?,
     };
     Ok((hub, known))
 }
 
-fn told_row(row: &Row<'_>, known: &mut Known) -> rusqlite::Result<(ChannelId, Hub, Uri, Told)> {
-    let mut fields = Fields::of(row);
+fn told_row(row: &Row<'_>, known: &mut KnownUris) -> rusqlite::Result<(ChannelId, Hub, Uri, Told)> {
+    let mut fields = RowReader::of(row);
     let (channel, hub) = key(&mut fields)?;
     let uri = fields.uri(known)?;
     let told = Told {
-        capability: fields.ours()?,
-        form: fields.ours()?,
+        capability: fields.value()?,
+        form: fields.value()?,
         fingerprint: fields.optional()?,
     };
     Ok((channel, hub, uri, told))

@@ -1,4 +1,4 @@
-//! The lock that keeps a second instance away, and that other users cannot hold: its file is private.
+//! The lock against a second instance. Its file is private, so that other users cannot hold it.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::ErrorKind;
@@ -11,14 +11,14 @@ use rustix::process::{Flock, FlockOffsetType, FlockType, fcntl_getlk, geteuid};
 use crate::store::{DATABASE, StoreError};
 
 const LOCK: &str = "lock";
-/// What becomes the lock where the file of that name may be held by others.
+/// The name of a private lock file that replaces one that others may hold.
 const NEW_LOCK: &str = "lock.new";
-/// Whoever only looks whether there is a daemon holds the lock for much less than this.
-const GLANCE: Duration = Duration::from_millis(100);
+/// The time to wait for the lock. Commands that only test for a daemon hold it for much less.
+const WAIT: Duration = Duration::from_millis(100);
 
-/// Takes the lock of the state in `directory`, for as long as the file is open.
+/// Takes the lock of the state directory, held while the file is open.
 pub fn take(directory: &Path) -> Result<File, StoreError> {
-    let until = Instant::now() + GLANCE;
+    let until = Instant::now() + WAIT;
     loop {
         match attempt(directory) {
             Ok(Some(file)) => return Ok(file),
@@ -38,7 +38,7 @@ pub fn take(directory: &Path) -> Result<File, StoreError> {
     }
 }
 
-/// Whether a daemon holds the state in `directory`. The lock is held for a glance, which keeps nobody out.
+/// Returns true if a daemon uses the state directory. Tests the lock for a moment, which keeps no other out.
 pub fn is_in_use(directory: &Path) -> std::io::Result<bool> {
     let file = match File::open(directory.join(LOCK)) {
         Ok(file) => file,
@@ -52,7 +52,7 @@ pub fn is_in_use(directory: &Path) -> std::io::Result<bool> {
     }
 }
 
-/// The lock, or nothing while somebody else has it.
+/// Tries to take the lock. Returns none while it is held elsewhere.
 fn attempt(directory: &Path) -> std::io::Result<Option<File>> {
     let path = directory.join(LOCK);
     let file = match OpenOptions::new().read(true).write(true).open(&path) {
@@ -67,18 +67,18 @@ fn attempt(directory: &Path) -> std::io::Result<Option<File>> {
     if is_private(&file, directory)? {
         return Ok((is_locked && is_at(&file, &path)).then_some(file));
     }
-    // An earlier version left a file that everybody may open, and lock. A daemon has the state file open as well.
+    // The file of an earlier version, which anyone may open and lock. A running daemon also has the state file open.
     if !is_locked && is_open(directory) {
         return Ok(None);
     }
     replace(directory)
 }
 
-/// Puts a new file in the place of a lock that others may hold.
+/// Replaces a lock file that others may hold by a private one.
 fn replace(directory: &Path) -> std::io::Result<Option<File>> {
     let (path, new_path) = (directory.join(LOCK), directory.join(NEW_LOCK));
     let Some(new) = create(&new_path, directory)? else {
-        // Another one is about to do the same, or crashed before it had.
+        // Another process is doing the same, or crashed while doing it.
         let Ok(other) = File::open(&new_path) else {
             return Ok(None);
         };
@@ -90,7 +90,7 @@ fn replace(directory: &Path) -> std::io::Result<Option<File>> {
     if !try_lock(&new)? || !is_at(&new, &new_path) {
         return Ok(None);
     }
-    // Whoever was faster has done it.
+    // Another process may have been faster.
     let current = File::open(&path);
     if current.is_ok_and(|current| is_private(&current, directory).unwrap_or_default()) {
         std::fs::remove_file(&new_path)?;
@@ -100,7 +100,7 @@ fn replace(directory: &Path) -> std::io::Result<Option<File>> {
     Ok(Some(new))
 }
 
-/// A private file that is not there yet.
+/// Creates a private file. Returns none if it exists.
 fn create(path: &Path, directory: &Path) -> std::io::Result<Option<File>> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create_new(true).mode(0o600);
@@ -125,14 +125,14 @@ fn try_lock(file: &File) -> std::io::Result<bool> {
     }
 }
 
-/// Whether nobody else may open a file: it is ours, root's, or of whoever has the directory.
+/// Returns true if no other user may open a file, and it belongs to us, to root, or to the owner of the directory.
 fn is_private(file: &File, directory: &Path) -> std::io::Result<bool> {
     let metadata = file.metadata()?;
     let owners = [geteuid().as_raw(), 0, std::fs::metadata(directory)?.uid()];
     Ok(metadata.mode() & 0o077 == 0 && owners.contains(&metadata.uid()))
 }
 
-/// Whether a path names a file that is open.
+/// Returns true if a path names an open file.
 fn is_at(file: &File, path: &Path) -> bool {
     let identity = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
     match (file.metadata(), std::fs::metadata(path)) {
@@ -141,7 +141,7 @@ fn is_at(file: &File, path: &Path) -> bool {
     }
 }
 
-/// Whether another process has the state file open: SQLite keeps a lock on it for so long.
+/// Returns true if another process has the state file open: SQLite holds a lock on it meanwhile.
 fn is_open(directory: &Path) -> bool {
     let Ok(file) = File::open(directory.join(DATABASE)) else {
         return false;

@@ -1,13 +1,12 @@
-//! One SQLite file: what was seen, what each hub was told, what is in flight.
+//! The state file: one SQLite database with documents seen, changes told to each hub, and notifications in flight.
 //!
-//! Every [`Store::save`] is one transaction, durable when it returns. A lock file beside the database keeps
-//! a second instance away.
+//! Every [`Store::save`] is one transaction, durable when it returns. A lock file keeps a second instance away.
 
+mod directory;
 mod hub;
-mod intact;
+mod integrity;
 mod load;
 mod lock;
-mod place;
 mod row;
 mod save;
 mod schema;
@@ -25,18 +24,18 @@ use rusqlite::{Connection, OpenFlags};
 use rustix::fs::Access;
 use rustix::io::Errno;
 
-/// The state of one daemon.
+/// The open state file of one daemon.
 #[derive(Debug)]
 pub struct Store {
     connection: Connection,
     path: PathBuf,
-    /// What was opened to be written.
+    /// The file as it was opened for writing.
     opened: Option<Opened>,
-    /// Held for as long as this store writes.
+    /// The lock file, held while this store may write.
     _lock: Option<File>,
 }
 
-/// Why the state cannot be used.
+/// An error of the state file.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     #[error("cannot create the state directory {path}; set state_dir to one that can be written")]
@@ -110,19 +109,19 @@ pub enum StoreError {
     },
 }
 
-use crate::store::intact::{Opened, beside};
+use crate::store::integrity::{Opened, beside};
 
+pub use crate::store::directory::inspect_directory;
 pub use crate::store::lock::is_in_use;
-pub use crate::store::place::place;
 
 const DATABASE: &str = "state.sqlite";
-/// What becomes the state file once it is whole.
+/// The name of a new state file until it is complete.
 const NEW_DATABASE: &str = "state.sqlite.new";
-/// What SQLite may have beside its file.
+/// Suffixes of the files that SQLite keeps beside its database.
 const COMPANIONS: [&str; 3] = ["-wal", "-shm", "-journal"];
 
 impl Store {
-    /// Opens the state in `directory`, creating both where they are not, and keeps others out.
+    /// Opens the state file in `directory` for writing, creates both if missing, and takes the lock.
     pub fn open(directory: &Path) -> Result<Store, StoreError> {
         create_directory(directory).map_err(|source| StoreError::Directory {
             path: directory.to_owned(),
@@ -146,8 +145,7 @@ impl Store {
         })
     }
 
-    /// Opens the state in `directory` for reading, beside a daemon that may be writing; nothing if there is
-    /// none yet.
+    /// Opens the state file in `directory` for reading, while a daemon may be writing. Returns none if there is no file yet.
     pub fn open_to_read(directory: &Path) -> Result<Option<Store>, StoreError> {
         let path = directory.join(DATABASE);
         match std::fs::metadata(&path) {
@@ -155,7 +153,7 @@ impl Store {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             _ => {}
         }
-        // SQLite would not say why.
+        // SQLite would not report the reason.
         if let Err(Errno::ACCESS) = rustix::fs::access(&path, Access::READ_OK) {
             let source = Errno::ACCESS.into();
             return Err(StoreError::Denied { path, source });
@@ -179,11 +177,11 @@ impl Store {
         }))
     }
 
-    /// Whether the file that is open is still the state file. Costs two questions to the file system.
+    /// Checks that the open file is still the state file. Costs two `stat` calls.
     pub fn check(&mut self) -> Result<(), StoreError> {
         let checked = self.opened.as_mut().map_or(Ok(()), Opened::check);
         if let Err(StoreError::Cut { .. }) = checked {
-            // Closing the file would fill what is missing with what is not the state.
+            // A checkpoint on closing would extend the truncated file with partial data.
             let _ = self
                 .connection
                 .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
@@ -191,8 +189,8 @@ impl Store {
         checked
     }
 
-    /// Writes the state file anew if it is gone, from the one that is still open. Tells whether that was needed.
-    pub fn put_back(&mut self) -> Result<bool, StoreError> {
+    /// Recreates the state file if it was deleted, from the one that is still open. Returns true if it was.
+    pub fn recreate(&mut self) -> Result<bool, StoreError> {
         match self.check() {
             Err(StoreError::Gone { path }) if path == self.path => {}
             _ => return Ok(false),
@@ -202,7 +200,7 @@ impl Store {
             path: directory.clone(),
             source,
         })?;
-        // The old one went with the directory.
+        // The old lock was deleted with the directory.
         self._lock = None;
         let lock = lock::take(&directory)?;
         create(&directory, |new| {
@@ -218,7 +216,7 @@ impl Store {
     }
 }
 
-/// Creates the directory of a state, for its user alone; directories above it as usual.
+/// Creates the state directory, private to its user; its parents with the usual mode.
 fn create_directory(directory: &Path) -> std::io::Result<()> {
     if directory.is_dir() {
         return Ok(());
@@ -232,7 +230,7 @@ fn create_directory(directory: &Path) -> std::io::Result<()> {
     }
 }
 
-/// Creates a state file that is whole from its first moment: one of zero bytes was never left by us.
+/// Creates a state file under another name and renames it, so that it is never empty or incomplete.
 fn create(
     directory: &Path,
     write: impl FnOnce(&Path) -> rusqlite::Result<()>,
@@ -242,15 +240,15 @@ fn create(
         path: path.clone(),
         source,
     };
-    // What a crash left, and what belonged to a file that was deleted.
+    // Left by a crash, or belonging to a deleted file.
     let companions = [&path, &new].map(|file| COMPANIONS.map(|ending| beside(file, ending)));
-    for left in companions.as_flattened().iter().chain([&new]) {
-        match std::fs::remove_file(left) {
+    for leftover in companions.as_flattened().iter().chain([&new]) {
+        match std::fs::remove_file(leftover) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed(error)),
             _ => {}
         }
     }
-    // Subscribers' secrets lie in it.
+    // It contains subscribers' secrets.
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(0o600);
     let file = options.open(&new).map_err(failed)?;
@@ -264,17 +262,17 @@ fn create(
     directory.sync_all().map_err(failed)
 }
 
-/// Opens a state file that is there, in the form of this version.
+/// Opens an existing state file and migrates it to this version.
 fn open_to_write(path: &Path) -> Result<(Connection, Opened), StoreError> {
     let open_error = |source| StoreError::Open {
         path: path.to_owned(),
         source,
     };
     let mut connection = Connection::open(path).map_err(open_error)?;
-    // On a file system without modes there is nothing to keep.
+    // Fails on a file system without modes.
     let _ = std::fs::set_permissions(path, Permissions::from_mode(0o600));
-    // Durable before anything is sent: WAL with a sync at each commit. What a statement needs to undo itself, such
-    // as one that forgets a large channel, lies in memory: a container has no place for temporary files.
+    // WAL with a sync at each commit: durable before anything is sent. Temporary data, such as the statement journal of
+    // deleting a large channel, is in memory: a container may have no directory for temporary files.
     connection
         .execute_batch(
             "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; \
@@ -288,8 +286,8 @@ fn open_to_write(path: &Path) -> Result<(Connection, Opened), StoreError> {
     Ok((connection, opened))
 }
 
-/// The file as SQLite is to read it. Where nobody has it open, all of it is in this one file: SQLite need not
-/// leave others beside it, which it could not do in a directory that may only be read.
+/// Returns the URI under which SQLite reads the file. Without a write-ahead log it is complete in itself and opened as
+/// immutable: then SQLite creates no files beside it, which a read-only directory would not allow.
 fn uri(path: &Path) -> String {
     let name = percent_encode(path.as_os_str().as_bytes(), NON_ALPHANUMERIC);
     let parameters = match beside(path, "-wal").exists() {
@@ -325,10 +323,10 @@ mod tests {
     fn temporary_files_are_not_needed() {
         let directory = tempfile::tempdir().unwrap();
         let store = Store::open(directory.path()).unwrap();
-        let place = store
+        let temp_store = store
             .connection
             .pragma_query_value(None, "temp_store", |row| row.get::<_, i64>(0));
         let in_memory = 2;
-        assert_eq!(place, Ok(in_memory));
+        assert_eq!(temp_store, Ok(in_memory));
     }
 }

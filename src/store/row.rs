@@ -1,4 +1,4 @@
-//! How our values stand in columns: as text that a person can read.
+//! Conversions between our types and columns, as readable text.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::resourcesync::fingerprint::Fingerprint;
 use crate::resourcesync::payload::{ChangeKind, Entry};
 use crate::resourcesync::uri::Uri;
 
-/// A value of ours in a column.
+/// A value with a conversion to and from a column.
 pub struct Column<T>(pub T);
 
 impl ToSql for Column<Timestamp> {
@@ -69,7 +69,7 @@ impl FromSql for Column<Fingerprint> {
     }
 }
 
-/// The modes as they stand in a column.
+/// The modes and their text.
 const MODES: [(&str, Mode); 4] = [
     ("content", Mode::Content),
     ("ping", Mode::Ping),
@@ -87,7 +87,7 @@ impl ToSql for Column<Mode> {
 impl FromSql for Column<Mode> {
     fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
         let name = value.as_str()?;
-        let mode = MODES.iter().find(|(own, _)| *own == name);
+        let mode = MODES.iter().find(|(known, _)| *known == name);
         mode.map(|(_, mode)| Column(*mode))
             .ok_or(FromSqlError::InvalidType)
     }
@@ -124,7 +124,7 @@ fn uri(text: &str) -> Option<Uri> {
     Uri::parse(text).ok()
 }
 
-/// Times in one column, with spaces between.
+/// Formats times as one text, separated by spaces.
 pub fn times_to_text(times: &[Timestamp]) -> String {
     let texts: Vec<String> = times.iter().map(ToString::to_string).collect();
     texts.join(" ")
@@ -136,7 +136,7 @@ pub fn times_from_text(text: &str) -> Option<Vec<Timestamp>> {
     times.collect()
 }
 
-/// A list of URIs, as JSON.
+/// Formats a list of URIs as JSON.
 pub fn uris_to_json<'a>(uris: impl IntoIterator<Item = &'a Uri>) -> String {
     let texts: Vec<&str> = uris.into_iter().map(Uri::as_str).collect();
     serde_json::to_string(&texts).unwrap_or_default()
@@ -161,7 +161,7 @@ struct ToldJson {
     fingerprint: Option<[u8; 32]>,
 }
 
-/// What a notification in flight accounts for, as JSON.
+/// Formats the changes that a notification in flight covers as JSON.
 pub fn covers_to_json(covers: &[(Uri, Option<Told>)]) -> String {
     let json: Vec<CoverJson> = covers
         .iter()
@@ -206,7 +206,7 @@ struct SaidJson {
     index: Option<String>,
 }
 
-/// What a topic repeats, as JSON.
+/// Formats the entries that a topic repeats as JSON.
 pub fn said_to_json(said: &[Said]) -> String {
     let json: Vec<SaidJson> = said
         .iter()
@@ -250,7 +250,7 @@ pub fn said_from_json(json: &str) -> Option<Vec<Said>> {
         .collect()
 }
 
-/// A blob that is shared once loaded.
+/// Returns a loaded blob for sharing.
 pub fn shared(bytes: Vec<u8>) -> Arc<[u8]> {
     bytes.into()
 }

@@ -1,4 +1,4 @@
-//! Writes what one turn of the engine changed, in one transaction.
+//! Saves the changes of one step, in one transaction.
 
 use std::os::unix::ffi::OsStrExt;
 
@@ -19,24 +19,24 @@ use crate::store::row::{Column, covers_to_json, said_to_json, times_to_text, uri
 use crate::store::{Store, StoreError, schema};
 
 impl Store {
-    /// Commits `save`, what the embedded hub recorded and the notifications it owes now; durable when it
-    /// returns. After an error nothing of it is written.
+    /// Commits the engine's changes, the embedded hub's records and the notifications to relay; durable when it returns.
+    /// After an error nothing of it is written.
     pub fn save(
         &mut self,
         save: &Save,
         records: &[HubRecord],
-        owed: &[Relay],
+        relays: &[Relay],
     ) -> Result<(), StoreError> {
         self.check()?;
-        self.write(save, records, owed)
+        self.write(save, records, relays)
             .map_err(|source| StoreError::Save {
                 path: self.path.clone(),
                 source,
             })
     }
 
-    /// Whether the state file can be written: by writing what it says already, down to the disk. An empty
-    /// transaction would only show that nobody else holds the lock.
+    /// Checks that the state file can be written, by writing a value that it has already, with a sync. An empty transaction
+    /// would only test the lock.
     pub fn probe(&mut self) -> Result<(), StoreError> {
         self.check()?;
         self.connection
@@ -51,7 +51,7 @@ impl Store {
         &mut self,
         save: &Save,
         records: &[HubRecord],
-        owed: &[Relay],
+        relays: &[Relay],
     ) -> rusqlite::Result<()> {
         let transaction = self.connection.transaction()?;
         for (id, row) in &save.mounts {
@@ -84,7 +84,7 @@ impl Store {
         for (hub, known) in &save.hubs {
             write_known_hub(&transaction, hub, *known)?;
         }
-        for relay in owed {
+        for relay in relays {
             write_relay(&transaction, relay)?;
         }
         for record in records {

@@ -1,4 +1,4 @@
-//! The tables, and how they came to be. An administrator may open the file with `sqlite3`.
+//! The schema and its migrations. Operators may open the file with `sqlite3`.
 
 use rusqlite::Connection;
 

@@ -1,5 +1,4 @@
-//! What all our requests have in common: who we are, no redirection behind our back, and answers of bounded
-//! size.
+//! The basis of all our HTTP clients: user agent, no automatic redirections, answers of bounded size.
 
 use std::sync::Arc;
 
@@ -8,22 +7,23 @@ use hyper::header::{self, CONTENT_TYPE, RETRY_AFTER};
 use reqwest::redirect::Policy;
 use reqwest::{Client, ClientBuilder, Response};
 
-use crate::announce::delivery::secret::Mask;
 use crate::announce::delivery::verdict::LOCATION;
-use crate::announce::delivery::{Answer, FORM_TYPE};
+use crate::http::answer::Answer;
+use crate::http::form::FORM_TYPE;
+use crate::http::secret::Mask;
 use crate::resourcesync::escape::excerpt;
 use crate::websub::failure::describe;
 
-/// Who we are.
+/// The `User-Agent` header.
 pub const USER_AGENT: &str = concat!("rsnotify/", env!("CARGO_PKG_VERSION"));
-/// How much of an answer is read.
+/// Maximum bytes read of an answer's body.
 const BODY_BYTES: usize = 8 * 1024;
-/// How much of it is reported.
+/// Maximum characters of it that are reported.
 const EXCERPT_CHARS: usize = 500;
-/// How much of a form is: what it says of the notification may come last.
+/// Maximum characters reported of a form, which may mention the notification last.
 const FORM_CHARS: usize = 4_000;
 
-/// A client of ours, before what one use adds to it.
+/// Returns the builder of a client with the common settings.
 pub fn builder() -> ClientBuilder {
     Client::builder()
         .user_agent(USER_AGENT)
@@ -31,20 +31,19 @@ pub fn builder() -> ClientBuilder {
         .http1_title_case_headers()
 }
 
-/// Builds a client that can do without the system's certificates: a machine that has none may still use
-/// plain HTTP.
+/// Builds a client, without the system's certificates if there are none: such a machine may still use plain HTTP.
 pub fn build_without_certificates(make: impl Fn() -> ClientBuilder) -> reqwest::Result<Client> {
     make()
         .build()
         .or_else(|_| make().tls_certs_only([]).build())
 }
 
-/// The bytes as a request body with `Content-Length`, not copied.
+/// Returns the bytes as a request body with `Content-Length`, without copying them.
 pub fn body(bytes: &Arc<[u8]>) -> reqwest::Body {
     Bytes::from_owner(Arc::clone(bytes)).into()
 }
 
-/// What was answered, or why nothing was; without what the mask hides.
+/// Reads an answer, or describes the error; secrets are masked.
 pub async fn answer(answered: reqwest::Result<Response>, mask: &Mask) -> Answer {
     let failed = |error| Answer::Failed(excerpt(&mask.hide(&describe(error)), EXCERPT_CHARS));
     let mut response = match answered {
@@ -60,8 +59,8 @@ pub async fn answer(answered: reqwest::Result<Response>, mask: &Mask) -> Answer 
     let (content_type, retry_after) = (header(CONTENT_TYPE), header(RETRY_AFTER));
     let location = header(header::LOCATION);
     let (body, broke_off) = beginning(&mut response, BODY_BYTES).await;
-    // A form may deny what the status accepts, so half of one is no answer. Any other status stands,
-    // whatever becomes of the body.
+    // A form may deny despite a success status, so a truncated one is no answer. Otherwise the status alone decides, even if
+    // the body breaks off.
     let is_form = |content_type: &str| content_type.to_ascii_lowercase().starts_with(FORM_TYPE);
     let may_deny = status.is_success() && content_type.as_deref().is_some_and(is_form);
     if let (Some(error), true) = (broke_off, may_deny) {
@@ -72,24 +71,27 @@ pub async fn answer(answered: reqwest::Result<Response>, mask: &Mask) -> Answer 
         _ if may_deny => mask.hide_in_form(&String::from_utf8_lossy(&body)),
         _ => mask.hide(&String::from_utf8_lossy(&body)),
     };
-    let most = if may_deny { FORM_CHARS } else { EXCERPT_CHARS };
+    let max_chars = if may_deny { FORM_CHARS } else { EXCERPT_CHARS };
     Answer::Status {
         status: status.as_u16(),
         content_type,
         retry_after,
-        excerpt: excerpt(&said, most),
+        excerpt: excerpt(&said, max_chars),
     }
 }
 
-/// The first bytes of a body, and what ended it early, if anything did.
-pub async fn beginning(response: &mut Response, most: usize) -> (Vec<u8>, Option<reqwest::Error>) {
+/// Reads the first bytes of a body. Returns them with the error that broke it off, if any.
+pub async fn beginning(
+    response: &mut Response,
+    max_bytes: usize,
+) -> (Vec<u8>, Option<reqwest::Error>) {
     let mut body = Vec::new();
     loop {
         match response.chunk().await {
             Ok(Some(chunk)) => {
-                let room = most - body.len();
+                let room = max_bytes - body.len();
                 body.extend_from_slice(&chunk[..chunk.len().min(room)]);
-                if body.len() == most {
+                if body.len() == max_bytes {
                     return (body, None);
                 }
             }

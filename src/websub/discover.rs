@@ -1,4 +1,4 @@
-//! What a Destination learns from a topic URI (WebSub section 4).
+//! Discovery: the hubs and the topic that a topic URI advertises (WebSub section 4).
 
 use std::time::Duration;
 
@@ -7,28 +7,28 @@ use reqwest::redirect::Policy;
 use reqwest::{Client, Method, StatusCode};
 use url::Url;
 
+use crate::http::link::{parse_links, targets};
 use crate::resourcesync::document::{Content, Document};
 use crate::resourcesync::parse::parse;
 use crate::resourcesync::uri::{Hub, Topic, Uri};
 use crate::websub::client;
 use crate::websub::failure::describe;
-use crate::websub::link::{links, targets};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// More than a Capability List has.
+/// Maximum size of a ResourceSync document that is read.
 const DOCUMENT_BYTES: usize = 4 << 20;
 
-/// What a topic says of itself.
+/// The links of a topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Discovery {
-    /// The topic to subscribe to; the URI asked for, if there is no `self` link.
+    /// The topic to subscribe to: the `self` link, or else the URI itself.
     pub self_uri: Topic,
-    /// As its `Link` header names them; it may name none.
+    /// The hubs of its `Link` header, possibly none.
     pub hubs: Vec<Hub>,
     pub capability_list: Option<Uri>,
 }
 
-/// Why nothing was learnt.
+/// An error of discovery.
 #[derive(Debug, thiserror::Error)]
 pub enum DiscoverError {
     #[error("{topic} is no URL")]
@@ -42,7 +42,7 @@ pub enum DiscoverError {
     Status { topic: Topic, status: StatusCode },
 }
 
-/// Asks by `HEAD`, and by `GET` where that tells no hub.
+/// Reads the links of a topic with `HEAD`, or with `GET` if that names no hub.
 pub async fn discover(topic: &Topic) -> Result<Discovery, DiscoverError> {
     let asked = Url::parse(topic.as_str()).map_err(|source| DiscoverError::Url {
         topic: topic.clone(),
@@ -78,8 +78,7 @@ pub async fn discover(topic: &Topic) -> Result<Discovery, DiscoverError> {
     }
 }
 
-/// Reads the ResourceSync document that a URI leads to, if it is one: whoever takes it for a topic may want the one that
-/// it advertises.
+/// Reads the ResourceSync document at a URI, if it is one: it may advertise the topic that was meant.
 pub async fn document(topic: &Topic) -> Option<Document> {
     let make = || {
         client::builder()
@@ -107,7 +106,7 @@ fn read(topic: &Topic, base: &Url, headers: &HeaderMap) -> Discovery {
         .iter()
         .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
         .collect();
-    let links = links(values.iter().map(String::as_str));
+    let links = parse_links(values.iter().map(String::as_str));
     // An absolute URI is kept byte for byte: hubs compare it so.
     let absolute = |target: &str| match Url::parse(target) {
         Ok(_) => target.to_owned(),
@@ -116,7 +115,7 @@ fn read(topic: &Topic, base: &Url, headers: &HeaderMap) -> Discovery {
     Discovery {
         self_uri: targets(&links, "self")
             .next()
-            .map_or_else(|| topic.clone(), |own| Topic::new(absolute(own))),
+            .map_or_else(|| topic.clone(), |target| Topic::new(absolute(target))),
         hubs: targets(&links, "hub")
             .map(|hub| Hub::new(absolute(hub)))
             .collect(),

@@ -1,5 +1,4 @@
-//! Asks topics and hubs what they answer, for `check`: by `HEAD` and `GET`, which change nothing, and without
-//! following redirections.
+//! Requests to topics and hubs for `check`: by `HEAD` and `GET`, which change nothing, without following redirections.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,57 +9,57 @@ use jiff::Timestamp;
 use reqwest::{Client, Method, RequestBuilder, Response};
 use tokio::task::JoinSet;
 
-use crate::announce::delivery::secret::Mask;
 use crate::diagnostics::topic::TopicReplies;
 use crate::diagnostics::{FailureCause, Links, ProbeError, ProbeReply, ProbeResult, ReplyBody};
+use crate::http::link::{parse_links, targets};
+use crate::http::secret::Mask;
 use crate::resourcesync::uri::{Hub, Topic};
 use crate::websub::client;
 use crate::websub::failure::{cause, in_its_own_words};
-use crate::websub::link::{links, targets};
 use crate::websub::publish::settings::mask;
-use crate::websub::publish::{HubSettings, PublisherError};
+use crate::websub::publish::{PublishSettings, PublisherError};
 
-/// How many topics are asked at the same time.
+/// Maximum topics requested at the same time.
 const TOPICS_AT_ONCE: usize = 16;
-/// How long one answer may take, body and all.
+/// Timeout of an answer, including its body.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// A hub may ask for more patience than this, but does not get it here.
+/// Maximum timeout of a hub, whatever its configuration.
 const HUB_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What topics answer, in their order; nothing for those whose turn did not come within `patience`.
+/// Returns the answers of topics, in their order; none for those not requested within `patience`.
 pub async fn topics(
     topics: Vec<Topic>,
     patience: Duration,
 ) -> reqwest::Result<Vec<Option<TopicReplies>>> {
-    let client = anybody()?;
+    let client = plain_client()?;
     let mut served = vec![None; topics.len()];
     let topics: Arc<[Topic]> = topics.into();
     let next = Arc::new(AtomicUsize::new(0));
     let until = Instant::now() + patience;
-    let mut askers = JoinSet::new();
+    let mut workers = JoinSet::new();
     for _ in 0..TOPICS_AT_ONCE.min(topics.len()) {
         let (client, topics, next) = (client.clone(), Arc::clone(&topics), Arc::clone(&next));
-        askers.spawn(async move {
+        workers.spawn(async move {
             let mut answers = Vec::new();
             while Instant::now() < until {
                 let at = next.fetch_add(1, Ordering::Relaxed);
                 let Some(topic) = topics.get(at) else { break };
-                answers.push((at, ask_topic(&client, topic).await));
+                answers.push((at, probe_topic(&client, topic).await));
             }
             answers
         });
     }
-    for (at, answer) in askers.join_all().await.into_iter().flatten() {
+    for (at, answer) in workers.join_all().await.into_iter().flatten() {
         served[at] = Some(answer);
     }
     Ok(served)
 }
 
-/// What hubs answer where notifications would be sent, each asked as it would be told: what the operator
-/// configured of headers, credentials and certificates is used, and nothing is told.
-pub async fn hubs(hubs: Vec<HubSettings>) -> Vec<ProbeResult> {
+/// Returns the answers of hubs to a `HEAD` where notifications would be sent, with the configured headers, credentials and
+/// certificates. Nothing is published.
+pub async fn hubs(hubs: Vec<PublishSettings>) -> Vec<ProbeResult> {
     let mut answers = vec![Err(unknown(String::new())); hubs.len()];
-    let mut asked = JoinSet::new();
+    let mut probes = JoinSet::new();
     for (at, settings) in hubs.into_iter().enumerate() {
         let client = match settings.client() {
             Ok(client) => client,
@@ -72,39 +71,40 @@ pub async fn hubs(hubs: Vec<HubSettings>) -> Vec<ProbeResult> {
                 continue;
             }
         };
-        asked.spawn(async move {
+        probes.spawn(async move {
             let head = client.head(settings.publish_url.clone());
             let head = head.timeout(settings.timeout.min(HUB_TIMEOUT));
-            (at, ask(head, &mask([&settings])).await)
+            (at, probe(head, &mask([&settings])).await)
         });
     }
-    for (at, answer) in asked.join_all().await {
+    for (at, answer) in probes.join_all().await {
         answers[at] = answer;
     }
     answers
 }
 
-/// What a hub answers to anybody who looks at it.
+/// Returns the answer of a hub to a plain `GET`.
 pub async fn hub_in_public(hub: &Hub) -> reqwest::Result<ProbeResult> {
-    let request = anybody()?.get(hub.as_str());
-    Ok(ask(request, &Mask::default()).await)
+    let request = plain_client()?.get(hub.as_str());
+    Ok(probe(request, &Mask::default()).await)
 }
 
-fn anybody() -> reqwest::Result<Client> {
+fn plain_client() -> reqwest::Result<Client> {
     client::build_without_certificates(|| client::builder().timeout(TIMEOUT))
 }
 
-async fn ask_topic(client: &Client, topic: &Topic) -> TopicReplies {
-    let ask = async |method| ask(client.request(method, topic.as_str()), &Mask::default()).await;
-    let head = ask(Method::HEAD).await;
+async fn probe_topic(client: &Client, topic: &Topic) -> TopicReplies {
+    let probe =
+        async |method| probe(client.request(method, topic.as_str()), &Mask::default()).await;
+    let head = probe(Method::HEAD).await;
     let get = match head {
-        Ok(_) => Some(ask(Method::GET).await),
+        Ok(_) => Some(probe(Method::GET).await),
         Err(_) => None,
     };
     TopicReplies { head, get }
 }
 
-async fn ask(request: RequestBuilder, mask: &Mask) -> ProbeResult {
+async fn probe(request: RequestBuilder, mask: &Mask) -> ProbeResult {
     let failed = |error| failure(error, mask);
     let mut response = request.send().await.map_err(failed)?;
     let at = Timestamp::now();
@@ -117,7 +117,7 @@ async fn ask(request: RequestBuilder, mask: &Mask) -> ProbeResult {
         (!values.is_empty()).then(|| mask.hide(&values.join(", ")))
     };
     let link_values = values(&response, LINK);
-    let links = links(link_values.iter().map(String::as_str));
+    let links = parse_links(link_values.iter().map(String::as_str));
     let of = |relation| targets(&links, relation).map(str::to_owned).collect();
     Ok(ProbeReply {
         status: response.status().as_u16(),

@@ -1,17 +1,16 @@
-//! HTTP as WebSub and Framework Notification 1.0.1 section 4 use it. An adaptor: what is said, and what an
-//! answer means, is decided in [`announce`](crate::announce).
+//! WebSub over HTTP (also Framework Notification 1.0.1 section 4). An adaptor: the requests and the meaning of answers are
+//! decided in [`announce`](crate::announce) and [`hub`](crate::hub).
 //!
-//! As a publisher: [`publish`] submits to hubs, [`preview`] shows what it would submit, [`topics`] answers at topic
-//! URIs, [`public`] is the listener for those and for the embedded [`hub`]. As a Destination: [`discover`] reads [`link`]s, [`subscribe`]
-//! receives. [`inspect`] asks both for `check`. [`client`], [`failure`] and [`server`] hold what they share.
+//! Publisher: [`publish`] submits to hubs, [`preview`] shows submissions without sending, [`topics`] answers at topic
+//! URIs, [`public`] is the listener for those and for the embedded [`hub`]. Destination: [`discover`] reads `Link` headers, [`subscribe`]
+//! receives. [`inspect`] probes both for `check`. [`client`], [`failure`] and [`server`] are common to them.
 
 pub mod client;
+mod connection_slots;
 pub mod discover;
 pub mod failure;
 pub mod hub;
 pub mod inspect;
-pub mod link;
-mod places;
 pub mod preview;
 pub mod public;
 pub mod publish;

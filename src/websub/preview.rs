@@ -1,4 +1,4 @@
-//! Requests to hubs as they would be sent, for people to read: what no one may see is masked.
+//! Requests as they would be sent, for `dry-run`, with secrets masked.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,21 +8,21 @@ use url::Url;
 use crate::announce::delivery::{Submission, request};
 use crate::websub::client::USER_AGENT;
 use crate::websub::publish::settings::mask;
-use crate::websub::publish::{Credentials, HubSettings};
+use crate::websub::publish::{HubCredentials, PublishSettings};
 
 const MASKED: &str = "***";
 
-/// A `POST`.
+/// A `POST` request as text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Preview {
     pub url: String,
-    /// In no particular order: HTTP gives it no meaning.
+    /// In no particular order, which HTTP gives no meaning.
     pub headers: Vec<(String, String)>,
     pub body: Arc<[u8]>,
 }
 
 impl Preview {
-    /// Our request to `url`, with the headers that every request of ours has.
+    /// Returns a request to `url` with the headers common to all our requests.
     pub fn new(url: &str, headers: Vec<(&'static str, String)>, body: &Arc<[u8]>) -> Preview {
         let mut preview = Preview {
             url: url.to_owned(),
@@ -47,8 +47,8 @@ impl Preview {
         preview
     }
 
-    /// What is sent to a hub for a submission.
-    pub fn of_submission(submission: &Submission, settings: &HubSettings) -> Preview {
+    /// Returns the request of a submission to a hub.
+    pub fn of_submission(submission: &Submission, settings: &PublishSettings) -> Preview {
         let request = request(submission, settings.publish_url.as_str());
         let mut preview = Preview::new(&request.url, request.headers, &request.body);
         preview.url = mask([settings]).hide(&preview.url);
@@ -60,10 +60,10 @@ impl Preview {
             preview.add(header.name.as_str(), shown);
         }
         match &settings.credentials {
-            Some(Credentials::Bearer(_)) => {
+            Some(HubCredentials::Bearer(_)) => {
                 preview.add("Authorization", format!("Bearer {MASKED}"))
             }
-            Some(Credentials::Basic { .. }) => {
+            Some(HubCredentials::Basic { .. }) => {
                 preview.add("Authorization", format!("Basic {MASKED}"));
             }
             None => {}

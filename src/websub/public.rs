@@ -1,20 +1,20 @@
-//! The public listener: topics, and the embedded hub where there is one.
+//! The public listener: topics, and the embedded hub if enabled.
 
 use hyper::Request;
 use hyper::body::Incoming;
 use tokio::sync::watch;
 
 use crate::websub::hub::EmbeddedHub;
-use crate::websub::server::{self, Limits, Listener};
+use crate::websub::server::{self, Listener, ServerLimits};
 use crate::websub::topics::Topics;
 
-/// Serves until `shutdown`, then lets requests that have begun end. The caller bounds that wait. There may be
-/// another hub meanwhile, or none.
+/// Serves until `shutdown`, then finishes requests under way; the caller limits that wait. A reload may replace or remove
+/// the hub meanwhile.
 pub async fn serve_public(
     listener: Listener,
     topics: Topics,
     hub: watch::Receiver<Option<EmbeddedHub>>,
-    limits: Limits,
+    limits: ServerLimits,
     shutdown: impl Future<Output = ()>,
 ) {
     let body_timeout = limits.body_timeout;

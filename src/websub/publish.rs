@@ -1,5 +1,5 @@
-//! Submits notifications to hubs (R23, R24), each hub with its own connections, credentials and patience,
-//! so that none can delay another.
+//! Submits notifications to hubs (R23, R24), each with its own connections, credentials and timeout, so that none delays
+//! another.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -13,140 +13,141 @@ use tokio::sync::Semaphore;
 use url::Url;
 
 use crate::announce::delivery::redirect::{Hop, next_hop, same_address};
-use crate::announce::delivery::secret::Mask;
-use crate::announce::delivery::{Answer, HubRequest, Submission, request};
-use crate::report::histogram::Histogram;
+use crate::announce::delivery::{HubRequest, Submission, request};
+use crate::histogram::Histogram;
+use crate::http::answer::Answer;
+use crate::http::secret::Mask;
 use crate::resourcesync::uri::Hub;
 use crate::websub::client;
 
 pub(super) mod settings;
 
-pub use settings::{Credentials, Header, HubSettings, Proxy, PublisherError};
+pub use settings::{HubCredentials, HubHeader, HubProxy, PublishSettings, PublisherError};
 
-/// How many requests one hub is sent at a time.
+/// Maximum requests under way to one hub.
 const CONCURRENT_REQUESTS: usize = 64;
 
 /// Sends submissions. Cheap to share behind an `Arc`.
 pub struct Publisher {
-    lines: RwLock<Arc<Lines>>,
+    clients: RwLock<Arc<HubClients>>,
 }
 
-/// The lines to all hubs.
-pub struct Lines {
-    lines: HashMap<Hub, Line>,
-    /// The addresses of all hubs: where a redirection may lead.
+/// The clients of all hubs.
+pub struct HubClients {
+    clients: HashMap<Hub, HubClient>,
+    /// The URLs of all hubs, to which a redirection may lead.
     configured: Vec<Url>,
-    /// Hides the secrets of all hubs: a redirection may make one repeat another's.
+    /// Masks the secrets of all hubs: after a redirection one may repeat another's.
     mask: Mask,
 }
 
-/// The line to one hub.
-struct Line {
+/// The client of one hub.
+struct HubClient {
     hub: Hub,
     publish_url: Url,
     client: Client,
     traffic: Arc<Traffic>,
-    /// Whether the last request was answered, so that a connection may be open.
+    /// True if the last request was answered, so that a connection may be open.
     is_open: AtomicBool,
 }
 
-/// What one hub is sent: it outlives a line.
+/// The requests of one hub, kept across reloads.
 struct Traffic {
     permits: Semaphore,
-    /// How long submissions took, redirections included.
+    /// Durations of submissions, including redirections.
     took: Mutex<Histogram>,
 }
 
 impl Publisher {
-    pub fn new(hubs: Vec<HubSettings>) -> Result<Publisher, PublisherError> {
-        let lines = Lines::new(hubs)?;
+    pub fn new(hubs: Vec<PublishSettings>) -> Result<Publisher, PublisherError> {
+        let clients = HubClients::new(hubs)?;
         Ok(Publisher {
-            lines: RwLock::new(Arc::new(lines)),
+            clients: RwLock::new(Arc::new(clients)),
         })
     }
 
-    /// Uses other lines from now on. A request that has begun ends on the line on which it began, and counts
-    /// among those that its hub is sent at a time.
-    pub fn change(&self, mut lines: Lines) {
-        let mut own = self.lines.write().unwrap_or_else(PoisonError::into_inner);
-        for (hub, line) in &mut lines.lines {
-            if let Some(before) = own.lines.get(hub) {
-                line.traffic = Arc::clone(&before.traffic);
+    /// Replaces the clients. A request under way finishes with its client, and still counts towards the maximum of its hub.
+    pub fn change(&self, mut clients: HubClients) {
+        let mut current = self.clients.write().unwrap_or_else(PoisonError::into_inner);
+        for (hub, client) in &mut clients.clients {
+            if let Some(before) = current.clients.get(hub) {
+                client.traffic = Arc::clone(&before.traffic);
             }
         }
-        *own = Arc::new(lines);
+        *current = Arc::new(clients);
     }
 
-    fn lines(&self) -> Arc<Lines> {
-        Arc::clone(&self.lines.read().unwrap_or_else(PoisonError::into_inner))
+    fn clients(&self) -> Arc<HubClients> {
+        Arc::clone(&self.clients.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Sends one submission and follows it through permitted redirections. Waits while its hub has as many
-    /// requests as it may have.
+    /// Sends one submission, following permitted redirections. Waits while its hub has the maximum of requests under way.
     pub async fn submit(&self, submission: &Submission) -> Answer {
         let hub = &submission.hub;
         let unknown = || Answer::Failed(format!("{hub} is not configured"));
-        let Some(traffic) = self.lines().traffic(hub) else {
+        let Some(traffic) = self.clients().traffic(hub) else {
             return unknown();
         };
         let Ok(_permit) = traffic.permits.acquire().await else {
             return Answer::Failed("the publisher has ended".to_owned());
         };
-        // Those of now: they may have changed meanwhile.
-        let lines = self.lines();
-        let Some(line) = lines.lines.get(hub) else {
+        // A reload may have replaced them meanwhile.
+        let clients = self.clients();
+        let Some(client) = clients.clients.get(hub) else {
             return unknown();
         };
         let began = Instant::now();
-        let answer = lines.follow(line, submission).await;
+        let answer = clients.follow(client, submission).await;
         traffic.took().observe(began.elapsed());
         answer
     }
 
-    /// How long each hub took to answer, or not to.
+    /// Returns the durations of the submissions to each hub.
     pub fn took(&self) -> BTreeMap<Hub, Histogram> {
-        let lines = self.lines();
-        let took = |(hub, line): (&Hub, &Line)| (hub.clone(), line.traffic.took().clone());
-        lines.lines.iter().map(took).collect()
+        let clients = self.clients();
+        let took = |(hub, client): (&Hub, &HubClient)| (hub.clone(), client.traffic.took().clone());
+        clients.clients.iter().map(took).collect()
     }
 }
 
 impl fmt::Debug for Publisher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Publisher").field(&self.lines()).finish()
+        f.debug_tuple("Publisher").field(&self.clients()).finish()
     }
 }
 
-impl Lines {
-    pub fn new(hubs: Vec<HubSettings>) -> Result<Lines, PublisherError> {
+impl HubClients {
+    pub fn new(hubs: Vec<PublishSettings>) -> Result<HubClients, PublisherError> {
         let mask = settings::mask(&hubs);
         let mut configured = Vec::new();
-        let mut lines = HashMap::new();
+        let mut clients = HashMap::new();
         for settings in hubs {
             configured.push(settings.publish_url.clone());
             configured.extend(Url::parse(settings.hub.as_str()));
-            lines.insert(settings.hub.clone(), Line::new(settings)?);
+            clients.insert(settings.hub.clone(), HubClient::new(settings)?);
         }
-        Ok(Lines {
-            lines,
+        Ok(HubClients {
+            clients,
             configured,
             mask,
         })
     }
 
-    /// What one hub is sent, and what is known of that, whatever its line.
+    /// Returns the traffic of one hub.
     fn traffic(&self, hub: &Hub) -> Option<Arc<Traffic>> {
-        self.lines.get(hub).map(|line| Arc::clone(&line.traffic))
+        self.clients
+            .get(hub)
+            .map(|client| Arc::clone(&client.traffic))
     }
 
-    async fn follow<'a>(&'a self, mut line: &'a Line, submission: &Submission) -> Answer {
-        let request = request(submission, line.publish_url.as_str());
+    async fn follow<'a>(&'a self, mut client: &'a HubClient, submission: &Submission) -> Answer {
+        let request = request(submission, client.publish_url.as_str());
         let mut url = match Url::parse(&request.url) {
             Ok(url) => url,
             Err(error) => return Answer::Failed(format!("{}: {error}", request.url)),
         };
         for hops in 0.. {
-            let answered = line.send(&request, &url).await;
+            let answered = client.send(&request, &url).await;
             let hop = match &answered {
                 Ok(response) => next_hop(
                     response.status().as_u16(),
@@ -160,7 +161,7 @@ impl Lines {
             match hop {
                 Hop::Stop => return client::answer(answered, &self.mask).await,
                 Hop::Follow(next) => {
-                    line = self.line_to(&next).unwrap_or(line);
+                    client = self.client_for(&next).unwrap_or(client);
                     url = next;
                 }
             }
@@ -168,19 +169,19 @@ impl Lines {
         unreachable!("redirections are bounded")
     }
 
-    /// The line of the hub that lives at `url`: it, not the one that redirected, gets its credentials.
-    fn line_to(&self, url: &Url) -> Option<&Line> {
-        self.lines.values().find(|line| {
-            same_address(&line.publish_url, url)
-                || Url::parse(line.hub.as_str()).is_ok_and(|hub| same_address(&hub, url))
+    /// Returns the client of the hub at `url`, so that it gets its own credentials and not those of the hub that redirected.
+    fn client_for(&self, url: &Url) -> Option<&HubClient> {
+        self.clients.values().find(|client| {
+            same_address(&client.publish_url, url)
+                || Url::parse(client.hub.as_str()).is_ok_and(|hub| same_address(&hub, url))
         })
     }
 }
 
-impl fmt::Debug for Lines {
+impl fmt::Debug for HubClients {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lines")
-            .field("hubs", &self.lines.keys())
+        f.debug_struct("HubClients")
+            .field("hubs", &self.clients.keys())
             .finish_non_exhaustive()
     }
 }
@@ -191,9 +192,9 @@ impl Traffic {
     }
 }
 
-impl Line {
-    fn new(settings: HubSettings) -> Result<Line, PublisherError> {
-        Ok(Line {
+impl HubClient {
+    fn new(settings: PublishSettings) -> Result<HubClient, PublisherError> {
+        Ok(HubClient {
             client: settings.client()?,
             hub: settings.hub,
             publish_url: settings.publish_url,
@@ -205,8 +206,8 @@ impl Line {
         })
     }
 
-    /// Sends a request; once more, at once, where the hub may have closed an open connection just as this was
-    /// written to it. Whether it read the first is not known: a notification arrives at least once.
+    /// Sends a request; and again, at once, if the hub may have closed an open connection while the request was written.
+    /// It may have received the first one: delivery is at least once.
     async fn send(&self, request: &HubRequest, url: &Url) -> reqwest::Result<Response> {
         let mut answered = self.post(request, url).await;
         let broke_off = |error: &reqwest::Error| !error.is_timeout() && !error.is_connect();
@@ -220,7 +221,7 @@ impl Line {
     async fn post(&self, request: &HubRequest, url: &Url) -> reqwest::Result<Response> {
         let mut post = self.client.post(url.clone());
         for (name, value) in &request.headers {
-            // A link may hold raw non-ASCII bytes, which a header may too.
+            // A link may contain raw non-ASCII bytes, which are valid in a header.
             post = post.header(*name, value.as_bytes());
         }
         post.body(client::body(&request.body)).send().await

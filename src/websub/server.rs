@@ -1,4 +1,4 @@
-//! Accepts connections, over TCP or a Unix socket, and lets nobody hold them for nothing.
+//! The HTTP server of both listeners, over TCP or a Unix socket, with limits and timeouts against slow and idle clients.
 
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
@@ -20,25 +20,25 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::oneshot;
 use tokio::time::Sleep;
 
-use crate::websub::places::{Place, Places};
+use crate::websub::connection_slots::{ConnectionSlot, ConnectionSlots};
 
-/// Descriptors of the daemon's own: the state, the watch, the listeners, what is being read.
-const OWN: u64 = 32;
-/// However many descriptors there are.
-const MOST_CONNECTIONS: usize = 16_384;
+/// File descriptors reserved for the state file, watches, listeners and files being read.
+const RESERVED_DESCRIPTORS: u64 = 32;
+/// Maximum connections, however many descriptors there are.
+const MAX_CONNECTIONS: usize = 16_384;
 
-/// What is read of a client to whom all was said, and for how long.
-const DRAINED_BYTES: usize = 256 * 1024;
-const DRAINED_FOR: Duration = Duration::from_millis(500);
+/// Maximum bytes, and time, for draining a connection after the last answer.
+const DRAIN_BYTES: usize = 256 * 1024;
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// What we answer: all of it at hand.
-pub type Reply = Response<Full<Bytes>>;
+/// A response whose body is in memory.
+pub type FullResponse = Response<Full<Bytes>>;
 
-/// Who is connected, as requests tell their handler. None through a Unix socket.
+/// The address of the client, as a request extension. None through a Unix socket.
 #[derive(Debug, Clone, Copy)]
 pub struct Peer(pub Option<IpAddr>);
 
-/// Where connections come from.
+/// A bound socket.
 #[derive(Debug)]
 pub enum Listener {
     Tcp(TcpListener),
@@ -46,7 +46,7 @@ pub enum Listener {
 }
 
 impl Listener {
-    /// The address, once bound to a free port.
+    /// Returns the local address of a TCP listener.
     pub fn tcp_address(&self) -> Option<SocketAddr> {
         match self {
             Listener::Tcp(listener) => listener.local_addr().ok(),
@@ -55,24 +55,24 @@ impl Listener {
     }
 }
 
-/// What a client may take.
+/// Limits on connections and requests.
 #[derive(Debug, Clone)]
-pub struct Limits {
-    /// Who comes when there are so many gets the place of whoever has been idle longest.
+pub struct ServerLimits {
+    /// Maximum connections. A new one beyond it closes the one that has been idle longest.
     pub connections: usize,
-    /// For sending a request's header; also how long an idle connection is kept.
+    /// Timeout for receiving a request's header, and for idle connections.
     pub header_timeout: Duration,
-    /// At least 8 KiB.
+    /// Maximum size of a request's header; at least 8 KiB.
     pub header_bytes: usize,
-    /// For sending a request's body.
+    /// Timeout for receiving a request's body.
     pub body_timeout: Duration,
-    /// For taking an answer, all of it.
+    /// Timeout for sending a whole answer.
     pub answer_timeout: Duration,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
+impl Default for ServerLimits {
+    fn default() -> ServerLimits {
+        ServerLimits {
             connections: connections(getrlimit(Resource::Nofile).current),
             header_timeout: Duration::from_secs(15),
             header_bytes: 16 * 1024,
@@ -82,17 +82,17 @@ impl Default for Limits {
     }
 }
 
-/// Serves until `shutdown`, then lets requests that have begun end. The caller bounds that wait.
+/// Serves until `shutdown`, then finishes requests under way; the caller limits that wait.
 pub async fn serve<H, F>(
     listener: Listener,
-    limits: Limits,
+    limits: ServerLimits,
     shutdown: impl Future<Output = ()>,
     handler: H,
 ) where
     H: Fn(Request<Incoming>) -> F + Clone + Send + 'static,
-    F: Future<Output = Reply> + Send + 'static,
+    F: Future<Output = FullResponse> + Send + 'static,
 {
-    let places = Places::new(limits.connections);
+    let slots = ConnectionSlots::new(limits.connections);
     let graceful = GracefulShutdown::new();
     let mut shutdown = pin!(shutdown);
     let with_peer = |peer| {
@@ -107,10 +107,10 @@ pub async fn serve<H, F>(
             let accepted = match &listener {
                 Listener::Tcp(listener) => match listener.accept().await {
                     Ok((stream, peer)) => {
-                        // A failure costs latency only.
+                        // Only latency depends on it.
                         let _ = stream.set_nodelay(true);
                         let (handler, watcher) = (with_peer(Some(peer.ip())), graceful.watcher());
-                        connection(stream, &limits, handler, watcher, places.take().await);
+                        connection(stream, &limits, handler, watcher, slots.take().await);
                         Ok(())
                     }
                     Err(error) => Err(error),
@@ -118,7 +118,7 @@ pub async fn serve<H, F>(
                 Listener::Unix(listener) => match listener.accept().await {
                     Ok((stream, _)) => {
                         let (handler, watcher) = (with_peer(None), graceful.watcher());
-                        connection(stream, &limits, handler, watcher, places.take().await);
+                        connection(stream, &limits, handler, watcher, slots.take().await);
                         Ok(())
                     }
                     Err(error) => Err(error),
@@ -137,7 +137,7 @@ pub async fn serve<H, F>(
     graceful.shutdown().await;
 }
 
-/// A request's body, if it is small and comes in time; else what to answer.
+/// Reads a request's body up to a size and within a time; else returns the error to answer.
 pub async fn small_body(
     body: Incoming,
     most: usize,
@@ -153,8 +153,8 @@ pub async fn small_body(
     }
 }
 
-/// An answer in words.
-pub fn text(status: StatusCode, words: impl Into<Bytes>) -> Reply {
+/// Returns a plain-text response.
+pub fn text(status: StatusCode, words: impl Into<Bytes>) -> FullResponse {
     let mut reply = Response::new(Full::new(words.into()));
     *reply.status_mut() = status;
     reply.headers_mut().insert(
@@ -166,24 +166,24 @@ pub fn text(status: StatusCode, words: impl Into<Bytes>) -> Reply {
 
 fn connection<H, F>(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    limits: &Limits,
+    limits: &ServerLimits,
     handler: H,
     watcher: Watcher,
-    (place, must_leave): (Place, oneshot::Receiver<()>),
+    (slot, must_close): (ConnectionSlot, oneshot::Receiver<()>),
 ) where
     H: Fn(Request<Incoming>) -> F + Send + 'static,
-    F: Future<Output = Reply> + Send + 'static,
+    F: Future<Output = FullResponse> + Send + 'static,
 {
-    let stream = Impatient {
+    let stream = TimedStream {
         stream,
-        place,
-        patience: limits.answer_timeout,
-        over: None,
+        slot,
+        timeout: limits.answer_timeout,
+        write_timeout: None,
         drain: None,
     };
     let service = service_fn(move |request| {
         let reply = handler(request);
-        async move { Ok::<Reply, std::convert::Infallible>(reply.await) }
+        async move { Ok::<FullResponse, std::convert::Infallible>(reply.await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -195,67 +195,67 @@ fn connection<H, F>(
     tokio::spawn(async move {
         tokio::select! {
             biased;
-            // What a client breaks off is its own affair. Polled first: a request that has come is answered.
+            // Errors are the client's. Polled first, so that a request that was received is answered.
             _ = connection => {}
-            _ = must_leave => {}
+            _ = must_close => {}
         }
     });
 }
 
-/// How many connections may be open where a process may have so many descriptors. The others are for the state and
-/// its listeners, for reading the tree, and for what we send ourselves.
+/// Returns the maximum of connections for a limit on file descriptors. Half of the spare ones are left for reading the tree
+/// and for our own requests.
 pub fn connections(descriptors: Option<u64>) -> usize {
     let half = spare(descriptors) / 2;
-    half.clamp(1, MOST_CONNECTIONS)
+    half.clamp(1, MAX_CONNECTIONS)
 }
 
-/// Descriptors beside those that the daemon needs for itself and for the tree.
+/// Returns the number of descriptors beyond the reserved ones.
 pub fn spare(descriptors: Option<u64>) -> usize {
     descriptors.map_or(usize::MAX, |descriptors| {
-        usize::try_from(descriptors.saturating_sub(OWN)).unwrap_or(usize::MAX)
+        usize::try_from(descriptors.saturating_sub(RESERVED_DESCRIPTORS)).unwrap_or(usize::MAX)
     })
 }
 
-/// A stream that fails if the other side is too slow to take what is written until the next flush. That is
-/// an answer: hyper flushes when it has written all it has, and our answers are whole. Who takes of it keeps its
-/// place.
-struct Impatient<S> {
+/// A stream that fails if the client does not read an answer within the timeout, which runs from the first blocked write to
+/// the next flush: hyper flushes after it has written a whole answer. A client that reads keeps its slot.
+struct TimedStream<S> {
     stream: S,
-    place: Place,
-    patience: Duration,
-    /// Runs from the first write that had to wait.
-    over: Option<Pin<Box<Sleep>>>,
-    /// Once we have said all, until what the client still sends is read: to close earlier would take back the answer.
+    slot: ConnectionSlot,
+    timeout: Duration,
+    /// Runs from the first blocked write.
+    write_timeout: Option<Pin<Box<Sleep>>>,
+    /// Set after the last answer while the client's remaining input is read: closing with unread input would reset the
+    /// connection and could discard the answer.
     drain: Option<Drain>,
 }
 
-/// What may still be read, and until when.
+/// The limits of draining a connection.
 struct Drain {
     bytes: usize,
     until: Pin<Box<Sleep>>,
 }
 
-impl<S> Impatient<S> {
-    /// The outcome of a write, unless it has to wait and that has been too long already.
+impl<S> TimedStream<S> {
+    /// Returns the outcome of a write, or an error if it has been blocked for too long.
     fn bounded<T>(
         &mut self,
         context: &mut Context<'_>,
         written: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
         if written.is_ready() {
-            self.place.renew();
+            self.slot.renew();
             return written;
         }
-        let patience = self.patience;
-        let over = self
-            .over
-            .get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
-        ready!(over.as_mut().poll(context));
+        let timeout = self.timeout;
+        let expired = self
+            .write_timeout
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
+        ready!(expired.as_mut().poll(context));
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Impatient<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for TimedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -265,7 +265,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Impatient<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Impatient<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TimedStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -290,33 +290,33 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Impatient<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.stream).poll_flush(context))?;
-        self.over = None;
+        self.write_timeout = None;
         Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let own = &mut *self;
-        let drain = match &mut own.drain {
+        let stream = &mut *self;
+        let drain = match &mut stream.drain {
             Some(drain) => drain,
             drain @ None => {
-                ready!(Pin::new(&mut own.stream).poll_shutdown(context))?;
+                ready!(Pin::new(&mut stream.stream).poll_shutdown(context))?;
                 drain.insert(Drain {
-                    bytes: DRAINED_BYTES,
-                    until: Box::pin(tokio::time::sleep(DRAINED_FOR)),
+                    bytes: DRAIN_BYTES,
+                    until: Box::pin(tokio::time::sleep(DRAIN_TIMEOUT)),
                 })
             }
         };
         let mut scratch = [0; 4_096];
         loop {
             let mut buffer = ReadBuf::new(&mut scratch);
-            match Pin::new(&mut own.stream).poll_read(context, &mut buffer) {
+            match Pin::new(&mut stream.stream).poll_read(context, &mut buffer) {
                 Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
                     drain.bytes = drain.bytes.saturating_sub(buffer.filled().len());
                     if drain.bytes == 0 {
                         return Poll::Ready(Ok(()));
                     }
                 }
-                // The client has closed it too, one way or another.
+                // The client has closed it too, or broken it off.
                 Poll::Ready(_) => return Poll::Ready(Ok(())),
                 Poll::Pending => return drain.until.as_mut().poll(context).map(Ok),
             }
@@ -324,7 +324,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Impatient<S> {
     }
 }
 
-/// A connection that was gone before it was accepted is nothing; without descriptors we must wait for some.
+/// Waits after a failed `accept` if descriptors have run out. A client that closed before it was accepted is no reason to.
 async fn pause_after(error: &io::Error) {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     if !matches!(

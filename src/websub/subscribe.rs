@@ -1,4 +1,4 @@
-//! A Destination: subscribes to topics, proves that it means it, and receives their notifications.
+//! A Destination: subscribes to topics, confirms verification requests, and receives notifications.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,30 +13,31 @@ use tokio::sync::{mpsc, oneshot};
 use url::Url;
 use uuid::Uuid;
 
-use crate::announce::delivery::secret::{Mask, Secret};
-use crate::announce::delivery::{Answer, FORM_TYPE, form};
+use crate::http::answer::Answer;
+use crate::http::form::{FORM_TYPE, encode_form};
+use crate::http::secret::{Mask, Secret};
 use crate::resourcesync::uri::{Hub, Topic};
 use crate::websub::client;
-use crate::websub::server::{self, Limits, Listener};
+use crate::websub::server::{self, Listener, ServerLimits};
 
 mod callback;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Notifications that wait for a slow reader before hubs have to.
+/// Notifications buffered for a slow reader before hubs have to wait.
 const WAITING: usize = 64;
 
-/// A notification, as it arrived.
+/// A received notification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Received {
-    /// What was subscribed to.
+    /// The topic subscribed to.
     pub topic: Topic,
-    /// What the `Link` header calls it.
+    /// The `self` link of the notification.
     pub self_uri: Option<Topic>,
     pub content_type: Option<String>,
     pub body: Bytes,
 }
 
-/// Why a subscription did not come about.
+/// An error of subscribing.
 #[derive(Debug, thiserror::Error)]
 pub enum SubscribeError {
     #[error("cannot listen on {address}")]
@@ -60,28 +61,27 @@ pub enum SubscribeError {
     NotVerified { hub: Hub, callback: String },
 }
 
-/// The receiving end of subscriptions. Stops listening when dropped; hubs are told by
-/// [`Subscriber::unsubscribe`].
-pub struct Subscriber {
+/// The receiver of subscriptions. Stops listening when dropped; [`Destination::unsubscribe`] tells the hub.
+pub struct Destination {
     base: String,
     client: Client,
     expected: Arc<Expected>,
-    /// Dropped with the subscriber, which ends the listener.
+    /// Ends the listener when dropped.
     _listening: oneshot::Sender<()>,
 }
 
-/// What callbacks may be about, by the unguessable end of their path.
+/// The wanted subscriptions, by the unguessable last segment of their callbacks.
 struct Expected {
-    subscriptions: Mutex<HashMap<String, Wanted>>,
+    subscriptions: Mutex<HashMap<String, WantedSubscription>>,
     received: mpsc::Sender<Received>,
 }
 
-/// One subscription, as far as we want it.
-struct Wanted {
+/// A subscription that we want, or want to end.
+struct WantedSubscription {
     topic: Topic,
     secret: Option<Secret>,
     intent: Intent,
-    /// Hears how the hub decided.
+    /// Receives the decision of the hub.
     decided: Option<oneshot::Sender<Decision>>,
 }
 
@@ -91,19 +91,19 @@ enum Intent {
     Unsubscribe,
 }
 
-/// What a hub decided on our request.
+/// The decision of a hub on our request.
 enum Decision {
-    /// With the lease, which some hubs do not tell.
+    /// With the lease, which some hubs do not state.
     Verified(Option<Duration>),
     Denied(String),
 }
 
-impl Subscriber {
-    /// Listens at `address`. Hubs are told to call `public`, or that address.
+impl Destination {
+    /// Listens at `address`. Callbacks are below `public`, or that address.
     pub async fn bind(
         address: SocketAddr,
         public: Option<Url>,
-    ) -> Result<(Subscriber, mpsc::Receiver<Received>), SubscribeError> {
+    ) -> Result<(Destination, mpsc::Receiver<Received>), SubscribeError> {
         let failed = |source| SubscribeError::Listen { address, source };
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let bound = listener.local_addr().map_err(failed)?;
@@ -115,7 +115,7 @@ impl Subscriber {
             received: sender,
         });
         let make = || client::builder().timeout(TIMEOUT);
-        let subscriber = Subscriber {
+        let destination = Destination {
             base: format!("{}/", base.trim_end_matches('/')),
             client: client::build_without_certificates(make)?,
             expected: Arc::clone(&expected),
@@ -123,17 +123,17 @@ impl Subscriber {
         };
         let handler = move |request| callback::answer(Arc::clone(&expected), request);
         let until_dropped = async {
-            // An error is what the drop looks like.
+            // An error signals the drop.
             let _ = dropped.await;
         };
         tokio::spawn(async move {
             let listener = Listener::Tcp(listener);
-            server::serve(listener, Limits::default(), until_dropped, handler).await;
+            server::serve(listener, ServerLimits::default(), until_dropped, handler).await;
         });
-        Ok((subscriber, receiver))
+        Ok((destination, receiver))
     }
 
-    /// Subscribes, or renews, and waits until the hub has verified it. Returns the lease, if the hub tells.
+    /// Subscribes, or renews, and waits until the hub has verified it. Returns the lease, if the hub states it.
     pub async fn subscribe(
         &self,
         hub: &Hub,
@@ -153,7 +153,7 @@ impl Subscriber {
         self.ask(hub, topic, &id, "subscribe", &more, decided).await
     }
 
-    /// Ends a subscription, and waits until the hub has verified that.
+    /// Unsubscribes, and waits until the hub has verified it.
     pub async fn unsubscribe(&self, hub: &Hub, topic: &Topic) -> Result<(), SubscribeError> {
         let (id, decided) = self.expected.want(topic, Intent::Unsubscribe, None);
         self.ask(hub, topic, &id, "unsubscribe", &[], decided)
@@ -162,7 +162,7 @@ impl Subscriber {
         Ok(())
     }
 
-    /// The callback of a topic that was subscribed to.
+    /// Returns the callback of a topic subscribed to.
     pub fn callback(&self, topic: &Topic) -> Option<String> {
         let subscriptions = self.expected.lock();
         let found = subscriptions
@@ -185,7 +185,7 @@ impl Subscriber {
             ("hub.mode", mode),
             ("hub.topic", topic.as_str()),
             ("hub.callback", callback.as_str()),
-            // Hubs older than WebSub insist on it.
+            // Required by hubs older than WebSub.
             ("hub.verify", "async"),
         ];
         parameters.extend_from_slice(more);
@@ -193,7 +193,7 @@ impl Subscriber {
             .client
             .post(hub.as_str())
             .header("Content-Type", FORM_TYPE)
-            .body(form(&parameters));
+            .body(encode_form(&parameters));
         let hub = hub.clone();
         match client::answer(post.send().await, &Mask::default()).await {
             Answer::Status {
@@ -218,16 +218,16 @@ impl Subscriber {
     }
 }
 
-impl fmt::Debug for Subscriber {
+impl fmt::Debug for Destination {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Subscriber")
+        f.debug_struct("Destination")
             .field("base", &self.base)
             .finish_non_exhaustive()
     }
 }
 
 impl Expected {
-    /// Notes what we want of a topic, under the callback it has or a new one.
+    /// Records the intent for a topic, under its existing callback or a new one.
     fn want(
         &self,
         topic: &Topic,
@@ -241,9 +241,9 @@ impl Expected {
             .find(|(_, wanted)| wanted.topic == *topic);
         let id = known.map_or_else(|| Uuid::new_v4().simple().to_string(), |(id, _)| id.clone());
         let earlier = subscriptions.remove(&id);
-        let wanted = Wanted {
+        let wanted = WantedSubscription {
             topic: topic.clone(),
-            // What still arrives before an end is signed as before.
+            // Notifications before the end are signed as before.
             secret: secret.or(earlier.and_then(|earlier| earlier.secret)),
             intent,
             decided: Some(decided),
@@ -252,14 +252,14 @@ impl Expected {
         (id, decision)
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Wanted>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, WantedSubscription>> {
         self.subscriptions
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The address by which this machine reaches what listens at `bound`.
+/// Returns the address by which this machine reaches a listener at `bound`.
 fn reachable(bound: SocketAddr) -> SocketAddr {
     match bound.ip().is_unspecified() {
         true => SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), bound.port()),

@@ -1,5 +1,5 @@
-//! What topic URIs answer (contract, "Topics"), from a snapshot in memory: a request never waits for the
-//! engine or the disk, so a hub that fetches before it answers us cannot deadlock.
+//! Serves topic URIs (contract, "Topics") from memory: a request never waits for the engine or the disk, so a hub that
+//! fetches before it answers us cannot deadlock.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -10,29 +10,31 @@ use hyper::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HOST, IF_NONE_MAT
 use hyper::{HeaderMap, Method, Request, Response, StatusCode, header::HeaderValue};
 use percent_encoding::percent_decode_str;
 
-use crate::announce::delivery::{PAYLOAD_TYPE, TopicPage, link_header};
+use crate::announce::delivery::TopicPage;
 use crate::diagnostics::NO_SUCH_TOPIC;
+use crate::http::link::link_header;
 use crate::report::figures::TopicRequests;
+use crate::resourcesync::payload::PAYLOAD_TYPE;
 use crate::resourcesync::uri::{Topic, Uri};
-use crate::websub::server::{Reply, text};
+use crate::websub::server::{FullResponse, text};
 
-/// The topics that are served now. Clones share them.
+/// The topics served. Clones share them.
 #[derive(Clone)]
 pub struct Topics {
-    shared: Arc<Shared>,
+    inner: Arc<TopicsInner>,
 }
 
-struct Shared {
+struct TopicsInner {
     pages: RwLock<Pages>,
     fetched: Box<dyn Fn(Topic) + Send + Sync>,
     requests: Mutex<TopicRequests>,
 }
 
-/// By the request target, byte for byte. More than one only where hosts differ.
-type Pages = HashMap<Box<str>, Vec<Arc<Served>>>;
+/// Pages by request target, byte for byte. Several share a target only on different hosts.
+type Pages = HashMap<Box<str>, Vec<Arc<ServedPage>>>;
 
 /// A page, ready to send.
-struct Served {
+struct ServedPage {
     page: TopicPage,
     host: String,
     etag: HeaderValue,
@@ -41,10 +43,10 @@ struct Served {
 }
 
 impl Topics {
-    /// No topics yet. `fetched` hears of each `GET` of a page with `report_fetches`; it must not block.
+    /// Returns an empty set. `fetched` is called for each `GET` of a page with `report_fetches`; it must not block.
     pub fn new(fetched: impl Fn(Topic) + Send + Sync + 'static) -> Topics {
         Topics {
-            shared: Arc::new(Shared {
+            inner: Arc::new(TopicsInner {
                 pages: RwLock::default(),
                 fetched: Box::new(fetched),
                 requests: Mutex::default(),
@@ -52,24 +54,24 @@ impl Topics {
         }
     }
 
-    /// Serves `page` from now on, instead of an earlier one of its topic.
+    /// Serves a page, replacing an earlier one of its topic.
     pub fn serve(&self, page: TopicPage) {
         let (host, target) = host_and_target(page.topic.as_str());
-        let served = Arc::new(Served::new(page, host));
+        let served = Arc::new(ServedPage::new(page, host));
         let mut pages = self.write();
         let same_target = pages.entry(target.into()).or_default();
         same_target.retain(|other| other.page.topic != served.page.topic);
         same_target.push(served);
     }
 
-    /// The topics that are served.
+    /// Returns the topics served.
     pub fn served(&self) -> BTreeSet<Topic> {
         let pages = self.read();
         let topics = pages.values().flatten();
         topics.map(|served| served.page.topic.clone()).collect()
     }
 
-    /// Answers 404 at this topic from now on.
+    /// Stops serving a topic: it answers 404.
     pub fn withdraw(&self, topic: &Topic) {
         let (_, target) = host_and_target(topic.as_str());
         let mut pages = self.write();
@@ -81,7 +83,7 @@ impl Topics {
         }
     }
 
-    /// The topic that a subscriber calls `name`: compared byte for byte, else after decoding.
+    /// Finds the topic that a subscriber named: compared byte for byte, else after percent-decoding.
     pub fn find(&self, name: &str) -> Option<Topic> {
         let decoded = |text: &str| percent_decode_str(text).collect::<Vec<u8>>();
         let wanted = decoded(name);
@@ -103,7 +105,7 @@ impl Topics {
             .map(|served| served.page.topic.clone())
     }
 
-    /// The Capability List that a topic's notifications link to.
+    /// Returns the Capability List to which a topic's notifications link.
     pub fn capability_list(&self, topic: &Topic) -> Option<Uri> {
         let (_, target) = host_and_target(topic.as_str());
         self.read()
@@ -113,24 +115,24 @@ impl Topics {
             .map(|served| served.page.capability_list.clone())
     }
 
-    /// Answers a request for whatever path.
-    pub fn answer<B>(&self, request: &Request<B>) -> Reply {
+    /// Answers a request for any path.
+    pub fn answer<B>(&self, request: &Request<B>) -> FullResponse {
         let reply = self.reply(request);
         self.counting().count(reply.status().as_u16());
         reply
     }
 
-    /// How requests were answered so far.
+    /// Returns the number of requests by answer.
     pub fn requests(&self) -> TopicRequests {
         *self.counting()
     }
 
     fn counting(&self) -> MutexGuard<'_, TopicRequests> {
-        let requests = &self.shared.requests;
+        let requests = &self.inner.requests;
         requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn reply<B>(&self, request: &Request<B>) -> Reply {
+    fn reply<B>(&self, request: &Request<B>) -> FullResponse {
         let Some(served) = self.requested(request) else {
             return text(StatusCode::NOT_FOUND, NO_SUCH_TOPIC);
         };
@@ -146,12 +148,12 @@ impl Topics {
             return reply;
         }
         if is_get && served.page.report_fetches {
-            (self.shared.fetched)(served.page.topic.clone());
+            (self.inner.fetched)(served.page.topic.clone());
         }
         served.reply(request.headers())
     }
 
-    fn requested<B>(&self, request: &Request<B>) -> Option<Arc<Served>> {
+    fn requested<B>(&self, request: &Request<B>) -> Option<Arc<ServedPage>> {
         let target = request.uri().path_and_query()?.as_str();
         let pages = self.read();
         match pages.get(target)?.as_slice() {
@@ -170,14 +172,14 @@ impl Topics {
     }
 
     fn read(&self) -> std::sync::RwLockReadGuard<'_, Pages> {
-        self.shared
+        self.inner
             .pages
             .read()
             .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn write(&self) -> std::sync::RwLockWriteGuard<'_, Pages> {
-        self.shared
+        self.inner
             .pages
             .write()
             .unwrap_or_else(PoisonError::into_inner)
@@ -192,15 +194,15 @@ impl fmt::Debug for Topics {
     }
 }
 
-impl Served {
-    fn new(page: TopicPage, host: String) -> Served {
+impl ServedPage {
+    fn new(page: TopicPage, host: String) -> ServedPage {
         let links = link_header(&page.topic, &page.hubs, Some(&page.capability_list));
         let mut hash = blake3::Hasher::new();
         hash.update(links.as_bytes())
             .update(&[0])
             .update(&page.body);
         let etag = format!("\"{}\"", &hash.finalize().to_hex()[..32]);
-        Served {
+        ServedPage {
             body: Bytes::from_owner(Arc::clone(&page.body)),
             links: HeaderValue::from_maybe_shared(Bytes::from(links))
                 .expect("a link header holds clean URIs only"),
@@ -211,7 +213,7 @@ impl Served {
         }
     }
 
-    /// Whether the `Host` header, or a proxy's version of it without the default port, means this topic.
+    /// Returns true if the `Host` header, or a proxy's version of it without the default port, matches this topic.
     fn is_at(&self, host: &str) -> bool {
         let bare = |text: &str| {
             let text = text.to_ascii_lowercase();
@@ -221,7 +223,7 @@ impl Served {
         bare(&self.host) == bare(host)
     }
 
-    fn reply(&self, asked: &HeaderMap) -> Reply {
+    fn reply(&self, asked: &HeaderMap) -> FullResponse {
         let is_known = asked
             .get_all(IF_NONE_MATCH)
             .iter()
@@ -245,7 +247,7 @@ impl Served {
     }
 }
 
-/// What a client that fetches `uri` sends as `Host` and as request target.
+/// Returns the `Host` header and the request target of a request for `uri`.
 fn host_and_target(uri: &str) -> (String, String) {
     let rest = uri.split_once("://").map_or(uri, |(_, rest)| rest);
     let rest = rest.split('#').next().unwrap_or(rest);

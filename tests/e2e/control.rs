@@ -186,19 +186,19 @@ fn what_is_no_request_is_answered_with_an_error() {
     let (_site, setup, daemon) = suspended();
     let endless = vec![b'x'; 1 << 20];
     for (bytes, error) in [
-        (&b"accept main\n"[..], "this is not understood"),
-        (b"\xff\xfe\0\n", "this is not understood"),
+        (&b"accept main\n"[..], "malformed message"),
+        (b"\xff\xfe\0\n", "malformed message"),
         (
             b"{\"version\":2,\"command\":\"accept\",\"source\":\"main\"}\n",
             "version 2",
         ),
         (
             b"{\"version\":1,\"command\":\"forget\"}\n",
-            "this is not understood",
+            "malformed message",
         ),
         (&endless, "the request is too long"),
         // The line does not end.
-        (b"{\"version\":1", "no request came within"),
+        (b"{\"version\":1", "no request received within"),
     ] {
         let answer = answer(&setup, bytes);
         let said = answer["error"].as_str().unwrap();
@@ -242,7 +242,7 @@ fn a_lock_without_a_socket_says_to_try_again() {
     fs::remove_file(socket(&setup)).unwrap();
     let (code, _, err) = output(&mut accept(&setup));
     assert_eq!(code, Some(1));
-    assert!(err.contains("try again in a moment"), "{err}");
+    assert!(err.contains("retry in a moment"), "{err}");
 }
 
 #[test]

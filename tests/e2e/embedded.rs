@@ -104,7 +104,7 @@ fn an_installed_hub_calls_nobody_inside_unless_it_is_allowed() {
     // What a name stands for is not told to who asks, but to the operator.
     let answer = subscribe(daemon.public, &topic, "http://localhost:8000/c");
     assert!(answer.starts_with("HTTP/1.1 202 "), "{answer}");
-    let logged = daemon.await_log("called no callback at localhost");
+    let logged = daemon.await_log("callback at localhost not called");
     assert_eq!(logged["host"], "localhost");
     assert!(
         logged["message"]
@@ -208,7 +208,7 @@ fn callbacks_that_are_refused_do_not_fill_the_log() {
     let mut lines = 0;
     // Those of the first ten seconds, and perhaps those after them.
     loop {
-        let line = daemon.await_log("called no callback");
+        let line = daemon.await_log("not called");
         match line["count"].as_u64() {
             Some(count) => {
                 assert!(count >= 80, "{line}");

@@ -79,7 +79,7 @@ fn who_fails_is_shown_first_and_no_callback_is_while_the_daemon_runs_and_after()
     let bad = join(&daemon, &failing, "a");
     failing.behave(Manner::Refuse(503));
     site.write("a/changelist.xml", &list("a", "changelist", "2"));
-    let retried = daemon.await_log("did not take notification 1: answered 503");
+    let retried = daemon.await_log("will retry: answered 503");
     assert_eq!(retried["level"], "DEBUG");
     until(&daemon, 2, 1, 1);
 

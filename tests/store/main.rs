@@ -8,7 +8,6 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use rsnotify::announce::candidates::Candidates;
 use rsnotify::announce::delivery::attempt::{Attempt, Refusal, RefusalKind};
-use rsnotify::announce::delivery::secret::Secret;
 use rsnotify::announce::ids::ChannelId;
 use rsnotify::announce::observation::{DocumentPath, Identity, MountId, Stat};
 use rsnotify::announce::plan::Mode;
@@ -17,7 +16,8 @@ use rsnotify::announce::state::{
     ChannelRow, Flight, Hold, KnownHub, LedgerRow, MountRow, Ping, Presence, Record, Relations,
     Retirement, Said, Save, Told, Trouble, Version,
 };
-use rsnotify::hub::{Callback, HubRecord, Progress, Relay, RelayId, Subscription};
+use rsnotify::http::secret::Secret;
+use rsnotify::hub::{Callback, DeliveryProgress, HubRecord, Relay, RelayId, Subscription};
 use rsnotify::resourcesync::capability::Capability;
 use rsnotify::resourcesync::document::Form;
 use rsnotify::resourcesync::fingerprint::Fingerprint;
@@ -25,7 +25,7 @@ use rsnotify::resourcesync::payload::{ChangeKind, Entry};
 use rsnotify::resourcesync::uri::{Hub, Topic, Uri};
 use rsnotify::store::{Store, StoreError, is_in_use};
 
-mod intact;
+mod integrity;
 mod migrations;
 
 fn uri(path: &str) -> Uri {
@@ -323,7 +323,7 @@ fn the_embedded_hub_finds_its_subscriptions_and_what_it_owes() {
     store
         .save(&Save::default(), &records, &[relay(5), relay(6)])
         .unwrap();
-    let tried = Progress {
+    let tried = DeliveryProgress {
         heard: RelayId(5),
         attempts: 3,
         next_try: Some(time(2)),
@@ -339,12 +339,12 @@ fn the_embedded_hub_finds_its_subscriptions_and_what_it_owes() {
         HubRecord::Ended(RelayId(5)),
     ];
     store.save(&Save::default(), &records, &[]).unwrap();
-    let (subscriptions, relays) = store.load_hub().unwrap();
-    assert_eq!(subscriptions, [(renewed.clone(), tried)]);
-    assert_eq!(relays, [relay(6)]);
+    let saved = store.load_hub().unwrap();
+    assert_eq!(saved.subscriptions, [(renewed.clone(), tried)]);
+    assert_eq!(saved.relays, [relay(6)]);
     let ended = HubRecord::Unsubscribed(renewed.key());
     store.save(&Save::default(), &[ended], &[]).unwrap();
-    assert_eq!(store.load_hub().unwrap().0, []);
+    assert_eq!(store.load_hub().unwrap().subscriptions, []);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use rsnotify::announce::state::Save;
+use rsnotify::hub::SavedHub;
 use rsnotify::store::Store;
 
 use crate::{everything, some};
@@ -65,7 +66,7 @@ fn of_the_fourth_schema(directory: &Path) -> rusqlite::Connection {
     database
 }
 
-/// What the fifth migration cannot know is not set, and the last `until` is kept.
+/// The fifth migration leaves unknown columns unset and keeps the last `until`.
 fn as_after_the_fourth(save: &mut Save) {
     for channel in save.channels.values_mut().flatten() {
         channel.untils = channel.untils.pop().into_iter().collect();
@@ -136,7 +137,10 @@ fn what_subscribers_were_owed_by_the_third_schema_is_owed_still() {
         )
         .unwrap();
     drop(database);
-    let (subscriptions, relays) = Store::open(directory.path()).unwrap().load_hub().unwrap();
+    let SavedHub {
+        subscriptions,
+        relays,
+    } = Store::open(directory.path()).unwrap().load_hub().unwrap();
     let heard = subscriptions
         .iter()
         .map(|(own, progress)| (own.callback.as_str(), progress.heard.0));

@@ -5,13 +5,15 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use rsnotify::announce::delivery::Submission;
-use rsnotify::announce::delivery::secret::Secret;
 use rsnotify::announce::plan::Mode;
+use rsnotify::http::secret::Secret;
 use rsnotify::hub::callback::CallbackPolicy;
-use rsnotify::hub::{Callback, HubRecord, Key, Progress, Relay, RelayId, Subscription};
+use rsnotify::hub::{
+    Callback, DeliveryProgress, HubRecord, Relay, RelayId, SavedHub, Subscription, SubscriptionKey,
+};
 use rsnotify::resourcesync::uri::{Hub, Topic};
-use rsnotify::websub::hub::{Conduct, EmbeddedHub, Restored, Settings};
-use rsnotify::websub::subscribe::Subscriber;
+use rsnotify::websub::hub::{EmbeddedHub, EmbeddedHubSettings, PreparedHub};
+use rsnotify::websub::subscribe::Destination;
 use rsnotify::websub::topics::Topics;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -23,13 +25,13 @@ use crate::support::{
 const TOPIC: &str = "https://e.org/set1/framework/";
 const TOPIC_IN_FORM: &str = "https%3A%2F%2Fe.org%2Fset1%2Fframework%2F";
 
-mod crowds;
 mod delivery;
 mod hostile;
 mod limits;
+mod load;
 mod watching;
 
-/// A running hub at `/hub`, and what it wants saved.
+/// A running hub at `/hub`, and its records.
 struct Running {
     hub: EmbeddedHub,
     url: Hub,
@@ -37,17 +39,17 @@ struct Running {
     records: mpsc::UnboundedReceiver<HubRecord>,
 }
 
-async fn start(restored: Restored) -> Running {
+async fn start(restored: SavedHub) -> Running {
     start_with(restored, |_| {}).await
 }
 
-async fn start_with(restored: Restored, set: impl Fn(&mut Settings)) -> Running {
+async fn start_with(restored: SavedHub, set: impl Fn(&mut EmbeddedHubSettings)) -> Running {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = Hub::new(format!("http://{}/hub", listener.local_addr().unwrap()));
     let topics = Topics::new(|_| {});
     topics.serve(page(TOPIC, b""));
     let (sender, records) = mpsc::unbounded_channel();
-    let mut settings = Settings::new(url.clone());
+    let mut settings = EmbeddedHubSettings::new(url.clone());
     settings.policy = CallbackPolicy::on_this_machine();
     settings.timeout = Duration::from_secs(3);
     set(&mut settings);
@@ -56,8 +58,8 @@ async fn start_with(restored: Restored, set: impl Fn(&mut Settings)) -> Running 
             let _ = sender.send(record);
         }
     };
-    let conduct = Conduct::new(settings).unwrap();
-    let hub = EmbeddedHub::start(conduct, restored, topics.clone(), record);
+    let prepared = PreparedHub::new(settings).unwrap();
+    let hub = EmbeddedHub::start(prepared, restored, topics.clone(), record);
     let address = serve_at(listener, &topics, Some(hub.clone()));
     Running {
         hub,
@@ -105,7 +107,7 @@ fn form(mode: &str, callback: &str, more: &str) -> String {
     format!("hub.mode={mode}&hub.topic={TOPIC_IN_FORM}&hub.callback={callback}{more}")
 }
 
-/// Confirms what a verification asks, and takes every delivery.
+/// Confirms every verification and accepts every delivery.
 fn willing(seen: &Seen) -> Say {
     say(
         "200 OK",
@@ -114,17 +116,17 @@ fn willing(seen: &Seen) -> Say {
     )
 }
 
-/// That a subscriber has come so far.
+/// The record that a subscriber has received a notification.
 fn heard(subscription: &Subscription, heard: RelayId) -> HubRecord {
-    let progress = Progress {
+    let progress = DeliveryProgress {
         heard,
-        ..Progress::default()
+        ..DeliveryProgress::default()
     };
     HubRecord::Progressed(subscription.key(), progress)
 }
 
-fn key(callback: &str) -> Key {
-    Key {
+fn key(callback: &str) -> SubscriptionKey {
+    SubscriptionKey {
         topic: Topic::new(TOPIC),
         callback: Callback::new(callback),
     }
@@ -136,8 +138,8 @@ fn unsubscribed(callback: &str) -> HubRecord {
 
 #[tokio::test]
 async fn a_subscriber_hears_what_is_relayed_until_it_unsubscribes() {
-    let mut running = start(Restored::default()).await;
-    let (subscriber, mut received) = Subscriber::bind("127.0.0.1:0".parse().unwrap(), None)
+    let mut running = start(SavedHub::default()).await;
+    let (subscriber, mut received) = Destination::bind("127.0.0.1:0".parse().unwrap(), None)
         .await
         .unwrap();
     let topic = Topic::new(TOPIC);
@@ -186,7 +188,7 @@ async fn a_subscriber_hears_what_is_relayed_until_it_unsubscribes() {
 
 #[tokio::test]
 async fn requests_that_cannot_be_meant_are_refused_in_plain_text() {
-    let running = start(Restored::default()).await;
+    let running = start(SavedHub::default()).await;
     let callback = "hub.callback=http%3A%2F%2F127.0.0.1%3A9%2Fc";
     for (form, want, words) in [
         (
@@ -223,7 +225,7 @@ async fn requests_that_cannot_be_meant_are_refused_in_plain_text() {
 #[tokio::test]
 async fn a_topic_that_is_spelt_otherwise_is_found_and_echoed() {
     let mut peer = Peer::start(willing).await;
-    let mut running = start(Restored::default()).await;
+    let mut running = start(SavedHub::default()).await;
     let topic = "https%3A%2F%2Fe.org%2Fset1%2F%2566ramework%2F";
     let callback = format!("hub.callback=http%3A%2F%2F{}%2Fc", peer.address);
     let form = format!("hub.mode=subscribe&hub.topic={topic}&{callback}");
@@ -256,7 +258,7 @@ async fn what_a_subscriber_has_stays_until_it_confirms_otherwise() {
         _ => say("302 Found", "Location: /willing\r\n", ""),
     })
     .await;
-    let mut running = start(Restored::default()).await;
+    let mut running = start(SavedHub::default()).await;
     let callback = peer.url("/c");
     let first = running.subscribe(&callback).await;
     // Forged: the subscriber did not ask for these.
@@ -290,7 +292,7 @@ async fn acceptance_does_not_wait_for_verification_which_survives_a_broken_conne
     })
     .await;
     let hanging = Peer::start(|_| Say::Hang(String::new())).await;
-    let mut running = start(Restored::default()).await;
+    let mut running = start(SavedHub::default()).await;
     let begun = Instant::now();
     assert_eq!(
         running.ask("subscribe", &hanging.url("/c"), "").await.0,

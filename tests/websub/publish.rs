@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use rsnotify::announce::delivery::Answer;
-use rsnotify::announce::delivery::secret::Secret;
 use rsnotify::announce::delivery::verdict::{Verdict, verdict};
 use rsnotify::announce::plan::Mode;
+use rsnotify::http::answer::Answer;
+use rsnotify::http::secret::Secret;
 use rsnotify::resourcesync::uri::Hub;
-use rsnotify::websub::publish::{Credentials, Header, HubSettings, Publisher};
+use rsnotify::websub::publish::{HubCredentials, HubHeader, PublishSettings, Publisher};
 
 use crate::support::{BODY, Peer, Say, say, submission};
 
@@ -19,8 +19,8 @@ mod redirects;
 mod secrets;
 mod tls;
 
-fn settings(url: &str) -> HubSettings {
-    let mut settings = HubSettings::new(Hub::new(url)).unwrap();
+fn settings(url: &str) -> PublishSettings {
+    let mut settings = PublishSettings::new(Hub::new(url)).unwrap();
     settings.timeout = Duration::from_secs(5);
     settings
 }
@@ -34,7 +34,7 @@ fn name(answer: &Answer) -> String {
     }
 }
 
-/// What the engine makes of an answer to a third attempt: in how many seconds it is sent again, if chance makes
+/// Returns the verdict on an answer to a third attempt, with the seconds until the retry, if chance makes
 /// that the longest, and why.
 fn judged(answer: &Answer) -> String {
     let now = NOW.parse().unwrap();
@@ -49,7 +49,7 @@ fn judged(answer: &Answer) -> String {
     }
 }
 
-/// When [`judged`] judges.
+/// The time of the answers in [`judged`].
 const NOW: &str = "2026-11-20T12:00:00Z";
 
 #[tokio::test]
@@ -111,12 +111,12 @@ async fn credentials_and_headers_go_along_and_are_never_printed() {
     let mut peer = Peer::start(|_| say("200 OK", "", "")).await;
     let url = peer.url("/");
     let mut hub = settings(&url);
-    hub.headers = vec![Header {
+    hub.headers = vec![HubHeader {
         name: "x-key".parse().unwrap(),
         value: Secret::new("hidden1"),
         is_public: false,
     }];
-    hub.credentials = Some(Credentials::Bearer(Secret::new("hidden2")));
+    hub.credentials = Some(HubCredentials::Bearer(Secret::new("hidden2")));
     assert!(!format!("{hub:?}").contains("hidden"));
     let publisher = Publisher::new(vec![hub.clone()]).unwrap();
     assert!(!format!("{publisher:?}").contains("hidden"));
@@ -126,7 +126,7 @@ async fn credentials_and_headers_go_along_and_are_never_printed() {
     assert_eq!(seen.header("Authorization"), ["Bearer hidden2"]);
 
     let password = Secret::new("pass");
-    hub.credentials = Some(Credentials::Basic {
+    hub.credentials = Some(HubCredentials::Basic {
         username: "user".into(),
         password,
     });

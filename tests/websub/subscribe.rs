@@ -1,12 +1,12 @@
-//! `listen`: discovery, and subscriptions at hubs of other makes.
+//! Discovery and subscriptions as `listen` makes them, with hubs of other makes.
 
 use std::time::Duration;
 
-use rsnotify::announce::delivery::secret::Secret;
+use rsnotify::http::secret::Secret;
 use rsnotify::hub::relay::signature;
 use rsnotify::resourcesync::uri::{Hub, Topic, Uri};
 use rsnotify::websub::discover::{DiscoverError, discover, document};
-use rsnotify::websub::subscribe::{SubscribeError, Subscriber};
+use rsnotify::websub::subscribe::{Destination, SubscribeError};
 use rsnotify::websub::topics::Topics;
 
 use crate::support::{BODY, Peer, Say, exchange, page, public, say, soon, status};
@@ -109,7 +109,7 @@ async fn what_is_no_topic_says_why() {
 async fn subscribing(
     answer: impl Fn() -> Say + Send + Sync + 'static,
 ) -> (
-    Subscriber,
+    Destination,
     Peer,
     Hub,
     tokio::sync::mpsc::Receiver<rsnotify::websub::subscribe::Received>,
@@ -117,7 +117,7 @@ async fn subscribing(
     let hub = Peer::start(move |_| answer()).await;
     let url = Hub::new(hub.url("/hub"));
     let address = "127.0.0.1:0".parse().unwrap();
-    let (subscriber, received) = Subscriber::bind(address, None).await.unwrap();
+    let (subscriber, received) = Destination::bind(address, None).await.unwrap();
     (subscriber, hub, url, received)
 }
 
@@ -258,7 +258,7 @@ async fn the_public_callback_is_told_and_a_dropped_subscriber_stops_listening() 
     let mut hub = Peer::start(|_| say("503 Service Unavailable", "", "")).await;
     let url = Hub::new(hub.url("/hub"));
     let public = "https://me.org/in".parse().unwrap();
-    let bound = Subscriber::bind("127.0.0.1:0".parse().unwrap(), Some(public)).await;
+    let bound = Destination::bind("127.0.0.1:0".parse().unwrap(), Some(public)).await;
     let (subscriber, _received) = bound.unwrap();
     let topic = Topic::new("http://e.org/t");
     subscriber

@@ -1,4 +1,4 @@
-//! A peer that answers exactly as a test requires, and records requests.
+//! A peer that answers exactly as a test wants, and records its requests.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use rsnotify::announce::plan::Mode;
 use rsnotify::resourcesync::uri::{Hub, Topic, Uri};
 use rsnotify::websub::hub::EmbeddedHub;
 use rsnotify::websub::public::serve_public;
-use rsnotify::websub::server::{Limits, Listener};
+use rsnotify::websub::server::{Listener, ServerLimits};
 use rsnotify::websub::topics::Topics;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 
-/// How long anything may take that must happen.
+/// The deadline for events that must happen.
 pub const DEADLINE: Duration = Duration::from_secs(10);
 
 pub async fn soon<T>(future: impl Future<Output = T>) -> T {
@@ -28,7 +28,7 @@ pub async fn soon<T>(future: impl Future<Output = T>) -> T {
 /// One request, as it arrived.
 #[derive(Debug, Clone)]
 pub struct Seen {
-    /// Which connection, counted from 0.
+    /// The number of its connection, from 0.
     pub connection: usize,
     /// The request line and the header, without the empty line.
     pub head: String,
@@ -58,7 +58,7 @@ impl Seen {
     }
 }
 
-/// What a peer does with a request.
+/// The answer of a peer to a request.
 pub enum Say {
     /// Sends this and keeps the connection open.
     Raw(String),
@@ -135,7 +135,7 @@ impl Peer {
         format!("http://{}{path}", self.address)
     }
 
-    /// What was asked of it, that nobody has looked at.
+    /// Returns the next request that no test has seen.
     pub fn unseen(&mut self) -> Option<Seen> {
         self.seen.try_recv().ok()
     }
@@ -145,7 +145,7 @@ impl Peer {
     }
 }
 
-/// How a connection ends.
+/// The end of a connection.
 #[derive(Debug, PartialEq, Eq)]
 pub enum End {
     Close,
@@ -235,7 +235,7 @@ pub async fn exchange(address: SocketAddr, request: &str) -> (String, Vec<u8>) {
     exchange_on(TcpStream::connect(address).await.unwrap(), request).await
 }
 
-/// As [`exchange`], on a connection that stands.
+/// Like [`exchange`], on an open connection.
 pub async fn exchange_on(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
     request: &str,
@@ -291,7 +291,7 @@ pub async fn public(topics: &Topics, hub: Option<EmbeddedHub>) -> SocketAddr {
 pub fn serve_at(listener: TcpListener, topics: &Topics, hub: Option<EmbeddedHub>) -> SocketAddr {
     let address = listener.local_addr().unwrap();
     let listener = Listener::Tcp(listener);
-    let limits = Limits::default();
+    let limits = ServerLimits::default();
     tokio::spawn(serve_public(
         listener,
         topics.clone(),

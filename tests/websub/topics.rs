@@ -1,11 +1,11 @@
 //! The contract of topic URIs, and resistance to slow clients.
 
-mod crowd;
+mod load;
 mod wire;
 
 use rsnotify::resourcesync::uri::Topic;
 use rsnotify::websub::public::serve_public;
-use rsnotify::websub::server::{Limits, Listener};
+use rsnotify::websub::server::{Listener, ServerLimits};
 use rsnotify::websub::topics::Topics;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
@@ -213,7 +213,7 @@ async fn a_unix_socket_serves_and_shutdown_ends_it() {
         listener,
         topics,
         watch::channel(None).1,
-        Limits::default(),
+        ServerLimits::default(),
         shutdown,
     ));
     let mut stream = UnixStream::connect(&path).await.unwrap();

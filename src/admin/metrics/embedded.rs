@@ -2,8 +2,8 @@
 
 use crate::admin::metrics::count;
 use crate::admin::metrics::exposition::{Exposition, Label};
-use crate::hub::audience::view::HubStatus;
-use crate::hub::counts::Counts;
+use crate::hub::counts::EmbeddedHubCounts;
+use crate::hub::subscriptions::view::HubStatus;
 
 pub fn expose(exposition: &mut Exposition, hub: &HubStatus) {
     exposition.gauge(
@@ -30,8 +30,8 @@ pub fn expose(exposition: &mut Exposition, hub: &HubStatus) {
     expose_counts(exposition, &hub.counts);
 }
 
-fn expose_counts(exposition: &mut Exposition, counts: &Counts) {
-    let Counts {
+fn expose_counts(exposition: &mut Exposition, counts: &EmbeddedHubCounts) {
+    let EmbeddedHubCounts {
         requests,
         verifications,
         deliveries,
@@ -40,7 +40,7 @@ fn expose_counts(exposition: &mut Exposition, counts: &Counts) {
     let answers = [
         ("accepted", requests.accepted),
         ("refused", requests.refused),
-        ("excess", requests.excess),
+        ("excess", requests.limited),
     ];
     exposition.counters(
         "rsnotify_subscription_requests_total",
@@ -61,7 +61,7 @@ fn expose_counts(exposition: &mut Exposition, counts: &Counts) {
         ("delivered", deliveries.delivered),
         ("refused", deliveries.refused),
         ("failed", deliveries.failed),
-        ("given_up", deliveries.given_up),
+        ("given_up", deliveries.abandoned),
         ("gone", deliveries.gone),
     ];
     exposition.counters(

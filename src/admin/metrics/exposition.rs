@@ -12,7 +12,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::{MetricType, TypedMetric};
 use prometheus_client::registry::{Metric, Registry};
 
-use crate::report::histogram::Histogram;
+use crate::histogram::Histogram;
 
 /// Exposition format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 
 use crate::admin::page::parameter;
 use crate::admin::page::parts::{self, PER_PAGE, PendingChange, waiting};
-use crate::announce::delivery::form;
+use crate::http::form::encode_form;
 use crate::report::status::notification::NotificationView;
 use crate::report::status::{ChannelView, Status};
 
@@ -94,7 +94,7 @@ impl ChannelFilter {
             ("state", self.state.name()),
             ("page", &page),
         ];
-        format!("/channels?{}", form(&parameters))
+        format!("/channels?{}", encode_form(&parameters))
     }
 
     fn matches(&self, channel: &ChannelView) -> bool {

@@ -6,8 +6,8 @@ use std::fmt::Display;
 use jiff::Timestamp;
 
 use crate::announce::delivery::attempt::Attempt;
-use crate::announce::delivery::form;
 use crate::announce::plan::Mode;
+use crate::http::form::encode_form;
 use crate::report::status::alerts::{Health, Part};
 use crate::report::status::notification::{NotificationView, Outcome};
 use crate::report::status::{ChannelView, Condition, HubView, SourceStatus, WaitingView, words};
@@ -45,7 +45,7 @@ pub fn waiting<'a>(channels: impl Iterator<Item = &'a ChannelView>) -> Vec<Pendi
 
 /// Returns the address of a channel's page.
 pub fn channel(topic: &Topic) -> String {
-    format!("/channel?{}", form(&[("topic", topic.as_str())]))
+    format!("/channel?{}", encode_form(&[("topic", topic.as_str())]))
 }
 
 /// Returns the address of a notification's payload.
@@ -53,7 +53,7 @@ pub fn payload(notification: &NotificationView) -> String {
     let seq = notification.seq.to_string();
     format!(
         "/payload?{}",
-        form(&[("topic", notification.topic.as_str()), ("seq", &seq)])
+        encode_form(&[("topic", notification.topic.as_str()), ("seq", &seq)])
     )
 }
 

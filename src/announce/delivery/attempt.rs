@@ -5,11 +5,8 @@ use std::str::FromStr;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::announce::delivery::Answer;
-use crate::resourcesync::escape::excerpt;
-
-/// Characters that are kept of a hub's answer.
-const EXCERPT: usize = 500;
+use crate::http::answer::Answer;
+use crate::resourcesync::escape::printable;
 
 /// The last attempt at one hub on one channel, whether it accepted or not.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -210,13 +207,10 @@ impl FromStr for RefusalKind {
     }
 }
 
-/// Returns the beginning of a foreign text, fit for a terminal.
-pub fn printable(text: &str) -> String {
-    excerpt(text.trim(), EXCERPT)
-}
-
 #[cfg(test)]
 mod tests {
+    use crate::resourcesync::escape::MAX_EXCERPT;
+
     use super::*;
 
     #[test]
@@ -240,7 +234,7 @@ mod tests {
         let attempt = Attempt::new(1, &answer, Some(refusal), Timestamp::UNIX_EPOCH);
         let reason = attempt.refusal.unwrap().reason;
         for (text, begins) in [(attempt.excerpt, " [2Jüü"), (reason, " x x x")] {
-            assert_eq!(text.chars().count(), EXCERPT);
+            assert_eq!(text.chars().count(), MAX_EXCERPT);
             assert!(text.starts_with(begins), "{text}");
         }
     }

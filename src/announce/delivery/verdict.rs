@@ -7,8 +7,10 @@ use url::form_urlencoded;
 
 use crate::announce::delivery::attempt::says_nothing;
 use crate::announce::delivery::reason::Reason;
-use crate::announce::delivery::retry::{after, backoff, next_try};
-use crate::announce::delivery::{Answer, FORM_TYPE};
+use crate::announce::time::later as after;
+use crate::http::answer::Answer;
+use crate::http::form::FORM_TYPE;
+use crate::http::retry::{backoff, next_try};
 
 /// The fate of a notification after an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::announce::delivery::Answer;
 use crate::announce::delivery::attempt::{Attempt, Refusal, RefusalKind, RefusalScope};
 use crate::announce::delivery::hub_queue::{Failure, HubQueue, Outage};
 use crate::announce::delivery::verdict::{Verdict, verdict};
@@ -20,6 +19,7 @@ use crate::announce::notification::overhead;
 use crate::announce::plan::Mode;
 use crate::announce::state::{Ping, Told};
 use crate::announce::time::{elapsed, later};
+use crate::http::answer::Answer;
 use crate::resourcesync::uri::{Hub, Topic, Uri};
 
 /// The wait of a notification that cannot be made smaller (R23).

@@ -32,7 +32,7 @@ pub(super) fn unreadable(scan: &OneShotScan) -> Option<Diagnostic> {
 }
 
 fn state_directory(directory: &Path) -> Vec<Diagnostic> {
-    let place = store::place(directory);
+    let place = store::inspect_directory(directory);
     machine::state_directory(&directory.display().to_string(), &place, user(), &users())
 }
 

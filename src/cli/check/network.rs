@@ -17,7 +17,7 @@ use crate::report::status::ChannelView;
 use crate::resourcesync::uri::Hub;
 use crate::store;
 use crate::websub::inspect;
-use crate::websub::publish::HubSettings;
+use crate::websub::publish::PublishSettings;
 
 /// Timeout for all topics together.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -33,7 +33,7 @@ struct Answers {
 pub(super) fn sections(
     config: &Config,
     scan: &OneShotScan,
-    hubs: Vec<HubSettings>,
+    hubs: Vec<PublishSettings>,
     unverified: Vec<Diagnostic>,
 ) -> anyhow::Result<[Section; 3]> {
     let plan = scan.engine.plan();
@@ -131,7 +131,7 @@ fn accepts(channels: &[ChannelView], hub: &Hub) -> bool {
 
 fn ask(
     expected: Vec<ExpectedTopic>,
-    hubs: Vec<HubSettings>,
+    hubs: Vec<PublishSettings>,
     embedded: Option<Hub>,
     channels: &[ChannelView],
 ) -> anyhow::Result<Answers> {

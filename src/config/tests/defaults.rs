@@ -6,7 +6,7 @@ use crate::config::definition::{Definition, Fallback};
 use crate::config::overrides::Overrides;
 use crate::config::tests::{SOURCE, read};
 use crate::hub::callback::CallbackPolicy;
-use crate::hub::limits::Limits;
+use crate::hub::limits::HubLimits;
 
 #[test]
 fn the_parts_have_the_same_defaults() {
@@ -17,7 +17,7 @@ fn the_parts_have_the_same_defaults() {
     );
     let hub = config.embedded_hub.unwrap();
     assert_eq!(hub.callbacks, CallbackPolicy::default());
-    assert_eq!(hub.limits, Limits::default());
+    assert_eq!(hub.limits, HubLimits::default());
 }
 
 fn with_defaults(keys: &[&'static Definition], found: &mut Vec<String>) {

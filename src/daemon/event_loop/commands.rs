@@ -6,29 +6,35 @@ use tokio::sync::oneshot;
 
 use crate::announce::engine::Engine;
 use crate::announce::event::{Effect, Event, Fact, Now};
-use crate::control::{About, AccountName, Answer, Request, SubscriptionName};
+use crate::control::{
+    AccountName, ControlReply, ControlRequest, SubscriptionName, SubscriptionsAction,
+};
 use crate::daemon::event_loop::{EventLoop, Input};
-use crate::hub::Key;
-use crate::hub::audience::Audience;
+use crate::hub::SubscriptionKey;
+use crate::hub::subscriptions::Subscriptions;
 use crate::report;
 use crate::report::outbox::UnknownAccount;
 use crate::websub::hub::EmbeddedHub;
 
 /// An answer to a command that waits for its step to be saved.
 pub struct CommandReply {
-    reply: oneshot::Sender<Answer>,
-    answer: Answer,
+    reply: oneshot::Sender<ControlReply>,
+    answer: ControlReply,
 }
 
 impl EventLoop {
     /// Executes a command; [`EventLoop::send_replies`] answers it.
-    pub(super) fn command(&mut self, request: Request, reply: oneshot::Sender<Answer>) {
+    pub(super) fn command(
+        &mut self,
+        request: ControlRequest,
+        reply: oneshot::Sender<ControlReply>,
+    ) {
         let now = self.now();
-        let is_for_hub = matches!(request, Request::Subscriptions(_));
+        let is_for_hub = matches!(request, ControlRequest::Subscriptions(_));
         let hub = self.hub.open();
         let ask_hub = |about| hub.map_or_else(no_embedded_hub, |hub| ask_hub(hub, about, now.wall));
         let (mut answer, effects) = execute(&mut self.engine, Engine::step, ask_hub, request, now);
-        if let Answer::Status(status) = &mut answer {
+        if let ControlReply::Status(status) = &mut answer {
             self.complete(status);
         }
         self.take(effects);
@@ -45,11 +51,11 @@ impl EventLoop {
     pub(super) fn send_replies(&mut self) {
         for CommandReply { reply, answer } in self.replies.drain(..) {
             let answer = match (self.saver.trouble(), answer) {
-                (Some(trouble), Answer::Status(mut status)) => {
+                (Some(trouble), ControlReply::Status(mut status)) => {
                     status.unsaved = Some(trouble.to_owned());
-                    Answer::Status(status)
+                    ControlReply::Status(status)
                 }
-                (Some(trouble), answer) if answer.is_deed() => Answer::Error(format!(
+                (Some(trouble), answer) if answer.is_change() => ControlReply::Error(format!(
                     "{trouble}; this takes effect once the state can be saved, and is lost if rsnotify stops \
                      before"
                 )),
@@ -61,8 +67,8 @@ impl EventLoop {
     }
 }
 
-fn ask_hub(hub: &EmbeddedHub, about: About, now: Timestamp) -> Answer {
-    let (answer, ended) = hub.look(|audience| ask_subscriptions(audience, about, now));
+fn ask_hub(hub: &EmbeddedHub, about: SubscriptionsAction, now: Timestamp) -> ControlReply {
+    let (answer, ended) = hub.inspect(|subscriptions| ask_subscriptions(subscriptions, about, now));
     if let Some(key) = ended {
         hub.end(key, "removed by the hub's operator");
     }
@@ -70,27 +76,31 @@ fn ask_hub(hub: &EmbeddedHub, about: About, now: Timestamp) -> Answer {
 }
 
 /// Returns the answer to a question about subscriptions where no hub is embedded.
-pub fn no_embedded_hub() -> Answer {
+pub fn no_embedded_hub() -> ControlReply {
     let words = "no embedded hub is configured: subscriptions are with the hubs that are";
-    Answer::Error(words.to_owned())
+    ControlReply::Error(words.to_owned())
 }
 
 /// Returns the answer to a question about subscriptions, and the subscription that is to end.
 pub fn ask_subscriptions(
-    audience: &Audience,
-    about: About,
+    subscriptions: &Subscriptions,
+    about: SubscriptionsAction,
     now: Timestamp,
-) -> (Answer, Option<Key>) {
+) -> (ControlReply, Option<SubscriptionKey>) {
     let named =
-        |name: &SubscriptionName| audience.named(&name.callback, name.topic.as_deref(), now);
+        |name: &SubscriptionName| subscriptions.find(&name.callback, name.topic.as_deref(), now);
     let found = match &about {
-        About::List => return (Answer::Subscriptions(audience.list(now)), None),
-        About::Show(name) | About::Remove(name) => named(name),
+        SubscriptionsAction::List => {
+            return (ControlReply::Subscriptions(subscriptions.list(now)), None);
+        }
+        SubscriptionsAction::Show(name) | SubscriptionsAction::Remove(name) => named(name),
     };
     match (about, found) {
-        (_, Err(unnamed)) => (Answer::Error(unnamed.to_string()), None),
-        (About::Remove(_), Ok((key, view))) => (Answer::Removed(Box::new(view)), Some(key)),
-        (_, Ok((_, view))) => (Answer::Subscription(Box::new(view)), None),
+        (_, Err(error)) => (ControlReply::Error(error.to_string()), None),
+        (SubscriptionsAction::Remove(_), Ok((key, view))) => {
+            (ControlReply::Removed(Box::new(view)), Some(key))
+        }
+        (_, Ok((_, view))) => (ControlReply::Subscription(Box::new(view)), None),
     }
 }
 
@@ -99,69 +109,72 @@ pub fn ask_subscriptions(
 pub fn execute(
     engine: &mut Engine,
     act: fn(&mut Engine, Event, Now) -> Vec<Effect>,
-    answer_about: impl FnOnce(About) -> Answer,
-    request: Request,
+    answer_about: impl FnOnce(SubscriptionsAction) -> ControlReply,
+    request: ControlRequest,
     now: Now,
-) -> (Answer, Vec<Effect>) {
+) -> (ControlReply, Vec<Effect>) {
     let account = |engine: &Engine, name: &AccountName| {
         report::outbox::account(engine, &name.channel, &name.hub)
     };
-    let refused = |unknown: UnknownAccount| (Answer::Error(unknown.to_string()), Vec::new());
+    let refused = |unknown: UnknownAccount| (ControlReply::Error(unknown.to_string()), Vec::new());
     match request {
-        Request::Accept { source } => {
+        ControlRequest::Accept { source } => {
             if let Err(unknown) = engine.plan().source_named(&source) {
-                return (Answer::Error(unknown.to_string()), Vec::new());
+                return (ControlReply::Error(unknown.to_string()), Vec::new());
             }
             let event = Event::Accept {
                 source: source.clone(),
             };
             let effects = act(engine, event, now);
             let documents = count(&effects);
-            (Answer::Accepted { source, documents }, effects)
+            (ControlReply::Accepted { source, documents }, effects)
         }
-        Request::Missing { source } => match engine.plan().source_named(&source) {
+        ControlRequest::Missing { source } => match engine.plan().source_named(&source) {
             Ok(source) => (
-                Answer::Missing(report::missing::acceptable(engine, source)),
+                ControlReply::Missing(report::missing::acceptable(engine, source)),
                 Vec::new(),
             ),
-            Err(unknown) => (Answer::Error(unknown.to_string()), Vec::new()),
+            Err(unknown) => (ControlReply::Error(unknown.to_string()), Vec::new()),
         },
-        Request::Status => (
-            Answer::Status(Box::new(report::status(engine, now.wall))),
+        ControlRequest::Status => (
+            ControlReply::Status(Box::new(report::status(engine, now.wall))),
             Vec::new(),
         ),
-        Request::Outbox => (Answer::Outbox(report::channels::all(engine)), Vec::new()),
-        Request::Show {
+        ControlRequest::Outbox => (
+            ControlReply::Outbox(report::channels::all(engine)),
+            Vec::new(),
+        ),
+        ControlRequest::Show {
             account: name,
             payload,
         } => {
             match report::outbox::account_view(engine, &name.channel, &name.hub, payload, now.wall)
             {
-                Ok(shown) => (Answer::Account(Box::new(shown)), Vec::new()),
+                Ok(shown) => (ControlReply::Account(Box::new(shown)), Vec::new()),
                 Err(unknown) => refused(unknown),
             }
         }
-        Request::Retry { only } => {
+        ControlRequest::Retry { only } => {
             let only = match only.map(|name| account(engine, &name)).transpose() {
                 Ok(only) => only,
                 Err(unknown) => return refused(unknown),
             };
             let effects = act(engine, Event::Retry { only }, now);
             let notifications = count(&effects);
-            (Answer::Retried { notifications }, effects)
+            (ControlReply::Retried { notifications }, effects)
         }
-        Request::Drop { account: name } => match account(engine, &name) {
+        ControlRequest::Drop { account: name } => match account(engine, &name) {
             Ok((channel, hub)) => {
                 let effects = act(engine, Event::Drop { channel, hub }, now);
                 let changes = count(&effects);
-                (Answer::Dropped { changes }, effects)
+                (ControlReply::Dropped { changes }, effects)
             }
             Err(unknown) => refused(unknown),
         },
-        Request::Subscriptions(about) => (answer_about(about), Vec::new()),
-        Request::PublicUrl => {
+        ControlRequest::Subscriptions(about) => (answer_about(about), Vec::new()),
+        ControlRequest::PublicUrl => {
             let url = engine.plan().public_url.to_string();
-            (Answer::PublicUrl(url), Vec::new())
+            (ControlReply::PublicUrl(url), Vec::new())
         }
     }
 }

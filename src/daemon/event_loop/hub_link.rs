@@ -5,9 +5,10 @@ use std::sync::mpsc::Sender;
 
 use tokio::runtime::Handle;
 
-use crate::announce::delivery::{Answer, Submission};
+use crate::announce::delivery::Submission;
 use crate::announce::event::Event;
 use crate::daemon::event_loop::Input;
+use crate::http::answer::Answer;
 use crate::hub::Relay;
 use crate::resourcesync::uri::Topic;
 use crate::websub::hub::EmbeddedHub;
@@ -91,7 +92,7 @@ impl HubLink {
         self.is_draining = true;
         let inputs = inputs.clone();
         runtime.spawn(async move {
-            hub.rest().await;
+            hub.drain().await;
             let _ = inputs.send(Input::HubDrained);
         });
     }

@@ -10,10 +10,11 @@ use crate::config::Config;
 use crate::daemon::event_loop::EventLoop;
 use crate::daemon::event_loop::submissions::answered_submission;
 use crate::daemon::event_loop::watched_trees::{OtherFiles, covers};
+use crate::hub::SavedHub;
 use crate::report::status::{ConfigurationStatus, RefusedConfiguration};
 use crate::resourcesync::uri::Hub;
 use crate::store::{Store, StoreError};
-use crate::websub::hub::{EmbeddedHub, Restored};
+use crate::websub::hub::EmbeddedHub;
 
 /// The saved state, loaded under a plan.
 pub struct LoadedEngine {
@@ -39,15 +40,11 @@ impl LoadedEngine {
 }
 
 /// Loads what an embedded hub starts with, if one `is_wanted`.
-pub fn saved_subscriptions(store: &Store, is_wanted: bool) -> Result<Restored, StoreError> {
+pub fn saved_subscriptions(store: &Store, is_wanted: bool) -> Result<SavedHub, StoreError> {
     if !is_wanted {
-        return Ok(Restored::default());
+        return Ok(SavedHub::default());
     }
-    let (subscriptions, relays) = store.load_hub()?;
-    Ok(Restored {
-        subscriptions,
-        relays,
-    })
+    store.load_hub()
 }
 
 impl EventLoop {

@@ -137,7 +137,7 @@ impl StateSaver {
 
     /// Restores the state file from memory if it was deleted.
     pub fn restore_file(&mut self) {
-        match self.store.put_back() {
+        match self.store.recreate() {
             Ok(true) => warn!("the state file was missing and has been restored"),
             Ok(false) => {}
             Err(error) => {

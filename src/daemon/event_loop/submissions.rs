@@ -12,7 +12,7 @@ use crate::announce::event::Event;
 use crate::announce::ids::SubmissionId;
 use crate::daemon::event_loop::Input;
 use crate::daemon::failpoints::{Failpoint, Failpoints};
-use crate::report::histogram::Histogram;
+use crate::histogram::Histogram;
 use crate::resourcesync::uri::Hub;
 use crate::websub::publish::Publisher;
 

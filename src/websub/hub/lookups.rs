@@ -1,5 +1,5 @@
-//! Looks up the names of callbacks, whose name servers are strangers': with a timeout of their own, a share of the
-//! threads for each registered name, and no second lookup soon after one that failed.
+//! DNS lookups of callback names, whose name servers may be hostile: with a timeout, fair slots for each registrable
+//! domain, and no second lookup soon after a failed one.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -8,17 +8,17 @@ use std::net::{IpAddr, ToSocketAddrs};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::hub::fairness::Priority;
-use crate::hub::name::{FailedLookups, registrable};
-use crate::websub::hub::slots::{Slot, Slots};
+use crate::hub::fair_queue::Priority;
+use crate::hub::host_name::{FailedLookups, registrable};
+use crate::websub::hub::fair_slots::{FairSlot, FairSlots};
 
-/// How long a name server may take. The thread that asks it may take longer, and keeps its slot as long.
+/// The timeout of a lookup. Its thread may take longer, and keeps its slot until then.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The addresses of a name.
+/// A replacement of the system's resolver, for tests.
 pub type LookUp = dyn Fn(&str) -> Vec<IpAddr> + Send + Sync;
 
-/// Where names are looked up.
+/// The resolver for callback names.
 #[derive(Clone)]
 pub enum Resolver {
     System,
@@ -34,42 +34,42 @@ impl fmt::Debug for Resolver {
     }
 }
 
-/// Why a name was not found.
+/// An error of a lookup.
 #[derive(Debug, thiserror::Error)]
 pub enum LookupError {
     #[error("the lookup of {0} timed out")]
     Timeout(String),
-    #[error("the lookup of {0} has failed a moment ago")]
+    #[error("the lookup of {0} failed a moment ago")]
     Known(String),
     #[error("the lookup of {name} failed: {source}")]
     Failed { name: String, source: io::Error },
 }
 
-/// Lookups, and what they found for requests that are under way. Clones share them.
+/// Lookups, and the addresses they found for requests under way. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Lookups {
-    shared: Arc<Shared>,
+    inner: Arc<LookupsInner>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct LookupsInner {
     resolver: Resolver,
-    slots: Slots,
+    slots: FairSlots,
     started: Instant,
     failed: Mutex<FailedLookups>,
-    found: Mutex<HashMap<String, Vec<Found>>>,
+    found: Mutex<HashMap<String, Vec<ResolvedEntry>>>,
     last: Mutex<u64>,
 }
 
 #[derive(Debug)]
-struct Found {
+struct ResolvedEntry {
     number: u64,
     addresses: Vec<IpAddr>,
 }
 
-/// The addresses of a name, to which requests for it may connect until this is dropped.
+/// The addresses of a name, to which requests may connect until this is dropped.
 #[derive(Debug)]
-pub struct Located {
+pub struct ResolvedName {
     lookups: Lookups,
     name: String,
     number: u64,
@@ -77,12 +77,12 @@ pub struct Located {
 }
 
 impl Lookups {
-    /// At most `count` names are looked up at a time, and as many lookups may take long.
+    /// Allows `count` lookups at a time, and as many slow ones.
     pub fn new(resolver: Resolver, count: usize) -> Lookups {
         Lookups {
-            shared: Arc::new(Shared {
+            inner: Arc::new(LookupsInner {
                 resolver,
-                slots: Slots::new(count),
+                slots: FairSlots::new(count),
                 started: Instant::now(),
                 failed: Mutex::default(),
                 found: Mutex::default(),
@@ -91,15 +91,19 @@ impl Lookups {
         }
     }
 
-    /// Looks a name up. What is found holds for one request: the name may stand for others each time it is asked for.
-    pub async fn locate(&self, name: &str, priority: Priority) -> Result<Located, LookupError> {
-        let shared = &self.shared;
-        let has_failed = || lock(&shared.failed).has(name, shared.started.elapsed());
+    /// Looks up a name. The result holds for one request: a name may resolve differently each time.
+    pub async fn resolve(
+        &self,
+        name: &str,
+        priority: Priority,
+    ) -> Result<ResolvedName, LookupError> {
+        let inner = &self.inner;
+        let has_failed = || lock(&inner.failed).contains(name, inner.started.elapsed());
         if has_failed() {
             return Err(LookupError::Known(name.to_owned()));
         }
-        let slot = shared.slots.take(registrable(name), priority).await;
-        // Others may have asked for it meanwhile.
+        let slot = inner.slots.acquire(registrable(name), priority).await;
+        // Another lookup may have failed meanwhile.
         if has_failed() {
             return Err(LookupError::Known(name.to_owned()));
         }
@@ -112,21 +116,21 @@ impl Lookups {
             }),
             Err(_) => Err(LookupError::Timeout(name.to_owned())),
         };
-        let mut failed = lock(&shared.failed);
+        let mut failed = lock(&inner.failed);
         match outcome {
             Ok(addresses) => {
-                failed.found(name);
+                failed.remove(name);
                 Ok(self.keep(name, addresses))
             }
             Err(error) => {
-                failed.failed(name, shared.started.elapsed());
+                failed.insert(name, inner.started.elapsed());
                 Err(error)
             }
         }
     }
 
-    async fn look_up(&self, name: &str, mut slot: Slot) -> io::Result<Vec<IpAddr>> {
-        let (name, resolver) = (name.to_owned(), self.shared.resolver.clone());
+    async fn look_up(&self, name: &str, mut slot: FairSlot) -> io::Result<Vec<IpAddr>> {
+        let (name, resolver) = (name.to_owned(), self.inner.resolver.clone());
         let lookup = tokio::task::spawn_blocking(move || {
             let found = match resolver {
                 Resolver::Given(addresses) => Ok(addresses(&name)),
@@ -134,7 +138,7 @@ impl Lookups {
                     .to_socket_addrs()
                     .map(|found| found.map(|found| found.ip()).collect()),
             };
-            // The thread is taken until now, whether or not anyone still waits. A name server that says there is no
+            // The thread was in use until now, even if the request timed out. A name server that says there is no
             // such name has answered too.
             slot.answered_within(TIMEOUT);
             found
@@ -142,20 +146,20 @@ impl Lookups {
         lookup.await.map_err(io::Error::other)?
     }
 
-    fn keep(&self, name: &str, addresses: Vec<IpAddr>) -> Located {
+    fn keep(&self, name: &str, addresses: Vec<IpAddr>) -> ResolvedName {
         let number = {
-            let mut last = lock(&self.shared.last);
+            let mut last = lock(&self.inner.last);
             *last += 1;
             *last
         };
-        let found = Found {
+        let found = ResolvedEntry {
             number,
             addresses: addresses.clone(),
         };
-        let mut all = lock(&self.shared.found);
+        let mut all = lock(&self.inner.found);
         all.entry(name.to_owned()).or_default().push(found);
         drop(all);
-        Located {
+        ResolvedName {
             lookups: self.clone(),
             name: name.to_owned(),
             number,
@@ -163,9 +167,9 @@ impl Lookups {
         }
     }
 
-    /// The addresses of a name for a request that is under way; none if there is no such request any more.
-    pub fn located(&self, name: &str) -> Vec<IpAddr> {
-        let found = lock(&self.shared.found);
+    /// Returns the addresses of a name for a request under way; none if there is no such request any more.
+    pub fn resolved(&self, name: &str) -> Vec<IpAddr> {
+        let found = lock(&self.inner.found);
         let latest = found.get(name).and_then(|found| found.last());
         latest
             .map(|found| found.addresses.clone())
@@ -173,12 +177,12 @@ impl Lookups {
     }
 }
 
-impl Drop for Located {
+impl Drop for ResolvedName {
     fn drop(&mut self) {
-        let mut found = lock(&self.lookups.shared.found);
-        if let Some(own) = found.get_mut(&self.name) {
-            own.retain(|found| found.number != self.number);
-            if own.is_empty() {
+        let mut found = lock(&self.lookups.inner.found);
+        if let Some(entries) = found.get_mut(&self.name) {
+            entries.retain(|entry| entry.number != self.number);
+            if entries.is_empty() {
                 found.remove(&self.name);
             }
         }

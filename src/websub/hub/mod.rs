@@ -1,82 +1,81 @@
-//! The embedded hub: takes subscriptions to our topics, verifies them, and relays notifications
-//! (Framework Notification 1.0.1 sections 4.2–4.4). It saves nothing itself: what must survive leaves as
-//! [`HubRecord`]s, and deliveries are saved by the caller between [`EmbeddedHub::relay`] and
-//! [`EmbeddedHub::dispatch`].
+//! The embedded hub: accepts subscriptions to our topics, verifies them, and delivers notifications
+//! (Framework Notification 1.0.1 sections 4.2–4.4). It does not write the state file itself: it emits [`HubRecord`]s to
+//! save, and the caller saves notifications between [`EmbeddedHub::relay`] and [`EmbeddedHub::dispatch`].
 
 use std::fmt;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+use ipnet::IpNet;
 use jiff::Timestamp;
 use tokio::runtime::Handle;
 use tracing::warn;
 
 use crate::announce::delivery::Submission;
 use crate::hub::admission::Admission;
-use crate::hub::audience::view::HubStatus;
-use crate::hub::audience::{Audience, Forgone};
 use crate::hub::callback::CallbackPolicy;
-use crate::hub::counts::Counts;
-use crate::hub::limits::Limits;
-use crate::hub::network::Network;
-use crate::hub::{HubRecord, Key, Progress, Relay, Subscription};
+use crate::hub::counts::EmbeddedHubCounts;
+use crate::hub::limits::HubLimits;
+use crate::hub::subscriptions::view::HubStatus;
+use crate::hub::subscriptions::{Abandoned, Subscriptions};
+use crate::hub::{HubRecord, Relay, SavedHub, SubscriptionKey};
 use crate::resourcesync::uri::{Hub, Topic};
-use crate::websub::hub::calls::Caller;
-use crate::websub::hub::lanes::Lanes;
+use crate::websub::hub::callback_client::CallbackClient;
+use crate::websub::hub::delivery::Wakers;
+use crate::websub::hub::fair_slots::FairSlots;
+use crate::websub::hub::keyed_queue::KeyedQueue;
 pub use crate::websub::hub::lookups::Resolver;
-use crate::websub::hub::relay::Wakers;
-use crate::websub::hub::slots::Slots;
-use crate::websub::hub::subscriptions::{Lines, Subscriptions};
-use crate::websub::hub::verification::Pending;
+use crate::websub::hub::subscription_table::{LogLimits, SubscriptionTable};
+use crate::websub::hub::verification::PendingVerification;
 use crate::websub::topics::Topics;
 
 mod answer;
-mod calls;
-mod lanes;
+mod callback_client;
+mod delivery;
+mod fair_slots;
+mod keyed_queue;
 mod lookups;
-mod relay;
-mod slots;
-mod subscriptions;
+mod subscription_table;
 mod verification;
 
 pub use crate::websub::hub::lookups::LookUp;
 
-/// How the hub behaves.
+/// Settings of the embedded hub.
 #[derive(Debug, Clone)]
-pub struct Settings {
-    /// As advertised; its path is where subscriptions are taken.
+pub struct EmbeddedHubSettings {
+    /// The advertised URL, whose path is the endpoint for subscription requests.
     pub hub: Hub,
     pub policy: CallbackPolicy,
     pub resolver: Resolver,
-    pub limits: Limits,
-    /// Whose word about who asks is believed.
-    pub trusted_proxies: Vec<Network>,
-    /// For each request to a callback, from connecting to the end of the answer.
+    pub limits: HubLimits,
+    /// Proxies whose forwarding headers are trusted.
+    pub trusted_proxies: Vec<IpNet>,
+    /// Timeout of each request to a callback, from connecting to the end of the answer.
     pub timeout: Duration,
-    /// Deliveries under way at a time, and as many that take long.
+    /// Maximum deliveries under way, and as many slow ones.
     pub concurrent_deliveries: usize,
-    /// What may wait on one topic for subscribers who do not take it; the oldest is given up for the newest.
+    /// Maximum pending notifications of a topic, and their total size; beyond it the oldest is abandoned.
     pub waiting_notifications: usize,
     pub waiting_bytes: usize,
-    /// Verifications under way at a time, and as many that take long; the others wait.
+    /// Maximum verifications under way, and as many slow ones; the others wait.
     pub concurrent_verifications: usize,
-    /// Names looked up at a time, and as many lookups that take long. Each takes a thread.
+    /// Maximum concurrent lookups, and as many slow ones. Each uses a thread.
     pub concurrent_lookups: usize,
-    /// The hosts under which requests may come, besides IP addresses and localhost; any if there are none. With them, no
-    /// page of another origin may ask.
+    /// Host names under which requests are accepted, besides IP addresses and localhost. If set, requests from pages of
+    /// other origins are refused; if not, any host name is accepted.
     pub own_hosts: Option<Vec<String>>,
-    /// Tries of a verification whose callback does not answer at all.
+    /// Attempts at a verification whose callback does not answer.
     pub verification_attempts: u32,
 }
 
-impl Settings {
-    pub fn new(hub: Hub) -> Settings {
-        Settings {
+impl EmbeddedHubSettings {
+    pub fn new(hub: Hub) -> EmbeddedHubSettings {
+        EmbeddedHubSettings {
             hub,
             policy: CallbackPolicy::default(),
             resolver: Resolver::System,
-            limits: Limits::default(),
+            limits: HubLimits::default(),
             trusted_proxies: Vec::new(),
             timeout: Duration::from_secs(10),
             concurrent_deliveries: 512,
@@ -90,222 +89,212 @@ impl Settings {
     }
 }
 
-/// How the hub behaves, with all that it takes at hand.
+/// Checked settings with the client built from them.
 #[derive(Debug)]
-pub struct Conduct {
-    settings: Settings,
+pub struct PreparedHub {
+    settings: EmbeddedHubSettings,
     path: String,
-    caller: Caller,
+    client: CallbackClient,
 }
 
-impl Conduct {
-    pub fn new(settings: Settings) -> Result<Conduct, HubError> {
-        let caller = Caller::new(
+impl PreparedHub {
+    pub fn new(settings: EmbeddedHubSettings) -> Result<PreparedHub, HubError> {
+        let client = CallbackClient::new(
             settings.policy.clone(),
             settings.resolver.clone(),
             settings.concurrent_lookups,
             settings.timeout,
         )?;
-        Ok(Conduct {
+        Ok(PreparedHub {
             path: path(&settings.hub),
-            caller,
+            client,
             settings,
         })
     }
 }
 
-/// What earlier runs saved.
-#[derive(Debug, Clone, Default)]
-pub struct Restored {
-    pub subscriptions: Vec<(Subscription, Progress)>,
-    pub relays: Vec<Relay>,
-}
-
-/// Why the hub cannot start.
+/// An error that prevents the hub from starting.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot prepare the embedded hub's requests")]
+#[error("cannot build the HTTP client of the embedded hub")]
 pub struct HubError(#[from] reqwest::Error);
 
 /// The hub. Clones are the same hub.
 #[derive(Clone)]
 pub struct EmbeddedHub {
-    shared: Arc<Shared>,
+    inner: Arc<HubInner>,
 }
 
-struct Shared {
-    conduct: RwLock<Arc<Conduct>>,
+struct HubInner {
+    prepared: RwLock<Arc<PreparedHub>>,
     topics: Topics,
     records: Box<dyn Fn(Vec<HubRecord>) + Send + Sync>,
     runtime: Handle,
-    subscriptions: Mutex<Subscriptions>,
-    /// Locked last, where `subscriptions` is locked too.
+    table: Mutex<SubscriptionTable>,
+    /// Locked after `table` where both are.
     admission: Mutex<Admission>,
-    /// Locked for no longer than it takes to count.
-    counts: Mutex<Counts>,
-    /// When the admission's times begin.
+    /// Locked only to count.
+    counts: Mutex<EmbeddedHubCounts>,
+    /// The start of the times that admission counts.
     started: Instant,
-    proxy_was_noticed: AtomicBool,
-    verifications: Lanes<Pending>,
-    verifying: Slots,
-    delivering: Slots,
+    proxy_was_reported: AtomicBool,
+    verifications: KeyedQueue<PendingVerification>,
+    verification_slots: FairSlots,
+    delivery_slots: FairSlots,
     wakers: Arc<Wakers>,
-    lines: Mutex<Lines>,
+    log_limits: Mutex<LogLimits>,
 }
 
 impl EmbeddedHub {
-    /// Takes up what earlier runs left; must be called within a tokio runtime. `records` hears, in order,
-    /// what is to be saved, and at once what is to be saved together; it must neither block nor call the hub.
+    /// Starts the hub with the state of earlier runs, within a tokio runtime. `records` is called, in order, with the
+    /// records to save, each time with those to save together; it must neither block nor call the hub.
     pub fn start(
-        conduct: Conduct,
-        restored: Restored,
+        prepared: PreparedHub,
+        saved: SavedHub,
         topics: Topics,
         records: impl Fn(Vec<HubRecord>) + Send + Sync + 'static,
     ) -> EmbeddedHub {
-        let settings = &conduct.settings;
+        let settings = &prepared.settings;
         let mut admission = Admission::new(settings.limits.clone());
-        let Restored {
-            subscriptions,
-            relays,
-        } = restored;
-        let (subscriptions, obsolete) =
-            Subscriptions::restore(subscriptions, relays, &mut admission);
+        let (table, obsolete) = SubscriptionTable::restore(saved, &mut admission);
         if !obsolete.is_empty() {
             records(obsolete);
         }
-        let topics_owed = subscriptions.audience.topics_owed();
-        let shared = Arc::new(Shared {
+        let with_pending = table.subscriptions.topics_with_pending();
+        let inner = Arc::new(HubInner {
             topics,
             records: Box::new(records),
             runtime: Handle::current(),
-            subscriptions: Mutex::new(subscriptions),
+            table: Mutex::new(table),
             admission: Mutex::new(admission),
             counts: Mutex::default(),
             started: Instant::now(),
-            proxy_was_noticed: AtomicBool::new(false),
-            verifications: Lanes::default(),
-            verifying: Slots::new(settings.concurrent_verifications),
-            delivering: Slots::new(settings.concurrent_deliveries),
+            proxy_was_reported: AtomicBool::new(false),
+            verifications: KeyedQueue::default(),
+            verification_slots: FairSlots::new(settings.concurrent_verifications),
+            delivery_slots: FairSlots::new(settings.concurrent_deliveries),
             wakers: Arc::default(),
-            lines: Mutex::default(),
-            conduct: RwLock::new(Arc::new(conduct)),
+            log_limits: Mutex::default(),
+            prepared: RwLock::new(Arc::new(prepared)),
         });
-        tokio::spawn(subscriptions::end_leases(Arc::downgrade(&shared)));
-        tokio::spawn(subscriptions::sum_up(Arc::downgrade(&shared)));
-        let hub = EmbeddedHub { shared };
-        topics_owed.iter().for_each(|topic| hub.deliver(topic));
+        tokio::spawn(subscription_table::expire(Arc::downgrade(&inner)));
+        tokio::spawn(subscription_table::log_suppressed(Arc::downgrade(&inner)));
+        let hub = EmbeddedHub { inner };
+        with_pending.iter().for_each(|topic| hub.deliver(topic));
         hub
     }
 
-    /// Behaves otherwise from now on, but for how much it does at a time. What it knows, owes and has begun stays.
-    pub fn change(&self, conduct: Conduct) {
-        let limits = conduct.settings.limits.clone();
-        self.shared.admission().change(limits);
-        let own = self.shared.conduct.write();
-        *own.unwrap_or_else(PoisonError::into_inner) = Arc::new(conduct);
+    /// Applies other settings, except for the numbers of slots. Subscriptions, pending deliveries and requests under way
+    /// stay.
+    pub fn apply(&self, prepared: PreparedHub) {
+        let limits = prepared.settings.limits.clone();
+        self.inner.admission().set_limits(limits);
+        let current = self.inner.prepared.write();
+        *current.unwrap_or_else(PoisonError::into_inner) = Arc::new(prepared);
     }
 
-    /// Begins no more deliveries and asks no more subscribers, and waits for those that it has begun. What they came to
-    /// is among the records then; what was not begun is owed, or was promised to nobody.
-    pub async fn rest(&self) {
-        let Shared {
-            verifying,
-            delivering,
+    /// Begins no more deliveries and verifications, and waits for those under way, whose outcomes are among the records
+    /// then. Deliveries not begun stay pending.
+    pub async fn drain(&self) {
+        let HubInner {
+            verification_slots,
+            delivery_slots,
             ..
-        } = &*self.shared;
-        tokio::join!(verifying.close(), delivering.close());
+        } = &*self.inner;
+        tokio::join!(verification_slots.drain(), delivery_slots.drain());
     }
 
-    /// Whether subscriptions are taken at this path.
+    /// Returns true if this path is the hub's endpoint.
     pub fn is_at(&self, path: &str) -> bool {
-        self.shared.conduct().path == path
+        self.inner.prepared().path == path
     }
 
-    /// A notification for whoever subscribes to its topic, if anybody does. To be saved, then handed to
+    /// Numbers a notification for relaying, if its topic has subscribers. The caller saves it, then passes it to
     /// [`EmbeddedHub::dispatch`].
     pub fn relay(&self, submission: &Submission) -> Option<Relay> {
         let Submission {
             topic, seq, body, ..
         } = submission;
-        let mut subscriptions = self.shared.subscriptions();
-        subscriptions
-            .audience
+        let mut table = self.inner.table();
+        table
+            .subscriptions
             .relay(topic, *seq, body, Timestamp::now())
     }
 
-    /// Delivers notifications that are saved, to each subscriber after those given earlier. What waits too long for
-    /// those who take nothing is given up.
+    /// Delivers saved notifications, to each subscriber in order. Beyond the limits of a topic the oldest pending ones are
+    /// abandoned.
     pub fn dispatch(&self, relays: Vec<Relay>) {
         for relay in relays {
             let topic = relay.topic.clone();
-            self.shared.owe(relay);
-            self.shared.trim(&topic);
+            self.inner.enqueue(relay);
+            self.inner.trim(&topic);
             self.deliver(&topic);
         }
     }
 
-    /// Ends all subscriptions to a topic, and tells the subscribers.
+    /// Ends all subscriptions to a topic and notifies the subscribers.
     pub fn end_topic(&self, topic: &Topic) {
-        let callbacks = self.shared.subscriptions().audience.callbacks(topic);
+        let callbacks = self.inner.table().subscriptions.callbacks(topic);
         for callback in callbacks {
             let topic = topic.clone();
-            self.end(Key { topic, callback }, "the topic has ended");
+            self.end(SubscriptionKey { topic, callback }, "the topic has ended");
         }
     }
 
-    /// Ends a subscription, and tells the subscriber why.
-    pub fn end(&self, key: Key, why: &'static str) {
-        self.shared.end(why, |audience| audience.unsubscribe(&key));
-        let denial = verification::deny(Arc::clone(&self.shared), key, why);
-        self.shared.runtime.spawn(denial);
+    /// Ends a subscription and notifies the subscriber of the reason.
+    pub fn end(&self, key: SubscriptionKey, why: &'static str) {
+        self.inner
+            .end(why, |subscriptions| subscriptions.unsubscribe(&key));
+        let denial = verification::deny(Arc::clone(&self.inner), key, why);
+        self.inner.runtime.spawn(denial);
     }
 
-    /// Looks at the subscriptions; the hub waits meanwhile.
-    pub fn look<T>(&self, look: impl FnOnce(&Audience) -> T) -> T {
-        look(&self.shared.subscriptions().audience)
+    /// Calls a function with the subscriptions, which are locked meanwhile.
+    pub fn inspect<T>(&self, inspect: impl FnOnce(&Subscriptions) -> T) -> T {
+        inspect(&self.inner.table().subscriptions)
     }
 
-    /// How it stands, and what it has done.
+    /// Returns the status with the counters.
     pub fn status(&self, now: Timestamp) -> HubStatus {
-        let mut status = self.look(|audience| audience.status(now));
-        status.counts = self.shared.counts().clone();
+        let mut status = self.inspect(|subscriptions| subscriptions.status(now));
+        status.counts = self.inner.counts().clone();
         status
     }
 
     fn deliver(&self, topic: &Topic) {
-        let assignments = self.shared.subscriptions().audience.assign(topic);
-        let shared = Arc::clone(&self.shared);
-        self.shared
+        let assignments = self.inner.table().subscriptions.assign(topic);
+        let inner = Arc::clone(&self.inner);
+        self.inner
             .runtime
-            .spawn(relay::deliver_to_all(shared, assignments));
+            .spawn(delivery::deliver_to_all(inner, assignments));
     }
 }
 
 impl fmt::Debug for EmbeddedHub {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EmbeddedHub")
-            .field("settings", &self.shared.conduct().settings)
+            .field("settings", &self.inner.prepared().settings)
             .finish_non_exhaustive()
     }
 }
 
-impl Shared {
+impl HubInner {
     fn trim(&self, topic: &Topic) {
-        let conduct = self.conduct();
-        let Settings {
-            waiting_notifications: most,
-            waiting_bytes: most_bytes,
+        let prepared = self.prepared();
+        let EmbeddedHubSettings {
+            waiting_notifications: max_count,
+            waiting_bytes: max_bytes,
             ..
-        } = conduct.settings;
-        self.change(|audience| {
-            let forgone = audience.trim(topic, most, most_bytes).into_iter();
-            forgone
-                .map(|Forgone { relay, subscribers }| {
+        } = prepared.settings;
+        self.change(|subscriptions| {
+            let abandoned = subscriptions.trim(topic, max_count, max_bytes).into_iter();
+            abandoned
+                .map(|Abandoned { relay, subscribers }| {
                     let seq = relay.seq;
-                    self.counts().deliveries.given_up += subscribers as u64;
+                    self.counts().deliveries.abandoned += subscribers as u64;
                     warn!(
                         %topic, seq, subscribers,
-                        "gave up notification {seq} of {topic}, which {subscribers} subscribers did not take: \
-                         too many wait"
+                        "giving up on delivering notification {seq} of {topic} to {subscribers} subscribers: \
+                         too many notifications are pending"
                     );
                     HubRecord::Ended(relay.id)
                 })
@@ -313,16 +302,18 @@ impl Shared {
         });
     }
 
-    fn conduct(&self) -> Arc<Conduct> {
-        Arc::clone(&self.conduct.read().unwrap_or_else(PoisonError::into_inner))
+    fn prepared(&self) -> Arc<PreparedHub> {
+        Arc::clone(&self.prepared.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn counts(&self) -> MutexGuard<'_, Counts> {
+    fn counts(&self) -> MutexGuard<'_, EmbeddedHubCounts> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lines(&self) -> MutexGuard<'_, Lines> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    fn log_limits(&self) -> MutexGuard<'_, LogLimits> {
+        self.log_limits
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn admission(&self) -> MutexGuard<'_, Admission> {

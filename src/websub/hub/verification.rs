@@ -1,4 +1,4 @@
-//! Asks subscribers whether they mean it. What they had stays until they say so.
+//! Verifies the intent of subscribers (WebSub section 5.3). An existing subscription stays until the change is confirmed.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,78 +9,81 @@ use reqwest::Response;
 use tracing::debug;
 use uuid::Uuid;
 
-use crate::announce::delivery::retry::{after, backoff};
-use crate::hub::fairness::Priority;
-use crate::hub::limits::Excess;
-use crate::hub::request::{Action, Request};
-use crate::hub::tally::Share;
+use crate::announce::time::later;
+use crate::http::retry::backoff;
+use crate::hub::fair_queue::Priority;
+use crate::hub::limits::LimitExceeded;
+use crate::hub::request::{Action, SubscriptionRequest};
+use crate::hub::usage::QuotaKey;
 use crate::hub::verification::{confirms, denial_url, verification_url};
-use crate::hub::{Key, Subscription};
+use crate::hub::{Subscription, SubscriptionKey};
 use crate::websub::client;
 use crate::websub::failure::describe;
-use crate::websub::hub::calls::Location;
-use crate::websub::hub::relay::CUT_OFF;
-use crate::websub::hub::slots::Slot;
-use crate::websub::hub::{Conduct, Shared};
+use crate::websub::hub::callback_client::CallbackLocation;
+use crate::websub::hub::delivery::CUT_OFF;
+use crate::websub::hub::fair_slots::FairSlot;
+use crate::websub::hub::{HubInner, PreparedHub};
 
-/// No try of a verification begins later than this after it was asked for.
-const LONGEST: Duration = Duration::from_secs(120);
+/// The time after which no further attempt at a verification begins.
+const VERIFICATION_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A request whose subscriber is to be asked.
+/// A subscription request that waits for verification.
 #[derive(Clone)]
-pub struct Pending {
-    pub request: Request,
-    pub share: Share,
-    /// Whether there was such a subscription when it was asked for.
+pub struct PendingVerification {
+    pub request: SubscriptionRequest,
+    pub quota_key: QuotaKey,
+    /// True if the subscription existed when the request came.
     pub is_known: bool,
 }
 
-/// Verifies what waits for one topic and callback, in order: the last confirmed one holds.
-pub async fn verify_all(shared: Arc<Shared>, key: Key) {
-    while let Some(pending) = shared.verifications.first(&key) {
-        let confirmed = Box::pin(confirmed(&shared, &pending)).await;
-        let Pending {
+/// Verifies the pending requests for one topic and callback, in order: the last confirmed one wins.
+pub async fn verify_all(hub: Arc<HubInner>, key: SubscriptionKey) {
+    while let Some(pending) = hub.verifications.first(&key) {
+        let confirmed = Box::pin(confirmed(&hub, &pending)).await;
+        let PendingVerification {
             request,
-            share,
+            quota_key,
             is_known,
         } = pending;
-        if let Some((asked_at, _slot)) = confirmed {
+        if let Some((sent_at, _slot)) = confirmed {
             match request.action {
                 Action::Subscribe { lease, secret } => {
                     let subscription = Subscription {
                         topic: key.topic.clone(),
                         callback: key.callback.clone(),
                         secret,
-                        expires: after(asked_at, lease),
+                        expires: later(sent_at, lease),
                     };
-                    shared.subscribe(subscription, share.clone());
+                    hub.subscribe(subscription, quota_key.clone());
                 }
                 Action::Unsubscribe => {
-                    shared.end("it unsubscribed", |audience| audience.unsubscribe(&key));
+                    hub.end("it unsubscribed", |subscriptions| {
+                        subscriptions.unsubscribe(&key)
+                    });
                 }
             }
         }
-        shared.admission().end(&share, is_known);
-        if !shared.verifications.done(&key) {
+        hub.admission().end(&quota_key, is_known);
+        if !hub.verifications.done(&key) {
             return;
         }
     }
 }
 
-/// Tells a subscriber that it is one no longer (WebSub section 5.2). What it answers means nothing.
-pub async fn deny(shared: Arc<Shared>, key: Key, reason: &'static str) {
+/// Tells a subscriber that its subscription has ended (WebSub section 5.2). Any answer will do.
+pub async fn deny(hub: Arc<HubInner>, key: SubscriptionKey, reason: &'static str) {
     let url = denial_url(&key.callback, key.topic.as_str(), reason);
-    for attempt in 1..=shared.conduct().settings.verification_attempts {
+    for attempt in 1..=hub.prepared().settings.verification_attempts {
         let priority = match attempt {
             1 => Priority::First,
             _ => Priority::Retry,
         };
-        let conduct = shared.conduct();
-        if let Ok(location) = conduct.caller.locate(&key.callback, priority).await {
-            let taken = shared.verifying.take(&location.account, priority);
+        let prepared = hub.prepared();
+        if let Ok(location) = prepared.client.resolve(&key.callback, priority).await {
+            let taken = hub.verification_slots.acquire(&location.host, priority);
             let mut slot = taken.await;
-            let asked = ask(&conduct, &url, &location, &mut slot).await;
-            if asked.is_ok() {
+            let sent = send(&prepared, &url, &location, &mut slot).await;
+            if sent.is_ok() {
                 return;
             }
         }
@@ -88,60 +91,64 @@ pub async fn deny(shared: Arc<Shared>, key: Key, reason: &'static str) {
     }
 }
 
-/// When the question was asked that the subscriber has confirmed: its lease runs from then. What it confirmed is to be
-/// done before the slot is left.
-async fn confirmed(shared: &Shared, pending: &Pending) -> Option<(Timestamp, Slot)> {
+/// Returns the time of the verification request that the subscriber confirmed, from which its lease runs, and the slot,
+/// which is to be released only after the change is made.
+async fn confirmed(hub: &HubInner, pending: &PendingVerification) -> Option<(Timestamp, FairSlot)> {
     let callback = &pending.request.callback;
-    let begun = Instant::now();
+    let started = Instant::now();
     let mut attempts = 1;
-    while begun.elapsed() < LONGEST {
-        match attempt(shared, pending, attempts).await {
-            Attempt::Confirmed(asked_at, slot) => {
-                shared.counts().verifications.confirmed += 1;
-                return Some((asked_at, slot));
+    while started.elapsed() < VERIFICATION_TIMEOUT {
+        match attempt(hub, pending, attempts).await {
+            VerificationOutcome::Confirmed(sent_at, slot) => {
+                hub.counts().verifications.confirmed += 1;
+                return Some((sent_at, slot));
             }
-            Attempt::Refused(status) => {
-                shared.counts().verifications.refused += 1;
-                debug!(%callback, status, "{callback} did not confirm that it means it");
+            VerificationOutcome::Refused(status) => {
+                hub.counts().verifications.refused += 1;
+                debug!(%callback, status, "the callback {callback} did not confirm the verification: it answered {status}");
                 return None;
             }
-            Attempt::TooMany(excess) => {
-                debug!(%callback, "{callback} is asked later whether it means it: {excess}");
-                tokio::time::sleep(excess.retry_after.max(Duration::from_secs(1))).await;
+            VerificationOutcome::Limited(exceeded) => {
+                debug!(%callback, "verification of the callback {callback} is delayed: {exceeded}");
+                tokio::time::sleep(exceeded.retry_after.max(Duration::from_secs(1))).await;
                 continue;
             }
-            Attempt::Failed(reason) => {
-                // The log alone hears of this. An address that may not be called is tried as often as one that
-                // refuses, so that what is left of the limits does not tell them apart either.
+            VerificationOutcome::Failed(reason) => {
+                // Only logged. An address that may not be called is retried as often as one that refuses, so that
+                // the remaining quota does not tell them apart either.
                 debug!(
                     %callback, attempts,
-                    "cannot ask {callback} whether it means it: {reason}"
+                    "cannot verify the callback {callback}: {reason}"
                 );
             }
         }
-        let allowed = shared.conduct().settings.verification_attempts;
-        if attempts >= allowed || !pending.is_known && shared.admission().is_full() {
+        let allowed = hub.prepared().settings.verification_attempts;
+        if attempts >= allowed || !pending.is_known && hub.admission().is_full() {
             break;
         }
         tokio::time::sleep(backoff(attempts, fastrand::f64())).await;
         attempts += 1;
     }
-    shared.counts().verifications.failed += 1;
+    hub.counts().verifications.failed += 1;
     None
 }
 
-/// What came of asking once.
-enum Attempt {
-    Confirmed(Timestamp, Slot),
-    /// Answered, with this status, but not so as to confirm.
+/// The outcome of one attempt at a verification.
+enum VerificationOutcome {
+    Confirmed(Timestamp, FairSlot),
+    /// Answered with this status, without confirming.
     Refused(u16),
-    /// Not asked: too many have been at that address.
-    TooMany(Excess),
+    /// Not sent: the limit of the callback's address is exceeded.
+    Limited(LimitExceeded),
     Failed(String),
 }
 
-async fn attempt(shared: &Shared, pending: &Pending, attempts: u32) -> Attempt {
-    let Pending {
+async fn attempt(
+    hub: &HubInner,
+    pending: &PendingVerification,
+    attempts: u32,
+) -> VerificationOutcome {
+    let PendingVerification {
         request, is_known, ..
     } = pending;
     let priority = match (is_known, attempts) {
@@ -149,27 +156,27 @@ async fn attempt(shared: &Shared, pending: &Pending, attempts: u32) -> Attempt {
         (false, 1) => Priority::First,
         (false, _) => Priority::Retry,
     };
-    let (conduct, location, mut slot) = loop {
-        let conduct = shared.conduct();
-        let location = match conduct.caller.locate(&request.callback, priority).await {
+    let (prepared, location, mut slot) = loop {
+        let prepared = hub.prepared();
+        let location = match prepared.client.resolve(&request.callback, priority).await {
             Ok(location) => location,
-            Err(error) => return Attempt::Failed(error.to_string()),
+            Err(error) => return VerificationOutcome::Failed(error.to_string()),
         };
-        // What was asked for with an address was counted then.
+        // An address in the URL was counted with the request.
         if let (Some(address), false) = (location.by_name, is_known) {
-            let now = shared.started.elapsed();
-            if let Err(excess) = shared.admission().connect(address, now) {
-                return Attempt::TooMany(excess);
+            let now = hub.started.elapsed();
+            if let Err(exceeded) = hub.admission().connect(address, now) {
+                return VerificationOutcome::Limited(exceeded);
             }
         }
-        let taken = shared.verifying.take(&location.account, priority);
+        let taken = hub.verification_slots.acquire(&location.host, priority);
         let slot = taken.await;
-        // Otherwise it was judged by what holds no more.
-        if Arc::ptr_eq(&conduct, &shared.conduct()) {
-            break (conduct, location, slot);
+        // Otherwise the policy has changed since the addresses were checked.
+        if Arc::ptr_eq(&prepared, &hub.prepared()) {
+            break (prepared, location, slot);
         }
     };
-    // Single use: each question has its own challenge.
+    // Each attempt has its own challenge.
     let challenge = Uuid::new_v4().to_string();
     let url = verification_url(
         &request.callback,
@@ -177,31 +184,31 @@ async fn attempt(shared: &Shared, pending: &Pending, attempts: u32) -> Attempt {
         &request.topic,
         &challenge,
     );
-    let asked_at = Timestamp::now();
-    // One byte more than the challenge, to notice what comes after it.
-    let most = challenge.len() + 1;
-    match ask(&conduct, &url, &location, &mut slot).await {
+    let sent_at = Timestamp::now();
+    // One byte more than the challenge, to notice anything after it.
+    let max_bytes = challenge.len() + 1;
+    match send(&prepared, &url, &location, &mut slot).await {
         Ok(mut response) => {
             let status = response.status().as_u16();
-            let beginning = slot.unless_cut_off(client::beginning(&mut response, most));
+            let beginning = slot.unless_cut_off(client::beginning(&mut response, max_bytes));
             match beginning.await {
                 Some((body, None)) if confirms(status, &body, &challenge) => {
-                    Attempt::Confirmed(asked_at, slot)
+                    VerificationOutcome::Confirmed(sent_at, slot)
                 }
-                _ => Attempt::Refused(status),
+                _ => VerificationOutcome::Refused(status),
             }
         }
-        Err(reason) => Attempt::Failed(reason),
+        Err(reason) => VerificationOutcome::Failed(reason),
     }
 }
 
-async fn ask(
-    conduct: &Conduct,
+async fn send(
+    prepared: &PreparedHub,
     url: &str,
-    location: &Location,
-    slot: &mut Slot,
+    location: &CallbackLocation,
+    slot: &mut FairSlot,
 ) -> Result<Response, String> {
-    let request = conduct.caller.request(Method::GET, url, location);
+    let request = prepared.client.request(Method::GET, url, location);
     match slot.unless_cut_off(request.send()).await {
         Some(Ok(response)) => {
             slot.answered();

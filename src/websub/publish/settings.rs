@@ -1,4 +1,4 @@
-//! How one hub is reached and convinced: its address, proxy, certificates and credentials, as one client.
+//! Connection settings of one hub: URL, timeout, proxy, headers, certificates and credentials; built into one client.
 
 use std::time::Duration;
 
@@ -8,56 +8,56 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Certificate, Client, ClientBuilder, Identity};
 use url::Url;
 
-use crate::announce::delivery::secret::{Mask, Secret};
+use crate::http::secret::{Mask, Secret};
 use crate::resourcesync::uri::Hub;
 use crate::websub::client;
 
-/// How a hub is reached and convinced.
+/// Connection settings of one hub.
 #[derive(Debug, Clone)]
-pub struct HubSettings {
-    /// As advertised.
+pub struct PublishSettings {
+    /// The advertised URL.
     pub hub: Hub,
-    /// Where to `POST`.
+    /// The URL to `POST` to.
     pub publish_url: Url,
-    /// For each request, from connecting to the end of the answer.
+    /// Timeout of each request, from connecting to the end of the answer.
     pub timeout: Duration,
-    pub proxy: Proxy,
-    pub headers: Vec<Header>,
-    pub credentials: Option<Credentials>,
+    pub proxy: HubProxy,
+    pub headers: Vec<HubHeader>,
+    pub credentials: Option<HubCredentials>,
     /// Certificates to trust besides the system's.
     pub ca_pem: Option<Vec<u8>>,
-    /// Our certificate and its key.
+    /// The client certificate and its key.
     pub identity_pem: Option<Secret>,
-    /// Believe whoever answers. For trials.
+    /// Accept any server certificate. For tests.
     pub danger_accept_invalid_certs: bool,
 }
 
-/// Which way requests go.
+/// The proxy for requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Proxy {
-    /// As `HTTPS_PROXY`, `NO_PROXY` and their kin say.
+pub enum HubProxy {
+    /// The proxy that `HTTPS_PROXY`, `NO_PROXY` and the like name.
     Environment,
     Direct,
     Through(Url),
 }
 
-/// A header that goes along with each request.
+/// A header to send with each request.
 #[derive(Debug, Clone)]
-pub struct Header {
+pub struct HubHeader {
     pub name: HeaderName,
     pub value: Secret,
-    /// Whether reports may repeat the value, because the operator did not keep it secret.
+    /// True if reports may show the value, because the configuration has it in plain text.
     pub is_public: bool,
 }
 
-/// What a hub knows us by.
+/// Credentials for the `Authorization` header.
 #[derive(Debug, Clone)]
-pub enum Credentials {
+pub enum HubCredentials {
     Bearer(Secret),
     Basic { username: String, password: Secret },
 }
 
-/// Why there can be no publisher with such settings.
+/// An error of connection settings.
 #[derive(Debug, thiserror::Error)]
 pub enum PublisherError {
     #[error("the address of hub {hub} is no URL")]
@@ -65,7 +65,7 @@ pub enum PublisherError {
     #[error("the header {name} for hub {hub} has an impossible name or value")]
     Header { hub: Hub, name: String },
     #[error("cannot use the proxy {proxy} for hub {hub}")]
-    Proxy {
+    HubProxy {
         hub: Hub,
         proxy: String,
         source: reqwest::Error,
@@ -76,18 +76,18 @@ pub enum PublisherError {
     Client { hub: Hub, source: reqwest::Error },
 }
 
-impl HubSettings {
-    /// A hub that asks for nothing; submissions go to where it is advertised.
-    pub fn new(hub: Hub) -> Result<HubSettings, PublisherError> {
+impl PublishSettings {
+    /// Returns the default settings, which publish to the advertised URL.
+    pub fn new(hub: Hub) -> Result<PublishSettings, PublisherError> {
         let publish_url = Url::parse(hub.as_str()).map_err(|source| PublisherError::Url {
             hub: hub.clone(),
             source,
         })?;
-        Ok(HubSettings {
+        Ok(PublishSettings {
             hub,
             publish_url,
             timeout: Duration::from_secs(30),
-            proxy: Proxy::Environment,
+            proxy: HubProxy::Environment,
             headers: Vec::new(),
             credentials: None,
             ca_pem: None,
@@ -96,8 +96,7 @@ impl HubSettings {
         })
     }
 
-    /// A client whose every request reaches and convinces this hub. What is sent to another address than the
-    /// hub's gives that the hub's credentials.
+    /// Builds the client. All its requests carry the hub's credentials, so it must not be used for other servers.
     pub fn client(&self) -> Result<Client, PublisherError> {
         let failed = |source| PublisherError::Client {
             hub: self.hub.clone(),
@@ -105,15 +104,14 @@ impl HubSettings {
         };
         let builder = self.builder()?;
         if is_http(&self.publish_url) {
-            // Without the system's certificates, what is sent there can still be sent.
+            // Plain HTTP works without the system's certificates.
             let again = self.builder()?.tls_certs_only([]);
             return builder.build().or_else(|_| again.build()).map_err(failed);
         }
         builder.build().map_err(failed)
     }
 
-    /// Whether requests can be made so, as far as that is written here: whatever certificates the machine
-    /// has.
+    /// Checks the settings alone, independent of the machine's certificates.
     pub fn check(&self) -> Result<(), PublisherError> {
         let strict = self
             .builder()?
@@ -138,11 +136,11 @@ impl HubSettings {
             .tls_danger_accept_invalid_certs(self.danger_accept_invalid_certs)
             .default_headers(self.default_headers()?);
         builder = match &self.proxy {
-            Proxy::Environment => builder,
-            Proxy::Direct => builder.no_proxy(),
-            Proxy::Through(proxy) => {
+            HubProxy::Environment => builder,
+            HubProxy::Direct => builder.no_proxy(),
+            HubProxy::Through(proxy) => {
                 let through = reqwest::Proxy::all(proxy.as_str());
-                builder.proxy(through.map_err(|source| PublisherError::Proxy {
+                builder.proxy(through.map_err(|source| PublisherError::HubProxy {
                     hub: self.hub.clone(),
                     proxy: proxy.to_string(),
                     source,
@@ -162,14 +160,14 @@ impl HubSettings {
         Ok(builder)
     }
 
-    /// Whether nothing is ever sent to this hub by TLS: a redirection may lead to the advertised address (R23).
+    /// Returns true if TLS is never used for this hub: a redirection may lead to the advertised URL (R23).
     fn is_plain(&self) -> bool {
         let advertised = Url::parse(self.hub.as_str());
         is_http(&self.publish_url) && advertised.is_ok_and(|advertised| is_http(&advertised))
     }
 
     fn default_headers(&self) -> Result<HeaderMap, PublisherError> {
-        let authorization = self.credentials.as_ref().map(Credentials::authorization);
+        let authorization = self.credentials.as_ref().map(HubCredentials::authorization);
         let added = self
             .headers
             .iter()
@@ -193,12 +191,12 @@ impl HubSettings {
     }
 }
 
-impl Credentials {
-    /// The value of the `Authorization` header.
+impl HubCredentials {
+    /// Returns the value of the `Authorization` header.
     fn authorization(&self) -> Secret {
         match self {
-            Credentials::Bearer(token) => Secret::new(format!("Bearer {}", token.reveal())),
-            Credentials::Basic { username, password } => {
+            HubCredentials::Bearer(token) => Secret::new(format!("Bearer {}", token.reveal())),
+            HubCredentials::Basic { username, password } => {
                 let pair = format!("{username}:{}", password.reveal());
                 Secret::new(format!("Basic {}", BASE64_STANDARD.encode(pair)))
             }
@@ -206,8 +204,8 @@ impl Credentials {
     }
 }
 
-/// Hides what is secret in these settings where a hub repeats it.
-pub fn mask<'a>(settings: impl IntoIterator<Item = &'a HubSettings>) -> Mask {
+/// Returns a mask for the secrets in these settings, which a hub may repeat.
+pub fn mask<'a>(settings: impl IntoIterator<Item = &'a PublishSettings>) -> Mask {
     let mut secrets = Vec::new();
     for settings in settings {
         secrets.extend(keys_in_address(settings));
@@ -217,7 +215,7 @@ pub fn mask<'a>(settings: impl IntoIterator<Item = &'a HubSettings>) -> Mask {
             settings
                 .credentials
                 .as_ref()
-                .map(Credentials::authorization),
+                .map(HubCredentials::authorization),
         );
         // A hub may leave out the scheme.
         let bare = sent
@@ -225,16 +223,16 @@ pub fn mask<'a>(settings: impl IntoIterator<Item = &'a HubSettings>) -> Mask {
             .filter_map(|value| value.reveal().split_once(' '));
         secrets.extend(bare.map(|(_, value)| Secret::new(value)));
         secrets.extend(sent);
-        if let Some(Credentials::Basic { password, .. }) = &settings.credentials {
+        if let Some(HubCredentials::Basic { password, .. }) = &settings.credentials {
             secrets.push(password.clone());
         }
     }
     Mask::new(secrets)
 }
 
-/// What may be a key in an address that is not advertised: the values in its query, and the parts of its path that no
-/// address would have by convention.
-fn keys_in_address(settings: &HubSettings) -> Vec<Secret> {
+/// Returns the parts of an unadvertised publish URL that may be keys: the values in its query, and the segments of its path
+/// that are not conventional.
+fn keys_in_address(settings: &PublishSettings) -> Vec<Secret> {
     const CONVENTIONAL: [&str; 9] = [
         "content",
         "notification",
@@ -252,7 +250,7 @@ fn keys_in_address(settings: &HubSettings) -> Vec<Secret> {
     let advertised = Url::parse(settings.hub.as_str()).ok();
     let is_advertised = |part: &str| {
         let segments = advertised.iter().filter_map(Url::path_segments).flatten();
-        segments.into_iter().any(|own| own == part)
+        segments.into_iter().any(|segment| segment == part)
     };
     if advertised.as_ref() == Some(url) {
         return Vec::new();
@@ -297,7 +295,7 @@ mod tests {
         #[case] publish_url: &str,
         #[case] want: bool,
     ) {
-        let mut settings = HubSettings::new(Hub::new(advertised)).unwrap();
+        let mut settings = PublishSettings::new(Hub::new(advertised)).unwrap();
         settings.publish_url = publish_url.parse().unwrap();
         assert_eq!(settings.is_plain(), want);
     }
@@ -305,7 +303,7 @@ mod tests {
     #[test]
     fn invalid_certificates_are_accepted_only_where_it_was_asked_for() {
         for asked in [false, true] {
-            let mut settings = HubSettings::new(Hub::new("https://hub.org/")).unwrap();
+            let mut settings = PublishSettings::new(Hub::new("https://hub.org/")).unwrap();
             settings.danger_accept_invalid_certs = asked;
             let shown = format!("{:?}", settings.builder().unwrap());
             assert_eq!(

@@ -1,4 +1,4 @@
-//! Answers hubs at our callback: verifications of what we asked for, and notifications.
+//! The callback endpoint of a Destination: answers verification requests and receives notifications.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,18 +8,18 @@ use hyper::header::{CONTENT_TYPE, HeaderMap, LINK};
 use hyper::{Method, Request, StatusCode};
 use url::form_urlencoded;
 
+use crate::http::link::{parse_links, targets};
 use crate::hub::relay::is_signed;
 use crate::resourcesync::uri::Topic;
-use crate::websub::link::{links, targets};
-use crate::websub::server::{Reply, small_body, text};
+use crate::websub::server::{FullResponse, small_body, text};
 use crate::websub::subscribe::{Decision, Expected, Intent, Received};
 
-/// Far more than a notification has.
+/// Maximum size of a notification.
 const BODY_BYTES: usize = 16 * 1024 * 1024;
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
-pub async fn answer(expected: Arc<Expected>, request: Request<Incoming>) -> Reply {
-    // The end of the path decides: a proxy may have changed what comes before.
+pub async fn answer(expected: Arc<Expected>, request: Request<Incoming>) -> FullResponse {
+    // The last segment of the path decides: a proxy may have changed the others.
     let id = request.uri().path().rsplit('/').next().unwrap_or_default();
     let id = id.to_owned();
     match *request.method() {
@@ -29,8 +29,8 @@ pub async fn answer(expected: Arc<Expected>, request: Request<Incoming>) -> Repl
     }
 }
 
-/// WebSub section 5.3.1: confirms what we want, and nothing else.
-fn verification(expected: &Expected, id: &str, query: &str) -> Reply {
+/// Confirms a verification request for a subscription that we want (WebSub section 5.3.1), and no other.
+fn verification(expected: &Expected, id: &str, query: &str) -> FullResponse {
     let value = |wanted: &str| {
         form_urlencoded::parse(query.as_bytes())
             .find(|(name, _)| name == wanted)
@@ -59,13 +59,13 @@ fn verification(expected: &Expected, id: &str, query: &str) -> Reply {
         _ => return not_ours(),
     };
     if let Some(decided) = wanted.decided.take() {
-        // Nobody waits any more if the request was given up.
+        // Fails if the request has timed out.
         let _ = decided.send(decision);
     }
     reply
 }
 
-async fn notification(expected: &Expected, id: &str, request: Request<Incoming>) -> Reply {
+async fn notification(expected: &Expected, id: &str, request: Request<Incoming>) -> FullResponse {
     let known = expected
         .lock()
         .get(id)
@@ -90,7 +90,7 @@ async fn notification(expected: &Expected, id: &str, request: Request<Incoming>)
         .iter()
         .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
         .collect();
-    let links = links(values.iter().map(String::as_str));
+    let links = parse_links(values.iter().map(String::as_str));
     let received = Received {
         topic,
         self_uri: targets(&links, "self").next().map(Topic::new),

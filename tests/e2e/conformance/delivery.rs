@@ -1,6 +1,6 @@
-//! Deliveries to subscribers: WebSub 7, Framework Notification 4.3.
+//! Deliveries: WebSub 7, Framework Notification 4.3.
 
-use rsnotify::announce::delivery::secret::Secret;
+use rsnotify::http::secret::Secret;
 use rsnotify::hub::relay;
 use rsnotify::resourcesync::payload::Payload;
 use rstest::rstest;

@@ -1,4 +1,4 @@
-//! Leases of subscriptions: WebSub 5.1, 5.3.1 and 8.
+//! Leases: WebSub 5.1, 5.3.1 and 8.
 
 use jiff::{SignedDuration, Timestamp};
 use rstest::rstest;

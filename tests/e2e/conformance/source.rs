@@ -47,7 +47,7 @@ impl Source {
         self.resume();
     }
 
-    /// As `kill -9` does.
+    /// Kills the daemon like `kill -9`.
     pub fn kill(&mut self) {
         if let Some(daemon) = self.daemon.take() {
             daemon.kill();

@@ -1,4 +1,4 @@
-//! Verification of the subscriber's intent: WebSub 5.2 and 5.3.
+//! Verification of intent: WebSub 5.2 and 5.3.
 
 use rstest::rstest;
 

@@ -158,13 +158,15 @@ impl Story {
 
     /// Returns the number of notifications still pending for subscribers.
     fn owed(&self) -> usize {
-        let (subscriptions, relays) = self.store().load_hub().unwrap();
+        let saved = self.store().load_hub().unwrap();
+        let subscriptions = &saved.subscriptions;
         let waits = |id| {
             subscriptions
                 .iter()
                 .any(|(_, progress)| progress.heard < id)
         };
-        relays.iter().filter(|relay| waits(relay.id)).count()
+        let relays = saved.relays.iter();
+        relays.filter(|relay| waits(relay.id)).count()
     }
 
     /// Returns true if the daemon has ended, which must be as expected.
@@ -274,7 +276,7 @@ impl Story {
             form.len()
         )
         .unwrap();
-        await_until(|| !self.store().load_hub().unwrap().0.is_empty());
+        await_until(|| !self.store().load_hub().unwrap().subscriptions.is_empty());
     }
 
     fn store(&self) -> Store {
@@ -322,7 +324,7 @@ impl Story {
             let is_fetched = ledger.ping.is_none_or(|ping| ping.fetched);
             is_down(hub) || (ledger.flight.is_none() && is_fetched && is_level(&state, *id, hub))
         });
-        self.is_seen(&state) && is_told && self.store().load_hub().unwrap().1.is_empty()
+        self.is_seen(&state) && is_told && self.store().load_hub().unwrap().relays.is_empty()
     }
 
     /// Takes in what came, and fetches the topic for a ping.

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use rsnotify::announce::delivery::{Answer, Submission};
+use rsnotify::announce::delivery::Submission;
 use rsnotify::announce::ids::ChannelId;
+use rsnotify::http::answer::Answer;
 use rsnotify::resourcesync::payload::Payload;
 
 use crate::world::plan::SITE;

@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use rsnotify::announce::delivery::secret::Secret;
 use rsnotify::announce::plan::Mode;
+use rsnotify::http::secret::Secret;
 use rsnotify::hub::relay::signature;
-use rsnotify::hub::{Callback, HubRecord, Progress, Relay, RelayId, Subscription};
+use rsnotify::hub::{
+    Callback, DeliveryProgress, HubRecord, Relay, RelayId, SavedHub, Subscription,
+};
 use rsnotify::resourcesync::uri::Topic;
-use rsnotify::websub::hub::Restored;
 
 use crate::hub::{TOPIC, TOPIC_IN_FORM, heard, start, start_with, unsubscribed, willing};
 use crate::support::{BODY, Peer, Say, say, submission};
@@ -18,7 +19,7 @@ use crate::support::{BODY, Peer, Say, say, submission};
 #[tokio::test]
 async fn a_delivery_arrives_as_the_specification_says() {
     let mut peer = Peer::start(willing).await;
-    let mut running = start(Restored::default()).await;
+    let mut running = start(SavedHub::default()).await;
     let callback = peer.url("/c%41?k=%20x");
     let (answered, _) = running.ask("subscribe", &callback, "&hub.secret=s").await;
     assert_eq!(answered, 202);
@@ -60,7 +61,7 @@ async fn a_hanging_callback_delays_no_other() {
     })
     .await;
     let mut quick = Peer::start(willing).await;
-    let mut running = start(Restored::default()).await;
+    let mut running = start(SavedHub::default()).await;
     for n in 0..20 {
         running.subscribe(&hanging.url(&format!("/{n}"))).await;
     }
@@ -89,7 +90,7 @@ async fn order_is_kept_across_failures() {
         None => say("204 No Content", "", ""),
     })
     .await;
-    let mut running = start(Restored::default()).await;
+    let mut running = start(SavedHub::default()).await;
     let subscription = running.subscribe(&peer.url("/c")).await;
     peer.next().await;
     let ids: Vec<_> = (1..=5)
@@ -124,7 +125,7 @@ async fn what_waits_on_a_topic_is_bounded_and_the_oldest_goes() {
             None => say("200 OK", "", ""),
         })
         .await;
-        let mut running = start_with(Restored::default(), |settings| {
+        let mut running = start_with(SavedHub::default(), |settings| {
             settings.waiting_notifications = notifications;
             settings.waiting_bytes = bytes;
         })
@@ -153,7 +154,7 @@ async fn a_callback_that_is_gone_ends_its_subscription() {
         None => say("410 Gone", "", ""),
     })
     .await;
-    let mut running = start(Restored::default()).await;
+    let mut running = start(SavedHub::default()).await;
     let callback = peer.url("/c");
     running.subscribe(&callback).await;
     let relays = [1, 2].map(|seq| running.hub.relay(&running.notification(seq)).unwrap());
@@ -181,13 +182,13 @@ async fn what_was_owed_before_a_restart_is_sent_while_leases_last() {
         seq: id,
         body: format!("{id}").into_bytes().into(),
     };
-    let progress = |heard: u64| Progress {
+    let progress = |heard: u64| DeliveryProgress {
         heard: RelayId(heard),
         attempts: 3,
         next_try: Some(now),
     };
     let live = subscription("/live", 300);
-    let restored = Restored {
+    let restored = SavedHub {
         subscriptions: vec![
             (live.clone(), progress(6)),
             (subscription("/ended", -1), progress(6)),
@@ -215,7 +216,7 @@ async fn what_was_owed_before_a_restart_is_sent_while_leases_last() {
 #[tokio::test]
 async fn relay_and_dispatch_need_no_runtime() {
     let mut peer = Peer::start(willing).await;
-    let mut running = start(Restored::default()).await;
+    let mut running = start(SavedHub::default()).await;
     running.subscribe(&peer.url("/c")).await;
     peer.next().await;
     let running = Arc::new(running);

@@ -7,16 +7,18 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use rsnotify::hub::callback::CallbackPolicy;
-use rsnotify::hub::network::Network;
-use rsnotify::hub::{Callback, HubRecord, Progress, Relay, RelayId, Subscription};
+use rsnotify::hub::network;
+use rsnotify::hub::{
+    Callback, DeliveryProgress, HubRecord, Relay, RelayId, SavedHub, Subscription,
+};
 use rsnotify::resourcesync::uri::Topic;
-use rsnotify::websub::hub::{Resolver, Restored, Settings};
+use rsnotify::websub::hub::{EmbeddedHubSettings, Resolver};
 
 use crate::hub::{Running, TOPIC, heard, start_with, willing};
 use crate::localhost;
 use crate::support::{Peer, Say, Seen, say};
 
-/// What bad subscribers do, with the challenge where there is one. `elsewhere` is a callback of another.
+/// Answers of hostile subscribers to a challenge. `elsewhere` is the callback of another.
 fn evil(manner: usize, seen: &Seen, elsewhere: &str) -> Option<Say> {
     let challenge = seen.parameter("hub.challenge").unwrap_or_default();
     let target = seen.line().split(' ').nth(1).unwrap_or_default().to_owned();
@@ -55,7 +57,7 @@ fn drip(head: &str) -> Say {
     )
 }
 
-/// As much as is taken.
+/// An endless answer.
 fn flood(head: &str) -> Say {
     Say::Endless(head.to_owned(), "x".repeat(4_096))
 }
@@ -81,7 +83,7 @@ async fn nobody_is_subscribed_who_does_not_repeat_the_challenge() {
         _ => willing(seen),
     })
     .await;
-    let mut running = start_with(Restored::default(), |settings| {
+    let mut running = start_with(SavedHub::default(), |settings| {
         settings.verification_attempts = 1;
         settings.limits.verifications.per_host = 1_000;
         settings.limits.verifications.per_address = 1_000;
@@ -118,7 +120,7 @@ async fn bad_subscribers_delay_no_others() {
     })
     .await;
     // Far longer than anything here may take: whatever waits for one that hangs, misses its deadline.
-    let mut running = start_with(Restored::default(), |settings| {
+    let mut running = start_with(SavedHub::default(), |settings| {
         settings.timeout = Duration::from_secs(120);
     })
     .await;
@@ -144,10 +146,10 @@ async fn bad_subscribers_delay_no_others() {
 }
 
 /// A policy for one address, and names that stand for what the steps say, the last of them from then on.
-fn moving(settings: &mut Settings, steps: &'static [&'static [&'static str]]) {
+fn moving(settings: &mut EmbeddedHubSettings, steps: &'static [&'static [&'static str]]) {
     settings.policy = CallbackPolicy {
         ports: vec![1..=u16::MAX],
-        allowed: vec![Network::parse("127.0.0.1").unwrap()],
+        allowed: vec![network::parse("127.0.0.1").unwrap()],
         ..CallbackPolicy::default()
     };
     settings.verification_attempts = 1;
@@ -178,7 +180,7 @@ async fn peer_and_victim() -> (Peer, Peer) {
 #[tokio::test]
 async fn a_name_that_moves_inside_is_followed_nowhere() {
     let (mut peer, mut victim) = peer_and_victim().await;
-    let mut running = start_with(Restored::default(), |settings| {
+    let mut running = start_with(SavedHub::default(), |settings| {
         moving(
             settings,
             &[
@@ -209,7 +211,7 @@ async fn a_name_that_moves_inside_is_followed_nowhere() {
 #[tokio::test]
 async fn a_name_of_the_inside_is_answered_like_any_other_and_never_called() {
     let (peer, mut victim) = peer_and_victim().await;
-    let mut running = start_with(Restored::default(), |settings| {
+    let mut running = start_with(SavedHub::default(), |settings| {
         moving(settings, &[&["127.0.0.2"], &[], &["127.0.0.1"]]);
     })
     .await;
@@ -232,7 +234,7 @@ async fn a_name_of_this_system_is_called_where_that_is_allowed() {
         return;
     }
     let mut peer = Peer::start(willing).await;
-    let mut running = start_with(Restored::default(), |_| {}).await;
+    let mut running = start_with(SavedHub::default(), |_| {}).await;
     let callback = format!("http://localhost:{}/c", peer.address.port());
     running.subscribe(&callback).await;
     let host = format!("localhost:{}", peer.address.port());
@@ -241,7 +243,7 @@ async fn a_name_of_this_system_is_called_where_that_is_allowed() {
 
 #[tokio::test]
 async fn refused_addresses_are_not_told_apart() {
-    let running = start_with(Restored::default(), |settings| {
+    let running = start_with(SavedHub::default(), |settings| {
         settings.policy = CallbackPolicy::default();
     })
     .await;
@@ -280,8 +282,8 @@ async fn what_was_saved_under_another_policy_is_judged_by_this_one() {
         seq: 1,
         body: b"1".as_slice().into(),
     };
-    let restored = Restored {
-        subscriptions: vec![(subscription, Progress::default())],
+    let restored = SavedHub {
+        subscriptions: vec![(subscription, DeliveryProgress::default())],
         relays: vec![relay],
     };
     let mut running: Running = start_with(restored, |settings| moving(settings, &[&[]])).await;

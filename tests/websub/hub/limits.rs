@@ -1,14 +1,14 @@
-//! Limits of the hub, over the real listener.
+//! The hub's limits, over the real listener.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use rsnotify::hub::Progress;
-use rsnotify::hub::limits::Most;
-use rsnotify::hub::network::Network;
-use rsnotify::websub::hub::{Resolver, Restored, Settings};
+use rsnotify::hub::limits::Quota;
+use rsnotify::hub::network;
+use rsnotify::hub::{DeliveryProgress, SavedHub};
+use rsnotify::websub::hub::{EmbeddedHubSettings, Resolver};
 use rsnotify::websub::public::serve_public;
-use rsnotify::websub::server::{Limits, Listener};
+use rsnotify::websub::server::{Listener, ServerLimits};
 use rsnotify::websub::topics::Topics;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
@@ -17,7 +17,7 @@ use crate::hub::{Running, form, start_with, unsubscribed, willing};
 use crate::support::{Peer, Say, exchange, exchange_on, form_request, status};
 
 /// A name for each test callback's host, all of them here.
-fn names_are_here(settings: &mut Settings) {
+fn names_are_here(settings: &mut EmbeddedHubSettings) {
     settings.resolver = Resolver::Given(Arc::new(|_| vec![IpAddr::from([127, 0, 0, 1])]));
 }
 
@@ -45,9 +45,9 @@ fn read((head, body): (String, Vec<u8>)) -> (u16, Option<u64>, String) {
 #[tokio::test]
 async fn subscriptions_of_a_host_are_bounded_and_may_be_renewed_and_ended() {
     let peer = Peer::start(willing).await;
-    let mut running = start_with(Restored::default(), |settings| {
+    let mut running = start_with(SavedHub::default(), |settings| {
         names_are_here(settings);
-        settings.limits.subscriptions = Most {
+        settings.limits.subscriptions = Quota {
             in_all: 3,
             per_host: 2,
             per_address: 100,
@@ -77,14 +77,14 @@ async fn subscriptions_of_a_host_are_bounded_and_may_be_renewed_and_ended() {
 #[tokio::test]
 async fn what_an_earlier_run_left_counts() {
     let peer = Peer::start(willing).await;
-    let set = |settings: &mut Settings| {
+    let set = |settings: &mut EmbeddedHubSettings| {
         names_are_here(settings);
         settings.limits.subscriptions.per_host = 1;
     };
-    let mut first = start_with(Restored::default(), set).await;
+    let mut first = start_with(SavedHub::default(), set).await;
     let subscription = first.subscribe(&callback(&peer, "a", "/1")).await;
-    let restored = Restored {
-        subscriptions: vec![(subscription, Progress::default())],
+    let restored = SavedHub {
+        subscriptions: vec![(subscription, DeliveryProgress::default())],
         relays: Vec::new(),
     };
     let running = start_with(restored, set).await;
@@ -96,7 +96,7 @@ async fn what_an_earlier_run_left_counts() {
 async fn verifications_that_hang_take_no_more_than_their_share() {
     let hanging = Peer::start(|_| Say::Hang(String::new())).await;
     let peer = Peer::start(willing).await;
-    let mut running = start_with(Restored::default(), |settings| {
+    let mut running = start_with(SavedHub::default(), |settings| {
         names_are_here(settings);
         settings.limits.verifications.per_host = 2;
     })
@@ -121,15 +121,15 @@ async fn verifications_that_hang_take_no_more_than_their_share() {
 #[tokio::test]
 async fn who_asks_too_often_must_wait_and_a_trusted_proxy_says_who_it_is() {
     let set = |proxies: &'static [&'static str]| {
-        move |settings: &mut Settings| {
-            let proxies = proxies.iter().map(|text| Network::parse(text).unwrap());
+        move |settings: &mut EmbeddedHubSettings| {
+            let proxies = proxies.iter().map(|text| network::parse(text).unwrap());
             settings.trusted_proxies = proxies.collect();
             settings.limits.requests_per_minute = 2;
         }
     };
     let bad = "http://10.0.0.1/";
     let by = |address: &str| format!("X-Forwarded-For: {address}\r\n");
-    let running = start_with(Restored::default(), set(&["127.0.0.0/8"])).await;
+    let running = start_with(SavedHub::default(), set(&["127.0.0.0/8"])).await;
     // What a stranger writes before the proxy does makes it no other stranger.
     for (header, want) in [
         (by("9.9.9.9"), 403),
@@ -145,7 +145,7 @@ async fn who_asks_too_often_must_wait_and_a_trusted_proxy_says_who_it_is() {
             assert_eq!(words, "too many requests from your address\n");
         }
     }
-    let running = start_with(Restored::default(), set(&["10.0.0.0/8"])).await;
+    let running = start_with(SavedHub::default(), set(&["10.0.0.0/8"])).await;
     for (address, want) in [("9.9.9.9", 403), ("8.8.8.8", 403), ("7.7.7.7", 429)] {
         assert_eq!(running.ask_as(bad, &by(address)).await.0, want);
     }
@@ -153,7 +153,7 @@ async fn who_asks_too_often_must_wait_and_a_trusted_proxy_says_who_it_is() {
 
 #[tokio::test]
 async fn behind_a_unix_socket_the_proxy_says_who_asks() {
-    let running = start_with(Restored::default(), |settings| {
+    let running = start_with(SavedHub::default(), |settings| {
         settings.limits.requests_per_minute = 1;
     })
     .await;
@@ -161,7 +161,7 @@ async fn behind_a_unix_socket_the_proxy_says_who_asks() {
     let path = directory.path().join("http.sock");
     let listener = Listener::Unix(UnixListener::bind(&path).unwrap());
     let (_, hub) = watch::channel(Some(running.hub.clone()));
-    let (topics, limits) = (Topics::new(|_| {}), Limits::default());
+    let (topics, limits) = (Topics::new(|_| {}), ServerLimits::default());
     tokio::spawn(serve_public(
         listener,
         topics,

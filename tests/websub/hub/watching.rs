@@ -1,14 +1,13 @@
-//! Counters of the hub: each request, verification and delivery attempt counts once, by outcome.
+//! The hub's status and counters: each request, verification and attempt counts once, by its outcome.
 
 use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
-use rsnotify::hub::audience::view::HubStatus;
-use rsnotify::hub::counts::{Deliveries, Requests, Verifications};
-use rsnotify::hub::limits::Most;
-use rsnotify::hub::{Callback, Progress, Relay, RelayId, Subscription};
+use rsnotify::hub::counts::{DeliveryCounts, RequestCounts, VerificationCounts};
+use rsnotify::hub::limits::Quota;
+use rsnotify::hub::subscriptions::view::HubStatus;
+use rsnotify::hub::{Callback, DeliveryProgress, Relay, RelayId, SavedHub, Subscription};
 use rsnotify::resourcesync::uri::Topic;
-use rsnotify::websub::hub::Restored;
 
 use crate::hub::{Running, TOPIC, key, start, start_with, unsubscribed, willing};
 use crate::support::{Peer, Say, Seen, ask, post_form, say};
@@ -35,9 +34,9 @@ async fn requests_and_verifications_count_by_what_comes_of_them() {
         false => willing(seen),
     })
     .await;
-    let running = start_with(Restored::default(), |settings| {
+    let running = start_with(SavedHub::default(), |settings| {
         settings.verification_attempts = 1;
-        settings.limits.subscriptions = Most {
+        settings.limits.subscriptions = Quota {
             in_all: 1,
             per_host: 1_000,
             per_address: 1_000,
@@ -74,13 +73,13 @@ async fn requests_and_verifications_count_by_what_comes_of_them() {
     let status = running
         .until(|status| status.counts.verifications.confirmed == 2)
         .await;
-    let want = Requests {
+    let want = RequestCounts {
         accepted: 4,
         refused: 1,
-        excess: 1,
+        limited: 1,
     };
     assert_eq!(status.counts.requests, want);
-    let want = Verifications {
+    let want = VerificationCounts {
         confirmed: 2,
         refused: 1,
         failed: 1,
@@ -110,9 +109,9 @@ async fn tries_count_by_what_comes_of_them_and_latency_from_when_it_was_relayed(
             secret: None,
             expires: Timestamp::now() + SignedDuration::from_secs(300),
         };
-        let progress = Progress {
+        let progress = DeliveryProgress {
             attempts,
-            ..Progress::default()
+            ..DeliveryProgress::default()
         };
         (subscription, progress)
     };
@@ -129,19 +128,19 @@ async fn tries_count_by_what_comes_of_them_and_latency_from_when_it_was_relayed(
         seq: 1,
         body: b"1".to_vec().into(),
     };
-    let running = start(Restored {
+    let running = start(SavedHub {
         subscriptions: paths.map(restored).to_vec(),
         relays: vec![relay],
     })
     .await;
-    let want = Deliveries {
+    let want = DeliveryCounts {
         delivered: 1,
         refused: 1,
         failed: 0,
-        given_up: 1,
+        abandoned: 1,
         gone: 1,
     };
-    let without_failed = |status: &HubStatus| Deliveries {
+    let without_failed = |status: &HubStatus| DeliveryCounts {
         failed: 0,
         ..status.counts.deliveries
     };
@@ -155,7 +154,7 @@ async fn tries_count_by_what_comes_of_them_and_latency_from_when_it_was_relayed(
     );
 
     running.send(&running.notification(2)).unwrap();
-    let want = Deliveries {
+    let want = DeliveryCounts {
         delivered: 2,
         refused: 2,
         ..want
@@ -173,9 +172,9 @@ async fn tries_count_by_what_comes_of_them_and_latency_from_when_it_was_relayed(
     assert_eq!((status.subscriptions, status.owed), (4, 5));
     let (_, busy) = running
         .hub
-        .look(|audience| {
+        .inspect(|subscriptions| {
             let name = Callback::new(peer.url("/busy")).digest();
-            audience.named(&name, None, Timestamp::now())
+            subscriptions.find(&name, None, Timestamp::now())
         })
         .unwrap();
     assert_eq!((busy.attempts, busy.last.unwrap().status), (1, Some(503)));
@@ -188,7 +187,7 @@ async fn what_waits_for_too_long_counts_as_given_up_for_each_who_waits() {
         None => in_its_way(seen),
     })
     .await;
-    let mut running = start_with(Restored::default(), |settings| {
+    let mut running = start_with(SavedHub::default(), |settings| {
         settings.waiting_notifications = 1
     })
     .await;
@@ -201,7 +200,7 @@ async fn what_waits_for_too_long_counts_as_given_up_for_each_who_waits() {
         .await;
     running.send(&running.notification(2)).unwrap();
     let status = running
-        .until(|status| status.counts.deliveries.given_up == 2)
+        .until(|status| status.counts.deliveries.abandoned == 2)
         .await;
     assert_eq!((status.owed, status.failing), (2, 2));
 }
@@ -209,7 +208,7 @@ async fn what_waits_for_too_long_counts_as_given_up_for_each_who_waits() {
 #[tokio::test]
 async fn who_is_removed_is_told_and_hears_nothing_more() {
     let mut peer = Peer::start(willing).await;
-    let mut running = start(Restored::default()).await;
+    let mut running = start(SavedHub::default()).await;
     let callback = peer.url("/c?k=1");
     running.subscribe(&callback).await;
     peer.next().await;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use rsnotify::announce::delivery::Answer;
 use rsnotify::announce::plan::Mode;
+use rsnotify::http::answer::Answer;
 use rsnotify::websub::publish::Publisher;
 use tokio::net::TcpListener;
 
@@ -79,7 +79,7 @@ async fn every_answer_of_a_hub_has_its_verdict() {
             "in 900 s, by a person: it wants the notification in another form (406): try another mode",
         ),
         (
-            "407 Proxy Authentication Required",
+            "407 HubProxy Authentication Required",
             "",
             "",
             "in 900 s, by a person: the proxy wants credentials (407): put them into the variable that names it, \

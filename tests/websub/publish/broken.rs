@@ -3,9 +3,10 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use rsnotify::announce::delivery::{Answer, Submission};
+use rsnotify::announce::delivery::Submission;
 use rsnotify::announce::plan::Mode;
-use rsnotify::websub::publish::{HubSettings, Publisher};
+use rsnotify::http::answer::Answer;
+use rsnotify::websub::publish::{PublishSettings, Publisher};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -14,7 +15,7 @@ use crate::support::{Peer, Say, say, soon, submission};
 
 const TIMEOUT: Duration = Duration::from_millis(800);
 
-async fn submit(settings: HubSettings, submission: &Submission) -> Answer {
+async fn submit(settings: PublishSettings, submission: &Submission) -> Answer {
     let publisher = Publisher::new(vec![settings]).unwrap();
     soon(publisher.submit(submission)).await
 }

@@ -2,9 +2,9 @@
 
 use std::net::SocketAddr;
 
-use rsnotify::announce::delivery::secret::Secret;
 use rsnotify::announce::plan::Mode;
-use rsnotify::websub::publish::{Credentials, HubSettings, Proxy, Publisher};
+use rsnotify::http::secret::Secret;
+use rsnotify::websub::publish::{HubCredentials, HubProxy, PublishSettings, Publisher};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
@@ -14,7 +14,7 @@ use crate::publish::{judged, settings};
 use crate::support::{BODY, Peer, say, soon, submission};
 
 /// A tunnel to `target`, whatever it is asked to connect to; tells the heads of the requests.
-async fn tunnel(target: SocketAddr) -> (Proxy, mpsc::UnboundedReceiver<String>) {
+async fn tunnel(target: SocketAddr) -> (HubProxy, mpsc::UnboundedReceiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let (sender, asked) = mpsc::unbounded_channel();
@@ -37,12 +37,12 @@ async fn tunnel(target: SocketAddr) -> (Proxy, mpsc::UnboundedReceiver<String>) 
             });
         }
     });
-    (Proxy::Through(url.parse().unwrap()), asked)
+    (HubProxy::Through(url.parse().unwrap()), asked)
 }
 
-fn with_token(url: &str, proxy: Proxy) -> HubSettings {
+fn with_token(url: &str, proxy: HubProxy) -> PublishSettings {
     let mut settings = settings(url);
-    settings.credentials = Some(Credentials::Bearer(Secret::new("hidden")));
+    settings.credentials = Some(HubCredentials::Bearer(Secret::new("hidden")));
     settings.proxy = proxy;
     settings
 }
@@ -52,7 +52,7 @@ async fn a_plain_hub_is_asked_for_by_its_whole_address() {
     // What the proxy answers is what the hub did.
     let mut proxy = Peer::start(|_| say("200 OK", "", "")).await;
     let url = "http://hub.invalid/publish?k=1";
-    let through = Proxy::Through(proxy.url("").parse().unwrap());
+    let through = HubProxy::Through(proxy.url("").parse().unwrap());
     let publisher = Publisher::new(vec![with_token(url, through)]).unwrap();
     let answer = publisher.submit(&submission(url, Mode::Content, 1)).await;
     assert_eq!(judged(&answer), "accepted");
@@ -96,9 +96,9 @@ async fn a_proxy_that_fails_is_no_answer_and_one_that_refuses_is_named() {
         .unwrap()
         .local_addr()
         .unwrap();
-    let gone = Proxy::Through(format!("http://{free}").parse().unwrap());
-    let strict = Peer::start(|_| say("407 Proxy Authentication Required", "", "")).await;
-    let strict = Proxy::Through(strict.url("").parse().unwrap());
+    let gone = HubProxy::Through(format!("http://{free}").parse().unwrap());
+    let strict = Peer::start(|_| say("407 HubProxy Authentication Required", "", "")).await;
+    let strict = HubProxy::Through(strict.url("").parse().unwrap());
     for (proxy, url, want) in [
         (
             &gone,

@@ -1,16 +1,16 @@
-//! Redirections of hubs: which are followed, and with which headers (R23).
+//! Redirections of hubs: which are followed, and with which credentials (R23).
 
-use rsnotify::announce::delivery::secret::Secret;
 use rsnotify::announce::plan::Mode;
-use rsnotify::websub::publish::{Credentials, HubSettings, Publisher};
+use rsnotify::http::secret::Secret;
+use rsnotify::websub::publish::{HubCredentials, PublishSettings, Publisher};
 use rstest::rstest;
 
 use crate::publish::{judged, name, settings};
 use crate::support::{BODY, Peer, say, submission};
 
-fn with_token(url: &str, token: &str) -> HubSettings {
+fn with_token(url: &str, token: &str) -> PublishSettings {
     let mut settings = settings(url);
-    settings.credentials = Some(Credentials::Bearer(Secret::new(token)));
+    settings.credentials = Some(HubCredentials::Bearer(Secret::new(token)));
     settings
 }
 
@@ -36,9 +36,9 @@ async fn a_redirection_keeps_method_and_body_and_leads_to_configured_hubs_only()
     })
     .await;
     let mut first = settings(&peer.url("/a"));
-    first.credentials = Some(Credentials::Bearer(Secret::new("of the first")));
+    first.credentials = Some(HubCredentials::Bearer(Secret::new("of the first")));
     let mut second = settings(&other.url("/publish"));
-    second.credentials = Some(Credentials::Bearer(Secret::new("of the second")));
+    second.credentials = Some(HubCredentials::Bearer(Secret::new("of the second")));
     let rest = ["/found", "/loop", "/foreign"].map(|path| settings(&peer.url(path)));
     let publisher = Publisher::new([first, second].into_iter().chain(rest).collect()).unwrap();
 

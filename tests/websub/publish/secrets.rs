@@ -1,9 +1,9 @@
 //! A secret that a hub repeats does not reach the log.
 
-use rsnotify::announce::delivery::Answer;
-use rsnotify::announce::delivery::secret::Secret;
 use rsnotify::announce::plan::Mode;
-use rsnotify::websub::publish::{Credentials, Header, HubSettings, Publisher};
+use rsnotify::http::answer::Answer;
+use rsnotify::http::secret::Secret;
+use rsnotify::websub::publish::{HubCredentials, HubHeader, PublishSettings, Publisher};
 
 use crate::publish::{judged, settings};
 use crate::support::{Peer, Say, Seen, say, submission};
@@ -12,8 +12,8 @@ const PASSWORD: &str = "hidden pass/word";
 /// `user:hidden pass/word`
 const BASIC: &str = "dXNlcjpoaWRkZW4gcGFzcy93b3Jk";
 
-fn settings_with_secrets(url: &str, credentials: Credentials) -> HubSettings {
-    let header = |name: &str, value: &str, is_public| Header {
+fn settings_with_secrets(url: &str, credentials: HubCredentials) -> PublishSettings {
+    let header = |name: &str, value: &str, is_public| HubHeader {
         name: name.parse().unwrap(),
         value: Secret::new(value),
         is_public,
@@ -28,7 +28,7 @@ fn settings_with_secrets(url: &str, credentials: Credentials) -> HubSettings {
 }
 
 async fn submit_to(
-    credentials: Credentials,
+    credentials: HubCredentials,
     answer: impl Fn(&Seen) -> Say + Send + Sync + 'static,
 ) -> Answer {
     let peer = Peer::start(answer).await;
@@ -37,12 +37,12 @@ async fn submit_to(
     publisher.submit(&submission(&url, Mode::Content, 1)).await
 }
 
-fn bearer() -> Credentials {
-    Credentials::Bearer(Secret::new("hidden-token"))
+fn bearer() -> HubCredentials {
+    HubCredentials::Bearer(Secret::new("hidden-token"))
 }
 
-fn basic() -> Credentials {
-    Credentials::Basic {
+fn basic() -> HubCredentials {
+    HubCredentials::Basic {
         username: "user".into(),
         password: Secret::new(PASSWORD),
     }

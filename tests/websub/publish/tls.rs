@@ -6,9 +6,9 @@ use h2::server::handshake;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
 };
-use rsnotify::announce::delivery::secret::Secret;
 use rsnotify::announce::plan::Mode;
-use rsnotify::websub::publish::{HubSettings, Publisher};
+use rsnotify::http::secret::Secret;
+use rsnotify::websub::publish::{PublishSettings, Publisher};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -22,7 +22,7 @@ use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 use crate::publish::{judged, settings};
 use crate::support::{BODY, Peer, Seen, say, submission, talk};
 
-/// Who signs certificates.
+/// A certificate authority.
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
@@ -78,7 +78,7 @@ impl Authority {
         }
     }
 
-    /// What a client of this authority shows.
+    /// Returns a client certificate of this authority with its key.
     fn identity(&self) -> Secret {
         let usage = |params: &mut CertificateParams| {
             params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
@@ -178,13 +178,13 @@ async fn talk_http2(
     }
 }
 
-fn trusting(peer: &Peer, authority: &Authority) -> HubSettings {
+fn trusting(peer: &Peer, authority: &Authority) -> PublishSettings {
     let mut settings = settings(&format!("https://{}/in", peer.address));
     settings.ca_pem = Some(authority.pem.clone().into_bytes());
     settings
 }
 
-async fn submit(settings: HubSettings) -> String {
+async fn submit(settings: PublishSettings) -> String {
     let url = settings.hub.clone();
     let publisher = Publisher::new(vec![settings]).unwrap();
     judged(

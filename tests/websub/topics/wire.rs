@@ -1,4 +1,4 @@
-//! Answers of a topic, byte for byte, for every kind of request.
+//! The answers of topics to every kind of request, byte by byte.
 
 use std::net::SocketAddr;
 

@@ -1,18 +1,18 @@
-//! Durations, counted by their length, in little and bounded memory.
+//! A histogram of durations, in bounded memory.
 
 use std::time::Duration;
 
-/// The bounds of durations that are told apart: from an answer next door to one that took a night.
+/// Upper bounds of the buckets, in seconds.
 const SECONDS: [f64; 15] = [
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 600.0, 3600.0,
 ];
 
-/// The durations of something, each time it was done since the daemon began.
+/// Durations of an operation since the daemon started.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Histogram {
-    /// In seconds.
+    /// The sum in seconds.
     pub sum: f64,
-    /// Durations within each bound and not within a lower one; the last, beyond all.
+    /// The number in each bucket; the last is beyond all bounds.
     counts: [u64; SECONDS.len() + 1],
 }
 
@@ -27,7 +27,7 @@ impl Histogram {
         self.counts.iter().sum()
     }
 
-    /// Returns each bound with the number of durations within it and not within a lower one.
+    /// Returns the upper bound and the number of each bucket.
     pub fn buckets(&self) -> impl Iterator<Item = (f64, u64)> {
         let bounds = SECONDS.into_iter().chain([f64::INFINITY]);
         bounds.zip(self.counts)

@@ -1,10 +1,10 @@
-//! What an operator sees of a handful of subscriptions, and of very many.
+//! Views of a few subscriptions, and of very many.
 
 use std::sync::Arc;
 
-use crate::announce::delivery::secret::Secret;
-use crate::hub::relay::Outcome;
-use crate::hub::{Progress, Relay, Subscription};
+use crate::http::secret::Secret;
+use crate::hub::relay::DeliveryOutcome;
+use crate::hub::{DeliveryProgress, Relay, SavedHub, Subscription};
 
 use super::*;
 
@@ -25,8 +25,8 @@ fn subscription(on: &str, callback: &str, lease: i64) -> Subscription {
     }
 }
 
-fn progress(heard: u64, attempts: u32) -> Progress {
-    Progress {
+fn progress(heard: u64, attempts: u32) -> DeliveryProgress {
+    DeliveryProgress {
         heard: RelayId(heard),
         attempts,
         next_try: (attempts > 0).then(|| at(9)),
@@ -45,8 +45,8 @@ fn relay(id: u64, on: &str) -> Relay {
 const ONE: &str = "http://one.example/secret";
 const TWO: &str = "http://two.example:8080/secret";
 
-/// One fails, another waits on two topics, and a lease has ended.
-fn audience() -> Audience {
+/// Returns subscriptions of which one fails, one has notifications pending on two topics, and one has expired.
+fn subscriptions() -> Subscriptions {
     let subscriptions = vec![
         (subscription("a", TWO, 100), progress(2, 0)),
         (subscription("a", ONE, 100), progress(1, 3)),
@@ -57,7 +57,11 @@ fn audience() -> Audience {
         ),
     ];
     let relays = vec![relay(1, "a"), relay(2, "a"), relay(3, "a"), relay(4, "b")];
-    Audience::restore(subscriptions, relays).0
+    let saved = SavedHub {
+        subscriptions,
+        relays,
+    };
+    Subscriptions::restore(saved).0
 }
 
 fn digest(callback: &str) -> String {
@@ -65,22 +69,22 @@ fn digest(callback: &str) -> String {
 }
 
 #[test]
-fn those_in_trouble_come_first_and_no_callback_is_shown() {
-    let list = audience().list(at(0));
+fn failing_subscriptions_come_first_and_no_callback_is_shown() {
+    let list = subscriptions().list(at(0));
     let rows: Vec<_> = list
         .subscriptions
         .iter()
-        .map(|own| {
+        .map(|view| {
             let SubscriptionView {
                 owed,
                 next,
                 attempts,
                 signed,
                 ..
-            } = own;
+            } = view;
             (
-                own.topic.as_str(),
-                own.digest.clone(),
+                view.topic.as_str(),
+                view.digest.clone(),
                 *owed,
                 *next,
                 *attempts,
@@ -103,19 +107,19 @@ fn those_in_trouble_come_first_and_no_callback_is_shown() {
 
 #[test]
 fn the_status_counts_what_is_live() {
-    let status = audience().status(at(0));
+    let status = subscriptions().status(at(0));
     assert_eq!(
         (status.subscriptions, status.owed, status.failing),
         (3, 4, 1)
     );
     assert_eq!(status.topics, [(topic("a"), 2), (topic("b"), 1)]);
-    assert_eq!(audience().status(at(100)).subscriptions, 0);
+    assert_eq!(subscriptions().status(at(100)).subscriptions, 0);
 }
 
 #[test]
-fn a_callback_is_named_by_its_digest_and_what_is_not_clear_is_answered_with_what_there_is() {
-    let audience = audience();
-    let named = |name: &str, on: Option<&str>| match audience.named(name, on, at(0)) {
+fn a_callback_is_named_by_its_digest_and_an_unclear_name_is_answered_with_suggestions() {
+    let subscriptions = subscriptions();
+    let named = |name: &str, on: Option<&str>| match subscriptions.find(name, on, at(0)) {
         Ok((key, view)) => {
             assert_eq!(
                 (&key.topic, key.callback.to_string()),
@@ -123,7 +127,7 @@ fn a_callback_is_named_by_its_digest_and_what_is_not_clear_is_answered_with_what
             );
             format!("{} {}", key.topic, key.callback.as_str())
         }
-        Err(unnamed) => unnamed.to_string(),
+        Err(error) => error.to_string(),
     };
     let [one, two] = [ONE, TWO].map(|callback| Callback::new(callback).to_string());
     let (shown, digested) = (&one, digest(ONE));
@@ -147,7 +151,7 @@ fn a_callback_is_named_by_its_digest_and_what_is_not_clear_is_answered_with_what
             "the callback \"{digested}\" does not subscribe to \"https://e.org/b\"; there is {one} on https://e.org/a"
         )
     );
-    // The whole callback is a secret that is not to be typed; and it may be anybody's guess.
+    // The whole callback is a secret and not accepted as a name, nor is a guess.
     for name in [
         ONE,
         "",
@@ -161,8 +165,8 @@ fn a_callback_is_named_by_its_digest_and_what_is_not_clear_is_answered_with_what
             )
         );
     }
-    let none = Audience::default()
-        .named("00000000", None, at(0))
+    let none = Subscriptions::default()
+        .find("00000000", None, at(0))
         .unwrap_err();
     assert!(
         none.to_string().ends_with("; nobody has subscribed"),
@@ -171,18 +175,18 @@ fn a_callback_is_named_by_its_digest_and_what_is_not_clear_is_answered_with_what
 }
 
 #[test]
-fn the_last_try_is_known_until_the_next() {
-    let mut audience = audience();
-    let assignment = audience
+fn the_last_attempt_is_known_until_the_next() {
+    let mut subscriptions = subscriptions();
+    let assignment = subscriptions
         .assign(&topic("a"))
         .into_iter()
         .find(|assignment| assignment.key.callback.as_str() == ONE)
         .unwrap();
-    let last = |audience: &Audience| {
-        let (_, view) = audience.named(&digest(ONE), None, at(0)).unwrap();
+    let last = |subscriptions: &Subscriptions| {
+        let (_, view) = subscriptions.find(&digest(ONE), None, at(0)).unwrap();
         view.last
     };
-    assert_eq!(last(&audience), None);
+    assert_eq!(last(&subscriptions), None);
     for answer in [
         Answer::Failed("cannot connect\u{7}".to_owned()),
         Answer::Status {
@@ -192,13 +196,17 @@ fn the_last_try_is_known_until_the_next() {
             excerpt: "never shown".to_owned(),
         },
     ] {
-        audience.tried(&assignment, LastTry::new(&answer, at(5)));
-        audience.answered(&assignment, RelayId(2), Outcome::Retry { at: at(6) });
-        let known = last(&audience).unwrap();
+        subscriptions.attempted(&assignment, LastAttempt::new(&answer, at(5)));
+        subscriptions.answered(
+            &assignment,
+            RelayId(2),
+            DeliveryOutcome::Retry { at: at(6) },
+        );
+        let known = last(&subscriptions).unwrap();
         let failure = matches!(answer, Answer::Failed(_)).then(|| "cannot connect ".into());
         assert_eq!((known.at, known.failure), (at(5), failure));
     }
-    assert_eq!(last(&audience).unwrap().status, Some(503));
+    assert_eq!(last(&subscriptions).unwrap().status, Some(503));
 }
 
 #[test]
@@ -208,10 +216,16 @@ fn of_very_many_the_worst_are_listed_and_the_others_counted() {
         let attempts = u32::from(number % 5 == 0);
         (subscription("a", &callback, 100), progress(0, attempts))
     });
-    let (audience, _) = Audience::restore(many.collect(), vec![relay(1, "a")]);
-    let list = audience.list(at(0));
-    assert_eq!((list.subscriptions.len(), list.more), (MOST_LISTED, 4_000));
-    assert!(list.subscriptions.iter().all(|own| own.attempts == 1));
-    let unnamed = audience.named("x", None, at(0)).unwrap_err().to_string();
-    assert!(unnamed.ends_with(", and 4990 more"), "{unnamed}");
+    let (subscriptions, _) = Subscriptions::restore(SavedHub {
+        subscriptions: many.collect(),
+        relays: vec![relay(1, "a")],
+    });
+    let list = subscriptions.list(at(0));
+    assert_eq!((list.subscriptions.len(), list.more), (MAX_LISTED, 4_000));
+    assert!(list.subscriptions.iter().all(|view| view.attempts == 1));
+    let error = subscriptions
+        .find("x", None, at(0))
+        .unwrap_err()
+        .to_string();
+    assert!(error.ends_with(", and 4990 more"), "{error}");
 }

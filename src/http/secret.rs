@@ -1,4 +1,4 @@
-//! A text that no log, report or error may show.
+//! Secrets, and masks that hide them in texts from elsewhere.
 
 use std::fmt;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Hides secrets in texts that others write: a server may repeat what it was sent.
+/// Hides secrets in texts from elsewhere: a server may repeat what it was sent.
 #[derive(Debug, Clone, Default)]
 pub struct Mask(
     /// The longest first, so that one within another leaves nothing of that.
@@ -52,7 +52,7 @@ impl Mask {
         Mask(spellings.into_iter().map(Secret::new).collect())
     }
 
-    /// Returns a form with stars for each secret in its names and values, however they are escaped.
+    /// Returns a form with secrets in its names and values replaced by stars, however they are escaped.
     pub fn hide_in_form(&self, form: &str) -> String {
         let pairs = form_urlencoded::parse(form.trim().as_bytes());
         let hidden = pairs.map(|(name, value)| (self.hide(&name), self.hide(&value)));
@@ -61,7 +61,7 @@ impl Mask {
             .finish()
     }
 
-    /// Returns the text with stars for each secret.
+    /// Returns the text with secrets replaced by stars.
     pub fn hide(&self, text: &str) -> String {
         let hidden = |text: String, secret: &Secret| match text.contains(secret.reveal()) {
             true => text.replace(secret.reveal(), "***"),
@@ -71,7 +71,7 @@ impl Mask {
     }
 }
 
-/// Returns a text as it is, and as a form, a page or JSON would have it.
+/// Returns a text plain, and as escaped in a form, in HTML and in JSON.
 fn spellings(text: &str) -> [String; 5] {
     let form = byte_serialize(text.as_bytes()).collect();
     let page = text

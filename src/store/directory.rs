@@ -1,4 +1,4 @@
-//! Looks at the place of the state without touching it: whose it is, and whether there is room.
+//! Inspects the state directory without touching it: owner, permissions and free space.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -7,8 +7,8 @@ use rustix::fs::{Access, StatVfsMountFlags};
 
 use crate::diagnostics::machine::StateDirectory;
 
-/// What lies at `directory`, as this user sees it.
-pub fn place(directory: &Path) -> StateDirectory {
+/// Inspects `directory` as this user.
+pub fn inspect_directory(directory: &Path) -> StateDirectory {
     let metadata = match std::fs::metadata(directory) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -32,7 +32,7 @@ pub fn place(directory: &Path) -> StateDirectory {
     }
 }
 
-/// The nearest directory above that exists.
+/// Returns the nearest existing directory above.
 fn nearest(directory: &Path) -> Option<StateDirectory> {
     directory.ancestors().skip(1).find_map(|above| {
         let metadata = std::fs::metadata(above).ok()?;

@@ -1,4 +1,4 @@
-//! Crowds of requests in simulated time: those who answer are served at once, whatever the others do.
+//! Load in simulated time: requests to hosts that answer are not delayed by hosts that hang.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -10,21 +10,21 @@ use super::*;
 const TIMEOUT: Duration = Duration::from_secs(10);
 const QUICK: Duration = Duration::from_millis(50);
 
-/// Requests that are queued at once, by host: how many, with which priority, and whether they hang.
-type Crowd = Vec<(String, usize, Priority, bool)>;
+/// Requests queued at once: host, number, priority, and true if they hang.
+type Load = Vec<(String, usize, Priority, bool)>;
 
-/// When the last request that does not hang has ended, and the most requests under way.
-fn run(slots: &mut FairShare, crowd: &Crowd, start: Duration, end: Duration) -> (Duration, usize) {
+/// Returns the time at which the last request that does not hang has ended, and the maximum of requests under way.
+fn run(slots: &mut FairQueue, load: &Load, start: Duration, end: Duration) -> (Duration, usize) {
     let mut hanging = BTreeMap::new();
-    for (host, count, priority, hangs) in crowd {
+    for (host, count, priority, hangs) in load {
         for _ in 0..*count {
-            hanging.insert(slots.queue(host, *priority), *hangs);
+            hanging.insert(slots.enqueue(host, *priority), *hangs);
         }
     }
     let (mut now, mut ends, mut last, mut most) = (start, BinaryHeap::new(), start, 0);
     let mut is_gone = BTreeMap::new();
     while now < end {
-        for ticket in slots.excess(now) {
+        for ticket in slots.to_cut_off(now) {
             slots.leave(ticket, false, now);
             is_gone.insert(ticket, ());
         }
@@ -52,7 +52,7 @@ fn run(slots: &mut FairShare, crowd: &Crowd, start: Duration, end: Duration) -> 
     (last - start, most)
 }
 
-fn hosts(name: &str, hosts: usize, each: usize, priority: Priority, hangs: bool) -> Crowd {
+fn hosts(name: &str, hosts: usize, each: usize, priority: Priority, hangs: bool) -> Load {
     let host = |n| (format!("{name}{n}"), each, priority, hangs);
     (0..hosts).map(host).collect()
 }
@@ -62,20 +62,20 @@ const SECONDS: Duration = Duration::from_secs(2);
 #[test]
 fn hosts_that_hang_delay_no_others() {
     for (bad_hosts, each) in [(10, 1_000), (1, 10_000), (200, 50), (1_000, 10)] {
-        for own in [Priority::First, Priority::Known] {
-            let mut slots = FairShare::new(512);
-            let mut crowd = hosts("bad", bad_hosts, each, Priority::First, true);
-            crowd.extend(hosts("good", 20, 1, own, false));
-            let (last, most) = run(&mut slots, &crowd, Duration::ZERO, SECONDS * 2);
-            assert!(last <= SECONDS, "{bad_hosts} hosts, {own:?}: {last:?}");
+        for priority in [Priority::First, Priority::Known] {
+            let mut slots = FairQueue::new(512);
+            let mut load = hosts("bad", bad_hosts, each, Priority::First, true);
+            load.extend(hosts("good", 20, 1, priority, false));
+            let (last, most) = run(&mut slots, &load, Duration::ZERO, SECONDS * 2);
+            assert!(last <= SECONDS, "{bad_hosts} hosts, {priority:?}: {last:?}");
             assert!(most <= 1_024, "{most}");
         }
     }
 }
 
 #[test]
-fn first_tries_go_before_all_that_is_tried_again() {
-    let mut slots = FairShare::new(512);
+fn first_attempts_go_before_retries() {
+    let mut slots = FairQueue::new(512);
     let bad = hosts("bad", 5_000, 2, Priority::Retry, true);
     run(&mut slots, &bad, Duration::ZERO, TIMEOUT);
     let good = hosts("good", 20, 1, Priority::First, false);
@@ -84,19 +84,19 @@ fn first_tries_go_before_all_that_is_tried_again() {
 }
 
 #[test]
-fn a_host_that_answers_may_use_what_nobody_else_needs() {
-    let mut slots = FairShare::new(512);
-    let crowd = hosts("large", 1, 5_000, Priority::First, false);
-    let (last, most) = run(&mut slots, &crowd, Duration::ZERO, SECONDS * 5);
+fn a_host_that_answers_may_use_slots_that_no_other_needs() {
+    let mut slots = FairQueue::new(512);
+    let load = hosts("large", 1, 5_000, Priority::First, false);
+    let (last, most) = run(&mut slots, &load, Duration::ZERO, SECONDS * 5);
     assert!(last <= SECONDS, "{last:?}");
     assert!(most >= 256, "{most}");
 }
 
 #[test]
 fn a_host_that_hangs_gets_fewer_slots_and_more_once_it_answers() {
-    let mut slots = FairShare::new(64);
+    let mut slots = FairQueue::new(64);
     let now = Duration::ZERO;
-    let window = |slots: &FairShare| slots.hosts["a"].window.0;
+    let window = |slots: &FairQueue| slots.hosts["a"].window.0;
     for (takes, answered, want) in [
         (TIMEOUT, false, 4),
         (TIMEOUT, false, 2),
@@ -107,7 +107,7 @@ fn a_host_that_hangs_gets_fewer_slots_and_more_once_it_answers() {
         (QUICK, true, 2),
         (TIMEOUT, true, 3),
     ] {
-        slots.queue("a", Priority::First);
+        slots.enqueue("a", Priority::First);
         let admitted = slots.admit(now);
         slots.leave(admitted[0], answered, now + takes);
         assert_eq!(window(&slots), want);
@@ -115,16 +115,16 @@ fn a_host_that_hangs_gets_fewer_slots_and_more_once_it_answers() {
 }
 
 #[test]
-fn who_waits_no_more_takes_no_slot() {
-    let mut slots = FairShare::new(1);
-    let first = slots.queue("a", Priority::First);
+fn a_cancelled_request_takes_no_slot() {
+    let mut slots = FairQueue::new(1);
+    let first = slots.enqueue("a", Priority::First);
     assert_eq!(slots.admit(Duration::ZERO), [first]);
-    let second = slots.queue("a", Priority::First);
-    let third = slots.queue("b", Priority::Retry);
+    let second = slots.enqueue("a", Priority::First);
+    let third = slots.enqueue("b", Priority::Retry);
     slots.cancel("a", Priority::First, second);
     slots.leave(first, true, QUICK);
     assert_eq!(slots.admit(QUICK), [third]);
-    assert!(!slots.is_waited_for());
+    assert!(!slots.has_waiting());
 }
 
 proptest! {
@@ -133,7 +133,7 @@ proptest! {
         capacity in 1..20_usize,
         steps: Vec<(u8, u8, bool)>,
     ) {
-        let mut slots = FairShare::new(capacity);
+        let mut slots = FairQueue::new(capacity);
         let mut open = BTreeMap::new();
         let mut under_way = Vec::new();
         let mut now = Duration::ZERO;
@@ -141,7 +141,7 @@ proptest! {
             now += Duration::from_millis(u64::from(what) * 10);
             let priority = [Priority::Known, Priority::First, Priority::Retry][usize::from(what % 3)];
             let host = format!("h{}", host % 5);
-            let ticket = slots.queue(&host, priority);
+            let ticket = slots.enqueue(&host, priority);
             if what % 7 == 0 {
                 slots.cancel(&host, priority, ticket);
             } else {

@@ -1,26 +1,26 @@
-//! Fair shares of a bounded number of slots, so that hosts that hang keep no other waiting.
+//! Fair queuing of requests to many hosts over a bounded number of slots, so that hosts that hang do not delay others.
 //!
-//! Each slot is used by one request to one host. Who gets the next free one is decided here: first tries before
-//! retries, one host after the other, and no host more than its window while others wait. The window of a host grows
-//! with each answer and is halved by each request that hangs. A request that takes long no longer counts as busy, so
-//! that requests that wait for an answer do not use up the slots of those that get one; there is a bound on these too,
-//! and beyond it the longest of the host with most of them is cut off.
+//! Each slot is used by one request to one host. A free slot goes to first attempts before retries, round robin over
+//! the hosts, and to no host beyond its window while others wait. The window of a host grows with each answer and is
+//! halved by each request that hangs. A slow request no longer counts as busy, so that requests waiting for an answer do
+//! not use up the slots; slow requests have a limit of their own, beyond which the longest of the host with most of them
+//! is cut off.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
-/// Requests that a host may have under way before anything is known of it.
-const FIRST_WINDOW: usize = 8;
-/// A request that has taken so long no longer counts as busy.
+/// The window of a host that was not called yet.
+const INITIAL_WINDOW: usize = 8;
+/// The duration from which a request counts as slow instead of busy.
 pub const SLOW: Duration = Duration::from_millis(500);
 /// Hosts remembered before idle ones are forgotten.
-const MOST_HOSTS: usize = 10_000;
+const MAX_HOSTS: usize = 10_000;
 
 /// A request that waits for a slot or has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ticket(u64);
 
-/// Which requests of all hosts go first.
+/// The priority of a request among those of all hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Priority {
     /// The subscriber has answered before.
@@ -29,15 +29,15 @@ pub enum Priority {
     Retry,
 }
 
-/// The slots, and who waits for one. Times run from any one beginning.
+/// The slots and the requests waiting for one. Times count from any one start.
 #[derive(Debug)]
-pub struct FairShare {
-    /// Busy requests at a time, and as many slow ones.
+pub struct FairQueue {
+    /// Maximum busy requests, and maximum slow ones.
     capacity: usize,
-    hosts: HashMap<String, Host>,
-    /// Hosts that have a request waiting, in the order of their turns. An entry whose number is not the host's is void.
+    hosts: HashMap<String, HostState>,
+    /// Hosts with a request waiting, in round-robin order. An entry whose number is not the host's is void.
     rings: BTreeMap<Class, VecDeque<(String, u64)>>,
-    held: HashMap<Ticket, Held>,
+    running: HashMap<Ticket, RunningRequest>,
     busy: BTreeSet<(Duration, Ticket)>,
     slow: BTreeSet<(Duration, Ticket)>,
     /// Busy requests to hosts that hang.
@@ -48,72 +48,73 @@ pub struct FairShare {
 }
 
 #[derive(Debug, Default)]
-struct Host {
-    window: Window,
-    waiting: BTreeMap<Priority, Queue>,
-    held: usize,
+struct HostState {
+    window: CongestionWindow,
+    waiting: BTreeMap<Priority, HostQueue>,
+    running: usize,
 }
 
 #[derive(Debug, Default)]
-struct Queue {
+struct HostQueue {
     tickets: VecDeque<Ticket>,
-    /// The number of its entry in a ring.
+    /// The number of its valid entry in a ring.
     entry: u64,
 }
 
+/// The number of requests that a host may have running while others wait.
 #[derive(Debug, Clone, Copy)]
-struct Window(usize);
+struct CongestionWindow(usize);
 
 #[derive(Debug)]
-struct Held {
+struct RunningRequest {
     host: String,
     since: Duration,
     is_slow: bool,
     was_in_trouble: bool,
 }
 
-/// Requests that are treated alike, in the order in which they go.
+/// Requests that are treated alike; the classes are in order of priority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Class {
-    /// Beyond its window a host gets only what nobody else needs.
-    is_beyond: bool,
+    /// Beyond its window a host gets only slots that no other needs.
+    is_beyond_window: bool,
     priority: Priority,
     is_in_trouble: bool,
 }
 
-impl Default for Window {
-    fn default() -> Window {
-        Window(FIRST_WINDOW)
+impl Default for CongestionWindow {
+    fn default() -> CongestionWindow {
+        CongestionWindow(INITIAL_WINDOW)
     }
 }
 
-impl Window {
+impl CongestionWindow {
     fn is_in_trouble(self) -> bool {
-        self.0 < FIRST_WINDOW
+        self.0 < INITIAL_WINDOW
     }
 }
 
-impl Host {
+impl HostState {
     fn class(&self, priority: Priority) -> Class {
         Class {
-            is_beyond: self.held >= self.window.0,
+            is_beyond_window: self.running >= self.window.0,
             priority,
             is_in_trouble: self.window.is_in_trouble(),
         }
     }
 
     fn is_idle(&self) -> bool {
-        self.held == 0 && self.waiting.values().all(|queue| queue.tickets.is_empty())
+        self.running == 0 && self.waiting.values().all(|queue| queue.tickets.is_empty())
     }
 }
 
-impl FairShare {
-    pub fn new(capacity: usize) -> FairShare {
-        FairShare {
+impl FairQueue {
+    pub fn new(capacity: usize) -> FairQueue {
+        FairQueue {
             capacity: capacity.max(1),
             hosts: HashMap::new(),
             rings: BTreeMap::new(),
-            held: HashMap::new(),
+            running: HashMap::new(),
             busy: BTreeSet::new(),
             slow: BTreeSet::new(),
             in_trouble: 0,
@@ -124,29 +125,29 @@ impl FairShare {
     }
 
     /// Queues a request to a host.
-    pub fn queue(&mut self, host: &str, priority: Priority) -> Ticket {
+    pub fn enqueue(&mut self, host: &str, priority: Priority) -> Ticket {
         self.last += 1;
         let ticket = Ticket(self.last);
-        if self.hosts.len() >= MOST_HOSTS && !self.hosts.contains_key(host) {
+        if self.hosts.len() >= MAX_HOSTS && !self.hosts.contains_key(host) {
             self.hosts.retain(|_, host| !host.is_idle());
         }
-        let own = self.hosts.entry(host.to_owned()).or_default();
-        let queue = own.waiting.entry(priority).or_default();
+        let state = self.hosts.entry(host.to_owned()).or_default();
+        let queue = state.waiting.entry(priority).or_default();
         queue.tickets.push_back(ticket);
         self.waiting += 1;
         if queue.tickets.len() == 1 {
-            self.list(host, priority);
+            self.append(host, priority);
         }
         ticket
     }
 
-    /// Gives a host its turn behind all others of its class, instead of the one that it had.
-    fn list(&mut self, host: &str, priority: Priority) {
-        let Some(own) = self.hosts.get_mut(host) else {
+    /// Appends a host to the ring of its class and voids its earlier entry.
+    fn append(&mut self, host: &str, priority: Priority) {
+        let Some(state) = self.hosts.get_mut(host) else {
             return;
         };
-        let class = own.class(priority);
-        let Some(queue) = own.waiting.get_mut(&priority) else {
+        let class = state.class(priority);
+        let Some(queue) = state.waiting.get_mut(&priority) else {
             return;
         };
         self.entries += 1;
@@ -159,68 +160,68 @@ impl FairShare {
         }
     }
 
-    /// The requests that have a slot from now on.
+    /// Gives the free slots to waiting requests and returns those.
     pub fn admit(&mut self, now: Duration) -> Vec<Ticket> {
-        self.slow_down(now);
+        self.reclassify_slow(now);
         let mut admitted = Vec::new();
         while let Some((host, priority)) = self.next_host() {
-            let Some(own) = self.hosts.get_mut(&host) else {
+            let Some(state) = self.hosts.get_mut(&host) else {
                 continue;
             };
-            let Some(queue) = own.waiting.get_mut(&priority) else {
+            let Some(queue) = state.waiting.get_mut(&priority) else {
                 continue;
             };
             let Some(ticket) = queue.tickets.pop_front() else {
                 continue;
             };
             let is_more = !queue.tickets.is_empty();
-            let was_within = own.held < own.window.0;
-            own.held += 1;
-            let is_within = own.held < own.window.0;
-            let was_in_trouble = own.window.is_in_trouble();
+            let was_within = state.running < state.window.0;
+            state.running += 1;
+            let is_within = state.running < state.window.0;
+            let was_in_trouble = state.window.is_in_trouble();
             self.waiting -= 1;
             self.in_trouble += usize::from(was_in_trouble);
             if is_within != was_within {
-                self.list_all(&host);
+                self.append_all(&host);
             } else if is_more {
-                self.list(&host, priority);
+                self.append(&host, priority);
             }
-            let held = Held {
+            let running = RunningRequest {
                 host,
                 since: now,
                 is_slow: false,
                 was_in_trouble,
             };
-            self.held.insert(ticket, held);
+            self.running.insert(ticket, running);
             self.busy.insert((now, ticket));
             admitted.push(ticket);
         }
         admitted
     }
 
-    /// Lists all that waits for a host whose class has changed.
-    fn list_all(&mut self, host: &str) {
-        let Some(own) = self.hosts.get(host) else {
+    /// Appends all waiting requests of a host whose class has changed.
+    fn append_all(&mut self, host: &str) {
+        let Some(state) = self.hosts.get(host) else {
             return;
         };
-        let waiting = own.waiting.iter();
+        let waiting = state.waiting.iter();
         let waiting = waiting.filter(|(_, queue)| !queue.tickets.is_empty());
         let priorities: Vec<Priority> = waiting.map(|(priority, _)| *priority).collect();
         for priority in priorities {
-            self.list(host, priority);
+            self.append(host, priority);
         }
     }
 
-    /// The host whose turn it is, and which of its requests.
+    /// Takes the host that is next, and the priority of its request, from the rings.
     fn next_host(&mut self) -> Option<(String, Priority)> {
         if self.busy.len() >= self.capacity {
             return None;
         }
         // Half of all slots are for hosts within their window, three quarters for hosts that answer.
-        let is_spare = self.held.len() < self.capacity.div_ceil(2);
+        let is_spare = self.running.len() < self.capacity.div_ceil(2);
         let has_room = self.in_trouble < self.capacity.div_ceil(4);
         for (class, ring) in &mut self.rings {
-            if class.is_beyond && !is_spare || class.is_in_trouble && !has_room {
+            if class.is_beyond_window && !is_spare || class.is_in_trouble && !has_room {
                 continue;
             }
             while let Some((host, entry)) = ring.pop_front() {
@@ -232,24 +233,24 @@ impl FairShare {
         None
     }
 
-    /// Counts requests that have taken long as slow ones.
-    fn slow_down(&mut self, now: Duration) {
+    /// Counts requests that have become slow as such.
+    fn reclassify_slow(&mut self, now: Duration) {
         while let Some(&(since, ticket)) = self.busy.first()
             && now.saturating_sub(since) >= SLOW
             && self.slow.len() < self.capacity
         {
             self.busy.remove(&(since, ticket));
             self.slow.insert((since, ticket));
-            if let Some(held) = self.held.get_mut(&ticket) {
-                held.is_slow = true;
-                self.in_trouble -= usize::from(held.was_in_trouble);
+            if let Some(running) = self.running.get_mut(&ticket) {
+                running.is_slow = true;
+                self.in_trouble -= usize::from(running.was_in_trouble);
             }
         }
     }
 
-    /// Requests to be given up because others wait and there is room for no more that take long: of the hosts with
-    /// most of them, those that have taken longest. Each still has to [leave](FairShare::leave).
-    pub fn excess(&self, now: Duration) -> Vec<Ticket> {
+    /// Returns the requests to cut off because others wait and the limit of slow requests is reached: of the hosts with
+    /// most slow requests, the longest. Each still has to [leave](FairQueue::leave).
+    pub fn to_cut_off(&self, now: Duration) -> Vec<Ticket> {
         let is_stuck = |(since, _): &&(Duration, Ticket)| now.saturating_sub(*since) >= SLOW;
         let stuck = self.busy.iter().take_while(|key| is_stuck(key)).count();
         if self.waiting == 0 || self.slow.len() < self.capacity || stuck == 0 {
@@ -261,8 +262,8 @@ impl FairShare {
             .iter()
             .rev()
             .filter_map(|(_, ticket)| {
-                // Counted from the newest: the oldest of a host with many stands highest.
-                let count = of_hosts.entry(self.held.get(ticket)?.host.as_str());
+                // Counted from the newest: the oldest of a host with many has the highest number.
+                let count = of_hosts.entry(self.running.get(ticket)?.host.as_str());
                 let count = count.or_default();
                 *count += 1;
                 Some((*count, *ticket))
@@ -272,38 +273,38 @@ impl FairShare {
         slow.iter().take(stuck).map(|(_, ticket)| *ticket).collect()
     }
 
-    /// A request has ended, or waits no more. `was_answered` says whether anything came back.
+    /// Ends a request that has a slot. `was_answered` is true if anything came back.
     pub fn leave(&mut self, ticket: Ticket, was_answered: bool, now: Duration) {
-        let Some(held) = self.held.remove(&ticket) else {
+        let Some(ended) = self.running.remove(&ticket) else {
             return;
         };
-        let key = (held.since, ticket);
+        let key = (ended.since, ticket);
         self.busy.remove(&key);
         self.slow.remove(&key);
-        if !held.is_slow {
-            self.in_trouble -= usize::from(held.was_in_trouble);
+        if !ended.is_slow {
+            self.in_trouble -= usize::from(ended.was_in_trouble);
         }
-        let most = self.capacity.div_ceil(2).max(FIRST_WINDOW);
-        let Some(own) = self.hosts.get_mut(&held.host) else {
+        let max_window = self.capacity.div_ceil(2).max(INITIAL_WINDOW);
+        let Some(state) = self.hosts.get_mut(&ended.host) else {
             return;
         };
-        let before = own.class(Priority::First);
-        own.held -= 1;
-        let Window(window) = &mut own.window;
+        let before = state.class(Priority::First);
+        state.running -= 1;
+        let CongestionWindow(window) = &mut state.window;
         if was_answered {
-            *window = (*window + 1).min(most);
-        } else if now.saturating_sub(held.since) >= SLOW {
+            *window = (*window + 1).min(max_window);
+        } else if now.saturating_sub(ended.since) >= SLOW {
             *window = (*window / 2).max(1);
         }
-        if own.class(Priority::First) != before {
-            self.list_all(&held.host);
+        if state.class(Priority::First) != before {
+            self.append_all(&ended.host);
         }
     }
 
-    /// Takes a request that still waits out of the queue.
+    /// Removes a waiting request.
     pub fn cancel(&mut self, host: &str, priority: Priority, ticket: Ticket) {
-        let own = self.hosts.get_mut(host);
-        let Some(queue) = own.and_then(|own| own.waiting.get_mut(&priority)) else {
+        let state = self.hosts.get_mut(host);
+        let Some(queue) = state.and_then(|state| state.waiting.get_mut(&priority)) else {
             return;
         };
         let before = queue.tickets.len();
@@ -314,19 +315,25 @@ impl FairShare {
         }
     }
 
-    /// Whether anybody waits for a slot.
-    pub fn is_waited_for(&self) -> bool {
+    /// Returns true if a request waits for a slot.
+    pub fn has_waiting(&self) -> bool {
         self.waiting > 0
     }
 
-    /// Requests that have a slot.
+    /// Returns the number of requests that have a slot.
     pub fn under_way(&self) -> usize {
-        self.held.len()
+        self.running.len()
     }
 }
 
-fn is_valid(hosts: &HashMap<String, Host>, host: &str, priority: Priority, entry: u64) -> bool {
-    let queue = hosts.get(host).and_then(|own| own.waiting.get(&priority));
+fn is_valid(
+    hosts: &HashMap<String, HostState>,
+    host: &str,
+    priority: Priority,
+    entry: u64,
+) -> bool {
+    let state = hosts.get(host);
+    let queue = state.and_then(|state| state.waiting.get(&priority));
     queue.is_some_and(|queue| queue.entry == entry && !queue.tickets.is_empty())
 }
 

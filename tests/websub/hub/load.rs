@@ -6,17 +6,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
-use rsnotify::hub::network::Network;
-use rsnotify::hub::{Callback, HubRecord, Progress, Relay, RelayId, Subscription};
+use rsnotify::hub::network;
+use rsnotify::hub::{
+    Callback, DeliveryProgress, HubRecord, Relay, RelayId, SavedHub, Subscription,
+};
 use rsnotify::resourcesync::uri::Topic;
-use rsnotify::websub::hub::{Resolver, Restored, Settings};
+use rsnotify::websub::hub::{EmbeddedHubSettings, Resolver};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
 
 use crate::hub::{Running, TOPIC, form, start_with, willing};
 use crate::support::{Peer, exchange, form_request, say, soon, status};
 
-/// How soon others are served, on a machine that does other things too.
+/// The deadline for serving the others, on a busy machine.
 const SOON: Duration = Duration::from_secs(10);
 /// Far longer than that: whatever waits for one that hangs is late.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -37,18 +39,18 @@ async fn hanging(address: &str) -> u16 {
     port
 }
 
-fn subscribed(callback: String) -> (Subscription, Progress) {
+fn subscribed(callback: String) -> (Subscription, DeliveryProgress) {
     let subscription = Subscription {
         topic: Topic::new(TOPIC),
         callback: Callback::new(callback),
         secret: None,
         expires: Timestamp::now() + SignedDuration::from_hours(1),
     };
-    (subscription, Progress::default())
+    (subscription, DeliveryProgress::default())
 }
 
-fn restored(subscriptions: Vec<(Subscription, Progress)>) -> Restored {
-    Restored {
+fn restored(subscriptions: Vec<(Subscription, DeliveryProgress)>) -> SavedHub {
+    SavedHub {
         subscriptions,
         relays: Vec::new(),
     }
@@ -128,8 +130,8 @@ async fn a_name_server_that_is_silent_delays_no_others() {
 }
 
 /// Behind a proxy that says who asks.
-fn behind_a_proxy(settings: &mut Settings) {
-    settings.trusted_proxies = vec![Network::parse("127.0.0.0/8").unwrap()];
+fn behind_a_proxy(settings: &mut EmbeddedHubSettings) {
+    settings.trusted_proxies = vec![network::parse("127.0.0.0/8").unwrap()];
 }
 
 impl Running {
@@ -190,7 +192,7 @@ async fn names_of_one_address_make_no_more_requests_to_it_than_one_host_may() {
         say("404 Not Found", "", "")
     })
     .await;
-    let running = start_with(Restored::default(), |settings| {
+    let running = start_with(SavedHub::default(), |settings| {
         behind_a_proxy(settings);
         settings.limits.set_requests_per_minute(50);
         settings.resolver = Resolver::Given(Arc::new(|_| vec![IpAddr::from([127, 0, 0, 1])]));
@@ -217,7 +219,7 @@ async fn names_of_one_address_make_no_more_requests_to_it_than_one_host_may() {
 #[tokio::test]
 async fn three_hundred_subscriptions_may_come_at_once() {
     let peer = Peer::start(willing).await;
-    let mut running = start_with(Restored::default(), |_| {}).await;
+    let mut running = start_with(SavedHub::default(), |_| {}).await;
     for n in 0..300 {
         let (status, words) = running
             .ask("subscribe", &peer.url(&format!("/{n}")), "")
@@ -235,10 +237,10 @@ async fn who_is_verified_again_gets_what_it_is_owed_at_once() {
     let mut peer = Peer::start(willing).await;
     let (subscription, _) = subscribed(peer.url("/c"));
     let later = Timestamp::now() + SignedDuration::from_mins(15);
-    let progress = Progress {
+    let progress = DeliveryProgress {
         attempts: 9,
         next_try: Some(later),
-        ..Progress::default()
+        ..DeliveryProgress::default()
     };
     let relay = Relay {
         id: RelayId(1),
@@ -246,7 +248,7 @@ async fn who_is_verified_again_gets_what_it_is_owed_at_once() {
         seq: 1,
         body: b"1".as_slice().into(),
     };
-    let restored = Restored {
+    let restored = SavedHub {
         subscriptions: vec![(subscription, progress)],
         relays: vec![relay],
     };
@@ -267,12 +269,12 @@ async fn who_is_verified_again_gets_what_it_is_owed_at_once() {
     let HubRecord::Progressed(_, progress) = running.record().await else {
         panic!("it is due")
     };
-    assert_eq!(progress, Progress::default());
+    assert_eq!(progress, DeliveryProgress::default());
 }
 
 #[tokio::test]
 async fn an_answer_that_comes_before_the_request_was_read_is_not_lost() {
-    let running = start_with(Restored::default(), |settings| {
+    let running = start_with(SavedHub::default(), |settings| {
         settings.limits.set_requests_per_minute(1);
     })
     .await;

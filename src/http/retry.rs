@@ -1,17 +1,18 @@
-//! The time of the next attempt (R23).
+//! Retry times of failed attempts (R23): `Retry-After`, or exponential backoff.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 use jiff::fmt::rfc2822;
 
-pub use crate::announce::time::later as after;
+/// The minimum wait.
+const MIN_WAIT: Duration = Duration::from_secs(1);
+/// The maximum backoff.
+const MAX_BACKOFF: Duration = Duration::from_secs(15 * 60);
+/// The maximum `Retry-After` that is honoured.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(60 * 60);
 
-const SHORTEST: Duration = Duration::from_secs(1);
-const LONGEST: Duration = Duration::from_secs(15 * 60);
-const LONGEST_ASKED_FOR: Duration = Duration::from_secs(60 * 60);
-
-/// Returns the time to retry: the one that the other side asks for, within reason, else after [`backoff`].
+/// Returns the time of the next attempt: by `Retry-After`, clamped, else after [`backoff`].
 pub fn next_try(
     retry_after: Option<&str>,
     attempts: u32,
@@ -19,29 +20,30 @@ pub fn next_try(
     jitter: f64,
 ) -> Timestamp {
     let asked_for = retry_after.and_then(|text| asked_for(text, now));
-    after(now, asked_for.unwrap_or_else(|| backoff(attempts, jitter)))
+    let wait = asked_for.unwrap_or_else(|| backoff(attempts, jitter));
+    now.checked_add(wait).unwrap_or(Timestamp::MAX)
 }
 
-/// Returns the wait that a `Retry-After` asks for, within reason.
+/// Returns the wait of a `Retry-After` header, clamped.
 pub fn asked_for(retry_after: &str, now: Timestamp) -> Option<Duration> {
     let wait = wait(retry_after.trim(), now)?;
-    Some(wait.clamp(SHORTEST, LONGEST_ASKED_FOR))
+    Some(wait.clamp(MIN_WAIT, MAX_RETRY_AFTER))
 }
 
-/// Returns the wait before the next attempt: exponential, from 1 s to 15 min, full jitter.
+/// Returns an exponential backoff from 1 s to 15 min, with full jitter.
 pub fn backoff(attempts: u32, jitter: f64) -> Duration {
-    let ceiling = SHORTEST
+    let ceiling = MIN_WAIT
         .saturating_mul(2_u32.saturating_pow(attempts))
-        .min(LONGEST);
+        .min(MAX_BACKOFF);
     let jitter = if jitter.is_finite() {
         jitter.clamp(0.0, 1.0)
     } else {
         1.0
     };
-    SHORTEST + ceiling.saturating_sub(SHORTEST).mul_f64(jitter)
+    MIN_WAIT + ceiling.saturating_sub(MIN_WAIT).mul_f64(jitter)
 }
 
-/// Reads `Retry-After`, in seconds or as a date. A date that is past, or nothing of both, asks for nothing.
+/// Parses `Retry-After`, in seconds or as a date. Returns none for a past date or anything else.
 fn wait(text: &str, now: Timestamp) -> Option<Duration> {
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Some(Duration::from_secs(text.parse().unwrap_or(u64::MAX)));
@@ -88,7 +90,7 @@ mod tests {
         #[test]
         fn waits_stay_within_their_bounds(attempts: u32, jitter: f64) {
             let wait = backoff(attempts, jitter);
-            prop_assert!((SHORTEST..=LONGEST).contains(&wait));
+            prop_assert!((MIN_WAIT..=MAX_BACKOFF).contains(&wait));
         }
 
         #[test]

@@ -1,5 +1,5 @@
-//! Whatever happens in whatever order: each subscriber hears what it is owed, in order, and the state file holds
-//! that and no more.
+//! Random sequences of events: each subscriber receives its notifications in order, and the state file has exactly the
+//! pending ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ enum Act {
     Assign {
         topic: usize,
     },
-    /// Delivers for one of the assignments that were given, and the answer.
+    /// Makes a delivery of one of the assignments, with this answer.
     Deliver {
         which: usize,
         taken: Taken,
@@ -70,17 +70,17 @@ fn topic(number: usize) -> Topic {
 }
 
 /// Even ones subscribe to topic 0, odd ones to topic 1.
-fn key(who: usize) -> Key {
-    Key {
+fn key(who: usize) -> SubscriptionKey {
+    SubscriptionKey {
         topic: topic(who % 2),
         callback: Callback::new(format!("http://127.0.0.1/{who}")),
     }
 }
 
-/// What the state file holds.
+/// The saved state.
 #[derive(Debug, Default)]
 struct Saved {
-    subscriptions: BTreeMap<Key, (Subscription, Progress)>,
+    subscriptions: BTreeMap<SubscriptionKey, (Subscription, DeliveryProgress)>,
     relays: BTreeMap<RelayId, Relay>,
 }
 
@@ -89,9 +89,9 @@ impl Saved {
         for record in records {
             match record {
                 HubRecord::Subscribed(subscription, heard) => {
-                    let progress = Progress {
+                    let progress = DeliveryProgress {
                         heard,
-                        ..Progress::default()
+                        ..DeliveryProgress::default()
                     };
                     let row = self.subscriptions.entry(subscription.key());
                     let (saved, _) = row.or_insert((subscription.clone(), progress));
@@ -109,12 +109,12 @@ impl Saved {
     }
 }
 
-/// What each subscriber is owed, and the audience that should know.
+/// The expected pending notifications of each subscriber, and the subscriptions under test.
 struct World {
     now: Timestamp,
-    audience: Audience,
+    subscriptions: Subscriptions,
     saved: Saved,
-    owed: BTreeMap<Key, BTreeSet<RelayId>>,
+    owed: BTreeMap<SubscriptionKey, BTreeSet<RelayId>>,
     assignments: Vec<Assignment>,
 }
 
@@ -129,16 +129,16 @@ impl World {
                     secret: None,
                     expires: self.now + SignedDuration::from_secs(lease),
                 };
-                self.saved.save(self.audience.subscribe(subscription));
+                self.saved.save(self.subscriptions.subscribe(subscription));
                 self.owed.entry(key).or_default();
             }
             Act::Unsubscribe { who } => {
-                self.saved.save(self.audience.unsubscribe(&key(who)));
+                self.saved.save(self.subscriptions.unsubscribe(&key(who)));
                 self.owed.remove(&key(who));
             }
             Act::Relay { topic: number } => {
                 let body = Arc::from(&b"<urlset/>"[..]);
-                let relay = self.audience.relay(&topic(number), 1, &body, self.now);
+                let relay = self.subscriptions.relay(&topic(number), 1, &body, self.now);
                 if let Some(relay) = relay {
                     self.saved.relays.insert(relay.id, relay.clone());
                     let of_topic = self
@@ -146,14 +146,14 @@ impl World {
                         .iter_mut()
                         .filter(|(key, _)| key.topic == relay.topic);
                     of_topic.for_each(|(_, owed)| _ = owed.insert(relay.id));
-                    self.saved.save(self.audience.owe(relay));
+                    self.saved.save(self.subscriptions.enqueue(relay));
                 }
             }
             Act::Assign { topic: number } => {
-                let given = self.audience.assign(&topic(number));
+                let given = self.subscriptions.assign(&topic(number));
                 for assignment in &given {
-                    let is_working = |own: &Assignment| {
-                        own.key == assignment.key && self.audience.is_in_force(own)
+                    let is_working = |other: &Assignment| {
+                        other.key == assignment.key && self.subscriptions.is_current(other)
                     };
                     assert!(!self.assignments.iter().any(is_working), "{assignment:?}");
                 }
@@ -162,29 +162,31 @@ impl World {
             Act::Deliver { which, taken } => self.deliver(which, taken),
             Act::Wait { seconds } => {
                 self.now += SignedDuration::from_secs(seconds);
-                self.saved.save(self.audience.end_leases(self.now));
+                self.saved.save(self.subscriptions.end_leases(self.now));
                 let saved = &self.saved.subscriptions;
                 self.owed.retain(|key, _| saved.contains_key(key));
-                let is_live = |(own, _): &(Subscription, Progress)| own.is_live(self.now);
+                let is_live =
+                    |(saved, _): &(Subscription, DeliveryProgress)| saved.is_live(self.now);
                 assert!(saved.values().all(is_live));
             }
             Act::Trim {
                 topic: number,
                 most,
             } => {
-                for forgone in self.audience.trim(&topic(number), most, usize::MAX) {
-                    let id = forgone.relay.id;
+                for abandoned in self.subscriptions.trim(&topic(number), most, usize::MAX) {
+                    let id = abandoned.relay.id;
                     let waiting = self.owed.values_mut().filter_map(|owed| owed.take(&id));
-                    assert_eq!(waiting.count(), forgone.subscribers);
+                    assert_eq!(waiting.count(), abandoned.subscribers);
                     self.saved.save([HubRecord::Ended(id)]);
                 }
             }
             Act::Restart => {
-                let subscriptions = self.saved.subscriptions.values().cloned().collect();
-                let relays = self.saved.relays.values().cloned().collect();
-                let (audience, obsolete) = Audience::restore(subscriptions, relays);
+                let (subscriptions, obsolete) = Subscriptions::restore(SavedHub {
+                    subscriptions: self.saved.subscriptions.values().cloned().collect(),
+                    relays: self.saved.relays.values().cloned().collect(),
+                });
                 assert_eq!(obsolete, []);
-                self.audience = audience;
+                self.subscriptions = subscriptions;
                 self.assignments.clear();
             }
         }
@@ -196,11 +198,11 @@ impl World {
         if self.assignments.is_empty() {
             return;
         }
-        let place = which % self.assignments.len();
-        let assignment = self.assignments[place].clone();
-        let is_current = self.audience.is_in_force(&assignment);
-        let Some(delivery) = self.audience.next(&assignment, self.now) else {
-            self.assignments.remove(place);
+        let position = which % self.assignments.len();
+        let assignment = self.assignments[position].clone();
+        let is_current = self.subscriptions.is_current(&assignment);
+        let Some(delivery) = self.subscriptions.next_delivery(&assignment, self.now) else {
+            self.assignments.remove(position);
             if is_current
                 && self.saved.subscriptions[&assignment.key]
                     .0
@@ -214,10 +216,10 @@ impl World {
         let id = delivery.relay.id;
         assert_eq!(owed.first(), Some(&id));
         let outcome = match taken {
-            Taken::Yes => Outcome::Delivered,
-            Taken::Never => Outcome::GivenUp,
-            Taken::Gone => Outcome::Gone,
-            Taken::Later => Outcome::Retry { at: self.now },
+            Taken::Yes => DeliveryOutcome::Delivered,
+            Taken::Never => DeliveryOutcome::Abandoned,
+            Taken::Gone => DeliveryOutcome::Gone,
+            Taken::Later => DeliveryOutcome::Retry { at: self.now },
         };
         match taken {
             Taken::Yes | Taken::Never => _ = owed.remove(&id),
@@ -225,27 +227,28 @@ impl World {
             Taken::Later => {}
         }
         self.saved
-            .save(self.audience.answered(&assignment, id, outcome));
+            .save(self.subscriptions.answered(&assignment, id, outcome));
     }
 }
 
-impl Audience {
-    /// Whether an assignment is still in force.
-    fn is_in_force(&self, assignment: &Assignment) -> bool {
-        let crowd = self.topics.get(&assignment.key.topic);
-        let subscriber = crowd.and_then(|crowd| crowd.subscribers.get(&assignment.key.callback));
-        subscriber.is_some_and(|own| own.assigned == Some(assignment.number))
+impl Subscriptions {
+    /// Returns true if an assignment is current.
+    fn is_current(&self, assignment: &Assignment) -> bool {
+        let on_topic = self.topics.get(&assignment.key.topic);
+        let subscriber =
+            on_topic.and_then(|on_topic| on_topic.subscribers.get(&assignment.key.callback));
+        subscriber.is_some_and(|subscriber| subscriber.assigned == Some(assignment.number))
     }
 }
 
 proptest! {
     #[test]
-    fn each_subscriber_hears_what_it_is_owed_in_order_and_the_state_holds_no_more(
+    fn each_subscriber_receives_its_notifications_in_order_and_only_pending_ones_are_saved(
         acts in prop::collection::vec(act(), 1..120),
     ) {
         let mut world = World {
             now: "2026-11-20T12:00:00Z".parse().unwrap(),
-            audience: Audience::default(),
+            subscriptions: Subscriptions::default(),
             saved: Saved::default(),
             owed: BTreeMap::new(),
             assignments: Vec::new(),

@@ -1,4 +1,20 @@
-//! Reads `Link` headers (RFC 8288) as servers write them, which is not always as they should.
+//! `Link` headers (RFC 8288): writes them, and parses them leniently, since servers do not always follow the RFC.
+
+use crate::resourcesync::uri::{Hub, Topic, Uri, is_clean};
+
+/// Returns the `Link` header of a topic and its notifications: one line, no space before `;`, which some readers reject.
+/// URIs that would break the header are left out (R8).
+pub fn link_header(topic: &Topic, hubs: &[Hub], capability_list: Option<&Uri>) -> String {
+    let own = std::iter::once((topic.as_str(), "self"));
+    let hubs = hubs.iter().map(|hub| (hub.as_str(), "hub"));
+    let list = capability_list.map(|list| (list.as_str(), "resourcesync"));
+    own.chain(hubs)
+        .chain(list)
+        .filter(|(uri, _)| is_clean(uri))
+        .map(|(uri, relation)| format!("<{uri}>; rel=\"{relation}\""))
+        .collect::<Vec<_>>()
+        .join(", ")
+}
 
 /// One link.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -8,16 +24,16 @@ pub struct Link {
     pub relations: Vec<String>,
 }
 
-/// The links of all values of a `Link` header. What cannot be read is skipped.
-pub fn links<'a>(values: impl IntoIterator<Item = &'a str>) -> Vec<Link> {
+/// Parses the links of all values of a `Link` header. Malformed ones are skipped.
+pub fn parse_links<'a>(values: impl IntoIterator<Item = &'a str>) -> Vec<Link> {
     values.into_iter().flat_map(links_of).collect()
 }
 
-/// The targets with a relation type.
+/// Returns the targets with a relation type.
 pub fn targets<'a>(links: &'a [Link], relation: &str) -> impl Iterator<Item = &'a str> {
     links
         .iter()
-        .filter(move |link| link.relations.iter().any(|own| own == relation))
+        .filter(move |link| link.relations.iter().any(|name| name == relation))
         .map(|link| link.target.as_str())
 }
 
@@ -38,7 +54,7 @@ fn links_of(value: &str) -> Vec<Link> {
     links
 }
 
-/// The relation types among a link's parameters, and what follows the link.
+/// Returns the relation types among a link's parameters, and the text after the link.
 fn parameters(mut rest: &str) -> (Option<Vec<String>>, &str) {
     // RFC 8288 section 3.3: of several rel parameters the first counts.
     let mut relations = None;
@@ -62,7 +78,7 @@ fn parameters(mut rest: &str) -> (Option<Vec<String>>, &str) {
     }
 }
 
-/// A parameter's value, quoted or not, and what follows it.
+/// Returns a parameter's value, quoted or not, and the text after it.
 fn value(text: &str) -> (String, &str) {
     let Some(quoted) = text.strip_prefix('"') else {
         let end = text.find([';', ',']).unwrap_or(text.len());
@@ -102,7 +118,7 @@ mod tests {
     #[case(&["<a>; rel=\"self"], "a self")]
     #[case(&["", "rel=hub", "<never ended", ">"], "")]
     fn links_are_read_as_they_are_written(#[case] values: &[&str], #[case] want: &str) {
-        let read = links(values.iter().copied())
+        let read = parse_links(values.iter().copied())
             .iter()
             .map(|link| {
                 format!("{} {}", link.target, link.relations.join(" "))
@@ -113,10 +129,24 @@ mod tests {
         assert_eq!(read.join("|"), want);
     }
 
+    #[test]
+    fn a_uri_that_would_break_the_header_is_left_out() {
+        let hubs = [
+            Hub::new("https://h/a>b"),
+            Hub::new("https://h/\r\nX: y"),
+            Hub::new("https://h/,;"),
+        ];
+        let links = link_header(&Topic::new("https://e.org/t"), &hubs, None);
+        assert_eq!(
+            links,
+            "<https://e.org/t>; rel=\"self\", <https://h/,;>; rel=\"hub\""
+        );
+    }
+
     proptest! {
         #[test]
-        fn any_header_is_survived(value in "[<>;=,\" \\\\a-cé]{0,40}") {
-            links([value.as_str()]);
+        fn any_header_is_parsed(value in "[<>;=,\" \\\\a-cé]{0,40}") {
+            parse_links([value.as_str()]);
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Slow, idle and many clients.
+//! Slow, idle and many clients do not delay others.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use rsnotify::websub::public::serve_public;
-use rsnotify::websub::server::{Limits, Listener};
+use rsnotify::websub::server::{Listener, ServerLimits};
 use rsnotify::websub::topics::Topics;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -15,13 +15,13 @@ use crate::support::{BODY, ask, page, soon, status};
 use crate::topics::unreported;
 
 const REQUEST: &str = "GET /t HTTP/1.1\r\nHost: e.org\r\n\r\n";
-/// More than the buffers of a connection hold.
+/// A size that exceeds the buffers of a connection.
 const LARGE: usize = 128 << 20;
 
 /// Serves until `shutdown`; the task ends when every connection has.
 async fn serve(
     topics: Topics,
-    limits: Limits,
+    limits: ServerLimits,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> (SocketAddr, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -39,12 +39,12 @@ async fn serve(
 /// Serves as long as the test lasts, with so few places that nobody loses for being slow.
 async fn places(connections: usize, topics: Topics) -> SocketAddr {
     let hour = Duration::from_secs(3_600);
-    let limits = Limits {
+    let limits = ServerLimits {
         connections,
         header_timeout: hour,
         body_timeout: hour,
         answer_timeout: hour,
-        ..Limits::default()
+        ..ServerLimits::default()
     };
     serve(topics, limits, std::future::pending()).await.0
 }
@@ -82,9 +82,9 @@ async fn is_closed(stream: &mut TcpStream) -> usize {
 
 #[tokio::test]
 async fn slow_and_huge_headers_are_cut_off() {
-    let limits = Limits {
+    let limits = ServerLimits {
         header_timeout: Duration::from_millis(200),
-        ..Limits::default()
+        ..ServerLimits::default()
     };
     let (address, _) = serve(one_topic(), limits, std::future::pending()).await;
     for begun in ["", "GET /t HT", REQUEST] {
@@ -110,9 +110,9 @@ async fn who_does_not_read_its_answers_is_cut_off() {
     let topics = unreported();
     topics.serve(page("https://e.org/large", &vec![b'x'; 64 << 20]));
     topics.serve(page("https://e.org/small", &vec![b'x'; 256 << 10]));
-    let limits = Limits {
+    let limits = ServerLimits {
         answer_timeout: Duration::from_millis(200),
-        ..Limits::default()
+        ..ServerLimits::default()
     };
     let (stop, stopped) = oneshot::channel::<()>();
     let (address, server) = serve(topics, limits, async { stopped.await.unwrap() }).await;

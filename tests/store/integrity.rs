@@ -109,7 +109,7 @@ fn a_first_start_that_crashed_is_a_first_start() {
     assert!(!above.path().join("state.sqlite.new").exists());
 }
 
-/// Nothing can be saved until the state file is there again.
+/// Asserts that saving fails until the state file is back.
 #[track_caller]
 fn is_unusable(store: &mut Store, is_expected: impl Fn(&StoreError) -> bool) {
     for error in [
@@ -130,7 +130,7 @@ fn a_state_that_is_moved_away_is_noticed_until_it_is_back() {
     fs::rename(&there, &here).unwrap();
     store.probe().unwrap();
     store.save(&everything(), &[], &[]).unwrap();
-    assert!(!store.put_back().unwrap());
+    assert!(!store.recreate().unwrap());
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn a_state_that_is_deleted_can_be_written_anew() {
     let saved = store.load().unwrap();
     fs::remove_dir_all(&directory).unwrap();
     is_unusable(&mut store, |error| matches!(error, StoreError::Gone { .. }));
-    assert!(store.put_back().unwrap());
+    assert!(store.recreate().unwrap());
     store.probe().unwrap();
     assert_eq!(store.load().unwrap(), saved);
     assert_eq!(mode(&directory), 0o700);
@@ -159,7 +159,7 @@ fn another_state_in_its_place_is_noticed_and_left_alone() {
     is_unusable(&mut store, |error| {
         matches!(error, StoreError::Replaced { .. })
     });
-    assert!(!store.put_back().unwrap());
+    assert!(!store.recreate().unwrap());
     drop(store);
     other.probe().unwrap();
     assert!(other.load().unwrap().documents.is_empty());
@@ -173,7 +173,7 @@ fn a_state_file_that_is_cut_is_noticed_and_not_filled_again() {
         let file = File::options().write(true).open(&path).unwrap();
         file.set_len(length).unwrap();
         is_unusable(&mut store, |error| matches!(error, StoreError::Cut { .. }));
-        assert!(!store.put_back().unwrap());
+        assert!(!store.recreate().unwrap());
         drop(store);
         assert_eq!(fs::metadata(&path).unwrap().len(), length);
     }
@@ -186,7 +186,7 @@ fn a_write_ahead_log_that_is_deleted_is_noticed() {
     store.check().unwrap();
     fs::remove_file(above.path().join("state/state.sqlite-wal")).unwrap();
     is_unusable(&mut store, |error| matches!(error, StoreError::Gone { .. }));
-    assert!(!store.put_back().unwrap());
+    assert!(!store.recreate().unwrap());
     // Closing the file saves what was in it.
     drop(store);
     let again = Store::open(&above.path().join("state")).unwrap();

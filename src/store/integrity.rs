@@ -1,4 +1,4 @@
-//! Notices that the state file was deleted, moved, replaced or cut while it is open: what is written then is lost.
+//! Detects that the state file was deleted, moved, replaced or truncated while open: writes would be lost then.
 
 use std::ffi::OsString;
 use std::fs::Metadata;
@@ -12,24 +12,24 @@ use crate::store::StoreError;
 #[derive(Debug)]
 pub struct Opened {
     path: PathBuf,
-    identity: Identity,
-    /// It never shrinks by itself.
+    identity: FileIdentity,
+    /// The last known size. SQLite never shrinks the file.
     size: u64,
     log: PathBuf,
-    /// Known once something was written.
-    log_identity: Option<Identity>,
+    /// Known after the first write.
+    log_identity: Option<FileIdentity>,
 }
 
-type Identity = (u64, u64);
+type FileIdentity = (u64, u64);
 
-fn identity(metadata: &Metadata) -> Identity {
+fn identity(metadata: &Metadata) -> FileIdentity {
     (metadata.dev(), metadata.ino())
 }
 
 impl Opened {
-    /// What lies at `path` now.
+    /// Records the file that is at `path` now.
     pub fn at(path: &Path) -> Result<Opened, StoreError> {
-        let metadata = look(path)?;
+        let metadata = metadata_of(path)?;
         Ok(Opened {
             path: path.to_owned(),
             identity: identity(&metadata),
@@ -39,9 +39,9 @@ impl Opened {
         })
     }
 
-    /// Whether what was opened is still there, and whole.
+    /// Checks that the opened files still exist and are complete.
     pub fn check(&mut self) -> Result<(), StoreError> {
-        let metadata = look(&self.path)?;
+        let metadata = metadata_of(&self.path)?;
         if identity(&metadata) != self.identity {
             return Err(StoreError::Replaced {
                 path: self.path.clone(),
@@ -65,15 +65,15 @@ impl Opened {
                 let path = self.log.clone();
                 return Err(StoreError::Gone { path });
             }
-            // There is none yet, or whatever keeps it from being seen keeps it from being written.
+            // There is none yet; or it cannot be read, and then writing fails as well.
             (_, Err(_)) => {}
         }
         Ok(())
     }
 }
 
-/// The file at `path`, which must be there.
-fn look(path: &Path) -> Result<Metadata, StoreError> {
+/// Returns the metadata of the file at `path`, which must exist.
+fn metadata_of(path: &Path) -> Result<Metadata, StoreError> {
     let path = path.to_owned();
     match std::fs::metadata(&path) {
         Ok(metadata) => Ok(metadata),
@@ -82,9 +82,9 @@ fn look(path: &Path) -> Result<Metadata, StoreError> {
     }
 }
 
-/// A file that SQLite has beside another.
-pub fn beside(path: &Path, ending: &str) -> PathBuf {
+/// Returns the path of a file that SQLite keeps beside its database.
+pub fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(path);
-    name.push(ending);
+    name.push(suffix);
     name.into()
 }

@@ -1,0 +1,39 @@
+//! The answer of a hub or a subscriber to a request.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::http::retry::asked_for;
+
+/// An answer, or the error if there was none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    Status {
+        status: u16,
+        content_type: Option<String>,
+        retry_after: Option<String>,
+        /// The beginning of the body: a few hundred characters, and more of a form, which may decide.
+        excerpt: String,
+    },
+    /// No answer: the error message.
+    Failed(String),
+}
+
+impl Answer {
+    /// Returns the wait of its `Retry-After`, clamped (R23).
+    pub fn retry_after(&self, now: Timestamp) -> Option<Duration> {
+        match self {
+            Answer::Status { retry_after, .. } => asked_for(retry_after.as_deref()?, now),
+            Answer::Failed(_) => None,
+        }
+    }
+
+    /// Returns true if the hub may have accepted the notification all the same: a gateway in front may have answered.
+    pub fn leaves_doubt(&self) -> bool {
+        match self {
+            Answer::Status { status, .. } => matches!(status, 500 | 502 | 504),
+            Answer::Failed(_) => true,
+        }
+    }
+}

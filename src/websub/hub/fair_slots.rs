@@ -1,0 +1,202 @@
+//! Slots for requests to callbacks and for lookups of their names, given out by a [`FairQueue`].
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, oneshot};
+
+use crate::hub::fair_queue::{FairQueue, Priority, SLOW, Ticket};
+
+/// Slots of one kind. Clones share them.
+#[derive(Clone)]
+pub struct FairSlots {
+    inner: Arc<FairSlotsInner>,
+}
+
+struct FairSlotsInner {
+    state: Mutex<SlotState>,
+    started: Instant,
+    /// Notified whenever a slot is released.
+    released: Notify,
+}
+
+struct SlotState {
+    queue: FairQueue,
+    /// Signals that a slot was granted.
+    waiting: HashMap<Ticket, oneshot::Sender<()>>,
+    /// Signals that a slot must be released.
+    holders: HashMap<Ticket, oneshot::Sender<()>>,
+    is_draining: bool,
+    /// True while a task looks for slow requests.
+    is_watched: bool,
+}
+
+/// A slot, or the wait for one; released when dropped.
+pub struct FairSlot {
+    slots: FairSlots,
+    ticket: Ticket,
+    host: String,
+    priority: Priority,
+    granted_at: Instant,
+    was_answered: bool,
+    must_release: oneshot::Receiver<()>,
+}
+
+impl FairSlots {
+    pub fn new(count: usize) -> FairSlots {
+        FairSlots {
+            inner: Arc::new(FairSlotsInner {
+                state: Mutex::new(SlotState {
+                    queue: FairQueue::new(count),
+                    waiting: HashMap::new(),
+                    holders: HashMap::new(),
+                    is_draining: false,
+                    is_watched: false,
+                }),
+                started: Instant::now(),
+                released: Notify::new(),
+            }),
+        }
+    }
+
+    /// Waits for a slot for a request to a host. After [`drain`](FairSlots::drain) none is given out.
+    pub async fn acquire(&self, host: &str, priority: Priority) -> FairSlot {
+        let (sender, granted) = oneshot::channel();
+        let (revoke, must_release) = oneshot::channel();
+        let mut slot = {
+            let mut state = self.lock();
+            let ticket = state.queue.enqueue(host, priority);
+            state.waiting.insert(ticket, sender);
+            state.holders.insert(ticket, revoke);
+            FairSlot {
+                slots: self.clone(),
+                ticket,
+                host: host.to_owned(),
+                priority,
+                granted_at: Instant::now(),
+                was_answered: false,
+                must_release,
+            }
+        };
+        self.grant();
+        // The sender lives as long as the request waits.
+        let _ = granted.await;
+        slot.granted_at = Instant::now();
+        slot
+    }
+
+    /// Stops giving out slots and waits until all are released.
+    pub async fn drain(&self) {
+        self.lock().is_draining = true;
+        loop {
+            let released = self.inner.released.notified();
+            if self.lock().queue.under_way() == 0 {
+                return;
+            }
+            released.await;
+        }
+    }
+
+    /// Returns true after [`drain`](FairSlots::drain).
+    pub fn is_draining(&self) -> bool {
+        self.lock().is_draining
+    }
+
+    /// Gives free slots to waiting requests.
+    fn grant(&self) {
+        let mut state = self.lock();
+        if state.is_draining {
+            return;
+        }
+        for ticket in state.queue.admit(self.now()) {
+            if let Some(sender) = state.waiting.remove(&ticket) {
+                // A request that no longer waits releases the slot when dropped.
+                let _ = sender.send(());
+            }
+        }
+        if state.queue.has_waiting() && !state.is_watched {
+            // Without a runtime all waiting requests are about to be dropped.
+            if let Ok(runtime) = Handle::try_current() {
+                state.is_watched = true;
+                runtime.spawn(self.clone().watch());
+            }
+        }
+    }
+
+    /// Cuts off slow requests while others wait.
+    async fn watch(self) {
+        loop {
+            tokio::time::sleep(SLOW / 5).await;
+            {
+                let mut state = self.lock();
+                if !state.queue.has_waiting() || state.is_draining {
+                    state.is_watched = false;
+                    return;
+                }
+                for ticket in state.queue.to_cut_off(self.now()) {
+                    if let Some(revoke) = state.holders.remove(&ticket) {
+                        let _ = revoke.send(());
+                    }
+                }
+            }
+            self.grant();
+        }
+    }
+
+    fn now(&self) -> Duration {
+        self.inner.started.elapsed()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, SlotState> {
+        let state = &self.inner.state;
+        state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for FairSlots {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let queue = &self.lock().queue;
+        f.debug_struct("FairSlots")
+            .field("under_way", &queue.under_way())
+            .finish_non_exhaustive()
+    }
+}
+
+impl FairSlot {
+    /// Records that the host has answered, which raises its number of slots.
+    pub fn answered(&mut self) {
+        self.was_answered = true;
+    }
+
+    /// Records that the host has answered, if it did so within this time.
+    pub fn answered_within(&mut self, time: Duration) {
+        self.was_answered = self.granted_at.elapsed() < time;
+    }
+
+    /// Awaits the outcome of a request. Returns none if the slot has to be released first.
+    pub async fn unless_cut_off<T>(&mut self, outcome: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            outcome = outcome => Some(outcome),
+            Ok(()) = &mut self.must_release => None,
+        }
+    }
+}
+
+impl Drop for FairSlot {
+    fn drop(&mut self) {
+        let now = self.slots.now();
+        let mut state = self.slots.lock();
+        state.holders.remove(&self.ticket);
+        match state.waiting.remove(&self.ticket) {
+            Some(_) => state.queue.cancel(&self.host, self.priority, self.ticket),
+            None => state.queue.leave(self.ticket, self.was_answered, now),
+        }
+        drop(state);
+        self.slots.inner.released.notify_waiters();
+        self.slots.grant();
+    }
+}
