@@ -1,40 +1,38 @@
-//! What a directory holds is compared with what we believe of it.
+//! Listing a directory: its entries are compared with what is known of it.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::announce::observation::Identity;
+use crate::announce::observation::{Identity, Stat};
 use crate::tree::TreeNotice;
 use crate::tree::file_status::{self, FileKind};
 use crate::tree::file_system::{FileSystem, file_system};
-use crate::tree::model::{Directory, DirectoryId, Entry, Queued, join, push_name};
+use crate::tree::model::{Directory, DirectoryId, DirectoryState, Entry, join, push_name};
 use crate::tree::observer::Observer;
+use crate::tree::work_queue::Depth;
+
+/// The mode of a listing.
+#[derive(Clone, Copy)]
+struct ListingMode {
+    directory: DirectoryId,
+    depth: Depth,
+    in_sweep: bool,
+}
 
 impl Observer<'_> {
-    pub(super) fn list_queued(&mut self, id: DirectoryId) {
-        if let Some(directory) = self.model.directory_mut(id) {
-            match std::mem::replace(&mut directory.queued, Queued::No) {
-                Queued::No => {}
-                Queued::Alone => self.list(id, false, false),
-                Queued::WithAllBeneath => self.list(id, true, false),
-            }
-        }
-    }
-
     /// Lists a directory and brings the model up to it; its subdirectories are listed later if they are new
-    /// or `deep` says so.
-    pub(super) fn list(&mut self, id: DirectoryId, deep: bool, in_sweep: bool) {
+    /// or `depth` says so.
+    pub(super) fn list(&mut self, id: DirectoryId, depth: Depth, in_sweep: bool) {
         let Some(directory) = self.model.directory(id) else {
             return;
         };
         let (at, parent, is_link) = (directory.mount, directory.parent, directory.is_link);
         let before = directory.identity;
-        let was_denied = directory.is_denied;
-        if self.mounts[at].identity.is_none() {
+        let was_denied = directory.state == DirectoryState::Denied;
+        if !self.mounts[at].is_present() {
             return;
         }
         let below = self.model.below(id);
@@ -45,10 +43,10 @@ impl Observer<'_> {
             Err(error) if file_status::is_absence(error) => return self.recheck_directory(id),
             Err(error) => return self.deny(id, &path, error),
         };
-        if parent.is_none() && Some(status.identity) != self.mounts[at].identity {
+        if parent.is_none() && Some(status.identity) != self.mounts[at].identity() {
             return self.check_mount(at);
         }
-        if let Some(above) = self.above_itself(id, status.identity) {
+        if let Some(above) = self.same_directory_above(id, status.identity) {
             return self.cut_circle(id, path, above, status.identity);
         }
         let is_another = before != Some(status.identity);
@@ -60,9 +58,9 @@ impl Observer<'_> {
                 directory.identity = Some(status.identity);
             }
         }
-        // Watched first, then listed: what is created in between is seen twice, not never.
+        // Watched first, then listed: an entry that is created in between is seen twice, not never.
         self.watch(id, &path);
-        let found = match self.entries(at, &fd, &path, &below) {
+        let found = match self.candidate_names(at, &fd, &path, &below) {
             Ok(found) => found,
             Err(error) => return self.deny(id, &path, error),
         };
@@ -72,21 +70,25 @@ impl Observer<'_> {
             self.notice(TreeNotice::Readable { directory });
         }
         if let Some(directory) = self.model.directory_mut(id) {
-            (directory.is_denied, directory.is_circle) = (false, false);
+            directory.state = DirectoryState::Readable;
         }
-        self.listing = self.listing.wrapping_add(1);
-        let listing = ListingMode {
+        self.model.begin_listing();
+        let mode = ListingMode {
             directory: id,
-            deep: deep || is_another || was_denied,
+            depth: match is_another || was_denied {
+                true => Depth::Subtree,
+                false => depth,
+            },
             in_sweep,
         };
         for ListedName { name, kind } in found {
-            self.meet_listed(&listing, &fd, &name, kind);
+            self.update_listed(mode, &fd, &name, kind);
         }
-        self.remove_unmet(&listing, &fd);
+        self.remove_unmet(mode, &fd);
     }
 
-    /// What the file system of a directory promises, asked where it is another than that of its parent.
+    /// Returns what the file system of a directory promises. It is asked only where it is another than that of the
+    /// parent.
     fn file_system_of(
         &self,
         parent: Option<DirectoryId>,
@@ -101,8 +103,8 @@ impl Observer<'_> {
         }
     }
 
-    /// The names in an open directory that matter.
-    fn entries(
+    /// Returns the names in an open directory that may be candidates or lead to some.
+    fn candidate_names(
         &mut self,
         at: usize,
         fd: &OwnedFd,
@@ -110,17 +112,17 @@ impl Observer<'_> {
         below: &[u8],
     ) -> Result<Vec<ListedName>, Errno> {
         let mut found = Vec::new();
-        let (names, published) = (&self.names, &self.mounts[at].published);
+        let (candidates, published) = (&self.candidates, &self.mounts[at].published);
         let mut whole = below.to_vec();
         let mut take = |name: &[u8], kind: Option<FileKind>| {
             let is_file = !matches!(kind, Some(FileKind::Directory));
             let may_lead_on = !matches!(kind, Some(FileKind::File | FileKind::Special));
-            if !(is_file && names.may_be(name) || may_lead_on) {
+            if !(is_file && candidates.may_be(name) || may_lead_on) {
                 return;
             }
             push_name(&mut whole, name);
-            if is_file && names.may_be(name) && names.is_candidate(published, &whole)
-                || may_lead_on && names.may_enter(published, name, || whole.clone())
+            if is_file && candidates.may_be(name) && candidates.is_candidate(published, &whole)
+                || may_lead_on && candidates.may_enter(published, name, || whole.clone())
             {
                 found.push(ListedName {
                     name: name.into(),
@@ -133,15 +135,16 @@ impl Observer<'_> {
         Ok(found)
     }
 
-    fn meet_listed(
+    /// Brings the model up to one name of a listing, and queues its file if that may have changed.
+    fn update_listed(
         &mut self,
-        listing: &ListingMode,
+        mode: ListingMode,
         fd: &OwnedFd,
         name: &[u8],
         kind: Option<FileKind>,
     ) {
-        let id = listing.directory;
-        let Some(at) = self.model.directory(id).map(|it| it.mount) else {
+        let id = mode.directory;
+        let Some(at) = self.model.mount_of(id) else {
             return;
         };
         let mut status = None;
@@ -156,61 +159,45 @@ impl Observer<'_> {
                 Err(_) => return,
             },
         };
-        let queued = if listing.deep {
-            Queued::WithAllBeneath
-        } else {
-            Queued::No
+        let depth = Some(mode.depth).filter(|depth| *depth == Depth::Subtree);
+        let sweep = mode.in_sweep.then_some(at);
+        let Some(Entry::File(file)) = self.update_entry(id, name, kind, depth, sweep) else {
+            return;
         };
-        let queue = if listing.in_sweep { Some(at) } else { None };
-        match self.meet(id, name, kind, queued, queue) {
-            Some(Entry::File(file)) => {
-                if listing.in_sweep
-                    && let Some(sweep) = &mut self.mounts[at].sweep
-                {
-                    sweep.met += 1;
-                }
-                let is_link = kind == FileKind::Link;
-                let status = match status {
-                    Some(status) if !is_link => Ok(status),
-                    _ if is_link => file_status::follow_within(fd, name),
-                    _ => file_status::within(fd, name),
-                };
-                if status.map_or(true, |status| self.needs_look(file, &status.stat)) {
-                    match &mut self.mounts[at].sweep {
-                        Some(sweep) if listing.in_sweep => sweep.files.push_back(file),
-                        _ => self.queue_file(file),
-                    }
+        let is_link = kind == FileKind::Link;
+        let status = match status {
+            Some(status) if !is_link => Ok(status),
+            _ if is_link => file_status::follow_within(fd, name),
+            _ => file_status::within(fd, name),
+        };
+        let has_sharp_times = self.model.has_sharp_times(file);
+        let needs_look = |stat: &Stat| {
+            let file = self.model.file(file);
+            file.is_some_and(|file| file.needs_look(stat, has_sharp_times))
+        };
+        let must_read = status.map_or(true, |status| needs_look(&status.stat));
+        let sweep = self.mounts[at].sweep.as_mut();
+        match sweep.filter(|_| mode.in_sweep) {
+            Some(sweep) => {
+                sweep.met += 1;
+                if must_read {
+                    sweep.push_file(file);
                 }
             }
-            Some(Entry::Directory(_) | Entry::Dangling | Entry::Refused) | None => {}
+            None if must_read => self.queue.push_file(file),
+            None => {}
         }
     }
 
-    /// What was believed to be in a directory and is not listed has gone. A name that is replaced while the
-    /// directory is read can escape the listing, so that each is asked for.
-    fn remove_unmet(&mut self, listing: &ListingMode, fd: &OwnedFd) {
-        let Some(directory) = self.model.directory(listing.directory) else {
-            return;
-        };
-        let unmet: Vec<Arc<[u8]>> = directory
-            .entries
-            .iter()
-            .filter(|(_, entry)| match entry {
-                Entry::Directory(id) => self
-                    .model
-                    .directory(*id)
-                    .is_none_or(|it| it.met != self.listing),
-                Entry::File(id) => self.model.file(*id).is_none_or(|it| it.met != self.listing),
-                Entry::Dangling | Entry::Refused => true,
-            })
-            .map(|(name, _)| Arc::clone(name))
-            .collect();
-        for name in unmet {
+    /// Removes entries that a listing did not meet. A name that is replaced while the directory is read can escape the
+    /// listing, so that each is checked.
+    fn remove_unmet(&mut self, mode: ListingMode, fd: &OwnedFd) {
+        for name in self.model.unmet(mode.directory) {
             match file_status::within(fd, &name) {
                 Ok(status) if status.kind == FileKind::Link => {}
-                Ok(status) => self.meet_listed(listing, fd, &name, Some(status.kind)),
+                Ok(status) => self.update_listed(mode, fd, &name, Some(status.kind)),
                 Err(error) if file_status::is_absence(error) => {
-                    self.remove_entry(listing.directory, &name);
+                    self.remove_entry(mode.directory, &name);
                 }
                 Err(_) => {}
             }
@@ -218,14 +205,7 @@ impl Observer<'_> {
     }
 }
 
-/// How a directory is being listed.
-struct ListingMode {
-    directory: DirectoryId,
-    deep: bool,
-    in_sweep: bool,
-}
-
-/// A name in a directory, and what it stands for if the directory itself says so.
+/// A name in a directory, and its kind if the directory itself says so.
 struct ListedName {
     name: Box<[u8]>,
     kind: Option<FileKind>,

@@ -1,4 +1,4 @@
-//! What lies at a path that should hold a document, whatever the globs include.
+//! Explanations of why there is no document at a path, whatever the globs include.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -11,9 +11,9 @@ use crate::tree::file_status::{self, FileKind};
 use crate::tree::model::join;
 use crate::tree::read_file::{ReadOutcome, read};
 
-/// Looks at a path once. Returns nothing for a document, and where the mount is not there.
+/// Explains why there is no document at a path. Returns nothing if there is one, or if the mount is not there.
 pub fn explain(settings: &TreeSettings, path: &DocumentPath) -> Option<NoDocument> {
-    let mount = settings.mounts.iter().find(|own| own.id == path.mount)?;
+    let mount = settings.mounts.iter().find(|plan| plan.id == path.mount)?;
     let file = join(&mount.directory, &path.below);
     match file_status::follow(&file) {
         Err(error) if file_status::is_absence(error) => {
@@ -39,8 +39,8 @@ pub fn explain(settings: &TreeSettings, path: &DocumentPath) -> Option<NoDocumen
     }
 }
 
-/// The file beside an absent one whose name differs from its name in the case of letters. What is tried is what
-/// people write, because a directory may hold a hundred thousand names.
+/// Returns the file beside an absent one whose name differs only in the case of letters. Only the usual spellings are
+/// tried, because a directory may hold a hundred thousand names.
 fn other_case(absent: &Path) -> Option<String> {
     let name = absent.file_name()?.as_bytes();
     let dot = name.iter().rposition(|&byte| byte == b'.');

@@ -1,4 +1,4 @@
-//! Asks the file system what a path is, in our words.
+//! Status of files: kind, identity and stat data.
 
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use crate::announce::observation::{Identity, Stat};
 
-/// What a path is.
+/// Status of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FileStatus {
     pub(super) kind: FileKind,
@@ -26,37 +26,37 @@ pub(super) enum FileKind {
     Special,
 }
 
-/// What lies at a path, links followed.
+/// Returns the status of a path, links followed.
 pub(super) fn follow(path: &Path) -> Result<FileStatus, Errno> {
     rustix::fs::stat(path).map(FileStatus::from)
 }
 
-/// What lies at a path, a link itself.
+/// Returns the status of a path; of a link, its own.
 pub(super) fn not_follow(path: &Path) -> Result<FileStatus, Errno> {
     rustix::fs::lstat(path).map(FileStatus::from)
 }
 
-/// What lies in an open directory, a link itself.
+/// Returns the status of a name in an open directory; of a link, its own.
 pub(super) fn within(directory: impl AsFd, name: &[u8]) -> Result<FileStatus, Errno> {
     rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).map(FileStatus::from)
 }
 
-/// What lies in an open directory, links followed.
+/// Returns the status of a name in an open directory, links followed.
 pub(super) fn follow_within(directory: impl AsFd, name: &[u8]) -> Result<FileStatus, Errno> {
     rustix::fs::statat(directory, name, AtFlags::empty()).map(FileStatus::from)
 }
 
-/// What an open file is.
+/// Returns the status of an open file.
 pub(super) fn of(file: impl AsFd) -> Result<FileStatus, Errno> {
     rustix::fs::fstat(file).map(FileStatus::from)
 }
 
-/// Whether an error means that nothing has this name, rather than that we cannot know.
+/// Returns true if an error means that nothing has this name, rather than that it cannot be known.
 pub(super) fn is_absence(error: Errno) -> bool {
     matches!(error, Errno::NOENT | Errno::NOTDIR | Errno::LOOP)
 }
 
-/// What the system says about an error, without our wrapping.
+/// Returns the system's words for an error.
 pub(super) fn reason(error: Errno) -> String {
     std::io::Error::from(error).to_string()
 }
@@ -99,7 +99,7 @@ fn unix(number: impl TryInto<i64>) -> i64 {
     number.try_into().unwrap_or(0)
 }
 
-/// Some file systems hold times that no calendar does.
+/// Returns a timestamp; some file systems hold times that no calendar does.
 fn timestamp(seconds: i64, nanoseconds: i64) -> Timestamp {
     let nanoseconds = i32::try_from(nanoseconds).unwrap_or(0);
     Timestamp::new(seconds, nanoseconds).unwrap_or(if seconds < 0 {

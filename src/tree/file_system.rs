@@ -1,21 +1,21 @@
-//! What a file system promises: whether the kernel hears of all its changes, and how sharp its times are.
+//! Properties of a file system: all its changes pass through this kernel or not, and its times are sharp or not.
 
 use std::path::Path;
 
-/// What an operator may do who knows better.
+/// Advice for an operator who knows that the file system is local.
 pub(super) const ALL_WRITE_HERE: &str =
     "; set watch = \"inotify\" if all that writes there runs on this machine";
 
-/// What decides how a tree is watched.
+/// Properties that decide how a tree is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct FileSystem {
-    /// All its changes pass through this kernel, so that it can tell of them.
+    /// True if all its changes pass through this kernel, so that it can tell of them.
     pub(super) is_local: bool,
-    /// A file that was looked at gets another `ctime` with the next change, however soon.
+    /// True if a file that was looked at gets another `ctime` with the next change, however soon.
     pub(super) has_sharp_times: bool,
 }
 
-/// What the file system at this path promises. What is not known promises nothing.
+/// Returns the properties of the file system at this path. An unknown one is taken for remote.
 #[cfg(target_os = "linux")]
 pub(super) fn file_system(path: &Path) -> FileSystem {
     const EXT: u32 = 0xEF53;
@@ -54,7 +54,7 @@ pub(super) fn file_system(path: &Path) -> FileSystem {
     }
 }
 
-/// Elsewhere `notify` knows best.
+/// Returns the properties of the file system at this path. Other systems than Linux leave it to `notify`.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn file_system(_: &Path) -> FileSystem {
     FileSystem {
@@ -63,7 +63,7 @@ pub(super) fn file_system(_: &Path) -> FileSystem {
     }
 }
 
-/// Since Linux 6.13 a change after a `stat` gets a `ctime` of its own.
+/// Returns true since Linux 6.13: a change after a `stat` gets a `ctime` of its own.
 #[cfg(target_os = "linux")]
 fn has_multigrain_timestamps() -> bool {
     let system = rustix::system::uname();

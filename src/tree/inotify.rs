@@ -1,6 +1,6 @@
-//! PendingHints from Linux's inotify. Whoever waits for hints reads the events, so that no thread is woken in between. A
-//! thread that does nothing else reads them while the observer is busy: the kernel's queue holds 16,384, and a burst fills
-//! it in milliseconds.
+//! Hints from Linux's inotify. The observer reads the events itself while it waits for hints, so that no thread is woken
+//! in between. While it is busy, a thread of their own reads them: the kernel's queue holds 16,384, and a burst fills it
+//! in milliseconds.
 
 use std::collections::HashMap;
 use std::io;
@@ -27,7 +27,7 @@ pub(super) struct Inotify {
     watches: inotify::Watches,
     descriptors: HashMap<WatchKey, WatchDescriptor>,
     queue: Arc<Queue>,
-    /// Rung where hints come from elsewhere while the observer waits for events.
+    /// An eventfd that is written when hints come from elsewhere while the observer waits for events.
     bell: Arc<OwnedFd>,
     stop: Arc<OwnedFd>,
     stand_in: Arc<StandIn>,
@@ -37,11 +37,11 @@ pub(super) struct Inotify {
 /// The kernel's queue.
 #[derive(Debug)]
 struct Queue {
-    /// To wait with, beside whoever reads.
+    /// A descriptor to poll while another thread reads.
     ready: OwnedFd,
     reading: Mutex<Reader>,
     hints: Arc<PendingHints>,
-    names: Arc<Candidates>,
+    candidates: Arc<Candidates>,
 }
 
 #[derive(Debug)]
@@ -50,7 +50,7 @@ struct Reader {
     buffer: Vec<u8>,
 }
 
-/// Whether the thread reads in the observer's place.
+/// Tells the thread to read in the observer's place.
 #[derive(Debug, Default)]
 struct StandIn {
     state: Mutex<StandInState>,
@@ -66,7 +66,10 @@ enum StandInState {
 }
 
 impl Inotify {
-    pub(super) fn start(hints: &Arc<PendingHints>, names: &Arc<Candidates>) -> io::Result<Inotify> {
+    pub(super) fn start(
+        hints: &Arc<PendingHints>,
+        candidates: &Arc<Candidates>,
+    ) -> io::Result<Inotify> {
         let inotify = inotify::Inotify::init()?;
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let stop = Arc::new(rustix::event::eventfd(0, flags)?);
@@ -79,7 +82,7 @@ impl Inotify {
                 buffer: vec![0; BUFFER],
             }),
             hints: Arc::clone(hints),
-            names: Arc::clone(names),
+            candidates: Arc::clone(candidates),
         });
         let stand_in = Arc::new(StandIn::default());
         let reader = {
@@ -107,7 +110,7 @@ impl Inotify {
         })
     }
 
-    /// Lets the thread read the events for as long as the observer is busy, or has it done with that.
+    /// Lets the thread read the events for as long as the observer is busy.
     pub(super) fn set_busy(&self, is_busy: bool) {
         self.stand_in.set(match is_busy {
             true => StandInState::Reading,
@@ -115,12 +118,12 @@ impl Inotify {
         });
     }
 
-    /// Reads what the kernel has.
+    /// Reads all events that the kernel has.
     pub(super) fn read(&self) {
         self.queue.read();
     }
 
-    /// Reads events until there is anything worth looking at, or until `deadline`.
+    /// Reads events until there is a hint worth waking for, or until `deadline`.
     pub(super) fn wait(&self, deadline: Option<Instant>) {
         let hints = &self.queue.hints;
         while self.queue.read() {
@@ -139,7 +142,7 @@ impl Inotify {
         }
     }
 
-    /// Watches a directory for this at least, whatever it was watched for before.
+    /// Watches a directory for these events, and those that it was watched for before.
     pub(super) fn add(
         &mut self,
         path: &Path,
@@ -207,7 +210,7 @@ fn key_of(descriptor: &WatchDescriptor) -> WatchKey {
 }
 
 impl Queue {
-    /// Reads all that the kernel has; false if there will be no more.
+    /// Reads all events that the kernel has. Returns false if there will be no more.
     fn read(&self) -> bool {
         let mut reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
         let Reader { inotify, buffer } = &mut *reading;
@@ -215,7 +218,7 @@ impl Queue {
             match inotify.read_events(buffer) {
                 Ok(events) => self.hints.merge(|sink| {
                     for event in events {
-                        merge(sink, &self.names, &event);
+                        merge(sink, &self.candidates, &event);
                     }
                 }),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
@@ -238,7 +241,7 @@ impl StandIn {
         }
     }
 
-    /// Waits until the thread is to read; false once it is to end.
+    /// Waits until the thread is to read. Returns false once it is to end.
     fn await_work(&self) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         while *state == StandInState::Idle {
@@ -251,13 +254,13 @@ impl StandIn {
     }
 }
 
-/// Waits until one of two descriptors can be read, or for no longer than `left`; tells whether the other can.
+/// Waits until one of two descriptors can be read, or for no longer than `left`. Returns true if the other can.
 fn wait(ready: &OwnedFd, other: &OwnedFd, left: Option<Duration>) -> Result<bool, Errno> {
     let mut both = [
         PollFd::from_borrowed_fd(ready.as_fd(), PollFlags::IN),
         PollFd::from_borrowed_fd(other.as_fd(), PollFlags::IN),
     ];
-    // What is too long for the kernel's clock is for ever.
+    // A time that is too long for the kernel's clock is for ever.
     let left = left.and_then(|left| Timespec::try_from(left).ok());
     match rustix::event::poll(&mut both, left.as_ref()) {
         Ok(_) => Ok(!both[1].revents().is_empty()),
@@ -266,7 +269,11 @@ fn wait(ready: &OwnedFd, other: &OwnedFd, left: Option<Duration>) -> Result<bool
     }
 }
 
-fn merge(sink: &mut HintSink<'_>, names: &Candidates, event: &inotify::Event<&std::ffi::OsStr>) {
+fn merge(
+    sink: &mut HintSink<'_>,
+    candidates: &Candidates,
+    event: &inotify::Event<&std::ffi::OsStr>,
+) {
     if event.mask.contains(EventMask::Q_OVERFLOW) {
         sink.overflow();
         return;
@@ -293,7 +300,7 @@ fn merge(sink: &mut HintSink<'_>, names: &Candidates, event: &inotify::Event<&st
     ];
     for (mask, happened) in happened {
         if event.mask.contains(mask) {
-            sink.name(names, key, name.as_bytes(), happened, is_directory);
+            sink.name(candidates, key, name.as_bytes(), happened, is_directory);
         }
     }
 }

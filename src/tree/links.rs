@@ -1,34 +1,31 @@
 //! Symbolic links: followed, cut where they lead in a circle, and rechecked, because a swap far away changes
 //! all beneath them without any event near them (R1).
 
-use std::ops::Bound;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::announce::observation::Identity;
 use crate::tree::TreeNotice;
+use crate::tree::file::LinkTarget;
 use crate::tree::file_status::{self, FileKind};
-use crate::tree::model::{Directory, DirectoryId, Entry, FileId, LinkTarget, Queued, join};
+use crate::tree::linked_directories::{LinkRefusal, LinkedDirectories, MAX_LINKED};
+use crate::tree::model::{Directory, DirectoryId, DirectoryState, Entry, FileId, join};
 use crate::tree::observer::Observer;
 use crate::tree::pending_hints::Hint;
 use crate::tree::watches::WatchedName;
+use crate::tree::work_queue::Depth;
 
-/// How many directory links one path may lead through: links into each other multiply paths.
-const MAX_LINKS: usize = 4;
-/// How many directories of one mount may be reached through links before no more links are followed. What
-/// lies behind one link, as a release, is never cut.
-const MAX_LINKED: usize = 10_000;
-/// How many links are looked at each second.
+/// Most links that are rechecked each second.
 const MAX_RECHECKED: usize = 4096;
 
 impl Observer<'_> {
-    /// Takes in that a name is a link, whatever it leads to.
-    pub(super) fn meet_link(
+    /// Takes note that a name is a link, whatever it leads to.
+    pub(super) fn update_link(
         &mut self,
         id: DirectoryId,
         name: &[u8],
-        queued: Queued,
+        depth: Option<Depth>,
         sweep: Option<usize>,
     ) -> Option<Entry> {
         let path = self.path_of(id, name)?;
@@ -39,31 +36,34 @@ impl Observer<'_> {
                     if existing != Some(Entry::Dangling) {
                         self.notice(TreeNotice::Loop { link: path });
                     }
-                    return self.meet_nothing(id, name, Entry::Dangling);
+                    return self.update_dead_link(id, name, Entry::Dangling);
                 }
                 if !matches!(existing, Some(Entry::Directory(_))) && self.is_refused(id, &path) {
-                    return self.meet_nothing(id, name, Entry::Refused);
+                    return self.update_dead_link(id, name, Entry::Refused);
                 }
                 let before = match existing {
                     Some(Entry::Directory(child)) => self.model.directory(child)?.identity,
                     _ => None,
                 };
-                let queued = if before == Some(status.identity) {
-                    queued
-                } else {
-                    Queued::WithAllBeneath
+                let depth = match before == Some(status.identity) {
+                    true => depth,
+                    false => Some(Depth::Subtree),
                 };
-                self.meet_directory_link(id, name, queued, sweep)
+                let entry = self.update_directory(id, name, depth, sweep);
+                if let Some(Entry::Directory(child)) = entry {
+                    self.model.make_link(child);
+                }
+                entry
             }
             Ok(status) => {
-                let file = self.meet_file(id, name);
+                let file = self.update_file(id, name);
                 if let Some(file) = file {
                     self.set_target(file, &path, status.identity);
                 }
                 file.map(Entry::File)
             }
             Err(error) if file_status::is_absence(error) => {
-                return self.meet_nothing(id, name, Entry::Dangling);
+                return self.update_dead_link(id, name, Entry::Dangling);
             }
             Err(_) => existing,
         };
@@ -73,22 +73,8 @@ impl Observer<'_> {
         entry
     }
 
-    fn meet_directory_link(
-        &mut self,
-        id: DirectoryId,
-        name: &[u8],
-        queued: Queued,
-        sweep: Option<usize>,
-    ) -> Option<Entry> {
-        let entry = self.meet(id, name, FileKind::Directory, queued, sweep);
-        if let Some(Entry::Directory(child)) = entry {
-            self.model.make_link(child);
-        }
-        entry
-    }
-
-    /// Takes in that a link leads to nothing that is looked at, for the reason that `entry` is.
-    fn meet_nothing(&mut self, id: DirectoryId, name: &[u8], entry: Entry) -> Option<Entry> {
+    /// Takes note that a link leads to nothing that is looked at, for the reason that `entry` is.
+    fn update_dead_link(&mut self, id: DirectoryId, name: &[u8], entry: Entry) -> Option<Entry> {
         if self.model.entry(id, name) != Some(entry) {
             self.remove_entry(id, name);
             let directory = self.model.directory_mut(id)?;
@@ -101,27 +87,30 @@ impl Observer<'_> {
     fn remember_link(&mut self, id: DirectoryId, name: &[u8]) {
         if let Some(directory) = self.model.directory_mut(id) {
             directory.links.insert(name.into());
-            self.linked.insert(id);
+            self.links.insert(id);
         }
     }
 
+    /// Returns true if a link in this directory leads to it or to one above it.
     fn leads_back(&self, id: DirectoryId, target: Identity) -> bool {
-        self.path_to(id)
-            .any(|directory| directory.identity == Some(target))
+        let mut path = self.model.path_to(id);
+        path.any(|directory| directory.identity == Some(target))
     }
 
-    /// The path of the directory above this one that is the same directory: a circle, wherever the link is that
+    /// Returns the path of the directory above this one that is the same directory: a circle, wherever the link is that
     /// led here.
-    pub(super) fn above_itself(&self, id: DirectoryId, identity: Identity) -> Option<PathBuf> {
+    pub(super) fn same_directory_above(
+        &self,
+        id: DirectoryId,
+        identity: Identity,
+    ) -> Option<PathBuf> {
         let mut above = self.model.directory(id)?.parent;
         while let Some(id) = above {
             let directory = self.model.directory(id)?;
             if directory.identity == Some(identity) {
-                // Another one may have come in its place, and its inode may be in use again.
-                let path = join(
-                    &self.mounts[directory.mount].directory,
-                    &self.model.below(id),
-                );
+                // Another directory may have come in its place, and its inode may be in use again.
+                let mount = &self.mounts[directory.mount];
+                let path = join(&mount.directory, &self.model.below(id));
                 let now = file_status::follow(&path).map(|status| status.identity);
                 return (now == Ok(identity)).then_some(path);
             }
@@ -130,7 +119,7 @@ impl Observer<'_> {
         None
     }
 
-    /// Takes in that a directory stands above itself.
+    /// Takes note that a directory stands above itself.
     pub(super) fn cut_circle(
         &mut self,
         id: DirectoryId,
@@ -144,53 +133,41 @@ impl Observer<'_> {
             return;
         };
         let names: Vec<Arc<[u8]>> = directory.entries.keys().cloned().collect();
-        (directory.identity, directory.is_denied) = (Some(identity), false);
-        let was_circle = std::mem::replace(&mut directory.is_circle, true);
+        directory.identity = Some(identity);
+        let before = std::mem::replace(&mut directory.state, DirectoryState::Circle);
         for name in names {
             self.remove_entry(id, &name);
         }
-        if !was_circle {
+        if before != DirectoryState::Circle {
             let directory = path;
             self.notice(TreeNotice::Circle { directory, above });
         }
     }
 
-    /// Whether a new link in this directory is one too many; said once for each mount and reason.
+    /// Returns true if a new link in this directory is not followed. That is reported once for each mount and reason.
     fn is_refused(&mut self, id: DirectoryId, link: &Path) -> bool {
-        let Some(at) = self.model.directory(id).map(|it| it.mount) else {
+        let Some(at) = self.model.mount_of(id) else {
             return true;
         };
         let is_link = |directory: &&Directory| directory.is_link && directory.parent.is_some();
-        let depth = self.path_to(id).filter(is_link).count();
-        let mount = &mut self.mounts[at];
-        let link = link.to_owned();
-        let (was_told, notice) = if depth >= MAX_LINKS {
-            (
-                &mut mount.has_said_too_deep,
-                TreeNotice::LinkTooDeep { link },
-            )
-        } else if self.model.linked(at) >= MAX_LINKED {
-            let directories = MAX_LINKED;
-            let notice = TreeNotice::TooManyLinked { link, directories };
-            (&mut mount.has_said_too_many, notice)
-        } else {
+        let depth = self.model.path_to(id).filter(is_link).count();
+        let Some(refusal) = LinkedDirectories::refusal(depth, self.model.linked(at)) else {
             return false;
         };
-        if !std::mem::replace(was_told, true) {
-            self.notice(notice);
+        if self.links.is_first(at, refusal) {
+            let link = link.to_owned();
+            self.notice(match refusal {
+                LinkRefusal::TooDeep => TreeNotice::LinkTooDeep { link },
+                LinkRefusal::TooMany => TreeNotice::TooManyLinked {
+                    link,
+                    directories: MAX_LINKED,
+                },
+            });
         }
         true
     }
 
-    /// A directory and all above it.
-    fn path_to(&self, id: DirectoryId) -> impl Iterator<Item = &Directory> {
-        self.model
-            .directory(id)
-            .into_iter()
-            .chain(self.model.above(id))
-    }
-
-    /// Watches where a link to a file ends, so that a rewrite there is noticed at once.
+    /// Watches the target of a link to a file, so that a rewrite there is noticed at once.
     fn set_target(&mut self, id: FileId, path: &Path, identity: Identity) {
         let Some(file) = self.model.file(id) else {
             return;
@@ -198,8 +175,8 @@ impl Observer<'_> {
         if file.link.as_ref().is_some_and(|it| it.identity == identity) {
             return;
         }
-        let at = self.model.directory(file.directory).map(|it| it.mount);
-        self.make_plain(id);
+        let at = self.model.mount_of(file.directory);
+        self.unlink(id);
         let mut watch = None;
         if at.is_some_and(|at| self.gives_hints(at))
             && let Ok(target) = std::fs::canonicalize(path)
@@ -217,8 +194,8 @@ impl Observer<'_> {
         }
     }
 
-    /// Takes in that a file is no link, or none to where it led.
-    pub(super) fn make_plain(&mut self, id: FileId) {
+    /// Takes note that a file is no link, or none to where it led.
+    pub(super) fn unlink(&mut self, id: FileId) {
         let Some(file) = self.model.file_mut(id) else {
             return;
         };
@@ -234,43 +211,39 @@ impl Observer<'_> {
         }
     }
 
-    /// Rechecks all links in a directory; `by_event` if an event says that one of them may lead elsewhere.
-    pub(super) fn recheck_links(&mut self, id: DirectoryId, by_event: bool) -> usize {
-        let Some(directory) = self.model.directory(id) else {
-            self.linked.remove(&id);
+    /// Rechecks all links in a directory; `by_event` if an event says that one of them may lead elsewhere. Returns the
+    /// number of links.
+    pub(super) fn recheck_links(&mut self, directory: DirectoryId, by_event: bool) -> usize {
+        let known = self.model.directory(directory);
+        let Some(known) = known.filter(|known| !known.links.is_empty()) else {
+            self.links.remove(directory);
             return 0;
         };
-        if directory.links.is_empty() {
-            self.linked.remove(&id);
-            return 0;
-        }
-        let at = directory.mount;
-        let links: Vec<Arc<[u8]>> = directory.links.iter().cloned().collect();
+        let at = known.mount;
+        let links: Vec<Arc<[u8]>> = known.links.iter().cloned().collect();
         for name in &links {
-            if self.mounts[at].identity.is_none() {
+            if !self.mounts[at].is_present() {
                 break;
             }
-            if let Some(Entry::File(file)) = self.meet_link(id, name, Queued::No, None)
-                && let Some(path) = self.path_of(id, name)
+            if let Some(Entry::File(id)) = self.update_link(directory, name, None, None)
+                && let Some(path) = self.path_of(directory, name)
                 && let Ok(status) = file_status::follow(&path)
-                && self
-                    .model
-                    .file(file)
-                    .is_some_and(|it| it.stat != Some(status.stat))
+                && let Some(file) = self.model.file_mut(id)
+                && file.stat() != Some(&status.stat)
             {
-                if by_event && let Some(file) = self.model.file_mut(file) {
-                    file.is_trusted = true;
+                if by_event {
+                    file.close();
                 }
-                self.queue_file(file);
+                self.queue.push_file(id);
             }
         }
         links.len()
     }
 
-    /// Something else has the name where a link to a file ended.
+    /// Rechecks a link to a file, because the name where it ended stands for something else.
     pub(super) fn recheck_link_to_file(&mut self, id: FileId, hint: Hint) {
-        if let Some((directory, name)) = self.name_of(id)
-            && let Some(Entry::File(file)) = self.meet_link(directory, &name, Queued::No, None)
+        if let Some((directory, name)) = self.model.name_of(id)
+            && let Some(Entry::File(file)) = self.update_link(directory, &name, None, None)
         {
             self.hint_file(file, hint);
         }
@@ -279,19 +252,12 @@ impl Observer<'_> {
     /// Rechecks links that no event tells about, a bounded number each time.
     pub(super) fn recheck_some_links(&mut self) {
         let mut left = MAX_RECHECKED;
-        let mut at = self.last_linked;
-        for _ in 0..self.linked.len() {
-            let after = at.map_or(Bound::Unbounded, Bound::Excluded);
-            let next = self.linked.range((after, Bound::Unbounded)).next();
-            let Some(id) = next.or_else(|| self.linked.first()).copied() else {
-                break;
-            };
-            at = Some(id);
+        for _ in 0..self.links.len() {
+            let Some(id) = self.links.next() else { break };
             left = left.saturating_sub(self.recheck_links(id, false));
             if left == 0 {
                 break;
             }
         }
-        self.last_linked = at;
     }
 }

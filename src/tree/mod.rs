@@ -4,32 +4,40 @@
 //! one discipline: watch a directory, then list it; on any hint look again; when hints may have been lost,
 //! sweep. Paths stay bytes below a mount here, and what is announced is decided elsewhere.
 //!
-//! In reading order: `names` says which files may be documents, `model` is what we believe of the tree,
-//! `hints` is what backends leave for the observer, `watches` joins the backends (`inotify`, `notify`), the
-//! `observer` is the thread that owns it all. Its work is split by idea: `mount` (is the tree there, and what
-//! does its `file_system` promise?), `sweep` and `listing` (all names), `watching`, `examine` (one name),
-//! `links`, `look` (one file, over time), `ask`, `read` and `explain` (one file, once).
+//! The `observer` is the thread that joins the parts: it takes `pending_hints`, keeps the `timers`, works through the
+//! `work_queue` and the sweeps of its `mount`s, and sends `reports`. Its parts own their state: `model` and `file` (the tree
+//! as far as it is known), `watches` (of a backend, `inotify` or `notify`), `unreadable_directories`,
+//! `linked_directories`. Its work is filed by subject: `mount_presence`, `sweep`, `directory_listing`,
+//! `directory_watching`, `entries`, `links`, `file_reading` and `requests`. `read_file` and `explanation` look at one
+//! file, once.
 
 mod directory_listing;
+mod directory_watching;
 mod entries;
 mod explanation;
+mod file;
 mod file_reading;
 mod file_status;
 mod file_system;
 #[cfg(target_os = "linux")]
 mod inotify;
+mod linked_directories;
 mod links;
 mod model;
 mod mount;
+mod mount_presence;
 mod notify;
 mod observer;
 mod pending_hints;
-mod questions;
 mod read_file;
+mod reports;
+mod requests;
 mod sweep;
 mod system_limit;
-mod watch_policy;
+mod timers;
+mod unreadable_directories;
 mod watches;
+mod work_queue;
 
 use std::fmt;
 use std::io;
@@ -47,6 +55,7 @@ use crate::announce::observation::{
 };
 use crate::announce::plan::MountPlan;
 use crate::report::figures;
+use crate::tree::file_system::FileSystem;
 use crate::tree::observer::Observer;
 use crate::tree::pending_hints::PendingHints;
 use crate::tree::watches::Watches;
@@ -62,13 +71,13 @@ pub struct TreeSettings {
     pub watch: WatchMode,
     pub rescan_interval: Duration,
     pub poll_interval: Duration,
-    /// How old a file found without an event must be before it is read (R3).
+    /// Age that a file found without an event must have before it is read (R3).
     pub settle: Duration,
-    /// How long a writer that keeps a file open must have been silent before the file is read (R3).
+    /// Silence of a writer that keeps a file open after which the file is read (R3).
     pub open_writer: Duration,
 }
 
-/// Where hints come from.
+/// Source of hints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WatchMode {
     /// The kernel's events where the file system is known to be local, else sweeps alone.
@@ -80,6 +89,17 @@ pub enum WatchMode {
     Poll,
 }
 
+impl WatchMode {
+    /// Returns true if the kernel may be asked to tell the changes of a mount in this file system.
+    fn trusts(self, file_system: FileSystem) -> bool {
+        match self {
+            WatchMode::Auto => file_system.is_local,
+            WatchMode::Inotify | WatchMode::Notify => true,
+            WatchMode::Poll => false,
+        }
+    }
+}
+
 /// A file that an earlier run has read. Unchanged, it is not read again.
 #[derive(Debug, Clone)]
 pub struct KnownFile {
@@ -88,12 +108,12 @@ pub struct KnownFile {
     pub read_at: Timestamp,
 }
 
-/// What the tree tells.
+/// A report about a tree.
 #[derive(Debug, Clone)]
 pub enum TreeReport {
-    /// All that was ready, in the order in which it was found.
+    /// Observations, in the order in which they were made.
     Observed(Vec<Observation>),
-    /// What lies where somebody asked for a document, and there is none.
+    /// Explanations of why there is no document at paths that were asked about.
     Explained(Vec<(DocumentPath, NoDocument)>),
     MountFound {
         mount: MountId,
@@ -106,14 +126,13 @@ pub enum TreeReport {
         mount: MountId,
         reason: String,
     },
-    /// A sweep goes on: said several times a second, for whoever shows that, and never by one that is
-    /// quickly done.
+    /// A sweep goes on: reported several times a second, to show progress, and never by one that is quickly done.
     Sweeping {
         mount: MountId,
-        /// Candidates met so far; how many there will be, nobody knows.
+        /// Candidates met so far.
         files: u64,
     },
-    /// A sweep has ended, and all that it found readable was reported before.
+    /// A sweep has ended; everything readable that it found was reported before.
     Swept {
         mount: MountId,
         /// False if the mount was lost meanwhile.
@@ -124,7 +143,7 @@ pub enum TreeReport {
         /// WatchedEvents should tell of its changes and do not, everywhere: it is swept each `poll_interval` instead.
         unwatched: bool,
     },
-    /// The first directories of a mount that may not be read now, and how many more: said when that changes.
+    /// The first directories of a mount that may not be read now, and the number of others: reported on change.
     Unreadable {
         mount: MountId,
         directories: Vec<Unreadable>,
@@ -198,7 +217,7 @@ pub enum TreeNotice {
 }
 
 impl TreeNotice {
-    /// Whether somebody should look at it.
+    /// Returns true if an operator should look at it.
     pub fn is_warning(&self) -> bool {
         !matches!(
             self,
@@ -210,7 +229,7 @@ impl TreeNotice {
     }
 }
 
-/// Why a tree cannot be watched at all.
+/// Reason why a tree cannot be watched at all.
 #[derive(Debug, thiserror::Error)]
 pub enum TreeError {
     #[error("cannot start {backend}")]
@@ -222,37 +241,39 @@ pub enum TreeError {
     Thread { source: io::Error },
 }
 
-/// How long a thread that was told to stop is waited for: on a dead network mount it may hang for ever.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Longest wait for a thread that was told to stop: on a dead network mount it may hang for ever.
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A source's tree, being watched. Dropping it stops the watching.
+/// A source's tree that is watched until this is dropped.
 pub struct Tree {
     hints: Arc<PendingHints>,
     observer: Option<JoinHandle<()>>,
 }
 
 impl Tree {
-    /// Starts to watch. What is found goes to `report`, on a thread of its own; `report` may block, hints
-    /// are kept meanwhile. It says `Break` to end the watching. Dropping the tree waits for it to
-    /// return, but not for long.
+    /// Starts to watch, and calls `report` on a thread of its own. `report` may block, hints are kept meanwhile; it
+    /// returns `Break` to end the watching. Dropping the tree waits for it to return, but not for long.
     pub fn watch(
         settings: TreeSettings,
         known: Vec<KnownFile>,
         report: impl FnMut(TreeReport) -> ControlFlow<()> + Send + 'static,
     ) -> Result<Tree, TreeError> {
-        let names = Arc::new(settings.candidates.clone());
+        let candidates = Arc::new(settings.candidates.clone());
         let hints = Arc::new(PendingHints::default());
-        let (watches, notices) = Watches::start(&settings, &hints, &names)?;
+        let (watches, notices) = Watches::start(&settings, &hints, &candidates)?;
         let observer = {
             let hints = Arc::clone(&hints);
-            let look = move || {
-                let mut observer = Observer::new(settings, names, known, hints, watches, report);
+            let observe = move || {
+                let mut observer =
+                    Observer::new(settings, candidates, known, hints, watches, report);
                 for notice in notices {
                     observer.notice(notice);
                 }
                 observer.run();
             };
-            std::thread::Builder::new().name("tree".into()).spawn(look)
+            std::thread::Builder::new()
+                .name("tree".into())
+                .spawn(observe)
         };
         let observer = observer.map_err(|source| TreeError::Thread { source })?;
         Ok(Tree {
@@ -264,25 +285,25 @@ impl Tree {
     /// Asks for a fresh look at each path. It is answered by an observation, even when nothing changed; but a
     /// path that is [no candidate](Candidates::accepts) is not answered.
     pub fn look(&self, paths: Vec<DocumentPath>) {
-        self.hints.ask(paths);
+        self.hints.request(paths);
     }
 
     /// Asks why there is no document at each path: [`TreeReport::Explained`] answers, in time.
     pub fn explain(&self, paths: Vec<DocumentPath>) {
-        self.hints.question(paths);
+        self.hints.explain(paths);
     }
 
     /// Asks for a sweep of all mounts, now.
     pub fn sweep(&self) {
-        self.hints.ask_for_sweep();
+        self.hints.request_sweep();
     }
 
-    /// What the kernel told since the watching began.
+    /// Returns the hints of the kernel since the watching began.
     pub fn hints(&self) -> figures::Hints {
         self.hints.counted()
     }
 
-    /// As if the kernel had said that events were lost.
+    /// Acts as if the kernel had lost events.
     #[doc(hidden)]
     pub fn overflow(&self) {
         self.hints.overflow();
@@ -293,7 +314,7 @@ impl Drop for Tree {
     fn drop(&mut self) {
         self.hints.stop();
         if let Some(observer) = self.observer.take() {
-            let end = Instant::now() + PATIENCE;
+            let end = Instant::now() + STOP_TIMEOUT;
             while !observer.is_finished() {
                 if Instant::now() >= end {
                     return;
@@ -318,14 +339,21 @@ pub fn scan_once(
     settings: TreeSettings,
     report: impl FnMut(TreeReport) -> ControlFlow<()>,
 ) -> Result<usize, TreeError> {
-    let names = Arc::new(settings.candidates.clone());
+    let candidates = Arc::new(settings.candidates.clone());
     let hints = Arc::new(PendingHints::default());
-    let mut observer = Observer::new(settings, names, Vec::new(), hints, Watches::none(), report);
+    let mut observer = Observer::new(
+        settings,
+        candidates,
+        Vec::new(),
+        hints,
+        Watches::none(),
+        report,
+    );
     observer.scan_once();
     Ok(observer.directories_to_watch())
 }
 
-/// All bytes of the file at `path`, read as gently as documents are.
+/// Returns all bytes of the file at `path`, read as gently as documents are.
 pub fn content(path: &Path) -> io::Result<Vec<u8>> {
     read_file::content(path)
 }

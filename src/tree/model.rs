@@ -1,15 +1,13 @@
-//! What we believe of the tree: directories, the candidates in them, and nothing else. Pure data.
+//! The tree as far as it is known: directories, the candidate files in them, and nothing else. Pure data.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
 
-use jiff::Timestamp;
-
-use crate::announce::observation::{Identity, Incomplete, Stat};
+use crate::announce::observation::Identity;
+use crate::tree::file::{File, LinkTarget};
 use crate::tree::file_system::FileSystem;
 use crate::tree::watches::WatchKey;
 
@@ -22,35 +20,33 @@ pub(super) struct FileId(u32);
 /// One path that is a directory, possibly by a link.
 #[derive(Debug)]
 pub(super) struct Directory {
-    /// Position in the settings' mounts.
+    /// Position of the mount in the settings.
     pub(super) mount: usize,
     pub(super) parent: Option<DirectoryId>,
     pub(super) name: Arc<[u8]>,
-    /// The directory that was listed last; a link's target.
+    /// Identity of the directory that was listed last; of a link, of its target.
     pub(super) identity: Option<Identity>,
-    /// What it lies in, which need not be what the mount's root lies in.
+    /// File system that it lies in, which need not be that of the mount's root.
     pub(super) file_system: FileSystem,
     pub(super) is_link: bool,
-    /// Reached through a link; counted in [`Model::linked`].
+    /// True if it is reached through a link; counted in [`Model::linked`].
     is_linked: bool,
     pub(super) watch: Option<WatchKey>,
     pub(super) entries: HashMap<Arc<[u8]>, Entry>,
     /// Names of entries that are symbolic links.
     pub(super) links: BTreeSet<Arc<[u8]>>,
-    pub(super) is_denied: bool,
-    /// It stands above itself, so that nothing in it is looked at.
-    pub(super) is_circle: bool,
-    pub(super) queued: Queued,
-    /// The listing that met it last.
-    pub(super) met: u32,
+    pub(super) state: DirectoryState,
+    /// Number of the listing that met it last.
+    met: u32,
 }
 
-/// Whether a directory waits to be listed, and whether all beneath it is to be listed as well.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Queued {
-    No,
-    Alone,
-    WithAllBeneath,
+/// Outcome of the last attempt to list a directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum DirectoryState {
+    Readable,
+    Denied,
+    /// It stands above itself, so that nothing in it is looked at.
+    Circle,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,68 +55,19 @@ pub(super) enum Entry {
     File(FileId),
     /// A link that leads nowhere, or in a circle.
     Dangling,
-    /// A link to a directory beyond what is followed: what lies there is not missing.
+    /// A link to a directory that is not followed: what lies there is not missing.
     Refused,
 }
 
-/// One path that is a candidate file, possibly by a link.
-#[derive(Debug)]
-pub(super) struct File {
-    pub(super) directory: DirectoryId,
-    pub(super) name: Arc<[u8]>,
-    pub(super) link: Option<Box<LinkTarget>>,
-    /// The stat data of the last read.
-    pub(super) stat: Option<Stat>,
-    pub(super) read_at: Timestamp,
-    pub(super) told: Reported,
-    /// An event said that it is being written, and none that its writer is done.
-    pub(super) writing: Option<Writing>,
-    /// An event said that its writer is done: no need to let it settle.
-    pub(super) is_trusted: bool,
-    /// Read it even if its stat data did not change.
-    pub(super) must_read: bool,
-    /// Somebody waits for an answer.
-    pub(super) is_asked: bool,
-    pub(super) is_queued: bool,
-    pub(super) met: u32,
-    /// When it is to be looked at again.
-    pub(super) due: Option<Instant>,
-    /// How often it was found incomplete in a row.
-    pub(super) tries: u8,
-    /// Stat data that has not settled, and since when it is the same.
-    pub(super) unsettled: Option<Box<(Stat, Instant)>>,
-}
-
-/// A writer that has a file open, as far as events tell.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Writing {
-    pub(super) since: Instant,
-    /// When the last event said so.
-    pub(super) last: Instant,
-}
-
-/// Where a link to a file ends.
-#[derive(Debug)]
-pub(super) struct LinkTarget {
-    pub(super) identity: Identity,
-    pub(super) watch: Option<(WatchKey, Box<[u8]>)>,
-}
-
-/// What was reported about a file last.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Reported {
-    Nothing,
-    Whole,
-    Incomplete(Box<Incomplete>),
-}
-
-/// All directories and files, by number: queues and timers refer to them, and outlive some.
+/// All directories and files, by number: queues and timers refer to them, and may outlive them.
 #[derive(Debug, Default)]
 pub(super) struct Model {
     directories: Slab<Directory>,
     files: Slab<File>,
-    /// How many directories of each mount are reached through links.
+    /// Number of directories of each mount that are reached through links.
     linked: BTreeMap<usize, usize>,
+    /// Number of the current listing.
+    listing: u32,
 }
 
 impl Model {
@@ -163,9 +110,7 @@ impl Model {
             watch: None,
             entries: HashMap::new(),
             links: BTreeSet::new(),
-            is_denied: false,
-            is_circle: false,
-            queued: Queued::No,
+            state: DirectoryState::Readable,
             met: 0,
         }));
         let mut is_linked = false;
@@ -179,7 +124,7 @@ impl Model {
         id
     }
 
-    /// Takes in that a directory is reached by a link.
+    /// Takes note that a directory is reached by a link.
     pub(super) fn make_link(&mut self, id: DirectoryId) {
         if let Some(directory) = self.directory_mut(id) {
             directory.is_link = true;
@@ -187,7 +132,7 @@ impl Model {
         }
     }
 
-    /// How many directories of a mount are reached through links.
+    /// Returns the number of directories of a mount that are reached through links.
     pub(super) fn linked(&self, mount: usize) -> usize {
         self.linked.get(&mount).copied().unwrap_or(0)
     }
@@ -202,23 +147,7 @@ impl Model {
 
     pub(super) fn add_file(&mut self, directory: DirectoryId, name: &[u8]) -> FileId {
         let name: Arc<[u8]> = name.into();
-        let id = FileId(self.files.insert(File {
-            directory,
-            name: Arc::clone(&name),
-            link: None,
-            stat: None,
-            read_at: Timestamp::MIN,
-            told: Reported::Nothing,
-            writing: None,
-            is_trusted: false,
-            must_read: false,
-            is_asked: false,
-            is_queued: false,
-            met: 0,
-            due: None,
-            tries: 0,
-            unsettled: None,
-        }));
+        let id = FileId(self.files.insert(File::new(directory, Arc::clone(&name))));
         if let Some(directory) = self.directory_mut(directory) {
             directory.entries.insert(name, Entry::File(id));
         }
@@ -248,9 +177,12 @@ impl Model {
         Some(removed)
     }
 
-    /// Whether the next change of a file shows in its stat data, however soon it comes. A link's target may
-    /// lie elsewhere than its directory.
-    pub(super) fn has_sharp_times(&self, file: &File) -> bool {
+    /// Returns true if the next change of a file shows in its stat data, however soon it comes. A link's target may lie
+    /// elsewhere than its directory.
+    pub(super) fn has_sharp_times(&self, id: FileId) -> bool {
+        let Some(file) = self.file(id) else {
+            return false;
+        };
         let Some(directory) = self.directory(file.directory) else {
             return false;
         };
@@ -259,14 +191,63 @@ impl Model {
         directory.file_system.has_sharp_times && file.link.as_deref().is_none_or(is_here)
     }
 
-    /// Forgets which files are being written.
+    /// Forgets all writers: their closing events may have been lost.
     pub(super) fn forget_writers(&mut self) {
         for file in self.files.items.iter_mut().flatten() {
-            file.writing = None;
+            file.forget_writer();
         }
     }
 
-    /// The path of a directory below its mount, in bytes; empty for the mount itself.
+    /// Begins a listing: entries that it does not meet are gone.
+    pub(super) fn begin_listing(&mut self) {
+        self.listing = self.listing.wrapping_add(1);
+    }
+
+    pub(super) fn meet_directory(&mut self, id: DirectoryId) {
+        let listing = self.listing;
+        if let Some(directory) = self.directory_mut(id) {
+            directory.met = listing;
+        }
+    }
+
+    pub(super) fn meet_file(&mut self, id: FileId) {
+        let listing = self.listing;
+        if let Some(file) = self.file_mut(id) {
+            file.met = listing;
+        }
+    }
+
+    /// Returns the names in a directory that the current listing has not met.
+    pub(super) fn unmet(&self, id: DirectoryId) -> Vec<Arc<[u8]>> {
+        let is_met = |entry: &Entry| match entry {
+            Entry::Directory(id) => self.directory(*id).is_some_and(|it| it.met == self.listing),
+            Entry::File(id) => self.file(*id).is_some_and(|it| it.met == self.listing),
+            Entry::Dangling | Entry::Refused => false,
+        };
+        let entries = self.directory(id).into_iter().flat_map(|it| &it.entries);
+        let unmet = entries.filter(|(_, entry)| !is_met(entry));
+        unmet.map(|(name, _)| Arc::clone(name)).collect()
+    }
+
+    /// Returns the position of the mount that a directory lies in.
+    pub(super) fn mount_of(&self, id: DirectoryId) -> Option<usize> {
+        self.directory(id).map(|it| it.mount)
+    }
+
+    /// Returns the path of a name in a directory, below the mount.
+    pub(super) fn below_name(&self, id: DirectoryId, name: &[u8]) -> Vec<u8> {
+        let mut below = self.below(id);
+        push_name(&mut below, name);
+        below
+    }
+
+    /// Returns the directory and the name of a file.
+    pub(super) fn name_of(&self, id: FileId) -> Option<(DirectoryId, Arc<[u8]>)> {
+        let file = self.file(id)?;
+        Some((file.directory, Arc::clone(&file.name)))
+    }
+
+    /// Returns the path of a directory below its mount, in bytes; empty for the mount itself.
     pub(super) fn below(&self, id: DirectoryId) -> Vec<u8> {
         let mut names = Vec::new();
         let mut at = self.directory(id);
@@ -285,18 +266,13 @@ impl Model {
         below
     }
 
-    /// The directories above one, nearest first.
-    pub(super) fn above(&self, id: DirectoryId) -> impl Iterator<Item = &Directory> {
-        let parent_of = |directory: &Directory| directory.parent;
-        std::iter::successors(
-            self.directory(id)
-                .and_then(parent_of)
-                .and_then(|parent| self.directory(parent)),
-            move |directory| parent_of(directory).and_then(|parent| self.directory(parent)),
-        )
+    /// Returns a directory and those above it, nearest first.
+    pub(super) fn path_to(&self, id: DirectoryId) -> impl Iterator<Item = &Directory> {
+        let parent = |directory: &&Directory| self.directory(directory.parent?);
+        std::iter::successors(self.directory(id), parent)
     }
 
-    /// All directories beneath one, itself first.
+    /// Returns all directories beneath one, itself first.
     pub(super) fn beneath(&self, id: DirectoryId) -> Vec<DirectoryId> {
         let mut found = vec![id];
         let mut next = 0;
@@ -326,7 +302,7 @@ impl Model {
     }
 }
 
-/// Appends a path component.
+/// Appends a component to a path.
 pub(super) fn push_name(path: &mut Vec<u8>, name: &[u8]) {
     if !path.is_empty() {
         path.push(b'/');
@@ -334,7 +310,7 @@ pub(super) fn push_name(path: &mut Vec<u8>, name: &[u8]) {
     path.extend_from_slice(name);
 }
 
-/// A path below a directory.
+/// Returns a path below a directory.
 pub(super) fn join(directory: &std::path::Path, below: &[u8]) -> PathBuf {
     if below.is_empty() {
         directory.to_owned()

@@ -1,4 +1,4 @@
-//! PendingHints from the `notify` crate, for systems without inotify: one watch per directory, never recursive,
+//! Hints from the `notify` crate, for systems without inotify: one watch per directory, never recursive,
 //! since the crate loses what is created in directories while it learns of them.
 
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ use crate::announce::candidates::Candidates;
 use crate::tree::pending_hints::{NameEvent, PendingHints};
 use crate::tree::watches::{WATCHES, WatchError, WatchKey};
 
-/// Whether the system says when a file that was written is closed.
+/// True if the system says when a file that was written is closed.
 const SAYS_CLOSED: bool = cfg!(any(target_os = "linux", target_os = "android"));
 
 #[derive(Debug)]
@@ -27,13 +27,13 @@ pub(super) struct Notify {
 impl Notify {
     pub(super) fn start(
         hints: &Arc<PendingHints>,
-        names: &Arc<Candidates>,
+        candidates: &Arc<Candidates>,
     ) -> Result<Notify, notify::Error> {
         let keys = Arc::new(Mutex::new(HashMap::new()));
-        let (hints, names) = (Arc::clone(hints), Arc::clone(names));
+        let (hints, candidates) = (Arc::clone(hints), Arc::clone(candidates));
         let watcher = {
             let keys = Arc::clone(&keys);
-            notify::recommended_watcher(move |event| merge(event, &hints, &names, &keys))?
+            notify::recommended_watcher(move |event| merge(event, &hints, &candidates, &keys))?
         };
         Ok(Notify {
             watcher,
@@ -80,11 +80,11 @@ impl Notify {
 fn merge(
     event: notify::Result<notify::Event>,
     hints: &PendingHints,
-    names: &Candidates,
+    candidates: &Candidates,
     keys: &Mutex<HashMap<PathBuf, WatchKey>>,
 ) {
     let Ok(event) = event else {
-        // What was lost is not said.
+        // The error does not say which events were lost.
         hints.overflow();
         return;
     };
@@ -118,8 +118,8 @@ fn merge(
             if let (Some(parent), Some(name)) = (path.parent(), path.file_name())
                 && let Some(key) = keys.get(parent)
             {
-                // The crate does not always say what is a directory.
-                sink.name(names, *key, name.as_bytes(), happened, true);
+                // The crate does not always say whether it is a directory.
+                sink.name(candidates, *key, name.as_bytes(), happened, true);
             }
         }
     });

@@ -1,5 +1,5 @@
-//! What the backends leave for the observer: a set of directories to look at, merged as it grows, so that it stays
-//! small however long the observer is busy.
+//! Hints that the backends leave for the observer: a set of names to look at, merged as it grows, so that it stays small
+//! however long the observer is busy.
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::OwnedFd;
@@ -11,10 +11,10 @@ use crate::announce::observation::DocumentPath;
 use crate::report::figures;
 use crate::tree::watches::WatchKey;
 
-/// More names than this in one directory are no longer told apart: it is listed.
+/// Most names in one directory that are told apart, candidates aside: with more, it is listed.
 const MAX_STRANGERS: usize = 4096;
 
-/// What an event says about a name.
+/// An event about a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NameEvent {
     /// The name is new, by `open`, `mkdir` or a link.
@@ -29,24 +29,44 @@ pub(super) enum NameEvent {
     Closed,
     /// Its permissions, owner, times or number of links changed.
     Touched,
-    /// Something happened, and whether its writer is done nobody says.
+    /// Something happened, and its writer may be done or not.
     Unclear,
 }
 
-/// All that happened to a name since the last look.
+/// All events about a name since it was checked last.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Hint {
-    /// The name may stand for something else now.
+    /// True if the name may stand for something else now.
     pub(super) renamed: bool,
-    /// Written, and not closed since.
+    /// True if it was written, and not closed since.
     pub(super) writing: bool,
-    /// Closed or renamed into place, and not written since.
+    /// True if it was closed or renamed into place, and not written since.
     pub(super) ended: bool,
     pub(super) touched: bool,
     pub(super) unclear: bool,
 }
 
 impl Hint {
+    /// The name may stand for something else.
+    pub(super) const RENAMED: Hint = Hint {
+        renamed: true,
+        ..Hint::NONE
+    };
+
+    /// Something may have happened.
+    pub(super) const UNCLEAR: Hint = Hint {
+        unclear: true,
+        ..Hint::NONE
+    };
+
+    const NONE: Hint = Hint {
+        renamed: false,
+        writing: false,
+        ended: false,
+        touched: false,
+        unclear: false,
+    };
+
     pub(super) fn add(&mut self, happened: NameEvent) {
         match happened {
             NameEvent::Created | NameEvent::Gone => {
@@ -61,60 +81,61 @@ impl Hint {
     }
 }
 
-/// All that happened in a directory since the last look.
+/// All events in a directory since it was checked last.
 #[derive(Debug, Default)]
 pub(super) struct DirectoryHints {
     pub(super) names: HashMap<Box<[u8]>, Hint>,
-    /// Something happened to names that can be neither candidates nor directories.
+    /// True if something happened to names that can be neither candidates nor directories.
     pub(super) other: bool,
-    /// The directory itself was moved, deleted, unmounted, or its watch ended.
+    /// True if the directory itself was moved, deleted, unmounted, or its watch ended.
     pub(super) itself: bool,
-    /// The directory's own permissions, owner or times changed.
+    /// True if the directory's own permissions, owner or times changed.
     pub(super) touched: bool,
-    /// Too much happened to be told name by name.
+    /// True if too much happened to be told name by name.
     pub(super) everything: bool,
 }
 
-/// All that happened since the last look.
+/// All hints since they were taken last.
 #[derive(Debug, Default)]
 pub(super) struct HintBatch {
     pub(super) directories: HashMap<WatchKey, DirectoryHints>,
     /// WatchedEvents were lost.
     pub(super) overflow: bool,
-    pub(super) asked: Vec<DocumentPath>,
-    /// To be explained.
+    /// Paths to report on.
+    pub(super) requested: Vec<DocumentPath>,
+    /// Paths to explain.
     pub(super) questions: Vec<DocumentPath>,
     pub(super) sweep: bool,
     pub(super) stop: bool,
-    /// Why there will be no more events.
+    /// Reason why there will be no more events.
     pub(super) ended: Option<String>,
 }
 
-/// The set, shared by the backend's thread and the observer.
+/// The hints, shared by the backend's thread and the observer.
 #[derive(Debug, Default)]
 pub(super) struct PendingHints {
     pending: Mutex<Pending>,
     changed: Condvar,
-    /// Wakes an observer that waits for the kernel's events.
+    /// An eventfd that wakes an observer waiting for the kernel's events.
     bell: OnceLock<Arc<OwnedFd>>,
 }
 
 #[derive(Debug, Default)]
 struct Pending {
-    taken: HintBatch,
-    /// Whether there is anything worth waking for. A file that is being written is not.
+    batch: HintBatch,
+    /// True if there is anything worth waking for. A file that is being written is not.
     is_news: bool,
-    /// Whether the observer waits, and must be woken.
+    /// True if the observer waits, and must be woken.
     is_awaited: bool,
     interests: HashMap<WatchKey, Interests>,
     counted: figures::Hints,
 }
 
-/// Names that matter whatever they look like, because a link ends there or a mount is called so.
+/// Names that matter whatever they look like, because a link ends there or a mount has that name.
 #[derive(Debug, Default)]
 struct Interests {
     names: HashSet<Box<[u8]>>,
-    /// Whether the directory is part of the tree too, so that other names matter as well.
+    /// True if the directory is part of the tree too, so that other names matter as well.
     is_in_tree: bool,
 }
 
@@ -136,12 +157,12 @@ impl PendingHints {
         }
     }
 
-    /// From here on, whoever waits for hints does so with this bell beside the kernel's events.
+    /// Makes whoever waits for hints wait for this bell too, beside the kernel's events.
     pub(super) fn set_bell(&self, bell: Arc<OwnedFd>) {
         let _ = self.bell.set(bell);
     }
 
-    /// Announces that the observer waits, unless there is something to look at.
+    /// Takes note that the observer waits. Returns false if there is something to look at instead.
     pub(super) fn begin_waiting(&self) -> bool {
         let mut pending = self.pending();
         pending.is_awaited = !pending.is_news;
@@ -152,30 +173,30 @@ impl PendingHints {
         self.pending().is_awaited = false;
     }
 
-    pub(super) fn ask(&self, mut paths: Vec<DocumentPath>) {
+    pub(super) fn request(&self, mut paths: Vec<DocumentPath>) {
         self.wake(|pending| {
-            pending.taken.asked.append(&mut paths);
+            pending.batch.requested.append(&mut paths);
             pending.is_news = true;
         });
     }
 
-    pub(super) fn question(&self, mut paths: Vec<DocumentPath>) {
+    pub(super) fn explain(&self, mut paths: Vec<DocumentPath>) {
         self.wake(|pending| {
-            pending.taken.questions.append(&mut paths);
+            pending.batch.questions.append(&mut paths);
             pending.is_news = true;
         });
     }
 
-    pub(super) fn ask_for_sweep(&self) {
+    pub(super) fn request_sweep(&self) {
         self.wake(|pending| {
-            pending.taken.sweep = true;
+            pending.batch.sweep = true;
             pending.is_news = true;
         });
     }
 
     pub(super) fn stop(&self) {
         self.wake(|pending| {
-            pending.taken.stop = true;
+            pending.batch.stop = true;
             pending.is_news = true;
         });
     }
@@ -186,7 +207,7 @@ impl PendingHints {
 
     pub(super) fn end(&self, reason: String) {
         self.wake(|pending| {
-            pending.taken.ended = Some(reason);
+            pending.batch.ended = Some(reason);
             pending.is_news = true;
         });
     }
@@ -196,8 +217,8 @@ impl PendingHints {
         self.wake(|pending| add(&mut HintSink { pending }));
     }
 
-    /// From here on, events about this name are kept, whatever it looks like; about others only if the
-    /// directory `is_in_tree`.
+    /// Keeps events about this name from here on, whatever it looks like; about others only if the directory
+    /// `is_in_tree`.
     pub(super) fn add_interest(&self, key: WatchKey, name: &[u8], is_in_tree: bool) {
         let interests = &mut self.pending().interests;
         let interests = interests.entry(key).or_default();
@@ -215,14 +236,14 @@ impl PendingHints {
         }
     }
 
-    /// Says whether a directory in which some names matter anyway is part of the tree.
+    /// Takes note that a directory in which some names matter anyway is part of the tree, or no longer.
     pub(super) fn set_in_tree(&self, key: WatchKey, is_in_tree: bool) {
         if let Some(interests) = self.pending().interests.get_mut(&key) {
             interests.is_in_tree = is_in_tree;
         }
     }
 
-    /// Takes what is there, waiting for something until `deadline`.
+    /// Takes all hints, waiting for some until `deadline`.
     pub(super) fn take(&self, deadline: Option<Instant>) -> HintBatch {
         let mut pending = self.pending();
         while !pending.is_news {
@@ -237,21 +258,21 @@ impl PendingHints {
                 .unwrap_or_else(PoisonError::into_inner);
         }
         (pending.is_news, pending.is_awaited) = (false, false);
-        let stop = pending.taken.stop;
-        let taken = std::mem::take(&mut pending.taken);
-        // Once stopped, stopped for every later look.
-        pending.taken.stop = stop;
-        taken
+        let stop = pending.batch.stop;
+        let batch = std::mem::take(&mut pending.batch);
+        // Once stopped, stopped for ever.
+        pending.batch.stop = stop;
+        batch
     }
 
     pub(super) fn counted(&self) -> figures::Hints {
         self.pending().counted
     }
 
-    /// Whether an event that nobody took yet says that this name is being written.
+    /// Returns true if an event that nobody took yet says that this name is being written.
     pub(super) fn is_being_written(&self, key: WatchKey, name: &[u8]) -> bool {
         let pending = self.pending();
-        let directory_hints = pending.taken.directories.get(&key);
+        let directory_hints = pending.batch.directories.get(&key);
         directory_hints.is_some_and(|directory_hints| {
             directory_hints
                 .names
@@ -261,7 +282,7 @@ impl PendingHints {
     }
 }
 
-/// The set, while a backend adds to it.
+/// The hints, while a backend adds to them.
 pub(super) struct HintSink<'a> {
     pending: &'a mut Pending,
 }
@@ -269,14 +290,14 @@ pub(super) struct HintSink<'a> {
 impl HintSink<'_> {
     pub(super) fn overflow(&mut self) {
         self.pending.counted.overflows += 1;
-        self.pending.taken.overflow = true;
+        self.pending.batch.overflow = true;
         self.pending.is_news = true;
     }
 
-    /// Something happened to a watched directory itself.
+    /// Adds an event about a watched directory itself.
     pub(super) fn itself(&mut self, key: WatchKey, happened: NameEvent) {
         self.pending.counted.taken += 1;
-        let directory_hints = self.pending.taken.directories.entry(key).or_default();
+        let directory_hints = self.pending.batch.directories.entry(key).or_default();
         if happened == NameEvent::Touched {
             directory_hints.touched = true;
         } else {
@@ -285,10 +306,10 @@ impl HintSink<'_> {
         self.pending.is_news = true;
     }
 
-    /// Something happened to a name in a watched directory.
+    /// Adds an event about a name in a watched directory.
     pub(super) fn name(
         &mut self,
-        names: &Candidates,
+        candidates: &Candidates,
         key: WatchKey,
         name: &[u8],
         happened: NameEvent,
@@ -301,12 +322,12 @@ impl HintSink<'_> {
         let interests = self.pending.interests.get(&key);
         let is_named = interests.is_some_and(|it| it.names.contains(name));
         let is_in_tree = interests.is_none_or(|it| it.is_in_tree);
-        let is_known = is_named || is_in_tree && names.may_be(name);
+        let is_known = is_named || is_in_tree && candidates.may_be(name);
         if !is_known && !(is_in_tree && (is_directory || changes_names)) {
             return;
         }
         self.pending.counted.taken += 1;
-        let directory_hints = self.pending.taken.directories.entry(key).or_default();
+        let directory_hints = self.pending.batch.directories.entry(key).or_default();
         if !is_known && is_hidden(name) {
             directory_hints.other = true;
         } else if let Some(hint) = directory_hints.names.get_mut(name) {
@@ -350,7 +371,7 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn who_waits_without_the_kernel_is_woken_though_there_is_a_bell() {
+    fn a_wait_without_the_kernel_ends_though_there_is_a_bell() {
         use std::sync::Arc;
         use std::time::{Duration, Instant};
         let flags = rustix::event::EventfdFlags::NONBLOCK;
@@ -361,7 +382,7 @@ mod tests {
             let hints = Arc::clone(&hints);
             std::thread::spawn(move || hints.take(Some(begun + Duration::from_secs(60))).sweep)
         };
-        hints.ask_for_sweep();
+        hints.request_sweep();
         assert!(waiting.join().unwrap());
         assert!(begun.elapsed() < Duration::from_secs(30));
     }

@@ -1,4 +1,4 @@
-//! Reads one file once, and believes it only if it was complete (R3).
+//! Reading one file once: the read counts only if it was complete (R3).
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -14,16 +14,16 @@ use crate::resourcesync::gzip::parse_gzip;
 use crate::resourcesync::parse::{ReadError, parse};
 use crate::tree::file_status::{self, FileKind, FileStatus};
 
-/// What a read came to.
+/// Outcome of a read.
 #[derive(Debug)]
 pub(super) enum ReadOutcome {
     Whole(Content, FileStatus),
-    /// With what the file was, if it could be read to an end.
+    /// With the status of the file, if it could be read to an end.
     Incomplete(Incomplete, Option<FileStatus>),
     Gone,
 }
 
-/// All bytes of the file at `path`. Anything but a regular file is not even opened, which may disturb others.
+/// Returns all bytes of the file at `path`. Anything but a regular file is not even opened, which may disturb others.
 pub(super) fn content(path: &Path) -> io::Result<Vec<u8>> {
     if file_status::follow(path)?.kind != FileKind::File {
         return Err(io::Error::other("it is not a regular file"));
@@ -33,8 +33,8 @@ pub(super) fn content(path: &Path) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-/// Reads the file at `path`. It was a regular file a moment ago: the caller has looked, because opening
-/// anything else may disturb others.
+/// Reads the file at `path`. The caller has checked that it is a regular file: opening anything else may disturb
+/// others.
 pub(super) fn read(path: &Path) -> ReadOutcome {
     let file = match open(path) {
         Ok(file) => file,

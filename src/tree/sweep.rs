@@ -1,98 +1,76 @@
 //! A sweep lists every directory of a mount and looks at every candidate that changed: it is the truth that
 //! hints only anticipate.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::announce::observation::{Incomplete, Look};
 use crate::tree::TreeReport;
-use crate::tree::model::{DirectoryId, Entry, push_name};
-use crate::tree::mount::Sweep;
+use crate::tree::model::{DirectoryId, Entry};
+use crate::tree::mount::{Sweep, SweepStep};
 use crate::tree::observer::Observer;
-
-/// How often a sweep says that it goes on: often enough for somebody who watches a terminal.
-const PROGRESS: Duration = Duration::from_millis(250);
+use crate::tree::work_queue::Depth;
 
 impl Observer<'_> {
     /// Sweeps a mount, or does so from the beginning if it is being swept.
-    pub(super) fn start_sweep(&mut self, mount: usize) {
-        let mount = &mut self.mounts[mount];
-        if mount.identity.is_none() {
-            return;
+    pub(super) fn start_sweep(&mut self, at: usize) {
+        let mount = &mut self.mounts[at];
+        if mount.is_present() {
+            mount.has_unwatched = false;
+            mount.sweep = Some(Sweep::begin(mount.root, mount.sweep.take()));
         }
-        mount.has_unwatched = false;
-        let started = mount.sweep.as_ref().map(|sweep| sweep.started);
-        let begun = mount
-            .sweep
-            .take()
-            .map(|sweep| (sweep.files, sweep.unsettled));
-        let (files, unsettled) = begun.unwrap_or_default();
-        mount.sweep = Some(Sweep {
-            directories: VecDeque::from([mount.root]),
-            files,
-            unsettled,
-            met: 0,
-            started: started.unwrap_or_else(Instant::now),
-            told: Instant::now(),
-        });
     }
 
-    /// Does one step of a sweep; false if there is none.
-    pub(super) fn go_on_sweeping(&mut self) -> bool {
-        let has_work = |sweep: &Sweep| sweep.has_work();
-        let Some(at) = self
-            .mounts
-            .iter()
-            .position(|it| it.sweep.as_ref().is_some_and(has_work))
-        else {
-            return false;
-        };
-        let mount = &mut self.mounts[at];
-        let Some(sweep) = &mut mount.sweep else {
-            return false;
-        };
-        if sweep.told.elapsed() >= PROGRESS {
-            sweep.told = Instant::now();
-            let report = TreeReport::Sweeping {
-                mount: mount.id,
-                files: sweep.met,
-            };
-            self.send(report);
-        } else if let Some(id) = sweep.directories.pop_front() {
-            // All are listed first: what changes in a watched directory need not settle.
-            self.list(id, true, true);
-        } else if !sweep.files.is_empty() {
-            self.look_at_next(at);
-        } else if let Some((id, _)) = sweep.unsettled.pop_front() {
-            self.look_at(id, false);
-        } else {
-            self.end_sweep(at, true);
+    /// Performs one step of a sweep. Returns false if there is none to perform.
+    pub(super) fn continue_sweep(&mut self) -> bool {
+        let mut mounts = self.mounts.iter_mut().enumerate();
+        let step = mounts.find_map(|(at, mount)| {
+            let sweep = mount.sweep.as_mut().filter(|sweep| sweep.has_work())?;
+            Some((at, sweep.next_step()))
+        });
+        let Some((at, step)) = step else { return false };
+        match step {
+            SweepStep::ReportProgress => self.report_progress(at),
+            SweepStep::List(id) => self.list(id, Depth::Subtree, true),
+            SweepStep::ReadFiles => self.read_next_of_sweep(at),
+            SweepStep::ReadUnsettled(id) => self.read_if_due(id, false),
+            SweepStep::End => self.end_sweep(at, true),
         }
         true
     }
 
-    /// Ends the sweep of a mount; an incomplete one proves nothing about what it did not meet.
+    fn report_progress(&mut self, at: usize) {
+        let mount = &self.mounts[at];
+        let report = TreeReport::Sweeping {
+            mount: mount.id,
+            files: mount.sweep.as_ref().map_or(0, |sweep| sweep.met),
+        };
+        self.send(report);
+    }
+
+    /// Ends the sweep of a mount; an incomplete one proves nothing about files that it did not meet.
     pub(super) fn end_sweep(&mut self, at: usize, complete: bool) {
         let Some(sweep) = self.mounts[at].sweep.take() else {
             return;
         };
         if complete {
             self.report_unmet(at);
-            // What was asked of a root that went is answered once another is swept, or none is there.
-            for path in std::mem::take(&mut self.mounts[at].asked) {
-                self.ask(path, true);
+            // Requests about a root that went are answered once another is swept, or none is there.
+            for path in std::mem::take(&mut self.mounts[at].requested) {
+                self.answer_request(path, true);
             }
         }
-        self.tell_unreadable();
-        let (hints, wanted) = (self.gives_hints(at), self.trusts_hints(at));
+        self.report_unreadable();
+        let (gives_hints, trusts_hints) = (self.gives_hints(at), self.trusts_hints(at));
         let mount = &mut self.mounts[at];
-        mount.was_swept |= complete;
-        mount.is_polled = !hints || mount.has_unwatched;
-        let interval = if mount.is_polled {
-            self.settings.poll_interval
-        } else {
-            self.settings.rescan_interval
+        if complete {
+            mount.set_swept();
+        }
+        mount.is_polled = !gives_hints || mount.has_unwatched;
+        let interval = match mount.is_polled {
+            true => self.settings.poll_interval,
+            false => self.settings.rescan_interval,
         };
         mount.next_sweep = Instant::now() + interval;
         let report = TreeReport::Swept {
@@ -100,47 +78,46 @@ impl Observer<'_> {
             complete,
             files: sweep.met,
             took: sweep.started.elapsed(),
-            unwatched: wanted && mount.is_polled,
+            unwatched: trusts_hints && mount.is_polled,
         };
         self.send(report);
     }
 
-    /// Files of an earlier run that this sweep did not meet are missing, unless they lie where we cannot see.
+    /// Reports files of an earlier run that this sweep did not meet: they are missing, unless they lie out of sight.
     fn report_unmet(&mut self, at: usize) {
-        let unseen = self.unseen(at);
-        let unmet = std::mem::take(&mut self.mounts[at].known);
-        for (below, mut unmet) in unmet {
+        let unseen = self.out_of_sight(at);
+        let unmet = std::mem::take(&mut self.mounts[at].unmet);
+        for (below, mut file) in unmet {
             let ends = (0..below.len()).filter(|&end| below[end] == b'/');
             let reason = ends.filter_map(|end| unseen.get(&below[..end])).next();
             let path = self.mounts[at].path(&below);
             let Some(reason) = reason else {
-                self.observe_missing(path, unmet);
+                self.reports.observe_missing(path, file);
                 continue;
             };
-            if !std::mem::replace(&mut unmet.is_told_denied, true) {
+            if !std::mem::replace(&mut file.is_reported_denied, true) {
                 let reason = Incomplete::Denied((*reason).into());
-                self.observe(path, Look::Incomplete(reason));
+                self.reports.observe(path, Look::Incomplete(reason));
             }
-            self.mounts[at].known.insert(below, unmet);
+            self.mounts[at].unmet.insert(below, file);
         }
     }
 
-    /// The paths in a mount beneath which we cannot see, and why.
-    fn unseen(&self, at: usize) -> HashMap<Vec<u8>, &'static str> {
-        let in_mount = |id: &DirectoryId| {
-            let directory = self.model.directory(*id)?;
-            (directory.mount == at).then_some((*id, directory))
-        };
-        let denied = self.denied.keys().filter_map(in_mount);
-        let denied = denied.map(|(id, _)| (self.model.below(id), "its directory cannot be read"));
-        let refused = self.linked.iter().filter_map(in_mount);
-        let refused = refused.flat_map(|(id, directory)| {
-            let is_refused =
-                |name: &&Arc<[u8]>| directory.entries.get(&***name) == Some(&Entry::Refused);
-            directory.links.iter().filter(is_refused).map(move |name| {
-                let mut below = self.model.below(id);
-                push_name(&mut below, name);
-                (below, "it lies behind a link that is not followed")
+    /// Returns the paths in a mount beneath which nothing can be seen, and why.
+    fn out_of_sight(&self, at: usize) -> HashMap<Vec<u8>, &'static str> {
+        let in_mount = |id: &DirectoryId| self.model.mount_of(*id) == Some(at);
+        let denied = self.unreadable.ids().filter(in_mount);
+        let denied = denied.map(|id| (self.model.below(id), "its directory cannot be read"));
+        let refused = self.links.iter().filter(in_mount).flat_map(|id| {
+            let directory = self.model.directory(id).into_iter();
+            directory.flat_map(move |directory| {
+                let is_refused =
+                    |name: &&Arc<[u8]>| directory.entries.get(&***name) == Some(&Entry::Refused);
+                let refused = directory.links.iter().filter(is_refused);
+                refused.map(move |name| {
+                    let below = self.model.below_name(id, name);
+                    (below, "it lies behind a link that is not followed")
+                })
             })
         });
         denied.chain(refused).collect()

@@ -1,22 +1,22 @@
-//! What the system allows to be watched, and what an operator can do about it.
+//! Limits of the system on watches, and how an operator raises them.
 
 use std::fmt;
 
-/// A sysctl that allows no more.
+/// A sysctl that limits something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SystemLimit {
     pub sysctl: &'static str,
-    /// What it is set to, as far as that can be read.
+    /// Its value, as far as that can be read.
     pub allowed: Option<u64>,
 }
 
 impl SystemLimit {
-    /// How many directories a user may watch.
+    /// Returns the limit of directories that a user may watch.
     pub fn watches() -> SystemLimit {
         SystemLimit::tighter("fs.inotify.max_user_watches", "user.max_inotify_watches")
     }
 
-    /// How many trees.
+    /// Returns the limit of trees that a user may watch.
     pub fn instances() -> SystemLimit {
         SystemLimit::tighter(
             "fs.inotify.max_user_instances",
@@ -24,22 +24,22 @@ impl SystemLimit {
         )
     }
 
-    /// How many events of a tree are kept until they are read.
+    /// Returns the limit of events of a tree that are kept until they are read.
     pub fn events() -> SystemLimit {
         SystemLimit::now("fs.inotify.max_queued_events")
     }
 
-    /// A container may have a limit of its own, besides the one of the whole system.
+    /// Returns the lower of two limits: a container may have one besides that of the whole system.
     fn tighter(of_system: &'static str, of_namespace: &'static str) -> SystemLimit {
         let [of_system, of_namespace] = [of_system, of_namespace].map(SystemLimit::now);
         match (of_system.allowed, of_namespace.allowed) {
-            (Some(all), Some(own)) if own < all => of_namespace,
+            (Some(system), Some(namespace)) if namespace < system => of_namespace,
             (None, Some(_)) => of_namespace,
             _ => of_system,
         }
     }
 
-    /// The sysctl as it is set now.
+    /// Reads a sysctl.
     pub(super) fn now(sysctl: &'static str) -> SystemLimit {
         let path = format!("/proc/sys/{}", sysctl.replace('.', "/"));
         let text = std::fs::read_to_string(path).ok();
@@ -49,7 +49,7 @@ impl SystemLimit {
         }
     }
 
-    /// Twice as much, and no less than what a large site needs.
+    /// Returns the value to set: twice as much, and no less than a large site needs.
     fn enough(self) -> u64 {
         let large = match self.sysctl {
             "fs.inotify.max_user_instances" | "user.max_inotify_instances" => 1_024,

@@ -1,4 +1,4 @@
-//! Joins the backends: which directory, link or mount a watch stands for, whoever keeps it.
+//! Watches of whichever backend there is: which directory, link or mount each stands for.
 
 use std::collections::HashMap;
 use std::io;
@@ -18,7 +18,7 @@ use crate::tree::{SystemLimit, TreeError, TreeNotice, TreeSettings, WatchMode};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct WatchKey(pub(super) u64);
 
-/// Why a directory is not watched.
+/// Reason why a directory is not watched.
 #[derive(Debug)]
 pub(super) enum WatchError {
     /// The system allows no more watches; names the sysctl.
@@ -26,16 +26,16 @@ pub(super) enum WatchError {
     Failed(io::Error),
 }
 
-/// Why a name in a watched directory matters, though the directory may not be part of the tree.
+/// Reason why a name in a watched directory matters, though the directory may not be part of the tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WatchedName {
     /// A link to a file ends there.
     Link(FileId),
-    /// The root of this mount is called so.
+    /// The root of this mount has that name.
     Mount(usize),
 }
 
-/// What a directory is watched for.
+/// Events that a directory is watched for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum WatchedEvents {
     /// Names that come and go: enough to notice a root that is replaced. A busy log beside it wakes nobody.
@@ -43,12 +43,12 @@ pub(super) enum WatchedEvents {
     NamesAndContent,
 }
 
-/// What a watch stands for. A directory that is reached by several paths has one watch.
+/// The meaning of a watch. A directory that is reached by several paths has one watch.
 #[derive(Debug, Default)]
 pub(super) struct Watched {
     pub(super) directories: Vec<DirectoryId>,
     pub(super) named: HashMap<Box<[u8]>, Vec<WatchedName>>,
-    /// What the backend was asked for; more than is needed, if some of it was given up.
+    /// Events that the backend was asked for; more than are needed, if some were given up.
     asked: Option<WatchedEvents>,
 }
 
@@ -68,6 +68,8 @@ pub(super) struct Watches {
     backend: Backend,
     watched: HashMap<WatchKey, Watched>,
     hints: Option<Arc<PendingHints>>,
+    /// True if it was reported that no more directories can be watched.
+    is_exhaustion_reported: bool,
 }
 
 #[derive(Debug)]
@@ -89,6 +91,7 @@ impl Watches {
             backend: Backend::None,
             watched: HashMap::new(),
             hints: None,
+            is_exhaustion_reported: false,
         }
     }
 
@@ -96,13 +99,13 @@ impl Watches {
     pub(super) fn start(
         settings: &TreeSettings,
         hints: &Arc<PendingHints>,
-        names: &Arc<Candidates>,
+        candidates: &Arc<Candidates>,
     ) -> Result<(Watches, Vec<TreeNotice>), TreeError> {
         let mut notices = Vec::new();
         let backend = match settings.watch {
             WatchMode::Poll => Backend::None,
             #[cfg(target_os = "linux")]
-            WatchMode::Auto | WatchMode::Inotify => match Inotify::start(hints, names) {
+            WatchMode::Auto | WatchMode::Inotify => match Inotify::start(hints, candidates) {
                 Ok(inotify) => Backend::Inotify(inotify),
                 Err(source) if settings.watch == WatchMode::Inotify => {
                     return Err(TreeError::Backend {
@@ -125,7 +128,7 @@ impl Watches {
                     source: "this system has none".into(),
                 });
             }
-            _ => match Notify::start(hints, names) {
+            _ => match Notify::start(hints, candidates) {
                 Ok(notify) => Backend::Notify(notify),
                 Err(source) => {
                     return Err(TreeError::Backend {
@@ -139,11 +142,12 @@ impl Watches {
             backend,
             watched: HashMap::new(),
             hints: Some(Arc::clone(hints)),
+            is_exhaustion_reported: false,
         };
         Ok((watches, notices))
     }
 
-    /// The backend's name, if there is one.
+    /// Returns the backend's name, if there is one.
     pub(super) fn backend(&self) -> Option<&'static str> {
         match self.backend {
             Backend::None => None,
@@ -154,7 +158,7 @@ impl Watches {
     }
 
     /// Takes hints, waiting for some until `deadline`. While the observer `is_busy`, another thread reads the kernel's
-    /// events; else nobody is woken but the observer.
+    /// events; otherwise only the observer is woken.
     pub(super) fn take(
         &self,
         hints: &PendingHints,
@@ -172,7 +176,7 @@ impl Watches {
         }
     }
 
-    /// Reads the events that the kernel has by now, where that is up to us.
+    /// Reads the events that the kernel has by now, if the backend leaves that to us.
     pub(super) fn read(&self) {
         match &self.backend {
             #[cfg(target_os = "linux")]
@@ -181,7 +185,12 @@ impl Watches {
         }
     }
 
-    /// Gives the backend up; nothing is watched from here on.
+    /// Returns true the first time that watches ran out.
+    pub(super) fn is_first_exhaustion(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_exhaustion_reported, true)
+    }
+
+    /// Gives the backend up: nothing is watched from here on.
     pub(super) fn end(&mut self) {
         self.backend = Backend::None;
         self.watched.clear();
@@ -263,7 +272,7 @@ impl Watches {
         self.remove_unused(key);
     }
 
-    /// What a watch stands for; nothing if its events are stale.
+    /// Returns the meaning of a watch; nothing if its events are stale.
     pub(super) fn watched(&self, key: WatchKey) -> Option<&Watched> {
         self.watched.get(&key)
     }
@@ -281,7 +290,7 @@ impl Watches {
         }
     }
 
-    /// Gives up the events of a watch that nobody needs any more.
+    /// Gives up the events of a watch that are no longer needed.
     fn reduce(&mut self, key: WatchKey, path: &Path) {
         let reduced = match &mut self.backend {
             #[cfg(target_os = "linux")]

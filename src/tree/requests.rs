@@ -1,4 +1,4 @@
-//! Somebody wants to know about a path, whatever we believe of it: each question gets an answer.
+//! Requests for a report on a path, whatever is known of it: each is answered.
 
 use crate::announce::observation::{DocumentPath, Incomplete, Look};
 use crate::tree::file_status::{self, FileKind};
@@ -8,54 +8,59 @@ use crate::tree::observer::Observer;
 use crate::tree::pending_hints::Hint;
 
 impl Observer<'_> {
-    /// Answers from a fresh look. What exists and has not been met yet is answered by the next sweep, unless
-    /// `is_last` says that this has been tried. Of what is no candidate nothing is said: it is not missing.
-    pub(super) fn ask(&mut self, path: DocumentPath, is_last: bool) {
+    /// Answers from a fresh look. A file that exists and has not been met yet is left to the next sweep, unless
+    /// `is_last` says that this has been tried. Nothing is reported of a path that is no candidate: it is not missing.
+    pub(super) fn answer_request(&mut self, path: DocumentPath, is_last: bool) {
         let Some(at) = self.mounts.iter().position(|it| it.id == path.mount) else {
             return;
         };
-        if !self.names.accepts(&self.mounts[at].published, &path.below) {
+        let mount = &mut self.mounts[at];
+        if !self.candidates.accepts(&mount.published, &path.below) {
             return;
         }
-        if self.mounts[at].identity.is_none() && self.mounts[at].is_brief() {
-            self.mounts[at].asked.insert(path);
-            return;
-        }
-        if self.mounts[at].identity.is_none() {
-            let reason = self.mounts[at].lost.clone().unwrap_or_default();
-            return self.observe(path, Look::Incomplete(Incomplete::Denied(reason)));
+        if !mount.is_present() {
+            if mount.is_swapping() {
+                mount.requested.insert(path);
+                return;
+            }
+            let reason = mount.absence().unwrap_or_default().to_owned();
+            return self.report_denied(path, reason);
         }
         if let Some(id) = self.file_at(at, &path.below) {
             if let Some(file) = self.model.file_mut(id) {
-                (file.is_asked, file.must_read) = (true, true);
+                file.request();
             }
-            return self.queue_file(id);
+            return self.queue.push_file(id);
         }
         match file_status::follow(&join(&self.mounts[at].directory, &path.below)) {
             Ok(_) if !is_last => {
-                self.mounts[at].asked.insert(path);
+                self.mounts[at].requested.insert(path);
                 if self.mounts[at].sweep.is_none() {
                     self.start_sweep(at);
                 }
             }
             Err(error) if !file_status::is_absence(error) => {
-                let reason = Incomplete::Denied(file_status::reason(error));
-                self.observe(path, Look::Incomplete(reason));
+                self.report_denied(path, file_status::reason(error));
             }
             // The sweep did not reach it, as behind a link that is not followed.
             Ok(status) if status.kind == FileKind::File => {
-                let reason = Incomplete::Denied("no way that is followed leads to it".into());
-                self.observe(path, Look::Incomplete(reason));
+                self.report_denied(path, "no way that is followed leads to it".into());
             }
-            // Gone, or no file.
+            // It is gone, or no file.
             Ok(_) | Err(_) => {
-                let unmet = self.mounts[at].known.remove(&*path.below);
-                self.observe_missing(path, unmet.unwrap_or(UnmetFile::UNREAD));
+                let unmet = self.mounts[at].unmet.remove(&*path.below);
+                let unmet = unmet.unwrap_or(UnmetFile::new(None));
+                self.reports.observe_missing(path, unmet);
             }
         }
     }
 
-    /// The candidate at a path, looked up by name if it is not known yet.
+    fn report_denied(&mut self, path: DocumentPath, reason: String) {
+        let reason = Incomplete::Denied(reason);
+        self.reports.observe(path, Look::Incomplete(reason));
+    }
+
+    /// Returns the candidate at a path, looked up by name if it is not known yet.
     fn file_at(&mut self, at: usize, below: &[u8]) -> Option<FileId> {
         let mut directory = self.mounts[at].root;
         let mut names = below.split(|&byte| byte == b'/');
@@ -66,11 +71,7 @@ impl Observer<'_> {
                 Entry::File(_) | Entry::Dangling | Entry::Refused => return None,
             }
         }
-        let unclear = Hint {
-            unclear: true,
-            ..Hint::default()
-        };
-        self.examine(directory, last, unclear);
+        self.check_name(directory, last, Hint::UNCLEAR);
         match self.model.entry(directory, last)? {
             Entry::File(id) => Some(id),
             Entry::Directory(_) | Entry::Dangling | Entry::Refused => None,

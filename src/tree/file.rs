@@ -1,0 +1,544 @@
+//! One candidate file over time: what was read and reported of it last, and whether it may be read now (R3, R4). Pure.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::announce::observation::{Identity, Incomplete, Stat};
+use crate::tree::model::DirectoryId;
+use crate::tree::pending_hints::Hint;
+use crate::tree::watches::WatchKey;
+
+/// A file made without being written (a hard link, `O_TMPFILE`) is told from one about to be written by
+/// waiting this long for the first write.
+const CREATED_GRACE: Duration = Duration::from_millis(2);
+/// Time that an empty file that is new gets to be filled, before it is reported as broken.
+pub(super) const EMPTY_GRACE: Duration = Duration::from_millis(50);
+/// A file that is being written for longer than this is reported so.
+pub(super) const LONG_WRITE: Duration = Duration::from_secs(2);
+/// R4: stat data this close to the read may not tell the next version apart.
+pub(super) const RACY: Duration = Duration::from_secs(2);
+/// A page that is mapped and written changes a file's times once, and not again until the kernel has saved it.
+const MAPPED: SignedDuration = SignedDuration::from_secs(60);
+/// Delay of the first retry of an incomplete file, doubled each time, and the longest.
+const FIRST_RETRY: Duration = Duration::from_millis(50);
+const LAST_RETRY: Duration = Duration::from_secs(30);
+
+/// One path that is a candidate file, possibly by a link.
+#[derive(Debug)]
+pub(super) struct File {
+    pub(super) directory: DirectoryId,
+    pub(super) name: Arc<[u8]>,
+    pub(super) link: Option<Box<LinkTarget>>,
+    /// Number of the listing that met it last.
+    pub(super) met: u32,
+    last_read: Option<LastRead>,
+    reported: Reported,
+    activity: Activity,
+    /// True if somebody waits for a report.
+    is_requested: bool,
+    /// Reads in a row that found it incomplete.
+    failures: u8,
+}
+
+/// The last read of a file to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct LastRead {
+    pub(super) stat: Stat,
+    pub(super) at: Timestamp,
+}
+
+/// Target of a link to a file.
+#[derive(Debug)]
+pub(super) struct LinkTarget {
+    pub(super) identity: Identity,
+    pub(super) watch: Option<(WatchKey, Box<[u8]>)>,
+}
+
+/// The last report about a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Reported {
+    Nothing,
+    Whole,
+    Incomplete(Box<Incomplete>),
+}
+
+/// Activity of a file's writers since it was read last, as far as it is known. It decides when the file is read next.
+#[derive(Debug)]
+enum Activity {
+    /// No event: it is read if its stat data has changed, once it has settled.
+    None,
+    /// It is read even if its stat data is the same, once it has settled.
+    Stale,
+    /// Found changed without an event, with this stat data since then: it must be left alone for `settle` (R3).
+    Unsettled(Box<(Stat, Instant)>),
+    /// An event said that a writer has it open, and none that it is closed.
+    Writing(Box<Writing>),
+    /// An event said that its writer is done: it is read at once.
+    Closed,
+}
+
+/// A writer that has a file open, as far as events tell.
+#[derive(Debug, Clone, Copy)]
+struct Writing {
+    since: Instant,
+    /// Time of the last event.
+    last: Instant,
+}
+
+/// Consequence of a hint about a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Next {
+    Nothing,
+    Read,
+    ReadAfter(Duration),
+}
+
+/// A wait for a writer that has the file open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct WriterWait {
+    /// True if it has taken so long that it is to be reported.
+    pub(super) is_long: bool,
+    pub(super) again_after: Duration,
+}
+
+/// A wait for a file to be left alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct SettleWait {
+    pub(super) left: Duration,
+    /// False if the file's times lie in the future, by a wrong clock.
+    pub(super) has_age: bool,
+}
+
+/// Consequence of a read that found the file incomplete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum IncompleteRead {
+    /// It is new and empty, and likely to be filled soon.
+    Wait(Duration),
+    Report,
+}
+
+impl File {
+    pub(super) fn new(directory: DirectoryId, name: Arc<[u8]>) -> File {
+        File {
+            directory,
+            name,
+            link: None,
+            met: 0,
+            last_read: None,
+            reported: Reported::Nothing,
+            activity: Activity::None,
+            is_requested: false,
+            failures: 0,
+        }
+    }
+
+    /// Adopts the read of an earlier run: unchanged, the file is not read again.
+    pub(super) fn adopt(&mut self, last_read: LastRead) {
+        self.last_read = Some(last_read);
+        self.reported = Reported::Whole;
+    }
+
+    /// Takes note of events about this file. R3: until its writer is done, it is not read.
+    pub(super) fn hint(&mut self, hint: Hint, now: Instant, open_writer: Duration) -> Next {
+        if hint.writing {
+            return match &mut self.activity {
+                Activity::Writing(writing) if !hint.renamed => {
+                    writing.last = now;
+                    Next::Nothing
+                }
+                activity => {
+                    *activity = Activity::Writing(Box::new(Writing {
+                        since: now,
+                        last: now,
+                    }));
+                    Next::ReadAfter(LONG_WRITE.min(open_writer))
+                }
+            };
+        }
+        let is_writing = matches!(self.activity, Activity::Writing(_));
+        let is_done = hint.ended || hint.touched && !hint.renamed && !is_writing;
+        if is_done || hint.renamed {
+            self.activity = Activity::Closed;
+        } else if hint.unclear {
+            self.expect_change();
+        } else {
+            return Next::Nothing;
+        }
+        match is_done || hint.unclear {
+            true => Next::Read,
+            false => Next::ReadAfter(CREATED_GRACE),
+        }
+    }
+
+    /// Takes note that somebody waits for a report.
+    pub(super) fn request(&mut self) {
+        self.is_requested = true;
+        self.expect_change();
+    }
+
+    /// Takes note that a writer is done, by an event elsewhere.
+    pub(super) fn close(&mut self) {
+        if !matches!(self.activity, Activity::Writing(_)) {
+            self.activity = Activity::Closed;
+        }
+    }
+
+    /// Forgets a writer whose closing event may have been lost.
+    pub(super) fn forget_writer(&mut self) {
+        if matches!(self.activity, Activity::Writing(_)) {
+            self.activity = Activity::Stale;
+        }
+    }
+
+    fn expect_change(&mut self) {
+        if matches!(self.activity, Activity::None) {
+            self.activity = Activity::Stale;
+        }
+    }
+
+    /// Returns the stat data of the last read.
+    pub(super) fn stat(&self) -> Option<&Stat> {
+        self.last_read.as_ref().map(|last_read| &last_read.stat)
+    }
+
+    pub(super) fn last_read(&self) -> Option<LastRead> {
+        self.last_read
+    }
+
+    /// Returns true if somebody heard of it, or waits to.
+    pub(super) fn is_reported_or_requested(&self) -> bool {
+        self.is_requested || self.reported != Reported::Nothing
+    }
+
+    /// Returns true if a report is due even though there is nothing to read: somebody waits for it, or the baseline of a
+    /// sweep does.
+    pub(super) fn is_report_awaited(&self, in_sweep: bool) -> bool {
+        self.is_requested || in_sweep && self.reported == Reported::Nothing
+    }
+
+    /// Returns true if a listing that met it with this stat data must have it looked at.
+    pub(super) fn needs_look(&self, stat: &Stat, has_sharp_times: bool) -> bool {
+        self.reported != Reported::Whole
+            || self.last_read.is_none_or(|last_read| {
+                last_read.stat != *stat || is_racy(stat, last_read.at) && !has_sharp_times
+            })
+    }
+
+    /// Returns how to wait for a writer that has the file open; nothing if there is none. R3: it is waited for until it has
+    /// not written for `open_writer`: it may keep the file open for ever, and `truncate` by path has no closing event.
+    pub(super) fn writer_wait(
+        &mut self,
+        now: Instant,
+        open_writer: Duration,
+    ) -> Option<WriterWait> {
+        let Activity::Writing(writing) = &self.activity else {
+            return None;
+        };
+        let left = open_writer.saturating_sub(now.duration_since(writing.last));
+        if left.is_zero() {
+            self.activity = Activity::Closed;
+            return None;
+        }
+        let until_long = LONG_WRITE.saturating_sub(now.duration_since(writing.since));
+        let is_long = until_long.is_zero();
+        Some(WriterWait {
+            is_long,
+            again_after: if is_long { left } else { left.min(until_long) },
+        })
+    }
+
+    /// Returns true if the last report still holds, so that the file need not be read.
+    pub(super) fn is_known(&self, stat: &Stat, now: Timestamp, has_sharp_times: bool) -> bool {
+        let Some(last_read) = self.last_read else {
+            return false;
+        };
+        let was_read = match &self.reported {
+            Reported::Whole => true,
+            Reported::Incomplete(reason) => {
+                matches!(**reason, Incomplete::Malformed(_))
+                    && !may_be_mapped(stat, last_read.at, now)
+            }
+            Reported::Nothing => false,
+        };
+        was_read
+            && matches!(self.activity, Activity::None | Activity::Writing(_))
+            && last_read.stat == *stat
+            && (has_sharp_times || !is_racy(stat, last_read.at))
+    }
+
+    /// Returns true if the last report says that it is incomplete.
+    pub(super) fn is_incomplete(&self) -> bool {
+        matches!(self.reported, Reported::Incomplete(_))
+    }
+
+    /// Returns how long the file must still be left alone; nothing if it has settled. R3: a file found without an event
+    /// must have been left alone for `settle`. Times in the future, by a wrong clock, count from the first look.
+    pub(super) fn settle_wait(
+        &mut self,
+        stat: &Stat,
+        now: (Instant, Timestamp),
+        settle: Duration,
+    ) -> Option<SettleWait> {
+        // A file that was read as it is now is not doubted for being looked at again.
+        let is_believed = self.reported == Reported::Whole && self.stat() == Some(stat);
+        if is_believed || matches!(self.activity, Activity::Closed) {
+            return None;
+        }
+        let age = age(stat, now.1);
+        let seen_for = match &self.activity {
+            Activity::Unsettled(seen) if seen.0 == *stat => now.0.duration_since(seen.1),
+            _ => Duration::ZERO,
+        };
+        if age.is_some_and(|age| age >= settle) || seen_for >= settle {
+            if matches!(self.activity, Activity::Unsettled(_)) {
+                self.activity = Activity::Stale;
+            }
+            return None;
+        }
+        if seen_for.is_zero() {
+            self.activity = Activity::Unsettled(Box::new((*stat, now.0)));
+        }
+        let left = settle - age.unwrap_or(seen_for).max(seen_for) + Duration::from_millis(1);
+        Some(SettleWait {
+            left,
+            has_age: age.is_some(),
+        })
+    }
+
+    /// Takes note of a read that found the file whole.
+    pub(super) fn read_whole(&mut self, stat: Stat, now: Timestamp) {
+        self.last_read = Some(LastRead { stat, at: now });
+        self.reported = Reported::Whole;
+        self.activity = Activity::None;
+        self.is_requested = false;
+        self.failures = 0;
+    }
+
+    /// Takes note of a read that found the file incomplete, with its stat data if it was read to an end.
+    pub(super) fn read_incomplete(&mut self, stat: Option<Stat>, now: Timestamp) -> IncompleteRead {
+        let is_new_and_empty = self.reported == Reported::Nothing
+            && matches!(self.activity, Activity::Closed)
+            && self.failures == 0
+            && !self.is_requested
+            && stat.is_some_and(|stat| stat.size == 0);
+        if self.stat() != stat.as_ref() {
+            self.failures = 0;
+        }
+        self.last_read = stat.map(|stat| LastRead { stat, at: now });
+        if !matches!(self.activity, Activity::Writing(_)) {
+            self.activity = Activity::None;
+        }
+        if is_new_and_empty {
+            self.failures = 1;
+            return IncompleteRead::Wait(EMPTY_GRACE);
+        }
+        IncompleteRead::Report
+    }
+
+    /// Returns how long to wait for the next retry, longer each time.
+    pub(super) fn retry_after(&mut self) -> Duration {
+        let after = FIRST_RETRY.saturating_mul(1 << self.failures.min(10));
+        self.failures = self.failures.saturating_add(1);
+        after.min(LAST_RETRY)
+    }
+
+    /// Takes note that the file is incomplete for this reason. Returns true if that is to be reported: once for each
+    /// reason, and whenever somebody waits.
+    pub(super) fn report_incomplete(&mut self, reason: &Incomplete) -> bool {
+        let is_reported =
+            matches!(&self.reported, Reported::Incomplete(before) if **before == *reason);
+        if is_reported && !self.is_requested {
+            return false;
+        }
+        self.is_requested = false;
+        self.reported = Reported::Incomplete(Box::new(reason.clone()));
+        true
+    }
+}
+
+/// Returns how long ago a file changed last; nothing if that lies in the future.
+fn age(stat: &Stat, now: Timestamp) -> Option<Duration> {
+    let changed = stat.modified.max(stat.changed);
+    Duration::try_from(now.duration_since(changed)).ok()
+}
+
+/// Returns true if a file may have changed after it was read without its stat data showing it (R4).
+pub(super) fn is_racy(stat: &Stat, read_at: Timestamp) -> bool {
+    [stat.modified, stat.changed]
+        .into_iter()
+        .any(|changed| read_at.duration_since(changed).unsigned_abs() < RACY)
+}
+
+/// Returns true if a file that was broken when it was read may have been mended through a map since, without its stat
+/// data showing it. It is read again ever less often.
+fn may_be_mapped(stat: &Stat, read_at: Timestamp, now: Timestamp) -> bool {
+    let age_then = read_at
+        .duration_since(stat.changed)
+        .max(SignedDuration::ZERO);
+    let age_now = now.duration_since(stat.changed);
+    age_then < MAPPED && age_now >= age_then * 2
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use jiff::Timestamp;
+
+    use crate::announce::observation::{Incomplete, Stat};
+    use crate::tree::file::{EMPTY_GRACE, File, IncompleteRead, Next, SettleWait, WriterWait};
+    use crate::tree::model::Model;
+    use crate::tree::pending_hints::{Hint, NameEvent};
+
+    const OPEN_WRITER: Duration = Duration::from_secs(30);
+    const SETTLE: Duration = Duration::from_secs(1);
+
+    fn file() -> File {
+        let root = Model::default().add_directory(0, None, b"", true);
+        File::new(root, b"a.xml".as_slice().into())
+    }
+
+    fn hint(events: &[NameEvent]) -> Hint {
+        let mut hint = Hint::default();
+        events.iter().for_each(|event| hint.add(*event));
+        hint
+    }
+
+    /// Stat data of a file that changed this long before `now`.
+    fn stat(now: Timestamp, age: Duration) -> Stat {
+        let changed = now - age;
+        Stat {
+            size: 1,
+            modified: changed,
+            changed,
+            inode: 1,
+        }
+    }
+
+    #[test]
+    fn a_hint_says_whether_the_file_is_read_now_or_later() {
+        use NameEvent::{Closed, Created, MovedIn, Touched, Unclear, Written};
+        for (events, want) in [
+            (&[Written, Closed][..], Next::Read),
+            (&[MovedIn], Next::Read),
+            (&[Touched], Next::Read),
+            (&[Unclear], Next::Read),
+            (&[Created], Next::ReadAfter(Duration::from_millis(2))),
+            (&[Created, Written], Next::ReadAfter(Duration::from_secs(2))),
+            (&[], Next::Nothing),
+        ] {
+            let next = file().hint(hint(events), Instant::now(), OPEN_WRITER);
+            assert_eq!(next, want, "{events:?}");
+        }
+    }
+
+    #[test]
+    fn a_writer_is_waited_for_until_it_closes_or_falls_silent() {
+        let (mut file, now) = (file(), Instant::now());
+        let second = Duration::from_secs(1);
+        file.hint(hint(&[NameEvent::Written]), now, OPEN_WRITER);
+        let wait = |is_long, again_after| {
+            Some(WriterWait {
+                is_long,
+                again_after,
+            })
+        };
+        assert_eq!(
+            file.writer_wait(now + second, OPEN_WRITER),
+            wait(false, second)
+        );
+        assert_eq!(
+            file.writer_wait(now + 5 * second, OPEN_WRITER),
+            wait(true, 25 * second)
+        );
+        // Its times changing meanwhile says nothing about its end.
+        let next = file.hint(hint(&[NameEvent::Touched]), now, OPEN_WRITER);
+        assert_eq!(next, Next::Nothing);
+        assert_eq!(file.writer_wait(now + OPEN_WRITER, OPEN_WRITER), None);
+        let fresh = stat(Timestamp::now(), Duration::ZERO);
+        let times = (now, Timestamp::now());
+        assert_eq!(file.settle_wait(&fresh, times, SETTLE), None);
+    }
+
+    #[test]
+    fn a_file_found_without_an_event_must_settle_by_its_age_or_as_long_as_it_is_seen() {
+        let (now, wall) = (Instant::now(), Timestamp::now());
+        let millisecond = Duration::from_millis(1);
+        let young = stat(wall, SETTLE / 4);
+        let mut file = file();
+        let left = SETTLE * 3 / 4 + millisecond;
+        let wait = |left, has_age| Some(SettleWait { left, has_age });
+        assert_eq!(
+            file.settle_wait(&young, (now, wall), SETTLE),
+            wait(left, true)
+        );
+        assert_eq!(
+            file.settle_wait(&stat(wall, SETTLE), (now, wall), SETTLE),
+            None
+        );
+        // By a wrong clock it lies in the future.
+        let future = stat(wall + 60 * SETTLE, Duration::ZERO);
+        let first = file.settle_wait(&future, (now, wall), SETTLE);
+        assert_eq!(first, wait(SETTLE + millisecond, false));
+        assert_eq!(
+            file.settle_wait(&future, (now + SETTLE, wall), SETTLE),
+            None
+        );
+    }
+
+    #[test]
+    fn a_file_that_was_read_is_known_until_its_stat_data_or_an_event_says_otherwise() {
+        let wall = Timestamp::now();
+        let old = stat(wall, Duration::from_secs(60));
+        let mut file = file();
+        assert!(!file.is_known(&old, wall, true) && file.needs_look(&old, true));
+        file.read_whole(old, wall);
+        assert!(file.is_known(&old, wall, false) && !file.needs_look(&old, false));
+        assert!(!file.is_known(&stat(wall, SETTLE), wall, true));
+        // R4: read too soon after it changed, unless the file system's times are sharp.
+        let young = stat(wall, SETTLE);
+        file.read_whole(young, wall);
+        assert!(file.is_known(&young, wall, true) && !file.is_known(&young, wall, false));
+        file.request();
+        assert!(!file.is_known(&young, wall, true));
+    }
+
+    #[test]
+    fn a_new_empty_file_is_given_time_once() {
+        let wall = Timestamp::now();
+        let empty = Stat {
+            size: 0,
+            ..stat(wall, SETTLE)
+        };
+        let mut file = file();
+        file.hint(hint(&[NameEvent::Closed]), Instant::now(), OPEN_WRITER);
+        let read = file.read_incomplete(Some(empty), wall);
+        assert_eq!(read, IncompleteRead::Wait(EMPTY_GRACE));
+        file.hint(hint(&[NameEvent::Closed]), Instant::now(), OPEN_WRITER);
+        let read = file.read_incomplete(Some(empty), wall);
+        assert_eq!(read, IncompleteRead::Report);
+    }
+
+    #[test]
+    fn a_reason_is_reported_once_and_to_whoever_asks() {
+        let mut file = file();
+        let reason = Incomplete::NotAFile;
+        assert!(file.report_incomplete(&reason));
+        assert!(!file.report_incomplete(&reason));
+        file.request();
+        assert!(file.report_incomplete(&reason));
+        assert!(file.report_incomplete(&Incomplete::BeingWritten));
+    }
+
+    #[test]
+    fn a_writer_whose_end_may_be_lost_is_not_waited_for() {
+        let (mut file, now, wall) = (file(), Instant::now(), Timestamp::now());
+        file.read_whole(stat(wall, OPEN_WRITER), wall);
+        file.hint(hint(&[NameEvent::Written]), now, OPEN_WRITER);
+        file.forget_writer();
+        assert_eq!(file.writer_wait(now, OPEN_WRITER), None);
+        assert!(!file.is_known(&stat(wall, OPEN_WRITER), wall, true));
+    }
+}

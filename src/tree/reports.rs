@@ -1,0 +1,113 @@
+//! Reports about a tree: observations are collected, and sent before any other report.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+
+use jiff::Timestamp;
+
+use crate::announce::observation::{DocumentPath, Look, MountId, NoDocument, Observation};
+use crate::tree::TreeReport;
+use crate::tree::file_status;
+use crate::tree::mount::{Mount, UnmetFile};
+
+/// Most observations in one report.
+const BATCH: usize = 512;
+
+pub(super) struct Reports<'a> {
+    receiver: Box<dyn FnMut(TreeReport) -> ControlFlow<()> + 'a>,
+    /// True once the receiver wants no more.
+    is_stopped: bool,
+    observations: Vec<Observation>,
+    explained: Vec<(DocumentPath, NoDocument)>,
+    /// The files that `observations` call missing, in case their mount is.
+    missing: HashMap<DocumentPath, UnmetFile>,
+}
+
+impl<'a> Reports<'a> {
+    pub(super) fn new(receiver: impl FnMut(TreeReport) -> ControlFlow<()> + 'a) -> Reports<'a> {
+        Reports {
+            receiver: Box::new(receiver),
+            is_stopped: false,
+            observations: Vec::new(),
+            explained: Vec::new(),
+            missing: HashMap::new(),
+        }
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.is_stopped
+    }
+
+    /// Returns true if there is enough to send.
+    pub(super) fn is_full(&self) -> bool {
+        self.observations.len().max(self.explained.len()) >= BATCH
+    }
+
+    pub(super) fn observe(&mut self, path: DocumentPath, look: Look) {
+        self.missing.remove(&path);
+        self.observations.push(Observation {
+            path,
+            at: Timestamp::now(),
+            look,
+        });
+    }
+
+    pub(super) fn observe_missing(&mut self, path: DocumentPath, unmet: UnmetFile) {
+        self.observe(path.clone(), Look::Missing);
+        self.missing.insert(path, unmet);
+    }
+
+    pub(super) fn explain(&mut self, path: DocumentPath, explanation: NoDocument) {
+        self.explained.push((path, explanation));
+    }
+
+    /// Withdraws what was observed to be missing from mounts that are not there (R15): their files are unmet again.
+    /// Returns true if there is such a mount.
+    pub(super) fn withdraw_missing(&mut self, mounts: &mut [Mount]) -> bool {
+        let missing = std::mem::take(&mut self.missing);
+        let mut is_mount_missing = false;
+        for mount in mounts {
+            let in_mount = |path: &DocumentPath| path.mount == mount.id;
+            if !missing.keys().any(in_mount) || is_there(mount) {
+                continue;
+            }
+            for (path, unmet) in missing.iter().filter(|(path, _)| path.mount == mount.id) {
+                mount.unmet.insert((*path.below).into(), *unmet);
+            }
+            self.forget_missing(mount.id);
+            is_mount_missing = true;
+        }
+        is_mount_missing
+    }
+
+    fn forget_missing(&mut self, mount: MountId) {
+        self.observations
+            .retain(|it| it.path.mount != mount || it.look != Look::Missing);
+    }
+
+    /// Sends what was collected.
+    pub(super) fn flush(&mut self) {
+        if !self.explained.is_empty() {
+            let explained = std::mem::take(&mut self.explained);
+            self.send(TreeReport::Explained(explained));
+        }
+        let mut batch = std::mem::take(&mut self.observations);
+        while !batch.is_empty() {
+            let rest = batch.split_off(batch.len().min(BATCH));
+            self.send(TreeReport::Observed(std::mem::replace(&mut batch, rest)));
+        }
+    }
+
+    /// Sends a report, without what was collected before.
+    pub(super) fn send(&mut self, report: TreeReport) {
+        if !self.is_stopped && (self.receiver)(report).is_break() {
+            self.is_stopped = true;
+        }
+    }
+}
+
+/// Returns true if the root of a mount is there now, and the same as before.
+fn is_there(mount: &Mount) -> bool {
+    let found = file_status::follow(&mount.directory).map(|status| status.identity);
+    mount.is_present() && found.ok() == mount.identity()
+}
