@@ -58,7 +58,7 @@ impl Observer<'_> {
             FileKind::Directory => self.update_directory(id, name, depth, sweep),
             FileKind::File | FileKind::Special => {
                 let file = self.update_file(id, name)?;
-                self.unlink(file);
+                self.forget_link(file);
                 Some(Entry::File(file))
             }
             FileKind::Link => self.update_link(id, name, depth, sweep),
@@ -163,7 +163,7 @@ impl Observer<'_> {
     }
 
     fn remove_file(&mut self, id: FileId) {
-        self.unlink(id);
+        self.forget_link(id);
         self.queue.forget_file(id);
         self.timers.clear(id);
         let path = self.document_path(id);

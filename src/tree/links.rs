@@ -176,7 +176,7 @@ impl Observer<'_> {
             return;
         }
         let at = self.model.mount_of(file.directory);
-        self.unlink(id);
+        self.forget_link(id);
         let mut watch = None;
         if at.is_some_and(|at| self.gives_hints(at))
             && let Ok(target) = std::fs::canonicalize(path)
@@ -195,7 +195,7 @@ impl Observer<'_> {
     }
 
     /// Takes note that a file is no link, or none to where it led.
-    pub(super) fn unlink(&mut self, id: FileId) {
+    pub(super) fn forget_link(&mut self, id: FileId) {
         let Some(file) = self.model.file_mut(id) else {
             return;
         };

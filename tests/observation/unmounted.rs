@@ -167,7 +167,9 @@ fn a_daemon_that_starts_before_its_file_system_is_mounted_takes_the_baseline_the
     story
         .daemon()
         .await_log("was replaced by another directory");
-    story.daemon().await_log("7 existing documents are not announced");
+    story
+        .daemon()
+        .await_log("7 existing documents are not announced");
     story.stays_silent();
     volume.write("a/changelist.xml", &list("a", "changelist", "2"));
     story.hears(&["updated changelist a/changelist.xml"]);
