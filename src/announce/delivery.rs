@@ -33,7 +33,7 @@ pub struct Submission {
     pub body: Arc<[u8]>,
 }
 
-/// What a topic URI answers (R25 and the contract).
+/// The answer of a topic URI (R25 and the contract).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopicPage {
     pub topic: Topic,

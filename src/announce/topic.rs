@@ -41,7 +41,7 @@ fn requested_otherwise(text: &str) -> Option<String> {
 /// Returns the topics that a set without an advertisement may have: the one that a new channel gets comes first, then the one
 /// that it keeps if it has it already.
 ///
-/// Where a source has several mounts, the prefix of the list's mount is part of it, so that it depends on no other
+/// With several mounts in a source, the prefix of the list's mount is part of it, so that it depends on no other
 /// mount and on no order; a channel that was opened when there was one mount stays as it was.
 pub fn default_topics(plan: &Plan, source: &SourcePlan, set: &Uri) -> Option<[Topic; 2]> {
     let mount = source.mount_of(set)?;

@@ -7,15 +7,15 @@ use rustls::{AlertDescription, CertificateError};
 
 use crate::diagnostics::FailureCause;
 
-/// What no authority that is trusted has signed.
+/// A certificate that no trusted authority has signed.
 const NOT_TRUSTED: &str = "its certificate is self-signed, or signed by an authority that is not trusted: name it, or \
                            its authority's certificate, in ca_file";
-/// What `openssl req -x509` makes unless it is told otherwise.
+/// A certificate as `openssl req -x509` makes it by default.
 const SELF_SIGNED_AUTHORITY: &str = "its certificate is self-signed as an authority's own (CA:TRUE), which no server may \
                                      show, named in ca_file or not: make one with basicConstraints=CA:FALSE and name \
                                      that in ca_file";
 
-/// What failed, and why. The URL is left out: it may hold a secret.
+/// Describes a failure with its causes. The URL is left out: it may hold a secret.
 pub fn describe(error: reqwest::Error) -> String {
     let error = error.without_url();
     if let Some(words) = causes(&error).find_map(tls).and_then(usual_cause) {
@@ -46,7 +46,7 @@ pub fn describe(error: reqwest::Error) -> String {
     }
 }
 
-/// What failed, in the words of the system and of the TLS library, for who judges it by them. The URL is left out.
+/// Describes a failure in the words of the system and of the TLS library, without the URL.
 pub fn in_its_own_words(error: reqwest::Error) -> String {
     let error = error.without_url();
     if error.is_timeout() {

@@ -416,7 +416,7 @@ impl Channels {
         }
     }
 
-    // What is due.
+    // Due documents.
 
     /// Compares what is seen of a document with what one hub was told of it, and brings the hub's account up to date
     /// (R22).

@@ -314,7 +314,7 @@ fn add_documents(openings: &mut [Opening], catalog: &Catalog, is_first: bool) {
 }
 
 /// R11: returns what a new account on a channel begins with: what the others were told, or else the last one that left.
-/// Where several were not told the same, it is not known what version that was.
+/// If several were not told the same, the version told is unknown.
 fn what_was_told(channel: &Channel) -> Option<BTreeMap<Uri, Told>> {
     let left = |ledger: &Ledger| ledger.row.left.as_ref().map(|left| left.since);
     let mut meant: Vec<&Ledger> = channel.listening().map(|(_, ledger)| ledger).collect();

@@ -45,7 +45,7 @@ pub enum Behind {
     Unix(String),
 }
 
-/// What is to be passed on for these topics and this embedded hub. `home` is what public URL new topics lie below, if
+/// The paths to pass on for these topics and this embedded hub. `home` is the public URL that new topics lie below, if
 /// rsnotify makes any.
 pub fn passing(topics: &BTreeSet<Topic>, home: Option<&Uri>, hub: Option<&Hub>) -> Passing {
     let mut sites: BTreeMap<String, Site> = BTreeMap::new();
