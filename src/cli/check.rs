@@ -170,11 +170,11 @@ fn tree(scan: &OneShotScan, documents: Vec<DocumentView>, all: bool) -> Section 
     if all {
         let plan = scan.engine.plan();
         let findings = report::findings::all(&scan.engine).into_iter();
-        let is_news = |own: &Finding| {
+        let is_news = |finding: &Finding| {
             !plan
                 .sources
                 .iter()
-                .any(|source| source.is_acknowledged(own))
+                .any(|source| source.is_acknowledged(finding))
         };
         let findings = findings.filter(is_news);
         tree.add("", findings.map(|finding| finding.to_string()), 0);

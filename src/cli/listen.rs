@@ -390,8 +390,8 @@ mod tests {
     #[tokio::test]
     async fn a_closed_terminal_ends_it_as_a_person_does() {
         let stopped = stopped().unwrap();
-        let own = rustix::process::getpid();
-        rustix::process::kill_process(own, rustix::process::Signal::HUP).unwrap();
+        let process = rustix::process::getpid();
+        rustix::process::kill_process(process, rustix::process::Signal::HUP).unwrap();
         let stopped = tokio::time::timeout(Duration::from_secs(10), stopped);
         assert_eq!(stopped.await, Ok(()));
     }

@@ -102,12 +102,8 @@ fn behind(listen: &Address) -> anyhow::Result<Behind> {
             );
             let mut address = *address;
             match address.ip() {
-                IpAddr::V4(own) if own.is_unspecified() => {
-                    address.set_ip(Ipv4Addr::LOCALHOST.into())
-                }
-                IpAddr::V6(own) if own.is_unspecified() => {
-                    address.set_ip(Ipv6Addr::LOCALHOST.into())
-                }
+                IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+                IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
                 _ => {}
             }
             Ok(Behind::Tcp(address))

@@ -73,7 +73,11 @@ fn write_status(out: &mut impl Write, status: &Status, is_running: bool) -> io::
         .iter()
         .map(|channel| channel.pending_count())
         .sum();
-    let held: usize = status.channels.iter().map(|own| own.held_count()).sum();
+    let held: usize = status
+        .channels
+        .iter()
+        .map(|channel| channel.held_count())
+        .sum();
     writeln!(
         out,
         "{}: {pending} pending, {held} held",
@@ -91,7 +95,11 @@ fn write_findings(out: &mut impl Write, status: &Status) -> io::Result<()> {
     if !status.findings.is_empty() {
         writeln!(out, "\nfindings:")?;
     }
-    for group in status.finding_groups.iter().filter(|own| !own.acknowledged) {
+    for group in status
+        .finding_groups
+        .iter()
+        .filter(|group| !group.acknowledged)
+    {
         for example in &group.examples {
             writeln!(out, "{}", shown(example))?;
         }
@@ -105,8 +113,11 @@ fn write_findings(out: &mut impl Write, status: &Status) -> io::Result<()> {
             )?,
         }
     }
-    let known = status.finding_groups.iter().filter(|own| own.acknowledged);
-    match known.map(|own| own.count).sum() {
+    let known = status
+        .finding_groups
+        .iter()
+        .filter(|group| group.acknowledged);
+    match known.map(|group| group.count).sum() {
         0 => Ok(()),
         1 => writeln!(out, "\n1 finding is acknowledged by the configuration"),
         count => writeln!(
@@ -156,8 +167,8 @@ fn write_source(out: &mut impl Write, source: &SourceStatus) -> io::Result<()> {
             None => "was not looked at",
         };
         writeln!(out, "  {} ({}) {presence}", mount.directory, mount.url)?;
-        for own in &mount.unreadable {
-            let (directory, reason) = (escaped(&own.directory), escaped(&own.reason));
+        for unreadable in &mount.unreadable {
+            let (directory, reason) = (escaped(&unreadable.directory), escaped(&unreadable.reason));
             writeln!(out, "    {directory} CANNOT BE READ: {reason}")?;
         }
         if mount.more_unreadable > 0 {
@@ -216,9 +227,9 @@ fn write_troubled(out: &mut impl Write, status: &Status) -> io::Result<()> {
 
 fn write_waiting(out: &mut impl Write, status: &Status) -> io::Result<()> {
     let channels = status.channels.iter();
-    let waiting = channels.flat_map(|own| {
-        let pending = own.pending.iter().map(|view| ("pending", view));
-        pending.chain(own.held.iter().map(|view| ("held", view)))
+    let waiting = channels.flat_map(|channel| {
+        let pending = channel.pending.iter().map(|view| ("pending", view));
+        pending.chain(channel.held.iter().map(|view| ("held", view)))
     });
     let mut waiting: Vec<(&str, &WaitingView)> = waiting.collect();
     if waiting.is_empty() {
@@ -237,7 +248,7 @@ fn write_waiting(out: &mut impl Write, status: &Status) -> io::Result<()> {
     }
     // Of each channel, the status itself has only those that wait for longest.
     let channels = status.channels.iter();
-    let untold = channels.map(|own| own.more_pending + own.more_held);
+    let untold = channels.map(|channel| channel.more_pending + channel.more_held);
     let more = waiting.len().saturating_sub(MOST_LINES) + untold.sum::<usize>();
     write_more(out, more + MOST_LINES, "rsnotify outbox show CHANNEL HUB")
 }
@@ -247,9 +258,9 @@ fn write_broken(out: &mut impl Write, status: &Status) -> io::Result<()> {
         return Ok(());
     }
     writeln!(out, "\ncannot be read:")?;
-    for own in status.broken.iter().take(MOST_LINES) {
-        let since = relative(own.since, status.at);
-        let (path, reason) = (shown(&own.path), shown(&own.reason));
+    for document in status.broken.iter().take(MOST_LINES) {
+        let since = relative(document.since, status.at);
+        let (path, reason) = (shown(&document.path), shown(&document.reason));
         writeln!(out, "{path}  {since}  ({reason})")?;
     }
     write_more(
@@ -265,18 +276,18 @@ fn write_notifications(out: &mut impl Write, status: &Status) -> io::Result<()> 
     }
     writeln!(out, "\nlast notifications:")?;
     let shown = status.notifications.iter().take(MOST_NOTIFICATIONS);
-    for own in shown {
-        let changes = match own.changes {
+    for notification in shown {
+        let changes = match notification.changes {
             Some(changes) => counted(changes, "change"),
             None => "changes".to_owned(),
         };
-        let cut = relative(own.cut, status.at);
+        let cut = relative(notification.cut, status.at);
         writeln!(
             out,
             "{cut}  {} of {}, {changes}: {}",
-            own.seq,
-            own.topic,
-            outcomes(own)
+            notification.seq,
+            notification.topic,
+            outcomes(notification)
         )?;
     }
     match status
@@ -294,8 +305,8 @@ fn write_notifications(out: &mut impl Write, status: &Status) -> io::Result<()> 
 
 /// Returns the outcome of a notification at each hub; the hub is left out if there is only one.
 fn outcomes(notification: &NotificationView) -> String {
-    let outcomes = notification.hubs.iter().map(|own| {
-        let (words, hub) = (own.outcome.in_words(), &own.hub);
+    let outcomes = notification.hubs.iter().map(|outcome| {
+        let (words, hub) = (outcome.outcome.in_words(), &outcome.hub);
         match notification.hubs.len() {
             1 => words.to_owned(),
             _ => format!("{words} at {hub}"),

@@ -73,7 +73,7 @@ impl<'f> WrittenTable<'f> {
     ) -> WrittenTable<'f> {
         let mut values = BTreeMap::new();
         for (key, value) in table.value {
-            let Some(definition) = keys.iter().find(|own| own.name == key.get_ref()) else {
+            let Some(definition) = keys.iter().find(|known| known.name == key.get_ref()) else {
                 slips.push(unknown(file, name, keys, &key));
                 continue;
             };
