@@ -91,7 +91,7 @@ impl Daemon {
             .context("cannot start the network threads")?;
         let handle = runtime.handle().clone();
         let _context = handle.enter();
-        // Before anything that takes time or is logged: whoever knows of the process may send signals.
+        // Before anything that takes time or is logged: signals may come as soon as the process is known.
         let signals = Signals::take()?;
         let (inputs, received) = mpsc::channel();
         let publisher = Arc::new(Publisher::new(settings::publishers(&config)?)?);

@@ -9,8 +9,8 @@ use crate::resourcesync::escape::{escaped, escaped_lines};
 
 pub use crate::report::status::words::{counted, grouped, next_try, relative, when};
 
-/// Standard output, where file names and what files hold cannot command a terminal, and JSON stays what it is. Where
-/// such a text must not end a line either, whoever writes it escapes that.
+/// Standard output. File names and contents cannot command a terminal through it, and JSON stays as it is. Line ends
+/// inside such a text are left to the caller to escape.
 pub struct Output(StdoutLock<'static>);
 
 impl Output {

@@ -254,7 +254,7 @@ impl EventLoop {
             Input::Tree(generation, _) if !self.trees.is_current(generation) => {}
             Input::Tree(_, report) => self.tree_report(report),
             Input::HubRecords(records) => self.saver.unsaved().records.extend(records),
-            // Whoever asked may have gone, before or while it is answered.
+            // The client may have disconnected, before or during the answer.
             Input::Ask(_, answer) if answer.is_closed() => {}
             Input::Ask(detail, answer) => {
                 let _ = answer.send(self.status(detail));

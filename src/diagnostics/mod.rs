@@ -161,7 +161,7 @@ pub fn origin(url: &str) -> String {
     }
 }
 
-/// Returns true if the URL refers to the machine of whoever resolves it.
+/// Returns true if the URL refers to the machine that resolves it.
 pub fn is_local(url: &str) -> bool {
     match Url::parse(url).ok().as_ref().and_then(Url::host) {
         Some(url::Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),

@@ -73,7 +73,7 @@ impl Observer<'_> {
     fn lose_mount(&mut self, at: usize, reason: &str) {
         let was_present = self.leave_mount(at);
         if was_present {
-            // Whoever swaps a link may remove it first.
+            // A link may be removed before its replacement is there.
             self.heartbeat = self.heartbeat.min(Instant::now() + SWAPPED_WITHIN);
         }
         let mount = &mut self.mounts[at];

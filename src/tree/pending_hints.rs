@@ -157,7 +157,7 @@ impl PendingHints {
         }
     }
 
-    /// Makes whoever waits for hints wait for this bell too, beside the kernel's events.
+    /// Sets the bell that wakes the thread waiting for hints, beside the kernel's events.
     pub(super) fn set_bell(&self, bell: Arc<OwnedFd>) {
         let _ = self.bell.set(bell);
     }

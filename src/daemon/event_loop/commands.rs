@@ -61,7 +61,7 @@ impl EventLoop {
                 )),
                 (_, answer) => answer,
             };
-            // Whoever asked may have gone.
+            // The client may have disconnected.
             let _ = reply.send(answer);
         }
     }

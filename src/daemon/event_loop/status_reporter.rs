@@ -1,4 +1,4 @@
-//! Health of the loop as others see it: probes, the service manager, and whoever asks for the status.
+//! Health of the loop as others see it: probes, the service manager, and requests for the status.
 
 use std::time::Instant;
 

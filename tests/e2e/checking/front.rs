@@ -108,7 +108,7 @@ fn serve(mut stream: TcpStream, manner: Manner, upstream: Option<SocketAddr>) {
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     let head = head.replace("HTTP/1.1 ", "HTTP/1.0 ");
     let body = if is_head { "" } else { body };
-    // Whoever asked may have gone.
+    // The client may have disconnected.
     let _ = write!(stream, "{head}\r\n\r\n{body}");
 }
 

@@ -52,7 +52,7 @@ fn exchange(mut stream: impl Read + Write, answer: &str) -> Option<String> {
     while !head.ends_with("\r\n\r\n") {
         reader.read_line(&mut head).ok().filter(|read| *read > 0)?;
     }
-    // Whoever asked may have gone.
+    // The client may have disconnected.
     let _ = stream.write_all(answer.as_bytes());
     Some(head)
 }
