@@ -404,12 +404,20 @@ impl Save {
     /// Adds what a later step changed.
     pub fn merge(&mut self, later: Save) {
         self.mounts.extend(later.mounts);
-        self.documents.extend(later.documents);
-        self.others.extend(later.others);
+        append(&mut self.documents, later.documents);
+        append(&mut self.others, later.others);
         self.troubles.extend(later.troubles);
         self.channels.extend(later.channels);
         self.ledgers.extend(later.ledgers);
-        self.told.extend(later.told);
+        append(&mut self.told, later.told);
         self.hubs.extend(later.hubs);
+    }
+}
+
+/// Adds rows to others. The first ones, of which a start has very many, are moved as they are.
+pub fn append<K: Ord, V>(rows: &mut BTreeMap<K, V>, later: BTreeMap<K, V>) {
+    match rows.is_empty() {
+        true => *rows = later,
+        false => rows.extend(later),
     }
 }

@@ -1,6 +1,6 @@
 //! Loads the state at start.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ use crate::announce::state::{
     Retirement, State, Told, Trouble, Version,
 };
 use crate::resourcesync::fingerprint;
-use crate::resourcesync::uri::{Hub, Topic, Uri};
+use crate::resourcesync::uri::{Hub, Topic, Uri, UriSet};
 use crate::store::row::{
     Column, covers_from_json, said_from_json, shared, times_from_text, uris_from_json,
 };
@@ -112,7 +112,7 @@ impl Store {
 
 /// Interned URIs: one that is in many rows takes memory once and is checked once.
 #[derive(Default)]
-struct KnownUris(HashSet<Uri>);
+struct KnownUris(UriSet);
 
 impl KnownUris {
     fn uri(&mut self, text: &str) -> rusqlite::Result<Uri> {
@@ -279,8 +279,8 @@ fn document(row: &Row<'_>, known: &mut KnownUris) -> rusqlite::Result<(Uri, Reco
 }
 
 fn sets(json: &str, known: &mut KnownUris) -> rusqlite::Result<SmallSet<Uri>> {
-    let sets: Vec<Uri> = foreign(uris_from_json(json))?;
-    sets.iter().map(|set| known.uri(set.as_str())).collect()
+    let sets: Vec<String> = foreign(serde_json::from_str(json).ok())?;
+    sets.iter().map(|set| known.uri(set)).collect()
 }
 
 fn other(row: &Row<'_>) -> rusqlite::Result<(DocumentPath, (Stat, Timestamp))> {

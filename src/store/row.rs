@@ -58,7 +58,7 @@ impl FromSql for Column<Form> {
 
 impl ToSql for Column<Fingerprint> {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
-        Ok(self.0.0.to_vec().into())
+        Ok(ToSqlOutput::Borrowed(ValueRef::Blob(&self.0.0)))
     }
 }
 

@@ -1,15 +1,17 @@
 //! Saves the changes of one step, in one transaction.
 
+use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
 
 use jiff::Timestamp;
-use rusqlite::{Transaction, params};
+use rusqlite::{Statement, Transaction, params};
 
 use crate::announce::candidates::Candidates;
 use crate::announce::ids::ChannelId;
 use crate::announce::observation::{DocumentPath, Stat};
 use crate::announce::state::{
-    ChannelRow, Flight, Hold, KnownHub, LedgerRow, MountRow, Presence, Record, Save, Told, Trouble,
+    ChannelRow, Flight, Hold, KnownHub, LedgerRow, MountRow, Presence, Record, Save, Trouble,
 };
 use crate::hub::{HubRecord, Relay};
 use crate::resourcesync::fingerprint;
@@ -57,12 +59,8 @@ impl Store {
         for (id, row) in &save.mounts {
             write_mount(&transaction, id.0, row.as_ref())?;
         }
-        for (uri, record) in &save.documents {
-            write_document(&transaction, uri, record.as_deref())?;
-        }
-        for (path, stat) in &save.others {
-            write_other(&transaction, path, stat.as_ref())?;
-        }
+        write_documents(&transaction, &save.documents)?;
+        write_others(&transaction, &save.others)?;
         for (uri, trouble) in &save.troubles {
             write_trouble(&transaction, uri, trouble.as_ref())?;
         }
@@ -74,13 +72,7 @@ impl Store {
                 write_ledger(&transaction, *id, hub, row.as_ref())?;
             }
         }
-        for ((id, hub, uri), told) in &save.told {
-            let is_deleted = matches!(save.channels.get(id), Some(None))
-                || matches!(save.ledgers.get(&(*id, hub.clone())), Some(None));
-            if !is_deleted {
-                write_told(&transaction, *id, hub, uri, told.as_ref())?;
-            }
-        }
+        write_told(&transaction, save)?;
         for (hub, known) in &save.hubs {
             write_known_hub(&transaction, hub, *known)?;
         }
@@ -123,16 +115,30 @@ fn write_mount(on: &Transaction<'_>, id: u32, row: Option<&MountRow>) -> rusqlit
     Ok(())
 }
 
-fn write_document(
+fn write_documents(
     on: &Transaction<'_>,
-    uri: &Uri,
-    record: Option<&Record>,
+    documents: &BTreeMap<Uri, Option<Arc<Record>>>,
 ) -> rusqlite::Result<()> {
-    let Some(record) = record else {
-        on.prepare_cached("DELETE FROM documents WHERE uri = ?1")?
-            .execute([uri.as_str()])?;
+    if documents.is_empty() {
         return Ok(());
-    };
+    }
+    let mut delete = on.prepare_cached("DELETE FROM documents WHERE uri = ?1")?;
+    let mut replace = on.prepare_cached(
+        "INSERT OR REPLACE INTO documents VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, \
+         ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25)",
+    )?;
+    for (uri, record) in documents {
+        match record {
+            Some(record) => write_document(&mut replace, uri, record)?,
+            None => {
+                delete.execute([uri.as_str()])?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn write_document(replace: &mut Statement<'_>, uri: &Uri, record: &Record) -> rusqlite::Result<()> {
     let (presence, absent_since) = match record.presence {
         Presence::Present => ("present", None),
         Presence::Missing {
@@ -156,11 +162,7 @@ fn write_document(
     } else {
         fingerprint::VERSION
     };
-    on.prepare_cached(
-        "INSERT OR REPLACE INTO documents VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, \
-         ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25)",
-    )?
-    .execute(params![
+    replace.execute(params![
         uri.as_str(),
         record.path.mount.0,
         &record.path.below[..],
@@ -190,26 +192,31 @@ fn write_document(
     Ok(())
 }
 
-fn write_other(
+fn write_others(
     on: &Transaction<'_>,
-    path: &DocumentPath,
-    stat: Option<&(Stat, Timestamp)>,
+    others: &BTreeMap<DocumentPath, Option<(Stat, Timestamp)>>,
 ) -> rusqlite::Result<()> {
-    let Some((stat, looked)) = stat else {
-        on.prepare_cached("DELETE FROM others WHERE mount = ?1 AND path = ?2")?
-            .execute(params![path.mount.0, &path.below[..]])?;
+    if others.is_empty() {
         return Ok(());
-    };
-    on.prepare_cached("INSERT OR REPLACE INTO others VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?
-        .execute(params![
-            path.mount.0,
-            &path.below[..],
-            stat.size.cast_signed(),
-            Column(stat.modified),
-            Column(stat.changed),
-            stat.inode.cast_signed(),
-            Column(*looked),
-        ])?;
+    }
+    let mut delete = on.prepare_cached("DELETE FROM others WHERE mount = ?1 AND path = ?2")?;
+    let mut replace =
+        on.prepare_cached("INSERT OR REPLACE INTO others VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?;
+    for (path, other) in others {
+        let (mount, below) = (path.mount.0, &path.below[..]);
+        match other {
+            Some((stat, looked)) => replace.execute(params![
+                mount,
+                below,
+                stat.size.cast_signed(),
+                Column(stat.modified),
+                Column(stat.changed),
+                stat.inode.cast_signed(),
+                Column(*looked),
+            ])?,
+            None => delete.execute(params![mount, below])?,
+        };
+    }
     Ok(())
 }
 
@@ -372,28 +379,34 @@ fn write_known_hub(on: &Transaction<'_>, hub: &Hub, known: KnownHub) -> rusqlite
     Ok(())
 }
 
-fn write_told(
-    on: &Transaction<'_>,
-    id: ChannelId,
-    hub: &Hub,
-    uri: &Uri,
-    told: Option<&Told>,
-) -> rusqlite::Result<()> {
-    let id = id.0.cast_signed();
-    let Some(told) = told else {
-        on.prepare_cached("DELETE FROM told WHERE channel = ?1 AND hub = ?2 AND uri = ?3")?
-            .execute(params![id, hub.as_str(), uri.as_str()])?;
+/// Writes what hubs were told, except on channels and ledgers that are deleted.
+fn write_told(on: &Transaction<'_>, save: &Save) -> rusqlite::Result<()> {
+    if save.told.is_empty() {
         return Ok(());
-    };
-    on.prepare_cached("INSERT OR REPLACE INTO told VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?
-        .execute(params![
-            id,
-            hub.as_str(),
-            uri.as_str(),
-            Column(told.capability),
-            Column(told.form),
-            told.fingerprint.map(Column),
-        ])?;
+    }
+    let mut delete =
+        on.prepare_cached("DELETE FROM told WHERE channel = ?1 AND hub = ?2 AND uri = ?3")?;
+    let mut replace =
+        on.prepare_cached("INSERT OR REPLACE INTO told VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
+    for ((id, hub, uri), told) in &save.told {
+        let is_deleted = matches!(save.channels.get(id), Some(None))
+            || matches!(save.ledgers.get(&(*id, hub.clone())), Some(None));
+        if is_deleted {
+            continue;
+        }
+        let key = (id.0.cast_signed(), hub.as_str(), uri.as_str());
+        match told {
+            Some(told) => replace.execute(params![
+                key.0,
+                key.1,
+                key.2,
+                Column(told.capability),
+                Column(told.form),
+                told.fingerprint.map(Column),
+            ])?,
+            None => delete.execute(key)?,
+        };
+    }
     Ok(())
 }
 

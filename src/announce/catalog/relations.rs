@@ -13,21 +13,17 @@ impl Catalog {
     /// Resolves the relations of `touched` and of all that follow from them, and returns the documents
     /// whose relations changed.
     pub fn resolve(&mut self, touched: &BTreeSet<Uri>) -> BTreeSet<Uri> {
-        let mut changed = BTreeSet::new();
+        let mut changed = Vec::new();
         let mut next = self.resolve_once(touched, &mut changed);
         // Index links may form a circle; a document's relations settle after a few rounds or never.
         for _ in 0..3 {
             next = self.resolve_once(&next, &mut changed);
         }
-        changed
+        changed.into_iter().collect()
     }
 
     /// Resolves the relations of `touched`, and returns the documents that depend on those that changed.
-    fn resolve_once(
-        &mut self,
-        touched: &BTreeSet<Uri>,
-        changed: &mut BTreeSet<Uri>,
-    ) -> BTreeSet<Uri> {
+    fn resolve_once(&mut self, touched: &BTreeSet<Uri>, changed: &mut Vec<Uri>) -> BTreeSet<Uri> {
         let mut next = BTreeSet::new();
         for uri in touched {
             let Some(record) = self.records.get(uri) else {
@@ -41,7 +37,7 @@ impl Catalog {
             if let Some(record) = self.get_mut(uri) {
                 record.relations = relations;
             }
-            changed.insert(uri.clone());
+            changed.push(uri.clone());
             if is_index {
                 next.extend(self.dependents(uri));
             }

@@ -528,7 +528,7 @@ impl Channels {
     pub fn fill_baseline(
         &mut self,
         source: usize,
-        baseline: &BTreeMap<Uri, Told>,
+        baseline: &UriMap<Told>,
         catalog: &Catalog,
         step: &mut Step,
     ) -> BTreeSet<Uri> {

@@ -4,7 +4,7 @@ use crate::announce::engine::channels::Channels;
 use crate::announce::engine::source::Source;
 use crate::announce::engine::step::Collected;
 use crate::announce::event::Effect;
-use crate::announce::state::Save;
+use crate::announce::state::{Save, append};
 
 /// Returns the effects of what a step collected.
 pub fn effects(mut collected: Collected, sources: &[Source], channels: &Channels) -> Vec<Effect> {
@@ -32,10 +32,14 @@ pub fn effects(mut collected: Collected, sources: &[Source], channels: &Channels
 /// Looks up the rows that changed, as they are now.
 fn changed_rows(collected: &mut Collected, sources: &[Source], channels: &Channels) -> Save {
     let mut save = std::mem::take(&mut collected.rows);
-    for (source, uri) in std::mem::take(&mut collected.documents) {
+    let documents = std::mem::take(&mut collected.documents).into_iter();
+    // R13: a baseline that was not finished is taken again, so its documents are saved once it is.
+    let documents = documents.filter(|(source, uri)| !sources[*source].is_before_baseline(uri));
+    let documents = documents.map(|(source, uri)| {
         let record = sources[source].catalog().shared(&uri);
-        save.documents.insert(uri, record);
-    }
+        (uri, record)
+    });
+    append(&mut save.documents, documents.collect());
     for (source, uri) in std::mem::take(&mut collected.troubles) {
         let trouble = sources[source].troubles().get(&uri).cloned();
         save.troubles.insert(uri, trouble);
@@ -48,10 +52,12 @@ fn changed_rows(collected: &mut Collected, sources: &[Source], channels: &Channe
         let ledger = channels.ledger(id, &hub).map(|ledger| ledger.row.clone());
         save.ledgers.insert((id, hub), ledger);
     }
-    for (id, hub, uri) in std::mem::take(&mut collected.told) {
+    let told = std::mem::take(&mut collected.told).into_iter();
+    let told = told.map(|(id, hub, uri)| {
         let ledger = channels.ledger(id, &hub);
         let version = ledger.and_then(|ledger| ledger.told.get(&uri).copied());
-        save.told.insert((id, hub, uri), version);
-    }
+        ((id, hub, uri), version)
+    });
+    save.told = told.collect();
     save
 }

@@ -13,7 +13,7 @@ use crate::announce::finding::Finding;
 use crate::announce::ids::ChannelId;
 use crate::announce::ledger::Ledger;
 use crate::announce::state::{ChannelRow, Told};
-use crate::resourcesync::uri::{Hub, Topic, Uri};
+use crate::resourcesync::uri::{Hub, Topic, Uri, UriMap};
 
 /// A set whose channel opens or changes.
 struct Opening {
@@ -42,11 +42,11 @@ impl Engine {
         changes: &Changes,
         is_first: bool,
     ) -> BTreeSet<Uri> {
-        let mut again = BTreeSet::new();
+        let mut again = Vec::new();
         for opening in self.openings(position, &changes.sets, is_first) {
-            // Not by `append`, which goes through all that is there already.
             again.extend(self.open(position, &opening, changes, is_first));
         }
+        let mut again: BTreeSet<Uri> = again.into_iter().collect();
         let catalog = self.sources[position].catalog();
         let baseline = &changes.baseline;
         let mut filled = self
@@ -293,7 +293,7 @@ fn add_documents(openings: &mut [Opening], catalog: &Catalog, is_first: bool) {
     // What stands from before the start is listed by nothing that was read.
     if is_first || catalog.has_unread() {
         let positions = openings.iter().map(|opening| opening.set.clone()).zip(0..);
-        let positions: BTreeMap<Uri, usize> = positions.collect();
+        let positions: UriMap<usize> = positions.collect();
         for (uri, record) in catalog.iter() {
             for set in &record.relations.sets {
                 if let Some(position) = positions.get(set) {

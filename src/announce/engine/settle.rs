@@ -41,10 +41,11 @@ impl Engine {
 
     /// Resolves relations, and returns the documents of which another change may be due (R5, R7).
     fn relate(&mut self, position: usize, changes: &mut Changes) -> BTreeSet<Uri> {
-        let mut affected = std::mem::take(&mut changes.relations);
+        let affected = std::mem::take(&mut changes.relations).into_iter();
+        let mut affected: BTreeSet<Uri> = affected.collect();
         let mut rerouted = self.sources[position].relate(&affected, &mut self.step);
         affected.append(&mut rerouted);
-        affected.append(&mut changes.changed.clone());
+        affected.append(&mut changes.changed.iter().cloned().collect());
         affected
     }
 

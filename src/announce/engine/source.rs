@@ -8,7 +8,7 @@ pub mod mounts;
 pub mod sighting;
 pub mod troubles;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ use crate::announce::plan::SourcePlan;
 use crate::announce::state::{Hold, Presence, Record, Told, Trouble, Version};
 use crate::announce::time::{earlier, later};
 use crate::resourcesync::document::Document;
-use crate::resourcesync::uri::{Topic, Uri};
+use crate::resourcesync::uri::{Topic, Uri, UriMap, UriSet};
 
 /// A list of more entries is not gone through again each time that one of them comes or goes, but a little later, once
 /// for all of them.
@@ -105,6 +105,13 @@ impl Source {
     /// Returns the number of times that anything was settled since the start.
     pub fn times_settled(&self) -> u64 {
         self.settled
+    }
+
+    /// Returns true if a document lies below a mount whose baseline is being taken (R13).
+    pub fn is_before_baseline(&self, uri: &Uri) -> bool {
+        let record = self.catalog.get(uri);
+        let mount = record.and_then(|record| self.mounts.get(record.path.mount));
+        mount.is_some_and(|mount| !mount.row().baselined)
     }
 
     /// Returns true if deletions are not believed for now (R15).
@@ -452,6 +459,9 @@ impl Source {
                 mount: id,
                 documents: self.catalog.census().of(id).all.present,
             });
+            let records = self.catalog.iter();
+            let of_mount = records.filter(|(_, record)| record.path.mount == id);
+            step.save_documents(self.position, of_mount.map(|(uri, _)| uri.clone()));
         }
         step.rows().mounts.insert(id, Some(mount.row().clone()));
         for (uri, fingerprint) in mount.take_unclear() {
@@ -723,9 +733,7 @@ impl Source {
     /// Resolves the relations of these documents, and returns those whose relations changed with them (R5, R7).
     pub fn relate(&mut self, uris: &BTreeSet<Uri>, step: &mut Step) -> BTreeSet<Uri> {
         let rerouted = self.catalog.resolve(uris);
-        for uri in &rerouted {
-            step.save_document(self.position, uri.clone());
-        }
+        step.save_documents(self.position, rerouted.iter().cloned());
         rerouted
     }
 
@@ -741,7 +749,7 @@ impl Source {
         &self,
         uri: &Uri,
         is_known: bool,
-        previous: &BTreeMap<Uri, Option<Version>>,
+        previous: &UriMap<Option<Version>>,
     ) -> Option<Told> {
         let record = self.catalog.get(uri)?;
         let is_waiting = matches!(record.hold, Hold::Waiting { .. });
@@ -770,13 +778,15 @@ impl Source {
             .previous
             .iter()
             .filter(|(uri, before)| before.is_some() != catalog.is_there(uri));
-        let mut large = BTreeSet::new();
-        for (uri, structure) in came_or_went.flat_map(|(uri, _)| catalog.listers(uri)) {
-            match structure.members.len() > LARGE {
-                true => large.insert(uri.clone()),
-                false => affected.insert(uri.clone()),
-            };
-        }
+        let listers = came_or_went.flat_map(|(uri, _)| catalog.listers(uri));
+        let listers: UriSet = listers.map(|(lister, _)| lister.clone()).collect();
+        let is_large = |uri: &Uri| {
+            let structure = catalog.structure(uri);
+            structure.is_some_and(|structure| structure.members.len() > LARGE)
+        };
+        let (large, others): (BTreeSet<Uri>, BTreeSet<Uri>) =
+            listers.into_iter().partition(is_large);
+        affected.extend(others);
         self.findings
             .find_later(large, affected, plan.broken_after, step);
         self.findings

@@ -78,6 +78,11 @@ impl Step {
         self.collected.documents.insert((source, uri));
     }
 
+    pub fn save_documents(&mut self, source: usize, uris: impl Iterator<Item = Uri>) {
+        let mut documents = uris.map(|uri| (source, uri)).collect();
+        self.collected.documents.append(&mut documents);
+    }
+
     pub fn save_trouble(&mut self, source: usize, uri: Uri) {
         self.collected.troubles.insert((source, uri));
     }

@@ -1,24 +1,24 @@
 //! The changes of a source since it last settled.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use crate::announce::state::{Told, Version};
-use crate::resourcesync::uri::Uri;
+use crate::resourcesync::uri::{Uri, UriMap, UriSet};
 
 /// The changes since the source last settled. It settles at the end of each step, but not while a mount is swept for the
 /// first time: what a half-read tree suggests is not believed.
 #[derive(Debug, Default)]
 pub struct Changes {
     /// Documents whose relations must be resolved.
-    pub relations: BTreeSet<Uri>,
+    pub relations: UriSet,
     /// Documents with a new version.
-    pub changed: BTreeSet<Uri>,
+    pub changed: UriSet,
     /// The versions of those documents before; nothing for new ones.
-    pub previous: BTreeMap<Uri, Option<Version>>,
+    pub previous: UriMap<Option<Version>>,
     /// Sets whose channel may have to change.
     pub sets: BTreeSet<Uri>,
     /// The documents of a mount without a baseline when they were first read: these versions count as told (R13).
-    pub baseline: BTreeMap<Uri, Told>,
+    pub baseline: UriMap<Told>,
 }
 
 impl Changes {

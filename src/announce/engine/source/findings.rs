@@ -17,7 +17,7 @@ use crate::announce::state::Record;
 use crate::announce::time::later;
 use crate::resourcesync::capability::Capability;
 use crate::resourcesync::document::{Form, NotADocument};
-use crate::resourcesync::uri::{Topic, Uri, UriMap};
+use crate::resourcesync::uri::{Topic, Uri, UriMap, UriSet};
 
 /// Findings of one kind that are told each; the others are counted.
 pub const EXAMPLES: usize = 3;
@@ -106,7 +106,7 @@ impl Findings {
     pub fn find(
         &mut self,
         uris: &BTreeSet<Uri>,
-        changed: &BTreeSet<Uri>,
+        changed: &UriSet,
         catalog: &Catalog,
         plan: &SourcePlan,
         step: &mut Step,
@@ -228,7 +228,7 @@ impl Findings {
     pub fn lasted(&mut self, uri: &Uri, catalog: &Catalog, plan: &SourcePlan, step: &mut Step) {
         if self.outdated.remove(uri) {
             let uris = BTreeSet::from([uri.clone()]);
-            self.find(&uris, &BTreeSet::new(), catalog, plan, step);
+            self.find(&uris, &UriSet::default(), catalog, plan, step);
         }
         let findings = || self.by_uri.get(uri).into_iter().flatten();
         // What was counted before is not told again because it is named now.
