@@ -71,33 +71,7 @@ impl Uri {
     /// Reads an absolute hierarchical URI. White space around it is removed; characters that a URI may not contain are
     /// kept ([`Uri::is_clean`]), because real documents contain them.
     pub fn parse(text: &str) -> Result<Uri, NotAUri> {
-        let text = text.split('#').next().unwrap_or(text).trim();
-        let not_a_uri = || NotAUri(text.chars().take(200).collect());
-        let (scheme, rest) = text.split_once("://").ok_or_else(not_a_uri)?;
-        let is_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
-            && scheme
-                .chars()
-                .all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
-        let end = rest.find(['/', '?']).unwrap_or(rest.len());
-        let (authority, path_and_query) = rest.split_at(end);
-        if !is_scheme {
-            return Err(not_a_uri());
-        }
-        let (path, query) = match path_and_query.split_once('?') {
-            Some((path, query)) => (path, Some(query)),
-            None => (path_and_query, None),
-        };
-        let scheme = scheme.to_ascii_lowercase();
-        let mut uri = String::with_capacity(text.len() + 1);
-        uri.push_str(&scheme);
-        uri.push_str("://");
-        uri.push_str(&normal_authority(&scheme, authority).ok_or_else(not_a_uri)?);
-        uri.push_str(&without_dot_segments(&normal_escapes(path)));
-        if let Some(query) = query {
-            uri.push('?');
-            uri.push_str(&normal_escapes(query));
-        }
-        Ok(Uri(uri.into()))
+        normal(text).map(|uri| Uri(uri.into()))
     }
 
     /// Returns the URI of the file at `path` below a mount whose prefix ends in `/`: the path's bytes are
@@ -209,6 +183,72 @@ macro_rules! byte_exact {
 }
 byte_exact!(Topic);
 byte_exact!(Hub);
+
+/// Returns the text of [`Uri::parse`], without a copy of one that is normal already.
+pub(crate) fn normal(text: &str) -> Result<Cow<'_, str>, NotAUri> {
+    if is_plain(text) {
+        return Ok(Cow::Borrowed(text));
+    }
+    let text = text.split('#').next().unwrap_or(text).trim();
+    let not_a_uri = || NotAUri(text.chars().take(200).collect());
+    let (scheme, rest) = text.split_once("://").ok_or_else(not_a_uri)?;
+    let is_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && scheme
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
+    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    let (authority, path_and_query) = rest.split_at(end);
+    if !is_scheme {
+        return Err(not_a_uri());
+    }
+    let (path, query) = match path_and_query.split_once('?') {
+        Some((path, query)) => (path, Some(query)),
+        None => (path_and_query, None),
+    };
+    let scheme = scheme.to_ascii_lowercase();
+    let mut uri = String::with_capacity(text.len() + 1);
+    uri.push_str(&scheme);
+    uri.push_str("://");
+    uri.push_str(&normal_authority(&scheme, authority).ok_or_else(not_a_uri)?);
+    uri.push_str(&without_dot_segments(&normal_escapes(path)));
+    if let Some(query) = query {
+        uri.push('?');
+        uri.push_str(&normal_escapes(query));
+    }
+    Ok(Cow::Owned(uri))
+}
+
+/// Returns true if a URI is normal at first sight, as most are: it has a host in lower case and a path, and nothing
+/// that could be written in another way.
+fn is_plain(text: &str) -> bool {
+    let rest = text.strip_prefix("http");
+    let rest = rest.map(|rest| rest.strip_prefix('s').unwrap_or(rest));
+    let Some(rest) = rest.and_then(|rest| rest.strip_prefix("://")) else {
+        return false;
+    };
+    let rest = rest.as_bytes();
+    let is_in_host = |byte: &u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.');
+    let host = rest.iter().take_while(|byte| is_in_host(byte)).count();
+    let path = &rest[host..];
+    host > 0
+        && path.first() == Some(&b'/')
+        && path.iter().all(|&byte| IS_PLAIN[usize::from(byte)])
+        && !path.windows(2).any(|pair| pair == b"/.")
+}
+
+/// The bytes that stand in a normal path or query as they are.
+const IS_PLAIN: [bool; 256] = {
+    let mut is_plain = [false; 256];
+    let mut byte = b'!';
+    while byte <= b'~' {
+        is_plain[byte as usize] = !matches!(
+            byte,
+            b'#' | b'%' | b'[' | b']' | b'{' | b'}' | b'\\' | b'^' | b'`' | b'|'
+        );
+        byte += 1;
+    }
+    is_plain
+};
 
 /// Characters around an address in an authority (RFC 3986 section 3.2.2), and of no other place.
 const BRACKETS: [char; 2] = ['[', ']'];
