@@ -70,7 +70,8 @@ const HEAD: &str = concat!(
     "<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\"",
     " xmlns:rs=\"http://www.openarchives.org/rs/terms/\">\n",
 );
-const TAIL: &str = "</urlset>\n";
+/// The end of every notification.
+pub(crate) const TAIL: &str = "</urlset>\n";
 
 impl Payload {
     /// Returns the notification as it is sent (Framework Notification 1.0.1 section 3; R19, R20).
@@ -89,23 +90,30 @@ impl Payload {
     }
 
     fn head(&self) -> String {
-        let mut xml = HEAD.to_owned();
-        // R20: both come before the first url, since the reference reader fails otherwise.
-        if let Some(up) = &self.up {
-            xml.push_str("  <rs:ln rel=\"up\"");
-            write_attribute(&mut xml, "href", up.as_str());
-            xml.push_str("/>\n");
-        }
-        xml.push_str("  <rs:md");
-        write_attribute(&mut xml, "capability", NOTIFICATION);
-        for (name, time) in [("from", self.from), ("until", self.until)] {
-            if let Some(time) = time {
-                write_attribute(&mut xml, name, &datetime(time));
-            }
-        }
-        xml.push_str("/>\n");
-        xml
+        let times = [("from", self.from), ("until", self.until)];
+        let times = times.map(|(name, time)| (name, time.map(datetime)));
+        head(self.up.as_ref(), NOTIFICATION, &times)
     }
+}
+
+/// Returns the start of a notification, up to its first entry.
+pub(crate) fn head(up: Option<&Uri>, capability: &str, times: &[(&str, Option<String>)]) -> String {
+    let mut xml = HEAD.to_owned();
+    // R20: both come before the first url, since the reference reader fails otherwise.
+    if let Some(up) = up {
+        xml.push_str("  <rs:ln rel=\"up\"");
+        write_attribute(&mut xml, "href", up.as_str());
+        xml.push_str("/>\n");
+    }
+    xml.push_str("  <rs:md");
+    write_attribute(&mut xml, "capability", capability);
+    for (name, time) in times {
+        if let Some(time) = time {
+            write_attribute(&mut xml, name, time);
+        }
+    }
+    xml.push_str("/>\n");
+    xml
 }
 
 /// Returns the length that an entry adds to a rendering (R21).
@@ -161,6 +169,13 @@ pub(crate) fn write_escaped(xml: &mut String, text: &str) {
             }
         }
     }
+}
+
+/// Returns the length of a text as it is written.
+pub(crate) fn escaped_len(text: &str) -> usize {
+    let mut xml = String::new();
+    write_escaped(&mut xml, text);
+    xml.len()
 }
 
 /// Returns a time in UTC with milliseconds (R19).
