@@ -4,7 +4,11 @@
 pub mod advertise;
 mod canonical;
 pub mod capability;
+pub mod change;
+pub mod change_list;
+pub mod change_payload;
 mod characters;
+pub mod datetime;
 pub mod document;
 mod encoding;
 pub mod escape;

@@ -196,14 +196,8 @@ impl Outline {
         let Some(value) = capability(tag) else {
             return;
         };
-        let time = |name| tag.value(name).map(|time| beginning(time.trim()).into());
         self.capability = Some(Capability::from_str(&beginning(&value)));
-        self.span = DeclaredSpan {
-            at: time("at"),
-            from: time("from"),
-            until: time("until"),
-            completed: time("completed"),
-        };
+        self.span = declared_span(tag);
         if !self.keeps_entries() {
             self.locs = String::new();
             self.ends = Vec::new();
@@ -217,6 +211,17 @@ pub(crate) fn capability(tag: Tag<'_>) -> Option<String> {
     let value = tag.value("capability")?;
     let value = value.trim();
     (!value.is_empty()).then(|| value.to_owned())
+}
+
+/// Returns the times that a root-level `rs:md` declares.
+pub(crate) fn declared_span(tag: Tag<'_>) -> DeclaredSpan {
+    let time = |name| tag.value(name).map(|time| beginning(time.trim()).into());
+    DeclaredSpan {
+        at: time("at"),
+        from: time("from"),
+        until: time("until"),
+        completed: time("completed"),
+    }
 }
 
 fn target(tag: Tag<'_>) -> Option<Uri> {

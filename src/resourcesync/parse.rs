@@ -128,7 +128,9 @@ pub(crate) fn read<H: Handler>(
     // The first error before the root, which matters only in a capability document.
     let mut refused = None;
     loop {
-        let (taken, stop) = reader.take(window.text());
+        let text = window.text();
+        let (taken, stop) = reader.take(text);
+        reader.end_window(&|left| window.line(text.len().saturating_sub(left)));
         window.take(taken);
         match stop {
             Stop::Doctype { length } => {

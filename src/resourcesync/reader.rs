@@ -26,6 +26,7 @@ pub(crate) enum Element {
     /// `url`, or `sitemap` of an index.
     Entry,
     Loc,
+    Lastmod,
     Md,
     Ln,
     Other,
@@ -60,6 +61,10 @@ pub(crate) trait Handler {
 
     /// Handles the end of the element at `depth`. `left` is the length of the text from there on.
     fn end(&mut self, depth: usize, left: usize);
+
+    /// Handles the end of a window's text, before lengths of text that is left are of another one. `line` returns the
+    /// line of what such a length begins with, at the cost of counting the lines before it.
+    fn window_end(&mut self, _line: &dyn Fn(usize) -> u64) {}
 }
 
 #[derive(Debug)]
@@ -97,6 +102,11 @@ impl<H: Handler> Reader<H> {
             attributes: Vec::new(),
             has_begun: false,
         }
+    }
+
+    /// Tells the handler that a window's text is read; see [`Handler::window_end`].
+    pub(crate) fn end_window(&mut self, line: &dyn Fn(usize) -> u64) {
+        self.handler.window_end(line);
     }
 
     pub(crate) fn into_handler(self) -> H {
@@ -385,6 +395,7 @@ fn element(namespace: Namespace, local: &str) -> Element {
     match (namespace, local) {
         (Namespace::Sitemap, "url" | "sitemap") => Element::Entry,
         (Namespace::Sitemap, "loc") => Element::Loc,
+        (Namespace::Sitemap, "lastmod") => Element::Lastmod,
         (Namespace::Rs, "md") => Element::Md,
         (Namespace::Rs, "ln") => Element::Ln,
         _ => Element::Other,

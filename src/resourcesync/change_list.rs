@@ -1,0 +1,464 @@
+//! The entries of a Change List: their keys in one pass, and some of them whole in another (core 1.1 section 12.1;
+//! C2, C3, C6).
+//!
+//! Both passes skip the same entries.
+
+use std::borrow::Cow;
+use std::io::Read;
+
+use crate::resourcesync::capability::Capability;
+use crate::resourcesync::change::{
+    Change, ChangeKey, RelatedLink, When, coding, fixity, kind, lastmod, media_type, number, spaced,
+};
+use crate::resourcesync::change_payload::{entry_len, link_len};
+use crate::resourcesync::datetime::Datetime;
+use crate::resourcesync::document::{DeclaredSpan, beginning};
+use crate::resourcesync::outline::{capability, declared_span};
+use crate::resourcesync::parse::{ReadError, read};
+use crate::resourcesync::payload::{ChangeKind, escaped_len};
+use crate::resourcesync::reader::{Element, Handler, Start};
+use crate::resourcesync::tag::Tag;
+use crate::resourcesync::uri::normal;
+
+/// Longest entry that is passed on, as rendered; a longer one goes without its links.
+const LONGEST_ENTRY: usize = 64 << 10;
+/// Longest `loc` as rendered. Since the other values are bounded too, an entry without links is then never longer than
+/// [`LONGEST_ENTRY`].
+const LONGEST_LOC: usize = 48 << 10;
+
+/// The reason why a file yields no changes.
+#[derive(Debug, thiserror::Error)]
+pub enum ChangeListError {
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error("it is not a Change List")]
+    NotAChangeList,
+}
+
+/// The entries of a Change List in short.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ListedChanges {
+    /// The entries that count (C2), in order of the list.
+    pub entries: Vec<Listed>,
+    /// Number of entries that do not count.
+    pub skipped: usize,
+    pub first_skipped: Option<Skipped>,
+    pub undated: Undated,
+    /// The interval of the list as its `rs:md` declares it.
+    pub span: DeclaredSpan,
+}
+
+/// An entry of a Change List that counts (C2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Listed {
+    pub key: ChangeKey,
+    pub datetime: Option<Datetime>,
+    /// Number of entries before it in the list, those that are skipped among them.
+    pub position: u32,
+}
+
+/// The numbers of entries without a usable datetime, by reason.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Undated {
+    pub missing: usize,
+    pub invalid: usize,
+}
+
+/// An entry that does not count (C2).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Skipped {
+    /// Line of its start tag, from 1.
+    pub line: u64,
+    pub reason: SkipReason,
+}
+
+/// The reason why an entry does not count (C2).
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SkipReason {
+    #[error("it has no loc")]
+    NoLoc,
+    #[error("its loc \"{0}\" is not an absolute URI")]
+    RelativeLoc(String),
+    #[error("it has no rs:md with a change")]
+    NoChange,
+    #[error("its change \"{0}\" is none of created, updated and deleted")]
+    UnknownChange(String),
+    #[error("its loc is too long")]
+    TooLong,
+}
+
+/// Reads the keys of a Change List in one pass (C3, C6).
+pub fn read_keys(source: impl Read) -> Result<ListedChanges, ChangeListError> {
+    match read(source, KeysHandler::default())? {
+        Ok((handler, _)) if handler.root.is_list_of(Capability::ChangeList.as_str()) => {
+            Ok(handler.conclude())
+        }
+        _ => Err(ChangeListError::NotAChangeList),
+    }
+}
+
+/// Reads the entries of a Change List at these positions, which ascend (C8). Returns fewer if some of these entries do
+/// not count, or if the list is shorter: then it is not the version whose keys were read.
+pub fn read_changes(source: impl Read, positions: &[u32]) -> Result<Vec<Change>, ChangeListError> {
+    let handler = ChangesHandler::new(Wanted::At(positions));
+    match read(source, handler)? {
+        Ok((handler, _)) if handler.root.is_list_of(Capability::ChangeList.as_str()) => {
+            Ok(handler.changes)
+        }
+        _ => Err(ChangeListError::NotAChangeList),
+    }
+}
+
+/// Root of a document with changes.
+#[derive(Debug, Default)]
+pub(crate) struct Root {
+    is_urlset: bool,
+    capability: Option<String>,
+    /// The first `rs:ln rel="up"` with an address.
+    pub(crate) up: Option<String>,
+    pub(crate) span: DeclaredSpan,
+}
+
+impl Root {
+    fn start(&mut self, start: &Start<'_>) {
+        match (start.depth, start.element) {
+            (0, _) => self.is_urlset = start.local == "urlset",
+            (1, Element::Md) if self.capability.is_none() => {
+                self.capability = capability(start.tag);
+                self.span = declared_span(start.tag);
+            }
+            (1, Element::Ln) if self.up.is_none() && start.tag.has_relation("up") => {
+                self.up = start.tag.value("href").map(|href| href.into_owned());
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns true if the document is a list with this capability.
+    pub(crate) fn is_list_of(&self, capability: &str) -> bool {
+        self.is_urlset && self.capability.as_deref() == Some(capability)
+    }
+}
+
+/// The parts of an entry that decide whether it counts, and its key. Used for one entry after the other, so that none
+/// needs memory of its own.
+#[derive(Debug, Default)]
+struct Draft {
+    loc: String,
+    lastmod: String,
+    change: String,
+    datetime: String,
+    hash: String,
+    length: String,
+    has_change: bool,
+}
+
+impl Draft {
+    fn clear(&mut self) {
+        self.loc.clear();
+        self.lastmod.clear();
+        self.has_change = false;
+    }
+
+    /// Takes an `rs:md`, and returns true, if it is the first with a `change`: the others mean nothing (C2).
+    fn describe(&mut self, tag: Tag<'_>) -> bool {
+        let change = tag.value("change").unwrap_or_default();
+        if self.has_change || change.trim().is_empty() {
+            return false;
+        }
+        self.has_change = true;
+        for (name, part) in [
+            ("change", &mut self.change),
+            ("datetime", &mut self.datetime),
+            ("hash", &mut self.hash),
+            ("length", &mut self.length),
+        ] {
+            part.clear();
+            part.push_str(tag.value(name).unwrap_or_default().trim());
+        }
+        true
+    }
+
+    fn text(&mut self, element: Element, text: &str) {
+        let part = match element {
+            Element::Loc => &mut self.loc,
+            Element::Lastmod => &mut self.lastmod,
+            _ => return,
+        };
+        if part.is_empty() {
+            part.push_str(text);
+        }
+    }
+
+    /// Returns the URI as compared, and the kind; or the reason why the entry does not count.
+    fn verdict(&self) -> Result<(Cow<'_, str>, ChangeKind), SkipReason> {
+        if self.loc.is_empty() {
+            return Err(SkipReason::NoLoc);
+        }
+        if self.loc.len() > LONGEST_LOC || escaped_len(&self.loc) > LONGEST_LOC {
+            return Err(SkipReason::TooLong);
+        }
+        let uri = normal(&self.loc).map_err(|error| SkipReason::RelativeLoc(error.0))?;
+        if !self.has_change {
+            return Err(SkipReason::NoChange);
+        }
+        let unknown = || SkipReason::UnknownChange(beginning(&self.change));
+        let kind = kind(&self.change).ok_or_else(unknown)?;
+        Ok((uri, kind))
+    }
+}
+
+#[derive(Debug, Default)]
+struct KeysHandler {
+    root: Root,
+    /// Number of entries that have begun.
+    begun: u32,
+    /// Start of the entry that is being read.
+    entry: Option<Place>,
+    draft: Draft,
+    listed: ListedChanges,
+    first_skipped: Option<(Place, SkipReason)>,
+    /// Room for what is hashed.
+    room: Vec<u8>,
+}
+
+/// Place of a start tag. Its line is counted only once it is known that it may be needed: an entry per window at most.
+#[derive(Debug, Clone, Copy)]
+enum Place {
+    /// Length of the window's text from there on.
+    Left(usize),
+    Line(u64),
+}
+
+impl Place {
+    fn settle(&mut self, line: &dyn Fn(usize) -> u64) {
+        if let Place::Left(left) = *self {
+            *self = Place::Line(line(left));
+        }
+    }
+}
+
+impl KeysHandler {
+    fn conclude(self) -> ListedChanges {
+        let first_skipped = self.first_skipped.map(|(place, reason)| {
+            let line = match place {
+                Place::Line(line) => line,
+                Place::Left(_) => 0,
+            };
+            Skipped { line, reason }
+        });
+        ListedChanges {
+            first_skipped,
+            span: self.root.span,
+            ..self.listed
+        }
+    }
+
+    /// Takes the entry at a position, which has ended.
+    fn list(&mut self, place: Place, position: u32) {
+        let (uri, kind) = match self.draft.verdict() {
+            Ok(verdict) => verdict,
+            Err(reason) => {
+                self.listed.skipped += 1;
+                self.first_skipped.get_or_insert((place, reason));
+                return;
+            }
+        };
+        let datetime = Datetime::parse(&self.draft.datetime);
+        let hash;
+        let when = match datetime {
+            Some(datetime) => When::At(datetime),
+            None => {
+                match self.draft.datetime.is_empty() {
+                    true => self.listed.undated.missing += 1,
+                    false => self.listed.undated.invalid += 1,
+                }
+                hash = spaced(&self.draft.hash);
+                When::Undated {
+                    lastmod: &self.draft.lastmod,
+                    hash: &hash,
+                    length: &self.draft.length,
+                }
+            }
+        };
+        let key = ChangeKey::of(&uri, kind, when, &mut self.room);
+        self.listed.entries.push(Listed {
+            key,
+            datetime,
+            position,
+        });
+    }
+}
+
+impl Handler for KeysHandler {
+    fn start(&mut self, start: &Start<'_>) {
+        match (start.depth, start.element) {
+            (1, Element::Entry) => {
+                self.draft.clear();
+                self.entry = Some(Place::Left(start.left));
+                self.begun = self.begun.saturating_add(1);
+            }
+            (0 | 1, _) => self.root.start(start),
+            (2, Element::Md) => {
+                self.draft.describe(start.tag);
+            }
+            _ => {}
+        }
+    }
+
+    fn text(&mut self, depth: usize, element: Element, text: &str) {
+        if depth == 2 {
+            self.draft.text(element, text);
+        }
+    }
+
+    fn end(&mut self, depth: usize, _: usize) {
+        if depth == 1
+            && let Some(place) = self.entry.take()
+        {
+            self.list(place, self.begun - 1);
+        }
+    }
+
+    fn window_end(&mut self, line: &dyn Fn(usize) -> u64) {
+        match &mut self.first_skipped {
+            Some((place, _)) => place.settle(line),
+            None => {
+                if let Some(place) = &mut self.entry {
+                    place.settle(line);
+                }
+            }
+        }
+    }
+}
+
+/// The entries that are read whole.
+#[derive(Debug)]
+pub(crate) enum Wanted<'a> {
+    All,
+    At(&'a [u32]),
+}
+
+/// Reads the root and the entries of a document with changes, whatever its capability.
+#[derive(Debug)]
+pub(crate) struct ChangesHandler<'a> {
+    pub(crate) root: Root,
+    pub(crate) changes: Vec<Change>,
+    wanted: Wanted<'a>,
+    /// Number of entries that have begun.
+    begun: u32,
+    draft: Draft,
+    /// The entry that is being read, if it is wanted.
+    entry: Option<Rest>,
+}
+
+/// The parts of an entry beside its draft.
+#[derive(Debug, Default)]
+struct Rest {
+    mime_type: Option<Box<str>>,
+    encoding: Option<Box<str>>,
+    links: Vec<RelatedLink>,
+    /// Total length of the links as rendered.
+    links_len: usize,
+}
+
+impl<'a> ChangesHandler<'a> {
+    pub(crate) fn new(wanted: Wanted<'a>) -> ChangesHandler<'a> {
+        ChangesHandler {
+            root: Root::default(),
+            changes: Vec::new(),
+            wanted,
+            begun: 0,
+            draft: Draft::default(),
+            entry: None,
+        }
+    }
+
+    /// Returns true if the entry that begins is wanted.
+    fn takes_next(&mut self) -> bool {
+        let position = self.begun;
+        self.begun = self.begun.saturating_add(1);
+        match &mut self.wanted {
+            Wanted::All => true,
+            Wanted::At(positions) => match positions.split_first() {
+                Some((first, rest)) if *first == position => {
+                    *positions = rest;
+                    true
+                }
+                _ => false,
+            },
+        }
+    }
+}
+
+impl Rest {
+    fn describe(&mut self, draft: &mut Draft, tag: Tag<'_>) {
+        if draft.describe(tag) {
+            let value = |name| tag.value(name);
+            self.mime_type = value("type").and_then(|value| media_type(&value));
+            self.encoding = value("encoding").and_then(|value| coding(&value));
+        }
+    }
+
+    fn link(&mut self, tag: Tag<'_>) {
+        // Beyond the limit no link is passed on, and none needs to be kept.
+        if self.links_len <= LONGEST_ENTRY
+            && let Some(link) = RelatedLink::read(tag)
+        {
+            self.links_len += link_len(&link);
+            self.links.push(link);
+        }
+    }
+
+    /// Returns the change, if the entry counts.
+    fn change(self, draft: &Draft) -> Option<Change> {
+        let (_, kind) = draft.verdict().ok()?;
+        let mut change = Change {
+            loc: draft.loc.as_str().into(),
+            lastmod: lastmod(&draft.lastmod),
+            kind,
+            datetime: Datetime::parse(&draft.datetime),
+            hash: fixity(&draft.hash),
+            length: number(&draft.length),
+            mime_type: self.mime_type,
+            encoding: self.encoding,
+            links: self.links,
+        };
+        if entry_len(&change) > LONGEST_ENTRY {
+            change.links = Vec::new();
+        }
+        Some(change)
+    }
+}
+
+impl Handler for ChangesHandler<'_> {
+    fn start(&mut self, start: &Start<'_>) {
+        match (start.depth, start.element, &mut self.entry) {
+            (1, Element::Entry, _) => {
+                self.draft.clear();
+                self.entry = self.takes_next().then(Rest::default);
+            }
+            (0 | 1, ..) => self.root.start(start),
+            (2, Element::Md, Some(entry)) => entry.describe(&mut self.draft, start.tag),
+            (2, Element::Ln, Some(entry)) => entry.link(start.tag),
+            _ => {}
+        }
+    }
+
+    fn text(&mut self, depth: usize, element: Element, text: &str) {
+        if depth == 2 && self.entry.is_some() {
+            self.draft.text(element, text);
+        }
+    }
+
+    fn end(&mut self, depth: usize, _: usize) {
+        if depth == 1
+            && let Some(entry) = self.entry.take()
+        {
+            self.changes.extend(entry.change(&self.draft));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
