@@ -44,7 +44,7 @@ fn changed_rows(collected: &mut Collected, sources: &[Source], channels: &Channe
         let trouble = sources[source].troubles().get(&uri).cloned();
         save.troubles.insert(uri, trouble);
     }
-    for id in collected.channels.iter().chain(&collected.serve) {
+    for id in &collected.channels {
         let row = channels.get(*id).map(|channel| channel.row.clone());
         save.channels.insert(*id, row);
     }

@@ -27,8 +27,6 @@ use crate::resourcesync::uri::{Hub, Topic, Uri};
 /// The longest that a retry ever waits (R23).
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
-/// The stored rows of one channel's hubs.
-type Rows = BTreeMap<ChannelId, BTreeMap<Hub, LedgerRow>>;
 /// The versions that hubs were told of, by channel.
 type AllTold = BTreeMap<(ChannelId, Hub), BTreeMap<Uri, Told>>;
 
@@ -133,15 +131,15 @@ impl Engine {
         if let Some(last) = channels.keys().next_back() {
             self.channels.reserve(*last);
         }
-        let mut rows = Rows::new();
-        for ((id, hub), ledger) in ledgers {
-            rows.entry(id).or_default().insert(hub, ledger);
-        }
+        // Both are in order of channels.
+        let mut ledgers = ledgers.into_iter().peekable();
         let channels = self.with_one_for_each_topic(channels, &mut told);
         for (id, row) in channels {
-            let ledgers = rows.remove(&id).unwrap_or_default();
+            while ledgers.next_if(|((of, _), _)| *of < id).is_some() {}
+            let own = || ledgers.next_if(|((of, _), _)| *of == id);
+            let rows = std::iter::from_fn(own).map(|((_, hub), row)| (hub, row));
             match self.source_of_channel(&row) {
-                Some(position) => self.restore_channel(id, position, row, ledgers, &mut told),
+                Some(position) => self.restore_channel(id, position, row, rows, &mut told),
                 None => {
                     self.step.rows().channels.insert(id, None);
                 }
@@ -221,7 +219,7 @@ impl Engine {
         id: ChannelId,
         position: usize,
         mut row: ChannelRow,
-        rows: BTreeMap<Hub, LedgerRow>,
+        rows: impl Iterator<Item = (Hub, LedgerRow)>,
         told: &mut AllTold,
     ) {
         let now = self.step.now();
@@ -250,7 +248,7 @@ impl Engine {
             channel.page_until = served.until;
         }
         self.channels.restore(id, channel);
-        self.step.serve(id);
+        self.step.serve_restored(id);
     }
 
     /// Drops the account of a hub that is no longer configured.

@@ -109,6 +109,12 @@ impl Step {
 
     /// Saves a channel, and serves its topic.
     pub fn serve(&mut self, id: ChannelId) {
+        self.save_channel(id);
+        self.serve_restored(id);
+    }
+
+    /// Serves the topic of a channel as it was saved.
+    pub fn serve_restored(&mut self, id: ChannelId) {
         self.collected.serve.insert(id);
     }
 
