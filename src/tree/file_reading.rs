@@ -17,7 +17,7 @@ use crate::tree::pending_hints::Hint;
 use crate::tree::read_file::{ReadOutcome, read};
 
 /// Most files of a sweep that are read at once, and most bytes of them: their contents are in memory until all are read.
-const MAX_AT_ONCE: usize = 64;
+const MAX_AT_ONCE: usize = 256;
 const MAX_SIZE_AT_ONCE: u64 = 4 << 20;
 /// Fewest files that are worth another thread.
 const MIN_SHARED: usize = 16;
