@@ -33,13 +33,11 @@ struct TopicsInner {
 /// Pages by request target, byte for byte. Several share a target only on different hosts.
 type Pages = HashMap<Box<str>, Vec<Arc<ServedPage>>>;
 
-/// A page, ready to send.
+/// A page, without what is quickly made of it for an answer.
 struct ServedPage {
     page: TopicPage,
-    host: String,
+    host: Box<str>,
     etag: HeaderValue,
-    links: HeaderValue,
-    body: Bytes,
 }
 
 impl Topics {
@@ -196,19 +194,16 @@ impl fmt::Debug for Topics {
 
 impl ServedPage {
     fn new(page: TopicPage, host: String) -> ServedPage {
-        let links = link_header(&page.topic, &page.hubs, Some(&page.capability_list));
+        let links = links(&page);
         let mut hash = blake3::Hasher::new();
         hash.update(links.as_bytes())
             .update(&[0])
             .update(&page.body);
         let etag = format!("\"{}\"", &hash.finalize().to_hex()[..32]);
         ServedPage {
-            body: Bytes::from_owner(Arc::clone(&page.body)),
-            links: HeaderValue::from_maybe_shared(Bytes::from(links))
-                .expect("a link header holds clean URIs only"),
             etag: HeaderValue::from_maybe_shared(Bytes::from(etag))
                 .expect("hexadecimal digits and quotes may stand in a header"),
-            host,
+            host: host.into(),
             page,
         }
     }
@@ -232,19 +227,24 @@ impl ServedPage {
             .any(|tag| tag == b"*" || self.etag == tag.strip_prefix(b"W/").unwrap_or(tag));
         let mut reply = Response::new(match is_known {
             true => Bytes::new().into(),
-            false => self.body.clone().into(),
+            false => Bytes::from_owner(Arc::clone(&self.page.body)).into(),
         });
         let headers = reply.headers_mut();
-        headers.insert(LINK, self.links.clone());
+        let links = HeaderValue::from_maybe_shared(Bytes::from(links(&self.page)));
+        headers.insert(LINK, links.expect("a link header holds clean URIs only"));
         headers.insert(ETAG, self.etag.clone());
         if is_known {
             *reply.status_mut() = StatusCode::NOT_MODIFIED;
         } else {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static(PAYLOAD_TYPE));
-            headers.insert(CONTENT_LENGTH, self.body.len().into());
+            headers.insert(CONTENT_LENGTH, self.page.body.len().into());
         }
         reply
     }
+}
+
+fn links(page: &TopicPage) -> String {
+    link_header(&page.topic, &page.hubs, Some(&page.capability_list))
 }
 
 /// Returns the `Host` header and the request target of a request for `uri`.

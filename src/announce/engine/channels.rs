@@ -22,10 +22,11 @@ use crate::resourcesync::uri::{Hub, Topic, Uri, UriMap};
 /// `by_set`, `by_topic` and `heard` are derived from `channels`, and change only with them.
 #[derive(Debug)]
 pub struct Channels {
-    channels: BTreeMap<ChannelId, Channel>,
+    // A node of the map has room for eleven, and half of each stays free where ids only grow.
+    channels: BTreeMap<ChannelId, Box<Channel>>,
     /// Greater than any before: rows of a removed channel may still be on their way to the store.
     next: ChannelId,
-    by_set: UriMap<BTreeSet<ChannelId>>,
+    by_set: UriMap<SmallSet<ChannelId>>,
     by_topic: BTreeMap<Topic, ChannelId>,
     /// The channels on which some hub was told of a document, or is due to be.
     heard: UriMap<SmallSet<ChannelId>>,
@@ -64,11 +65,11 @@ impl Default for Channels {
 
 impl Channels {
     pub fn get(&self, id: ChannelId) -> Option<&Channel> {
-        self.channels.get(&id)
+        self.channels.get(&id).map(Box::as_ref)
     }
 
     pub fn get_mut(&mut self, id: ChannelId) -> Option<&mut Channel> {
-        self.channels.get_mut(&id)
+        self.channels.get_mut(&id).map(Box::as_mut)
     }
 
     pub fn ledger(&self, id: ChannelId, hub: &Hub) -> Option<&Ledger> {
@@ -83,11 +84,13 @@ impl Channels {
 
     /// Returns every channel, in the order in which they were opened.
     pub fn iter(&self) -> impl Iterator<Item = (ChannelId, &Channel)> {
-        self.channels.iter().map(|(id, channel)| (*id, channel))
+        let channels = self.channels.iter();
+        channels.map(|(id, channel)| (*id, &**channel))
     }
 
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (ChannelId, &mut Channel)> {
-        self.channels.iter_mut().map(|(id, channel)| (*id, channel))
+        let channels = self.channels.iter_mut();
+        channels.map(|(id, channel)| (*id, &mut **channel))
     }
 
     /// Returns the channels of a source.
@@ -99,7 +102,7 @@ impl Channels {
     /// Returns the channels of a set, retired ones too.
     pub fn of_set(&self, set: &Uri) -> impl Iterator<Item = (ChannelId, &Channel)> {
         let ids = self.by_set.get(set).into_iter().flatten();
-        ids.filter_map(|id| Some((*id, self.channels.get(id)?)))
+        ids.filter_map(|id| Some((*id, self.get(*id)?)))
     }
 
     /// Returns the channel of a topic, live or retired.
@@ -150,7 +153,7 @@ impl Channels {
     /// Returns the channels on which some hub was told of a document, or is due to be.
     pub fn that_heard(&self, uri: &Uri) -> impl Iterator<Item = &Channel> {
         let ids = self.heard.get(uri).into_iter().flatten();
-        ids.filter_map(|id| self.channels.get(id))
+        ids.filter_map(|id| self.get(*id))
     }
 
     /// Notes that some hub of a channel was told of a document, or is due to be.
@@ -205,7 +208,7 @@ impl Channels {
         let (set, topic) = (channel.row.set.clone(), channel.row.topic.clone());
         self.by_set.entry(set).or_default().insert(id);
         self.by_topic.insert(topic, id);
-        self.channels.insert(id, channel);
+        self.channels.insert(id, Box::new(channel));
     }
 
     /// R11: gives the channel of a topic to another set from now on, with all that was told on it and all that is still
@@ -280,7 +283,7 @@ impl Channels {
 
     /// Removes a retired channel, and returns it.
     pub fn remove(&mut self, id: ChannelId, step: &mut Step) -> Option<Channel> {
-        let channel = self.channels.remove(&id)?;
+        let channel = *self.channels.remove(&id)?;
         if let Some(ids) = self.by_set.get_mut(&channel.row.set) {
             ids.remove(&id);
         }

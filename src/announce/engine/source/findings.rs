@@ -33,8 +33,8 @@ const MOST_WITHOUT_FILE: usize = 100;
 pub struct Findings {
     /// The position of the source in the plan.
     source: usize,
-    /// The findings about each document or set.
-    by_uri: BTreeMap<Uri, BTreeSet<Finding>>,
+    /// The findings about each document or set. A node of a set has room for eleven, and most sets hold one.
+    by_uri: BTreeMap<Uri, BTreeSet<Box<Finding>>>,
     /// The causes for which there is no document where a Capability List names one.
     explained: UriMap<NoDocument>,
     /// Findings that the operator was told of.
@@ -86,12 +86,13 @@ impl Findings {
     pub fn iter(&self) -> impl Iterator<Item = (&Uri, &Finding)> {
         self.by_uri
             .iter()
-            .flat_map(|(uri, findings)| findings.iter().map(move |finding| (uri, finding)))
+            .flat_map(|(uri, findings)| findings.iter().map(move |finding| (uri, &**finding)))
     }
 
     /// Returns the findings about one document or set.
     pub fn about(&self, uri: &Uri) -> impl Iterator<Item = &Finding> {
-        self.by_uri.get(uri).into_iter().flatten()
+        let findings = self.by_uri.get(uri).into_iter().flatten();
+        findings.map(Box::as_ref)
     }
 
     /// Returns the sets that lack a channel because another set has one of these topics (R8).
@@ -168,15 +169,15 @@ impl Findings {
         step: &mut Step,
     ) {
         let before = self.by_uri.remove(uri).unwrap_or_default();
-        let mut after: BTreeSet<Finding> = before
+        let mut after: BTreeSet<Box<Finding>> = before
             .iter()
             .filter(|finding| !is_of_kind(finding))
             .cloned()
             .collect();
-        after.extend(findings);
+        after.extend(findings.into_iter().map(Box::new));
         let is_news = after.iter().any(|finding| !before.contains(finding));
         for ended in before.difference(&after) {
-            let is_recounted = is_count(ended) && after.iter().any(is_count);
+            let is_recounted = is_count(ended) && after.iter().any(|finding| is_count(finding));
             if !is_recounted {
                 self.told.remove(&ended.uncounted());
             }
@@ -217,7 +218,7 @@ impl Findings {
                 continue;
             };
             if findings.remove(&finding(&before)) {
-                findings.insert(finding(&cause));
+                findings.insert(Box::new(finding(&cause)));
                 self.told.remove(&finding(&before));
                 step.wake_after(wait, Timer::Finding(self.source, set.clone()));
             }
@@ -230,11 +231,12 @@ impl Findings {
             let uris = BTreeSet::from([uri.clone()]);
             self.find(&uris, &UriSet::default(), catalog, plan, step);
         }
-        let findings = || self.by_uri.get(uri).into_iter().flatten();
+        let findings = || self.about(uri);
         // What was counted before is not told again because it is named now.
         let were_counted =
             findings().any(|finding| is_count(finding) && self.told.contains(&finding.uncounted()));
-        for finding in self.by_uri.get(uri).into_iter().flatten() {
+        let findings = self.by_uri.get(uri).into_iter().flatten();
+        for finding in findings.map(Box::as_ref) {
             let is_counted = were_counted && matches!(finding, Finding::NoFile { .. });
             if self.told.insert(finding.uncounted()) && !is_counted {
                 self.lasting.push(finding.clone());
