@@ -19,6 +19,8 @@ pub struct Stage {
     directory: TempDir,
     sets: usize,
     documents: usize,
+    /// The same at each start: topics of another address would be other channels.
+    address: SocketAddr,
 }
 
 /// The daemon; killed when dropped.
@@ -36,6 +38,7 @@ impl Stage {
             directory: TempDir::new().expect("a directory"),
             sets,
             documents,
+            address: free_address(),
         };
         for set in 0..sets {
             fs::create_dir_all(stage.root().join(format!("s{set}"))).expect("a directory");
@@ -141,7 +144,7 @@ impl Stage {
 
     /// Starts the daemon with these keys of the window, and these tables of hubs.
     pub fn launch_with(&self, window: &str, hubs: &str) -> Daemon {
-        self.launch_at("127.0.0.1:0", window, hubs)
+        self.launch_at(&self.address.to_string(), window, hubs)
     }
 
     /// Starts the daemon with its own hub and a window of 100 ms, and waits until it is ready.
@@ -154,8 +157,7 @@ impl Stage {
 
     /// An address that is free, to start at more than once.
     pub fn reserve_address(&self) -> SocketAddr {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        listener.local_addr().expect("an address")
+        self.address
     }
 
     /// Subscribes `count` callbacks to a set's channel, in the state of a daemon that does not run.
@@ -233,6 +235,11 @@ impl Drop for Daemon {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+fn free_address() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("an address")
 }
 
 fn document(set: usize, capability: &str, entries: &str) -> String {
