@@ -386,8 +386,12 @@ fn write_told(on: &Transaction<'_>, save: &Save) -> rusqlite::Result<()> {
     }
     let mut delete =
         on.prepare_cached("DELETE FROM told WHERE channel = ?1 AND hub = ?2 AND uri = ?3")?;
-    let mut replace =
-        on.prepare_cached("INSERT OR REPLACE INTO told VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
+    // Not by REPLACE: with a foreign key, SQLite would copy each page that it changes, for each row.
+    let mut replace = on.prepare_cached(
+        "INSERT INTO told VALUES (?1, ?2, ?3, ?4, ?5, ?6) \
+         ON CONFLICT (channel, hub, uri) DO UPDATE SET capability = excluded.capability, \
+         form = excluded.form, fingerprint = excluded.fingerprint",
+    )?;
     for ((id, hub, uri), told) in &save.told {
         let is_deleted = matches!(save.channels.get(id), Some(None))
             || matches!(save.ledgers.get(&(*id, hub.clone())), Some(None));
