@@ -12,7 +12,8 @@ use rsnotify::announce::engine::Engine;
 use rsnotify::announce::event::{Effect, Event};
 use rsnotify::announce::observation::{DocumentPath, Identity, Look, MountId, Observation, Stat};
 use rsnotify::announce::plan::{
-    DEFAULT_INCLUDE, HubPlan, MassDeletion, Mode, MountPlan, Plan, Replaces, SourcePlan, WindowPlan,
+    ChangeWindowPlan, DEFAULT_INCLUDE, HubPlan, MassDeletion, Mode, MountPlan, Plan, Replaces,
+    SourcePlan, WindowPlan,
 };
 use rsnotify::announce::state::State;
 use rsnotify::http::answer::Answer;
@@ -127,6 +128,7 @@ fn plan() -> Plan {
             announce_all_deletions: false,
             announce_all_components: false,
             unadvertised_channels: true,
+            change_notifications: false,
             acknowledged: Vec::new(),
         }],
         hubs: vec![HubPlan {
@@ -142,6 +144,7 @@ fn plan() -> Plan {
             hold: Duration::from_secs(60),
             max_entries: 1_000,
             max_bytes: 1 << 20,
+            changes: ChangeWindowPlan::default(),
         },
         topic_window: Duration::from_secs(3_600),
         retired_topic: Duration::from_secs(86_400),

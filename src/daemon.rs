@@ -1,5 +1,6 @@
 //! The daemon: binds the listeners, starts the parts and joins them; the only loop is in `event_loop`.
 
+pub mod change_reader;
 mod descriptors;
 mod difference;
 mod event_loop;

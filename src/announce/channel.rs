@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use crate::announce::changes::log::{ChangeLog, Logged};
 use crate::announce::delivery::TopicPage;
 use crate::announce::ledger::Ledger;
 use crate::announce::plan::{Mode, WindowPlan};
 use crate::announce::span::{Span, span};
 use crate::announce::state::{ChannelRow, Said};
 use crate::announce::time::{earlier, later};
+use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::payload::{Entry, Payload};
 use crate::resourcesync::uri::{Hub, Topic, Uri};
 
@@ -28,6 +30,8 @@ pub struct Channel {
     pub page: Vec<Entry>,
     /// The time until which that has all changes (R20); derived.
     pub page_until: Option<Timestamp>,
+    /// The notifications of a change channel (C21).
+    pub log: ChangeLog,
 }
 
 /// Notifications whose `until` is remembered, so that none comes again.
@@ -43,6 +47,7 @@ impl Channel {
             window: None,
             page: Vec::new(),
             page_until: None,
+            log: ChangeLog::default(),
         }
     }
 
@@ -120,11 +125,40 @@ impl Channel {
         self.row.said = kept;
     }
 
+    /// Returns true if the channel announces changes of resources.
+    pub fn is_of_changes(&self) -> bool {
+        self.row.kind == ChannelKind::Change
+    }
+
+    /// Returns the first and the last notification that the topic of a change channel serves as one, because a ping hub
+    /// fetches it (C25): those cut since this time, and those that such a hub is due.
+    pub fn logged_page(&self, since: Timestamp) -> Option<(u64, u64)> {
+        let last = self.log.last().filter(|_| self.is_of_changes())?;
+        let heard = self.pinged().map(|(_, ledger)| ledger.row.position.heard);
+        let heard = heard.min()?;
+        let is_served = |(seq, logged): &(u64, &Logged)| *seq > heard || logged.cut >= since;
+        let (first, _) = self.log.iter().find(is_served)?;
+        (first < last).then_some((first, last))
+    }
+
+    /// Forgets logged notifications that every hub has heard, except those that the topic serves. Returns their numbers.
+    pub fn forget_heard(&mut self, since: Timestamp) -> Vec<u64> {
+        let ledgers = self.ledgers.values();
+        let heard = ledgers.filter(|ledger| !ledger.has_ended()).map(|ledger| {
+            let flying = ledger.row.flight.as_ref().map(|flight| flight.seq - 1);
+            ledger.row.position.heard.min(flying.unwrap_or(u64::MAX))
+        });
+        let heard = heard.min().unwrap_or(u64::MAX);
+        let served = self.logged_page(since).map(|(first, _)| first - 1);
+        self.log.forget(heard.min(served.unwrap_or(u64::MAX)))
+    }
+
     /// Returns what the topic serves.
     pub fn topic_page(&self) -> TopicPage {
         let is_pinged = self.has_pinged();
         // R25: some hubs never fetch an empty topic again.
-        let body = match self.row.body.is_empty() && is_pinged {
+        let is_empty = self.row.body.is_empty() && !self.is_of_changes();
+        let body = match is_empty && is_pinged {
             true => Payload::default().render().into(),
             false => self.row.body.clone(),
         };

@@ -6,6 +6,7 @@ use crate::announce::catalog::Catalog;
 use crate::announce::finding::{Finding, TopicProblem};
 use crate::announce::plan::{ChannelPlan, Plan, SourcePlan};
 use crate::announce::topic::{default_topics, problem};
+use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::document::Advertisement;
 use crate::resourcesync::uri::{Hub, Topic, Uri, UriMap};
 
@@ -25,18 +26,19 @@ pub enum Desired {
 /// The `[[channel]]` entries, to be asked by set and by topic.
 #[derive(Debug, Default)]
 pub struct Configured {
-    by_set: UriMap<usize>,
+    by_set: UriMap<[Option<usize>; 2]>,
     topics: BTreeSet<Topic>,
 }
 
 impl Configured {
     pub fn new(plan: &Plan) -> Configured {
-        let lists = plan
-            .channels
-            .iter()
-            .map(|entry| entry.capability_list.clone());
+        let mut by_set: UriMap<[Option<usize>; 2]> = UriMap::default();
+        for (position, entry) in plan.channels.iter().enumerate() {
+            let entries = by_set.entry(entry.capability_list.clone()).or_default();
+            entries[entry.kind as usize] = Some(position);
+        }
         Configured {
-            by_set: lists.zip(0..).collect(),
+            by_set,
             topics: plan
                 .channels
                 .iter()
@@ -45,28 +47,30 @@ impl Configured {
         }
     }
 
-    fn entry<'a>(&self, plan: &'a Plan, set: &Uri) -> Option<&'a ChannelPlan> {
-        plan.channels.get(*self.by_set.get(set)?)
+    fn entry<'a>(&self, plan: &'a Plan, set: &Uri, kind: ChannelKind) -> Option<&'a ChannelPlan> {
+        plan.channels.get(self.by_set.get(set)?[kind as usize]?)
     }
 
-    /// Returns true if there is an entry for a set.
-    pub fn has(&self, set: &Uri) -> bool {
-        self.by_set.contains_key(set)
+    /// Returns true if there is an entry of this kind for a set.
+    pub fn has(&self, set: &Uri, kind: ChannelKind) -> bool {
+        let entries = self.by_set.get(set);
+        entries.is_some_and(|entries| entries[kind as usize].is_some())
     }
 }
 
-/// Returns the channel that a set should have, and adds the findings about it. `had` are the topics that the set has or
-/// had.
+/// Returns the channel of this kind that a set should have, and adds the findings about it. `had` are the topics that the
+/// set has or had for such channels.
 pub fn desired(
     plan: &Plan,
     configured: &Configured,
     source: &SourcePlan,
     catalog: &Catalog,
     set: &Uri,
+    kind: ChannelKind,
     had: &BTreeSet<Topic>,
 ) -> (Desired, Vec<Finding>) {
     let mut findings = Vec::new();
-    if let Some(entry) = configured.entry(plan, set) {
+    if let Some(entry) = configured.entry(plan, set, kind) {
         let desired = by_configuration(plan, source, set, entry, &mut findings);
         return (desired, findings);
     }
@@ -75,12 +79,14 @@ pub fn desired(
     }
     let structure = catalog.structure(set);
     let advertised = structure.map_or(&[][..], |structure| &structure.channels);
-    if advertised.len() > 1 {
+    let mut advertised = advertised.iter().filter(|channel| channel.kind == kind);
+    let first = advertised.next();
+    if advertised.next().is_some() {
         findings.push(Finding::SeveralChannels { set: set.clone() });
     }
-    let desired = match advertised.first() {
+    let desired = match first {
         Some(advertised) => by_advertisement(plan, source, set, advertised, &mut findings),
-        None => by_default(plan, source, set, had, &mut findings),
+        None => by_default(plan, source, set, kind, had, &mut findings),
     };
     match desired {
         Desired::Channel { topic, .. } if configured.topics.contains(&topic) => {
@@ -156,13 +162,15 @@ fn by_default(
     plan: &Plan,
     source: &SourcePlan,
     set: &Uri,
+    kind: ChannelKind,
     had: &BTreeSet<Topic>,
     findings: &mut Vec<Finding>,
 ) -> Desired {
-    if !source.unadvertised_channels {
+    let is_wanted = kind == ChannelKind::Framework || source.change_notifications;
+    if !source.unadvertised_channels || !is_wanted {
         return Desired::Nothing;
     }
-    let Some([topic, other]) = default_topics(plan, source, set) else {
+    let Some([topic, other]) = default_topics(plan, source, set, kind) else {
         return Desired::Nothing;
     };
     let keeps_other = had.contains(&other) && !had.contains(&topic);

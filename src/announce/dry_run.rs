@@ -41,7 +41,7 @@ pub fn play_forward(
             for event in consequences(&effect, now) {
                 effects.extend(engine.step(event, now.into()));
             }
-            if let Effect::Submit(submission) = effect {
+            if let Effect::Submit(submission) | Effect::SubmitLogged(submission, _) = effect {
                 planned.push(PlannedSubmission {
                     at: now,
                     submission,
@@ -61,7 +61,7 @@ pub fn play_forward(
 /// Returns the events that would answer to an effect.
 fn consequences(effect: &Effect, at: Timestamp) -> Vec<Event> {
     match effect {
-        Effect::Submit(submission) => {
+        Effect::Submit(submission) | Effect::SubmitLogged(submission, _) => {
             let answered = Event::Answered {
                 channel: submission.channel,
                 hub: submission.hub.clone(),
@@ -84,6 +84,8 @@ fn consequences(effect: &Effect, at: Timestamp) -> Vec<Event> {
         }
         Effect::Save(_)
         | Effect::Serve(_)
+        | Effect::ServeLogged(..)
+        | Effect::Take(_)
         | Effect::Withdraw(_)
         | Effect::Explain(_)
         | Effect::Tell(_) => Vec::new(),

@@ -1,12 +1,14 @@
 //! The engine: events in, effects out, all state within.
 //!
 //! It is made of parts that own their data: each [`Source`] knows its documents, mounts, deletions and findings, the
-//! [`Channels`] what every hub was told, the [`Hubs`] which submissions may go, `Timers` when something is to be done,
+//! [`Channels`] what every hub was told, the [`ChangeSets`] which entries of Change Lists were taken, the [`Hubs`] which submissions may go, `Timers` when something is to be done,
 //! and a `Step` collects what one event changes and causes. [`Engine::step`] joins them.
 //!
 //! Nothing is derived from the order of events, only from what is seen and what was told.
 
 mod answer;
+pub mod change_sets;
+mod changes;
 pub mod channels;
 mod cut;
 mod deliver;
@@ -29,6 +31,7 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 
 use crate::announce::desired_channel::Configured;
+use crate::announce::engine::change_sets::ChangeSets;
 use crate::announce::engine::channels::Channels;
 use crate::announce::engine::effects::effects;
 use crate::announce::engine::hubs::Hubs;
@@ -42,7 +45,7 @@ use crate::announce::history::History;
 use crate::announce::observation::{DocumentPath, MountId, Observation, Stat};
 use crate::announce::plan::Plan;
 use crate::announce::state::{State, Trouble};
-use crate::announce::time::{elapsed, later};
+use crate::announce::time::{earlier, elapsed, later};
 use crate::resourcesync::uri::{Hub, Uri};
 
 /// All of rsnotify's decisions.
@@ -53,6 +56,7 @@ pub struct Engine {
     /// In the order of the plan.
     sources: Vec<Source>,
     channels: Channels,
+    change_sets: ChangeSets,
     hubs: Hubs,
     hub_changes: HubChanges,
     history: History,
@@ -68,6 +72,7 @@ impl Engine {
             configured: Configured::new(&plan),
             sources: Vec::new(),
             channels: Channels::default(),
+            change_sets: ChangeSets::default(),
             hubs: Hubs::default(),
             hub_changes: HubChanges::default(),
             history: History::default(),
@@ -109,6 +114,7 @@ impl Engine {
         self.hubs.inherit(&mut before.hubs);
         self.history = std::mem::take(&mut before.history);
         self.step.continue_clock(before.step.monotonic());
+        self.change_sets.continue_rounds(&before.change_sets);
         for (source, plan) in self.sources.iter_mut().zip(&self.plan.sources) {
             if let Ok(position) = before.plan.source_named(&plan.name) {
                 source.inherit(&before.sources[position], plan);
@@ -164,6 +170,10 @@ impl Engine {
 
     pub fn channels(&self) -> &Channels {
         &self.channels
+    }
+
+    pub fn change_sets(&self) -> &ChangeSets {
+        &self.change_sets
     }
 
     pub fn hubs(&self) -> &Hubs {
@@ -231,6 +241,7 @@ impl Engine {
         self.timers.set_back(by);
         self.hubs.set_back(by);
         self.channels.set_back(by);
+        self.change_sets.set_back(by);
         for source in &mut self.sources {
             source.set_back(by);
         }
@@ -302,6 +313,7 @@ impl Engine {
                 answer,
                 jitter,
             } => self.answered(channel, &hub, seq, &answer, jitter),
+            Event::Taken(round) => self.taken(*round),
             Event::Fetched(topic) => self.fetched(&topic),
             Event::Accept { source } => {
                 if let Ok(position) = self.plan.source_named(&source) {
@@ -354,6 +366,7 @@ impl Engine {
         let window = &self.plan.window;
         match timer {
             Timer::Window(channel) => self.channels.close_window(channel, window, step),
+            Timer::Changes(set) => self.take_if_ready(&set),
             Timer::Try(channel, hub) => self.try_again(channel, &hub),
             // What may go now is dispatched at the end of each step.
             Timer::Probe(_) => {}
@@ -415,6 +428,7 @@ impl Engine {
     /// Returns the effects of the step: what is saved comes before what is sent.
     fn finish(&mut self) -> Vec<Effect> {
         self.timers.set(self.step.take_timers());
-        effects(self.step.take(), &self.sources, &self.channels)
+        let topic_since = earlier(self.step.now(), self.plan.topic_window);
+        effects(self.step.take(), &self.sources, &self.channels, topic_since)
     }
 }

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use crate::announce::changes::log::LogPart;
+use crate::announce::changes::round::{TakeRequest, TakenRound, UndatedChanges};
 use crate::announce::delivery::attempt::RefusalKind;
 use crate::announce::delivery::{Submission, TopicPage};
 use crate::announce::finding::Finding;
@@ -71,6 +73,8 @@ pub enum Event {
         answer: Answer,
         jitter: f64,
     },
+    /// Change Lists were read, as [`Effect::Take`] asked.
+    Taken(Box<TakenRound>),
     /// Somebody fetched a topic that asked for it to be reported.
     Fetched(Topic),
     /// The operator believes the deletions of a source (R15): of what is missing now, not of what will be.
@@ -95,8 +99,14 @@ pub enum Effect {
     Serve(TopicPage),
     /// Serve nothing at a topic any more.
     Withdraw(Topic),
+    /// Serve consecutive notifications of a change channel's log as one, from the first to the last of these numbers (C25).
+    ServeLogged(TopicPage, ChannelId, u64, u64),
     /// Submit a notification, and report the answer.
     Submit(Submission),
+    /// Submit a part of a logged notification, whose body is in the state file, and report the answer.
+    SubmitLogged(Submission, LogPart),
+    /// Read Change Lists and compare them with what was taken; report it as [`Event::Taken`].
+    Take(Box<TakeRequest>),
     /// Look at files again, and report what is found, even if nothing changed.
     Look(Vec<DocumentPath>),
     /// Look why there is no document at these paths, and report it as [`Event::Explained`].
@@ -136,6 +146,42 @@ pub enum Fact {
         seq: u64,
         changes: usize,
         hubs: usize,
+    },
+    /// What the Change Lists of a set held counts as taken, since nobody could hear of it before (C10).
+    Learned {
+        topic: Topic,
+        changes: usize,
+        lists: usize,
+    },
+    /// Changes were taken from the Change Lists of a set, and cut into notifications up to `seq`.
+    Took {
+        source: String,
+        topic: Topic,
+        seq: u64,
+        created: usize,
+        updated: usize,
+        deleted: usize,
+        lists: usize,
+        notifications: usize,
+        undated: UndatedChanges,
+        back_dated: usize,
+    },
+    /// Entries that cannot be told, by list (C2).
+    SkippedEntries {
+        source: String,
+        list: Uri,
+        count: usize,
+    },
+    /// Nothing was taken: the lists are read again later.
+    NotTaken {
+        topic: Topic,
+        reason: Option<String>,
+    },
+    /// A hub is so far behind that the oldest changes count as told (C22).
+    FellBehind {
+        topic: Topic,
+        hub: Hub,
+        changes: usize,
     },
     Delivered {
         topic: Topic,

@@ -59,6 +59,19 @@ pub enum Finding {
     SharedTopic { set: Uri, topic: Topic },
     /// A Capability List advertises more than one channel; the first counts.
     SeveralChannels { set: Uri },
+    /// Entries of a Change List that cannot be told (C2).
+    UntellableEntries {
+        list: Uri,
+        count: usize,
+        /// Line of the first.
+        line: u64,
+        reason: String,
+    },
+    /// Entries of a Change List that were published with a datetime before that of changes which were told already: they
+    /// were told without it (C15).
+    BackDated { list: Uri, count: usize },
+    /// Entries of a Change List with a datetime in the future, which were told without it (C15).
+    Ahead { list: Uri, count: usize },
     /// A Capability List names a document below a mount where there is none.
     NoFile { set: Uri, uri: Uri },
     /// A Capability List names a path below a mount, and what lies there is no document.
@@ -120,6 +133,9 @@ impl Finding {
             Finding::UnrequestableTopic { .. } => "unrequestable_topic",
             Finding::SharedTopic { .. } => "shared_topic",
             Finding::SeveralChannels { .. } => "several_channels",
+            Finding::UntellableEntries { .. } => "untellable_entries",
+            Finding::BackDated { .. } => "back_dated",
+            Finding::Ahead { .. } => "ahead",
             Finding::NoFile { .. } | Finding::MoreWithoutFile { .. } => "no_file",
             Finding::WrongUrl { .. } => "wrong_url",
             Finding::NoDocument { .. } => "no_document",
@@ -191,6 +207,9 @@ impl Finding {
             | Finding::SeveralChannels { set }
             | Finding::MoreWithoutFile { set, .. } => vec![set],
             Finding::NoFile { set, uri } | Finding::NoDocument { set, uri, .. } => vec![set, uri],
+            Finding::UntellableEntries { list, .. }
+            | Finding::BackDated { list, .. }
+            | Finding::Ahead { list, .. } => vec![list],
             Finding::WrongUrl { url, .. } => vec![url],
             Finding::Unclean { .. } => Vec::new(),
         }
@@ -209,7 +228,7 @@ impl Finding {
 
     /// Returns true if it is about a document, and neither about a set's channel nor about another file.
     pub fn is_about_document(&self) -> bool {
-        !self.is_about_channel() && !self.is_about_file()
+        !self.is_about_channel() && !self.is_about_file() && !self.is_about_entries()
     }
 
     /// Returns true if nothing is sent on the set's channel because of it, or the set has no channel.
@@ -220,6 +239,14 @@ impl Finding {
                 | Finding::ForeignTopic { .. }
                 | Finding::InvalidTopic { .. }
                 | Finding::SharedTopic { .. }
+        )
+    }
+
+    /// Returns true if it is about the entries of a Change List.
+    pub fn is_about_entries(&self) -> bool {
+        matches!(
+            self,
+            Finding::UntellableEntries { .. } | Finding::BackDated { .. } | Finding::Ahead { .. }
         )
     }
 
@@ -240,7 +267,7 @@ impl Finding {
 }
 
 /// The names that [`Finding::kind`] gives.
-pub const KINDS: [&str; 18] = [
+pub const KINDS: [&str; 21] = [
     "unrouted",
     "unadvertised",
     "no_index",
@@ -259,6 +286,9 @@ pub const KINDS: [&str; 18] = [
     "too_large",
     "relative_loc",
     "foreign_namespace",
+    "untellable_entries",
+    "back_dated",
+    "ahead",
 ];
 
 /// Findings that an operator knows of and does not want to hear of again.
@@ -398,6 +428,24 @@ impl fmt::Display for Finding {
                     "{set} has the topic {topic}, which another set has already"
                 )
             }
+            Finding::UntellableEntries {
+                list,
+                count,
+                line,
+                reason,
+            } => write!(
+                f,
+                "{list} has {count} entries that cannot be announced as changes; the first, at line {line}: {reason}"
+            ),
+            Finding::BackDated { list, count } => write!(
+                f,
+                "{list} had {count} new entries dated before changes that were announced already: they are announced \
+                 without a datetime"
+            ),
+            Finding::Ahead { list, count } => write!(
+                f,
+                "{list} had {count} new entries dated in the future: they are announced without a datetime; is a clock wrong?"
+            ),
             Finding::SeveralChannels { set } => {
                 write!(
                     f,

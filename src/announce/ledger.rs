@@ -162,7 +162,8 @@ impl Ledger {
 
     /// Returns true if the hub has left, and heard its last words.
     pub fn has_ended(&self) -> bool {
-        self.row.left.is_some() && self.row.flight.is_none() && self.due.is_empty()
+        let has_heard = self.row.position.last.is_none() || self.row.position.has_ended();
+        self.row.left.is_some() && self.row.flight.is_none() && self.due.is_empty() && has_heard
     }
 
     /// Returns the time of the earliest change that may have to be announced later (R20).

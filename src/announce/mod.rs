@@ -4,11 +4,12 @@
 //! In reading order: a [`plan`] says what is wanted, [`observation`]s what the tree holds, [`event`]s go in
 //! and effects come out of the [`engine`]. Inside it the [`catalog`] knows the documents and their
 //! relations, [`channel`]s and [`ledger`]s keep who has been told what, [`difference`] names the change
-//! types, [`notification`] cuts and renders payloads, and [`delivery`] judges what a hub answered. A
-//! [`dry_run`] plays all of it forward.
+//! types, [`notification`] cuts and renders payloads, and [`delivery`] judges what a hub answered. [`changes`] does the
+//! same for the resources that Change Lists name. A [`dry_run`] plays all of it forward.
 
 pub mod candidates;
 pub mod catalog;
+pub mod changes;
 pub mod channel;
 pub mod delivery;
 pub mod desired_channel;

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::announce::candidates::{Candidates, PublishedPath};
 use crate::announce::finding::{Acknowledgement, Finding};
 use crate::announce::observation::{DocumentPath, MountId};
+use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::uri::{Hub, Topic, Uri};
 
 /// The globs of files that may be documents unless the configuration says otherwise (R1).
@@ -41,6 +42,28 @@ pub struct WindowPlan {
     pub max_entries: usize,
     /// The largest payload, in bytes.
     pub max_bytes: usize,
+    pub changes: ChangeWindowPlan,
+}
+
+/// The times and sizes of change channels (C20, C22).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChangeWindowPlan {
+    /// Time since the last sign of a changed Change List.
+    pub quiet: Duration,
+    /// Longest time since the first sign.
+    pub max_wait: Duration,
+    /// Entries that a hub may be behind before the oldest count as heard.
+    pub backlog: usize,
+}
+
+impl Default for ChangeWindowPlan {
+    fn default() -> ChangeWindowPlan {
+        ChangeWindowPlan {
+            quiet: Duration::from_millis(250),
+            max_wait: Duration::from_secs(5),
+            backlog: 1_000_000,
+        }
+    }
 }
 
 /// One ResourceSync Source and the rules that hold for it.
@@ -58,6 +81,8 @@ pub struct SourcePlan {
     pub announce_all_components: bool,
     /// True if a set that advertises no channel gets one of our own making (R9).
     pub unadvertised_channels: bool,
+    /// True if each set has a change channel, advertised or not (C9).
+    pub change_notifications: bool,
     /// Findings that nobody is to be told of again.
     pub acknowledged: Vec<Acknowledgement>,
 }
@@ -134,6 +159,7 @@ impl Mode {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChannelPlan {
     pub capability_list: Uri,
+    pub kind: ChannelKind,
     pub topic: Topic,
     /// Empty: all configured ones.
     pub hubs: Vec<Hub>,

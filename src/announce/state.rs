@@ -8,6 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::announce::candidates::Candidates;
+use crate::announce::changes::log::{LogPart, LogPosition, Logged};
 use crate::announce::delivery::attempt::Attempt;
 use crate::announce::ids::ChannelId;
 use crate::announce::observation::{DocumentPath, Identity, MountId, Stat};
@@ -15,6 +16,7 @@ use crate::announce::plan::{Mode, Plan};
 use crate::announce::small_set::SmallSet;
 use crate::announce::time::later;
 use crate::resourcesync::capability::Capability;
+use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::document::{Form, MAX_SIZE, is_structural};
 use crate::resourcesync::fingerprint::Fingerprint;
 use crate::resourcesync::payload::Entry;
@@ -197,6 +199,7 @@ pub struct MountRow {
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChannelRow {
     pub source: String,
+    pub kind: ChannelKind,
     /// The Capability List that names the set.
     pub set: Uri,
     pub topic: Topic,
@@ -239,13 +242,18 @@ pub struct LedgerRow {
     pub accepted: Option<Timestamp>,
     pub ping: Option<Ping>,
     pub last: Option<Attempt>,
+    /// The part of the log that the hub has heard, on a change channel (C21).
+    pub position: LogPosition,
 }
 
 /// A notification on its way to one hub: immutable, retried byte for byte (R22).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Flight {
     pub seq: u64,
+    /// Empty on a change channel: the log has it.
     pub body: Arc<[u8]>,
+    /// The entries of the logged notification that are sent, on a change channel (C23).
+    pub part: Option<LogPart>,
     /// The number of its entries.
     pub entries: usize,
     /// The versions that count as told once the hub accepts, by document; nothing for one that ended.
@@ -289,6 +297,38 @@ pub struct State {
     pub told: BTreeMap<(ChannelId, Hub), BTreeMap<Uri, Told>>,
     /// Every hub that was ever configured.
     pub hubs: BTreeMap<Hub, KnownHub>,
+    /// The sets with a change channel whose Change Lists were learned.
+    pub change_sets: BTreeSet<Uri>,
+    /// The Change Lists of each set, as far as their entries were taken.
+    pub change_lists: BTreeMap<Uri, BTreeMap<Uri, ChangeListRow>>,
+    /// The logs of change channels, without the bodies.
+    pub change_log: BTreeMap<ChannelId, BTreeMap<u64, Logged>>,
+}
+
+/// A Change List of a set, as far as its entries were taken (C6).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ChangeListRow {
+    /// The version that was taken as a whole.
+    pub fingerprint: Option<Fingerprint>,
+    /// Entries that count.
+    pub listed: usize,
+    /// Of these, entries that were taken.
+    pub taken: usize,
+}
+
+/// Keys of entries that were taken from one Change List, 16 bytes each.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyRow {
+    pub bytes: Arc<[u8]>,
+    /// The time at which the list was seen without these entries (C7).
+    pub vanished: Option<Timestamp>,
+}
+
+/// A notification to add to the log of a change channel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogRow {
+    pub logged: Logged,
+    pub body: Arc<[u8]>,
 }
 
 /// A hub as it was last configured.
@@ -312,6 +352,13 @@ pub struct Save {
     pub ledgers: BTreeMap<(ChannelId, Hub), Option<LedgerRow>>,
     pub told: BTreeMap<(ChannelId, Hub, Uri), Option<Told>>,
     pub hubs: BTreeMap<Hub, KnownHub>,
+    /// True to add a set, false to delete it with its lists and their keys.
+    pub change_sets: BTreeMap<Uri, bool>,
+    /// By set and list; deleting a list deletes its keys.
+    pub change_lists: BTreeMap<(Uri, Uri), Option<ChangeListRow>>,
+    /// By set, list and number of the row.
+    pub change_keys: BTreeMap<(Uri, Uri, u32), Option<KeyRow>>,
+    pub change_log: BTreeMap<(ChannelId, u64), Option<LogRow>>,
 }
 
 impl State {
@@ -358,6 +405,7 @@ impl State {
             if row.is_none() {
                 self.ledgers.retain(|(channel, _), _| *channel != id);
                 self.told.retain(|(channel, _), _| *channel != id);
+                self.change_log.remove(&id);
             }
             put(&mut self.channels, id, row);
         }
@@ -379,6 +427,25 @@ impl State {
             }
         }
         self.hubs.extend(save.hubs);
+        for (set, is_there) in save.change_sets {
+            if is_there {
+                self.change_sets.insert(set);
+            } else {
+                self.change_sets.remove(&set);
+                self.change_lists.remove(&set);
+            }
+        }
+        for ((set, list), row) in save.change_lists {
+            if self.change_sets.contains(&set) {
+                put(self.change_lists.entry(set).or_default(), list, row);
+            }
+        }
+        for ((id, seq), row) in save.change_log {
+            if self.channels.contains_key(&id) {
+                let logged = row.map(|row| row.logged);
+                put(self.change_log.entry(id).or_default(), seq, logged);
+            }
+        }
     }
 }
 
@@ -399,6 +466,10 @@ impl Save {
             && self.ledgers.is_empty()
             && self.told.is_empty()
             && self.hubs.is_empty()
+            && self.change_sets.is_empty()
+            && self.change_lists.is_empty()
+            && self.change_keys.is_empty()
+            && self.change_log.is_empty()
     }
 
     /// Adds what a later step changed.
@@ -411,6 +482,10 @@ impl Save {
         self.ledgers.extend(later.ledgers);
         append(&mut self.told, later.told);
         self.hubs.extend(later.hubs);
+        self.change_sets.extend(later.change_sets);
+        self.change_lists.extend(later.change_lists);
+        self.change_keys.extend(later.change_keys);
+        self.change_log.extend(later.change_log);
     }
 }
 

@@ -4,6 +4,7 @@ use url::{Position, Url};
 
 use crate::announce::finding::TopicProblem;
 use crate::announce::plan::{MountPlan, Plan, SourcePlan};
+use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::uri::{Topic, Uri, is_clean};
 
 /// Returns the problem with a topic of a source, if there is one.
@@ -43,11 +44,19 @@ fn requested_otherwise(text: &str) -> Option<String> {
 ///
 /// With several mounts in a source, the prefix of the list's mount is part of it, so that it depends on no other
 /// mount and on no order; a channel that was opened when there was one mount stays as it was.
-pub fn default_topics(plan: &Plan, source: &SourcePlan, set: &Uri) -> Option<[Topic; 2]> {
+pub fn default_topics(
+    plan: &Plan,
+    source: &SourcePlan,
+    set: &Uri,
+    kind: ChannelKind,
+) -> Option<[Topic; 2]> {
     let mount = source.mount_of(set)?;
     let path = set.as_str().strip_prefix(mount.prefix.as_str())?;
     let path = path.strip_suffix(".xml").unwrap_or(path);
-    let name = Uri::below(&plan.public_url, b"topics/");
+    let name = match kind {
+        ChannelKind::Framework => Uri::below(&plan.public_url, b"topics/"),
+        ChannelKind::Change => Uri::below(&plan.public_url, b"changes/"),
+    };
     let name = Uri::below(&name, source.name.as_bytes());
     let mount_name = mount_name(mount);
     let plain = Topic::new(format!("{name}/{path}/"));

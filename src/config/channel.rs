@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use crate::announce::plan::ChannelPlan;
 use crate::config::definition::Fallback::{Default, Required};
-use crate::config::definition::{Definition, Example, Kind};
+use crate::config::definition::{Definition, Example, Kind, TextKind};
 use crate::config::effective::{Page, list, quoted};
-use crate::config::form::{TEXT, WEB_URI, WEB_URI_TEXT, texts};
+use crate::config::form::{TEXT, WEB_URI, WEB_URI_TEXT, choice, texts, words};
 use crate::config::key::{ConfigKey, Form};
 use crate::config::loader::Loader;
 use crate::config::origin::Given;
@@ -14,12 +14,14 @@ use crate::config::section::Section;
 use crate::config::structure::WrittenTable;
 use crate::config::suggestion::nearest;
 use crate::config::web_uri;
+use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::uri::{Hub, Topic, Uri};
 
 pub static CHANNEL: Definition = Definition::table(
     "channel",
     Kind::Tables(&[
         &CAPABILITY_LIST.definition,
+        &KIND.definition,
         &TOPIC.definition,
         &HUBS.definition,
     ]),
@@ -37,6 +39,27 @@ static CAPABILITY_LIST: ConfigKey<Uri> = ConfigKey::new(
 .example(Example::Comment(
     "\"https://example.org/dataset1/capabilitylist.xml\"",
 ));
+
+static KIND: ConfigKey<ChannelKind> = ConfigKey::new(
+    "channel",
+    "kind",
+    Form {
+        kind: Kind::Text(&TextKind {
+            words: &words(&KINDS),
+            ..TextKind::ANY
+        }),
+        read: |loader, key, value| choice(loader, key, &value, &KINDS),
+    },
+    Default("\"framework\""),
+    "Notifications of the channel: of changed documents (`framework`), or of changed resources (`change`).",
+)
+.more("A set may have one channel of each kind.");
+
+/// The kinds as they are written.
+const KINDS: [(&str, ChannelKind); 2] = [
+    ("framework", ChannelKind::Framework),
+    ("change", ChannelKind::Change),
+];
 
 static TOPIC: ConfigKey<String> = ConfigKey::new(
     "channel",
@@ -91,11 +114,15 @@ pub fn channels(
     for (position, table) in written.into_iter().enumerate() {
         let mut section = Section::new(loader, position, table);
         let list = section.required(&CAPABILITY_LIST);
+        let kind = section.value(&KIND);
         let topic = section.required(&TOPIC);
         let hubs = section.value(&HUBS);
         let list = list.and_then(|list| {
-            if lists.contains(&list.value) {
-                let message = format!("{} has a channel already", list.value);
+            if lists.contains(&(list.value.clone(), kind)) {
+                let message = match kind {
+                    ChannelKind::Framework => format!("{} has a channel already", list.value),
+                    ChannelKind::Change => format!("{} has a change channel already", list.value),
+                };
                 loader.report(list.origin, &CAPABILITY_LIST.definition, message);
                 return None;
             }
@@ -113,10 +140,11 @@ pub fn channels(
             })
             .collect();
         if let (Some(capability_list), Some(topic)) = (list, topic) {
-            lists.insert(capability_list.clone());
+            lists.insert((capability_list.clone(), kind));
             topics.insert(topic.clone());
             channels.push(ChannelPlan {
                 capability_list,
+                kind,
                 topic,
                 hubs,
             });
@@ -162,10 +190,12 @@ fn known_hub(text: &str, surroundings: &Surroundings<'_>) -> Result<Hub, String>
 pub fn effective(page: &mut Page<'_>, channel: &ChannelPlan) {
     let ChannelPlan {
         capability_list,
+        kind,
         topic,
         hubs,
     } = channel;
     page.key(&CAPABILITY_LIST.definition, quoted(capability_list));
+    page.key(&KIND.definition, quoted(kind));
     page.key(&TOPIC.definition, quoted(topic));
     page.key(&HUBS.definition, list(hubs));
 }

@@ -38,6 +38,11 @@ impl<'a> Loader<'a> {
         }
     }
 
+    /// Returns true if there is a configuration file.
+    pub fn has_file(&self) -> bool {
+        self.file.is_some()
+    }
+
     /// Reports keys that are unknown, or have a value of the wrong kind.
     pub fn report_slips(&mut self, slips: Vec<Slip>) {
         for slip in slips {

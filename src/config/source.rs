@@ -37,6 +37,7 @@ pub static SOURCE: Definition = Definition::table(
         &ANNOUNCE_ALL_DELETIONS.definition,
         &ANNOUNCE_ALL_COMPONENTS.definition,
         &UNADVERTISED_CHANNELS.definition,
+        &CHANGE_NOTIFICATIONS.definition,
         &ACKNOWLEDGED.definition,
     ]),
     "Sources to watch, at least one.",
@@ -178,6 +179,15 @@ static UNADVERTISED_CHANNELS: ConfigKey<bool> = ConfigKey::new(
     "Give a set that advertises no channel a topic of its own below `public_url`.",
 );
 
+static CHANGE_NOTIFICATIONS: ConfigKey<bool> = ConfigKey::new(
+    "source",
+    "change_notifications",
+    BOOLEAN,
+    Default("false"),
+    "Give each set a change channel, which announces the changed resources that its Change Lists name.",
+)
+.more("A Capability List that advertises a change channel has one in any case. With `--root` and no file, the default is true.");
+
 static ACKNOWLEDGED: ConfigKey<Vec<Acknowledgement>> = ConfigKey::new(
     "source",
     "acknowledged",
@@ -315,6 +325,10 @@ fn chosen<'f>(
         .unwrap_or_default();
     written.origin = Origin::Flag("--root");
     written.set(&NAME.definition, Some(&"main".to_owned()));
+    if !loader.has_file() {
+        // C9: the hub is our own, so that nobody else gets traffic that was not asked for.
+        written.set_true(&CHANGE_NOTIFICATIONS.definition, "--root");
+    }
     let mounts = mount_of_flags(loader, root, url).into_iter().collect();
     vec![ChosenSource {
         written,
@@ -336,6 +350,7 @@ fn source(section: &mut Section<'_, '_, '_>, mounts: Vec<MountPlan>) -> SourceSe
             announce_all_deletions: section.value(&ANNOUNCE_ALL_DELETIONS),
             announce_all_components: section.value(&ANNOUNCE_ALL_COMPONENTS),
             unadvertised_channels: section.value(&UNADVERTISED_CHANNELS),
+            change_notifications: section.value(&CHANGE_NOTIFICATIONS),
             acknowledged: section.value(&ACKNOWLEDGED),
         },
         tree: TreeSettings {
@@ -386,6 +401,7 @@ pub fn effective(page: &mut Page<'_>, source: &SourceSettings) {
         announce_all_deletions,
         announce_all_components,
         unadvertised_channels,
+        change_notifications,
         acknowledged,
     } = plan;
     let TreeSettings {
@@ -421,6 +437,7 @@ pub fn effective(page: &mut Page<'_>, source: &SourceSettings) {
         (&ANNOUNCE_ALL_DELETIONS, announce_all_deletions),
         (&ANNOUNCE_ALL_COMPONENTS, announce_all_components),
         (&UNADVERTISED_CHANNELS, unadvertised_channels),
+        (&CHANGE_NOTIFICATIONS, change_notifications),
     ] {
         page.key(&key.definition, value);
     }

@@ -115,6 +115,15 @@ impl<'f> WrittenTable<'f> {
         }
     }
 
+    /// Sets a key to true, as a flag implies it.
+    pub fn set_true(&mut self, key: &Definition, flag: &'static str) {
+        let given = Given {
+            value: DeValue::Boolean(true),
+            origin: Origin::Flag(flag),
+        };
+        self.values.insert(key.name, Written::Value(given));
+    }
+
     pub fn has(&self, name: &str) -> bool {
         self.values.contains_key(name)
     }

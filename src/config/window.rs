@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::announce::plan::WindowPlan;
+use crate::announce::plan::{ChangeWindowPlan, WindowPlan};
 use crate::config::definition::Fallback::Default;
 use crate::config::definition::{Definition, Kind};
 use crate::config::duration;
@@ -19,6 +19,9 @@ pub static WINDOW: Definition = Definition::table(
         &MAX_WAIT.definition,
         &HOLD.definition,
         &MAX_ENTRIES.definition,
+        &CHANGE_QUIET.definition,
+        &CHANGE_MAX_WAIT.definition,
+        &CHANGE_BACKLOG.definition,
     ]),
     "Batching of changes into notifications.",
 );
@@ -56,6 +59,31 @@ static MAX_ENTRIES: ConfigKey<u32> = ConfigKey::new(
     "Maximum number of changes in one notification, 1 to 50000; the rest waits for the next.",
 );
 
+static CHANGE_QUIET: ConfigKey<Duration> = ConfigKey::new(
+    "window",
+    "change_quiet",
+    DURATION,
+    Default("\"250ms\""),
+    "A change channel is notified when none of its Change Lists has changed for this long.",
+)
+.more("Not longer than `change_max_wait`.");
+
+static CHANGE_MAX_WAIT: ConfigKey<Duration> = ConfigKey::new(
+    "window",
+    "change_max_wait",
+    DURATION,
+    Default("\"5s\""),
+    "Longest time from the first changed Change List to the notification.",
+);
+
+static CHANGE_BACKLOG: ConfigKey<u32> = ConfigKey::new(
+    "window",
+    "change_backlog",
+    integer(100_000_000),
+    Default("1000000"),
+    "Maximum number of changes that wait for a hub on a change channel; the oldest beyond it are dropped for that hub.",
+);
+
 /// The largest payload (R21).
 const MAX_BYTES: usize = 1024 * 1024;
 
@@ -65,12 +93,21 @@ pub fn window(section: &mut Section<'_, '_, '_>) -> WindowPlan {
         Origin::Absent => section.origin_of(&MAX_WAIT),
         origin => origin,
     };
+    let change_origin = match section.origin_of(&CHANGE_QUIET) {
+        Origin::Absent => section.origin_of(&CHANGE_MAX_WAIT),
+        origin => origin,
+    };
     let plan = WindowPlan {
         quiet: section.value(&QUIET),
         max_wait: section.value(&MAX_WAIT),
         hold: section.value(&HOLD),
         max_entries: section.value(&MAX_ENTRIES) as usize,
         max_bytes: MAX_BYTES,
+        changes: ChangeWindowPlan {
+            quiet: section.value(&CHANGE_QUIET),
+            max_wait: section.value(&CHANGE_MAX_WAIT),
+            backlog: section.value(&CHANGE_BACKLOG) as usize,
+        },
     };
     let loader = &mut section.loader;
     if plan.quiet > plan.max_wait && !loader.is_misspelt(&["quiet", "max_wait", "window"]) {
@@ -78,6 +115,14 @@ pub fn window(section: &mut Section<'_, '_, '_>) -> WindowPlan {
         let max_wait = duration::display(plan.max_wait);
         let message = format!("{quiet} is longer than max_wait, {max_wait}");
         loader.report(origin, &QUIET.definition, message);
+    }
+    let changes = &plan.changes;
+    let keys = ["change_quiet", "change_max_wait", "window"];
+    if changes.quiet > changes.max_wait && !loader.is_misspelt(&keys) {
+        let quiet = duration::display(changes.quiet);
+        let max_wait = duration::display(changes.max_wait);
+        let message = format!("{quiet} is longer than change_max_wait, {max_wait}");
+        loader.report(change_origin, &CHANGE_QUIET.definition, message);
     }
     plan
 }
@@ -91,9 +136,22 @@ pub fn effective(page: &mut Page<'_>, plan: &WindowPlan) {
         hold,
         max_entries,
         max_bytes: _,
+        changes,
     } = plan;
+    let ChangeWindowPlan {
+        quiet: change_quiet,
+        max_wait: change_max_wait,
+        backlog,
+    } = changes;
     for (key, value) in [(&QUIET, quiet), (&MAX_WAIT, max_wait), (&HOLD, hold)] {
         page.key(&key.definition, quoted(duration::display(*value)));
     }
     page.key(&MAX_ENTRIES.definition, max_entries);
+    for (key, value) in [
+        (&CHANGE_QUIET, change_quiet),
+        (&CHANGE_MAX_WAIT, change_max_wait),
+    ] {
+        page.key(&key.definition, quoted(duration::display(*value)));
+    }
+    page.key(&CHANGE_BACKLOG.definition, backlog);
 }

@@ -6,6 +6,7 @@
 pub mod commands;
 mod effects;
 mod hub_link;
+mod logged_bodies;
 pub mod reload;
 mod served_topics;
 mod shutdown;
@@ -27,6 +28,7 @@ use crate::announce::engine::Engine;
 use crate::announce::event::{Event, Now};
 use crate::config::Config;
 use crate::control::{self, ControlRequest};
+use crate::daemon::change_reader::ChangeReader;
 use crate::daemon::event_loop::commands::CommandReply;
 use crate::daemon::event_loop::hub_link::HubLink;
 use crate::daemon::event_loop::reload::LoadedEngine;
@@ -101,6 +103,7 @@ pub struct EventLoop {
     trees: WatchedTrees,
     topics: ServedTopics,
     submissions: Submissions,
+    change_reader: ChangeReader,
     hub: HubLink,
     reporter: StatusReporter,
     /// Replies to commands of this step, which wait until it is saved.
@@ -134,12 +137,18 @@ impl EventLoop {
             parts.inputs.clone(),
             parts.failpoints.clone(),
         );
+        let inputs = parts.inputs.clone();
+        let answer = move |round| {
+            // If the loop has stopped, the next start reads again.
+            let _ = inputs.send(Input::Event(Event::Taken(Box::new(round))));
+        };
         let mut event_loop = EventLoop {
             engine,
             saver: StateSaver::new(parts.store),
             trees,
             topics: ServedTopics::new(parts.topics),
             submissions,
+            change_reader: ChangeReader::start(answer),
             hub: HubLink::default(),
             reporter: StatusReporter::new(parts.readiness, parts.configuration),
             replies: Vec::new(),

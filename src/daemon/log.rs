@@ -123,6 +123,48 @@ pub fn log_fact(fact: &Fact) {
         } => {
             info!(%topic, seq, changes, hubs, "cut notification {seq} of {topic}");
         }
+        Fact::Learned {
+            topic,
+            changes,
+            lists,
+        } => info!(
+            %topic, changes, lists,
+            "{changes} changes that {lists} change lists of {topic} have already are not announced"
+        ),
+        Fact::Took {
+            topic,
+            seq,
+            created,
+            updated,
+            deleted,
+            lists,
+            notifications,
+            undated,
+            back_dated,
+            ..
+        } => {
+            let changes = created + updated + deleted;
+            let undated = undated.missing + undated.invalid + undated.ahead + back_dated;
+            info!(
+                %topic, seq, changes, lists, notifications, undated,
+                "took {changes} changes from {lists} change lists"
+            );
+        }
+        Fact::SkippedEntries { list, count, .. } => {
+            debug!(%list, count, "skipped {count} entries of {list}");
+        }
+        Fact::NotTaken { topic, reason } => {
+            let reason = reason.as_deref().unwrap_or_default();
+            warn!(%topic, reason, "cannot take changes for {topic}, retrying: {reason}");
+        }
+        Fact::FellBehind {
+            topic,
+            hub,
+            changes,
+        } => error!(
+            %topic, %hub, changes,
+            "{hub} fell behind on {topic}: {changes} changes count as told"
+        ),
         Fact::Delivered {
             topic,
             hub,

@@ -8,6 +8,7 @@ use crate::announce::finding::Finding;
 use crate::announce::naming::wrong_urls;
 use crate::announce::observation::MountId;
 use crate::report::status::{FindingGroup, MutedSet};
+use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::uri::{Hub, Uri};
 
 /// Findings that are reported in words; of others, their number.
@@ -129,7 +130,8 @@ fn muted_set(engine: &Engine, source: &str, set: &Uri, finding: &Finding) -> Mut
             let configured: Vec<&str> = configured.collect();
             let (advertised, configured) = (advertised.join(" "), configured.join(" "));
             let channels = engine.channels();
-            let live = channels.live(set).and_then(|id| channels.get(id));
+            let live = channels.live(set, ChannelKind::Framework);
+            let live = live.and_then(|id| channels.get(id));
             (
                 live.map(|channel| channel.row.topic.clone()),
                 format!("it advertises only hubs that are not configured: {advertised}"),

@@ -20,7 +20,6 @@ use crate::resourcesync::capability::Capability;
 use crate::resourcesync::document::{Advertisement, Content, Document, Form};
 use crate::resourcesync::encoding::{Detected, detect};
 use crate::resourcesync::parse::{ReadError, parse};
-use crate::resourcesync::payload::NOTIFICATION;
 use crate::resourcesync::reader::Element;
 use crate::resourcesync::uri::{Hub, Uri};
 
@@ -91,7 +90,8 @@ fn capability_list(list: &[u8]) -> Result<Document, Unpatchable> {
 fn advertises(list: &Document, wanted: &Advertisement, former: &BTreeSet<Hub>) -> bool {
     let mut channels = list.channels.iter();
     channels.any(|channel| {
-        channel.topic == wanted.topic
+        channel.kind == wanted.kind
+            && channel.topic == wanted.topic
             && wanted.hubs.iter().all(|hub| channel.hubs.contains(hub))
             && !channel.hubs.iter().any(|hub| former.contains(hub))
     })
@@ -100,8 +100,11 @@ fn advertises(list: &Document, wanted: &Advertisement, former: &BTreeSet<Hub>) -
 /// Returns true if two versions differ in nothing but their channels. An entry without its `rs:md` was a member.
 fn is_same_otherwise(before: Document, after: Document, wanted: &Advertisement) -> bool {
     let topic = Uri::parse(wanted.topic.as_str()).ok();
-    let otherwise = |list: Document| Document {
-        channels: Vec::new(),
+    let otherwise = |mut list: Document| Document {
+        channels: {
+            list.channels.retain(|channel| channel.kind != wanted.kind);
+            list.channels
+        },
         // The topic itself may have been a member.
         relative: None,
         members: list
@@ -130,7 +133,7 @@ fn decoded(bytes: &[u8], encoding: &'static Encoding) -> Result<String, Unpatcha
 /// that names one.
 fn present_entry<'a>(root: &'a Node, wanted: &Advertisement) -> Option<&'a Node> {
     let entries = || root.children_of(Element::Entry);
-    let advertisements = || entries().filter(|entry| notification(entry).is_some());
+    let advertisements = || entries().filter(|entry| notification(entry, wanted).is_some());
     let has_topic = |entry: &&Node| loc(entry).is_some_and(|loc| loc.text == wanted.topic.as_str());
     let says_nothing = |entry: &&Node| {
         let mut descriptions = entry.children_of(Element::Md);
@@ -144,9 +147,9 @@ fn present_entry<'a>(root: &'a Node, wanted: &Advertisement) -> Option<&'a Node>
 }
 
 /// Returns the `rs:md` that says that an entry advertises a channel.
-fn notification(entry: &Node) -> Option<&Node> {
+fn notification<'a>(entry: &'a Node, wanted: &Advertisement) -> Option<&'a Node> {
     let mut descriptions = entry.children_of(Element::Md);
-    descriptions.find(|md| md.capability.as_deref() == Some(NOTIFICATION))
+    descriptions.find(|md| md.capability.as_deref() == Some(wanted.kind.capability()))
 }
 
 /// Returns the `loc` that counts: the first that says anything.
@@ -217,7 +220,7 @@ fn completion(
             }
         }
     }
-    let description = notification(entry);
+    let description = notification(entry, wanted);
     let link = kept.last().or(replaced.last());
     edits.extend(lacking.map(|hub| match (link, description) {
         (Some((link, _)), _) => after(link, style.hub(hub)),
@@ -225,7 +228,7 @@ fn completion(
         (None, None) => after(last, style.hub(hub)),
     }));
     if description.is_none() {
-        edits.push(after(last, style.description()));
+        edits.push(after(last, style.description(wanted)));
     }
     edits
 }

@@ -13,7 +13,6 @@ use crate::resourcesync::change::{
 use crate::resourcesync::change_payload::{entry_len, link_len};
 use crate::resourcesync::datetime::Datetime;
 use crate::resourcesync::document::{DeclaredSpan, beginning};
-use crate::resourcesync::namespaces::Namespace;
 use crate::resourcesync::outline::{capability, declared_span};
 use crate::resourcesync::parse::{ReadError, read};
 use crate::resourcesync::payload::{ChangeKind, escaped_len};
@@ -23,11 +22,9 @@ use crate::resourcesync::uri::normal;
 
 /// Longest entry that is passed on, as rendered; a longer one goes without its links.
 const LONGEST_ENTRY: usize = 64 << 10;
-/// Longest `loc` as rendered. The other values are bounded too, to less than what is left of [`LONGEST_ENTRY`], so that
-/// an entry without links is never too long.
+/// Longest `loc` as rendered. Since the other values are bounded too, an entry without links is then never longer than
+/// [`LONGEST_ENTRY`].
 const LONGEST_LOC: usize = 48 << 10;
-/// Longest rendering of one byte: `&quot;`.
-const LONGEST_ESCAPE: usize = 6;
 
 /// The reason why a file yields no changes.
 #[derive(Debug, thiserror::Error)]
@@ -166,24 +163,18 @@ impl Draft {
     /// Takes an `rs:md`, and returns true, if it is the first with a `change`: the others mean nothing (C2).
     fn describe(&mut self, tag: Tag<'_>) -> bool {
         let change = tag.value("change").unwrap_or_default();
-        let change = change.trim();
-        if self.has_change || change.is_empty() {
+        if self.has_change || change.trim().is_empty() {
             return false;
         }
         self.has_change = true;
-        self.change.clear();
-        self.change.push_str(change);
-        for part in [&mut self.datetime, &mut self.hash, &mut self.length] {
+        for (name, part) in [
+            ("change", &mut self.change),
+            ("datetime", &mut self.datetime),
+            ("hash", &mut self.hash),
+            ("length", &mut self.length),
+        ] {
             part.clear();
-        }
-        for attribute in tag.attributes {
-            let part = match (attribute.namespace, tag.local_name(attribute)) {
-                (Namespace::None, "datetime") => &mut self.datetime,
-                (Namespace::None, "hash") => &mut self.hash,
-                (Namespace::None, "length") => &mut self.length,
-                _ => continue,
-            };
-            part.push_str(tag.text(attribute).unwrap_or_default().trim());
+            part.push_str(tag.value(name).unwrap_or_default().trim());
         }
         true
     }
@@ -204,7 +195,7 @@ impl Draft {
         if self.loc.is_empty() {
             return Err(SkipReason::NoLoc);
         }
-        if self.loc.len() > LONGEST_LOC / LONGEST_ESCAPE && escaped_len(&self.loc) > LONGEST_LOC {
+        if self.loc.len() > LONGEST_LOC || escaped_len(&self.loc) > LONGEST_LOC {
             return Err(SkipReason::TooLong);
         }
         let uri = normal(&self.loc).map_err(|error| SkipReason::RelativeLoc(error.0))?;
@@ -433,8 +424,7 @@ impl Rest {
             encoding: self.encoding,
             links: self.links,
         };
-        let most = self.links_len + change.loc.len() * LONGEST_ESCAPE;
-        if most > LONGEST_LOC && entry_len(&change) > LONGEST_ENTRY {
+        if entry_len(&change) > LONGEST_ENTRY {
             change.links = Vec::new();
         }
         Some(change)

@@ -6,13 +6,11 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::resourcesync::change::{Change, RelatedLink};
 use crate::resourcesync::change_list::{ChangesHandler, Wanted};
+use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::datetime::Datetime;
 use crate::resourcesync::parse::read;
 use crate::resourcesync::payload::{TAIL, head, write_attribute, write_escaped};
 use crate::resourcesync::uri::Uri;
-
-/// The capability of a change notification (Change Notification 1.0.1 section 3).
-pub const CHANGE_NOTIFICATION: &str = "change-notification";
 
 /// Least duration of an entry, and precision of `from` and `until` (C14).
 pub const TICK: SignedDuration = SignedDuration::from_micros(1);
@@ -50,7 +48,8 @@ impl ChangePayload {
     pub fn parse(body: &[u8]) -> Option<ChangePayload> {
         let (handler, _) = read(body, ChangesHandler::new(Wanted::All)).ok()?.ok()?;
         let root = handler.root;
-        root.is_list_of(CHANGE_NOTIFICATION).then_some(())?;
+        root.is_list_of(ChannelKind::Change.capability())
+            .then_some(())?;
         let time = |time: Option<Box<str>>| Some(Datetime::parse(&time?)?.at());
         Some(ChangePayload {
             up: root.up.and_then(|up| Uri::parse(&up).ok()),
@@ -68,7 +67,7 @@ impl ChangePayload {
     fn head_since(&self, from: Timestamp) -> String {
         let times = [("from", from), ("until", self.until)];
         let times = times.map(|(name, time)| (name, Some(written(time))));
-        head(self.up.as_ref(), CHANGE_NOTIFICATION, &times)
+        head(self.up.as_ref(), ChannelKind::Change.capability(), &times)
     }
 
     /// Returns the boundaries of its entries: one before each, and one after the last. Each is later than the one

@@ -1,6 +1,7 @@
 //! A capability document, reduced to what notifications depend on.
 
 use crate::resourcesync::capability::Capability;
+use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::fingerprint::Fingerprint;
 use crate::resourcesync::namespaces::{RS, SITEMAP};
 use crate::resourcesync::uri::{Hub, Topic, Uri};
@@ -45,8 +46,8 @@ pub struct Document {
     /// The `loc` of each of the first [`MAX_ENTRIES`] entries, in order; empty unless the document
     /// [is structural](Document::is_structural).
     pub members: Vec<Uri>,
-    /// The Framework Notification channels that a Capability List advertises
-    /// (Framework Notification 1.0.1 section 5), in order.
+    /// The notification channels that a Capability List advertises (Framework Notification 1.0.1 section 5, Change
+    /// Notification 1.0.1 section 5), in order.
     pub channels: Vec<Advertisement>,
     pub span: DeclaredSpan,
     pub oversize: Option<Oversize>,
@@ -72,9 +73,10 @@ pub fn is_structural(capability: Capability, form: Form) -> bool {
         || capability.is_archive()
 }
 
-/// An entry of a Capability List with `capability="framework-notification"`.
+/// An entry of a Capability List with the capability of a [`ChannelKind`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Advertisement {
+    pub kind: ChannelKind,
     /// `loc`, byte for byte but for the white space around it.
     pub topic: Topic,
     /// Each `rs:ln rel="hub"`, byte for byte, in order.

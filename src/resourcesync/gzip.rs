@@ -16,18 +16,22 @@ const SMALL: u64 = 1 << 20;
 
 /// Reads a compressed file as [`parse`] does.
 pub fn parse_gzip(reader: impl Read) -> Result<Content, ReadError> {
-    let packed = Counted { reader, count: 0 };
-    let unpacked = Unpacked {
-        decoder: MultiGzDecoder::new(packed),
-        count: 0,
-    };
-    parse(unpacked).map_err(|error| match error {
+    parse(unpacked(reader)).map_err(|error| match error {
         ReadError::Io(error) => match error.downcast::<Malformed>() {
             Ok(malformed) => malformed.into(),
             Err(error) => error.into(),
         },
         error @ ReadError::Malformed(_) => error,
     })
+}
+
+/// Returns a reader of what a compressed file holds, up to a limit.
+pub fn unpacked(reader: impl Read) -> impl Read {
+    let packed = Counted { reader, count: 0 };
+    Unpacked {
+        decoder: MultiGzDecoder::new(packed),
+        count: 0,
+    }
 }
 
 struct Counted<R> {

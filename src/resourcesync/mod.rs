@@ -7,6 +7,7 @@ pub mod capability;
 pub mod change;
 pub mod change_list;
 pub mod change_payload;
+pub mod channel_kind;
 mod characters;
 pub mod datetime;
 pub mod document;

@@ -3,11 +3,11 @@
 use std::str::FromStr;
 
 use crate::resourcesync::capability::{Capability, UnknownCapability};
+use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::document::{
     Advertisement, DeclaredSpan, Document, Form, MAX_ENTRIES, MAX_SIZE, NotADocument, Oversize,
     beginning, is_structural,
 };
-use crate::resourcesync::payload::NOTIFICATION;
 use crate::resourcesync::reader::Element;
 use crate::resourcesync::tag::Tag;
 use crate::resourcesync::uri::{Hub, Topic, Uri};
@@ -33,7 +33,7 @@ pub(crate) struct Outline {
     /// End of each entry's `loc` in `locs`.
     ends: Vec<usize>,
     /// The entries that advertise a channel, with their index in `ends`.
-    channels: Vec<(usize, Vec<Hub>)>,
+    channels: Vec<(usize, ChannelKind, Vec<Hub>)>,
     /// Total length of the hubs in `channels`.
     hubs: usize,
     entry: Option<OutlineEntry>,
@@ -43,7 +43,7 @@ pub(crate) struct Outline {
 #[derive(Debug, Default)]
 struct OutlineEntry {
     has_loc: bool,
-    is_channel: bool,
+    channel: Option<ChannelKind>,
     hubs: Vec<Hub>,
 }
 
@@ -100,7 +100,10 @@ impl Outline {
             return;
         };
         match element {
-            Element::Md => entry.is_channel |= capability(tag).as_deref() == Some(NOTIFICATION),
+            Element::Md => {
+                let kind = || ChannelKind::of_capability(&capability(tag)?);
+                entry.channel = entry.channel.or_else(kind);
+            }
             Element::Ln if tag.has_relation("hub") => {
                 let href = tag.value("href").unwrap_or_default();
                 if href.len() <= LONGEST_URI.min(LONGEST_HUBS - self.hubs)
@@ -130,8 +133,8 @@ impl Outline {
         let Some(entry) = self.entry.take().filter(|entry| entry.has_loc) else {
             return;
         };
-        if entry.is_channel {
-            self.channels.push((self.ends.len(), entry.hubs));
+        if let Some(kind) = entry.channel {
+            self.channels.push((self.ends.len(), kind, entry.hubs));
         }
         self.ends.push(self.locs.len());
     }
@@ -164,7 +167,7 @@ impl Outline {
         for (place, end) in self.ends.into_iter().enumerate() {
             let loc = &self.locs[start..end];
             start = end;
-            let channel = channels.next_if(|(channel, _)| *channel == place);
+            let channel = channels.next_if(|(channel, ..)| *channel == place);
             let Ok(uri) = Uri::parse(loc) else {
                 document
                     .relative
@@ -172,9 +175,9 @@ impl Outline {
                 continue;
             };
             match channel {
-                Some((_, hubs)) if capability == Capability::CapabilityList => {
+                Some((_, kind, hubs)) if capability == Capability::CapabilityList => {
                     let topic = Topic::new(loc.trim());
-                    document.channels.push(Advertisement { topic, hubs });
+                    document.channels.push(Advertisement { kind, topic, hubs });
                 }
                 _ => document.members.push(uri),
             }

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::resourcesync::capability::Capability;
+use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::characters::is_allowed;
 use crate::resourcesync::uri::Uri;
 
@@ -62,9 +63,6 @@ pub struct Entry {
     pub index: Option<Uri>,
 }
 
-/// The capability of a notification (Framework Notification 1.0.1 section 3).
-pub(crate) const NOTIFICATION: &str = "framework-notification";
-
 const HEAD: &str = concat!(
     "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n",
     "<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\"",
@@ -92,7 +90,11 @@ impl Payload {
     fn head(&self) -> String {
         let times = [("from", self.from), ("until", self.until)];
         let times = times.map(|(name, time)| (name, time.map(datetime)));
-        head(self.up.as_ref(), NOTIFICATION, &times)
+        head(
+            self.up.as_ref(),
+            ChannelKind::Framework.capability(),
+            &times,
+        )
     }
 }
 

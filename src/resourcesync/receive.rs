@@ -3,8 +3,9 @@
 use jiff::Timestamp;
 
 use crate::resourcesync::capability::UnknownCapability;
+use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::parse::{ReadError, read};
-use crate::resourcesync::payload::{ChangeKind, Entry, NOTIFICATION, Payload};
+use crate::resourcesync::payload::{ChangeKind, Entry, Payload};
 use crate::resourcesync::reader::{Element, Handler, Start};
 use crate::resourcesync::uri::{NotAUri, Uri};
 
@@ -76,7 +77,8 @@ impl Handler for PayloadHandler {
             (0, ..) => self.is_urlset = start.local == "urlset",
             (1, Element::Entry, _) => self.entry = Some(EntryDraft::default()),
             (1, Element::Md, _) => {
-                self.is_notification |= value("capability").as_deref() == Some(NOTIFICATION);
+                let framework = ChannelKind::Framework.capability();
+                self.is_notification |= value("capability").as_deref() == Some(framework);
                 self.from = value("from").or(self.from.take());
                 self.until = value("until").or(self.until.take());
             }

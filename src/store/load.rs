@@ -11,6 +11,7 @@ use rusqlite::Row;
 use rusqlite::types::{FromSql, FromSqlError};
 
 use crate::announce::candidates::Candidates;
+use crate::announce::changes::log::LogPosition;
 use crate::announce::delivery::attempt::{Attempt, Refusal};
 use crate::announce::ids::ChannelId;
 use crate::announce::observation::{DocumentPath, Identity, MountId, Stat};
@@ -21,6 +22,7 @@ use crate::announce::state::{
 };
 use crate::resourcesync::fingerprint;
 use crate::resourcesync::uri::{Hub, Topic, Uri, UriSet};
+use crate::store::changes::{kind, part};
 use crate::store::row::{
     Column, covers_from_json, said_from_json, shared, times_from_text, uris_from_json,
 };
@@ -78,6 +80,9 @@ impl Store {
                 .into_iter()
                 .collect(),
             told,
+            change_sets: self.change_sets()?,
+            change_lists: self.change_lists()?,
+            change_log: self.change_log()?,
             hubs: self
                 .rows("SELECT * FROM hubs", known_hub)?
                 .into_iter()
@@ -85,7 +90,7 @@ impl Store {
         })
     }
 
-    fn each(
+    pub(super) fn each(
         &self,
         query: &str,
         mut read: impl FnMut(&Row<'_>) -> rusqlite::Result<()>,
@@ -199,7 +204,7 @@ fn foreign<T>(value: Option<T>) -> rusqlite::Result<T> {
     value.ok_or_else(|| FromSqlError::InvalidType.into())
 }
 
-fn count(number: i64) -> usize {
+pub(super) fn count(number: i64) -> usize {
     usize::try_from(number).unwrap_or_default()
 }
 
@@ -313,6 +318,7 @@ fn channel(row: &Row<'_>) -> rusqlite::Result<(ChannelId, ChannelRow)> {
         body: shared(fields.take()?),
         said: foreign(said_from_json(fields.text()?))?,
         untils: foreign(times_from_text(fields.text()?))?,
+        kind: foreign(kind(fields.text()?))?,
     };
     Ok((id, channel))
 }
@@ -345,18 +351,29 @@ fn ledger(row: &Row<'_>) -> rusqlite::Result<((ChannelId, Hub), LedgerRow)> {
     let last = attempt(&mut fields)?;
     let until = fields.optional()?;
     let left = retirement(&mut fields)?;
+    let position = LogPosition {
+        heard: fields.number()?,
+        entries: count(fields.take()?),
+        skipped_to: fields.take::<Option<i64>>()?.map(i64::cast_unsigned),
+        last: fields.take::<Option<i64>>()?.map(i64::cast_unsigned),
+    };
     let flight = match fields.take::<Option<i64>>()? {
         None => None,
-        Some(seq) => Some(Flight {
-            seq: seq.cast_unsigned(),
-            body: shared(fields.take()?),
-            entries: count(fields.take()?),
-            covers: foreign(covers_from_json(fields.text()?))?,
-            cut: fields.value()?,
-            attempts: fields.take()?,
-            next_try: fields.value()?,
-            until: fields.optional()?,
-        }),
+        Some(seq) => {
+            let mut flight = Flight {
+                seq: seq.cast_unsigned(),
+                body: shared(fields.take()?),
+                part: None,
+                entries: count(fields.take()?),
+                covers: foreign(covers_from_json(fields.text()?))?,
+                cut: fields.value()?,
+                attempts: fields.take()?,
+                next_try: fields.value()?,
+                until: fields.optional()?,
+            };
+            flight.part = part(&mut fields, flight.entries)?;
+            Some(flight)
+        }
     };
     let ledger = LedgerRow {
         flight,
@@ -366,6 +383,7 @@ fn ledger(row: &Row<'_>) -> rusqlite::Result<((ChannelId, Hub), LedgerRow)> {
         accepted,
         ping,
         last,
+        position,
     };
     Ok((key, ledger))
 }

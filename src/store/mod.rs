@@ -2,6 +2,7 @@
 //!
 //! Every [`Store::save`] is one transaction, durable when it returns. A lock file keeps a second instance away.
 
+mod changes;
 mod directory;
 mod hub;
 mod integrity;
@@ -111,6 +112,7 @@ pub enum StoreError {
 
 use crate::store::integrity::{Opened, beside};
 
+pub use crate::store::changes::KeyReader;
 pub use crate::store::directory::inspect_directory;
 pub use crate::store::lock::is_in_use;
 

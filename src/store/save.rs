@@ -16,6 +16,7 @@ use crate::announce::state::{
 use crate::hub::{HubRecord, Relay};
 use crate::resourcesync::fingerprint;
 use crate::resourcesync::uri::{Hub, Uri};
+use crate::store::changes::write_changes;
 use crate::store::hub::{write_record, write_relay};
 use crate::store::row::{Column, covers_to_json, said_to_json, times_to_text, uris_to_json};
 use crate::store::{Store, StoreError, schema};
@@ -76,6 +77,7 @@ impl Store {
         for (hub, known) in &save.hubs {
             write_known_hub(&transaction, hub, *known)?;
         }
+        write_changes(&transaction, save)?;
         for relay in relays {
             write_relay(&transaction, relay)?;
         }
@@ -252,7 +254,7 @@ fn write_channel(
         return Ok(());
     };
     on.prepare_cached(
-        "INSERT INTO channels VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) \
+        "INSERT INTO channels VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) \
          ON CONFLICT (id) DO UPDATE SET source = excluded.source, \
          capability_list = excluded.capability_list, retired = excluded.retired, \
          last_words = excluded.last_words, seq = excluded.seq, body = excluded.body, \
@@ -271,6 +273,7 @@ fn write_channel(
         &row.body[..],
         said_to_json(&row.said),
         times_to_text(&row.untils),
+        row.kind.as_str(),
     ])?;
     Ok(())
 }
@@ -293,7 +296,7 @@ fn write_ledger(
     let refusal = last.and_then(|last| last.refusal.as_ref());
     on.prepare_cached(
         "INSERT INTO ledgers VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, \
-         ?15, ?16, ?17) \
+         ?15, ?16, ?17, ?18, ?19, ?20, ?21) \
          ON CONFLICT (channel, hub) DO UPDATE \
          SET max_entries = excluded.max_entries, accepted = excluded.accepted, \
          pinged = excluded.pinged, fetched = excluded.fetched, \
@@ -301,7 +304,9 @@ fn write_ledger(
          tried_seq = excluded.tried_seq, answer_status = excluded.answer_status, \
          answer = excluded.answer, refusal = excluded.refusal, reason = excluded.reason, \
          needs_person = excluded.needs_person, until = excluded.until, \
-         left_since = excluded.left_since, last_words = excluded.last_words",
+         left_since = excluded.left_since, last_words = excluded.last_words, heard = excluded.heard, \
+         heard_entries = excluded.heard_entries, skipped_to = excluded.skipped_to, \
+         last_heard = excluded.last_heard",
     )?
     .execute(params![
         id,
@@ -321,6 +326,10 @@ fn write_ledger(
         row.until.map(Column),
         row.left.as_ref().map(|left| Column(left.since)),
         row.left.as_ref().map(|left| uris_to_json(&left.last_words)),
+        row.position.heard.cast_signed(),
+        count(row.position.entries),
+        row.position.skipped_to.map(u64::cast_signed),
+        row.position.last.map(u64::cast_signed),
     ])?;
     match &row.flight {
         Some(flight) => write_flight(on, id, hub, flight),
@@ -337,7 +346,7 @@ fn write_flight(on: &Transaction<'_>, id: i64, hub: &Hub, flight: &Flight) -> ru
     let changed = on
         .prepare_cached(
             "UPDATE in_flight SET attempts = ?4, next_try = ?5, cut = ?6 \
-             WHERE channel = ?1 AND hub = ?2 AND seq = ?3",
+             WHERE channel = ?1 AND hub = ?2 AND seq = ?3 AND part_first IS ?7 AND entries = ?8",
         )?
         .execute(params![
             id,
@@ -346,15 +355,18 @@ fn write_flight(on: &Transaction<'_>, id: i64, hub: &Hub, flight: &Flight) -> ru
             flight.attempts,
             Column(flight.next_try),
             Column(flight.cut),
+            flight.part.map(|part| count(part.first)),
+            count(flight.entries),
         ])?;
     if changed > 0 {
         return Ok(());
     }
     on.prepare_cached(
-        "INSERT INTO in_flight VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) \
+        "INSERT INTO in_flight VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13) \
          ON CONFLICT (channel, hub) DO UPDATE SET seq = excluded.seq, body = excluded.body, \
          entries = excluded.entries, covers = excluded.covers, cut = excluded.cut, \
-         attempts = excluded.attempts, next_try = excluded.next_try, until = excluded.until",
+         attempts = excluded.attempts, next_try = excluded.next_try, until = excluded.until, \
+         part_first = excluded.part_first, part_whole = excluded.part_whole, part_bytes = excluded.part_bytes",
     )?
     .execute(params![
         id,
@@ -367,6 +379,9 @@ fn write_flight(on: &Transaction<'_>, id: i64, hub: &Hub, flight: &Flight) -> ru
         flight.attempts,
         Column(flight.next_try),
         flight.until.map(Column),
+        flight.part.map(|part| count(part.first)),
+        flight.part.map(|part| part.is_whole),
+        flight.part.map(|part| count(part.bytes)),
     ])?;
     Ok(())
 }
@@ -414,6 +429,6 @@ fn write_told(on: &Transaction<'_>, save: &Save) -> rusqlite::Result<()> {
     Ok(())
 }
 
-fn count(number: usize) -> i64 {
+pub(super) fn count(number: usize) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

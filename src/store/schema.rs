@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 
 /// Migrations in order; `user_version` counts those that ran. Never edit one that was released.
-const MIGRATIONS: [&str; 5] = [
+const MIGRATIONS: [&str; 6] = [
     "
 CREATE TABLE mounts (
     id INTEGER PRIMARY KEY,
@@ -197,6 +197,53 @@ CREATE TABLE hubs (
     url TEXT PRIMARY KEY,
     mode TEXT NOT NULL,
     configured INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+",
+    "
+ALTER TABLE channels ADD COLUMN kind TEXT NOT NULL DEFAULT 'framework';
+
+ALTER TABLE ledgers ADD COLUMN heard INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE ledgers ADD COLUMN heard_entries INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE ledgers ADD COLUMN skipped_to INTEGER;
+ALTER TABLE ledgers ADD COLUMN last_heard INTEGER;
+
+ALTER TABLE in_flight ADD COLUMN part_first INTEGER;
+ALTER TABLE in_flight ADD COLUMN part_whole INTEGER;
+ALTER TABLE in_flight ADD COLUMN part_bytes INTEGER;
+
+CREATE TABLE change_sets (
+    capability_list TEXT PRIMARY KEY
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE change_lists (
+    capability_list TEXT NOT NULL REFERENCES change_sets (capability_list) ON DELETE CASCADE,
+    list TEXT NOT NULL,
+    fingerprint BLOB,
+    listed INTEGER NOT NULL,
+    taken INTEGER NOT NULL,
+    PRIMARY KEY (capability_list, list)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE change_keys (
+    capability_list TEXT NOT NULL,
+    list TEXT NOT NULL,
+    first INTEGER NOT NULL,
+    keys BLOB NOT NULL,
+    vanished TEXT,
+    PRIMARY KEY (capability_list, list, first),
+    FOREIGN KEY (capability_list, list) REFERENCES change_lists (capability_list, list) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE change_log (
+    channel INTEGER NOT NULL REFERENCES channels (id) ON DELETE CASCADE,
+    seq INTEGER NOT NULL,
+    since TEXT NOT NULL,
+    until TEXT NOT NULL,
+    entries INTEGER NOT NULL,
+    bytes INTEGER NOT NULL,
+    cut TEXT NOT NULL,
+    body BLOB NOT NULL,
+    PRIMARY KEY (channel, seq)
 ) STRICT, WITHOUT ROWID;
 ",
 ];

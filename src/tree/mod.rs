@@ -11,6 +11,7 @@
 //! `directory_watching`, `entries`, `links`, `file_reading` and `requests`. `read_file` and `explanation` look at one
 //! file, once.
 
+pub mod change_list;
 mod directory_listing;
 mod directory_watching;
 mod entries;

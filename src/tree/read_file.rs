@@ -79,7 +79,7 @@ fn denied(error: Errno) -> ReadOutcome {
     ReadOutcome::Incomplete(Incomplete::Denied(file_status::reason(error)), None)
 }
 
-fn open(path: &Path) -> Result<File, Errno> {
+pub(super) fn open(path: &Path) -> Result<File, Errno> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
     #[cfg(target_os = "linux")]
     match rustix::fs::open(path, flags | OFlags::NOATIME, Mode::empty()) {

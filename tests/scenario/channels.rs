@@ -6,6 +6,7 @@ use rsnotify::announce::event::Fact;
 use rsnotify::announce::finding::Finding;
 use rsnotify::announce::plan::{ChannelPlan, Plan};
 use rsnotify::report;
+use rsnotify::resourcesync::channel_kind::ChannelKind;
 use rsnotify::resourcesync::uri::{Topic, Uri};
 
 use crate::world::{HUB, OTHER_HUB, Reply, World, capability_list, list, plan, two_hubs};
@@ -16,6 +17,7 @@ const DAY: u64 = 86_400;
 pub fn configured(capability_list: &str, topic: &str) -> ChannelPlan {
     ChannelPlan {
         capability_list: Uri::parse(capability_list).unwrap(),
+        kind: ChannelKind::Framework,
         topic: Topic::new(topic),
         hubs: Vec::new(),
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use rsnotify::announce::candidates::Candidates;
+use rsnotify::announce::changes::log::LogPosition;
 use rsnotify::announce::delivery::attempt::{Attempt, Refusal, RefusalKind};
 use rsnotify::announce::ids::ChannelId;
 use rsnotify::announce::observation::{DocumentPath, Identity, MountId, Stat};
@@ -19,6 +20,7 @@ use rsnotify::announce::state::{
 use rsnotify::http::secret::Secret;
 use rsnotify::hub::{Callback, DeliveryProgress, HubRecord, Relay, RelayId, Subscription};
 use rsnotify::resourcesync::capability::Capability;
+use rsnotify::resourcesync::channel_kind::ChannelKind;
 use rsnotify::resourcesync::document::Form;
 use rsnotify::resourcesync::fingerprint::Fingerprint;
 use rsnotify::resourcesync::payload::{ChangeKind, Entry};
@@ -158,6 +160,7 @@ fn everything() -> Save {
         ChannelId(3),
         Some(ChannelRow {
             source: "main".to_owned(),
+            kind: ChannelKind::Framework,
             set: uri("cl.xml"),
             topic: Topic::new("https://e.org/Framework"),
             retired: Some(Retirement {
@@ -180,6 +183,7 @@ fn everything() -> Save {
             flight: Some(Flight {
                 seq: 9,
                 body: Arc::from(&b"<urlset/>"[..]),
+                part: None,
                 entries: 1,
                 covers: vec![
                     (
@@ -219,6 +223,7 @@ fn everything() -> Save {
                     needs_operator: true,
                 }),
             }),
+            position: LogPosition::default(),
         }),
     );
     save.told

@@ -46,12 +46,24 @@ fn a_state_of_the_second_schema_is_taken_over_but_for_its_last_failure() {
     assert_eq!(some(upgraded.channels), save.channels);
 }
 
-/// A state with what the fifth migration did, undone.
+/// A state with what the fifth migration and the later ones did, undone.
 fn of_the_fourth_schema(directory: &Path) -> rusqlite::Connection {
     let database = rusqlite::Connection::open(directory.join("state.sqlite")).unwrap();
     database
         .execute_batch(
-            "ALTER TABLE documents DROP COLUMN is_new_set;
+            "DROP TABLE change_log;
+             DROP TABLE change_keys;
+             DROP TABLE change_lists;
+             DROP TABLE change_sets;
+             ALTER TABLE in_flight DROP COLUMN part_first;
+             ALTER TABLE in_flight DROP COLUMN part_whole;
+             ALTER TABLE in_flight DROP COLUMN part_bytes;
+             ALTER TABLE ledgers DROP COLUMN heard;
+             ALTER TABLE ledgers DROP COLUMN heard_entries;
+             ALTER TABLE ledgers DROP COLUMN skipped_to;
+             ALTER TABLE ledgers DROP COLUMN last_heard;
+             ALTER TABLE channels DROP COLUMN kind;
+             ALTER TABLE documents DROP COLUMN is_new_set;
              ALTER TABLE channels ADD COLUMN until TEXT;
              UPDATE channels SET until = substr(untils, -30) WHERE untils != '';
              ALTER TABLE channels DROP COLUMN untils;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use crate::announce::channel::Channel;
 use crate::announce::delivery::attempt::{Attempt, Refusal, RefusalKind, RefusalScope};
 use crate::announce::delivery::hub_queue::{Failure, HubQueue, Outage};
 use crate::announce::delivery::verdict::{Verdict, verdict};
@@ -136,7 +137,17 @@ impl Engine {
             attempts: Some(answered.attempts),
         };
         self.history.note(id, answered.seq, hub, fate);
-        self.acknowledge(id, hub);
+        let part = ledger.row.flight.as_ref().and_then(|flight| flight.part);
+        let is_pinged = ledger.mode == Mode::Ping;
+        match part {
+            Some(part) => self.heard(id, hub, answered.seq, part),
+            None => self.acknowledge(id, hub),
+        }
+        if is_pinged {
+            for wait in [PING_APART, PING_FETCHED_WITHIN] {
+                self.step.wake_after(wait, Timer::Ping(id, hub.clone()));
+            }
+        }
         let ended = self.hubs.queue(hub).accepted(now);
         self.release(hub, ended);
     }
@@ -158,12 +169,7 @@ impl Engine {
         ledger.row.accepted = Some(now);
         ledger.is_answer_old = false;
         match ledger.mode {
-            Mode::Ping => {
-                ledger.row.ping = Some(Ping::accepted(ledger.row.ping, now));
-                for wait in [PING_APART, PING_FETCHED_WITHIN] {
-                    self.step.wake_after(wait, Timer::Ping(id, hub.clone()));
-                }
-            }
+            Mode::Ping => ledger.row.ping = Some(Ping::accepted(ledger.row.ping, now)),
             // Of a hub that is pinged, what it fetches counts.
             _ => ledger.row.until = flight.until,
         }
@@ -208,7 +214,8 @@ impl Engine {
         let limits = ledger.row.limit.into_iter().chain(size);
         let limit = limits.fold(self.plan.window.max_entries, usize::min);
         // One document may have two entries, which no limit parts.
-        let is_divisible = entries > 2 || (entries == 2 && limit > 1);
+        let is_logged = ledger.row.flight.as_ref()?.part.is_some();
+        let is_divisible = entries > 2 || (entries == 2 && (limit > 1 || is_logged));
         is_divisible.then(|| limit.min(entries / 2))
     }
 
@@ -224,11 +231,10 @@ impl Engine {
         let Some(ledger) = channel.ledgers.get_mut(hub) else {
             return;
         };
-        let bytes = ledger
-            .row
-            .flight
-            .as_ref()
-            .map_or(0, |flight| flight.body.len());
+        let bytes = ledger.row.flight.as_ref().map_or(0, |flight| {
+            let part = flight.part.map(|part| part.bytes);
+            part.unwrap_or(flight.body.len())
+        });
         let refusal = Refusal::new(RefusalKind::TooLarge, "it is too large for it", false);
         ledger.row.last = Some(answered.attempt(Some(refusal), now));
         let doubtful = ledger.withdraw();
@@ -238,7 +244,9 @@ impl Engine {
         let queue = self.hubs.queue(hub);
         let is_news = queue.too_large(limit, overhead + content.div_ceil(2), now);
         let ended = queue.answers();
-        self.history.note(id, answered.seq, hub, Fate::Withdrawn);
+        if !self.channels.get(id).is_some_and(Channel::is_of_changes) {
+            self.history.note(id, answered.seq, hub, Fate::Withdrawn);
+        }
         self.channels.set_ready(id);
         self.step.tell(Fact::Halved {
             topic: answered.topic.clone(),

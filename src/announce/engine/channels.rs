@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::announce::catalog::Catalog;
+use crate::announce::changes::log::LogPosition;
 use crate::announce::channel::{Channel, ChannelWindow};
 use crate::announce::due::{Due, due, may_become_due};
 use crate::announce::engine::source::sighting::Recomputed;
@@ -15,11 +16,12 @@ use crate::announce::ledger::Ledger;
 use crate::announce::plan::{Mode, SourcePlan, WindowPlan};
 use crate::announce::small_set::SmallSet;
 use crate::announce::state::{ChannelRow, Record, Retirement, Told};
+use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::uri::{Hub, Topic, Uri, UriMap};
 
 /// All channels, live and retired.
 ///
-/// `by_set`, `by_topic` and `heard` are derived from `channels`, and change only with them.
+/// `by_set`, `changes_by_set`, `by_topic` and `heard` are derived from `channels`, and change only with them.
 #[derive(Debug)]
 pub struct Channels {
     // A node of the map has room for eleven, and half of each stays free where ids only grow.
@@ -27,6 +29,8 @@ pub struct Channels {
     /// Greater than any before: rows of a removed channel may still be on their way to the store.
     next: ChannelId,
     by_set: UriMap<SmallSet<ChannelId>>,
+    /// The change channels, retired ones too; `by_set` has the others.
+    changes_by_set: UriMap<SmallSet<ChannelId>>,
     by_topic: BTreeMap<Topic, ChannelId>,
     /// The channels on which some hub was told of a document, or is due to be.
     heard: UriMap<SmallSet<ChannelId>>,
@@ -54,6 +58,7 @@ impl Default for Channels {
             channels: BTreeMap::new(),
             next: ChannelId(1),
             by_set: UriMap::default(),
+            changes_by_set: UriMap::default(),
             by_topic: BTreeMap::new(),
             heard: UriMap::default(),
             ready: BTreeSet::new(),
@@ -99,9 +104,19 @@ impl Channels {
             .filter(move |(_, channel)| channel.source == source)
     }
 
-    /// Returns the channels of a set, retired ones too.
-    pub fn of_set(&self, set: &Uri) -> impl Iterator<Item = (ChannelId, &Channel)> {
-        let ids = self.by_set.get(set).into_iter().flatten();
+    /// Returns the channels of a source that announce changes of documents.
+    pub fn of_documents(&self, source: usize) -> impl Iterator<Item = (ChannelId, &Channel)> {
+        self.of_source(source)
+            .filter(|(_, channel)| !channel.is_of_changes())
+    }
+
+    /// Returns the channels of this kind of a set, retired ones too.
+    pub fn of_set(
+        &self,
+        set: &Uri,
+        kind: ChannelKind,
+    ) -> impl Iterator<Item = (ChannelId, &Channel)> {
+        let ids = self.ids_by_set(kind).get(set).into_iter().flatten();
         ids.filter_map(|id| Some((*id, self.get(*id)?)))
     }
 
@@ -110,16 +125,33 @@ impl Channels {
         self.by_topic.get(topic).copied()
     }
 
-    /// Returns the live channel of a set.
-    pub fn live(&self, set: &Uri) -> Option<ChannelId> {
-        let mut live = self.of_set(set).filter(|(_, channel)| channel.is_live());
+    fn ids_by_set(&self, kind: ChannelKind) -> &UriMap<SmallSet<ChannelId>> {
+        match kind {
+            ChannelKind::Framework => &self.by_set,
+            ChannelKind::Change => &self.changes_by_set,
+        }
+    }
+
+    fn ids_by_set_mut(&mut self, kind: ChannelKind) -> &mut UriMap<SmallSet<ChannelId>> {
+        match kind {
+            ChannelKind::Framework => &mut self.by_set,
+            ChannelKind::Change => &mut self.changes_by_set,
+        }
+    }
+
+    /// Returns the live channel of this kind of a set.
+    pub fn live(&self, set: &Uri, kind: ChannelKind) -> Option<ChannelId> {
+        let of_set = self.of_set(set, kind);
+        let mut live = of_set.filter(|(_, channel)| channel.is_live());
         live.next().map(|(id, _)| id)
     }
 
-    /// Returns true if the live channel of another set has this topic (R8).
-    pub fn has_other(&self, topic: &Topic, set: &Uri) -> bool {
+    /// Returns true if another live channel has this topic: of another set, or of another kind (R8, C9).
+    pub fn has_other(&self, topic: &Topic, set: &Uri, kind: ChannelKind) -> bool {
         let holder = self.of_topic(topic).and_then(|id| self.get(id));
-        holder.is_some_and(|channel| channel.is_live() && channel.row.set != *set)
+        holder.is_some_and(|channel| {
+            channel.is_live() && (&channel.row.set, channel.row.kind) != (set, kind)
+        })
     }
 
     pub fn hubs(&self, id: ChannelId) -> Vec<Hub> {
@@ -145,7 +177,7 @@ impl Channels {
             concerned.extend(self.by_set.get(set).into_iter().flatten());
         }
         if record.is_source_description() {
-            concerned.extend(self.of_source(source).map(|(id, _)| id));
+            concerned.extend(self.of_documents(source).map(|(id, _)| id));
         }
         concerned
     }
@@ -206,7 +238,8 @@ impl Channels {
 
     fn insert(&mut self, id: ChannelId, channel: Channel) {
         let (set, topic) = (channel.row.set.clone(), channel.row.topic.clone());
-        self.by_set.entry(set).or_default().insert(id);
+        let ids = self.ids_by_set_mut(channel.row.kind);
+        ids.entry(set).or_default().insert(id);
         self.by_topic.insert(topic, id);
         self.channels.insert(id, Box::new(channel));
     }
@@ -237,10 +270,12 @@ impl Channels {
                 }
             }
         }
-        if let Some(ids) = self.by_set.get_mut(&before) {
+        let kind = channel.row.kind;
+        let by_set = self.ids_by_set_mut(kind);
+        if let Some(ids) = by_set.get_mut(&before) {
             ids.remove(&id);
         }
-        self.by_set.entry(set.clone()).or_default().insert(id);
+        by_set.entry(set.clone()).or_default().insert(id);
         step.save_channel(id);
         if !was_retired {
             step.tell(Fact::ChannelRetired { topic, set: before });
@@ -284,7 +319,8 @@ impl Channels {
     /// Removes a retired channel, and returns it.
     pub fn remove(&mut self, id: ChannelId, step: &mut Step) -> Option<Channel> {
         let channel = *self.channels.remove(&id)?;
-        if let Some(ids) = self.by_set.get_mut(&channel.row.set) {
+        let by_set = self.ids_by_set_mut(channel.row.kind);
+        if let Some(ids) = by_set.get_mut(&channel.row.set) {
             ids.remove(&id);
         }
         self.by_topic.remove(&channel.row.topic);
@@ -310,6 +346,10 @@ impl Channels {
         step: &mut Step,
     ) {
         let mut ledger = Ledger::new(mode);
+        // C26: on a change channel it hears what is cut from now on.
+        if let Some(seq) = self.logged(id) {
+            ledger.row.position = LogPosition::at(seq);
+        }
         ledger.told = told.cloned().unwrap_or_default();
         for uri in ledger.told.keys() {
             self.hears(id, uri);
@@ -342,11 +382,18 @@ impl Channels {
         }
     }
 
+    /// Returns the number of the last notification in the log of a change channel.
+    fn logged(&self, id: ChannelId) -> Option<u64> {
+        let channel = self.get(id).filter(|channel| channel.is_of_changes())?;
+        Some(channel.row.seq)
+    }
+
     /// Lets a hub that had left hear everything again.
     pub fn resume(&mut self, id: ChannelId, hub: &Hub, step: &mut Step) {
         if let Some(ledger) = self.ledger_mut(id, hub)
             && ledger.row.left.take().is_some()
         {
+            ledger.row.position.last = None;
             step.save_ledger(id, hub.clone());
         }
     }
@@ -361,9 +408,14 @@ impl Channels {
         kept: Duration,
         step: &mut Step,
     ) {
+        let logged = self.logged(id);
         let Some(ledger) = self.ledger_mut(id, hub) else {
             return;
         };
+        if let Some(seq) = logged {
+            let position = &mut ledger.row.position;
+            position.last = Some(if is_told { seq } else { position.heard });
+        }
         let (last_words, doubtful) = match is_told {
             true => (ledger.owed().cloned().collect(), Vec::new()),
             false => (BTreeSet::new(), ledger.withdraw()),
@@ -548,10 +600,10 @@ impl Channels {
                 None => continue,
             };
             let ids: Vec<ChannelId> = match record.is_source_description() {
-                true => self.of_source(source).map(|(id, _)| id).collect(),
+                true => self.of_documents(source).map(|(id, _)| id).collect(),
                 false => sets
                     .filter(|set| baseline.contains_key(uri) || baseline.contains_key(*set))
-                    .flat_map(|set| self.of_set(set).map(|(id, _)| id))
+                    .flat_map(|set| self.of_set(set, ChannelKind::Framework).map(|(id, _)| id))
                     .collect(),
             };
             filled.push((uri.clone(), told, ids));

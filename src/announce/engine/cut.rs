@@ -48,6 +48,10 @@ impl Engine {
         let Some(channel) = self.channels.get(id) else {
             return;
         };
+        if channel.is_of_changes() {
+            self.cut_log(id);
+            return;
+        }
         if channel.window.is_some() {
             return;
         }
@@ -236,6 +240,7 @@ fn compose(
     let flight = Flight {
         seq: channel.row.seq,
         body: payload.render().into(),
+        part: None,
         entries: payload.entries.len(),
         covers: cut.covers,
         until: span.until,

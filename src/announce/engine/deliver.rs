@@ -141,7 +141,8 @@ impl Engine {
         if let Some(queue) = self.hubs.get_mut(hub) {
             queue.sent(id, flight.seq);
         }
-        self.step.submit(Submission {
+        let part = flight.part;
+        let submission = Submission {
             channel: id,
             hub: hub.clone(),
             mode: ledger.mode,
@@ -149,7 +150,8 @@ impl Engine {
             topic: channel.row.topic.clone(),
             capability_list: channel.row.set.clone(),
             body: flight.body.clone(),
-        });
+        };
+        self.step.submit(submission, part);
     }
 
     /// Retries a notification, if it is time.

@@ -1,24 +1,44 @@
 //! The effects of a step, in the order in which they are performed: what is saved comes before what is sent.
 
+use jiff::Timestamp;
+
 use crate::announce::engine::channels::Channels;
 use crate::announce::engine::source::Source;
 use crate::announce::engine::step::Collected;
 use crate::announce::event::Effect;
 use crate::announce::state::{Save, append};
 
-/// Returns the effects of what a step collected.
-pub fn effects(mut collected: Collected, sources: &[Source], channels: &Channels) -> Vec<Effect> {
+/// Returns the effects of what a step collected. Topics that ping hubs read serve what was cut since `topic_since` (C25).
+pub fn effects(
+    mut collected: Collected,
+    sources: &[Source],
+    channels: &Channels,
+    topic_since: Timestamp,
+) -> Vec<Effect> {
     let save = changed_rows(&mut collected, sources, channels);
     let mut effects = Vec::new();
     if !save.is_empty() {
         effects.push(Effect::Save(Box::new(save)));
     }
     effects.extend(collected.withdraw.into_iter().map(Effect::Withdraw));
-    let served = collected.serve.iter().filter_map(|id| channels.get(*id));
-    effects.extend(served.map(|channel| Effect::Serve(channel.topic_page())));
+    let served = collected.serve.iter();
+    let served = served.filter_map(|id| Some((*id, channels.get(*id)?)));
+    effects.extend(served.map(|(id, channel)| {
+        let page = channel.topic_page();
+        match channel.logged_page(topic_since) {
+            Some((first, last)) => Effect::ServeLogged(page, id, first, last),
+            None => Effect::Serve(page),
+        }
+    }));
     // A cut is told before the submission.
     effects.extend(collected.facts.into_iter().map(Effect::Tell));
-    effects.extend(collected.submit.into_iter().map(Effect::Submit));
+    let submissions = collected.submit.into_iter();
+    effects.extend(submissions.map(|(submission, part)| match part {
+        Some(part) => Effect::SubmitLogged(submission, part),
+        None => Effect::Submit(submission),
+    }));
+    let requests = collected.take.into_iter();
+    effects.extend(requests.map(|request| Effect::Take(Box::new(request))));
     if !collected.look.is_empty() {
         effects.push(Effect::Look(collected.look.into_iter().collect()));
     }

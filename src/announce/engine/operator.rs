@@ -76,6 +76,21 @@ impl Engine {
         let position = channel.source;
         let topic = channel.row.topic.clone();
         let owed: BTreeSet<Uri> = ledger.owed().cloned().collect();
+        let is_logged = channel.is_of_changes();
+        let is_sending = ledger.sending.is_some();
+        if is_logged {
+            let changes = self.drop_logged(id, hub);
+            if changes > 0 || is_sending {
+                self.forget_waiting(id, hub);
+                self.end_accounts(id);
+                self.step.tell(Fact::CountedAsTold {
+                    topic,
+                    hub: hub.clone(),
+                    changes,
+                });
+            }
+            return;
+        }
         if owed.is_empty() {
             return;
         }
@@ -87,14 +102,7 @@ impl Engine {
         if let Some(flight) = flight {
             self.history.note(id, flight.seq, hub, Fate::Dropped);
         }
-        let is_last = !self.channels.is_sending_to(hub);
-        if let Some(queue) = self.hubs.get_mut(hub) {
-            queue.remove(id);
-            // Nothing is left that could find out whether the hub still fails: the next notification does.
-            if is_last {
-                queue.answers();
-            }
-        }
+        self.forget_waiting(id, hub);
         self.step.save_ledger(id, hub.clone());
         for uri in &owed {
             self.step.save_told(id, hub.clone(), uri.clone());
@@ -110,6 +118,18 @@ impl Engine {
             hub: hub.clone(),
             changes: owed.len(),
         });
+    }
+
+    /// Forgets that a notification waits for a hub, as it was dropped.
+    fn forget_waiting(&mut self, id: ChannelId, hub: &Hub) {
+        let is_last = !self.channels.is_sending_to(hub);
+        if let Some(queue) = self.hubs.get_mut(hub) {
+            queue.remove(id);
+            // Nothing is left that could find out whether the hub still fails: the next notification does.
+            if is_last {
+                queue.answers();
+            }
+        }
     }
 
     /// Returns the versions that count as told once what a hub is owed is dropped; nothing of a document that ended.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use crate::announce::changes::log::{ChangeLog, Logged};
 use crate::announce::channel::Channel;
 use crate::announce::delivery::attempt::RefusalScope;
 use crate::announce::delivery::hub_queue::{HubQueue, Outage};
@@ -19,8 +20,11 @@ use crate::announce::ids::ChannelId;
 use crate::announce::ledger::{Ledger, PING_APART, PING_FETCHED_WITHIN};
 use crate::announce::observation::{DocumentPath, MountId};
 use crate::announce::plan::Mode;
-use crate::announce::state::{ChannelRow, LedgerRow, MountRow, Record, State, Told, Trouble};
+use crate::announce::state::{
+    ChangeListRow, ChannelRow, LedgerRow, MountRow, Record, State, Told, Trouble,
+};
 use crate::announce::time::later;
+use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::payload::Payload;
 use crate::resourcesync::uri::{Hub, Topic, Uri};
 
@@ -42,6 +46,9 @@ impl Engine {
             ledgers,
             told,
             hubs,
+            change_sets,
+            change_lists,
+            change_log,
         } = state;
         let mut accounts = Accounts { ledgers, told };
         self.hub_changes = HubChanges::new(&self.plan, &hubs, &mut accounts, &mut self.step);
@@ -62,7 +69,8 @@ impl Engine {
             }
         }
         self.restore_troubles(troubles);
-        self.restore_channels(channels, ledgers, told);
+        self.restore_channels(channels, ledgers, told, change_log);
+        self.restore_change_sets(change_sets, change_lists);
         let hubs: Vec<Hub> = self.plan.hubs.iter().map(|hub| hub.hub.clone()).collect();
         for hub in hubs {
             let queue = self.restored_queue(&hub);
@@ -127,6 +135,7 @@ impl Engine {
         channels: BTreeMap<ChannelId, ChannelRow>,
         ledgers: BTreeMap<(ChannelId, Hub), LedgerRow>,
         mut told: AllTold,
+        mut logs: BTreeMap<ChannelId, BTreeMap<u64, Logged>>,
     ) {
         if let Some(last) = channels.keys().next_back() {
             self.channels.reserve(*last);
@@ -139,11 +148,40 @@ impl Engine {
             let own = || ledgers.next_if(|((of, _), _)| *of == id);
             let rows = std::iter::from_fn(own).map(|((_, hub), row)| (hub, row));
             match self.source_of_channel(&row) {
-                Some(position) => self.restore_channel(id, position, row, rows, &mut told),
+                Some(position) => {
+                    let log = logs.remove(&id).unwrap_or_default();
+                    self.restore_channel(id, position, row, rows, &mut told, log);
+                }
                 None => {
                     self.step.rows().channels.insert(id, None);
                 }
             }
+        }
+    }
+
+    /// Puts the sets with a change channel back, and forgets the others.
+    fn restore_change_sets(
+        &mut self,
+        sets: BTreeSet<Uri>,
+        mut lists: BTreeMap<Uri, BTreeMap<Uri, ChangeListRow>>,
+    ) {
+        for set in sets {
+            let source = {
+                let mut channels = self.channels.of_set(&set, ChannelKind::Change);
+                channels.next().map(|(_, channel)| channel.source)
+            };
+            let lists = lists.remove(&set).unwrap_or_default();
+            match source {
+                Some(source) => self.change_sets.restore(set, source, lists),
+                None => {
+                    self.step.rows().change_sets.insert(set, false);
+                }
+            }
+        }
+        let channels = self.channels.iter();
+        let channels = channels.filter(|(_, channel)| channel.is_of_changes());
+        for (_, channel) in channels {
+            self.change_sets.open(&channel.row.set, channel.source);
         }
     }
 
@@ -221,6 +259,7 @@ impl Engine {
         mut row: ChannelRow,
         rows: impl Iterator<Item = (Hub, LedgerRow)>,
         told: &mut AllTold,
+        log: BTreeMap<u64, Logged>,
     ) {
         let now = self.step.now();
         if let Some(retirement) = &mut row.retired {
@@ -232,6 +271,7 @@ impl Engine {
             said.at = said.at.min(now);
         }
         let mut channel = Channel::new(position, row);
+        channel.log = ChangeLog::new(log);
         for (hub, row) in rows {
             let told = told.remove(&(id, hub.clone())).unwrap_or_default();
             match self.plan.mode_of(&hub) {
@@ -242,7 +282,9 @@ impl Engine {
                 None => self.drop_account(id, &channel, hub, &row, &told),
             }
         }
-        if channel.has_pinged() {
+        if channel.is_of_changes() {
+            self.channels.set_ready(id);
+        } else if channel.has_pinged() {
             let served = Payload::parse(&channel.row.body).unwrap_or_default();
             channel.page = served.entries;
             channel.page_until = served.until;
@@ -263,7 +305,10 @@ impl Engine {
         let flying = row.flight.as_ref().map_or(0, |flight| flight.entries);
         let is_behind =
             |(uri, told): &(&Uri, &Told)| self.is_behind(channel.source, uri, Some(told));
+        let logged = channel.log.backlog(&row.position).entries;
+        let logged = if channel.is_of_changes() { logged } else { 0 };
         let changes = flying.max(told.iter().filter(is_behind).count());
+        let changes = changes.max(logged);
         if changes > 0 {
             self.step.tell(Fact::Dropped {
                 topic: channel.row.topic.clone(),

@@ -23,6 +23,10 @@ impl Engine {
             return;
         }
         left.last_words.clear();
+        let heard = ledger.row.position.heard;
+        if let Some(last) = &mut ledger.row.position.last {
+            *last = heard;
+        }
         let owed: Vec<Uri> = ledger.owed().cloned().collect();
         let changes = owed.len();
         if changes > 0 {
@@ -54,10 +58,6 @@ impl Engine {
         if later(retirement.since, self.plan.retired_topic) > self.step.now() {
             return;
         }
-        if let Some(channel) = self.channels.remove(id, &mut self.step) {
-            for ledger in channel.ledgers.values() {
-                self.sources[channel.source].account_ended(ledger);
-            }
-        }
+        self.remove_channel(id);
     }
 }

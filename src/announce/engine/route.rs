@@ -13,6 +13,7 @@ use crate::announce::finding::Finding;
 use crate::announce::ids::ChannelId;
 use crate::announce::ledger::Ledger;
 use crate::announce::state::{ChannelRow, Told};
+use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::uri::{Hub, Topic, Uri, UriMap};
 
 /// A set whose channel opens or changes.
@@ -43,10 +44,12 @@ impl Engine {
         is_first: bool,
     ) -> BTreeSet<Uri> {
         let mut again = Vec::new();
-        for opening in self.openings(position, &changes.sets, is_first) {
+        let (openings, change_channels) = self.openings(position, &changes.sets, is_first);
+        for opening in openings {
             again.extend(self.open(position, &opening, changes, is_first));
         }
         let mut again: BTreeSet<Uri> = again.into_iter().collect();
+        self.route_changes(position, change_channels, is_first);
         let catalog = self.sources[position].catalog();
         let baseline = &changes.baseline;
         let mut filled = self
@@ -59,13 +62,31 @@ impl Engine {
         again
     }
 
-    /// Retires the channels of sets that want none, or another one, and returns those to open or change.
-    fn openings(&mut self, position: usize, sets: &BTreeSet<Uri>, is_first: bool) -> Vec<Opening> {
+    /// Retires the channels of sets that want none, or another one, and returns those to open or change, and the change
+    /// channels that sets should have.
+    fn openings(
+        &mut self,
+        position: usize,
+        sets: &BTreeSet<Uri>,
+        is_first: bool,
+    ) -> (Vec<Opening>, Vec<(Uri, Desired)>) {
         let mut openings: Vec<Opening> = Vec::new();
+        let mut change_channels = Vec::new();
         let mut taken = BTreeSet::new();
         for set in sets {
-            let wanted = self.wanted(position, set, &taken);
-            let live = self.channels.live(set);
+            let (wanted, mut findings) = self.wanted(position, set, ChannelKind::Framework, &taken);
+            if let Desired::Channel { topic, .. } = &wanted {
+                taken.insert(topic.clone());
+            }
+            let (of_changes, more) = self.wanted(position, set, ChannelKind::Change, &taken);
+            if let Desired::Channel { topic, .. } = &of_changes {
+                taken.insert(topic.clone());
+            }
+            change_channels.push((set.clone(), of_changes));
+            findings.extend(more);
+            let plan = &self.plan.sources[position];
+            self.sources[position].find_about_channel(set, findings, plan, &mut self.step);
+            let live = self.channels.live(set, ChannelKind::Framework);
             let (topic, hubs) = match (wanted, live) {
                 (Desired::AsItIs, _) | (Desired::Nothing, None) => continue,
                 (Desired::Nothing, Some(live)) => {
@@ -82,7 +103,6 @@ impl Engine {
                     self.retire(id);
                 }
             }
-            taken.insert(topic.clone());
             openings.push(Opening {
                 set: set.clone(),
                 topic,
@@ -95,25 +115,32 @@ impl Engine {
             let catalog = self.sources[position].catalog();
             add_documents(&mut openings, catalog, is_first);
         }
-        openings
+        (openings, change_channels)
     }
 
-    /// Returns the channel that a set should have, and notes the findings about it. `taken` are the topics of sets before
-    /// this one.
-    fn wanted(&mut self, position: usize, set: &Uri, taken: &BTreeSet<Topic>) -> Desired {
+    /// Returns the channel of this kind that a set should have, with the findings about it. `taken` are the topics of
+    /// channels before this one.
+    fn wanted(
+        &self,
+        position: usize,
+        set: &Uri,
+        kind: ChannelKind,
+        taken: &BTreeSet<Topic>,
+    ) -> (Desired, Vec<Finding>) {
         let catalog = self.sources[position].catalog();
         let plan = &self.plan.sources[position];
         let (mut wanted, mut findings) = match catalog.is_set(set) {
             true => {
-                let had = self.channels.of_set(set);
+                let had = self.channels.of_set(set, kind);
                 let had = had.map(|(_, channel)| channel.row.topic.clone()).collect();
-                desired(&self.plan, &self.configured, plan, catalog, set, &had)
+                desired(&self.plan, &self.configured, plan, catalog, set, kind, &had)
             }
             false => (Desired::Nothing, Vec::new()),
         };
         // A configured channel takes its topic from any other.
         let is_taken = |topic: &Topic| {
-            let has_other = !self.configured.has(set) && self.channels.has_other(topic, set);
+            let has_other =
+                !self.configured.has(set, kind) && self.channels.has_other(topic, set, kind);
             has_other || taken.contains(topic)
         };
         if let Desired::Channel { topic, .. } = &wanted
@@ -125,8 +152,7 @@ impl Engine {
             });
             wanted = Desired::Nothing;
         }
-        self.sources[position].find_about_channel(set, findings, plan, &mut self.step);
-        wanted
+        (wanted, findings)
     }
 
     fn retire(&mut self, id: ChannelId) {
@@ -195,6 +221,14 @@ impl Engine {
         let Opening {
             set, topic, hubs, ..
         } = opening;
+        // C9: two channels never share a topic.
+        let is_of_changes = |id: &ChannelId| {
+            let channel = self.channels.get(*id);
+            channel.is_some_and(Channel::is_of_changes)
+        };
+        if let Some(id) = self.channels.of_topic(topic).filter(is_of_changes) {
+            self.remove_channel(id);
+        }
         let existing = self.channels.of_topic(topic);
         let is_of_set = |id: ChannelId| {
             let channel = self.channels.get(id);
@@ -225,6 +259,7 @@ impl Engine {
             None => {
                 let row = ChannelRow {
                     source: source.clone(),
+                    kind: ChannelKind::Framework,
                     set: set.clone(),
                     topic: topic.clone(),
                     retired: None,
@@ -245,7 +280,7 @@ impl Engine {
     }
 
     /// Lets a hub hear of all that changes on a channel from now on.
-    fn join(
+    pub(super) fn join(
         &mut self,
         id: ChannelId,
         hub: &Hub,

@@ -28,6 +28,7 @@ impl Engine {
 
         let mut rerouted = self.route(position, &changes, is_first);
         self.compare_all(position, &rerouted, &changes);
+        self.note_change_lists(position, &affected, &changes, is_first);
 
         // Sets are joined by `append`, which merges: they may hold every document of the source.
         affected.append(&mut rerouted);

@@ -806,6 +806,19 @@ impl Source {
             .replace(set, findings, Finding::is_about_channel, told_at, step);
     }
 
+    /// Replaces the findings about the entries of a Change List.
+    pub fn find_about_entries(
+        &mut self,
+        list: &Uri,
+        findings: Vec<Finding>,
+        plan: &SourcePlan,
+        step: &mut Step,
+    ) {
+        let told_at = later(step.now(), plan.broken_after);
+        self.findings
+            .replace(list, findings, Finding::is_about_entries, told_at, step);
+    }
+
     /// Marks the findings about a document or set that have lasted.
     pub fn findings_lasted(&mut self, uri: &Uri, plan: &SourcePlan, step: &mut Step) {
         self.findings.lasted(uri, &self.catalog, plan, step);

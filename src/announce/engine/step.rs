@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use crate::announce::changes::log::LogPart;
+use crate::announce::changes::round::TakeRequest;
 use crate::announce::delivery::Submission;
 use crate::announce::engine::timers::Timer;
 use crate::announce::event::{Fact, Now};
@@ -35,7 +37,9 @@ pub struct Collected {
     pub rows: Save,
     pub serve: BTreeSet<ChannelId>,
     pub withdraw: BTreeSet<Topic>,
-    pub submit: Vec<Submission>,
+    /// With the part of the log that is submitted, on a change channel.
+    pub submit: Vec<(Submission, Option<LogPart>)>,
+    pub take: Vec<TakeRequest>,
     pub look: BTreeSet<DocumentPath>,
     pub explain: BTreeSet<DocumentPath>,
     pub facts: Vec<Fact>,
@@ -122,8 +126,13 @@ impl Step {
         self.collected.withdraw.insert(topic);
     }
 
-    pub fn submit(&mut self, submission: Submission) {
-        self.collected.submit.push(submission);
+    pub fn submit(&mut self, submission: Submission, part: Option<LogPart>) {
+        self.collected.submit.push((submission, part));
+    }
+
+    /// Lets Change Lists be read.
+    pub fn take_changes(&mut self, request: TakeRequest) {
+        self.collected.take.push(request);
     }
 
     pub fn look_at(&mut self, path: DocumentPath) {

@@ -27,6 +27,8 @@ pub enum Timer {
     Retired(ChannelId),
     /// The end of the account of a hub that is advertised no more (R11).
     Left(ChannelId, Hub),
+    /// The next round of a set with a change channel (C20).
+    Changes(Uri),
     /// The end of a hold (R17).
     Hold(usize, Uri),
     /// A file that cannot be read for `broken_after` (R3).

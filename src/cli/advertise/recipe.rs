@@ -52,12 +52,14 @@ mod tests {
     use insta::assert_snapshot;
 
     use super::{quoted, recipe};
+    use crate::resourcesync::channel_kind::ChannelKind;
     use crate::resourcesync::document::Advertisement;
     use crate::resourcesync::uri::{Hub, Topic};
 
     #[test]
     fn a_channel_is_discovered_subscribed_to_and_watched() {
         let channel = Advertisement {
+            kind: ChannelKind::Framework,
             topic: Topic::new("https://e.org/t/?a=1&b='"),
             hubs: vec![Hub::new("https://h.example/"), Hub::new("http://[::1]/hub")],
         };

@@ -13,6 +13,7 @@ use crate::daemon::log::error_chain;
 use crate::report;
 use crate::resourcesync::advertise::advertise;
 use crate::resourcesync::capability::Capability;
+use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::document::{Advertisement, Form};
 use crate::resourcesync::uri::{Hub, Uri};
 use crate::tree;
@@ -65,7 +66,14 @@ pub fn sets(engine: &Engine) -> Vec<Set> {
                 hubs = all().collect();
             }
             let topic = channel.topic;
-            channels.insert(channel.set, Advertisement { topic, hubs });
+            channels.insert(
+                channel.set,
+                Advertisement {
+                    kind: ChannelKind::Framework,
+                    topic,
+                    hubs,
+                },
+            );
         }
     }
     let mut lists: BTreeMap<Uri, Option<PathBuf>> =

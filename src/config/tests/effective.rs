@@ -213,6 +213,7 @@ fn what_is_effective_without_a_file_is_this() {
     announce_all_deletions = false
     announce_all_components = false
     unadvertised_channels = true
+    change_notifications = true
     acknowledged = []
 
     [window]
@@ -220,6 +221,9 @@ fn what_is_effective_without_a_file_is_this() {
     max_wait = "30s"
     hold = "1m"
     max_entries = 1000
+    change_quiet = "250ms"
+    change_max_wait = "5s"
+    change_backlog = 1000000
 
     [embedded_hub]
     enabled = true

@@ -72,6 +72,11 @@ impl StateSaver {
         &mut self.unsaved
     }
 
+    /// Returns the changes that the next save writes.
+    pub fn unsaved_changes(&self) -> &Save {
+        &self.unsaved.save
+    }
+
     /// Returns why the state cannot be saved.
     pub fn trouble(&self) -> Option<&str> {
         self.trouble.as_deref()

@@ -3,7 +3,7 @@
 use crate::resourcesync::advertise::layout::Node;
 use crate::resourcesync::document::Advertisement;
 use crate::resourcesync::namespaces::RS;
-use crate::resourcesync::payload::{NOTIFICATION, write_attribute, write_escaped};
+use crate::resourcesync::payload::{write_attribute, write_escaped};
 use crate::resourcesync::uri::Hub;
 
 /// Prefixes at a place, with the colon.
@@ -41,7 +41,7 @@ impl<'a> Style<'a> {
         };
         let mut children = vec![within.loc(wanted)];
         children.extend(wanted.hubs.iter().map(|hub| within.hub(hub)));
-        children.push(within.description());
+        children.push(within.description(wanted));
         let children: String = children.iter().map(|xml| format!("{child}{xml}")).collect();
         let end = if child.is_empty() { "" } else { line };
         let name = format!("{}url", self.sitemap);
@@ -59,8 +59,8 @@ impl<'a> Style<'a> {
         self.term("ln", &[("rel", "hub"), ("href", hub.as_str())])
     }
 
-    pub(super) fn description(&self) -> String {
-        self.term("md", &[("capability", NOTIFICATION)])
+    pub(super) fn description(&self, wanted: &Advertisement) -> String {
+        self.term("md", &[("capability", wanted.kind.capability())])
     }
 
     fn term(&self, name: &str, attributes: &[(&str, &str)]) -> String {

@@ -10,6 +10,7 @@ use rstest::rstest;
 
 use crate::resourcesync::advertise::tests::generator::any_list;
 use crate::resourcesync::advertise::{self, Unpatchable, entry};
+use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::document::{Advertisement, Content, Document};
 use crate::resourcesync::namespaces::{RS, SITEMAP};
 use crate::resourcesync::parse::parse;
@@ -17,6 +18,7 @@ use crate::resourcesync::uri::{Hub, Topic};
 
 fn wanted(topic: &str, hubs: &[&str]) -> Advertisement {
     Advertisement {
+        kind: ChannelKind::Framework,
         topic: Topic::new(topic),
         hubs: hubs.iter().map(|hub| Hub::new(*hub)).collect(),
     }

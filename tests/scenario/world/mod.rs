@@ -493,6 +493,9 @@ impl World {
                     assert!(is_saved, "what a topic serves is saved first");
                     self.pages.insert(page.topic.clone(), page);
                 }
+                Effect::ServeLogged(..) | Effect::SubmitLogged(..) | Effect::Take(_) => {
+                    panic!("no set has a change channel")
+                }
                 Effect::Withdraw(topic) => {
                     self.pages.remove(&topic);
                 }

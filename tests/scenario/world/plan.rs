@@ -5,7 +5,8 @@ use std::time::Duration;
 use rsnotify::announce::candidates::Candidates;
 use rsnotify::announce::observation::MountId;
 use rsnotify::announce::plan::{
-    DEFAULT_INCLUDE, HubPlan, MassDeletion, Mode, MountPlan, Plan, Replaces, SourcePlan, WindowPlan,
+    ChangeWindowPlan, DEFAULT_INCLUDE, HubPlan, MassDeletion, Mode, MountPlan, Plan, Replaces,
+    SourcePlan, WindowPlan,
 };
 use rsnotify::resourcesync::uri::{Hub, Uri};
 
@@ -27,6 +28,7 @@ pub fn plan() -> Plan {
             announce_all_deletions: false,
             announce_all_components: false,
             unadvertised_channels: true,
+            change_notifications: false,
             acknowledged: Vec::new(),
         }],
         hubs: vec![hub(HUB, Mode::Content)],
@@ -38,6 +40,7 @@ pub fn plan() -> Plan {
             hold: Duration::from_secs(60),
             max_entries: 1_000,
             max_bytes: 1 << 20,
+            changes: ChangeWindowPlan::default(),
         },
         topic_window: Duration::from_secs(3_600),
         retired_topic: Duration::from_secs(30 * 86_400),

@@ -1,0 +1,159 @@
+//! The notifications of a round: consecutive intervals of the Source's time, which hold their entries' datetimes
+//! (C13 to C15, C18; Change Notification 1.0.1 section 3, core 1.1 section 7).
+
+use std::collections::BTreeMap;
+
+use jiff::{RoundMode, Timestamp, TimestampRound, ToSpan, Unit};
+
+use crate::resourcesync::change::Change;
+use crate::resourcesync::change_payload::entry_len;
+
+/// A change that is to be told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FreshChange {
+    pub change: Change,
+    /// Effective time: its datetime, or where it has none that can be true, what stands in for it (C13).
+    pub time: Timestamp,
+    /// Position of its list among those of the round.
+    pub list: usize,
+}
+
+/// The most that one notification holds (R21).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IntervalLimits {
+    pub entries: usize,
+    /// In bytes, of all entries together.
+    pub bytes: usize,
+}
+
+/// The changes of one notification, which are all of this interval.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Interval {
+    pub from: Timestamp,
+    pub until: Timestamp,
+    pub entries: Vec<Change>,
+    /// Entries whose datetime was left out because it lies before `from`, by list (C15).
+    pub back_dated: BTreeMap<usize, usize>,
+}
+
+/// Cuts changes, in order of their times, into consecutive intervals that begin with `from`.
+///
+/// A cut falls between two times, unless the changes of one time are too many for one notification (C18).
+pub fn intervals(
+    fresh: Vec<FreshChange>,
+    from: Timestamp,
+    limits: IntervalLimits,
+) -> Vec<Interval> {
+    let mut intervals = Vec::new();
+    let mut from = from;
+    for part in parts(fresh, limits) {
+        let interval = interval(part, from);
+        from = interval.until;
+        intervals.push(interval);
+    }
+    intervals
+}
+
+/// Divides changes into those of each notification.
+fn parts(fresh: Vec<FreshChange>, limits: IntervalLimits) -> Vec<Vec<FreshChange>> {
+    let mut parts = Parts {
+        limits,
+        ended: Vec::new(),
+        open: Vec::new(),
+        bytes: 0,
+    };
+    let mut fresh = fresh.into_iter().peekable();
+    while let Some(first) = fresh.next() {
+        let time = first.time;
+        let mut group = vec![first];
+        while let Some(next) = fresh.next_if(|next| next.time == time) {
+            group.push(next);
+        }
+        parts.add(group);
+    }
+    parts.end();
+    parts.ended
+}
+
+struct Parts {
+    limits: IntervalLimits,
+    ended: Vec<Vec<FreshChange>>,
+    open: Vec<FreshChange>,
+    /// Of the entries in `open`.
+    bytes: usize,
+}
+
+impl Parts {
+    /// Adds the changes of one time.
+    fn add(&mut self, group: Vec<FreshChange>) {
+        let bytes: usize = group.iter().map(|fresh| entry_len(&fresh.change)).sum();
+        if !self.has_room(group.len(), bytes) {
+            self.end();
+        }
+        if self.has_room(group.len(), bytes) {
+            self.open.extend(group);
+            self.bytes += bytes;
+            return;
+        }
+        for fresh in group {
+            let bytes = entry_len(&fresh.change);
+            // One that is too large by itself is told by itself.
+            if !self.has_room(1, bytes) {
+                self.end();
+            }
+            self.open.push(fresh);
+            self.bytes += bytes;
+        }
+    }
+
+    fn has_room(&self, entries: usize, bytes: usize) -> bool {
+        self.open.len() + entries <= self.limits.entries && self.bytes + bytes <= self.limits.bytes
+    }
+
+    fn end(&mut self) {
+        self.bytes = 0;
+        if !self.open.is_empty() {
+            self.ended.push(std::mem::take(&mut self.open));
+        }
+    }
+}
+
+fn interval(part: Vec<FreshChange>, from: Timestamp) -> Interval {
+    let last = part.last().map_or(from, |fresh| to_microsecond(fresh.time));
+    let until = last.max(after(from, part.len()));
+    let mut back_dated = BTreeMap::new();
+    let entries = part.into_iter().map(|fresh| {
+        let mut change = fresh.change;
+        let is_before = change
+            .datetime
+            .is_some_and(|datetime| datetime.end() <= from);
+        if is_before {
+            change.datetime = None;
+            *back_dated.entry(fresh.list).or_insert(0) += 1;
+        }
+        change
+    });
+    Interval {
+        from,
+        until,
+        entries: entries.collect(),
+        back_dated,
+    }
+}
+
+/// Returns the time, or the next whole microsecond: an interval is written with no more digits (C14).
+fn to_microsecond(time: Timestamp) -> Timestamp {
+    let rounded = time.round(
+        TimestampRound::new()
+            .smallest(Unit::Microsecond)
+            .mode(RoundMode::Ceil),
+    );
+    rounded.unwrap_or(time)
+}
+
+/// Returns `from` and a microsecond for each entry: what is divided at one time still lies in consecutive intervals.
+fn after(from: Timestamp, entries: usize) -> Timestamp {
+    let entries = i64::try_from(entries).unwrap_or(i64::MAX / 2);
+    from.checked_add(entries.microseconds())
+        .unwrap_or(Timestamp::MAX)
+}

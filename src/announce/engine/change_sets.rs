@@ -1,0 +1,357 @@
+//! The sets with a change channel: which versions of their Change Lists were taken, and when the next round is due (C6,
+//! C10, C20).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::announce::changes::round::TakenList;
+use crate::announce::engine::step::Step;
+use crate::announce::engine::timers::Timer;
+use crate::announce::ids::ChannelId;
+use crate::announce::plan::ChangeWindowPlan;
+use crate::announce::small_set::SmallSet;
+use crate::announce::state::ChangeListRow;
+use crate::announce::time::{earlier, later};
+use crate::resourcesync::fingerprint::Fingerprint;
+use crate::resourcesync::uri::{Uri, UriMap};
+
+/// Delay before lists are read again that were not the version that was asked for.
+const STALE_WAIT: Duration = Duration::from_secs(1);
+/// The longest of these delays.
+const LONGEST_STALE_WAIT: Duration = Duration::from_secs(60);
+/// The longest that fresh changes wait because no hub has heard what was cut (C20).
+const HUB_WAIT: Duration = Duration::from_secs(5 * 60);
+
+/// All sets with a change channel, live or retired.
+///
+/// `by_list` is derived from `sets`, and changes only with them.
+#[derive(Debug, Default)]
+pub struct ChangeSets {
+    sets: BTreeMap<Uri, ChangeSet>,
+    by_list: UriMap<SmallSet<Uri>>,
+    last_round: u64,
+}
+
+/// A set of which changes are told.
+#[derive(Debug)]
+pub struct ChangeSet {
+    source: usize,
+    /// False until the entries were learned that were there when its channel opened (C10).
+    is_learned: bool,
+    lists: BTreeMap<Uri, ChangeListRow>,
+    /// Lists of which what is new counts as taken: they came with a mount's baseline (R13).
+    to_learn: BTreeSet<Uri>,
+    /// The retiring channel that hears what is fresh now (C12).
+    last_words_on: Option<ChannelId>,
+    /// First sign of a change since the last round, and the last.
+    signs: Option<(Timestamp, Timestamp)>,
+    /// Time before which no round begins.
+    not_before: Option<Timestamp>,
+    /// The round that is under way.
+    round: Option<u64>,
+    stale: u32,
+    /// The time of the last cut.
+    cut: Option<Timestamp>,
+}
+
+impl ChangeSet {
+    fn new(source: usize) -> ChangeSet {
+        ChangeSet {
+            source,
+            is_learned: false,
+            lists: BTreeMap::new(),
+            to_learn: BTreeSet::new(),
+            last_words_on: None,
+            signs: None,
+            not_before: None,
+            round: None,
+            stale: 0,
+            cut: None,
+        }
+    }
+
+    pub fn source(&self) -> usize {
+        self.source
+    }
+
+    pub fn is_learned(&self) -> bool {
+        self.is_learned
+    }
+
+    pub fn last_words_on(&self) -> Option<ChannelId> {
+        self.last_words_on
+    }
+
+    /// Returns true if what is new in a list counts as taken.
+    pub fn learns(&self, list: &Uri) -> bool {
+        !self.is_learned || self.to_learn.contains(list)
+    }
+
+    /// Returns true if this version of a list was taken as a whole.
+    pub fn has_taken(&self, list: &Uri, fingerprint: Fingerprint) -> bool {
+        let row = self.lists.get(list);
+        row.is_some_and(|row| row.fingerprint == Some(fingerprint))
+    }
+
+    /// Returns the numbers of entries that the set's lists have, and that were taken of them.
+    pub fn counts(&self) -> (usize, usize) {
+        let rows = self.lists.values();
+        rows.fold((0, 0), |(listed, taken), row| {
+            (listed + row.listed, taken + row.taken)
+        })
+    }
+
+    /// Returns when a round is due; nothing if there is no reason for one, or one is under way.
+    fn due_at(&self, plan: &ChangeWindowPlan) -> Option<Timestamp> {
+        if self.round.is_some() {
+            return None;
+        }
+        let (first, last) = self.signs?;
+        let due = later(last, plan.quiet).min(later(first, plan.max_wait));
+        Some(self.not_before.map_or(due, |at| due.max(at)))
+    }
+}
+
+impl ChangeSets {
+    pub fn get(&self, set: &Uri) -> Option<&ChangeSet> {
+        self.sets.get(set)
+    }
+
+    /// Returns the sets of a source.
+    pub fn of_source(&self, source: usize) -> impl Iterator<Item = &Uri> {
+        let sets = self.sets.iter();
+        sets.filter(move |(_, of)| of.source == source)
+            .map(|(set, _)| set)
+    }
+
+    /// Returns the sets that have taken entries of a list.
+    pub fn of_list(&self, list: &Uri) -> Vec<Uri> {
+        let sets = self.by_list.get(list).into_iter().flatten();
+        sets.cloned().collect()
+    }
+
+    /// Adds a stored set.
+    pub fn restore(&mut self, set: Uri, source: usize, lists: BTreeMap<Uri, ChangeListRow>) {
+        for list in lists.keys() {
+            let sets = self.by_list.entry(list.clone()).or_default();
+            sets.insert(set.clone());
+        }
+        let restored = ChangeSet {
+            is_learned: true,
+            lists,
+            ..ChangeSet::new(source)
+        };
+        self.sets.insert(set, restored);
+    }
+
+    /// Adds a set, unless it is known. Returns true if it was added.
+    pub fn open(&mut self, set: &Uri, source: usize) -> bool {
+        if let Some(known) = self.sets.get_mut(set) {
+            known.source = source;
+            return false;
+        }
+        self.sets.insert(set.clone(), ChangeSet::new(source));
+        true
+    }
+
+    /// Forgets a set with all that was taken of it.
+    pub fn remove(&mut self, set: &Uri, step: &mut Step) {
+        let Some(removed) = self.sets.remove(set) else {
+            return;
+        };
+        for list in removed.lists.keys() {
+            self.unlink(list, set);
+        }
+        step.rows().change_sets.insert(set.clone(), false);
+    }
+
+    /// Forgets what was taken of a list that ended (C7).
+    pub fn forget_list(&mut self, list: &Uri, step: &mut Step) {
+        for set in self.of_list(list) {
+            if let Some(known) = self.sets.get_mut(&set) {
+                known.lists.remove(list);
+                // What is being compared was compared with keys that are gone now.
+                if known.round.take().is_some() {
+                    known.signs = Some((step.now(), step.now()));
+                    step.wake_at(step.now(), Timer::Changes(set.clone()));
+                }
+            }
+            step.rows()
+                .change_lists
+                .insert((set.clone(), list.clone()), None);
+            self.unlink(list, &set);
+        }
+    }
+
+    fn unlink(&mut self, list: &Uri, set: &Uri) {
+        if let Some(sets) = self.by_list.get_mut(list) {
+            sets.remove(set);
+            if sets.is_empty() {
+                self.by_list.remove(list);
+            }
+        }
+    }
+
+    /// Takes what a list has now as known, because it came with a mount's baseline.
+    pub fn learn(&mut self, set: &Uri, list: &Uri) {
+        if let Some(known) = self.sets.get_mut(set) {
+            known.to_learn.insert(list.clone());
+        }
+    }
+
+    /// Notes that a list of a set changed.
+    pub fn sign(&mut self, set: &Uri, plan: &ChangeWindowPlan, step: &mut Step) {
+        let now = step.now();
+        let Some(known) = self.sets.get_mut(set) else {
+            return;
+        };
+        let first = known.signs.map_or(now, |(first, _)| first);
+        known.signs = Some((first, now));
+        if let Some(due) = known.due_at(plan) {
+            step.wake_at(due, Timer::Changes(set.clone()));
+        }
+    }
+
+    /// Lets a retiring channel hear what is fresh at once, if anything may be.
+    pub fn give_last_words(&mut self, set: &Uri, channel: ChannelId, step: &mut Step) {
+        let Some(known) = self.sets.get_mut(set) else {
+            return;
+        };
+        if known.is_learned && (known.signs.is_some() || known.round.is_some()) {
+            known.last_words_on = Some(channel);
+            if known.signs.is_some() {
+                known.signs = Some((Timestamp::MIN, Timestamp::MIN));
+                known.not_before = None;
+                step.wake_at(step.now(), Timer::Changes(set.clone()));
+            }
+        }
+    }
+
+    /// Returns true if a round of a set is due. While no hub of its channel `is_free`, it waits.
+    pub fn is_ready(
+        &mut self,
+        set: &Uri,
+        is_free: bool,
+        plan: &ChangeWindowPlan,
+        step: &mut Step,
+    ) -> bool {
+        let now = step.now();
+        let Some(known) = self.sets.get(set) else {
+            return false;
+        };
+        let Some(due) = known.due_at(plan) else {
+            return false;
+        };
+        let waits_until = match (is_free, known.cut) {
+            (false, Some(cut)) => due.max(later(cut, HUB_WAIT)),
+            _ => due,
+        };
+        if waits_until > now {
+            step.wake_at(waits_until, Timer::Changes(set.clone()));
+        }
+        waits_until <= now
+    }
+
+    /// Begins a round. Returns its number.
+    pub fn begin(&mut self, set: &Uri) -> Option<u64> {
+        let known = self.sets.get_mut(set)?;
+        self.last_round += 1;
+        known.round = Some(self.last_round);
+        known.signs = None;
+        known.not_before = None;
+        Some(self.last_round)
+    }
+
+    /// Ends a round without reading anything: there is nothing to read.
+    pub fn skip(&mut self, set: &Uri) {
+        if let Some(known) = self.sets.get_mut(set) {
+            known.signs = None;
+            known.last_words_on = None;
+        }
+    }
+
+    /// Ends a round. Returns false if another one took its place.
+    pub fn end(&mut self, set: &Uri, round: u64) -> bool {
+        let Some(known) = self.sets.get_mut(set) else {
+            return false;
+        };
+        known
+            .round
+            .take_if(|under_way| *under_way == round)
+            .is_some()
+    }
+
+    /// Notes that nothing was taken in a round, which is repeated after a while.
+    pub fn repeat(&mut self, set: &Uri, step: &mut Step) {
+        let now = step.now();
+        let Some(known) = self.sets.get_mut(set) else {
+            return;
+        };
+        known.stale = known.stale.saturating_add(1);
+        let wait = STALE_WAIT.saturating_mul(1 << known.stale.min(6));
+        let at = later(now, wait.min(LONGEST_STALE_WAIT));
+        known.signs = known.signs.or(Some((now, now)));
+        known.not_before = Some(at);
+        step.wake_at(at, Timer::Changes(set.clone()));
+    }
+
+    /// Notes what was taken in a round, and saves it. If there is more, another round is due.
+    pub fn taken(&mut self, set: &Uri, lists: &[TakenList], has_more: bool, step: &mut Step) {
+        let now = step.now();
+        let Some(known) = self.sets.get_mut(set) else {
+            return;
+        };
+        if !known.is_learned {
+            step.rows().change_sets.insert(set.clone(), true);
+        }
+        known.is_learned = true;
+        known.stale = 0;
+        for taken in lists {
+            let row = ChangeListRow {
+                fingerprint: taken.fingerprint,
+                listed: taken.listed,
+                taken: taken.taken,
+            };
+            known.to_learn.remove(&taken.list);
+            known.lists.insert(taken.list.clone(), row);
+            let sets = self.by_list.entry(taken.list.clone()).or_default();
+            sets.insert(set.clone());
+            let key = (set.clone(), taken.list.clone());
+            step.rows().change_lists.insert(key, Some(row));
+        }
+        if has_more {
+            known.signs = Some((Timestamp::MIN, Timestamp::MIN));
+        } else {
+            known.last_words_on = None;
+        }
+        if known.signs.is_some() {
+            step.wake_at(now, Timer::Changes(set.clone()));
+        }
+    }
+
+    /// Notes that notifications were cut.
+    pub fn note_cut(&mut self, set: &Uri, now: Timestamp) {
+        if let Some(known) = self.sets.get_mut(set) {
+            known.cut = Some(now);
+        }
+    }
+
+    /// Continues the numbers of rounds of another engine, whose answers do not count any more.
+    pub fn continue_rounds(&mut self, before: &ChangeSets) {
+        self.last_round = self.last_round.max(before.last_round);
+    }
+
+    /// Moves all times as the clock was set back.
+    pub fn set_back(&mut self, by: Duration) {
+        for set in self.sets.values_mut() {
+            if let Some((first, last)) = &mut set.signs {
+                (*first, *last) = (earlier(*first, by), earlier(*last, by));
+            }
+            for at in [&mut set.not_before, &mut set.cut].into_iter().flatten() {
+                *at = earlier(*at, by);
+            }
+        }
+    }
+}

@@ -1,0 +1,666 @@
+//! Change channels: opens and retires them, takes what is fresh in the Change Lists of their sets, and sends each hub what
+//! it has not heard of the log (C1 to C26).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::announce::changes::interval::{FreshChange, Interval, IntervalLimits, intervals};
+use crate::announce::changes::log::{Backlog, LogPart, Logged};
+use crate::announce::changes::round::{
+    AHEAD, ListToRead, ROUND, TakeOutcome, TakeRequest, Taken, TakenList, TakenRound,
+    UndatedChanges,
+};
+use crate::announce::desired_channel::Desired;
+use crate::announce::engine::Engine;
+use crate::announce::engine::source::changes::Changes;
+use crate::announce::event::Fact;
+use crate::announce::finding::Finding;
+use crate::announce::history::{Fate, Notification};
+use crate::announce::ids::ChannelId;
+use crate::announce::ledger::Ledger;
+use crate::announce::plan::Mode;
+use crate::announce::state::{ChannelRow, Flight, LogRow, Ping, Presence, Record};
+use crate::announce::time::{earlier, later};
+use crate::resourcesync::capability::Capability;
+use crate::resourcesync::change_payload::ChangePayload;
+use crate::resourcesync::channel_kind::ChannelKind;
+use crate::resourcesync::document::Form;
+use crate::resourcesync::payload::ChangeKind;
+use crate::resourcesync::uri::{Hub, Topic, Uri};
+
+impl Engine {
+    // Channels that come and go (C9, C10, C12).
+
+    /// Brings the change channels of sets in line with what is wanted.
+    pub(super) fn route_changes(
+        &mut self,
+        position: usize,
+        wanted: Vec<(Uri, Desired)>,
+        is_first: bool,
+    ) {
+        for (set, desired) in wanted {
+            let live = self.channels.live(&set, ChannelKind::Change);
+            let (topic, hubs) = match (desired, live) {
+                (Desired::AsItIs, _) | (Desired::Nothing, None) => continue,
+                (Desired::Nothing, Some(live)) => {
+                    self.retire_changes(live);
+                    continue;
+                }
+                (Desired::Channel { topic, hubs }, _) => (topic, hubs),
+            };
+            let channel = live.and_then(|id| Some((id, self.channels.get(id)?)));
+            let mut moved_from = None;
+            if let Some((id, channel)) = channel {
+                if channel.is_as(&topic, &hubs) {
+                    continue;
+                }
+                if channel.row.topic != topic {
+                    self.retire_changes(id);
+                    moved_from = Some(id);
+                }
+            }
+            let hubs = hubs.into_iter().collect();
+            self.open_changes(position, &set, topic, &hubs, moved_from, is_first);
+        }
+    }
+
+    /// Retires a change channel, which hears first what is fresh now (C12).
+    fn retire_changes(&mut self, id: ChannelId) {
+        let Some(channel) = self.channels.get(id) else {
+            return;
+        };
+        let set = channel.row.set.clone();
+        self.change_sets.give_last_words(&set, id, &mut self.step);
+        self.channels
+            .retire(id, self.plan.retired_topic, &mut self.step);
+    }
+
+    fn open_changes(
+        &mut self,
+        position: usize,
+        set: &Uri,
+        topic: Topic,
+        hubs: &BTreeSet<Hub>,
+        moved_from: Option<ChannelId>,
+        is_first: bool,
+    ) {
+        let fact = Fact::ChannelOpened {
+            topic: topic.clone(),
+            set: set.clone(),
+            hubs: hubs.len(),
+        };
+        let existing = self.channels.of_topic(&topic);
+        let existing = existing.and_then(|id| Some((id, self.channels.get(id)?)));
+        let found = existing.map(|(id, channel)| {
+            let is_own = channel.row.set == *set;
+            (id, channel.is_of_changes(), is_own, channel.row.set.clone())
+        });
+        let mut is_changed = true;
+        let id = match found {
+            Some((id, true, true, _)) => {
+                is_changed = self.channels.revive(id, &mut self.step);
+                id
+            }
+            Some((id, true, false, before)) => {
+                let source = &self.plan.sources[position].name;
+                self.channels
+                    .take_over(id, position, source, set, &mut self.step);
+                self.forget_set_without_channel(&before);
+                self.step.tell(fact);
+                id
+            }
+            other => {
+                if let Some((id, ..)) = other {
+                    self.remove_channel(id);
+                }
+                let before = moved_from.and_then(|id| self.channels.get(id));
+                let until = before.and_then(|channel| channel.row.untils.last().copied());
+                let row = ChannelRow {
+                    source: self.plan.sources[position].name.clone(),
+                    kind: ChannelKind::Change,
+                    set: set.clone(),
+                    topic,
+                    retired: None,
+                    seq: 0,
+                    untils: until.into_iter().collect(),
+                    body: Arc::from([]),
+                    said: Vec::new(),
+                };
+                self.step.tell(fact);
+                self.channels.open(position, row, &mut self.step)
+            }
+        };
+        is_changed |= self.change_hubs(id, hubs, is_first);
+        if is_changed {
+            self.step.serve(id);
+        }
+        if self.change_sets.open(set, position) {
+            let window = &self.plan.window.changes;
+            self.change_sets.sign(set, window, &mut self.step);
+        }
+    }
+
+    /// Lets hubs that are advertised no more leave, and others join. Returns true if any did.
+    fn change_hubs(&mut self, id: ChannelId, hubs: &BTreeSet<Hub>, is_first: bool) -> bool {
+        let Some(channel) = self.channels.get(id) else {
+            return false;
+        };
+        let listening: BTreeSet<Hub> = channel.listening().map(|(hub, _)| hub.clone()).collect();
+        let known: BTreeSet<Hub> = channel.ledgers.keys().cloned().collect();
+        for hub in listening.difference(hubs) {
+            let is_inherited = is_first && self.hub_changes.is_inherited(hub);
+            let kept = self.plan.retired_topic;
+            self.channels
+                .leave(id, hub, !is_inherited, kept, &mut self.step);
+        }
+        for hub in hubs.difference(&listening) {
+            self.join(id, hub, None, known.contains(hub));
+        }
+        if listening == *hubs {
+            return false;
+        }
+        self.end_accounts(id);
+        self.channels.set_ready(id);
+        true
+    }
+
+    /// Removes a channel whose topic another one has now, with all that was due on it.
+    pub(super) fn remove_channel(&mut self, id: ChannelId) {
+        if let Some(channel) = self.channels.remove(id, &mut self.step) {
+            for ledger in channel.ledgers.values() {
+                self.sources[channel.source].account_ended(ledger);
+            }
+            if channel.is_of_changes() {
+                self.forget_set_without_channel(&channel.row.set);
+            }
+        }
+    }
+
+    fn forget_set_without_channel(&mut self, set: &Uri) {
+        let mut channels = self.channels.of_set(set, ChannelKind::Change);
+        if channels.next().is_none() {
+            self.change_sets.remove(set, &mut self.step);
+        }
+    }
+
+    // Change Lists.
+
+    /// Notes which Change Lists changed, came or ended (C6, C7, C11).
+    pub(super) fn note_change_lists(
+        &mut self,
+        position: usize,
+        affected: &BTreeSet<Uri>,
+        changes: &Changes,
+        is_first: bool,
+    ) {
+        let window = &self.plan.window.changes;
+        let catalog = self.sources[position].catalog();
+        if is_first {
+            let sets: Vec<Uri> = self.change_sets.of_source(position).cloned().collect();
+            for set in sets {
+                self.change_sets.sign(&set, window, &mut self.step);
+            }
+        }
+        for uri in affected {
+            let record = catalog.get(uri);
+            if record.is_none_or(|record| record.is_gone() || !is_change_list(record)) {
+                self.change_sets.forget_list(uri, &mut self.step);
+                continue;
+            }
+            let Some(record) = record else {
+                continue;
+            };
+            for set in &record.relations.sets {
+                let Some(known) = self.change_sets.get(set) else {
+                    continue;
+                };
+                if known.has_taken(uri, record.version.fingerprint) {
+                    continue;
+                }
+                if changes.baseline.contains_key(uri) {
+                    self.change_sets.learn(set, uri);
+                }
+                self.change_sets.sign(set, window, &mut self.step);
+            }
+        }
+    }
+
+    /// Begins the next round of a set, if it is due (C20).
+    pub(super) fn take_if_ready(&mut self, set: &Uri) {
+        let Some(known) = self.change_sets.get(set) else {
+            return;
+        };
+        let position = known.source();
+        if !self.sources[position].is_settled() {
+            return;
+        }
+        let last_words_on = known.last_words_on();
+        let channel = last_words_on.or_else(|| self.channels.live(set, ChannelKind::Change));
+        let Some(channel) = channel.and_then(|id| self.channels.get(id)) else {
+            self.change_sets.skip(set);
+            return;
+        };
+        let mut listening = channel.listening();
+        let has_heard_all = |(_, ledger): (&Hub, &Ledger)| {
+            channel.log.backlog(&ledger.row.position) == Backlog::default()
+        };
+        let is_free =
+            last_words_on.is_some() || channel.ledgers.is_empty() || listening.any(has_heard_all);
+        let window = &self.plan.window.changes;
+        let step = &mut self.step;
+        if !self.change_sets.is_ready(set, is_free, window, step) {
+            return;
+        }
+        let lists = self.lists_to_read(position, set);
+        let is_learned = self
+            .change_sets
+            .get(set)
+            .is_some_and(|known| known.is_learned());
+        if lists.is_empty() && is_learned {
+            self.change_sets.skip(set);
+            return;
+        }
+        let Some(round) = self.change_sets.begin(set) else {
+            return;
+        };
+        let now = self.step.now();
+        self.step.take_changes(TakeRequest {
+            set: set.clone(),
+            round,
+            at: now,
+            lists,
+            vanished_before: earlier(now, self.plan.sources[position].deletion_grace),
+            limit: ROUND,
+        });
+    }
+
+    /// Returns the Change Lists of a set with a version that was not taken as a whole (C1).
+    fn lists_to_read(&self, position: usize, set: &Uri) -> Vec<ListToRead> {
+        let catalog = self.sources[position].catalog();
+        let Some(known) = self.change_sets.get(set) else {
+            return Vec::new();
+        };
+        let members = catalog.members(set);
+        let lists = members.into_iter().filter_map(|list| {
+            let record = catalog.get(&list)?;
+            let is_there = record.presence == Presence::Present && is_change_list(record);
+            let fingerprint = record.version.fingerprint;
+            (is_there && !known.has_taken(&list, fingerprint)).then(|| ListToRead {
+                path: record.path.clone(),
+                stat: record.stat,
+                fingerprint,
+                is_learned: record.relations.archived || known.learns(&list),
+                list,
+            })
+        });
+        lists.collect()
+    }
+
+    /// Takes what a round found.
+    pub(super) fn taken(&mut self, answer: TakenRound) {
+        let TakenRound {
+            set,
+            round,
+            outcome,
+        } = answer;
+        if !self.change_sets.end(&set, round) {
+            return;
+        }
+        let Some(known) = self.change_sets.get(&set) else {
+            return;
+        };
+        let last_words_on = known.last_words_on();
+        let channel = last_words_on.or_else(|| self.channels.live(&set, ChannelKind::Change));
+        let Some(id) = channel else {
+            self.change_sets.skip(&set);
+            return;
+        };
+        let reason = match outcome {
+            TakeOutcome::Taken(taken) => {
+                self.take_round(id, &set, *taken);
+                return;
+            }
+            TakeOutcome::Stale => None,
+            TakeOutcome::Failed(reason) => Some(reason),
+        };
+        self.change_sets.repeat(&set, &mut self.step);
+        if let (Some(_), Some(channel)) = (&reason, self.channels.get(id)) {
+            let topic = channel.row.topic.clone();
+            self.step.tell(Fact::NotTaken { topic, reason });
+        }
+    }
+
+    fn take_round(&mut self, id: ChannelId, set: &Uri, taken: Taken) {
+        let Taken {
+            changes,
+            has_more,
+            lists,
+            keys,
+        } = taken;
+        let was_learned = self
+            .change_sets
+            .get(set)
+            .is_some_and(|known| known.is_learned());
+        let step = &mut self.step;
+        self.change_sets.taken(set, &lists, has_more, step);
+        let rows = keys.into_iter();
+        let rows = rows.map(|((list, number), row)| ((set.clone(), list, number), row));
+        self.step.rows().change_keys.extend(rows);
+        if !was_learned {
+            self.begin_interval(id, &lists);
+        }
+        self.log_changes(id, set, changes, &lists);
+    }
+
+    /// C10: begins the first interval of a channel with the latest datetime that was learned.
+    fn begin_interval(&mut self, id: ChannelId, lists: &[TakenList]) {
+        let now = self.step.now();
+        let Some(channel) = self.channels.get_mut(id) else {
+            return;
+        };
+        let latest = lists.iter().filter_map(|list| list.latest).max();
+        if channel.row.untils.is_empty() {
+            let latest = latest.filter(|latest| *latest <= later(now, AHEAD));
+            channel.row.untils = vec![latest.unwrap_or(now)];
+            self.step.save_channel(id);
+        }
+        self.step.tell(Fact::Learned {
+            topic: channel.row.topic.clone(),
+            changes: lists.iter().map(|list| list.taken).sum(),
+            lists: lists.len(),
+        });
+    }
+
+    /// Cuts changes into notifications, and adds them to the log (C13 to C19).
+    fn log_changes(
+        &mut self,
+        id: ChannelId,
+        set: &Uri,
+        changes: Vec<FreshChange>,
+        lists: &[TakenList],
+    ) {
+        let now = self.step.now();
+        let Some(channel) = self.channels.get_mut(id) else {
+            return;
+        };
+        if changes.is_empty() {
+            self.find_in_lists(set, lists, &BTreeMap::new());
+            return;
+        }
+        let from = channel.row.untils.last().copied().unwrap_or(now);
+        let empty = ChangePayload {
+            up: Some(set.clone()),
+            from,
+            until: from,
+            entries: Vec::new(),
+        };
+        // Room for the fractions of its times.
+        let overhead = empty.overhead() + 32;
+        let window = &self.plan.window;
+        let limits = IntervalLimits {
+            entries: window.max_entries,
+            bytes: window.max_bytes.saturating_sub(overhead),
+        };
+        let counted = count(&changes);
+        let mut back_dated = BTreeMap::new();
+        let mut notifications = 0;
+        let hubs: Vec<Hub> = channel.listening().map(|(hub, _)| hub.clone()).collect();
+        for interval in intervals(changes, from, limits) {
+            for (list, count) in &interval.back_dated {
+                *back_dated.entry(*list).or_insert(0) += count;
+            }
+            notifications += 1;
+            channel.row.seq += 1;
+            let seq = channel.row.seq;
+            let (logged, body) = logged(set, interval, now);
+            channel.log.push(seq, logged);
+            channel.row.body = Arc::clone(&body);
+            channel.row.untils = vec![logged.until];
+            self.history.push(Notification {
+                channel: id,
+                topic: channel.row.topic.clone(),
+                seq,
+                cut: now,
+                changes: Some(logged.entries),
+                bytes: Some(logged.bytes),
+                body: Some(Arc::clone(&body)),
+                hubs: hubs.iter().map(|hub| (hub.clone(), Fate::Open)).collect(),
+            });
+            let row = LogRow { logged, body };
+            self.step.rows().change_log.insert((id, seq), Some(row));
+        }
+        let undated = lists
+            .iter()
+            .fold(UndatedChanges::default(), |sum, list| UndatedChanges {
+                missing: sum.missing + list.undated.missing,
+                invalid: sum.invalid + list.undated.invalid,
+                ahead: sum.ahead + list.undated.ahead,
+            });
+        let [created, updated, deleted] = counted;
+        self.step.tell(Fact::Took {
+            source: channel.row.source.clone(),
+            topic: channel.row.topic.clone(),
+            seq: channel.row.seq,
+            created,
+            updated,
+            deleted,
+            lists: lists.iter().filter(|list| list.told > 0).count(),
+            notifications,
+            undated,
+            back_dated: back_dated.values().sum(),
+        });
+        self.find_in_lists(set, lists, &back_dated);
+        self.change_sets.note_cut(set, now);
+        self.fall_behind(id);
+        self.trim_log(id);
+        self.step.serve(id);
+        self.channels.set_ready(id);
+    }
+
+    /// C22: lets the oldest changes count as heard by hubs that are too far behind.
+    fn fall_behind(&mut self, id: ChannelId) {
+        let Some(channel) = self.channels.get_mut(id) else {
+            return;
+        };
+        let most = self.plan.window.changes.backlog;
+        for (hub, ledger) in &mut channel.ledgers {
+            let flying = ledger.row.flight.as_ref().map(|flight| flight.seq);
+            let position = &mut ledger.row.position;
+            let changes = channel.log.fall_behind(position, flying, most);
+            if changes > 0 {
+                self.step.save_ledger(id, hub.clone());
+                self.step.tell(Fact::FellBehind {
+                    topic: channel.row.topic.clone(),
+                    hub: hub.clone(),
+                    changes,
+                });
+            }
+        }
+    }
+
+    /// Forgets logged notifications that every hub has heard (C22).
+    pub(super) fn trim_log(&mut self, id: ChannelId) {
+        let since = earlier(self.step.now(), self.plan.topic_window);
+        let Some(channel) = self.channels.get_mut(id) else {
+            return;
+        };
+        for seq in channel.forget_heard(since) {
+            self.step.rows().change_log.insert((id, seq), None);
+        }
+    }
+
+    /// Notes what is wrong with the entries of the lists that were read. `back_dated` are numbers of entries, by list.
+    fn find_in_lists(
+        &mut self,
+        set: &Uri,
+        lists: &[TakenList],
+        back_dated: &BTreeMap<usize, usize>,
+    ) {
+        let Some(position) = self.change_sets.get(set).map(|known| known.source()) else {
+            return;
+        };
+        let plan = &self.plan.sources[position];
+        for (number, list) in lists.iter().enumerate() {
+            let mut findings = Vec::new();
+            if let Some(first) = &list.first_skipped {
+                findings.push(Finding::UntellableEntries {
+                    list: list.list.clone(),
+                    count: list.skipped,
+                    line: first.line,
+                    reason: first.reason.to_string(),
+                });
+            }
+            if let Some(count) = back_dated.get(&number) {
+                findings.push(Finding::BackDated {
+                    list: list.list.clone(),
+                    count: *count,
+                });
+            }
+            if list.undated.ahead > 0 {
+                findings.push(Finding::Ahead {
+                    list: list.list.clone(),
+                    count: list.undated.ahead,
+                });
+            }
+            let source = &mut self.sources[position];
+            source.find_about_entries(&list.list, findings, plan, &mut self.step);
+            if list.skipped > 0 {
+                self.step.tell(Fact::SkippedEntries {
+                    source: plan.name.clone(),
+                    list: list.list.clone(),
+                    count: list.skipped,
+                });
+            }
+        }
+    }
+
+    // Delivery (C21, C23).
+
+    /// Puts the next notification of the log in flight to each hub that is free.
+    pub(super) fn cut_log(&mut self, id: ChannelId) {
+        let now = self.step.now();
+        for hub in self.channels.hubs(id) {
+            let size = self.hubs.size_limit(&hub, now);
+            let most = self.plan.window.max_entries;
+            let Some(channel) = self.channels.get_mut(id) else {
+                return;
+            };
+            let Some(ledger) = channel.ledgers.get_mut(&hub) else {
+                continue;
+            };
+            if ledger.free_from().is_none_or(|at| at > now) {
+                continue;
+            }
+            let limits = ledger.row.limit.into_iter();
+            let limit = limits
+                .chain(size.map(|size| size.entries))
+                .fold(most, usize::min);
+            let Some((seq, part)) = channel.log.next(&ledger.row.position, limit) else {
+                continue;
+            };
+            let Some(logged) = channel.log.get(seq) else {
+                continue;
+            };
+            let flight = Flight {
+                seq,
+                body: Arc::from([]),
+                part: Some(part),
+                entries: part.entries,
+                covers: Vec::new(),
+                until: Some(logged.until),
+                cut: logged.cut.min(now),
+                attempts: 0,
+                next_try: now,
+            };
+            ledger.launch(flight, size);
+            self.step.save_ledger(id, hub.clone());
+            self.enqueue(id, &hub);
+        }
+    }
+
+    /// Notes that a hub accepted what was in flight of the log.
+    pub(super) fn heard(&mut self, id: ChannelId, hub: &Hub, seq: u64, part: LogPart) {
+        let now = self.step.now();
+        let Some(channel) = self.channels.get_mut(id) else {
+            return;
+        };
+        let Some(ledger) = channel.ledgers.get_mut(hub) else {
+            return;
+        };
+        ledger.row.flight = None;
+        ledger.row.accepted = Some(now);
+        ledger.is_answer_old = false;
+        let of = channel.log.get(seq).map_or(0, |logged| logged.entries);
+        if ledger.row.position.accept(seq, part.entries, of) {
+            ledger.row.limit = None;
+        }
+        if ledger.mode == Mode::Ping {
+            ledger.row.ping = Some(Ping::accepted(ledger.row.ping, now));
+        }
+        let set = channel.row.set.clone();
+        self.step.save_ledger(id, hub.clone());
+        self.trim_log(id);
+        self.end_accounts(id);
+        self.channels.set_ready(id);
+        self.take_if_ready(&set);
+    }
+
+    /// Lets everything that was logged count as heard by a hub. Returns the number of changes.
+    pub(super) fn drop_logged(&mut self, id: ChannelId, hub: &Hub) -> usize {
+        let Some(channel) = self.channels.get_mut(id) else {
+            return 0;
+        };
+        let Some(ledger) = channel.ledgers.get_mut(hub) else {
+            return 0;
+        };
+        let changes = channel.log.backlog(&ledger.row.position).entries;
+        let last = ledger.row.position.last.unwrap_or(channel.row.seq);
+        ledger.row.position.skip(last);
+        if let Some(flight) = ledger.drop_due(Vec::new()) {
+            self.history.note(id, flight.seq, hub, Fate::Dropped);
+        }
+        self.step.save_ledger(id, hub.clone());
+        self.trim_log(id);
+        changes
+    }
+}
+
+/// Returns true for a Change List that is no index (C1).
+fn is_change_list(record: &Record) -> bool {
+    (record.version.capability, record.version.form) == (Capability::ChangeList, Form::List)
+}
+
+/// Renders a notification.
+fn logged(set: &Uri, interval: Interval, now: Timestamp) -> (Logged, Arc<[u8]>) {
+    let payload = ChangePayload {
+        up: Some(set.clone()),
+        from: interval.from,
+        until: interval.until,
+        entries: interval.entries,
+    };
+    let body: Arc<[u8]> = payload.render().into();
+    let logged = Logged {
+        from: payload.from,
+        until: payload.until,
+        entries: payload.entries.len(),
+        bytes: body.len(),
+        cut: now,
+    };
+    (logged, body)
+}
+
+/// Returns the numbers of created, updated and deleted resources.
+fn count(changes: &[FreshChange]) -> [usize; 3] {
+    let mut counted = BTreeMap::new();
+    for fresh in changes {
+        *counted.entry(fresh.change.kind).or_insert(0) += 1;
+    }
+    [
+        ChangeKind::Created,
+        ChangeKind::Updated,
+        ChangeKind::Deleted,
+    ]
+    .map(|kind| counted.get(&kind).copied().unwrap_or_default())
+}

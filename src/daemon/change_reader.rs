@@ -1,0 +1,100 @@
+//! The thread that reads Change Lists and compares them with what was taken, so that the loop never waits for it (C6).
+
+use std::path::PathBuf;
+use std::sync::mpsc::{self, Sender};
+
+use tracing::error;
+
+use crate::announce::changes::round::{self, TakeOutcome, TakeRequest, Taken, TakenRound};
+use crate::daemon::log::error_chain;
+use crate::store::{KeyReader, StoreError};
+use crate::tree::change_list::{ChangeListFile, ChangeListFileError};
+
+/// A request with the files of its lists, in order.
+#[derive(Debug)]
+pub struct ReadJob {
+    pub request: TakeRequest,
+    pub paths: Vec<PathBuf>,
+    pub keys: KeyReader,
+}
+
+/// Hands requests to the thread.
+#[derive(Debug)]
+pub struct ChangeReader {
+    jobs: Option<Sender<ReadJob>>,
+}
+
+impl ChangeReader {
+    /// Starts the thread, which ends with this value. It hands its answers to `answer`.
+    pub fn start(answer: impl Fn(TakenRound) + Send + 'static) -> ChangeReader {
+        let (jobs, received) = mpsc::channel::<ReadJob>();
+        let thread = std::thread::Builder::new().name("change-lists".into());
+        let started = thread.spawn(move || {
+            for job in received {
+                let round = TakenRound {
+                    set: job.request.set.clone(),
+                    round: job.request.round,
+                    outcome: take(&job),
+                };
+                answer(round);
+            }
+        });
+        if let Err(error) = &started {
+            error!(%error, "cannot start the thread that reads Change Lists: {error}");
+        }
+        ChangeReader {
+            jobs: started.is_ok().then_some(jobs),
+        }
+    }
+
+    pub fn read(&self, job: ReadJob) {
+        if let Some(jobs) = &self.jobs {
+            // The thread ends after this value only.
+            let _ = jobs.send(job);
+        }
+    }
+}
+
+/// Takes what is fresh.
+pub fn take(job: &ReadJob) -> TakeOutcome {
+    match try_take(job) {
+        Ok(taken) => TakeOutcome::Taken(Box::new(taken)),
+        Err(Refused::Stale) => TakeOutcome::Stale,
+        Err(Refused::Failed(reason)) => TakeOutcome::Failed(reason),
+    }
+}
+
+enum Refused {
+    Stale,
+    Failed(String),
+}
+
+impl From<ChangeListFileError> for Refused {
+    fn from(error: ChangeListFileError) -> Refused {
+        match error {
+            ChangeListFileError::Stale => Refused::Stale,
+            error => Refused::Failed(error_chain(&error)),
+        }
+    }
+}
+
+impl From<StoreError> for Refused {
+    fn from(error: StoreError) -> Refused {
+        Refused::Failed(error_chain(&error))
+    }
+}
+
+fn try_take(job: &ReadJob) -> Result<Taken, Refused> {
+    let mut files = Vec::new();
+    let mut listed = Vec::new();
+    for (list, path) in job.request.lists.iter().zip(&job.paths) {
+        let mut file = ChangeListFile::open(path, list.stat)?;
+        listed.push(file.keys()?);
+        files.push(file);
+    }
+    job.keys.read(&job.request.set, |stored| {
+        round::take(&job.request, listed, stored, |list, positions| {
+            Ok(files[list].changes(positions)?)
+        })
+    })
+}

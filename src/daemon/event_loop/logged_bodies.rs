@@ -1,0 +1,53 @@
+//! Bodies of logged notifications, which stay in the state file until they are sent or served (C21, C23, C25).
+
+use std::sync::Arc;
+
+use crate::announce::changes::log::LogPart;
+use crate::announce::ids::ChannelId;
+use crate::announce::plan::WindowPlan;
+use crate::daemon::event_loop::state_saver::StateSaver;
+use crate::daemon::log::error_chain;
+use crate::resourcesync::change_payload::{merge, part};
+
+/// Returns the body of a logged notification, or of a part of it.
+pub fn logged_part(
+    saver: &StateSaver,
+    id: ChannelId,
+    seq: u64,
+    wanted: LogPart,
+) -> Result<Arc<[u8]>, String> {
+    let body = logged(saver, id, seq)?;
+    if wanted.is_whole {
+        return Ok(body);
+    }
+    let entries = wanted.first..wanted.first + wanted.entries;
+    let part = part(&body, entries).map(Arc::from);
+    part.ok_or_else(|| format!("notification {seq} in the state file has no such entries"))
+}
+
+/// Returns consecutive notifications as one, as many of the last as fit.
+pub fn merged(
+    saver: &StateSaver,
+    id: ChannelId,
+    (first, last): (u64, u64),
+    window: &WindowPlan,
+) -> Result<Arc<[u8]>, String> {
+    let bodies: Result<Vec<_>, String> = (first..=last).map(|seq| logged(saver, id, seq)).collect();
+    let bodies = bodies?;
+    let bodies = bodies.iter().map(|body| &**body);
+    let merged = merge(bodies, window.max_entries, window.max_bytes);
+    let merged = merged.map(Arc::from);
+    merged.ok_or_else(|| format!("notification {last} in the state file cannot be read"))
+}
+
+fn logged(saver: &StateSaver, id: ChannelId, seq: u64) -> Result<Arc<[u8]>, String> {
+    // It may be in the transaction that is to come.
+    if let Some(Some(row)) = saver.unsaved_changes().change_log.get(&(id, seq)) {
+        return Ok(Arc::clone(&row.body));
+    }
+    match saver.store().logged_body(id, seq) {
+        Ok(Some(body)) => Ok(body),
+        Ok(None) => Err(format!("notification {seq} is not in the state file")),
+        Err(error) => Err(error_chain(&error)),
+    }
+}

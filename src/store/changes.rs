@@ -1,0 +1,262 @@
+//! The rows of change channels: keys of entries that were taken from Change Lists, and logged notifications.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, Transaction, params};
+
+use crate::announce::changes::log::{LogPart, Logged};
+use crate::announce::ids::ChannelId;
+use crate::announce::state::{ChangeListRow, KeyRow, LogRow, Save};
+use crate::resourcesync::channel_kind::ChannelKind;
+use crate::resourcesync::uri::Uri;
+use crate::store::load::{RowReader, count};
+use crate::store::row::{Column, shared};
+use crate::store::{Store, StoreError, save};
+
+/// Reads the keys of a state file that a daemon writes meanwhile.
+#[derive(Debug, Clone)]
+pub struct KeyReader {
+    path: PathBuf,
+}
+
+impl KeyReader {
+    /// Hands the keys that were taken from all lists of a set to `read`, in order of the lists, as they were saved last.
+    pub fn read<T, E: From<StoreError>>(
+        &self,
+        set: &Uri,
+        read: impl FnOnce(&mut dyn Iterator<Item = Result<(Uri, u32, KeyRow), E>>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let failed = |source| StoreError::Load {
+            path: self.path.clone(),
+            source,
+        };
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(&self.path, flags).map_err(failed)?;
+        let statement = connection.prepare(
+            "SELECT list, first, keys, vanished FROM change_keys WHERE capability_list = ?1 \
+             ORDER BY list, first",
+        );
+        let mut statement = statement.map_err(failed)?;
+        let rows = statement.query_map([set.as_str()], key_row);
+        let rows = rows.map_err(failed)?;
+        read(&mut rows.map(|row| row.map_err(|source| failed(source).into())))
+    }
+}
+
+impl Store {
+    /// Returns a reader of keys.
+    pub fn key_reader(&self) -> KeyReader {
+        KeyReader {
+            path: self.path.clone(),
+        }
+    }
+
+    /// Returns the body of a logged notification, if it is there.
+    pub fn logged_body(&self, id: ChannelId, seq: u64) -> Result<Option<Arc<[u8]>>, StoreError> {
+        let read = || {
+            let mut statement = self
+                .connection
+                .prepare_cached("SELECT body FROM change_log WHERE channel = ?1 AND seq = ?2")?;
+            let key = params![id.0.cast_signed(), seq.cast_signed()];
+            statement
+                .query_row(key, |row| Ok(shared(row.get(0)?)))
+                .optional()
+        };
+        read().map_err(|source| StoreError::Load {
+            path: self.path.clone(),
+            source,
+        })
+    }
+
+    pub(super) fn change_sets(&self) -> rusqlite::Result<BTreeSet<Uri>> {
+        let sets = self.rows("SELECT * FROM change_sets", |row| {
+            RowReader::of(row).value()
+        })?;
+        Ok(sets.into_iter().collect())
+    }
+
+    pub(super) fn change_lists(
+        &self,
+    ) -> rusqlite::Result<BTreeMap<Uri, BTreeMap<Uri, ChangeListRow>>> {
+        let mut lists: BTreeMap<Uri, BTreeMap<Uri, ChangeListRow>> = BTreeMap::new();
+        self.each("SELECT * FROM change_lists", |row| {
+            let mut fields = RowReader::of(row);
+            let (set, list) = (fields.value()?, fields.value()?);
+            let row = ChangeListRow {
+                fingerprint: fields.optional()?,
+                listed: count(fields.take()?),
+                taken: count(fields.take()?),
+            };
+            lists.entry(set).or_default().insert(list, row);
+            Ok(())
+        })?;
+        Ok(lists)
+    }
+
+    pub(super) fn change_log(
+        &self,
+    ) -> rusqlite::Result<BTreeMap<ChannelId, BTreeMap<u64, Logged>>> {
+        let mut logs: BTreeMap<ChannelId, BTreeMap<u64, Logged>> = BTreeMap::new();
+        // Bodies stay where they are until they are sent.
+        let query = "SELECT channel, seq, since, until, entries, bytes, cut FROM change_log";
+        self.each(query, |row| {
+            let mut fields = RowReader::of(row);
+            let (channel, seq) = (ChannelId(fields.number()?), fields.number()?);
+            let logged = Logged {
+                from: fields.value()?,
+                until: fields.value()?,
+                entries: count(fields.take()?),
+                bytes: count(fields.take()?),
+                cut: fields.value()?,
+            };
+            logs.entry(channel).or_default().insert(seq, logged);
+            Ok(())
+        })?;
+        Ok(logs)
+    }
+}
+
+/// Reads the kind of a channel.
+pub(super) fn kind(text: &str) -> Option<ChannelKind> {
+    let mut kinds = ChannelKind::ALL.into_iter();
+    kinds.find(|kind| kind.as_str() == text)
+}
+
+/// Reads which entries of a logged notification are in flight.
+pub(super) fn part(
+    fields: &mut RowReader<'_>,
+    entries: usize,
+) -> rusqlite::Result<Option<LogPart>> {
+    let first = fields.take::<Option<i64>>()?.map(count);
+    let is_whole: Option<bool> = fields.take()?;
+    let bytes = fields.take::<Option<i64>>()?.map(count);
+    Ok(first.map(|first| LogPart {
+        first,
+        entries,
+        is_whole: is_whole.unwrap_or_default(),
+        bytes: bytes.unwrap_or_default(),
+    }))
+}
+
+fn key_row(row: &Row<'_>) -> rusqlite::Result<(Uri, u32, KeyRow)> {
+    let mut fields = RowReader::of(row);
+    let list = fields.value()?;
+    let first: u32 = fields.take()?;
+    let keys = KeyRow {
+        bytes: shared(fields.take()?),
+        vanished: fields.optional()?,
+    };
+    Ok((list, first, keys))
+}
+
+/// Writes the rows of change channels. Sets come before their lists, and lists before their keys.
+pub(super) fn write_changes(on: &Transaction<'_>, save: &Save) -> rusqlite::Result<()> {
+    let is_set_deleted = |set: &Uri| save.change_sets.get(set) == Some(&false);
+    for (set, is_there) in &save.change_sets {
+        on.execute(
+            match is_there {
+                true => "INSERT OR IGNORE INTO change_sets VALUES (?1)",
+                false => "DELETE FROM change_sets WHERE capability_list = ?1",
+            },
+            [set.as_str()],
+        )?;
+    }
+    for ((set, list), row) in &save.change_lists {
+        if !is_set_deleted(set) {
+            write_list(on, set, list, row.as_ref())?;
+        }
+    }
+    for ((set, list, first), row) in &save.change_keys {
+        let is_deleted = is_set_deleted(set)
+            || matches!(
+                save.change_lists.get(&(set.clone(), list.clone())),
+                Some(None)
+            );
+        if !is_deleted {
+            write_keys(on, (set, list, *first), row.as_ref())?;
+        }
+    }
+    for ((id, seq), row) in &save.change_log {
+        if !matches!(save.channels.get(id), Some(None)) {
+            write_logged(on, *id, *seq, row.as_ref())?;
+        }
+    }
+    Ok(())
+}
+
+fn write_list(
+    on: &Transaction<'_>,
+    set: &Uri,
+    list: &Uri,
+    row: Option<&ChangeListRow>,
+) -> rusqlite::Result<()> {
+    let Some(row) = row else {
+        on.prepare_cached("DELETE FROM change_lists WHERE capability_list = ?1 AND list = ?2")?
+            .execute(params![set.as_str(), list.as_str()])?;
+        return Ok(());
+    };
+    on.prepare_cached(
+        "INSERT INTO change_lists VALUES (?1, ?2, ?3, ?4, ?5) \
+         ON CONFLICT (capability_list, list) DO UPDATE SET fingerprint = excluded.fingerprint, \
+         listed = excluded.listed, taken = excluded.taken",
+    )?
+    .execute(params![
+        set.as_str(),
+        list.as_str(),
+        row.fingerprint.map(Column),
+        save::count(row.listed),
+        save::count(row.taken),
+    ])?;
+    Ok(())
+}
+
+fn write_keys(
+    on: &Transaction<'_>,
+    (set, list, first): (&Uri, &Uri, u32),
+    row: Option<&KeyRow>,
+) -> rusqlite::Result<()> {
+    let Some(row) = row else {
+        on.prepare_cached(
+            "DELETE FROM change_keys WHERE capability_list = ?1 AND list = ?2 AND first = ?3",
+        )?
+        .execute(params![set.as_str(), list.as_str(), first])?;
+        return Ok(());
+    };
+    on.prepare_cached("INSERT OR REPLACE INTO change_keys VALUES (?1, ?2, ?3, ?4, ?5)")?
+        .execute(params![
+            set.as_str(),
+            list.as_str(),
+            first,
+            &row.bytes[..],
+            row.vanished.map(Column),
+        ])?;
+    Ok(())
+}
+
+fn write_logged(
+    on: &Transaction<'_>,
+    id: ChannelId,
+    seq: u64,
+    row: Option<&LogRow>,
+) -> rusqlite::Result<()> {
+    let (id, seq) = (id.0.cast_signed(), seq.cast_signed());
+    let Some(LogRow { logged, body }) = row else {
+        on.prepare_cached("DELETE FROM change_log WHERE channel = ?1 AND seq = ?2")?
+            .execute(params![id, seq])?;
+        return Ok(());
+    };
+    on.prepare_cached("INSERT OR REPLACE INTO change_log VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?
+        .execute(params![
+            id,
+            seq,
+            Column(logged.from),
+            Column(logged.until),
+            save::count(logged.entries),
+            save::count(logged.bytes),
+            Column(logged.cut),
+            &body[..],
+        ])?;
+    Ok(())
+}

@@ -1,0 +1,91 @@
+//! A second reading of one version of a Change List: its keys, and then some of its entries (C6, C8).
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use crate::announce::observation::Stat;
+use crate::resourcesync::change::Change;
+use crate::resourcesync::change_list::{ChangeListError, ListedChanges, read_changes, read_keys};
+use crate::resourcesync::gzip::unpacked;
+use crate::tree::file_status::{self, FileKind, FileStatus};
+use crate::tree::read_file::open;
+
+/// An open Change List, in the version that was asked for.
+#[derive(Debug)]
+pub struct ChangeListFile {
+    file: File,
+    opened: FileStatus,
+    is_packed: bool,
+}
+
+/// The reason why a version of a Change List cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ChangeListFileError {
+    /// It is not there any more, or changes while it is read.
+    #[error("it is another version now")]
+    Stale,
+    #[error("cannot read on")]
+    Io(#[from] io::Error),
+}
+
+impl ChangeListFile {
+    /// Opens the file at `path`, if it still has this stat data.
+    pub fn open(path: &Path, stat: Stat) -> Result<ChangeListFile, ChangeListFileError> {
+        let is_version = |status: &FileStatus| status.kind == FileKind::File && status.stat == stat;
+        // Anything but a regular file is not even opened, which may disturb others.
+        let file = match file_status::follow(path) {
+            Ok(status) if is_version(&status) => open(path).map_err(io::Error::from),
+            Ok(_) => return Err(ChangeListFileError::Stale),
+            Err(error) => Err(error.into()),
+        };
+        let file = match file {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(ChangeListFileError::Stale);
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let opened = file_status::of(&file).map_err(io::Error::from)?;
+        if !is_version(&opened) {
+            return Err(ChangeListFileError::Stale);
+        }
+        Ok(ChangeListFile {
+            file,
+            opened,
+            is_packed: path.as_os_str().as_bytes().ends_with(b".gz"),
+        })
+    }
+
+    /// Returns the keys of its entries.
+    pub fn keys(&mut self) -> Result<ListedChanges, ChangeListFileError> {
+        self.read(|reader| read_keys(reader))
+    }
+
+    /// Returns the entries at these positions, which ascend.
+    pub fn changes(&mut self, positions: &[u32]) -> Result<Vec<Change>, ChangeListFileError> {
+        let changes = self.read(|reader| read_changes(reader, positions))?;
+        match changes.len() == positions.len() {
+            true => Ok(changes),
+            false => Err(ChangeListFileError::Stale),
+        }
+    }
+
+    fn read<T>(
+        &mut self,
+        read: impl FnOnce(&mut dyn Read) -> Result<T, ChangeListError>,
+    ) -> Result<T, ChangeListFileError> {
+        self.file.seek(SeekFrom::Start(0))?;
+        let result = match self.is_packed {
+            true => read(&mut unpacked(&self.file)),
+            false => read(&mut &self.file),
+        };
+        let after = file_status::of(&self.file).map_err(io::Error::from)?;
+        match result {
+            Ok(result) if after == self.opened => Ok(result),
+            // What was complete a moment ago and is no more is being written.
+            _ => Err(ChangeListFileError::Stale),
+        }
+    }
+}
