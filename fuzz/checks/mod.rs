@@ -11,6 +11,7 @@ use rsnotify::hub::request::{self, Action, SubscriptionRequest};
 use rsnotify::resourcesync::document::{Content, Malformed};
 use rsnotify::resourcesync::parse::{self, ReadError};
 use rsnotify::resourcesync::payload::Payload;
+use rsnotify::resourcesync::receive::{Notification, time_span};
 use rsnotify::resourcesync::uri::Uri;
 use url::form_urlencoded;
 
@@ -62,6 +63,11 @@ fn content(reader: impl Read) -> Result<Content, Malformed> {
 
 /// Checks that a notification that can be read can be rendered, and is read the same again.
 pub fn payload(bytes: &[u8]) {
+    if let Ok(Notification::Change(read)) = Notification::parse(bytes) {
+        for change in &read.changes {
+            let _ = change.datetime.as_deref().and_then(time_span);
+        }
+    }
     let Ok(read) = Payload::parse(bytes) else {
         return;
     };

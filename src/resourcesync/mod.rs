@@ -15,6 +15,7 @@ mod encoding;
 pub mod escape;
 pub mod fingerprint;
 pub mod gzip;
+pub mod listing;
 mod markup;
 mod namespaces;
 mod outline;

@@ -1,15 +1,153 @@
-//! Reading of notifications as Destinations receive them (Framework Notification 1.0.1 section 3).
+//! Reading of notifications as Destinations receive them (Framework Notification 1.0.1 section 3, Change Notification
+//! 1.0.1 section 3).
+
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use serde::Serialize;
 
 use crate::resourcesync::capability::UnknownCapability;
 use crate::resourcesync::channel_kind::ChannelKind;
+use crate::resourcesync::datetime::Datetime;
+use crate::resourcesync::listing::{ListedEntry, Listing};
 use crate::resourcesync::parse::{ReadError, read};
 use crate::resourcesync::payload::{ChangeKind, Entry, Payload};
 use crate::resourcesync::reader::{Element, Handler, Start};
 use crate::resourcesync::uri::{NotAUri, Uri};
 
-/// The reason why bytes are not a framework notification.
+/// A notification of either kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Notification {
+    Framework(Payload),
+    Change(ChangeNotification),
+}
+
+/// A change notification as received. Times are texts as written: the specification's own formats have several
+/// precisions.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ChangeNotification {
+    /// URI of the Capability List of the set.
+    pub up: Option<String>,
+    /// Start of the interval of which it has all changes.
+    pub from: Option<String>,
+    /// End of that interval.
+    pub until: Option<String>,
+    /// Changes in the order in which they happened.
+    pub changes: Vec<ReceivedChange>,
+    /// Number of entries without a `loc` or a known `change`; they are left out.
+    pub skipped: usize,
+}
+
+/// One change of one resource, as a change notification or a Change List describes it (core 1.1 section 7). All
+/// values are texts as written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ReceivedChange {
+    pub loc: String,
+    pub change: ChangeKind,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub datetime: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lastmod: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hash: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub length: Option<String>,
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    pub media_type: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub encoding: Option<String>,
+    /// Attributes of each `rs:ln`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<BTreeMap<String, String>>,
+}
+
+impl Notification {
+    /// Reads a notification of either kind.
+    pub fn parse(bytes: &[u8]) -> Result<Notification, PayloadError> {
+        let listing = Listing::parse(bytes)?.ok_or(PayloadError::ForeignRoot)?;
+        let kind = listing
+            .capability
+            .as_deref()
+            .and_then(ChannelKind::of_capability);
+        match kind {
+            Some(ChannelKind::Change) if listing.is_list() => {
+                Ok(Notification::Change(listing.into()))
+            }
+            Some(ChannelKind::Framework) => Payload::parse(bytes).map(Notification::Framework),
+            Some(ChannelKind::Change) => Err(PayloadError::ForeignRoot),
+            None => Err(PayloadError::UnknownKind),
+        }
+    }
+
+    /// Returns the kind of the channels on which such notifications are sent.
+    pub fn kind(&self) -> ChannelKind {
+        match self {
+            Notification::Framework(_) => ChannelKind::Framework,
+            Notification::Change(_) => ChannelKind::Change,
+        }
+    }
+}
+
+impl From<Listing> for ChangeNotification {
+    fn from(listing: Listing) -> ChangeNotification {
+        let entries = listing.entries.len();
+        let changes: Vec<ReceivedChange> = listing
+            .entries
+            .into_iter()
+            .filter_map(ReceivedChange::of)
+            .collect();
+        ChangeNotification {
+            up: listing.up,
+            from: listing.from,
+            until: listing.until,
+            skipped: entries - changes.len(),
+            changes,
+        }
+    }
+}
+
+impl ReceivedChange {
+    /// Returns the change that an entry describes; `None` without a `loc` or a known `change`.
+    pub fn of(entry: ListedEntry) -> Option<ReceivedChange> {
+        Some(ReceivedChange {
+            change: change_kind(&entry.change?.to_ascii_lowercase())?,
+            loc: entry.loc?,
+            datetime: entry.datetime,
+            lastmod: entry.lastmod,
+            hash: entry.hash,
+            length: entry.length,
+            media_type: entry.media_type,
+            encoding: entry.encoding,
+            links: entry.links,
+        })
+    }
+}
+
+/// Returns the time that a text stands for and the end of it: a second stands for all of it, a day for the whole day
+/// (W3C Datetime, core 1.1 section 7). Without a zone it is UTC.
+pub fn time_span(text: &str) -> Option<(Timestamp, Timestamp)> {
+    let datetime = Datetime::parse(text)?;
+    let unit = match text.trim().len() {
+        4 => jiff::Span::new().years(1),
+        7 => jiff::Span::new().months(1),
+        10 => jiff::Span::new().days(1),
+        _ => return Some((datetime.at(), datetime.end())),
+    };
+    let start = datetime.at().to_zoned(jiff::tz::TimeZone::UTC);
+    Some((datetime.at(), start.checked_add(unit).ok()?.timestamp()))
+}
+
+fn change_kind(value: &str) -> Option<ChangeKind> {
+    let mut kinds = [
+        ChangeKind::Created,
+        ChangeKind::Updated,
+        ChangeKind::Deleted,
+    ]
+    .into_iter();
+    kinds.find(|kind| kind.as_str() == value)
+}
+
+/// The reason why bytes are not a notification.
 #[derive(Debug, thiserror::Error)]
 pub enum PayloadError {
     #[error("it is not well-formed")]
@@ -18,6 +156,10 @@ pub enum PayloadError {
     ForeignRoot,
     #[error("it has no root-level rs:md with capability \"framework-notification\"")]
     NotANotification,
+    #[error(
+        "it has no root-level rs:md with capability \"framework-notification\" or \"change-notification\""
+    )]
+    UnknownKind,
     #[error("entry {entry} has no {part}")]
     Incomplete { entry: usize, part: &'static str },
     #[error("entry {entry}")]
@@ -133,13 +275,7 @@ impl EntryDraft {
         let loc = self.loc.ok_or_else(|| missing("loc"))?;
         let change = self.change.ok_or_else(|| missing("change"))?;
         let capability = self.capability.ok_or_else(|| missing("capability"))?;
-        let mut changes = [
-            ChangeKind::Created,
-            ChangeKind::Updated,
-            ChangeKind::Deleted,
-        ]
-        .into_iter();
-        let kind = changes.find(|kind| kind.as_str() == change);
+        let kind = change_kind(&change);
         Ok(Entry {
             uri: Uri::parse(&loc)?,
             change: kind.ok_or(PayloadError::UnknownChange { entry, change })?,
@@ -154,13 +290,16 @@ impl EntryDraft {
 
 /// Reads a date and time, in UTC where it names no zone.
 fn timestamp(text: String) -> Result<Timestamp, PayloadError> {
-    let in_utc = |text: &str| {
+    instant(&text).ok_or(PayloadError::Datetime(text))
+}
+
+fn instant(text: &str) -> Option<Timestamp> {
+    let in_utc = || {
         let local: jiff::civil::DateTime = text.parse().ok()?;
-        local.to_zoned(jiff::tz::TimeZone::UTC).ok()
+        let zoned = local.to_zoned(jiff::tz::TimeZone::UTC).ok()?;
+        Some(zoned.timestamp())
     };
-    let time = text.parse().ok();
-    let time = time.or_else(|| in_utc(&text).map(|zoned| zoned.timestamp()));
-    time.ok_or(PayloadError::Datetime(text))
+    text.parse().ok().or_else(in_utc)
 }
 
 #[cfg(test)]
@@ -168,9 +307,107 @@ mod tests {
     use jiff::Timestamp;
     use proptest::prelude::*;
 
+    use super::{ChangeNotification, Notification, time_span};
     use crate::resourcesync::capability::Capability;
     use crate::resourcesync::payload::{ChangeKind, Entry, Payload};
     use crate::resourcesync::uri::Uri;
+
+    fn changes(text: &str) -> ChangeNotification {
+        match Notification::parse(text.as_bytes()).unwrap() {
+            Notification::Change(notification) => notification,
+            Notification::Framework(other) => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_change_notification_is_read_as_it_is_written() {
+        let read = changes(
+            "<s:urlset xmlns:s='http://www.sitemaps.org/schemas/sitemap/0.9' xmlns:rs='http://www.openarchives.org/rs/terms/'>\
+             <s:url><rs:md datetime='2026-11-20T10:05Z' change=' Updated ' hash='md5:00 sha-256:11' length='8876' type='text/plain' \
+             encoding='gzip' shoe='9'/><s:lastmod> 2026-11-20 </s:lastmod><s:changefreq>daily</s:changefreq>\
+             <s:loc>https://e.org/a?b&amp;c</s:loc><rs:ln rel='describedby' href='https://e.org/m'/></s:url>\
+             <s:url><s:loc>https://e.org/b</s:loc><rs:md change='deleted'/></s:url>\
+             <s:url><s:loc>https://e.org/c</s:loc><rs:md change='moved'/></s:url>\
+             <s:url><rs:md change='deleted'/></s:url>\
+             <rs:md until='2026-11-20T10:05:31.000001Z' from='then' capability='change-notification'/>\
+             <rs:ln href='https://e.org/cl.xml' rel='up'/></s:urlset>",
+        );
+        assert_eq!(read.up.as_deref(), Some("https://e.org/cl.xml"));
+        assert_eq!(read.from.as_deref(), Some("then"));
+        assert_eq!(read.until.as_deref(), Some("2026-11-20T10:05:31.000001Z"));
+        assert_eq!((read.changes.len(), read.skipped), (2, 2));
+        assert_eq!(
+            serde_json::to_string(&read.changes).unwrap(),
+            "[{\"loc\":\"https://e.org/a?b&c\",\"change\":\"updated\",\"datetime\":\"2026-11-20T10:05Z\",\
+             \"lastmod\":\"2026-11-20\",\"hash\":\"md5:00 sha-256:11\",\"length\":\"8876\",\"type\":\"text/plain\",\
+             \"encoding\":\"gzip\",\"links\":[{\"href\":\"https://e.org/m\",\"rel\":\"describedby\"}]},\
+             {\"loc\":\"https://e.org/b\",\"change\":\"deleted\"}]"
+        );
+    }
+
+    #[test]
+    fn a_notification_has_the_kind_of_its_capability() {
+        let framework = Payload::default().render();
+        let read = Notification::parse(&framework).unwrap();
+        assert_eq!(read, Notification::Framework(Payload::default()));
+        let text = String::from_utf8(framework).unwrap();
+        for (from, to, message) in [
+            (
+                "framework-notification",
+                "changelist",
+                "it has no root-level rs:md with capability \"framework-notification\" or \"change-notification\"",
+            ),
+            (
+                "framework-",
+                "change-",
+                "its root element is not urlset of the sitemap namespace",
+            ),
+        ] {
+            let text = text.replace(from, to).replace(
+                "urlset",
+                match to {
+                    "change-" => "sitemapindex",
+                    _ => "urlset",
+                },
+            );
+            let error = Notification::parse(text.as_bytes()).unwrap_err();
+            assert_eq!(error.to_string(), message);
+        }
+    }
+
+    #[test]
+    fn a_time_stands_for_all_of_its_unit() {
+        for (text, start, end) in [
+            ("2026", "2026-01-01T00:00:00Z", "2027-01-01T00:00:00Z"),
+            ("2026-11", "2026-11-01T00:00:00Z", "2026-12-01T00:00:00Z"),
+            ("2026-11-20", "2026-11-20T00:00:00Z", "2026-11-21T00:00:00Z"),
+            (
+                "2026-11-20T10:05Z",
+                "2026-11-20T10:05:00Z",
+                "2026-11-20T10:05:01Z",
+            ),
+            (
+                "2026-11-20T10:05+01:00",
+                "2026-11-20T09:05:00Z",
+                "2026-11-20T09:05:01Z",
+            ),
+            (
+                "2026-11-20T10:05:07",
+                "2026-11-20T10:05:07Z",
+                "2026-11-20T10:05:08Z",
+            ),
+            (
+                "2026-11-20T10:05:07.5-01:00",
+                "2026-11-20T11:05:07.5Z",
+                "2026-11-20T11:05:07.6Z",
+            ),
+        ] {
+            assert_eq!(time_span(text), Some((time(start), time(end))), "{text}");
+        }
+        for text in ["", "soon", "2026-13", "99999-01-01", "10:05:07", "äöüß"] {
+            assert_eq!(time_span(text), None, "{text}");
+        }
+    }
 
     fn uri(text: &str) -> Uri {
         Uri::parse(text).unwrap()
@@ -267,7 +504,12 @@ mod tests {
     proptest! {
         #[test]
         fn no_bytes_make_the_receiver_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            let _ = Payload::parse(&bytes);
+            let _ = (Payload::parse(&bytes), Notification::parse(&bytes));
+        }
+
+        #[test]
+        fn no_text_makes_the_reading_of_times_panic(text in ".{0,30}") {
+            let _ = time_span(&text);
         }
     }
 }
