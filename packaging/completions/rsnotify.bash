@@ -764,12 +764,16 @@ _rsnotify() {
             return 0
             ;;
         rsnotify__subcmd__listen)
-            opts="-h --callback --callback-listen --hub --xml --lease --config --help"
+            opts="-h --kind --callback --callback-listen --hub --json --xml --exec --exec-batch --state --lease --config --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --kind)
+                    COMPREPLY=($(compgen -W "framework change" -- "${cur}"))
+                    return 0
+                    ;;
                 --callback)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -779,6 +783,14 @@ _rsnotify() {
                     return 0
                     ;;
                 --hub)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --exec)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --state)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

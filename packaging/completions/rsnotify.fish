@@ -34,7 +34,7 @@ complete -c rsnotify -n "__fish_rsnotify_needs_command" -f -a "accept" -d 'Accep
 complete -c rsnotify -n "__fish_rsnotify_needs_command" -f -a "status" -d 'Print the status of the daemon, with what requires action first'
 complete -c rsnotify -n "__fish_rsnotify_needs_command" -f -a "outbox" -d 'Show pending changes of each hub; retry or drop them'
 complete -c rsnotify -n "__fish_rsnotify_needs_command" -f -a "subscriptions" -d 'Show the subscriptions of the embedded hub; remove one'
-complete -c rsnotify -n "__fish_rsnotify_needs_command" -f -a "listen" -d 'Subscribe to a topic and print its notifications as they arrive'
+complete -c rsnotify -n "__fish_rsnotify_needs_command" -f -a "listen" -d 'Subscribe to topics, and print their notifications or run a command for each'
 complete -c rsnotify -n "__fish_rsnotify_needs_command" -f -a "advertise" -d 'Print patches by which Capability Lists advertise their channels, and commands to subscribe'
 complete -c rsnotify -n "__fish_rsnotify_needs_command" -f -a "health" -d 'Check the health of the running daemon'
 complete -c rsnotify -n "__fish_rsnotify_needs_command" -f -a "completions" -d 'Print completions for a shell'
@@ -172,13 +172,19 @@ complete -c rsnotify -n "__fish_rsnotify_using_subcommand subscriptions; and __f
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand subscriptions; and __fish_seen_subcommand_from help" -f -a "show" -d 'Print the details of a subscription'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand subscriptions; and __fish_seen_subcommand_from help" -f -a "remove" -d 'Remove a subscription, and notify its subscriber'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand subscriptions; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c rsnotify -n "__fish_rsnotify_using_subcommand listen" -l kind -d 'The kind of channels to take of a Capability List or Source Description [default: both]' -r -f -a "framework\t'Changes of documents: Resource Lists, Change Lists and others'
+change\t'Changes of resources'"
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand listen" -l callback -d 'The callback URL for the hub to call [default: http://CALLBACK_LISTEN/]' -r
-complete -c rsnotify -n "__fish_rsnotify_using_subcommand listen" -l callback-listen -d 'The address to receive notifications at [default: a free port of 127.0.0.1]' -r
+complete -c rsnotify -n "__fish_rsnotify_using_subcommand listen" -l callback-listen -d 'The address to receive notifications at [default: a free port of 127.0.0.1, with --state the same each time]' -r
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand listen" -l hub -d 'The hub to subscribe at [default: the one that the topic names]' -r
-complete -c rsnotify -n "__fish_rsnotify_using_subcommand listen" -l lease -d 'The lease to request [default: as the hub decides]' -r
+complete -c rsnotify -n "__fish_rsnotify_using_subcommand listen" -l exec -d 'The command to run by the shell for each notification, with its JSON as input; instead of printing it' -r
+complete -c rsnotify -n "__fish_rsnotify_using_subcommand listen" -l state -d 'The file that makes a restart the same subscriber: callbacks, secrets, and the last notification of each topic' -r -F
+complete -c rsnotify -n "__fish_rsnotify_using_subcommand listen" -l lease -d 'The lease to request [default: 3600]' -r
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand listen" -l config -d 'The configuration file [default: /etc/rsnotify/config.toml, unless --root is given]' -r -F
-complete -c rsnotify -n "__fish_rsnotify_using_subcommand listen" -l xml -d 'Print the payloads instead of one line per change'
-complete -c rsnotify -n "__fish_rsnotify_using_subcommand listen" -s h -l help -d 'Print help'
+complete -c rsnotify -n "__fish_rsnotify_using_subcommand listen" -l json -d 'Print one line of JSON per notification and event'
+complete -c rsnotify -n "__fish_rsnotify_using_subcommand listen" -l xml -d 'Print the notifications as received instead of one line per change'
+complete -c rsnotify -n "__fish_rsnotify_using_subcommand listen" -l exec-batch -d 'Run the command once for all notifications of a topic that are waiting, a line each'
+complete -c rsnotify -n "__fish_rsnotify_using_subcommand listen" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand advertise" -l root -d 'The directory that is published; replaces the file\'s sources by one named "main"' -r -F
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand advertise" -l url -d 'The URI that --root is published as [default: as its Capability Lists name it]' -r
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand advertise" -l state-dir -d 'The directory of the state file' -r -F
@@ -227,7 +233,7 @@ complete -c rsnotify -n "__fish_rsnotify_using_subcommand help; and not __fish_s
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand help; and not __fish_seen_subcommand_from run check scan accept status outbox subscriptions listen advertise health completions man config schema snippet help" -f -a "status" -d 'Print the status of the daemon, with what requires action first'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand help; and not __fish_seen_subcommand_from run check scan accept status outbox subscriptions listen advertise health completions man config schema snippet help" -f -a "outbox" -d 'Show pending changes of each hub; retry or drop them'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand help; and not __fish_seen_subcommand_from run check scan accept status outbox subscriptions listen advertise health completions man config schema snippet help" -f -a "subscriptions" -d 'Show the subscriptions of the embedded hub; remove one'
-complete -c rsnotify -n "__fish_rsnotify_using_subcommand help; and not __fish_seen_subcommand_from run check scan accept status outbox subscriptions listen advertise health completions man config schema snippet help" -f -a "listen" -d 'Subscribe to a topic and print its notifications as they arrive'
+complete -c rsnotify -n "__fish_rsnotify_using_subcommand help; and not __fish_seen_subcommand_from run check scan accept status outbox subscriptions listen advertise health completions man config schema snippet help" -f -a "listen" -d 'Subscribe to topics, and print their notifications or run a command for each'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand help; and not __fish_seen_subcommand_from run check scan accept status outbox subscriptions listen advertise health completions man config schema snippet help" -f -a "advertise" -d 'Print patches by which Capability Lists advertise their channels, and commands to subscribe'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand help; and not __fish_seen_subcommand_from run check scan accept status outbox subscriptions listen advertise health completions man config schema snippet help" -f -a "health" -d 'Check the health of the running daemon'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand help; and not __fish_seen_subcommand_from run check scan accept status outbox subscriptions listen advertise health completions man config schema snippet help" -f -a "completions" -d 'Print completions for a shell'

@@ -10,6 +10,14 @@ pub enum Exit {
     Failure,
     /// The command line lacks something.
     Usage,
+    /// A hub refuses a subscription request.
+    Refused,
+    /// A hub or topic fails in a way that may pass.
+    Temporary,
+    /// A hub does not verify a subscription.
+    NotVerified,
+    /// A hub denies a subscription.
+    Denied,
     /// The configuration is wrong; nothing else answers so, and a service manager need not try again.
     Configuration,
 }
@@ -20,6 +28,11 @@ impl From<Exit> for ExitCode {
             Exit::Fine => 0,
             Exit::Failure => 1,
             Exit::Usage => 2,
+            // As sysexits.h has them.
+            Exit::Refused => 69,
+            Exit::Temporary => 75,
+            Exit::NotVerified => 76,
+            Exit::Denied => 77,
             Exit::Configuration => 78,
         })
     }

@@ -1,64 +1,212 @@
-//! `listen`: subscribe to a topic and print what arrives.
+//! `listen`: subscribe to topics, and hand their notifications over: print them, or run a command for each.
 
-use std::io::{self, Write};
+mod change_lists;
+mod channels;
+mod command;
+mod exit;
+mod keeper;
+mod memory;
+mod missed;
+mod notification;
+mod receiver;
+mod report;
+mod state;
+
+use std::collections::BTreeMap;
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::mpsc;
-use tokio::time::Instant;
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::task::JoinSet;
 use url::Url;
 
 use crate::cli::exit::Exit;
-use crate::cli::options::ListenOptions;
-use crate::cli::output::{Output, say};
+use crate::cli::listen::channels::{Channel, channels};
+use crate::cli::listen::exit::Failure;
+use crate::cli::listen::keeper::Keeper;
+use crate::cli::listen::memory::{Heard, Memory};
+use crate::cli::listen::receiver::{Receiver, Recipient, Retry, baseline};
+use crate::cli::listen::report::{Event, Reporter};
+use crate::cli::listen::state::{Saved, SavedSubscription, State};
+use crate::cli::options::{ListenKind, ListenOptions};
+use crate::cli::output::say;
 use crate::daemon::log::error_chain;
-use crate::hub::request::Rejection;
-use crate::resourcesync::capability::Capability;
-use crate::resourcesync::document::{Document, Form};
-use crate::resourcesync::payload::Payload;
+use crate::http::secret::Secret;
+use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::uri::{Hub, Topic};
-use crate::websub::discover::{discover, document};
-use crate::websub::subscribe::{Destination, Received, SubscribeError};
+use crate::websub::subscribe::{CallbackKey, Destination};
 
-/// A lease is renewed when this part of it is over.
-const RENEWAL: f64 = 0.8;
-/// Lease if the hub does not state one.
-const UNTOLD_LEASE: Duration = Duration::from_secs(600);
-/// Beyond this, what a hub says is no time any more.
-const LONGEST_LEASE: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-/// Between two requests to a hub, however short its leases, and after one that failed.
-const REST: Duration = Duration::from_secs(30);
+/// Lease to request, unless another is given.
+const LEASE: Duration = Duration::from_secs(60 * 60);
+/// Timeout for the last answers to hubs.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 
 pub fn listen(options: &ListenOptions) -> anyhow::Result<Exit> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("cannot start the network threads")?;
-    runtime.block_on(subscribed(options))
+    match runtime.block_on(run(options)) {
+        Ok(()) => Ok(Exit::Fine),
+        Err(failure) => {
+            say(error_chain(failure.error.as_ref()));
+            Ok(failure.exit)
+        }
+    }
 }
 
-async fn subscribed(options: &ListenOptions) -> anyhow::Result<Exit> {
-    let asked = Topic::new(options.topic.as_str());
-    let discovery = discover(&asked).await?;
-    let topic = discovery.self_uri;
-    let hub = match (&options.hub, discovery.hubs.into_iter().next()) {
-        (Some(hub), Some(_)) => Hub::new(hub.as_str()),
-        (None, Some(hub)) => hub,
-        (hub, None) => match (hub, document(&asked).await) {
-            (Some(_), Some(list)) if !list.channels.is_empty() => {
-                return Err(no_hub(&topic, Some(list)));
-            }
-            (Some(hub), _) => Hub::new(hub.as_str()),
-            (None, document) => return Err(no_hub(&topic, document)),
-        },
+async fn run(options: &ListenOptions) -> Result<(), Failure> {
+    let mut signals = Signals::new().context("cannot wait for signals")?;
+    let state = Arc::new(State::load(options.state.as_deref())?);
+    let reporter = match options.json {
+        true => Reporter::Json,
+        false => Reporter::Text,
     };
+    let hub = options.hub.as_deref().map(Hub::new);
+    let wanted = wanted_channels(options, hub.as_ref(), &state, reporter).await?;
+    let destination = Arc::new(bind(options, &state).await?);
+    save_subscriptions(&state, &wanted, destination.address().port()).await?;
+
+    let (stop, stopped) = watch::channel(false);
+    let (first, mut firsts) = mpsc::unbounded_channel();
+    let mut receivers = JoinSet::new();
+    let mut keepers = Vec::new();
+    for channel in wanted.into_values() {
+        let saved = state.saved();
+        let Some(saved) = saved.subscriptions.get(channel.topic.as_str()) else {
+            continue;
+        };
+        let key = CallbackKey {
+            id: saved.callback.clone(),
+            secret: Secret::new(saved.secret.as_str()),
+        };
+        let (subscription, received) = destination.open(&key, &channel.topic);
+        let check = Arc::new(Notify::new());
+        let receiver = Receiver {
+            topic: channel.topic.clone(),
+            received,
+            check: Arc::clone(&check),
+            recipient: recipient(options),
+            reporter,
+            state: Arc::clone(&state),
+            memory: saved.memory.clone(),
+            heard: Heard::default(),
+            retry: Retry::default(),
+        };
+        receivers.spawn(receiver.run(stopped.clone()));
+        keepers.push(Keeper {
+            destination: Arc::clone(&destination),
+            subscription,
+            channel,
+            is_hub_given: hub.is_some(),
+            lease: options
+                .lease
+                .map_or(LEASE, |seconds| Duration::from_secs(seconds.get())),
+            reporter,
+            state: Arc::clone(&state),
+            check,
+            is_verified: saved.is_verified,
+            first: first.clone(),
+        });
+    }
+    // All callbacks are known by now.
+    destination.serve();
+    let mut undecided = Undecided::new(keepers.len(), reporter);
+    let mut subscriptions = JoinSet::new();
+    for keeper in keepers {
+        subscriptions.spawn(keeper.run(stopped.clone()));
+    }
+    let outcome = loop {
+        tokio::select! {
+            () = signals.next() => break Ok(()),
+            Some(first) = firsts.recv() => {
+                if let Some(failure) = undecided.decided(first) {
+                    break Err(failure);
+                }
+            }
+            Some(ended) = receivers.join_next() => break of_output(ended.context("a task ended")?),
+        }
+    };
+    // A failure here is that all have ended.
+    let _ = stop.send(true);
+    let finish = async {
+        while subscriptions.join_next().await.is_some() {}
+        while receivers.join_next().await.is_some() {}
+        let _ = tokio::time::timeout(CLOSE_TIMEOUT, destination.close()).await;
+    };
+    tokio::select! {
+        () = finish => {}
+        // A second one does not wait for a command that is running.
+        () = signals.next() => {}
+    }
+    outcome
+}
+
+/// Finds the channels of all URLs, by topic. What cannot be read now and was known before is as it was.
+async fn wanted_channels(
+    options: &ListenOptions,
+    hub: Option<&Hub>,
+    state: &State,
+    reporter: Reporter,
+) -> Result<BTreeMap<String, Channel>, Failure> {
+    let kind = options.kind.map(|kind| match kind {
+        ListenKind::Framework => ChannelKind::Framework,
+        ListenKind::Change => ChannelKind::Change,
+    });
+    let saved = state.saved();
+    let mut wanted = BTreeMap::new();
+    for asked in &options.urls {
+        let found = match channels(asked, kind, hub).await {
+            Ok(found) => found,
+            Err(failure) => {
+                let known = saved.subscriptions.iter();
+                let known = known.filter(|(_, saved)| saved.is_verified && saved.asked == *asked);
+                let known: Vec<Channel> = known
+                    .map(|(topic, saved)| as_before(topic, saved, hub))
+                    .collect();
+                if known.is_empty() || !failure.is_temporary() {
+                    return Err(failure);
+                }
+                reporter.report(&Event::NotSubscribed {
+                    topic: asked,
+                    reason: &error_chain(failure.error.as_ref()),
+                    retry_seconds: Some(0),
+                });
+                known
+            }
+        };
+        for channel in found {
+            wanted
+                .entry(channel.topic.as_str().to_owned())
+                .or_insert(channel);
+        }
+    }
+    Ok(wanted)
+}
+
+/// Returns the channel of an earlier run.
+fn as_before(topic: &str, saved: &SavedSubscription, hub: Option<&Hub>) -> Channel {
+    Channel {
+        asked: saved.asked.clone(),
+        topic: Topic::new(topic),
+        hub: hub.cloned().unwrap_or_else(|| Hub::new(saved.hub.as_str())),
+        kind: saved.memory.kind,
+        capability_list: saved.memory.up.clone(),
+    }
+}
+
+/// Binds the callback server, at the same port as before.
+async fn bind(options: &ListenOptions, state: &State) -> Result<Destination, Failure> {
+    let port = state.saved().port;
     let address: SocketAddr = match &options.callback_listen {
         Some(address) => address.parse().with_context(|| {
             format!("--callback-listen {address}: not an address such as 127.0.0.1:8500")
         })?,
-        None => (Ipv4Addr::LOCALHOST, 0).into(),
+        None => (Ipv4Addr::LOCALHOST, port.unwrap_or_default()).into(),
     };
     let callback = match &options.callback {
         Some(callback) => Some(
@@ -66,333 +214,213 @@ async fn subscribed(options: &ListenOptions) -> anyhow::Result<Exit> {
         ),
         None => None,
     };
-    let lease = options
-        .lease
-        .map(|seconds| Duration::from_secs(seconds.get()));
-    let (destination, received) = Destination::bind(address, callback).await?;
-    let subscribe = async || destination.subscribe(&hub, &topic, lease, None).await;
-    let granted = subscribe().await.map_err(with_remedy)?;
-    let lease = Lease::new(granted, Instant::now());
-    let stopped = stopped()?;
-    eprintln!("listening to {topic} by {hub}; Ctrl-C ends it");
-    let print = |notification: &Received| print(notification, options.xml);
-    let outcome = tokio::select! {
-        printed = print_all(received, print) => printed.context("cannot print"),
-        error = keep(lease, subscribe) => Err(error).context("the lease is over"),
-        () = stopped => Ok(()),
-    };
-    // The lease ends by itself if the hub does not answer.
-    let farewell = destination.unsubscribe(&hub, &topic);
-    let _ = tokio::time::timeout(Duration::from_secs(3), farewell).await;
-    outcome.map(|()| Exit::Fine)
-}
-
-/// Says what a URI that names no hub is instead of a topic.
-fn no_hub(topic: &Topic, document: Option<Document>) -> anyhow::Error {
-    let Some(document) = document else {
-        return anyhow!("{topic} names no hub to subscribe at; name one with --hub");
-    };
-    let is_list = document.capability == Capability::CapabilityList && document.form == Form::List;
-    match document.channels.as_slice() {
-        [] if is_list => anyhow!(
-            "{topic} is a Capability List, and no topic; it advertises none, so ask its Source for the topic"
-        ),
-        [] => anyhow!(
-            "{topic} is a {}, and no topic; the Capability List that it belongs to advertises the topic",
-            document.capability
-        ),
-        [advertised, ..] => anyhow!(
-            "{topic} is a Capability List, and no topic; it advertises the topic {0}: rsnotify listen {0}",
-            advertised.topic
-        ),
-    }
-}
-
-/// A hub's rejection, with what its operator has to allow if it is one of ours.
-fn with_remedy(error: SubscribeError) -> anyhow::Error {
-    let is_about_callback = match &error {
-        SubscribeError::Refused { excerpt, .. } => [Rejection::Port, Rejection::Address]
-            .iter()
-            .any(|rejection| excerpt.contains(&rejection.to_string())),
-        _ => false,
-    };
-    match is_about_callback {
-        true => anyhow!(
-            "{error}; for subscribers on its own host or network, [embedded_hub] of its configuration needs both \
-             callback_ports and allow_callback_networks, such as callback_ports = [\"80\", \"443\", \"1024-65535\"] \
-             and allow_callback_networks = [\"127.0.0.0/8\", \"::1\"]",
-            error = error.to_string().trim_end()
-        ),
-        false => error.into(),
-    }
-}
-
-/// The lease of a subscription, and the time of the next renewal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Lease {
-    renew_at: Instant,
-    ends_at: Instant,
-}
-
-impl Lease {
-    fn new(granted: Option<Duration>, now: Instant) -> Lease {
-        let lasts = granted.unwrap_or(UNTOLD_LEASE).min(LONGEST_LEASE);
-        Lease {
-            renew_at: now + lasts.mul_f64(RENEWAL).max(REST),
-            ends_at: now + lasts,
-        }
-    }
-
-    /// After a renewal that failed: the same lease, as long as it lasts.
-    fn tried(self, now: Instant) -> Option<Lease> {
-        (now < self.ends_at).then(|| Lease {
-            renew_at: (now + REST).min(self.ends_at),
-            ..self
-        })
-    }
-}
-
-/// Renews the lease again and again. Ends when it is over, with why it could not be renewed.
-async fn keep(
-    mut lease: Lease,
-    renew: impl AsyncFn() -> Result<Option<Duration>, SubscribeError>,
-) -> SubscribeError {
-    loop {
-        tokio::time::sleep_until(lease.renew_at).await;
-        let renewed = renew().await;
-        let now = Instant::now();
-        lease = match renewed {
-            Ok(granted) => Lease::new(granted, now),
-            Err(error) => match lease.tried(now) {
-                Some(lease) => {
-                    say(format_args!(
-                        "cannot renew the lease yet: {}",
-                        error_chain(&error)
-                    ));
-                    lease
-                }
-                None => return error,
-            },
-        };
-    }
-}
-
-/// Prints what arrives, until the output is closed.
-async fn print_all(
-    mut received: mpsc::Receiver<Received>,
-    print: impl Fn(&Received) -> io::Result<()>,
-) -> io::Result<()> {
-    while let Some(notification) = received.recv().await {
-        match print(&notification) {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => break,
-            printed => printed?,
-        }
-    }
-    Ok(())
-}
-
-/// Waits for a signal to stop. Signals count from the call on.
-fn stopped() -> io::Result<impl Future<Output = ()>> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut hangup = signal(SignalKind::hangup())?;
-    Ok(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-            _ = hangup.recv() => {}
-        }
+    let bound = Destination::bind(address, callback).await;
+    let is_port_of_state = options.callback_listen.is_none() && port.is_some();
+    Ok(match bound {
+        Err(error) if is_port_of_state => Err(error).context(
+            "the port in the state file is in use: does another listen use that file? If not, name a port with \
+             --callback-listen",
+        )?,
+        bound => bound?,
     })
 }
 
-/// One line per change, or the payload as it came.
-fn print(notification: &Received, xml: bool) -> io::Result<()> {
-    let mut out = Output::new();
-    if xml {
-        out.foreign(&notification.body)?;
-        return writeln!(out);
+/// Saves callback and secret of each subscription before a hub hears of them.
+async fn save_subscriptions(
+    state: &State,
+    wanted: &BTreeMap<String, Channel>,
+    port: u16,
+) -> anyhow::Result<()> {
+    let mut new = Vec::new();
+    let saved = state.saved();
+    for channel in wanted.values() {
+        if saved.subscriptions.contains_key(channel.topic.as_str()) {
+            continue;
+        }
+        let memory = match (moved(&saved, channel, wanted), state.is_kept()) {
+            (Some(memory), _) => memory,
+            (None, true) => {
+                let up = channel.capability_list.as_deref();
+                baseline(&channel.topic, channel.kind, up).await
+            }
+            (None, false) => Memory::default(),
+        };
+        let key = CallbackKey::random();
+        let subscription = SavedSubscription {
+            asked: channel.asked.clone(),
+            hub: channel.hub.as_str().to_owned(),
+            callback: key.id,
+            secret: key.secret.reveal().to_owned(),
+            is_verified: false,
+            memory,
+        };
+        new.push((channel.topic.as_str().to_owned(), subscription));
     }
-    match Payload::parse(&notification.body) {
-        Ok(payload) => {
-            for entry in &payload.entries {
-                let datetime = entry
-                    .datetime
-                    .map(|at| format!("{at:.3}"))
-                    .unwrap_or_default();
-                write!(
-                    out,
-                    "{datetime}  {:<7}  {:<16}  {}",
-                    entry.change, entry.capability, entry.uri
-                )?;
-                match &entry.index {
-                    Some(index) => writeln!(out, "  (index {index})")?,
-                    None => writeln!(out)?,
+    state.change(|saved| {
+        saved.port = Some(port);
+        saved.subscriptions.extend(new);
+    })
+}
+
+/// Returns the memory of a channel whose topic has moved: the same set and kind, found by the same URL.
+fn moved(saved: &Saved, channel: &Channel, wanted: &BTreeMap<String, Channel>) -> Option<Memory> {
+    let is_earlier = |(topic, saved): &(&String, &SavedSubscription)| {
+        saved.asked == channel.asked
+            && saved.memory.kind == channel.kind
+            && saved.memory.up == channel.capability_list
+            && !wanted.contains_key(*topic)
+    };
+    channel.kind.and(channel.capability_list.as_ref())?;
+    let (_, earlier) = saved.subscriptions.iter().find(is_earlier)?;
+    Some(earlier.memory.clone())
+}
+
+fn recipient(options: &ListenOptions) -> Recipient {
+    match &options.exec {
+        Some(command) => Recipient::Command {
+            command: command.clone(),
+            is_batch: options.exec_batch,
+        },
+        None if options.json => Recipient::Json,
+        None if options.xml => Recipient::Xml,
+        None => Recipient::Text,
+    }
+}
+
+/// The subscriptions whose first request is not answered yet.
+struct Undecided {
+    left: usize,
+    has_success: bool,
+    /// The first failure.
+    failure: Option<(String, Failure)>,
+    reporter: Reporter,
+}
+
+impl Undecided {
+    fn new(left: usize, reporter: Reporter) -> Undecided {
+        Undecided {
+            left,
+            has_success: false,
+            failure: None,
+            reporter,
+        }
+    }
+
+    /// Notes the outcome of a first request. Returns the first failure once all have failed.
+    fn decided(&mut self, first: Result<(), (String, Failure)>) -> Option<Failure> {
+        self.left = self.left.saturating_sub(1);
+        match first {
+            Ok(()) => self.has_success = true,
+            Err(failed) => {
+                if let Some(earlier) = self.failure.take() {
+                    self.report(&earlier);
+                    self.report(&failed);
+                    self.failure = Some(earlier);
+                } else {
+                    self.failure = Some(failed);
                 }
             }
         }
-        Err(error) => say(format_args!(
-            "what arrived for {} is no notification: {error}",
-            notification.topic
-        )),
+        if self.has_success {
+            if let Some(failed) = self.failure.take() {
+                self.report(&failed);
+            }
+            return None;
+        }
+        let is_over = self.left == 0;
+        let failed = self.failure.take_if(|_| is_over)?;
+        if self.reporter == Reporter::Json {
+            self.report(&failed);
+        }
+        Some(failed.1)
     }
-    out.flush()
+
+    fn report(&self, (topic, failure): &(String, Failure)) {
+        self.reporter.report(&Event::NotSubscribed {
+            topic,
+            reason: &error_chain(failure.error.as_ref()),
+            retry_seconds: failure.is_temporary().then_some(1),
+        });
+    }
+}
+
+/// A closed output ends it like a signal.
+fn of_output(ended: io::Result<()>) -> Result<(), Failure> {
+    match ended {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(anyhow::Error::new(error).context("cannot print").into())
+        }
+        _ => Ok(()),
+    }
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Failure {
+        Failure::plain(error)
+    }
+}
+
+/// Waits until it is to stop.
+async fn stopped(stop: &mut watch::Receiver<bool>) {
+    // An error is that the sender has ended, and so everything.
+    let _ = stop.wait_for(|is_stopped| *is_stopped).await;
+}
+
+/// The signals that stop it. They count from the creation on.
+struct Signals {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+    hangup: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Signals> {
+        Ok(Signals {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// Waits for the next one.
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+            _ = self.hangup.recv() => {}
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
+    use super::{Duration, Exit, Failure, Reporter, Signals, Undecided};
 
-    use crate::resourcesync::document::Content;
-    use crate::resourcesync::parse::parse;
-
-    use rstest::rstest;
-
-    use super::*;
-
-    fn refused() -> SubscribeError {
-        SubscribeError::Refused {
-            hub: Hub::new("https://hub.org/"),
-            status: 503,
-            excerpt: String::new(),
-        }
-    }
-
-    fn in_millis(millis: u64) -> Instant {
-        Instant::now() + Duration::from_millis(millis)
+    fn failed(exit: Exit) -> Result<(), (String, Failure)> {
+        let error = anyhow::anyhow!("no");
+        Err(("https://e.org/t".to_owned(), Failure { error, exit }))
     }
 
     #[test]
-    fn a_refused_callback_is_reported_with_both_keys_that_allow_it() {
-        for rejection in [Rejection::Port, Rejection::Address] {
-            let told = with_remedy(SubscribeError::Refused {
-                hub: Hub::new("https://hub.org/"),
-                status: 403,
-                excerpt: format!("{rejection} "),
-            });
-            let told = told.to_string();
-            for words in [
-                "callback_ports = [",
-                "allow_callback_networks = [",
-                &rejection.to_string(),
-            ] {
-                assert!(told.contains(words), "{told}");
-            }
-        }
-        let told = with_remedy(refused()).to_string();
-        assert!(!told.contains("callback_ports"), "{told}");
-    }
+    fn it_ends_only_if_every_first_request_fails() {
+        let mut undecided = Undecided::new(2, Reporter::Text);
+        assert!(undecided.decided(failed(Exit::Refused)).is_none());
+        let failure = undecided.decided(failed(Exit::Temporary)).unwrap();
+        assert_eq!(failure.exit, Exit::Refused);
 
-    #[test]
-    fn what_is_no_topic_is_called_what_it_is() {
-        let topic = Topic::new("https://e.org/cl.xml");
-        let list = |entries: &str| {
-            let text = format!(
-                "<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\" \
-                 xmlns:rs=\"http://www.openarchives.org/rs/terms/\">\
-                 <rs:md capability=\"capabilitylist\"/>{entries}</urlset>"
-            );
-            match parse(text.as_bytes()).unwrap() {
-                Content::Document(parsed) => Some(parsed.document),
-                Content::Other(other) => panic!("{other}"),
-            }
-        };
-        let advertised = "<url><loc>https://e.org/topic</loc><rs:md capability=\"framework-notification\"/>\
-                          <rs:ln rel=\"hub\" href=\"https://hub.org/\"/></url>";
-        for (document, want) in [
-            (None, "names no hub to subscribe at"),
-            (
-                list(""),
-                "is a Capability List, and no topic; it advertises none",
-            ),
-            (
-                list(advertised),
-                "advertises the topic https://e.org/topic: rsnotify listen",
-            ),
-        ] {
-            let told = no_hub(&topic, document).to_string();
-            assert!(told.contains(want), "{told}");
-        }
-    }
-
-    #[rstest]
-    #[case(Some(0), 30)]
-    #[case(Some(20), 30)]
-    #[case(Some(1_000), 800)]
-    #[case(None, 480)]
-    #[case(Some(u64::MAX), 25_228_800)]
-    fn a_lease_is_renewed_before_it_ends_but_not_at_once(
-        #[case] granted: Option<u64>,
-        #[case] want: u64,
-    ) {
-        let now = Instant::now();
-        let lease = Lease::new(granted.map(Duration::from_secs), now);
-        assert_eq!(lease.renew_at - now, Duration::from_secs(want));
-    }
-
-    #[test]
-    fn a_failed_renewal_is_tried_again_until_the_lease_is_over() {
-        let now = Instant::now();
-        let after = |seconds| now + Duration::from_secs(seconds);
-        let lease = Lease::new(Some(Duration::from_secs(100)), now);
-        let tried = lease.tried(after(60)).unwrap();
-        assert_eq!((tried.renew_at, tried.ends_at), (after(90), after(100)));
-        let tried = lease.tried(after(90)).unwrap();
-        assert_eq!(tried.renew_at, after(100));
-        assert_eq!(tried.tried(after(100)), None);
+        let mut undecided = Undecided::new(2, Reporter::Text);
+        assert!(undecided.decided(failed(Exit::Refused)).is_none());
+        assert!(undecided.decided(Ok(())).is_none());
+        // After a denial, for example.
+        assert!(undecided.decided(Ok(())).is_none());
     }
 
     #[tokio::test]
-    async fn one_failed_renewal_does_not_end_it_while_the_lease_lasts() {
-        let lease = Lease {
-            renew_at: in_millis(10),
-            ends_at: in_millis(200),
-        };
-        let asked = Cell::new(0);
-        let renew = async || {
-            asked.set(asked.get() + 1);
-            Err(refused())
-        };
-        let kept = tokio::time::timeout(Duration::from_secs(10), keep(lease, renew));
-        assert!(kept.await.is_ok(), "it ends with the lease");
-        assert_eq!(asked.get(), 2);
-    }
-
-    #[tokio::test]
-    async fn a_busy_topic_does_not_put_off_the_renewal() {
-        let lease = Lease {
-            renew_at: in_millis(50),
-            ends_at: in_millis(50),
-        };
-        let (sender, received) = mpsc::channel(1);
-        let busy = async {
-            loop {
-                let notification = Received {
-                    topic: Topic::new("https://e.org/t"),
-                    self_uri: None,
-                    content_type: None,
-                    body: Vec::new().into(),
-                };
-                sender.send(notification).await.unwrap();
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        let happened = async {
-            tokio::select! {
-                _ = print_all(received, |_| Ok(())) => false,
-                _ = keep(lease, async || Err(refused())) => true,
-                () = busy => false,
-            }
-        };
-        let renewed = tokio::time::timeout(Duration::from_secs(10), happened);
-        assert_eq!(renewed.await, Ok(true));
-    }
-
-    #[tokio::test]
-    async fn a_closed_terminal_ends_it_as_a_person_does() {
-        let stopped = stopped().unwrap();
+    async fn a_closed_terminal_ends_it_like_ctrl_c() {
+        let mut signals = Signals::new().unwrap();
         let process = rustix::process::getpid();
         rustix::process::kill_process(process, rustix::process::Signal::HUP).unwrap();
-        let stopped = tokio::time::timeout(Duration::from_secs(10), stopped);
+        let stopped = tokio::time::timeout(Duration::from_secs(10), signals.next());
         assert_eq!(stopped.await, Ok(()));
     }
 }

@@ -21,6 +21,17 @@ const EXIT_STATUS: [(&str, &str); 4] = [
     ("78", "The configuration is wrong; nothing else answers so."),
 ];
 
+/// Those of `listen` alone, if no subscription can be made.
+const LISTEN_EXIT_STATUS: [(&str, &str); 4] = [
+    ("69", "The hub refuses the subscription request."),
+    (
+        "75",
+        "The hub or the topic fails in a way that may pass: try again.",
+    ),
+    ("76", "The hub does not verify the subscription."),
+    ("77", "The hub denies the subscription."),
+];
+
 /// Variables that no flag has. Those of flags are described with the flags.
 const ENVIRONMENT: [(&str, &str); 7] = [
     (
@@ -115,7 +126,11 @@ fn page(command: &Command, parent: Option<&str>) -> io::Result<Vec<u8>> {
         .manual("User Commands")
         .render(&mut page)?;
     let mut rest = Roff::new();
-    section(&mut rest, "EXIT STATUS", &EXIT_STATUS);
+    let mut exit_status = EXIT_STATUS.to_vec();
+    if command.get_name() == "listen" {
+        exit_status.splice(3..3, LISTEN_EXIT_STATUS);
+    }
+    section(&mut rest, "EXIT STATUS", &exit_status);
     match parent {
         None => {
             section(&mut rest, "ENVIRONMENT", &ENVIRONMENT);

@@ -57,7 +57,16 @@ pub enum Command {
     /// Show the subscriptions of the embedded hub; remove one
     #[command(subcommand)]
     Subscriptions(SubscriptionsCommand),
-    /// Subscribe to a topic and print its notifications as they arrive
+    /// Subscribe to topics, and print their notifications or run a command for each
+    ///
+    /// Takes topics, and Capability Lists or Source Descriptions, whose channels are then all meant. A notification is
+    /// acknowledged to the hub only after it was printed or the command exited with 0; otherwise the hub is answered 503 and
+    /// delivers it again. The command finds RSNOTIFY_TOPIC, RSNOTIFY_KIND, RSNOTIFY_FROM and RSNOTIFY_UNTIL in its
+    /// environment. Gaps and repeats are reported on standard error, or as events with --json. With --state, SIGTERM and
+    /// Ctrl-C leave the subscriptions as they are, and the next start hands over what was missed: from the topic, and for
+    /// changes from the Change Lists. If no subscription can be made, the exit status is 75 for a temporary failure, 69 if the
+    /// hub refuses the request, 77 if it denies the subscription, and 76 if it does not verify it; later failures are
+    /// retried.
     Listen(ListenOptions),
     /// Print patches by which Capability Lists advertise their channels, and commands to subscribe
     Advertise(AdvertiseOptions),
@@ -235,15 +244,19 @@ pub struct RequestOptions {
 
 #[derive(Debug, Clone, Args)]
 pub struct ListenOptions {
-    /// The topic's URI
-    #[arg(value_name = "TOPIC")]
-    pub topic: String,
+    /// Topics, and Capability Lists or Source Descriptions whose channels are meant
+    #[arg(value_name = "URL", required = true)]
+    pub urls: Vec<String>,
+
+    /// The kind of channels to take of a Capability List or Source Description [default: both]
+    #[arg(long, value_name = "KIND", env = "RSNOTIFY_KIND")]
+    pub kind: Option<ListenKind>,
 
     /// The callback URL for the hub to call [default: http://CALLBACK_LISTEN/]
     #[arg(long, value_name = "URL", env = "RSNOTIFY_CALLBACK")]
     pub callback: Option<String>,
 
-    /// The address to receive notifications at [default: a free port of 127.0.0.1]
+    /// The address to receive notifications at [default: a free port of 127.0.0.1, with --state the same each time]
     #[arg(long, value_name = "ADDR", env = "RSNOTIFY_CALLBACK_LISTEN")]
     pub callback_listen: Option<String>,
 
@@ -251,13 +264,38 @@ pub struct ListenOptions {
     #[arg(long, value_name = "URI", env = "RSNOTIFY_HUB")]
     pub hub: Option<String>,
 
-    /// Print the payloads instead of one line per change
-    #[arg(long, env = "RSNOTIFY_XML", value_parser = FalseyValueParser::new())]
+    /// Print one line of JSON per notification and event
+    #[arg(long, env = "RSNOTIFY_JSON", value_parser = FalseyValueParser::new())]
+    pub json: bool,
+
+    /// Print the notifications as received instead of one line per change
+    #[arg(long, env = "RSNOTIFY_XML", value_parser = FalseyValueParser::new(), conflicts_with_all = ["json", "exec", "state"])]
     pub xml: bool,
 
-    /// The lease to request [default: as the hub decides]
+    /// The command to run by the shell for each notification, with its JSON as input; instead of printing it
+    #[arg(long, value_name = "COMMAND", env = "RSNOTIFY_EXEC")]
+    pub exec: Option<String>,
+
+    /// Run the command once for all notifications of a topic that are waiting, a line each
+    #[arg(long, env = "RSNOTIFY_EXEC_BATCH", value_parser = FalseyValueParser::new(), requires = "exec")]
+    pub exec_batch: bool,
+
+    /// The file that makes a restart the same subscriber: callbacks, secrets, and the last notification of each topic
+    #[arg(long, value_name = "FILE", env = "RSNOTIFY_STATE")]
+    pub state: Option<PathBuf>,
+
+    /// The lease to request [default: 3600]
     #[arg(long, value_name = "SECONDS", env = "RSNOTIFY_LEASE")]
     pub lease: Option<NonZeroU64>,
+}
+
+/// The kind of channels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ListenKind {
+    /// Changes of documents: Resource Lists, Change Lists and others
+    Framework,
+    /// Changes of resources
+    Change,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

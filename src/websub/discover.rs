@@ -8,15 +8,12 @@ use reqwest::{Client, Method, StatusCode};
 use url::Url;
 
 use crate::http::link::{parse_links, targets};
-use crate::resourcesync::document::{Content, Document};
-use crate::resourcesync::parse::parse;
 use crate::resourcesync::uri::{Hub, Topic, Uri};
 use crate::websub::client;
 use crate::websub::failure::describe;
+use crate::websub::retrieve::is_temporary;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Maximum size of a ResourceSync document that is read.
-const DOCUMENT_BYTES: usize = 4 << 20;
 
 /// The links of a topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +37,17 @@ pub enum DiscoverError {
     Request { topic: Topic, reason: String },
     #[error("{topic} answers {status}")]
     Status { topic: Topic, status: StatusCode },
+}
+
+impl DiscoverError {
+    /// Returns true if the same request may succeed later.
+    pub fn is_temporary(&self) -> bool {
+        match self {
+            DiscoverError::Url { .. } => false,
+            DiscoverError::Request { .. } => true,
+            DiscoverError::Status { status, .. } => is_temporary(*status),
+        }
+    }
 }
 
 /// Reads the links of a topic with `HEAD`, or with `GET` if that names no hub.
@@ -75,28 +83,6 @@ pub async fn discover(topic: &Topic) -> Result<Discovery, DiscoverError> {
         by_head => ask(Method::GET)
             .await
             .or_else(|error| by_head.map_err(|_| error)),
-    }
-}
-
-/// Reads the ResourceSync document at a URI, if it is one: it may advertise the topic that was meant.
-pub async fn document(topic: &Topic) -> Option<Document> {
-    let make = || {
-        client::builder()
-            .timeout(TIMEOUT)
-            .redirect(Policy::limited(5))
-    };
-    let client = client::build_without_certificates(make).ok()?;
-    let mut response = client.get(topic.as_str()).send().await.ok()?;
-    if !response.status().is_success() {
-        return None;
-    }
-    let (body, broke_off) = client::beginning(&mut response, DOCUMENT_BYTES).await;
-    if broke_off.is_some() {
-        return None;
-    }
-    match parse(body.as_slice()) {
-        Ok(Content::Document(parsed)) => Some(parsed.document),
-        _ => None,
     }
 }
 

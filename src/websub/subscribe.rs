@@ -1,4 +1,4 @@
-//! A Destination: subscribes to topics, confirms verification requests, and receives notifications.
+//! A Destination: subscribes to topics, confirms verification requests, and receives notifications and denials.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,6 +10,7 @@ use hyper::body::Bytes;
 use reqwest::Client;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
 use url::Url;
 use uuid::Uuid;
 
@@ -23,18 +24,68 @@ use crate::websub::server::{self, Listener, ServerLimits};
 mod callback;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Notifications buffered for a slow reader before hubs have to wait.
+/// Deliveries of one subscription that wait for their turn before the next one is read.
 const WAITING: usize = 64;
 
-/// A received notification.
+/// The unguessable last segment of a callback, and the secret of its subscription.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Received {
-    /// The topic subscribed to.
-    pub topic: Topic,
+pub struct CallbackKey {
+    pub id: String,
+    pub secret: Secret,
+}
+
+impl CallbackKey {
+    /// Returns a new random key.
+    pub fn random() -> CallbackKey {
+        let random = || Uuid::new_v4().simple().to_string();
+        CallbackKey {
+            id: random(),
+            secret: Secret::new(random() + &random()),
+        }
+    }
+}
+
+/// A request that arrived at a callback.
+#[derive(Debug)]
+pub enum Received {
+    /// A notification, signed with the secret. The hub waits for the answer.
+    Delivery(Delivery),
+    /// A notification without the right signature; it was acknowledged and is ignored (WebSub section 7.1.2).
+    BadSignature {
+        /// The value of `X-Hub-Signature`, if there is one.
+        signature: Option<String>,
+    },
+}
+
+/// A received notification. Unless it is acknowledged, the hub is answered 503, so that it tries again.
+#[derive(Debug)]
+pub struct Delivery {
+    pub body: Bytes,
     /// The `self` link of the notification.
     pub self_uri: Option<Topic>,
-    pub content_type: Option<String>,
-    pub body: Bytes,
+    answer: oneshot::Sender<()>,
+}
+
+impl Delivery {
+    /// Answers the hub with 200.
+    pub fn acknowledge(self) {
+        // Fails if the hub no longer waits; then it delivers the notification again.
+        let _ = self.answer.send(());
+    }
+
+    /// Returns true if the hub no longer waits for the answer. It will deliver the notification again.
+    pub fn is_abandoned(&self) -> bool {
+        self.answer.is_closed()
+    }
+}
+
+/// The decision of a hub on a subscription.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    /// With the lease, which some hubs do not state.
+    Verified(Option<Duration>),
+    /// With the reason. A hub may deny a subscription at any time (WebSub section 5.2).
+    Denied(String),
 }
 
 /// An error of subscribing.
@@ -61,28 +112,47 @@ pub enum SubscribeError {
     NotVerified { hub: Hub, callback: String },
 }
 
-/// The receiver of subscriptions. Stops listening when dropped; [`Destination::unsubscribe`] tells the hub.
+impl SubscribeError {
+    /// Returns true if the same request may succeed later.
+    pub fn is_temporary(&self) -> bool {
+        match self {
+            SubscribeError::NoAnswer { .. } => true,
+            SubscribeError::Refused { status, .. } => matches!(status, 408 | 425 | 429 | 500..),
+            SubscribeError::Listen { .. }
+            | SubscribeError::Client(_)
+            | SubscribeError::Denied { .. }
+            | SubscribeError::NotVerified { .. } => false,
+        }
+    }
+}
+
+/// The receiver of subscriptions.
 pub struct Destination {
     base: String,
+    address: SocketAddr,
     client: Client,
-    expected: Arc<Expected>,
-    /// Ends the listener when dropped.
-    _listening: oneshot::Sender<()>,
+    callbacks: Arc<Callbacks>,
+    serving: Mutex<Serving>,
 }
 
-/// The wanted subscriptions, by the unguessable last segment of their callbacks.
-struct Expected {
-    subscriptions: Mutex<HashMap<String, WantedSubscription>>,
-    received: mpsc::Sender<Received>,
+/// The state of the callback server. It stops when its sender is dropped.
+enum Serving {
+    NotYet(TcpListener),
+    Running(oneshot::Sender<()>, JoinHandle<()>),
+    Ended,
 }
 
-/// A subscription that we want, or want to end.
-struct WantedSubscription {
+/// The subscriptions, by the id of their callbacks.
+#[derive(Default)]
+struct Callbacks(Mutex<HashMap<String, Callback>>);
+
+/// One callback, and the subscription that it is for.
+struct Callback {
     topic: Topic,
-    secret: Option<Secret>,
+    secret: Secret,
     intent: Intent,
-    /// Receives the decision of the hub.
-    decided: Option<oneshot::Sender<Decision>>,
+    decisions: mpsc::UnboundedSender<Decision>,
+    received: mpsc::Sender<Received>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,96 +161,155 @@ enum Intent {
     Unsubscribe,
 }
 
-/// The decision of a hub on our request.
-enum Decision {
-    /// With the lease, which some hubs do not state.
-    Verified(Option<Duration>),
-    Denied(String),
+/// A callback of ours: its subscription at a hub, and the hub's decisions on it.
+#[derive(Debug)]
+pub struct Subscription {
+    id: String,
+    secret: Secret,
+    decisions: mpsc::UnboundedReceiver<Decision>,
+}
+
+impl Subscription {
+    /// Waits for a decision that no request of ours is waiting for: a denial, or another verification.
+    pub async fn decided(&mut self) -> Option<Decision> {
+        self.decisions.recv().await
+    }
 }
 
 impl Destination {
-    /// Listens at `address`. Callbacks are below `public`, or that address.
+    /// Binds `address`. Callbacks are below `public`, or that address. Requests wait until [`Destination::serve`].
     pub async fn bind(
         address: SocketAddr,
         public: Option<Url>,
-    ) -> Result<(Destination, mpsc::Receiver<Received>), SubscribeError> {
+    ) -> Result<Destination, SubscribeError> {
         let failed = |source| SubscribeError::Listen { address, source };
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let bound = listener.local_addr().map_err(failed)?;
         let base = public.map_or_else(|| format!("http://{}/", reachable(bound)), String::from);
-        let (sender, receiver) = mpsc::channel(WAITING);
-        let (listening, dropped) = oneshot::channel::<()>();
-        let expected = Arc::new(Expected {
-            subscriptions: Mutex::default(),
-            received: sender,
-        });
         let make = || client::builder().timeout(TIMEOUT);
-        let destination = Destination {
+        Ok(Destination {
             base: format!("{}/", base.trim_end_matches('/')),
+            address: bound,
             client: client::build_without_certificates(make)?,
-            expected: Arc::clone(&expected),
-            _listening: listening,
+            callbacks: Arc::default(),
+            serving: Mutex::new(Serving::NotYet(listener)),
+        })
+    }
+
+    /// Returns the address that is bound.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Opens a callback for a topic. Returns the subscription and what arrives at the callback.
+    pub fn open(
+        &self,
+        key: &CallbackKey,
+        topic: &Topic,
+    ) -> (Subscription, mpsc::Receiver<Received>) {
+        let (decisions, decided) = mpsc::unbounded_channel();
+        let (sender, received) = mpsc::channel(WAITING);
+        let callback = Callback {
+            topic: topic.clone(),
+            secret: key.secret.clone(),
+            intent: Intent::Subscribe,
+            decisions,
+            received: sender,
         };
-        let handler = move |request| callback::answer(Arc::clone(&expected), request);
-        let until_dropped = async {
-            // An error signals the drop.
-            let _ = dropped.await;
+        self.callbacks.lock().insert(key.id.clone(), callback);
+        let subscription = Subscription {
+            id: key.id.clone(),
+            secret: key.secret.clone(),
+            decisions: decided,
         };
-        tokio::spawn(async move {
-            let listener = Listener::Tcp(listener);
-            server::serve(listener, ServerLimits::default(), until_dropped, handler).await;
-        });
-        Ok((destination, receiver))
+        (subscription, received)
+    }
+
+    /// Answers requests from now on. The callbacks of earlier subscriptions must be open by then: an unknown one is
+    /// answered 410, which ends its subscription.
+    pub fn serve(&self) {
+        let mut serving = self.serving.lock().unwrap_or_else(PoisonError::into_inner);
+        *serving = match std::mem::replace(&mut *serving, Serving::Ended) {
+            Serving::NotYet(listener) => {
+                let (stop, stopped) = oneshot::channel::<()>();
+                let callbacks = Arc::clone(&self.callbacks);
+                let handler = move |request| callback::answer(Arc::clone(&callbacks), request);
+                let until_stopped = async {
+                    // An error signals the drop.
+                    let _ = stopped.await;
+                };
+                let listener = Listener::Tcp(listener);
+                let limits = ServerLimits::default();
+                let task = tokio::spawn(server::serve(listener, limits, until_stopped, handler));
+                Serving::Running(stop, task)
+            }
+            other => other,
+        };
+    }
+
+    /// Stops listening, and waits until requests under way are answered. The caller limits that wait.
+    pub async fn close(&self) {
+        let serving = {
+            let mut serving = self.serving.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *serving, Serving::Ended)
+        };
+        if let Serving::Running(stop, task) = serving {
+            drop(stop);
+            // An error is a panic, which was reported.
+            let _ = task.await;
+        }
     }
 
     /// Subscribes, or renews, and waits until the hub has verified it. Returns the lease, if the hub states it.
     pub async fn subscribe(
         &self,
+        subscription: &mut Subscription,
         hub: &Hub,
         topic: &Topic,
-        lease: Option<Duration>,
-        secret: Option<Secret>,
+        lease: Duration,
     ) -> Result<Option<Duration>, SubscribeError> {
-        let seconds = lease.map(|lease| lease.as_secs().to_string());
-        let mut more = Vec::new();
-        more.extend(
-            seconds
-                .iter()
-                .map(|seconds| ("hub.lease_seconds", seconds.as_str())),
-        );
-        more.extend(secret.iter().map(|secret| ("hub.secret", secret.reveal())));
-        let (id, decided) = self.expected.want(topic, Intent::Subscribe, secret.clone());
-        self.ask(hub, topic, &id, "subscribe", &more, decided).await
+        self.want(&subscription.id, topic, Intent::Subscribe);
+        let seconds = lease.as_secs().to_string();
+        let secret = subscription.secret.clone();
+        let more = [
+            ("hub.lease_seconds", seconds.as_str()),
+            ("hub.secret", secret.reveal()),
+        ];
+        self.ask(subscription, hub, topic, "subscribe", &more).await
     }
 
     /// Unsubscribes, and waits until the hub has verified it.
-    pub async fn unsubscribe(&self, hub: &Hub, topic: &Topic) -> Result<(), SubscribeError> {
-        let (id, decided) = self.expected.want(topic, Intent::Unsubscribe, None);
-        self.ask(hub, topic, &id, "unsubscribe", &[], decided)
+    pub async fn unsubscribe(
+        &self,
+        subscription: &mut Subscription,
+        hub: &Hub,
+        topic: &Topic,
+    ) -> Result<(), SubscribeError> {
+        self.want(&subscription.id, topic, Intent::Unsubscribe);
+        self.ask(subscription, hub, topic, "unsubscribe", &[])
             .await?;
-        self.expected.lock().remove(&id);
+        self.callbacks.lock().remove(&subscription.id);
         Ok(())
     }
 
-    /// Returns the callback of a topic subscribed to.
-    pub fn callback(&self, topic: &Topic) -> Option<String> {
-        let subscriptions = self.expected.lock();
-        let found = subscriptions
-            .iter()
-            .find(|(_, wanted)| wanted.topic == *topic);
-        found.map(|(id, _)| format!("{}{id}", self.base))
+    fn want(&self, id: &str, topic: &Topic, intent: Intent) {
+        if let Some(callback) = self.callbacks.lock().get_mut(id) {
+            callback.topic = topic.clone();
+            callback.intent = intent;
+        }
     }
 
     async fn ask(
         &self,
+        subscription: &mut Subscription,
         hub: &Hub,
         topic: &Topic,
-        id: &str,
         mode: &str,
         more: &[(&str, &str)],
-        decided: oneshot::Receiver<Decision>,
     ) -> Result<Option<Duration>, SubscribeError> {
-        let callback = format!("{}{id}", self.base);
+        // What was decided before this request is no answer to it.
+        while subscription.decisions.try_recv().is_ok() {}
+        let callback = format!("{}{}", self.base, subscription.id);
         let mut parameters = vec![
             ("hub.mode", mode),
             ("hub.topic", topic.as_str()),
@@ -195,7 +324,9 @@ impl Destination {
             .header("Content-Type", FORM_TYPE)
             .body(encode_form(&parameters));
         let hub = hub.clone();
-        match client::answer(post.send().await, &Mask::default()).await {
+        // A hub may repeat what it was sent.
+        let mask = Mask::new([subscription.secret.clone()]);
+        match client::answer(post.send().await, &mask).await {
             Answer::Status {
                 status: 200..=299, ..
             } => {}
@@ -210,10 +341,10 @@ impl Destination {
             }
             Answer::Failed(reason) => return Err(SubscribeError::NoAnswer { hub, reason }),
         }
-        match tokio::time::timeout(TIMEOUT, decided).await {
-            Ok(Ok(Decision::Verified(lease))) => Ok(lease),
-            Ok(Ok(Decision::Denied(reason))) => Err(SubscribeError::Denied { hub, reason }),
-            Ok(Err(_)) | Err(_) => Err(SubscribeError::NotVerified { hub, callback }),
+        match tokio::time::timeout(TIMEOUT, subscription.decisions.recv()).await {
+            Ok(Some(Decision::Verified(lease))) => Ok(lease),
+            Ok(Some(Decision::Denied(reason))) => Err(SubscribeError::Denied { hub, reason }),
+            Ok(None) | Err(_) => Err(SubscribeError::NotVerified { hub, callback }),
         }
     }
 }
@@ -226,36 +357,9 @@ impl fmt::Debug for Destination {
     }
 }
 
-impl Expected {
-    /// Records the intent for a topic, under its existing callback or a new one.
-    fn want(
-        &self,
-        topic: &Topic,
-        intent: Intent,
-        secret: Option<Secret>,
-    ) -> (String, oneshot::Receiver<Decision>) {
-        let (decided, decision) = oneshot::channel();
-        let mut subscriptions = self.lock();
-        let known = subscriptions
-            .iter()
-            .find(|(_, wanted)| wanted.topic == *topic);
-        let id = known.map_or_else(|| Uuid::new_v4().simple().to_string(), |(id, _)| id.clone());
-        let earlier = subscriptions.remove(&id);
-        let wanted = WantedSubscription {
-            topic: topic.clone(),
-            // Notifications before the end are signed as before.
-            secret: secret.or(earlier.and_then(|earlier| earlier.secret)),
-            intent,
-            decided: Some(decided),
-        };
-        subscriptions.insert(id.clone(), wanted);
-        (id, decision)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, WantedSubscription>> {
-        self.subscriptions
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+impl Callbacks {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Callback>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -9,11 +9,14 @@ use rsnotify::cli::options::Options;
 use crate::page::{Block, CARGO, Page, pages};
 use crate::sandbox::Sandbox;
 
-/// Variables without a flag, which tests read.
-const OTHER_VARIABLES: [&str; 3] = [
+/// Variables without a flag: those that tests read, and those that the command of `listen` finds.
+const OTHER_VARIABLES: [&str; 6] = [
     "RSNOTIFY_FAILPOINT",
+    "RSNOTIFY_FROM",
     "RSNOTIFY_MODEL_CASES",
     "RSNOTIFY_MODEL_SEED",
+    "RSNOTIFY_TOPIC",
+    "RSNOTIFY_UNTIL",
 ];
 
 fn program() -> Command {

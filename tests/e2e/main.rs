@@ -19,6 +19,7 @@ mod examples;
 mod failpoints;
 mod health;
 mod interop;
+mod listen;
 mod logging;
 mod looking;
 mod metrics;

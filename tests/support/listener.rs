@@ -4,6 +4,9 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
 use super::DEADLINE;
 
 /// A running `listen`; killed when dropped.
@@ -23,8 +26,14 @@ impl Listener {
     }
 
     pub fn spawn(topic: &str) -> Listener {
+        Listener::with(&[topic])
+    }
+
+    /// Starts it with these arguments, and waits for nothing.
+    pub fn with(arguments: &[&str]) -> Listener {
         let mut child = Command::new(env!("CARGO_BIN_EXE_rsnotify"))
-            .args(["listen", topic])
+            .arg("listen")
+            .args(arguments)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -35,6 +44,35 @@ impl Listener {
             child,
             stdout,
             stderr,
+        }
+    }
+
+    /// Kills it as a crash does.
+    pub fn crash(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Sends SIGTERM. Returns the exit code.
+    pub fn terminate(mut self) -> Option<i32> {
+        let process = Pid::from_child(&self.child);
+        kill_process(process, Signal::TERM).unwrap();
+        self.child.wait().unwrap().code()
+    }
+
+    /// Waits until it ends by itself. Returns the exit code, and the next line on its standard error.
+    pub fn ended(mut self) -> (Option<i32>, String) {
+        let said = self.says();
+        (self.child.wait().unwrap().code(), said)
+    }
+
+    /// Returns the next line of JSON on its standard output that has this event.
+    pub fn event(&self, event: &str) -> Value {
+        loop {
+            let line: Value = serde_json::from_str(&self.line()).unwrap();
+            if line["event"] == event {
+                return line;
+            }
         }
     }
 

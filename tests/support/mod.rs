@@ -9,6 +9,7 @@ pub mod manager;
 pub mod namespace;
 pub mod needs;
 pub mod python;
+pub mod source;
 
 /// Longest wait for an event before a test fails. Generous: the machine may be busy, and where a hub did not get what
 /// it was told to fetch, it is told of the next change only a minute later (R24).

@@ -6,14 +6,13 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use rsnotify::announce::delivery::Submission;
 use rsnotify::announce::plan::Mode;
-use rsnotify::http::secret::Secret;
 use rsnotify::hub::callback::CallbackPolicy;
 use rsnotify::hub::{
     Callback, DeliveryProgress, HubRecord, Relay, RelayId, SavedHub, Subscription, SubscriptionKey,
 };
 use rsnotify::resourcesync::uri::{Hub, Topic};
 use rsnotify::websub::hub::{EmbeddedHub, EmbeddedHubSettings, PreparedHub};
-use rsnotify::websub::subscribe::Destination;
+use rsnotify::websub::subscribe::{CallbackKey, Destination, Received};
 use rsnotify::websub::topics::Topics;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -139,23 +138,23 @@ fn unsubscribed(callback: &str) -> HubRecord {
 #[tokio::test]
 async fn a_subscriber_hears_what_is_relayed_until_it_unsubscribes() {
     let mut running = start(SavedHub::default()).await;
-    let (subscriber, mut received) = Destination::bind("127.0.0.1:0".parse().unwrap(), None)
+    let subscriber = Destination::bind("127.0.0.1:0".parse().unwrap(), None)
         .await
         .unwrap();
     let topic = Topic::new(TOPIC);
-    let lease = Some(Duration::from_secs(600));
-    let secret = Some(Secret::new("shared"));
-    let granted = soon(subscriber.subscribe(&running.url, &topic, lease, secret))
+    let lease = Duration::from_secs(600);
+    let key = CallbackKey::random();
+    let (mut ours, mut received) = subscriber.open(&key, &topic);
+    subscriber.serve();
+    let granted = soon(subscriber.subscribe(&mut ours, &running.url, &topic, lease))
         .await
         .unwrap();
-    assert_eq!(granted, lease);
+    assert_eq!(granted, Some(lease));
     let HubRecord::Subscribed(subscription, _) = running.record().await else {
         panic!()
     };
-    assert_eq!(
-        Some(subscription.callback.as_str()),
-        subscriber.callback(&topic).as_deref()
-    );
+    let callback = format!("http://{}/{}", subscriber.address(), key.id);
+    assert_eq!(subscription.callback.as_str(), callback);
     let left = subscription
         .expires
         .duration_since(Timestamp::now())
@@ -164,19 +163,17 @@ async fn a_subscriber_hears_what_is_relayed_until_it_unsubscribes() {
 
     for seq in 1..=3 {
         let relay = running.send(&running.notification(seq)).unwrap();
-        let notification = soon(received.recv()).await.unwrap();
-        assert_eq!(notification.topic, topic);
+        let Some(Received::Delivery(notification)) = soon(received.recv()).await else {
+            panic!("it is signed")
+        };
         assert_eq!(notification.self_uri, Some(topic.clone()));
-        assert_eq!(
-            notification.content_type.as_deref(),
-            Some("application/xml")
-        );
         assert_eq!(notification.body, &*running.notification(seq).body);
+        notification.acknowledge();
         assert_eq!(running.record().await, heard(&subscription, relay.id));
         assert_eq!(running.record().await, HubRecord::Ended(relay.id));
     }
 
-    soon(subscriber.unsubscribe(&running.url, &topic))
+    soon(subscriber.unsubscribe(&mut ours, &running.url, &topic))
         .await
         .unwrap();
     assert_eq!(

@@ -5,8 +5,11 @@ use std::time::Duration;
 use rsnotify::http::secret::Secret;
 use rsnotify::hub::relay::signature;
 use rsnotify::resourcesync::uri::{Hub, Topic, Uri};
-use rsnotify::websub::discover::{DiscoverError, discover, document};
-use rsnotify::websub::subscribe::{Destination, SubscribeError};
+use rsnotify::websub::discover::{DiscoverError, discover};
+use rsnotify::websub::retrieve::{Origins, RetrieveError, Retriever};
+use rsnotify::websub::subscribe::{
+    CallbackKey, Decision, Destination, Received, SubscribeError, Subscription,
+};
 use rsnotify::websub::topics::Topics;
 
 use crate::support::{BODY, Peer, Say, exchange, page, public, say, soon, status};
@@ -33,18 +36,32 @@ async fn our_own_topics_are_discovered() {
 }
 
 #[tokio::test]
-async fn a_capability_list_that_is_taken_for_a_topic_is_known_as_one() {
-    let list = "<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\" \
-                xmlns:rs=\"http://www.openarchives.org/rs/terms/\"><rs:md capability=\"capabilitylist\"/>\
-                <url><loc>https://e.org/t</loc><rs:md capability=\"framework-notification\"/></url></urlset>";
-    let peer = Peer::start(move |seen| match seen.line().contains("/cl.xml") {
-        true => say("200 OK", "Content-Type: application/xml\r\n", list),
-        false => say("200 OK", "", "<html></html>"),
+async fn documents_are_retrieved_whole_and_only_from_permitted_origins() {
+    let other = Peer::start(|_| say("200 OK", "", "other")).await;
+    let elsewhere = other.url("/list");
+    let location = format!("Location: {elsewhere}\r\n");
+    let peer = Peer::start(move |seen| match seen.line() {
+        "GET /moved HTTP/1.1" => say("302 Found", "Location: /list\r\n", ""),
+        "GET /away HTTP/1.1" => say("302 Found", &location, ""),
+        "GET /none HTTP/1.1" => say("404 Not Found", "", ""),
+        _ => say("200 OK", "", "<urlset/>"),
     })
     .await;
-    let found = document(&Topic::new(peer.url("/cl.xml"))).await.unwrap();
-    assert_eq!(found.channels[0].topic, Topic::new("https://e.org/t"));
-    assert_eq!(document(&Topic::new(peer.url("/other"))).await, None);
+    let topic = peer.url("/t");
+    let retriever = Retriever::new(Origins::of([topic.as_str()])).unwrap();
+    for path in ["/list", "/moved"] {
+        assert_eq!(retriever.get(&peer.url(path)).await.unwrap(), b"<urlset/>");
+    }
+    for path in ["/none", "/away"] {
+        let error = retriever.get(&peer.url(path)).await.unwrap_err();
+        assert!(matches!(error, RetrieveError::Status { .. }), "{error}");
+        assert!(!error.is_temporary(), "{error}");
+    }
+    let error = retriever.get(&elsewhere).await.unwrap_err();
+    assert!(
+        matches!(error, RetrieveError::OtherOrigin { .. }),
+        "{error}"
+    );
 }
 
 #[tokio::test]
@@ -105,20 +122,54 @@ async fn what_is_no_topic_says_why() {
     assert!(error.to_string().contains("refused"), "{error}");
 }
 
-/// A subscriber and a hub that answers the request so; also what the hub was told.
-async fn subscribing(
-    answer: impl Fn() -> Say + Send + Sync + 'static,
-) -> (
-    Destination,
-    Peer,
-    Hub,
-    tokio::sync::mpsc::Receiver<rsnotify::websub::subscribe::Received>,
-) {
-    let hub = Peer::start(move |_| answer()).await;
-    let url = Hub::new(hub.url("/hub"));
-    let address = "127.0.0.1:0".parse().unwrap();
-    let (subscriber, received) = Destination::bind(address, None).await.unwrap();
-    (subscriber, hub, url, received)
+/// A subscriber with a callback, and a hub that answers each request so.
+struct Subscribing {
+    destination: Destination,
+    subscription: Subscription,
+    received: tokio::sync::mpsc::Receiver<Received>,
+    peer: Peer,
+    hub: Hub,
+    topic: Topic,
+}
+
+impl Subscribing {
+    async fn new(answer: impl Fn() -> Say + Send + Sync + 'static) -> Subscribing {
+        let peer = Peer::start(move |_| answer()).await;
+        let hub = Hub::new(peer.url("/hub"));
+        let address = "127.0.0.1:0".parse().unwrap();
+        let destination = Destination::bind(address, None).await.unwrap();
+        let topic = Topic::new("http://e.org/t");
+        let key = CallbackKey {
+            id: "unguessable".to_owned(),
+            secret: Secret::new("shared"),
+        };
+        let (subscription, received) = destination.open(&key, &topic);
+        destination.serve();
+        Subscribing {
+            destination,
+            subscription,
+            received,
+            peer,
+            hub,
+            topic,
+        }
+    }
+
+    fn callback(&self) -> String {
+        format!("http://{}/unguessable", self.destination.address())
+    }
+
+    async fn subscribe(&mut self) -> Result<Option<Duration>, SubscribeError> {
+        let lease = Duration::from_secs(3600);
+        let Subscribing {
+            destination,
+            subscription,
+            hub,
+            topic,
+            ..
+        } = self;
+        destination.subscribe(subscription, hub, topic, lease).await
+    }
 }
 
 fn parameter(form: &[u8], wanted: &str) -> Option<String> {
@@ -146,33 +197,29 @@ async fn call(
     (status(&head), String::from_utf8(body).unwrap())
 }
 
+const TOPIC: &str = "hub.topic=http%3A%2F%2Fe.org%2Ft";
+
 #[tokio::test]
-async fn only_what_was_asked_for_is_confirmed_and_only_what_is_signed_is_believed() {
-    let (subscriber, mut hub, url, mut received) =
-        subscribing(|| say("202 Accepted", "", "")).await;
-    let topic = Topic::new("http://e.org/t");
-    let lease = Some(Duration::from_secs(3600));
-    let secret = Secret::new("shared");
-    let subscribing = subscriber.subscribe(&url, &topic, lease, Some(secret.clone()));
+async fn only_what_was_asked_for_is_confirmed() {
+    let mut this = Subscribing::new(|| say("202 Accepted", "", "")).await;
+    let callback = this.callback();
+    let mut requests = std::mem::replace(&mut this.peer, Peer::start(|_| say("", "", "")).await);
     let as_a_hub = async {
-        let form = hub.next().await.body;
+        let form = requests.next().await.body;
         let value = |name| parameter(&form, name);
         assert_eq!(value("hub.mode").as_deref(), Some("subscribe"));
         assert_eq!(value("hub.topic").as_deref(), Some("http://e.org/t"));
         assert_eq!(value("hub.lease_seconds").as_deref(), Some("3600"));
         assert_eq!(value("hub.secret").as_deref(), Some("shared"));
-        let callback = value("hub.callback").unwrap();
-        let about = "hub.topic=http%3A%2F%2Fe.org%2Ft&hub.challenge=42&hub.lease_seconds=60";
+        assert_eq!(value("hub.callback").as_deref(), Some(callback.as_str()));
+        let about = format!("{TOPIC}&hub.challenge=42&hub.lease_seconds=60");
         for (callback, query) in [
             (callback.clone(), format!("?hub.mode=unsubscribe&{about}")),
             (
                 callback.clone(),
                 "?hub.mode=subscribe&hub.topic=other&hub.challenge=42".into(),
             ),
-            (
-                callback.clone(),
-                "?hub.mode=subscribe&hub.topic=http%3A%2F%2Fe.org%2Ft".into(),
-            ),
+            (callback.clone(), format!("?hub.mode=subscribe&{TOPIC}")),
             (
                 callback.clone() + "x",
                 format!("?hub.mode=subscribe&{about}"),
@@ -184,51 +231,66 @@ async fn only_what_was_asked_for_is_confirmed_and_only_what_is_signed_is_believe
                 "{query}"
             );
         }
-        let answered = call(
-            &callback,
-            "GET",
-            &format!("?hub.mode=subscribe&{about}"),
-            "",
-            "",
-        )
-        .await;
+        let query = format!("?hub.mode=subscribe&{about}");
+        let answered = call(&callback, "GET", &query, "", "").await;
         assert_eq!(answered, (200, "42".to_owned()));
-        callback
     };
-    let (granted, callback) = soon(async { tokio::join!(subscribing, as_a_hub) }).await;
+    let (granted, ()) = soon(async { tokio::join!(this.subscribe(), as_a_hub) }).await;
     assert_eq!(granted.unwrap(), Some(Duration::from_secs(60)));
+}
 
-    let signed = format!("X-Hub-Signature: {}\r\n", signature(&secret, b"<urlset/>"));
-    let forged = signed.replace("sha256", "sha1");
-    for (header, want) in [("", 403), (forged.as_str(), 403), (signed.as_str(), 200)] {
-        let header = format!("{header}Link: <http://e.org/t> ; rel=self\r\n");
-        assert_eq!(
-            call(&callback, "POST", "", &header, "<urlset/>").await.0,
-            want,
-            "{header}"
-        );
+#[tokio::test]
+async fn only_what_is_signed_is_believed() {
+    let mut this = Subscribing::new(|| say("202 Accepted", "", "")).await;
+    let callback = this.callback();
+    let signed = signature(&Secret::new("shared"), b"<urlset/>");
+    for (signature, want) in [
+        ("", None),
+        ("X-Hub-Signature: sha1=00\r\n", Some("sha1=00".to_owned())),
+    ] {
+        // Acknowledged without effect, as WebSub section 7.1.2 permits.
+        let answered = call(&callback, "POST", "", signature, "<urlset/>").await;
+        assert_eq!(answered.0, 202, "{signature}");
+        let Some(Received::BadSignature { signature }) = soon(this.received.recv()).await else {
+            panic!("{signature}")
+        };
+        assert_eq!(signature, want);
     }
-    let notification = soon(received.recv()).await.unwrap();
-    assert_eq!(
-        (notification.self_uri, &*notification.body),
-        (Some(topic), b"<urlset/>".as_slice())
-    );
-    assert!(received.try_recv().is_err());
-    assert_eq!(
-        call(&(callback + "x"), "POST", "", "", "<urlset/>").await.0,
-        410
-    );
+    let header = format!("X-Hub-Signature: {signed}\r\nLink: <http://e.org/t> ; rel=self\r\n");
+    let delivering = call(&callback, "POST", "", &header, "<urlset/>");
+    let receiving = async {
+        let Some(Received::Delivery(delivery)) = this.received.recv().await else {
+            panic!("it is signed")
+        };
+        assert_eq!(delivery.self_uri, Some(Topic::new("http://e.org/t")));
+        assert_eq!(&*delivery.body, b"<urlset/>");
+        delivery.acknowledge();
+    };
+    let (answered, ()) = soon(async { tokio::join!(delivering, receiving) }).await;
+    assert_eq!(answered.0, 200);
+    let unknown = call(&(callback + "x"), "POST", "", &header, "<urlset/>").await;
+    assert_eq!(unknown.0, 410);
+}
+
+#[tokio::test]
+async fn a_delivery_is_acknowledged_only_by_its_receiver() {
+    let mut this = Subscribing::new(|| say("202 Accepted", "", "")).await;
+    let callback = this.callback();
+    let signed = signature(&Secret::new("shared"), b"<urlset/>");
+    let header = format!("X-Hub-Signature: {signed}\r\n");
+    let delivering = call(&callback, "POST", "", &header, "<urlset/>");
+    let dropping = async { drop(this.received.recv().await) };
+    let (answered, ()) = soon(async { tokio::join!(delivering, dropping) }).await;
+    assert_eq!(answered.0, 503);
+    drop(this.received);
+    let answered = call(&callback, "POST", "", &header, "<urlset/>").await;
+    assert_eq!(answered.0, 503);
 }
 
 #[tokio::test]
 async fn a_hub_that_refuses_or_denies_is_reported() {
-    let (subscriber, _hub, url, _received) =
-        subscribing(|| say("400 Bad Request", "", "no such topic")).await;
-    let topic = Topic::new("http://e.org/t");
-    let error = subscriber
-        .subscribe(&url, &topic, None, None)
-        .await
-        .unwrap_err();
+    let mut this = Subscribing::new(|| say("400 Bad Request", "", "no such shared topic")).await;
+    let error = this.subscribe().await.unwrap_err();
     let SubscribeError::Refused {
         status: 400,
         excerpt,
@@ -237,40 +299,48 @@ async fn a_hub_that_refuses_or_denies_is_reported() {
     else {
         panic!("{error}")
     };
-    assert_eq!(excerpt, "no such topic");
+    assert_eq!(excerpt, "no such *** topic", "the secret is masked");
 
-    let (subscriber, mut hub, url, _received) = subscribing(|| say("204 No Content", "", "")).await;
-    let subscribing = subscriber.subscribe(&url, &topic, None, None);
+    let mut this = Subscribing::new(|| say("204 No Content", "", "")).await;
+    let callback = this.callback();
+    let query = format!("?hub.mode=denied&{TOPIC}&hub.reason=too+many");
+    let mut requests = std::mem::replace(&mut this.peer, Peer::start(|_| say("", "", "")).await);
     let as_a_hub = async {
-        let callback = parameter(&hub.next().await.body, "hub.callback").unwrap();
-        let query = "?hub.mode=denied&hub.topic=http%3A%2F%2Fe.org%2Ft&hub.reason=too+many";
-        assert_eq!(call(&callback, "GET", query, "", "").await.0, 200);
+        requests.next().await;
+        assert_eq!(call(&callback, "GET", &query, "", "").await.0, 200);
     };
-    let (answered, ()) = soon(async { tokio::join!(subscribing, as_a_hub) }).await;
+    let (answered, ()) = soon(async { tokio::join!(this.subscribe(), as_a_hub) }).await;
     let Err(SubscribeError::Denied { reason, .. }) = answered else {
         panic!("{answered:?}")
     };
     assert_eq!(reason, "too many");
+
+    // At any time later too.
+    assert_eq!(call(&callback, "GET", &query, "", "").await.0, 200);
+    let decision = soon(this.subscription.decided()).await;
+    assert_eq!(decision, Some(Decision::Denied("too many".to_owned())));
 }
 
 #[tokio::test]
-async fn the_public_callback_is_told_and_a_dropped_subscriber_stops_listening() {
-    let mut hub = Peer::start(|_| say("503 Service Unavailable", "", "")).await;
-    let url = Hub::new(hub.url("/hub"));
+async fn the_public_callback_is_told_and_a_closed_subscriber_stops_listening() {
+    let mut peer = Peer::start(|_| say("503 Service Unavailable", "", "")).await;
+    let hub = Hub::new(peer.url("/hub"));
     let public = "https://me.org/in".parse().unwrap();
     let bound = Destination::bind("127.0.0.1:0".parse().unwrap(), Some(public)).await;
-    let (subscriber, _received) = bound.unwrap();
+    let destination = bound.unwrap();
     let topic = Topic::new("http://e.org/t");
-    subscriber
-        .subscribe(&url, &topic, None, None)
-        .await
-        .unwrap_err();
-    let callback = parameter(&hub.next().await.body, "hub.callback").unwrap();
+    let key = CallbackKey::random();
+    let (mut subscription, _received) = destination.open(&key, &topic);
+    destination.serve();
+    let lease = Duration::from_secs(1);
+    let subscribing = destination.subscribe(&mut subscription, &hub, &topic, lease);
+    assert!(subscribing.await.unwrap_err().is_temporary());
+    let callback = parameter(&peer.next().await.body, "hub.callback").unwrap();
     assert!(
         callback.starts_with("https://me.org/in/") && callback.len() > 40,
         "{callback}"
     );
-    let mut received = _received;
-    drop(subscriber);
-    assert_eq!(soon(received.recv()).await, None, "the listener has ended");
+    soon(destination.close()).await;
+    let refused = tokio::net::TcpStream::connect(destination.address()).await;
+    assert!(refused.is_err(), "it does not listen any more");
 }

@@ -83,6 +83,8 @@ fn every_command_of_the_contract_is_read() {
         "rsnotify subscriptions remove 5b9efc35 http://e.org/t --yes --json",
         "rsnotify health --ready --timeout 5s --admin-listen unix:a.sock --root a --url u --state-dir s --config c",
         "rsnotify listen http://e.org/t --callback http://c.example/ --callback-listen 127.0.0.1:0 --hub h --xml --lease 60",
+        "rsnotify listen http://e.org/t http://e.org/cl.xml --kind change --json --state f --exec cat --exec-batch",
+        "rsnotify listen t --kind framework",
     ] {
         assert!(
             Options::try_parse_from(line.split_whitespace()).is_ok(),
@@ -105,6 +107,10 @@ fn every_command_of_the_contract_is_read() {
         "rsnotify health --timeout 5",
         "rsnotify listen",
         "rsnotify listen t --lease 0",
+        "rsnotify listen t --kind resource",
+        "rsnotify listen t --exec-batch",
+        "rsnotify listen t --xml --json",
+        "rsnotify listen t --xml --state f",
     ] {
         let error = Options::try_parse_from(line.split_whitespace()).unwrap_err();
         assert_eq!(error.exit_code(), 2, "{line}");

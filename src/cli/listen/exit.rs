@@ -1,0 +1,142 @@
+//! Failures of subscribing, with the exit codes that tell them apart.
+
+use anyhow::anyhow;
+
+use crate::cli::exit::Exit;
+use crate::hub::request::Rejection;
+use crate::websub::discover::DiscoverError;
+use crate::websub::retrieve::RetrieveError;
+use crate::websub::subscribe::SubscribeError;
+
+/// A failure that ends `listen`, unless other subscriptions go on.
+#[derive(Debug)]
+pub struct Failure {
+    pub error: anyhow::Error,
+    pub exit: Exit,
+}
+
+impl Failure {
+    /// Returns a failure with the general exit code.
+    pub fn plain(error: anyhow::Error) -> Failure {
+        Failure {
+            error,
+            exit: Exit::Failure,
+        }
+    }
+
+    /// Returns true if the same may succeed later.
+    pub fn is_temporary(&self) -> bool {
+        self.exit == Exit::Temporary
+    }
+
+    fn new(error: anyhow::Error, is_temporary: bool) -> Failure {
+        let exit = match is_temporary {
+            true => Exit::Temporary,
+            false => Exit::Failure,
+        };
+        Failure { error, exit }
+    }
+}
+
+impl From<DiscoverError> for Failure {
+    fn from(error: DiscoverError) -> Failure {
+        let is_temporary = error.is_temporary();
+        Failure::new(error.into(), is_temporary)
+    }
+}
+
+impl From<RetrieveError> for Failure {
+    fn from(error: RetrieveError) -> Failure {
+        let is_temporary = error.is_temporary();
+        Failure::new(error.into(), is_temporary)
+    }
+}
+
+impl From<SubscribeError> for Failure {
+    fn from(error: SubscribeError) -> Failure {
+        let exit = match &error {
+            error if error.is_temporary() => Exit::Temporary,
+            SubscribeError::Refused { .. } => Exit::Refused,
+            SubscribeError::Denied { .. } => Exit::Denied,
+            SubscribeError::NotVerified { .. } => Exit::NotVerified,
+            _ => Exit::Failure,
+        };
+        Failure {
+            error: with_remedy(error),
+            exit,
+        }
+    }
+}
+
+/// A hub's rejection, with the keys that its operator has to set if it is one of ours.
+fn with_remedy(error: SubscribeError) -> anyhow::Error {
+    let is_about_callback = match &error {
+        SubscribeError::Refused { excerpt, .. } => [Rejection::Port, Rejection::Address]
+            .iter()
+            .any(|rejection| excerpt.contains(&rejection.to_string())),
+        _ => false,
+    };
+    match is_about_callback {
+        true => anyhow!(
+            "{error}; for subscribers on its own host or network, [embedded_hub] of its configuration needs both \
+             callback_ports and allow_callback_networks, such as callback_ports = [\"80\", \"443\", \"1024-65535\"] \
+             and allow_callback_networks = [\"127.0.0.0/8\", \"::1\"]",
+            error = error.to_string().trim_end()
+        ),
+        false => error.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::{Exit, Failure, Rejection, SubscribeError};
+    use crate::resourcesync::uri::Hub;
+
+    fn refused(status: u16, excerpt: &str) -> SubscribeError {
+        SubscribeError::Refused {
+            hub: Hub::new("https://hub.org/"),
+            status,
+            excerpt: excerpt.to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_refused_callback_is_reported_with_both_keys_that_allow_it() {
+        for rejection in [Rejection::Port, Rejection::Address] {
+            let told = Failure::from(refused(403, &format!("{rejection} ")));
+            let told = told.error.to_string();
+            for words in [
+                "callback_ports = [",
+                "allow_callback_networks = [",
+                &rejection.to_string(),
+            ] {
+                assert!(told.contains(words), "{told}");
+            }
+        }
+        let told = Failure::from(refused(503, "")).error.to_string();
+        assert!(!told.contains("callback_ports"), "{told}");
+    }
+
+    #[rstest]
+    #[case(refused(400, ""), Exit::Refused)]
+    #[case(refused(403, ""), Exit::Refused)]
+    #[case(refused(429, ""), Exit::Temporary)]
+    #[case(refused(503, ""), Exit::Temporary)]
+    #[case(
+        SubscribeError::NoAnswer { hub: Hub::new("h"), reason: String::new() },
+        Exit::Temporary
+    )]
+    #[case(
+        SubscribeError::Denied { hub: Hub::new("h"), reason: String::new() },
+        Exit::Denied
+    )]
+    #[case(
+        SubscribeError::NotVerified { hub: Hub::new("h"), callback: String::new() },
+        Exit::NotVerified
+    )]
+    fn each_failure_has_its_exit_code(#[case] error: SubscribeError, #[case] want: Exit) {
+        assert_eq!(Failure::from(error).exit, want);
+    }
+}

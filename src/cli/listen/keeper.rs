@@ -1,0 +1,248 @@
+//! Keeps one subscription: subscribes, renews in time, acts on denials, and tries again after failures.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::time::Instant;
+
+use crate::cli::listen::channels::{Channel, current_hub};
+use crate::cli::listen::exit::Failure;
+use crate::cli::listen::report::{Event, Reporter};
+use crate::cli::listen::state::State;
+use crate::cli::listen::stopped;
+use crate::daemon::log::error_chain;
+use crate::http::retry::backoff;
+use crate::websub::subscribe::{Decision, Destination, SubscribeError, Subscription};
+
+/// A lease is renewed when this part of it is over.
+const RENEWAL: f64 = 0.8;
+/// Lease if the hub does not state one.
+const UNTOLD_LEASE: Duration = Duration::from_secs(600);
+/// Maximum lease that is believed.
+const LONGEST_LEASE: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+/// Minimum time between renewals, however short the lease.
+const MIN_RENEWAL: Duration = Duration::from_secs(30);
+/// Timeout for unsubscribing. The lease ends by itself if the hub does not answer.
+const UNSUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// The keeper of one subscription.
+#[derive(Debug)]
+pub struct Keeper {
+    pub destination: Arc<Destination>,
+    pub subscription: Subscription,
+    pub channel: Channel,
+    /// True if the hub is that of the command line, whatever the topic names.
+    pub is_hub_given: bool,
+    /// The lease to request.
+    pub lease: Duration,
+    pub reporter: Reporter,
+    pub state: Arc<State>,
+    /// Wakes the receiver when notifications may have been missed.
+    pub check: Arc<Notify>,
+    /// True once a hub has verified the subscription, now or in an earlier run.
+    pub is_verified: bool,
+    /// Receives the outcome of the first request.
+    pub first: mpsc::UnboundedSender<Result<(), (String, Failure)>>,
+}
+
+/// The lease of a subscription, and the time of the next renewal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Lease {
+    renew_at: Instant,
+    ends_at: Instant,
+}
+
+impl Lease {
+    fn new(granted: Option<Duration>, now: Instant) -> Lease {
+        let lasts = granted.unwrap_or(UNTOLD_LEASE).min(LONGEST_LEASE);
+        Lease {
+            renew_at: now + lasts.mul_f64(RENEWAL).max(MIN_RENEWAL),
+            ends_at: now + lasts,
+        }
+    }
+}
+
+impl Keeper {
+    /// Keeps the subscription until it is stopped, then ends it at the hub unless the next run goes on with it. Ends by
+    /// itself only if the first request is refused for good.
+    pub async fn run(mut self, mut stop: watch::Receiver<bool>) {
+        tokio::select! {
+            () = stopped(&mut stop) => {}
+            () = self.keep() => return,
+        }
+        if !self.state.is_kept() {
+            let Channel { hub, topic, .. } = &self.channel;
+            let farewell = self
+                .destination
+                .unsubscribe(&mut self.subscription, hub, topic);
+            let _ = tokio::time::timeout(UNSUBSCRIBE_TIMEOUT, farewell).await;
+        }
+    }
+
+    async fn keep(&mut self) {
+        // None if there is no lease, or none any more.
+        let mut lease: Option<Lease> = None;
+        let mut attempts = 0;
+        loop {
+            let requested_at = Instant::now();
+            let Channel { hub, topic, .. } = &self.channel;
+            let outcome = self
+                .destination
+                .subscribe(&mut self.subscription, hub, topic, self.lease)
+                .await;
+            let mut next_at = match outcome {
+                Ok(granted) => {
+                    attempts = 0;
+                    lease = Some(self.verified(granted, requested_at, lease));
+                    lease.map(|lease| lease.renew_at)
+                }
+                Err(error) => {
+                    attempts += 1;
+                    match self.failed(error, attempts) {
+                        Some(wait) => Some(Instant::now() + wait),
+                        None => return,
+                    }
+                }
+            };
+            while let Some(at) = next_at {
+                let decision = tokio::select! {
+                    () = tokio::time::sleep_until(at) => break,
+                    decision = self.subscription.decided() => decision,
+                };
+                match decision {
+                    // The hub verifies late, or once more.
+                    Some(Decision::Verified(granted)) => {
+                        attempts = 0;
+                        lease = Some(self.verified(granted, Instant::now(), lease));
+                        next_at = lease.map(|lease| lease.renew_at);
+                    }
+                    Some(Decision::Denied(reason)) => {
+                        lease = None;
+                        attempts += 1;
+                        let wait = backoff(attempts, fastrand::f64());
+                        self.report_denial(&reason);
+                        next_at = Some(Instant::now() + wait);
+                    }
+                    None => return,
+                }
+            }
+            if !self.is_hub_given
+                && let Some(hub) = current_hub(&self.channel.topic).await
+            {
+                self.channel.hub = hub;
+            }
+        }
+    }
+
+    /// Notes a verified subscription. Returns its lease.
+    fn verified(
+        &mut self,
+        granted: Option<Duration>,
+        at: Instant,
+        earlier: Option<Lease>,
+    ) -> Lease {
+        let topic = self.channel.topic.as_str();
+        let hub = self.channel.hub.as_str();
+        let lease_seconds = granted.map(|granted| granted.as_secs());
+        // Later ones, such as after a denial, are renewals of what was once said.
+        let has_lapsed = earlier.is_none_or(|earlier| earlier.ends_at <= Instant::now());
+        self.reporter.report(&match has_lapsed {
+            true => Event::Subscribed {
+                topic,
+                hub,
+                lease_seconds,
+            },
+            false => Event::Renewed {
+                topic,
+                hub,
+                lease_seconds,
+            },
+        });
+        if has_lapsed {
+            let saved = self.state.change_subscription(topic, |saved| {
+                saved.is_verified = true;
+                saved.hub = hub.to_owned();
+            });
+            if let Err(error) = saved {
+                let reason = &error_chain(error.as_ref());
+                self.reporter.report(&Event::NotSaved { topic, reason });
+            }
+            self.check.notify_one();
+        }
+        if !self.is_verified || earlier.is_none() {
+            self.is_verified = true;
+            // Only the first one is awaited.
+            let _ = self.first.send(Ok(()));
+        }
+        Lease::new(granted, at)
+    }
+
+    /// Notes a failed request. Returns the wait before the next one; `None` if there is none, because the first one
+    /// failed for good.
+    fn failed(&mut self, error: SubscribeError, attempts: u32) -> Option<Duration> {
+        let denial = match &error {
+            SubscribeError::Denied { reason, .. } => Some(reason.clone()),
+            _ => None,
+        };
+        let failure = Failure::from(error);
+        let reason = error_chain(failure.error.as_ref());
+        let topic = self.channel.topic.as_str().to_owned();
+        let is_temporary = failure.is_temporary();
+        let is_first = attempts == 1 && !self.is_verified;
+        if is_first {
+            let _ = self.first.send(Err((topic.clone(), failure)));
+        } else if attempts == 1 {
+            // It goes on where an earlier run ended, so that a hub that is down for the moment does not end it.
+            let _ = self.first.send(Ok(()));
+        }
+        if !self.is_verified && !is_temporary {
+            if let (Some(reason), Reporter::Json) = (denial, self.reporter) {
+                self.report_denial(&reason);
+            }
+            return None;
+        }
+        let wait = backoff(attempts, fastrand::f64());
+        match denial {
+            Some(reason) => self.report_denial(&reason),
+            // The caller knows if it is the last word.
+            None if is_first => {}
+            None => self.reporter.report(&Event::NotSubscribed {
+                topic: &topic,
+                reason: &reason,
+                retry_seconds: Some(wait.as_secs()),
+            }),
+        }
+        Some(wait)
+    }
+
+    fn report_denial(&self, reason: &str) {
+        self.reporter.report(&Event::Denied {
+            topic: self.channel.topic.as_str(),
+            hub: self.channel.hub.as_str(),
+            reason,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::{Duration, Instant, Lease};
+
+    #[rstest]
+    #[case(Some(0), 30)]
+    #[case(Some(20), 30)]
+    #[case(Some(1_000), 800)]
+    #[case(None, 480)]
+    #[case(Some(u64::MAX), 25_228_800)]
+    fn a_lease_is_renewed_before_it_ends_but_not_at_once(
+        #[case] granted: Option<u64>,
+        #[case] want: u64,
+    ) {
+        let now = Instant::now();
+        let lease = Lease::new(granted.map(Duration::from_secs), now);
+        assert_eq!(lease.renew_at - now, Duration::from_secs(want));
+    }
+}

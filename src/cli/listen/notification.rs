@@ -1,0 +1,207 @@
+//! A notification as it is printed, as text or JSON, and as a command receives it.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::cli::listen::memory::{Identity, digest};
+use crate::resourcesync::capability::Capability;
+use crate::resourcesync::channel_kind::ChannelKind;
+use crate::resourcesync::escape::escaped;
+use crate::resourcesync::payload::{ChangeKind, Entry};
+use crate::resourcesync::receive::{Notification, ReceivedChange};
+
+/// One notification, or missed changes in the form of one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Handed {
+    pub topic: String,
+    pub kind: ChannelKind,
+    pub from: Option<String>,
+    pub until: Option<String>,
+    pub up: Option<String>,
+    /// True if it was not delivered by the hub, but read from the topic or from Change Lists.
+    #[serde(skip_serializing_if = "is_false")]
+    pub caught_up: bool,
+    pub entries: Entries,
+}
+
+/// The entries of a notification.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum Entries {
+    Framework(Vec<FrameworkEntry>),
+    Change(Vec<ReceivedChange>),
+}
+
+/// An entry of a framework notification.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FrameworkEntry {
+    pub loc: String,
+    pub change: ChangeKind,
+    pub capability: Capability,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub datetime: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub index: Option<String>,
+}
+
+fn is_false(value: &bool) -> bool {
+    !*value
+}
+
+impl Handed {
+    /// Returns a notification that was received on a topic.
+    pub fn new(topic: &str, notification: Notification) -> Handed {
+        let kind = notification.kind();
+        let topic = topic.to_owned();
+        match notification {
+            Notification::Framework(payload) => Handed {
+                topic,
+                kind,
+                from: payload.from.map(|from| format!("{from:.3}")),
+                until: payload.until.map(|until| format!("{until:.3}")),
+                up: payload.up.map(|up| up.as_str().to_owned()),
+                caught_up: false,
+                entries: Entries::Framework(payload.entries.iter().map(framework).collect()),
+            },
+            Notification::Change(notification) => Handed {
+                topic,
+                kind,
+                from: notification.from,
+                until: notification.until,
+                up: notification.up,
+                caught_up: false,
+                entries: Entries::Change(notification.changes),
+            },
+        }
+    }
+
+    /// Returns what decides on its relation to others, given its body.
+    pub fn identity(&self, body: &[u8]) -> Identity {
+        Identity {
+            kind: self.kind,
+            from: self.from.clone(),
+            until: self.until.clone(),
+            up: self.up.clone(),
+            digest: digest(body),
+        }
+    }
+
+    /// Returns the changes of resources; none of a framework notification.
+    pub fn changes(&self) -> &[ReceivedChange] {
+        match &self.entries {
+            Entries::Framework(_) => &[],
+            Entries::Change(changes) => changes,
+        }
+    }
+
+    /// Returns the line of JSON.
+    pub fn json(&self) -> serde_json::Result<String> {
+        #[derive(Serialize)]
+        struct Line<'a> {
+            event: &'static str,
+            #[serde(flatten)]
+            handed: &'a Handed,
+        }
+        serde_json::to_string(&Line {
+            event: "notification",
+            handed: self,
+        })
+    }
+}
+
+fn framework(entry: &Entry) -> FrameworkEntry {
+    FrameworkEntry {
+        loc: entry.uri.as_str().to_owned(),
+        change: entry.change,
+        capability: entry.capability,
+        datetime: entry.datetime.map(|at| format!("{at:.3}")),
+        index: entry.index.as_ref().map(|index| index.as_str().to_owned()),
+    }
+}
+
+/// One line per entry. What would end a line is escaped; the rest is left to the output.
+impl fmt::Display for Handed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.entries {
+            Entries::Framework(entries) => {
+                for entry in entries {
+                    let datetime = text(&entry.datetime);
+                    let (change, capability) = (entry.change.as_str(), entry.capability.as_str());
+                    let loc = escaped(&entry.loc);
+                    write!(f, "{datetime}  {change:<7}  {capability:<16}  {loc}")?;
+                    match &entry.index {
+                        Some(index) => writeln!(f, "  (index {})", escaped(index))?,
+                        None => writeln!(f)?,
+                    }
+                }
+            }
+            Entries::Change(changes) => {
+                for change in changes {
+                    let datetime = match &change.datetime {
+                        Some(datetime) => escaped(datetime),
+                        None => Cow::Borrowed("-"),
+                    };
+                    let kind = change.change.as_str();
+                    write!(f, "{datetime:<20}  {kind:<7}  {}", escaped(&change.loc))?;
+                    let more = [text(&change.length), text(&change.media_type)].join(" ");
+                    match more.trim() {
+                        "" => writeln!(f)?,
+                        more => writeln!(f, "  {more}")?,
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn text(value: &Option<String>) -> Cow<'_, str> {
+    escaped(value.as_deref().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Handed, Notification};
+
+    fn handed(entries: &str) -> Handed {
+        let body = format!(
+            "<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\" xmlns:rs=\"http://www.openarchives.org/rs/terms/\">\
+             <rs:md capability=\"change-notification\" from=\"2026-11-20T10:00:00Z\" until=\"2026-11-20T10:05:31Z\"/>{entries}</urlset>"
+        );
+        Handed::new(
+            "https://e.org/t",
+            Notification::parse(body.as_bytes()).unwrap(),
+        )
+    }
+
+    #[test]
+    fn a_change_is_a_line() {
+        let entries = "<url><loc>https://e.org/1.txt</loc><rs:md change=\"updated\" datetime=\"2026-11-20T10:05:00Z\" \
+                       length=\"8876\" type=\"text/plain\"/></url>\
+                       <url><loc>https://e.org/2.txt</loc><rs:md change=\"deleted\"/></url>\
+                       <url><loc>https://e.org/&#10;3</loc><rs:md change=\"created\" length=\"7\"/></url>";
+        assert_eq!(
+            handed(entries).to_string(),
+            "2026-11-20T10:05:00Z  updated  https://e.org/1.txt  8876 text/plain\n\
+             -                     deleted  https://e.org/2.txt\n\
+             -                     created  https://e.org/\\n3  7\n"
+        );
+    }
+
+    #[test]
+    fn a_notification_is_a_line_of_json() {
+        let entries = "<url><loc>https://e.org/2</loc><rs:md change=\"deleted\"/></url>";
+        let mut handed = handed(entries);
+        let rest = "\"entries\":[{\"loc\":\"https://e.org/2\",\"change\":\"deleted\"}]}";
+        let head = "{\"event\":\"notification\",\"topic\":\"https://e.org/t\",\"kind\":\"change\",\
+                    \"from\":\"2026-11-20T10:00:00Z\",\"until\":\"2026-11-20T10:05:31Z\",\"up\":null,";
+        assert_eq!(handed.json().unwrap(), format!("{head}{rest}"));
+        handed.caught_up = true;
+        assert_eq!(
+            handed.json().unwrap(),
+            format!("{head}\"caught_up\":true,{rest}")
+        );
+    }
+}

@@ -1,0 +1,459 @@
+//! The notifications of one topic, in order: each is judged, handed over, remembered, and only then acknowledged.
+
+use std::collections::HashSet;
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::time::Instant;
+
+use crate::cli::listen::change_lists::{Unreadable, missed};
+use crate::cli::listen::command::Run;
+use crate::cli::listen::memory::{Heard, Memory, Relation, key};
+use crate::cli::listen::missed::Missed;
+use crate::cli::listen::notification::{Entries, Handed};
+use crate::cli::listen::report::{Event, Reporter, print_line};
+use crate::cli::listen::state::State;
+use crate::cli::listen::stopped;
+use crate::cli::output::Output;
+use crate::daemon::log::error_chain;
+use crate::http::retry::backoff;
+use crate::resourcesync::channel_kind::ChannelKind;
+use crate::resourcesync::receive::{Notification, ReceivedChange, time_span};
+use crate::resourcesync::uri::Topic;
+use crate::websub::retrieve::{Origins, RetrieveError, Retriever};
+use crate::websub::subscribe::{Delivery, Received};
+
+/// Missed changes handed over at a time.
+const CHANGES_AT_A_TIME: usize = 1_000;
+/// Notifications handed over together at most.
+const BATCH: usize = 64;
+/// Waits before Change Lists are tried again. The hub is waiting for its answer meanwhile.
+const READ_AGAIN_AFTER: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
+
+/// The way in which notifications are handed over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Recipient {
+    Text,
+    Json,
+    /// The notifications as they were received.
+    Xml,
+    /// A command, which runs once for each notification, or for all that are waiting.
+    Command {
+        command: String,
+        is_batch: bool,
+    },
+}
+
+/// The receiver of one topic.
+#[derive(Debug)]
+pub struct Receiver {
+    pub topic: Topic,
+    pub received: mpsc::Receiver<Received>,
+    /// Wakes when notifications may have been missed: at the start, and when a subscription had lapsed.
+    pub check: Arc<Notify>,
+    pub recipient: Recipient,
+    pub reporter: Reporter,
+    pub state: Arc<State>,
+    pub memory: Memory,
+    pub heard: Heard,
+    pub retry: Retry,
+}
+
+/// The next attempt to catch up.
+#[derive(Debug, Default)]
+pub struct Retry {
+    at: Option<Instant>,
+    attempts: u32,
+    /// True if missed notifications are known that could not be handed over. Later ones wait for them.
+    has_pending: bool,
+}
+
+/// One notification to hand over.
+#[derive(Debug)]
+struct Step {
+    /// None if all of it was handed over before.
+    handed: Option<Handed>,
+    /// The notification as received; none of missed changes from Change Lists.
+    body: Option<Vec<u8>>,
+    /// The memory once it is handed over; none in the middle of missed changes.
+    after: Option<Memory>,
+}
+
+impl Receiver {
+    /// Receives until it is stopped. Ends with an error if the output is closed.
+    pub async fn run(mut self, mut stop: watch::Receiver<bool>) -> io::Result<()> {
+        let check = Arc::clone(&self.check);
+        loop {
+            let retry_at = self.retry.at;
+            tokio::select! {
+                biased;
+                () = stopped(&mut stop) => return Ok(()),
+                () = check.notified() => self.catch_up().await?,
+                () = until(retry_at) => self.catch_up().await?,
+                received = self.received.recv() => match received {
+                    Some(received) => self.take(received).await?,
+                    None => return Ok(()),
+                },
+            }
+        }
+    }
+
+    /// Takes what was received, and with a batch all that is waiting. The hub is answered 200 once it was handed over.
+    async fn take(&mut self, first: Received) -> io::Result<()> {
+        let mut received = vec![first];
+        if let Recipient::Command { is_batch: true, .. } = self.recipient {
+            while received.len() < BATCH
+                && let Ok(more) = self.received.try_recv()
+            {
+                received.push(more);
+            }
+        }
+        let mut deliveries: Vec<Delivery> = Vec::new();
+        for received in received {
+            match received {
+                // The hub delivers it again, after those that it has delivered before.
+                Received::Delivery(delivery) if delivery.is_abandoned() => {}
+                Received::Delivery(delivery) => deliveries.push(delivery),
+                Received::BadSignature { signature } => self.report(&Event::BadSignature {
+                    topic: self.topic.as_str(),
+                    signature: signature.as_deref(),
+                }),
+            }
+        }
+        if self.retry.has_pending && !deliveries.is_empty() {
+            self.catch_up().await?;
+            if self.retry.has_pending {
+                return Ok(());
+            }
+        }
+        let mut steps = Vec::new();
+        let mut memory = self.memory.clone();
+        for delivery in &deliveries {
+            self.judge(&mut memory, &delivery.body, false, &mut steps)
+                .await;
+        }
+        if self.hand_over(steps).await? {
+            deliveries.into_iter().for_each(Delivery::acknowledge);
+        }
+        Ok(())
+    }
+
+    /// Reads what was missed: the content of the topic, and for changes the Change Lists.
+    async fn catch_up(&mut self) -> io::Result<()> {
+        self.retry.at = None;
+        if !self.state.is_kept() {
+            return Ok(());
+        }
+        let mut steps = Vec::new();
+        let mut memory = self.memory.clone();
+        match content(&self.topic).await {
+            Ok(body) if Notification::parse(&body).is_ok() => {
+                self.judge(&mut memory, &body, true, &mut steps).await;
+            }
+            Ok(_) if memory.kind == Some(ChannelKind::Change) => {
+                self.add_missed(&mut memory, None, &mut steps).await;
+            }
+            Ok(_) => {}
+            Err(error) => {
+                self.report(&Event::NotCaughtUp {
+                    topic: self.topic.as_str(),
+                    reason: &error_chain(&error),
+                });
+                if error.is_temporary() {
+                    self.retry();
+                }
+                return Ok(());
+            }
+        }
+        self.retry.has_pending = !self.hand_over(steps).await?;
+        match self.retry.has_pending {
+            true => self.retry(),
+            false => self.retry.attempts = 0,
+        }
+        Ok(())
+    }
+
+    fn retry(&mut self) {
+        self.retry.attempts += 1;
+        let wait = backoff(self.retry.attempts, fastrand::f64());
+        self.retry.at = Some(Instant::now() + wait);
+    }
+
+    /// Adds the steps of a notification, given the memory after the steps before it.
+    async fn judge(
+        &self,
+        memory: &mut Memory,
+        body: &[u8],
+        is_caught_up: bool,
+        steps: &mut Vec<Step>,
+    ) {
+        let topic = self.topic.as_str();
+        let notification = match Notification::parse(body) {
+            Ok(notification) => notification,
+            Err(error) => {
+                let reason = &error_chain(&error);
+                self.report(&Event::Invalid { topic, reason });
+                return;
+            }
+        };
+        if let Notification::Change(notification) = &notification
+            && notification.skipped > 0
+        {
+            let entries = notification.skipped;
+            self.report(&Event::Skipped { topic, entries });
+        }
+        let mut handed = Handed::new(topic, notification);
+        handed.caught_up = is_caught_up;
+        let identity = handed.identity(body);
+        memory.up = identity.up.clone().or(memory.up.take());
+        let repeat = Event::Repeat {
+            topic,
+            until: identity.until.as_deref(),
+        };
+        match memory.relation(&identity) {
+            Relation::Next => {}
+            Relation::Repeat => {
+                // The topic often has what was delivered last.
+                if !is_caught_up {
+                    self.report(&repeat);
+                }
+                return;
+            }
+            Relation::Overlap => {
+                let had_entries = !handed.changes().is_empty();
+                retain(&mut handed, |key| !self.heard.contains(key));
+                if had_entries && handed.changes().is_empty() {
+                    if !is_caught_up {
+                        self.report(&repeat);
+                    }
+                    *memory = memory.after(&identity, &[]);
+                    steps.push(Step {
+                        handed: None,
+                        body: None,
+                        after: Some(memory.clone()),
+                    });
+                    return;
+                }
+            }
+            Relation::Gap { since } => {
+                let from = identity.from.as_deref().unwrap_or_default();
+                self.report(&Event::Gap {
+                    topic,
+                    until: &since,
+                    from,
+                });
+                if self.state.is_kept() && identity.kind == ChannelKind::Change {
+                    let given = self.add_missed(memory, Some(from), steps).await;
+                    retain(&mut handed, |key| !given.contains(key));
+                }
+            }
+        }
+        *memory = memory.after(&identity, handed.changes());
+        steps.push(Step {
+            handed: Some(handed),
+            body: Some(body.to_vec()),
+            after: Some(memory.clone()),
+        });
+    }
+
+    /// Adds the steps of missed changes up to `before`, which begins the next notification. Returns their keys.
+    async fn add_missed(
+        &self,
+        memory: &mut Memory,
+        before: Option<&str>,
+        steps: &mut Vec<Step>,
+    ) -> HashSet<String> {
+        let topic = self.topic.as_str();
+        let Some(since) = memory.known_until().map(str::to_owned) else {
+            return HashSet::new();
+        };
+        let missed = match self.read_missed(memory, before).await {
+            Ok(missed) => missed,
+            Err(error) => {
+                let reason = &error_chain(&error);
+                self.report(&Event::NotCaughtUp { topic, reason });
+                return HashSet::new();
+            }
+        };
+        let changes = missed.len();
+        if changes > 0 || before.is_some() {
+            self.report(&Event::CaughtUp { topic, changes });
+        }
+        let last = missed.iter().rev().find_map(|missed| missed.effective);
+        let until = before
+            .map(str::to_owned)
+            .or_else(|| last.map(|last| last.to_string()));
+        let all: Vec<ReceivedChange> = missed.iter().map(|missed| missed.change.clone()).collect();
+        let mut from = since;
+        let mut parts = missed.chunks(CHANGES_AT_A_TIME).peekable();
+        while let Some(part) = parts.next() {
+            let is_last = parts.peek().is_none();
+            let end = part.iter().rev().find_map(|missed| missed.effective);
+            let end = end.map(|end| end.to_string());
+            let end = match is_last {
+                true => until.clone().or(end),
+                false => end,
+            };
+            let end = end.unwrap_or_else(|| from.clone());
+            let handed = Handed {
+                topic: topic.to_owned(),
+                kind: ChannelKind::Change,
+                from: Some(from),
+                until: Some(end.clone()),
+                up: memory.up.clone(),
+                caught_up: true,
+                entries: Entries::Change(changes_of(part)),
+            };
+            let after = is_last.then(|| memory.after_missed(&end, &all));
+            if let Some(after) = &after {
+                *memory = after.clone();
+            }
+            steps.push(Step {
+                handed: Some(handed),
+                body: None,
+                after,
+            });
+            from = end;
+        }
+        all.iter().map(key).collect()
+    }
+
+    async fn read_missed(
+        &self,
+        memory: &Memory,
+        before: Option<&str>,
+    ) -> Result<Vec<Missed>, Unreadable> {
+        let before = before.and_then(time_span).map(|(start, _)| start);
+        let mut waits = READ_AGAIN_AFTER.into_iter();
+        loop {
+            let read = missed(self.topic.as_str(), memory, before, Timestamp::now()).await;
+            match read {
+                Err(error) if error.is_temporary() => match waits.next() {
+                    Some(wait) => tokio::time::sleep(wait).await,
+                    None => return Err(error),
+                },
+                read => return read,
+            }
+        }
+    }
+
+    /// Hands notifications over, each remembered when it is. Returns false if the command failed, and an error if the
+    /// output is closed.
+    async fn hand_over(&mut self, steps: Vec<Step>) -> io::Result<bool> {
+        if let Recipient::Command {
+            command,
+            is_batch: true,
+        } = &self.recipient
+        {
+            let handed = steps.iter().filter_map(|step| step.handed.clone());
+            let handed: Vec<Handed> = handed.collect();
+            if !handed.is_empty() && !self.execute(command, &handed).await {
+                return Ok(false);
+            }
+            steps.into_iter().for_each(|step| self.remember(step));
+            return Ok(true);
+        }
+        for step in steps {
+            if let Some(handed) = &step.handed {
+                match &self.recipient {
+                    Recipient::Command { command, .. } => {
+                        if !self.execute(command, std::slice::from_ref(handed)).await {
+                            return Ok(false);
+                        }
+                    }
+                    Recipient::Json => print_line(&handed.json()?)?,
+                    Recipient::Text => {
+                        let mut out = Output::new();
+                        write!(out, "{handed}")?;
+                        out.flush()?;
+                    }
+                    Recipient::Xml => {
+                        let mut out = Output::new();
+                        out.foreign(step.body.as_deref().unwrap_or_default())?;
+                        writeln!(out)?;
+                        out.flush()?;
+                    }
+                }
+            }
+            self.remember(step);
+        }
+        Ok(true)
+    }
+
+    async fn execute(&self, command: &str, handed: &[Handed]) -> bool {
+        let outcome = match Run::of(handed) {
+            Ok(run) => run.execute(command).await,
+            Err(error) => Err(error.to_string()),
+        };
+        if let Err(reason) = &outcome {
+            self.report(&Event::CommandFailed {
+                topic: self.topic.as_str(),
+                reason,
+            });
+        }
+        outcome.is_ok()
+    }
+
+    /// Remembers what was handed over, and saves it.
+    fn remember(&mut self, step: Step) {
+        if let Some(handed) = &step.handed {
+            self.heard.add(handed.changes().iter().map(key));
+        }
+        let Some(after) = step.after else { return };
+        self.memory = after.clone();
+        let topic = self.topic.as_str();
+        let saved = self
+            .state
+            .change_subscription(topic, |subscription| subscription.memory = after);
+        // It was handed over all the same; after a restart it may be once more.
+        if let Err(error) = saved {
+            let reason = &error_chain(error.as_ref());
+            self.report(&Event::NotSaved { topic, reason });
+        }
+    }
+
+    fn report(&self, event: &Event<'_>) {
+        self.reporter.report(event);
+    }
+}
+
+/// Returns the memory of a topic to which nobody has subscribed yet: what it has now was not missed.
+pub async fn baseline(topic: &Topic, kind: Option<ChannelKind>, up: Option<&str>) -> Memory {
+    let mut memory = Memory::new(kind, up);
+    let content = content(topic).await.unwrap_or_default();
+    match Notification::parse(&content) {
+        Ok(notification) => {
+            let handed = Handed::new(topic.as_str(), notification);
+            memory = memory.after(&handed.identity(&content), handed.changes());
+        }
+        Err(_) => memory.since = Some(format!("{:.3}", Timestamp::now())),
+    }
+    memory
+}
+
+/// Retrieves the content of a topic: the last notification, or nothing.
+async fn content(topic: &Topic) -> Result<Vec<u8>, RetrieveError> {
+    let retriever = Retriever::new(Origins::of([topic.as_str()]))?;
+    retriever.get(topic.as_str()).await
+}
+
+fn changes_of(missed: &[Missed]) -> Vec<ReceivedChange> {
+    missed.iter().map(|missed| missed.change.clone()).collect()
+}
+
+/// Retains the changes of resources whose keys are wanted.
+fn retain(handed: &mut Handed, is_wanted: impl Fn(&str) -> bool) {
+    if let Entries::Change(changes) = &mut handed.entries {
+        changes.retain(|change| is_wanted(&key(change)));
+    }
+}
+
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,170 @@
+//! Events of subscriptions, reported on standard error or as lines of JSON on standard output.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use crate::cli::output::{Output, say};
+
+/// An event that is no notification.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event<'a> {
+    Subscribed {
+        topic: &'a str,
+        hub: &'a str,
+        /// The lease granted; none if the hub does not state it.
+        lease_seconds: Option<u64>,
+    },
+    Renewed {
+        topic: &'a str,
+        hub: &'a str,
+        lease_seconds: Option<u64>,
+    },
+    /// The hub denied the subscription, now or long after it had verified it.
+    Denied {
+        topic: &'a str,
+        hub: &'a str,
+        reason: &'a str,
+    },
+    /// The subscription could not be made or renewed; it is tried again, unless no time is given.
+    NotSubscribed {
+        topic: &'a str,
+        reason: &'a str,
+        retry_seconds: Option<u64>,
+    },
+    /// Notifications are missing between the last `until` and this `from`.
+    Gap {
+        topic: &'a str,
+        until: &'a str,
+        from: &'a str,
+    },
+    /// Missed changes could not be read.
+    NotCaughtUp { topic: &'a str, reason: &'a str },
+    /// Missed changes were read from Change Lists.
+    CaughtUp { topic: &'a str, changes: usize },
+    Repeat {
+        topic: &'a str,
+        until: Option<&'a str>,
+    },
+    BadSignature {
+        topic: &'a str,
+        signature: Option<&'a str>,
+    },
+    /// What was delivered is no notification.
+    Invalid { topic: &'a str, reason: &'a str },
+    /// Entries of a change notification without `loc` or `change`, which were left out.
+    Skipped { topic: &'a str, entries: usize },
+    /// The command failed, so that the hub has to deliver the notification again.
+    CommandFailed { topic: &'a str, reason: &'a str },
+    /// The state file could not be written.
+    NotSaved { topic: &'a str, reason: &'a str },
+}
+
+/// The form in which events are reported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reporter {
+    Text,
+    Json,
+}
+
+impl Reporter {
+    /// Reports an event. A closed standard output is noticed when a notification is printed.
+    pub fn report(self, event: &Event<'_>) {
+        match self {
+            Reporter::Text => {
+                if let Some(sentence) = event.sentence() {
+                    match event {
+                        // Awaited by scripts, as it was before there were others.
+                        Event::Subscribed { .. } => eprintln!("{sentence}"),
+                        _ => say(sentence),
+                    }
+                }
+            }
+            Reporter::Json => {
+                let _ = serde_json::to_string(event)
+                    .map_err(io::Error::other)
+                    .and_then(|line| print_line(&line));
+            }
+        }
+    }
+}
+
+/// Prints a line for programs, and flushes it.
+pub fn print_line(line: &str) -> io::Result<()> {
+    let mut out = Output::new();
+    out.exact(line.as_bytes())?;
+    out.exact(b"\n")?;
+    out.flush()
+}
+
+impl Event<'_> {
+    /// Returns the event as a sentence; none of an expected one.
+    fn sentence(&self) -> Option<String> {
+        Some(match self {
+            Event::Subscribed { topic, hub, .. } => {
+                let topic = crate::resourcesync::escape::escaped(topic);
+                let hub = crate::resourcesync::escape::escaped(hub);
+                format!("listening to {topic} by {hub}; Ctrl-C ends it")
+            }
+            Event::Renewed { .. } => return None,
+            Event::Denied { topic, hub, reason } => {
+                format!("hub {hub} denies the subscription to {topic}: {reason}")
+            }
+            Event::NotSubscribed {
+                topic,
+                reason,
+                retry_seconds,
+            } => match retry_seconds {
+                Some(seconds) => {
+                    format!("cannot subscribe to {topic}, retrying in {seconds} s: {reason}")
+                }
+                None => format!("cannot subscribe to {topic}: {reason}"),
+            },
+            Event::Gap { topic, until, from } => {
+                format!("gap: notifications of {topic} from {until} to {from} are missing")
+            }
+            Event::NotCaughtUp { topic, reason } => {
+                format!("cannot catch up with {topic}: {reason}")
+            }
+            Event::CaughtUp { topic, changes } => {
+                format!("caught up with {topic}: {changes} missed changes in its Change Lists")
+            }
+            Event::Repeat { topic, until } => match until {
+                Some(until) => {
+                    format!("repeat: the notification of {topic} until {until} was delivered again")
+                }
+                None => format!("repeat: a notification of {topic} was delivered again"),
+            },
+            Event::BadSignature { topic, signature } => match signature {
+                Some(signature) => format!(
+                    "a notification of {topic} is ignored: its signature {} is wrong, or not one of sha256, sha384 \
+                     and sha512",
+                    shortened(signature)
+                ),
+                None => format!("a notification of {topic} is ignored: it is not signed"),
+            },
+            Event::Invalid { topic, reason } => {
+                format!("the content delivered for {topic} is no notification: {reason}")
+            }
+            Event::Skipped { topic, entries } => {
+                format!("a notification of {topic} has {entries} entries without loc or change")
+            }
+            Event::CommandFailed { topic, reason } => {
+                format!("the command failed for a notification of {topic}: {reason}")
+            }
+            Event::NotSaved { topic, reason } => {
+                format!("what was received of {topic} is not saved: {reason}")
+            }
+        })
+    }
+}
+
+/// Returns the method of a signature and its first digits.
+fn shortened(signature: &str) -> String {
+    let mut short: String = signature.chars().take(16).collect();
+    if short.len() < signature.len() {
+        short.push('…');
+    }
+    short
+}

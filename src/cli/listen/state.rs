@@ -1,0 +1,187 @@
+//! The state file of `listen`: what makes a restart the same subscriber.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::{Context, bail};
+use serde::{Deserialize, Serialize};
+
+use crate::cli::listen::memory::Memory;
+
+const VERSION: u32 = 1;
+
+/// The content of the file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Saved {
+    version: u32,
+    /// The port at which callbacks are received.
+    pub port: Option<u16>,
+    /// By topic.
+    pub subscriptions: BTreeMap<String, SavedSubscription>,
+}
+
+/// One subscription.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SavedSubscription {
+    /// The URL on the command line that led to the topic.
+    pub asked: String,
+    pub hub: String,
+    /// Last segment of the callback.
+    pub callback: String,
+    pub secret: String,
+    /// True if a hub has verified it.
+    #[serde(default)]
+    pub is_verified: bool,
+    #[serde(flatten)]
+    pub memory: Memory,
+}
+
+/// The state of all subscriptions, in memory and, if a file was named, in it.
+#[derive(Debug)]
+pub struct State {
+    path: Option<PathBuf>,
+    saved: Mutex<Saved>,
+}
+
+impl State {
+    /// Loads the state. Without a file there is none yet.
+    pub fn load(path: Option<&Path>) -> anyhow::Result<State> {
+        let saved = match path.map(fs::read) {
+            Some(Ok(text)) => read(&text),
+            Some(Err(error)) if error.kind() != io::ErrorKind::NotFound => Err(error.into()),
+            Some(Err(_)) | None => Ok(Saved {
+                version: VERSION,
+                port: None,
+                subscriptions: BTreeMap::new(),
+            }),
+        };
+        let name = path.unwrap_or(Path::new("")).display();
+        Ok(State {
+            path: path.map(Path::to_owned),
+            saved: Mutex::new(saved.with_context(|| format!("cannot read the state file {name}"))?),
+        })
+    }
+
+    /// Returns true if the state outlives the process.
+    pub fn is_kept(&self) -> bool {
+        self.path.is_some()
+    }
+
+    /// Returns what was loaded and changed since.
+    pub fn saved(&self) -> Saved {
+        let saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
+        saved.clone()
+    }
+
+    /// Changes the state, and saves it durably before it returns.
+    pub fn change(&self, change: impl FnOnce(&mut Saved)) -> anyhow::Result<()> {
+        let mut saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut saved);
+        let Some(path) = &self.path else {
+            return Ok(());
+        };
+        let text = serde_json::to_vec_pretty(&*saved)?;
+        replace(path, &text)
+            .with_context(|| format!("cannot write the state file {}", path.display()))
+    }
+
+    /// Changes one subscription.
+    pub fn change_subscription(
+        &self,
+        topic: &str,
+        change: impl FnOnce(&mut SavedSubscription),
+    ) -> anyhow::Result<()> {
+        self.change(|saved| {
+            if let Some(subscription) = saved.subscriptions.get_mut(topic) {
+                change(subscription);
+            }
+        })
+    }
+}
+
+fn read(text: &[u8]) -> anyhow::Result<Saved> {
+    let saved: Saved = serde_json::from_slice(text)?;
+    if saved.version != VERSION {
+        bail!("its version is {}, and not {VERSION}", saved.version);
+    }
+    Ok(saved)
+}
+
+/// Replaces a file by one that only its owner can read: it has secrets.
+fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
+    let mut new = path.as_os_str().to_owned();
+    new.push(".new");
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&new)?;
+    // A crash may have left one.
+    file.set_permissions(Permissions::from_mode(0o600))?;
+    file.write_all(text)?;
+    file.sync_all()?;
+    fs::rename(&new, path)?;
+    let directory = path.parent().filter(|parent| *parent != Path::new(""));
+    File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Memory, PermissionsExt, SavedSubscription, State, fs};
+
+    fn subscription() -> SavedSubscription {
+        let mut memory = Memory::new(None, Some("https://e.org/cl.xml"));
+        memory.until = Some("2026-11-20T10:00:00Z".to_owned());
+        SavedSubscription {
+            asked: "https://e.org/t".to_owned(),
+            hub: "https://h.org/".to_owned(),
+            callback: "id".to_owned(),
+            secret: "hidden".to_owned(),
+            is_verified: true,
+            memory,
+        }
+    }
+
+    #[test]
+    fn what_is_saved_is_loaded_and_only_its_owner_reads_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("listen.json");
+        let state = State::load(Some(&path)).unwrap();
+        state
+            .change(|saved| {
+                saved.port = Some(8500);
+                saved
+                    .subscriptions
+                    .insert("https://e.org/t".to_owned(), subscription());
+            })
+            .unwrap();
+        assert_eq!(State::load(Some(&path)).unwrap().saved(), state.saved());
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let left: Vec<_> = fs::read_dir(directory.path()).unwrap().collect();
+        assert_eq!(left.len(), 1, "{left:?}");
+    }
+
+    #[test]
+    fn a_file_that_is_not_understood_is_not_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("listen.json");
+        for text in ["", "{}", "{\"version\":2,\"port\":1,\"subscriptions\":{}}"] {
+            fs::write(&path, text).unwrap();
+            let error = State::load(Some(&path)).unwrap_err().to_string();
+            assert!(error.starts_with("cannot read the state file "), "{error}");
+        }
+    }
+
+    #[test]
+    fn without_a_file_nothing_is_kept() {
+        let state = State::load(None).unwrap();
+        state.change(|saved| saved.port = Some(1)).unwrap();
+        assert_eq!((state.is_kept(), state.saved().port), (false, Some(1)));
+    }
+}

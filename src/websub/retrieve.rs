@@ -1,0 +1,152 @@
+//! Retrieval of the documents that a Destination follows: Capability Lists, Change Lists, the content of a topic.
+
+use std::time::Duration;
+
+use reqwest::redirect::{Attempt, Policy};
+use reqwest::{Client, StatusCode};
+use url::{Origin, Url};
+
+use crate::websub::client;
+use crate::websub::failure::describe;
+
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// Maximum size of a document: that of a list (core 1.1 section 6), and some more.
+const DOCUMENT_BYTES: usize = 64 << 20;
+const MAX_REDIRECTIONS: usize = 5;
+
+/// An error of retrieving a document.
+#[derive(Debug, thiserror::Error)]
+pub enum RetrieveError {
+    #[error("{url} is no URL")]
+    Url {
+        url: String,
+        source: url::ParseError,
+    },
+    #[error("cannot prepare requests")]
+    Client(#[from] reqwest::Error),
+    #[error("cannot read {url}: {reason}")]
+    Request { url: String, reason: String },
+    #[error("{url} answers {status}")]
+    Status { url: String, status: StatusCode },
+    #[error("{url} is larger than {DOCUMENT_BYTES} bytes")]
+    TooLarge { url: String },
+    #[error("{url} is at another server than the topic and its Capability List")]
+    OtherOrigin { url: String },
+}
+
+impl RetrieveError {
+    /// Returns true if the same request may succeed later.
+    pub fn is_temporary(&self) -> bool {
+        match self {
+            RetrieveError::Request { .. } => true,
+            RetrieveError::Status { status, .. } => is_temporary(*status),
+            RetrieveError::Url { .. }
+            | RetrieveError::Client(_)
+            | RetrieveError::TooLarge { .. }
+            | RetrieveError::OtherOrigin { .. } => false,
+        }
+    }
+}
+
+/// Returns true for statuses after which the same request may succeed.
+pub fn is_temporary(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 408 | 425 | 429 | 500..)
+}
+
+/// The origins to which requests may go: those of the URLs that are trusted.
+#[derive(Debug, Clone, Default)]
+pub struct Origins(Option<Vec<Origin>>);
+
+impl Origins {
+    /// Returns the rule that permits each origin.
+    pub fn any() -> Origins {
+        Origins(None)
+    }
+
+    /// Returns the rule that permits the origins of these URLs.
+    pub fn of<'a>(urls: impl IntoIterator<Item = &'a str>) -> Origins {
+        let urls = urls.into_iter().filter_map(|url| Url::parse(url).ok());
+        Origins(Some(urls.map(|url| url.origin()).collect()))
+    }
+
+    fn permit(&self, url: &Url) -> bool {
+        self.0
+            .as_ref()
+            .is_none_or(|origins| origins.contains(&url.origin()))
+    }
+}
+
+/// Retrieves documents from permitted origins.
+#[derive(Debug)]
+pub struct Retriever {
+    client: Client,
+    origins: Origins,
+}
+
+impl Retriever {
+    pub fn new(origins: Origins) -> Result<Retriever, RetrieveError> {
+        let make = || {
+            let permitted = origins.clone();
+            let policy = Policy::custom(move |attempt: Attempt<'_>| {
+                let is_permitted = permitted.permit(attempt.url());
+                match is_permitted && attempt.previous().len() <= MAX_REDIRECTIONS {
+                    true => attempt.follow(),
+                    false => attempt.stop(),
+                }
+            });
+            client::builder().timeout(TIMEOUT).redirect(policy)
+        };
+        Ok(Retriever {
+            client: client::build_without_certificates(make)?,
+            origins,
+        })
+    }
+
+    /// Retrieves a document whole.
+    pub async fn get(&self, url: &str) -> Result<Vec<u8>, RetrieveError> {
+        let parsed = Url::parse(url).map_err(|source| RetrieveError::Url {
+            url: url.to_owned(),
+            source,
+        })?;
+        let url = || url.to_owned();
+        if !self.origins.permit(&parsed) {
+            return Err(RetrieveError::OtherOrigin { url: url() });
+        }
+        let failed = |error| RetrieveError::Request {
+            url: url(),
+            reason: describe(error),
+        };
+        let mut response = self.client.get(parsed).send().await.map_err(failed)?;
+        let status = response.status();
+        if !status.is_success() {
+            return Err(RetrieveError::Status { url: url(), status });
+        }
+        match client::beginning(&mut response, DOCUMENT_BYTES).await {
+            (_, Some(error)) => Err(failed(error)),
+            (body, None) if body.len() < DOCUMENT_BYTES => Ok(body),
+            (_, None) => Err(RetrieveError::TooLarge { url: url() }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Origins, Url};
+
+    #[test]
+    fn only_trusted_origins_are_asked() {
+        let origins = Origins::of(["https://e.org/a", "http://e.org:8080/", "no URL"]);
+        for (url, want) in [
+            ("https://e.org/other", true),
+            ("https://e.org:443/", true),
+            ("http://e.org:8080/x", true),
+            ("http://e.org/", false),
+            ("https://www.e.org/", false),
+            ("file:///etc/passwd", false),
+        ] {
+            let url = Url::parse(url).unwrap();
+            assert_eq!(origins.permit(&url), want, "{url}");
+            assert!(Origins::any().permit(&url));
+        }
+    }
+}

@@ -1,0 +1,618 @@
+//! `listen` as a Destination: nothing that was delivered is lost, whatever fails, and what was missed is caught up.
+
+use std::fs;
+use std::path::Path;
+use std::time::Instant;
+
+use tempfile::TempDir;
+
+use crate::support::DEADLINE;
+use crate::support::daemon::Setup;
+use crate::support::documents::{Site, list};
+use crate::support::listener::Listener;
+use crate::support::source::{Attitude, FakeSource, LEASE, Request};
+
+const NAMESPACES: &str = "xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\" \
+                          xmlns:rs=\"http://www.openarchives.org/rs/terms/\"";
+
+/// A document with this root-level `rs:md` and entries.
+fn document(md: &str, entries: &str) -> String {
+    format!("<urlset {NAMESPACES}><rs:md {md}/>{entries}</urlset>")
+}
+
+/// An entry such as `1 10:05:00`: an update of `https://e.org/1` at that time.
+fn entry(change: &str) -> String {
+    let (name, time) = change.split_once(' ').unwrap();
+    format!(
+        "<url><loc>https://e.org/{name}</loc><rs:md change=\"updated\" datetime=\"2026-11-20T{time}Z\" length=\"8876\" \
+         type=\"text/plain\"/></url>"
+    )
+}
+
+fn entries(changes: &[&str]) -> String {
+    changes.iter().map(|change| entry(change)).collect()
+}
+
+/// A change notification of an interval. Its Capability List is that of the Source.
+fn notification(source: &FakeSource, from: &str, until: &str, changes: &[&str]) -> String {
+    let up = source.url("/capabilitylist.xml");
+    document(
+        &format!(
+            "capability=\"change-notification\" from=\"2026-11-20T{from}Z\" until=\"2026-11-20T{until}Z\""
+        ),
+        &format!("<rs:ln rel=\"up\" href=\"{up}\"/>{}", entries(changes)),
+    )
+}
+
+/// Publishes the Capability List and its Change List, which is in an index.
+fn publish_changes(source: &FakeSource, changes: &[&str]) {
+    source.publish(
+        "/capabilitylist.xml",
+        &document(
+            "capability=\"capabilitylist\"",
+            "<url><loc>SOURCE/changelists.xml</loc><rs:md capability=\"changelist\"/></url>",
+        ),
+    );
+    source.publish(
+        "/changelists.xml",
+        &format!(
+            "<sitemapindex {NAMESPACES}><rs:md capability=\"changelist\"/>\
+             <sitemap><loc>SOURCE/changelist.xml</loc></sitemap></sitemapindex>"
+        ),
+    );
+    let changelist = document("capability=\"changelist\"", &entries(changes));
+    source.publish("/changelist.xml", &changelist);
+}
+
+/// A Source with one topic, without content.
+fn source() -> FakeSource {
+    let source = FakeSource::start();
+    source.publish_topic("/topic", "");
+    source
+}
+
+/// The last segment of a callback: what makes it the same one.
+fn path(request: &Request) -> &str {
+    request.callback.rsplit('/').next().unwrap()
+}
+
+/// A command that appends its input to the file `log`, and then runs `then`.
+fn appending(directory: &TempDir, then: &str) -> String {
+    format!("cat >> {}/log; {then}", directory.path().display())
+}
+
+/// Each JSON line in the file `log`, by its `until`.
+fn handed_over(directory: &TempDir) -> Vec<String> {
+    let log = fs::read_to_string(directory.path().join("log")).unwrap_or_default();
+    log.lines()
+        .map(|line| {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            line["until"].as_str().unwrap().to_owned()
+        })
+        .collect()
+}
+
+fn await_file(path: &Path) {
+    let deadline = Instant::now() + DEADLINE;
+    while !path.exists() {
+        assert!(Instant::now() < deadline, "no {}", path.display());
+        std::thread::sleep(std::time::Duration::from_millis(5)); // a poll, up to the deadline
+    }
+}
+
+#[test]
+fn changes_are_printed_and_gaps_and_repeats_are_reported() {
+    let source = source();
+    let listener = Listener::start(&source.url("/topic"));
+    let subscription = source.request();
+    assert_eq!(subscription.lease, "3600");
+    assert!(subscription.secret.len() >= 64, "{subscription:?}");
+
+    let first = notification(&source, "10:00:00", "10:05:00", &["1.txt 10:05:00"]);
+    assert_eq!(subscription.deliver(&first), Some(200));
+    assert_eq!(
+        listener.line(),
+        "2026-11-20T10:05:00Z  updated  https://e.org/1.txt  8876 text/plain"
+    );
+    assert_eq!(subscription.deliver(&first), Some(200));
+    assert_eq!(
+        listener.says(),
+        format!(
+            "rsnotify: repeat: the notification of {} until 2026-11-20T10:05:00Z was delivered again",
+            subscription.topic
+        )
+    );
+    let next = notification(&source, "10:05:00", "10:06:00", &["2.txt 10:06:00"]);
+    assert_eq!(subscription.deliver(&next), Some(200));
+    assert!(listener.line().contains("/2.txt"));
+    let later = notification(&source, "10:07:00", "10:08:00", &["3.txt 10:08:00"]);
+    assert_eq!(subscription.deliver(&later), Some(200));
+    assert_eq!(
+        listener.says(),
+        format!(
+            "rsnotify: gap: notifications of {} from 2026-11-20T10:06:00Z to 2026-11-20T10:07:00Z are missing",
+            subscription.topic
+        )
+    );
+    assert!(listener.line().contains("/3.txt"));
+}
+
+#[test]
+fn a_notification_without_the_right_signature_has_no_effect() {
+    let source = source();
+    let listener = Listener::start(&source.url("/topic"));
+    let subscription = source.request();
+    let forged = notification(&source, "10:00:00", "10:05:00", &["forged 10:05:00"]);
+    let status = subscription.deliver_signed(&forged, "sha256=00");
+    assert_eq!(status, Some(202));
+    let said = listener.says();
+    assert!(said.contains("its signature sha256=00 is wrong"), "{said}");
+    let signed = notification(&source, "10:00:00", "10:05:00", &["signed 10:05:00"]);
+    assert_eq!(subscription.deliver(&signed), Some(200));
+    assert!(listener.line().contains("/signed"));
+}
+
+#[test]
+fn json_has_one_object_per_notification_and_event() {
+    let source = source();
+    let topic = source.url("/topic");
+    let listener = Listener::with(&[&topic, "--json"]);
+    let subscribed = listener.event("subscribed");
+    assert_eq!(subscribed["topic"], topic);
+    assert_eq!(subscribed["lease_seconds"], LEASE);
+    let subscription = source.request();
+    let first = notification(
+        &source,
+        "10:00:00",
+        "10:05:00",
+        &["1 10:04:00", "2 10:05:00"],
+    );
+    assert_eq!(subscription.deliver(&first), Some(200));
+    let received = listener.event("notification");
+    assert_eq!(received["topic"], topic);
+    assert_eq!(received["kind"], "change");
+    assert_eq!(received["from"], "2026-11-20T10:00:00Z");
+    assert_eq!(received["until"], "2026-11-20T10:05:00Z");
+    assert_eq!(received["up"], source.url("/capabilitylist.xml"));
+    assert_eq!(received["entries"].as_array().unwrap().len(), 2);
+    assert_eq!(received["entries"][0]["loc"], "https://e.org/1");
+    assert_eq!(received["entries"][0]["type"], "text/plain");
+    assert_eq!(subscription.deliver(&first), Some(200));
+    assert_eq!(listener.event("repeat")["until"], "2026-11-20T10:05:00Z");
+    let later = notification(&source, "10:06:00", "10:07:00", &["3 10:07:00"]);
+    assert_eq!(subscription.deliver(&later), Some(200));
+    assert_eq!(listener.event("gap")["from"], "2026-11-20T10:06:00Z");
+    assert_eq!(
+        listener.event("notification")["caught_up"],
+        serde_json::Value::Null
+    );
+}
+
+#[test]
+fn a_failing_command_is_given_the_notification_again_and_a_successful_one_once() {
+    let source = source();
+    let directory = TempDir::new().unwrap();
+    let counter = directory.path().join("counter");
+    let command = appending(
+        &directory,
+        &format!(
+            "printf x >> {0}; test \"$RSNOTIFY_TOPIC $RSNOTIFY_KIND $RSNOTIFY_FROM $RSNOTIFY_UNTIL\" = \
+             \"{1} change 2026-11-20T10:00:00Z 2026-11-20T10:05:00Z\" && test $(wc -c < {0}) -ge 3",
+            counter.display(),
+            source.url("/topic")
+        ),
+    );
+    let listener = Listener::with(&[&source.url("/topic"), "--exec", &command]);
+    listener.says();
+    let subscription = source.request();
+    let body = notification(&source, "10:00:00", "10:05:00", &["1 10:05:00"]);
+    let answers = subscription.deliver_until_acknowledged(&body);
+    assert_eq!(answers, [Some(503), Some(503)]);
+    let said = listener.says();
+    assert!(
+        said.starts_with("rsnotify: the command failed for a notification of "),
+        "{said}"
+    );
+    assert_eq!(subscription.deliver(&body), Some(200), "a repeat");
+    assert_eq!(handed_over(&directory).len(), 3);
+}
+
+#[test]
+fn a_crash_between_receipt_and_the_end_of_the_command_loses_nothing() {
+    let source = source();
+    let directory = TempDir::new().unwrap();
+    let (state, started) = (
+        directory.path().join("state.json"),
+        directory.path().join("started"),
+    );
+    let topic = source.url("/topic");
+    let arguments = |command: &str| {
+        let state = state.display().to_string();
+        Listener::with(&[&topic, "--state", &state, "--exec", command])
+    };
+    let command = format!("touch {}; exec sleep 1000", started.display());
+    let listener = arguments(&command);
+    let subscription = source.request();
+    let body = notification(&source, "10:00:00", "10:05:00", &["1 10:05:00"]);
+    let delivering = {
+        let (subscription, body) = (subscription.clone(), body.clone());
+        std::thread::spawn(move || subscription.deliver(&body))
+    };
+    await_file(&started);
+    listener.crash();
+    assert_eq!(delivering.join().unwrap(), None, "it is not acknowledged");
+
+    let _listener = arguments(&appending(&directory, "true"));
+    let again = source.request();
+    assert_eq!(again, subscription, "the same subscriber");
+    again.deliver_until_acknowledged(&body);
+    assert_eq!(handed_over(&directory), ["2026-11-20T10:05:00Z"]);
+}
+
+#[test]
+fn a_restart_is_the_same_subscriber_and_gets_what_it_missed() {
+    let source = source();
+    let directory = TempDir::new().unwrap();
+    let state = directory.path().join("state.json").display().to_string();
+    let topic = source.url("/topic");
+    let listener = Listener::with(&[&topic, "--state", &state, "--json"]);
+    listener.event("subscribed");
+    let subscription = source.request();
+    let first = notification(&source, "10:00:00", "10:05:00", &["1 10:05:00"]);
+    assert_eq!(subscription.deliver(&first), Some(200));
+    listener.event("notification");
+    assert_eq!(listener.terminate(), Some(0));
+    assert_eq!(source.requests(), [], "it does not unsubscribe");
+
+    // Meanwhile there were two notifications. The topic has the second one, and the list a change of the next.
+    publish_changes(
+        &source,
+        &[
+            "1 10:05:00",
+            "2 10:05:00",
+            "3 10:06:00",
+            "4 10:08:00",
+            "5 10:09:00",
+        ],
+    );
+    let missed = notification(&source, "10:07:00", "10:08:00", &["4 10:08:00"]);
+    source.publish_topic("/topic", &missed);
+    let listener = Listener::with(&[&topic, "--state", &state, "--json"]);
+    let again = source.request();
+    assert_eq!(again, subscription, "callback and secret are the same");
+    let gap = listener.event("gap");
+    assert_eq!(gap["until"], "2026-11-20T10:05:00Z");
+    assert_eq!(listener.event("caught_up")["changes"], 2);
+    let of_list = listener.event("notification");
+    assert_eq!(of_list["caught_up"], true);
+    assert_eq!(of_list["from"], "2026-11-20T10:05:00Z");
+    assert_eq!(of_list["until"], "2026-11-20T10:07:00Z");
+    assert_eq!(of_list["entries"][0]["loc"], "https://e.org/2");
+    assert_eq!(of_list["entries"][1]["loc"], "https://e.org/3");
+    assert_eq!(of_list["entries"].as_array().unwrap().len(), 2);
+    let of_topic = listener.event("notification");
+    assert_eq!(of_topic["caught_up"], true);
+    assert_eq!(of_topic["until"], "2026-11-20T10:08:00Z");
+
+    // The hub tries again what it could not deliver, and goes on.
+    let retried = notification(
+        &source,
+        "10:05:00",
+        "10:07:00",
+        &["2 10:05:00", "3 10:06:00"],
+    );
+    assert_eq!(again.deliver(&retried), Some(200));
+    assert_eq!(again.deliver(&missed), Some(200));
+    for until in ["2026-11-20T10:07:00Z", "2026-11-20T10:08:00Z"] {
+        assert_eq!(listener.event("repeat")["until"], until);
+    }
+    let next = notification(&source, "10:08:00", "10:09:00", &["5 10:09:00"]);
+    assert_eq!(again.deliver(&next), Some(200));
+    let received = listener.event("notification");
+    assert_eq!(received["entries"][0]["loc"], "https://e.org/5");
+    assert_eq!(received["caught_up"], serde_json::Value::Null);
+}
+
+#[test]
+fn what_a_command_missed_is_given_again_until_it_succeeds() {
+    let source = source();
+    let directory = TempDir::new().unwrap();
+    let state = directory.path().join("state.json").display().to_string();
+    let topic = source.url("/topic");
+    let command = appending(&directory, "true");
+    let listener = Listener::with(&[&topic, "--state", &state, "--exec", &command]);
+    let first = notification(&source, "10:00:00", "10:05:00", &["1 10:05:00"]);
+    source.request().deliver_until_acknowledged(&first);
+    listener.terminate();
+
+    let missed = notification(&source, "10:05:00", "10:06:00", &["2 10:06:00"]);
+    source.publish_topic("/topic", &missed);
+    let allowed = directory.path().join("allowed");
+    let command = appending(&directory, &format!("test -e {}", allowed.display()));
+    let listener = Listener::with(&[&topic, "--state", &state, "--exec", &command]);
+    assert!(listener.says().starts_with("listening to "));
+    assert!(listener.says().contains("the command failed"));
+    let next = notification(&source, "10:06:00", "10:07:00", &["3 10:07:00"]);
+    let again = source.request();
+    assert_eq!(
+        again.deliver(&next),
+        Some(503),
+        "it waits for the missed one"
+    );
+    fs::write(&allowed, "").unwrap();
+    again.deliver_until_acknowledged(&next);
+    let handed = handed_over(&directory);
+    assert_eq!(
+        handed[handed.len() - 2..],
+        ["2026-11-20T10:06:00Z", "2026-11-20T10:07:00Z"]
+    );
+}
+
+#[test]
+fn waiting_notifications_are_handed_over_together_if_asked() {
+    let source = source();
+    let directory = TempDir::new().unwrap();
+    let (started, go) = (
+        directory.path().join("started"),
+        directory.path().join("go"),
+    );
+    let command = appending(
+        &directory,
+        &format!(
+            "echo \"$RSNOTIFY_FROM $RSNOTIFY_UNTIL\" >> {0}/runs; touch {1}; while ! test -e {2}; do sleep 0.01; done",
+            directory.path().display(),
+            started.display(),
+            go.display()
+        ),
+    );
+    let listener = Listener::with(&[&source.url("/topic"), "--exec", &command, "--exec-batch"]);
+    listener.says();
+    let subscription = source.request();
+    let deliver = |from: &str, until: &str| {
+        let body = notification(&source, from, until, &[]);
+        let subscription = subscription.clone();
+        std::thread::spawn(move || subscription.deliver(&body))
+    };
+    let mut deliveries = vec![deliver("10:00:00", "10:01:00")];
+    await_file(&started);
+    for (from, until) in [("10:01:00", "10:02:00"), ("10:02:00", "10:03:00")] {
+        deliveries.push(deliver(from, until));
+        // Its place in the queue is decided once its request was read.
+        std::thread::sleep(std::time::Duration::from_millis(200));
+    }
+    fs::write(&go, "").unwrap();
+    for delivery in deliveries {
+        assert_eq!(delivery.join().unwrap(), Some(200));
+    }
+    let runs = fs::read_to_string(directory.path().join("runs")).unwrap();
+    assert_eq!(
+        runs,
+        "2026-11-20T10:00:00Z 2026-11-20T10:01:00Z\n2026-11-20T10:01:00Z 2026-11-20T10:03:00Z\n"
+    );
+    assert_eq!(handed_over(&directory).len(), 3);
+}
+
+#[test]
+fn a_denial_in_the_middle_of_a_lease_is_reported_and_the_subscription_requested_again() {
+    let source = source();
+    let topic = source.url("/topic");
+    let listener = Listener::with(&[&topic, "--json"]);
+    listener.event("subscribed");
+    let subscription = source.request();
+    source.behave(Attitude::Refuse(503));
+    assert_eq!(subscription.deny(), Some(200));
+    let denied = listener.event("denied");
+    assert_eq!(denied["reason"], "not any more");
+    assert_eq!(source.request(), subscription);
+    assert_eq!(listener.event("not_subscribed")["topic"], topic);
+    source.behave(Attitude::Verify);
+    assert_eq!(listener.event("subscribed")["topic"], topic);
+}
+
+#[test]
+fn a_source_description_stands_for_all_channels_of_the_kind() {
+    let source = FakeSource::start();
+    for path in ["/a/framework", "/a/change", "/b/change", "/other"] {
+        source.publish_topic(path, "");
+    }
+    source.publish(
+        "/.well-known/resourcesync",
+        &document(
+            "capability=\"description\"",
+            "<url><loc>SOURCE/a.xml</loc><rs:md capability=\"capabilitylist\"/></url>\
+             <url><loc>SOURCE/b.xml</loc><rs:md capability=\"capabilitylist\"/></url>",
+        ),
+    );
+    let channel = |path: &str, kind: &str| {
+        format!(
+            "<url><loc>SOURCE{path}</loc><rs:md capability=\"{kind}-notification\"/>\
+             <rs:ln rel=\"hub\" href=\"SOURCE/hub\"/></url>"
+        )
+    };
+    let of_a = channel("/a/framework", "framework") + &channel("/a/change", "change");
+    for (path, channels) in [("/a.xml", of_a), ("/b.xml", channel("/b/change", "change"))] {
+        source.publish(path, &document("capability=\"capabilitylist\"", &channels));
+    }
+    let description = source.url("/.well-known/resourcesync");
+    let other = source.url("/other");
+    let topics = |arguments: &[&str], count: usize| {
+        let listener = Listener::with(arguments);
+        let mut requests: Vec<Request> = (0..count).map(|_| source.request()).collect();
+        requests.sort_by(|a, b| a.topic.cmp(&b.topic));
+        (0..count).for_each(|_| assert!(listener.says().starts_with("listening to ")));
+        (listener, requests)
+    };
+    let (listener, requests) = topics(&[&description, &other], 4);
+    let paths: Vec<&str> = requests
+        .iter()
+        .map(|request| request.topic.strip_prefix(&source.url("")).unwrap())
+        .collect();
+    assert_eq!(paths, ["/a/change", "/a/framework", "/b/change", "/other"]);
+    let callbacks: std::collections::BTreeSet<&str> = requests.iter().map(path).collect();
+    assert_eq!(callbacks.len(), 4, "each has its own");
+    let body = notification(&source, "10:00:00", "10:05:00", &["1 10:05:00"]);
+    assert_eq!(requests[2].deliver(&body), Some(200));
+    assert!(listener.line().contains("https://e.org/1"));
+    assert_eq!(listener.terminate(), Some(0));
+    let unsubscribed = (0..4).map(|_| source.request());
+    assert!(
+        unsubscribed
+            .into_iter()
+            .all(|request| request.mode == "unsubscribe")
+    );
+
+    let (_listener, requests) = topics(&[&description, "--kind", "change"], 2);
+    let paths: Vec<&str> = requests
+        .iter()
+        .map(|request| request.topic.strip_prefix(&source.url("")).unwrap())
+        .collect();
+    assert_eq!(paths, ["/a/change", "/b/change"]);
+}
+
+#[test]
+fn each_failure_to_subscribe_has_its_exit_code() {
+    let source = source();
+    let topic = source.url("/topic");
+    for (attitude, code, words) in [
+        (Attitude::Refuse(400), 69, "refuses with 400"),
+        (Attitude::Refuse(503), 75, "refuses with 503"),
+        (Attitude::Deny, 77, "denies it: not any more"),
+    ] {
+        source.behave(attitude);
+        let (exit, said) = Listener::with(&[&topic]).ended();
+        assert_eq!(exit, Some(code), "{said}");
+        assert!(said.contains(words), "{said}");
+    }
+    for (url, code, words) in [
+        (source.url("/none"), 1, "answers 404"),
+        ("http://127.0.0.1:1/".to_owned(), 75, "refused"),
+    ] {
+        let (exit, said) = Listener::with(&[&url]).ended();
+        assert_eq!(exit, Some(code), "{said}");
+        assert!(said.contains(words), "{said}");
+    }
+}
+
+#[test]
+fn the_first_denial_is_an_event_too() {
+    let source = source();
+    source.behave(Attitude::Deny);
+    let topic = source.url("/topic");
+    let listener = Listener::with(&[&topic, "--json"]);
+    assert_eq!(listener.event("denied")["reason"], "not any more");
+    assert_eq!(listener.event("not_subscribed")["topic"], topic);
+    assert_eq!(listener.ended().0, Some(77));
+}
+
+#[test]
+fn what_is_missed_before_the_first_notification_is_caught_up() {
+    let source = source();
+    let directory = TempDir::new().unwrap();
+    let state = directory.path().join("state.json").display().to_string();
+    let topic = source.url("/topic");
+    let listener = Listener::with(&[&topic, "--state", &state, "--json"]);
+    listener.event("subscribed");
+    listener.crash();
+    // The Source's time is behind ours.
+    let missed = notification(&source, "10:05:00", "10:06:00", &["1 10:06:00"]);
+    source.publish_topic("/topic", &missed);
+    let listener = Listener::with(&[&topic, "--state", &state, "--json"]);
+    assert_eq!(
+        listener.event("notification")["until"],
+        "2026-11-20T10:06:00Z"
+    );
+    assert_eq!(listener.terminate(), Some(0));
+    let listener = Listener::with(&[&topic, "--state", &state, "--json"]);
+    listener.event("subscribed");
+    let next = notification(&source, "10:06:00", "10:07:00", &["2 10:07:00"]);
+    (0..2).for_each(|_| drop(source.request()));
+    assert_eq!(source.request().deliver(&next), Some(200));
+    let received = listener.event("notification");
+    assert_eq!(
+        received["until"], "2026-11-20T10:07:00Z",
+        "the other one is not repeated"
+    );
+}
+
+#[test]
+fn a_channel_whose_topic_moved_goes_on_where_it_was() {
+    let source = FakeSource::start();
+    let publish = |topic: &str, changes: &[&str]| {
+        publish_changes(&source, changes);
+        source.publish(
+            "/capabilitylist.xml",
+            &document(
+                "capability=\"capabilitylist\"",
+                &format!(
+                    "<url><loc>SOURCE/changelists.xml</loc><rs:md capability=\"changelist\"/></url>\
+                     <url><loc>SOURCE{topic}</loc><rs:md capability=\"change-notification\"/></url>"
+                ),
+            ),
+        );
+    };
+    source.publish_topic("/topic", "");
+    source.publish_topic("/moved", "");
+    publish("/topic", &[]);
+    let directory = TempDir::new().unwrap();
+    let state = directory.path().join("state.json").display().to_string();
+    let list = source.url("/capabilitylist.xml");
+    let listener = Listener::with(&[&list, "--state", &state, "--json"]);
+    listener.event("subscribed");
+    let subscription = source.request();
+    let told = notification(&source, "10:00:00", "10:05:00", &["1 10:05:00"])
+        .replace("2026-11-20", "2999-11-20");
+    assert_eq!(subscription.deliver(&told), Some(200));
+    listener.event("notification");
+    listener.terminate();
+
+    publish("/moved", &["1 10:05:00", "2 10:06:00"]);
+    let changes = entries(&["1 10:05:00", "2 10:06:00"]).replace("2026-11-20", "2999-11-20");
+    let changes = document("capability=\"changelist\"", &changes);
+    source.publish("/changelist.xml", &changes);
+    let listener = Listener::with(&[&list, "--state", &state, "--json"]);
+    assert_eq!(listener.event("subscribed")["topic"], source.url("/moved"));
+    let missed = listener.event("notification");
+    assert_eq!(missed["entries"].as_array().unwrap().len(), 1, "{missed}");
+    assert_eq!(missed["entries"][0]["loc"], "https://e.org/2");
+}
+
+#[test]
+fn one_refused_topic_does_not_stop_the_others() {
+    let source = source();
+    source.publish_topic("/refused", "");
+    let refusing = FakeSource::start();
+    refusing.publish_topic("/topic", "");
+    refusing.behave(Attitude::Refuse(403));
+    let listener = Listener::with(&[&source.url("/topic"), &refusing.url("/topic"), "--json"]);
+    let failed = listener.event("not_subscribed");
+    assert_eq!(failed["topic"], refusing.url("/topic"));
+    let body = notification(&source, "10:00:00", "10:05:00", &["1 10:05:00"]);
+    assert_eq!(source.request().deliver(&body), Some(200));
+    listener.event("notification");
+}
+
+#[test]
+fn the_embedded_hub_delivers_after_a_restart_what_was_announced_meanwhile() {
+    let site = Site::new();
+    let setup = Setup::new(&site, &[], "");
+    let daemon = setup.start();
+    let topic = format!("http://{}/topics/main/a/capabilitylist/", daemon.public);
+    let directory = TempDir::new().unwrap();
+    let state = directory.path().join("state.json").display().to_string();
+    let listener = Listener::with(&[&topic, "--state", &state, "--json"]);
+    listener.event("subscribed");
+    site.write("a/changelist.xml", &list("a", "changelist", "2"));
+    let first = listener.event("notification");
+    assert_eq!(first["kind"], "framework");
+    assert_eq!(first["entries"][0]["capability"], "changelist");
+    assert_eq!(listener.terminate(), Some(0));
+    site.write("a/changelist.xml", &list("a", "changelist", "3"));
+    daemon.await_log("delivered notification 2 to");
+    let listener = Listener::with(&[&topic, "--state", &state, "--json"]);
+    let missed = listener.event("notification");
+    assert_ne!(missed["until"], first["until"]);
+    assert_eq!(
+        missed["entries"][0]["loc"],
+        "https://source.example/a/changelist.xml"
+    );
+}
