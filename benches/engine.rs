@@ -129,6 +129,7 @@ fn plan() -> Plan {
             announce_all_components: false,
             unadvertised_channels: true,
             change_notifications: false,
+            changes_from_resource_lists: false,
             acknowledged: Vec::new(),
         }],
         hubs: vec![HubPlan {

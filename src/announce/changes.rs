@@ -6,5 +6,6 @@
 
 pub mod fresh;
 pub mod interval;
+pub mod inventory;
 pub mod log;
 pub mod round;

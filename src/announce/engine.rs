@@ -319,6 +319,7 @@ impl Engine {
                 if let Ok(position) = self.plan.source_named(&source) {
                     let plan = &self.plan.sources[position];
                     self.sources[position].accept(plan, &mut self.step);
+                    self.change_sets.accept(position, &mut self.step);
                 }
             }
             Event::HubChanged(hub) => self.hub_changed(&hub),

@@ -72,6 +72,13 @@ pub enum Finding {
     BackDated { list: Uri, count: usize },
     /// Entries of a Change List with a datetime in the future, which were told without it (C15).
     Ahead { list: Uri, count: usize },
+    /// So many resources of a set are not listed any more that their deletions are suspended (C29).
+    MissingResources {
+        set: Uri,
+        source: String,
+        missing: usize,
+        of: usize,
+    },
     /// A Capability List names a document below a mount where there is none.
     NoFile { set: Uri, uri: Uri },
     /// A Capability List names a path below a mount, and what lies there is no document.
@@ -136,6 +143,7 @@ impl Finding {
             Finding::UntellableEntries { .. } => "untellable_entries",
             Finding::BackDated { .. } => "back_dated",
             Finding::Ahead { .. } => "ahead",
+            Finding::MissingResources { .. } => "missing_resources",
             Finding::NoFile { .. } | Finding::MoreWithoutFile { .. } => "no_file",
             Finding::WrongUrl { .. } => "wrong_url",
             Finding::NoDocument { .. } => "no_document",
@@ -210,6 +218,7 @@ impl Finding {
             Finding::UntellableEntries { list, .. }
             | Finding::BackDated { list, .. }
             | Finding::Ahead { list, .. } => vec![list],
+            Finding::MissingResources { set, .. } => vec![set],
             Finding::WrongUrl { url, .. } => vec![url],
             Finding::Unclean { .. } => Vec::new(),
         }
@@ -246,7 +255,10 @@ impl Finding {
     pub fn is_about_entries(&self) -> bool {
         matches!(
             self,
-            Finding::UntellableEntries { .. } | Finding::BackDated { .. } | Finding::Ahead { .. }
+            Finding::UntellableEntries { .. }
+                | Finding::BackDated { .. }
+                | Finding::Ahead { .. }
+                | Finding::MissingResources { .. }
         )
     }
 
@@ -267,7 +279,7 @@ impl Finding {
 }
 
 /// The names that [`Finding::kind`] gives.
-pub const KINDS: [&str; 21] = [
+pub const KINDS: [&str; 22] = [
     "unrouted",
     "unadvertised",
     "no_index",
@@ -289,6 +301,7 @@ pub const KINDS: [&str; 21] = [
     "untellable_entries",
     "back_dated",
     "ahead",
+    "missing_resources",
 ];
 
 /// Findings that an operator knows of and does not want to hear of again.
@@ -445,6 +458,16 @@ impl fmt::Display for Finding {
             Finding::Ahead { list, count } => write!(
                 f,
                 "{list} had {count} new entries dated in the future: they are announced without a datetime; is a clock wrong?"
+            ),
+            Finding::MissingResources {
+                set,
+                source,
+                missing,
+                of,
+            } => write!(
+                f,
+                "{missing} of {of} resources of {set} are not listed any more: their deletions are suspended until enough \
+                 are back, or until you run `rsnotify accept {source}`"
             ),
             Finding::SeveralChannels { set } => {
                 write!(

@@ -83,6 +83,8 @@ pub struct SourcePlan {
     pub unadvertised_channels: bool,
     /// True if each set has a change channel, advertised or not (C9).
     pub change_notifications: bool,
+    /// True if changes are taken from Resource Lists where a set has no Change List (C27).
+    pub changes_from_resource_lists: bool,
     /// Findings that nobody is to be told of again.
     pub acknowledged: Vec<Acknowledgement>,
 }

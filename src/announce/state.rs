@@ -8,6 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::announce::candidates::Candidates;
+use crate::announce::changes::inventory::InventoryRow;
 use crate::announce::changes::log::{LogPart, LogPosition, Logged};
 use crate::announce::delivery::attempt::Attempt;
 use crate::announce::ids::ChannelId;
@@ -16,6 +17,7 @@ use crate::announce::plan::{Mode, Plan};
 use crate::announce::small_set::SmallSet;
 use crate::announce::time::later;
 use crate::resourcesync::capability::Capability;
+use crate::resourcesync::change_list::ResourceKey;
 use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::document::{Form, MAX_SIZE, is_structural};
 use crate::resourcesync::fingerprint::Fingerprint;
@@ -359,6 +361,10 @@ pub struct Save {
     /// By set, list and number of the row.
     pub change_keys: BTreeMap<(Uri, Uri, u32), Option<KeyRow>>,
     pub change_log: BTreeMap<(ChannelId, u64), Option<LogRow>>,
+    /// Resources as they were listed, by set.
+    pub inventory: BTreeMap<(Uri, ResourceKey), Option<InventoryRow>>,
+    /// Sets whose resources are forgotten.
+    pub forgotten_inventories: BTreeSet<Uri>,
 }
 
 impl State {
@@ -470,6 +476,8 @@ impl Save {
             && self.change_lists.is_empty()
             && self.change_keys.is_empty()
             && self.change_log.is_empty()
+            && self.inventory.is_empty()
+            && self.forgotten_inventories.is_empty()
     }
 
     /// Adds what a later step changed.
@@ -486,6 +494,11 @@ impl Save {
         self.change_lists.extend(later.change_lists);
         self.change_keys.extend(later.change_keys);
         self.change_log.extend(later.change_log);
+        self.inventory
+            .retain(|(set, _), _| !later.forgotten_inventories.contains(set));
+        self.inventory.extend(later.inventory);
+        self.forgotten_inventories
+            .extend(later.forgotten_inventories);
     }
 }
 

@@ -38,6 +38,7 @@ pub static SOURCE: Definition = Definition::table(
         &ANNOUNCE_ALL_COMPONENTS.definition,
         &UNADVERTISED_CHANNELS.definition,
         &CHANGE_NOTIFICATIONS.definition,
+        &CHANGES_FROM_RESOURCE_LISTS.definition,
         &ACKNOWLEDGED.definition,
     ]),
     "Sources to watch, at least one.",
@@ -187,6 +188,16 @@ static CHANGE_NOTIFICATIONS: ConfigKey<bool> = ConfigKey::new(
     "Give each set a change channel, which announces the changed resources that its Change Lists name.",
 )
 .more("A Capability List that advertises a change channel has one in any case. With `--root` and no file, the default is true.");
+
+static CHANGES_FROM_RESOURCE_LISTS: ConfigKey<bool> = ConfigKey::new(
+    "source",
+    "changes_from_resource_lists",
+    BOOLEAN,
+    Default("false"),
+    "Announce on the change channel of a set without Change Lists what differs between its Resource Lists and those \
+     before.",
+)
+.more("`deletion_grace` and `mass_deletion` hold for resources too.");
 
 static ACKNOWLEDGED: ConfigKey<Vec<Acknowledgement>> = ConfigKey::new(
     "source",
@@ -351,6 +362,7 @@ fn source(section: &mut Section<'_, '_, '_>, mounts: Vec<MountPlan>) -> SourceSe
             announce_all_components: section.value(&ANNOUNCE_ALL_COMPONENTS),
             unadvertised_channels: section.value(&UNADVERTISED_CHANNELS),
             change_notifications: section.value(&CHANGE_NOTIFICATIONS),
+            changes_from_resource_lists: section.value(&CHANGES_FROM_RESOURCE_LISTS),
             acknowledged: section.value(&ACKNOWLEDGED),
         },
         tree: TreeSettings {
@@ -402,6 +414,7 @@ pub fn effective(page: &mut Page<'_>, source: &SourceSettings) {
         announce_all_components,
         unadvertised_channels,
         change_notifications,
+        changes_from_resource_lists,
         acknowledged,
     } = plan;
     let TreeSettings {
@@ -438,6 +451,7 @@ pub fn effective(page: &mut Page<'_>, source: &SourceSettings) {
         (&ANNOUNCE_ALL_COMPONENTS, announce_all_components),
         (&UNADVERTISED_CHANNELS, unadvertised_channels),
         (&CHANGE_NOTIFICATIONS, change_notifications),
+        (&CHANGES_FROM_RESOURCE_LISTS, changes_from_resource_lists),
     ] {
         page.key(&key.definition, value);
     }

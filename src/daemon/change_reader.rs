@@ -5,6 +5,7 @@ use std::sync::mpsc::{self, Sender};
 
 use tracing::error;
 
+use crate::announce::changes::inventory::{DeletionRules, take_inventory};
 use crate::announce::changes::round::{self, TakeOutcome, TakeRequest, Taken, TakenRound};
 use crate::daemon::log::error_chain;
 use crate::store::{KeyReader, StoreError};
@@ -85,6 +86,9 @@ impl From<StoreError> for Refused {
 }
 
 fn try_take(job: &ReadJob) -> Result<Taken, Refused> {
+    if let Some(rules) = job.request.inventory {
+        return try_take_inventory(job, rules);
+    }
     let mut files = Vec::new();
     let mut listed = Vec::new();
     for (list, path) in job.request.lists.iter().zip(&job.paths) {
@@ -95,6 +99,21 @@ fn try_take(job: &ReadJob) -> Result<Taken, Refused> {
     job.keys.read(&job.request.set, |stored| {
         round::take(&job.request, listed, stored, |list, positions| {
             Ok(files[list].changes(positions)?)
+        })
+    })
+}
+
+fn try_take_inventory(job: &ReadJob, rules: DeletionRules) -> Result<Taken, Refused> {
+    let mut files = Vec::new();
+    let mut listed = Vec::new();
+    for (list, path) in job.request.lists.iter().zip(&job.paths) {
+        let mut file = ChangeListFile::open(path, list.stat)?;
+        listed.push(file.resources()?);
+        files.push(file);
+    }
+    job.keys.read_inventory(&job.request.set, |stored| {
+        take_inventory(&job.request, rules, listed, stored, |list, positions| {
+            Ok(files[list].resource_entries(positions)?)
         })
     })
 }

@@ -109,6 +109,70 @@ pub fn read_changes(source: impl Read, positions: &[u32]) -> Result<Vec<Change>,
     }
 }
 
+/// The entries of a Resource List in short.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ListedResources {
+    pub entries: Vec<ListedResource>,
+    /// Number of entries that do not count: they have no absolute URI.
+    pub skipped: usize,
+    /// The times of the list as its `rs:md` declares them.
+    pub span: DeclaredSpan,
+}
+
+/// An entry of a Resource List (C27).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ListedResource {
+    pub resource: ResourceKey,
+    pub state: ResourceState,
+    /// Number of entries before it in the list.
+    pub position: u32,
+}
+
+/// 128 bits of blake3 over the URI of a resource, as compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ResourceKey(pub [u8; 16]);
+
+/// 128 bits of blake3 over what tells versions of a resource apart: its `hash`, or else `lastmod` and `length` (C27).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ResourceState(pub [u8; 16]);
+
+/// Reads the resources of a Resource List in one pass (C27).
+pub fn read_resources(source: impl Read) -> Result<ListedResources, ChangeListError> {
+    let handler = ResourcesHandler {
+        root: Root::default(),
+        begun: 0,
+        draft: Draft {
+            is_of_resources: true,
+            ..Draft::default()
+        },
+        listed: ListedResources::default(),
+    };
+    match read(source, handler)? {
+        Ok((handler, _)) if handler.root.is_list_of(Capability::ResourceList.as_str()) => {
+            Ok(ListedResources {
+                span: handler.root.span,
+                ..handler.listed
+            })
+        }
+        _ => Err(ChangeListError::NotAChangeList),
+    }
+}
+
+/// Reads the entries of a Resource List at these positions, which ascend, as updates without a datetime (C28).
+pub fn read_resource_entries(
+    source: impl Read,
+    positions: &[u32],
+) -> Result<Vec<Change>, ChangeListError> {
+    let mut handler = ChangesHandler::new(Wanted::At(positions));
+    handler.draft.is_of_resources = true;
+    match read(source, handler)? {
+        Ok((handler, _)) if handler.root.is_list_of(Capability::ResourceList.as_str()) => {
+            Ok(handler.changes)
+        }
+        _ => Err(ChangeListError::NotAChangeList),
+    }
+}
+
 /// Root of a document with changes.
 #[derive(Debug, Default)]
 pub(crate) struct Root {
@@ -151,19 +215,24 @@ struct Draft {
     hash: String,
     length: String,
     has_change: bool,
+    /// True if the entries are those of a Resource List, which have no `change`.
+    is_of_resources: bool,
 }
 
 impl Draft {
     fn clear(&mut self) {
         self.loc.clear();
         self.lastmod.clear();
+        self.hash.clear();
+        self.length.clear();
         self.has_change = false;
     }
 
     /// Takes an `rs:md`, and returns true, if it is the first with a `change`: the others mean nothing (C2).
     fn describe(&mut self, tag: Tag<'_>) -> bool {
         let change = tag.value("change").unwrap_or_default();
-        if self.has_change || change.trim().is_empty() {
+        let is_empty = change.trim().is_empty() && !self.is_of_resources;
+        if self.has_change || is_empty {
             return false;
         }
         self.has_change = true;
@@ -177,6 +246,15 @@ impl Draft {
             part.push_str(tag.value(name).unwrap_or_default().trim());
         }
         true
+    }
+
+    /// Returns what tells versions of a resource apart.
+    fn state(&self) -> ResourceState {
+        let hash = spaced(&self.hash);
+        ResourceState(match hash.is_empty() {
+            true => short_hash(&["modified", &self.lastmod, &self.length]),
+            false => short_hash(&["hash", &hash]),
+        })
     }
 
     fn text(&mut self, element: Element, text: &str) {
@@ -199,6 +277,10 @@ impl Draft {
             return Err(SkipReason::TooLong);
         }
         let uri = normal(&self.loc).map_err(|error| SkipReason::RelativeLoc(error.0))?;
+        if self.is_of_resources {
+            // It is not known yet whether it is new.
+            return Ok((uri, ChangeKind::Updated));
+        }
         if !self.has_change {
             return Err(SkipReason::NoChange);
         }
@@ -206,6 +288,64 @@ impl Draft {
         let kind = kind(&self.change).ok_or_else(unknown)?;
         Ok((uri, kind))
     }
+}
+
+#[derive(Debug)]
+struct ResourcesHandler {
+    root: Root,
+    /// Number of entries that have begun.
+    begun: u32,
+    draft: Draft,
+    listed: ListedResources,
+}
+
+impl Handler for ResourcesHandler {
+    fn start(&mut self, start: &Start<'_>) {
+        match (start.depth, start.element) {
+            (1, Element::Entry) => {
+                self.draft.clear();
+                self.begun = self.begun.saturating_add(1);
+            }
+            (0 | 1, _) => self.root.start(start),
+            (2, Element::Md) => {
+                self.draft.describe(start.tag);
+            }
+            _ => {}
+        }
+    }
+
+    fn text(&mut self, depth: usize, element: Element, text: &str) {
+        if depth == 2 {
+            self.draft.text(element, text);
+        }
+    }
+
+    fn end(&mut self, depth: usize, _: usize) {
+        // The root's own elements end at this depth too.
+        if depth != 1 || self.begun as usize == self.listed.entries.len() + self.listed.skipped {
+            return;
+        }
+        match self.draft.verdict() {
+            Ok((uri, _)) => self.listed.entries.push(ListedResource {
+                resource: ResourceKey(short_hash(&[&uri])),
+                state: self.draft.state(),
+                position: self.begun - 1,
+            }),
+            Err(_) => self.listed.skipped += 1,
+        }
+    }
+}
+
+/// Returns 128 bits of blake3 over some texts.
+fn short_hash(texts: &[&str]) -> [u8; 16] {
+    let mut hasher = blake3::Hasher::new();
+    for text in texts {
+        hasher.update(&(text.len() as u64).to_le_bytes());
+        hasher.update(text.as_bytes());
+    }
+    let mut short = [0; 16];
+    hasher.finalize_xof().fill(&mut short);
+    short
 }
 
 #[derive(Debug, Default)]
@@ -417,7 +557,7 @@ impl Rest {
             loc: draft.loc.as_str().into(),
             lastmod: lastmod(&draft.lastmod),
             kind,
-            datetime: Datetime::parse(&draft.datetime),
+            datetime: Datetime::parse(&draft.datetime).filter(|_| !draft.is_of_resources),
             hash: fixity(&draft.hash),
             length: number(&draft.length),
             mime_type: self.mime_type,

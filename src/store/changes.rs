@@ -6,9 +6,11 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, Transaction, params};
 
+use crate::announce::changes::inventory::InventoryRow;
 use crate::announce::changes::log::{LogPart, Logged};
 use crate::announce::ids::ChannelId;
 use crate::announce::state::{ChangeListRow, KeyRow, LogRow, Save};
+use crate::resourcesync::change_list::{ResourceKey, ResourceState};
 use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::uri::Uri;
 use crate::store::load::{RowReader, count};
@@ -28,19 +30,49 @@ impl KeyReader {
         set: &Uri,
         read: impl FnOnce(&mut dyn Iterator<Item = Result<(Uri, u32, KeyRow), E>>) -> Result<T, E>,
     ) -> Result<T, E> {
+        self.rows(
+            "SELECT list, first, keys, vanished FROM change_keys WHERE capability_list = ?1 \
+             ORDER BY list, first",
+            set,
+            key_row,
+            read,
+        )
+    }
+}
+
+impl KeyReader {
+    /// Hands the resources of a set to `read`, in order of their keys, as they were saved last.
+    pub fn read_inventory<T, E: From<StoreError>>(
+        &self,
+        set: &Uri,
+        read: impl FnOnce(
+            &mut dyn Iterator<Item = Result<(ResourceKey, InventoryRow), E>>,
+        ) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.rows(
+            "SELECT resource, state, uri, missing FROM change_inventory WHERE capability_list = ?1 \
+             ORDER BY resource",
+            set,
+            inventory_row,
+            read,
+        )
+    }
+
+    fn rows<R, T, E: From<StoreError>>(
+        &self,
+        query: &str,
+        set: &Uri,
+        row: impl FnMut(&Row<'_>) -> rusqlite::Result<R>,
+        read: impl FnOnce(&mut dyn Iterator<Item = Result<R, E>>) -> Result<T, E>,
+    ) -> Result<T, E> {
         let failed = |source| StoreError::Load {
             path: self.path.clone(),
             source,
         };
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(&self.path, flags).map_err(failed)?;
-        let statement = connection.prepare(
-            "SELECT list, first, keys, vanished FROM change_keys WHERE capability_list = ?1 \
-             ORDER BY list, first",
-        );
-        let mut statement = statement.map_err(failed)?;
-        let rows = statement.query_map([set.as_str()], key_row);
-        let rows = rows.map_err(failed)?;
+        let mut statement = connection.prepare(query).map_err(failed)?;
+        let rows = statement.query_map([set.as_str()], row).map_err(failed)?;
         read(&mut rows.map(|row| row.map_err(|source| failed(source).into())))
     }
 }
@@ -151,6 +183,17 @@ fn key_row(row: &Row<'_>) -> rusqlite::Result<(Uri, u32, KeyRow)> {
     Ok((list, first, keys))
 }
 
+fn inventory_row(row: &Row<'_>) -> rusqlite::Result<(ResourceKey, InventoryRow)> {
+    let mut fields = RowReader::of(row);
+    let resource = ResourceKey(fields.take()?);
+    let row = InventoryRow {
+        state: ResourceState(fields.take()?),
+        uri: fields.take::<String>()?.into(),
+        missing: fields.optional()?,
+    };
+    Ok((resource, row))
+}
+
 /// Writes the rows of change channels. Sets come before their lists, and lists before their keys.
 pub(super) fn write_changes(on: &Transaction<'_>, save: &Save) -> rusqlite::Result<()> {
     let is_set_deleted = |set: &Uri| save.change_sets.get(set) == Some(&false);
@@ -176,6 +219,17 @@ pub(super) fn write_changes(on: &Transaction<'_>, save: &Save) -> rusqlite::Resu
             );
         if !is_deleted {
             write_keys(on, (set, list, *first), row.as_ref())?;
+        }
+    }
+    for set in &save.forgotten_inventories {
+        on.execute(
+            "DELETE FROM change_inventory WHERE capability_list = ?1",
+            [set.as_str()],
+        )?;
+    }
+    for ((set, resource), row) in &save.inventory {
+        if !is_set_deleted(set) {
+            write_resource(on, set, *resource, row.as_ref())?;
         }
     }
     for ((id, seq), row) in &save.change_log {
@@ -231,6 +285,30 @@ fn write_keys(
             first,
             &row.bytes[..],
             row.vanished.map(Column),
+        ])?;
+    Ok(())
+}
+
+fn write_resource(
+    on: &Transaction<'_>,
+    set: &Uri,
+    resource: ResourceKey,
+    row: Option<&InventoryRow>,
+) -> rusqlite::Result<()> {
+    let Some(row) = row else {
+        on.prepare_cached(
+            "DELETE FROM change_inventory WHERE capability_list = ?1 AND resource = ?2",
+        )?
+        .execute(params![set.as_str(), resource.0])?;
+        return Ok(());
+    };
+    on.prepare_cached("INSERT OR REPLACE INTO change_inventory VALUES (?1, ?2, ?3, ?4, ?5)")?
+        .execute(params![
+            set.as_str(),
+            resource.0,
+            row.state.0,
+            row.uri,
+            row.missing.map(Column),
         ])?;
     Ok(())
 }

@@ -234,6 +234,15 @@ CREATE TABLE change_keys (
     FOREIGN KEY (capability_list, list) REFERENCES change_lists (capability_list, list) ON DELETE CASCADE
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE change_inventory (
+    capability_list TEXT NOT NULL REFERENCES change_sets (capability_list) ON DELETE CASCADE,
+    resource BLOB NOT NULL,
+    state BLOB NOT NULL,
+    uri TEXT NOT NULL,
+    missing TEXT,
+    PRIMARY KEY (capability_list, resource)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE change_log (
     channel INTEGER NOT NULL REFERENCES channels (id) ON DELETE CASCADE,
     seq INTEGER NOT NULL,

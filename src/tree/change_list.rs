@@ -7,7 +7,10 @@ use std::path::Path;
 
 use crate::announce::observation::Stat;
 use crate::resourcesync::change::Change;
-use crate::resourcesync::change_list::{ChangeListError, ListedChanges, read_changes, read_keys};
+use crate::resourcesync::change_list::{
+    ChangeListError, ListedChanges, ListedResources, read_changes, read_keys,
+    read_resource_entries, read_resources,
+};
 use crate::resourcesync::gzip::unpacked;
 use crate::tree::file_status::{self, FileKind, FileStatus};
 use crate::tree::read_file::open;
@@ -66,6 +69,23 @@ impl ChangeListFile {
     /// Returns the entries at these positions, which ascend.
     pub fn changes(&mut self, positions: &[u32]) -> Result<Vec<Change>, ChangeListFileError> {
         let changes = self.read(|reader| read_changes(reader, positions))?;
+        match changes.len() == positions.len() {
+            true => Ok(changes),
+            false => Err(ChangeListFileError::Stale),
+        }
+    }
+
+    /// Returns the resources of a Resource List.
+    pub fn resources(&mut self) -> Result<ListedResources, ChangeListFileError> {
+        self.read(|reader| read_resources(reader))
+    }
+
+    /// Returns the entries of a Resource List at these positions, which ascend.
+    pub fn resource_entries(
+        &mut self,
+        positions: &[u32],
+    ) -> Result<Vec<Change>, ChangeListFileError> {
+        let changes = self.read(|reader| read_resource_entries(reader, positions))?;
         match changes.len() == positions.len() {
             true => Ok(changes),
             false => Err(ChangeListFileError::Stale),

@@ -53,6 +53,7 @@ fn of_the_fourth_schema(directory: &Path) -> rusqlite::Connection {
         .execute_batch(
             "DROP TABLE change_log;
              DROP TABLE change_keys;
+             DROP TABLE change_inventory;
              DROP TABLE change_lists;
              DROP TABLE change_sets;
              ALTER TABLE in_flight DROP COLUMN part_first;

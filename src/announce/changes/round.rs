@@ -8,11 +8,12 @@ use jiff::Timestamp;
 
 use crate::announce::changes::fresh::{Comparison, ListedEntries};
 use crate::announce::changes::interval::FreshChange;
+use crate::announce::changes::inventory::{DeletionRules, InventoryRow, MissingResources};
 use crate::announce::observation::{DocumentPath, Stat};
 use crate::announce::state::KeyRow;
 use crate::announce::time::later;
 use crate::resourcesync::change::{Change, ChangeKey};
-use crate::resourcesync::change_list::{ListedChanges, Skipped};
+use crate::resourcesync::change_list::{ListedChanges, ResourceKey, Skipped};
 use crate::resourcesync::fingerprint::Fingerprint;
 use crate::resourcesync::uri::Uri;
 
@@ -35,6 +36,8 @@ pub struct TakeRequest {
     /// Keys that vanished from their list before this time are forgotten (C7).
     pub vanished_before: Timestamp,
     pub limit: usize,
+    /// Present if the lists are Resource Lists, which are compared with those before (C28).
+    pub inventory: Option<DeletionRules>,
 }
 
 /// One version of a Change List.
@@ -75,6 +78,9 @@ pub struct Taken {
     pub has_more: bool,
     pub lists: Vec<TakenList>,
     pub keys: BTreeMap<(Uri, u32), Option<KeyRow>>,
+    /// Resources that are listed otherwise than before (C28).
+    pub inventory: BTreeMap<ResourceKey, Option<InventoryRow>>,
+    pub missing: Option<MissingResources>,
 }
 
 /// What was taken from one list.
@@ -150,6 +156,8 @@ pub fn take<E>(
         changes,
         has_more: selection.has_more,
         keys: selection.keys,
+        inventory: BTreeMap::new(),
+        missing: None,
     })
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use crate::announce::changes::inventory::MissingResources;
 use crate::announce::changes::round::TakenList;
 use crate::announce::engine::step::Step;
 use crate::announce::engine::timers::Timer;
@@ -54,6 +55,10 @@ pub struct ChangeSet {
     stale: u32,
     /// The time of the last cut.
     cut: Option<Timestamp>,
+    /// Resources of its Resource Lists that are missing, if changes are taken from these (C29).
+    missing: Option<MissingResources>,
+    /// True until the next round if an operator accepts what is missing as deleted.
+    is_accepted: bool,
 }
 
 impl ChangeSet {
@@ -69,6 +74,8 @@ impl ChangeSet {
             round: None,
             stale: 0,
             cut: None,
+            missing: None,
+            is_accepted: false,
         }
     }
 
@@ -84,6 +91,11 @@ impl ChangeSet {
         self.last_words_on
     }
 
+    /// Returns the number of lists that were taken.
+    pub fn lists(&self) -> usize {
+        self.lists.len()
+    }
+
     /// Returns true if what is new in a list counts as taken.
     pub fn learns(&self, list: &Uri) -> bool {
         !self.is_learned || self.to_learn.contains(list)
@@ -95,6 +107,22 @@ impl ChangeSet {
         row.is_some_and(|row| row.fingerprint == Some(fingerprint))
     }
 
+    /// Returns the resources that are missing, if changes are taken from Resource Lists.
+    pub fn missing(&self) -> Option<MissingResources> {
+        self.missing
+    }
+
+    /// Returns true if an operator accepts what is missing as deleted.
+    pub fn is_accepted(&self) -> bool {
+        self.is_accepted
+    }
+
+    /// Returns true if resources that are missing are to be looked for, although no list changed.
+    pub fn is_deletion_due(&self, now: Timestamp) -> bool {
+        let next = self.missing.and_then(|missing| missing.next);
+        self.is_accepted || next.is_some_and(|next| next <= now)
+    }
+
     /// Returns the numbers of entries that the set's lists have, and that were taken of them.
     pub fn counts(&self) -> (usize, usize) {
         let rows = self.lists.values();
@@ -104,11 +132,13 @@ impl ChangeSet {
     }
 
     /// Returns when a round is due; nothing if there is no reason for one, or one is under way.
-    fn due_at(&self, plan: &ChangeWindowPlan) -> Option<Timestamp> {
+    fn due_at(&self, plan: &ChangeWindowPlan, now: Timestamp) -> Option<Timestamp> {
         if self.round.is_some() {
             return None;
         }
-        let (first, last) = self.signs?;
+        let Some((first, last)) = self.signs else {
+            return self.is_deletion_due(now).then_some(now);
+        };
         let due = later(last, plan.quiet).min(later(first, plan.max_wait));
         Some(self.not_before.map_or(due, |at| due.max(at)))
     }
@@ -209,8 +239,51 @@ impl ChangeSets {
         };
         let first = known.signs.map_or(now, |(first, _)| first);
         known.signs = Some((first, now));
-        if let Some(due) = known.due_at(plan) {
+        if let Some(due) = known.due_at(plan, now) {
             step.wake_at(due, Timer::Changes(set.clone()));
+        }
+    }
+
+    /// Takes what is missing of a source's resources as deleted, as an operator wants it (C29).
+    pub fn accept(&mut self, source: usize, step: &mut Step) {
+        for (set, known) in &mut self.sets {
+            let missing = known.missing.is_some_and(|missing| missing.missing > 0);
+            if known.source == source && missing {
+                known.is_accepted = true;
+                step.wake_at(step.now(), Timer::Changes(set.clone()));
+            }
+        }
+    }
+
+    /// Notes which resources are missing, and looks again once the first of them counts as deleted.
+    pub fn note_missing(&mut self, set: &Uri, missing: MissingResources, step: &mut Step) {
+        let Some(known) = self.sets.get_mut(set) else {
+            return;
+        };
+        known.missing = Some(missing);
+        known.is_accepted = false;
+        if let Some(next) = missing.next {
+            step.wake_at(next, Timer::Changes(set.clone()));
+        }
+    }
+
+    /// Looks at the next occasion for resources that were missing when the state was saved.
+    pub fn look_for_missing(&mut self, set: &Uri, step: &mut Step) {
+        let next = Some(step.now());
+        if let Some(known) = self.sets.get_mut(set) {
+            known.missing = Some(MissingResources {
+                next,
+                ..MissingResources::default()
+            });
+        }
+    }
+
+    /// Forgets the resources of a set that has Change Lists now.
+    pub fn forget_inventory(&mut self, set: &Uri, step: &mut Step) {
+        if let Some(known) = self.sets.get_mut(set)
+            && known.missing.take().is_some()
+        {
+            step.rows().forgotten_inventories.insert(set.clone());
         }
     }
 
@@ -241,7 +314,7 @@ impl ChangeSets {
         let Some(known) = self.sets.get(set) else {
             return false;
         };
-        let Some(due) = known.due_at(plan) else {
+        let Some(due) = known.due_at(plan, now) else {
             return false;
         };
         let waits_until = match (is_free, known.cut) {
@@ -298,7 +371,14 @@ impl ChangeSets {
     }
 
     /// Notes what was taken in a round, and saves it. If there is more, another round is due.
-    pub fn taken(&mut self, set: &Uri, lists: &[TakenList], has_more: bool, step: &mut Step) {
+    pub fn taken(
+        &mut self,
+        set: &Uri,
+        lists: &[TakenList],
+        has_more: bool,
+        is_inventory: bool,
+        step: &mut Step,
+    ) {
         let now = step.now();
         let Some(known) = self.sets.get_mut(set) else {
             return;
@@ -306,8 +386,22 @@ impl ChangeSets {
         if !known.is_learned {
             step.rows().change_sets.insert(set.clone(), true);
         }
-        known.is_learned = true;
+        // A large inventory is learned in several rounds.
+        known.is_learned |= !(is_inventory && has_more);
         known.stale = 0;
+        if is_inventory {
+            let is_gone = |list: &Uri| !lists.iter().any(|taken| taken.list == *list);
+            let gone: Vec<Uri> = known
+                .lists
+                .keys()
+                .filter(|list| is_gone(list))
+                .cloned()
+                .collect();
+            for list in gone {
+                known.lists.remove(&list);
+                step.rows().change_lists.insert((set.clone(), list), None);
+            }
+        }
         for taken in lists {
             let row = ChangeListRow {
                 fingerprint: taken.fingerprint,

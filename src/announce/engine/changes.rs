@@ -3,10 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 
 use crate::announce::changes::interval::{FreshChange, Interval, IntervalLimits, intervals};
+use crate::announce::changes::inventory::{DeletionRules, INVENTORY_QUIET, MissingResources};
 use crate::announce::changes::log::{Backlog, LogPart, Logged};
 use crate::announce::changes::round::{
     AHEAD, ListToRead, ROUND, TakeOutcome, TakeRequest, Taken, TakenList, TakenRound,
@@ -20,7 +22,7 @@ use crate::announce::finding::Finding;
 use crate::announce::history::{Fate, Notification};
 use crate::announce::ids::ChannelId;
 use crate::announce::ledger::Ledger;
-use crate::announce::plan::Mode;
+use crate::announce::plan::{ChangeWindowPlan, Mode};
 use crate::announce::state::{ChannelRow, Flight, LogRow, Ping, Presence, Record};
 use crate::announce::time::{earlier, later};
 use crate::resourcesync::capability::Capability;
@@ -195,16 +197,25 @@ impl Engine {
         changes: &Changes,
         is_first: bool,
     ) {
-        let window = &self.plan.window.changes;
-        let catalog = self.sources[position].catalog();
+        let window = self.plan.window.changes.clone();
+        let compares_lists = self.plan.sources[position].changes_from_resource_lists;
         if is_first {
             let sets: Vec<Uri> = self.change_sets.of_source(position).cloned().collect();
             for set in sets {
-                self.change_sets.sign(&set, window, &mut self.step);
+                if compares_lists {
+                    self.change_sets.look_for_missing(&set, &mut self.step);
+                }
+                self.change_sets.sign(&set, &window, &mut self.step);
             }
         }
         for uri in affected {
+            let catalog = self.sources[position].catalog();
             let record = catalog.get(uri);
+            let is_resource_list = record.is_some_and(is_resource_list);
+            if compares_lists && is_resource_list {
+                self.note_resource_list(position, uri, changes);
+                continue;
+            }
             if record.is_none_or(|record| record.is_gone() || !is_change_list(record)) {
                 self.change_sets.forget_list(uri, &mut self.step);
                 continue;
@@ -222,9 +233,85 @@ impl Engine {
                 if changes.baseline.contains_key(uri) {
                     self.change_sets.learn(set, uri);
                 }
-                self.change_sets.sign(set, window, &mut self.step);
+                self.change_sets.sign(set, &window, &mut self.step);
             }
         }
+    }
+
+    /// Notes that a Resource List changed or ended, of a set of which these are compared (C27).
+    fn note_resource_list(&mut self, position: usize, uri: &Uri, changes: &Changes) {
+        let catalog = self.sources[position].catalog();
+        let Some(record) = catalog.get(uri) else {
+            return;
+        };
+        let window = inventory_window();
+        let listed = self.change_sets.of_list(uri);
+        for set in record.relations.sets.iter().chain(&listed) {
+            let Some(known) = self.change_sets.get(set) else {
+                continue;
+            };
+            if !record.is_gone() && known.has_taken(uri, record.version.fingerprint) {
+                continue;
+            }
+            if changes.baseline.contains_key(uri) {
+                self.change_sets.learn(set, uri);
+            }
+            self.change_sets.sign(set, &window, &mut self.step);
+        }
+    }
+
+    /// Returns the rules for an inventory, if a set has Resource Lists and no Change List, and the source wants it (C27).
+    fn inventory_rules(&self, position: usize, set: &Uri) -> Option<DeletionRules> {
+        let plan = &self.plan.sources[position];
+        let known = self.change_sets.get(set)?;
+        if !plan.changes_from_resource_lists {
+            return None;
+        }
+        let catalog = self.sources[position].catalog();
+        let members = catalog.members(set);
+        let mut records = members.iter().filter_map(|uri| catalog.get(uri));
+        let has_change_list = records
+            .any(|record| !record.is_gone() && record.version.capability == Capability::ChangeList);
+        (!has_change_list).then_some(DeletionRules {
+            grace: plan.deletion_grace,
+            mass_deletion: plan.mass_deletion,
+            is_accepted: known.is_accepted(),
+        })
+    }
+
+    /// Returns all Resource Lists of a set, if any has changed or missing resources are to be looked for; `None` while one
+    /// of them is not there, so that the inventory is not complete (C27).
+    fn inventory_lists(&self, position: usize, set: &Uri) -> Option<Vec<ListToRead>> {
+        let catalog = self.sources[position].catalog();
+        let known = self.change_sets.get(set)?;
+        let members = catalog.members(set);
+        let lists = members.into_iter().filter_map(|list| {
+            let record = catalog.get(&list)?;
+            let is_wanted = is_resource_list(record) && !record.is_gone();
+            (is_wanted && !record.relations.archived).then_some((list, record))
+        });
+        let lists: Vec<(Uri, &Record)> = lists.collect();
+        let is_complete = lists
+            .iter()
+            .all(|(_, record)| record.presence == Presence::Present);
+        let has_changed = lists.len() != known.lists()
+            || lists
+                .iter()
+                .any(|(list, record)| !known.has_taken(list, record.version.fingerprint));
+        if !is_complete {
+            return None;
+        }
+        if !(has_changed || known.is_deletion_due(self.step.now())) {
+            return Some(Vec::new());
+        }
+        let lists = lists.into_iter().map(|(list, record)| ListToRead {
+            path: record.path.clone(),
+            stat: record.stat,
+            fingerprint: record.version.fingerprint,
+            is_learned: known.learns(&list),
+            list,
+        });
+        Some(lists.collect())
     }
 
     /// Begins the next round of a set, if it is due (C20).
@@ -248,12 +335,28 @@ impl Engine {
         };
         let is_free =
             last_words_on.is_some() || channel.ledgers.is_empty() || listening.any(has_heard_all);
-        let window = &self.plan.window.changes;
+        let inventory = self.inventory_rules(position, set);
+        let window = match inventory {
+            Some(_) => inventory_window(),
+            None => self.plan.window.changes.clone(),
+        };
         let step = &mut self.step;
-        if !self.change_sets.is_ready(set, is_free, window, step) {
+        if !self.change_sets.is_ready(set, is_free, &window, step) {
             return;
         }
-        let lists = self.lists_to_read(position, set);
+        let lists = match inventory {
+            Some(_) => match self.inventory_lists(position, set) {
+                Some(lists) => lists,
+                None => {
+                    self.change_sets.repeat(set, &mut self.step);
+                    return;
+                }
+            },
+            None => {
+                self.change_sets.forget_inventory(set, &mut self.step);
+                self.lists_to_read(position, set)
+            }
+        };
         let is_learned = self
             .change_sets
             .get(set)
@@ -273,6 +376,7 @@ impl Engine {
             lists,
             vanished_before: earlier(now, self.plan.sources[position].deletion_grace),
             limit: ROUND,
+            inventory,
         });
     }
 
@@ -338,20 +442,51 @@ impl Engine {
             has_more,
             lists,
             keys,
+            inventory,
+            missing,
         } = taken;
         let was_learned = self
             .change_sets
             .get(set)
             .is_some_and(|known| known.is_learned());
         let step = &mut self.step;
-        self.change_sets.taken(set, &lists, has_more, step);
+        self.change_sets
+            .taken(set, &lists, has_more, missing.is_some(), step);
+        if let Some(missing) = missing {
+            self.take_missing(set, missing);
+        }
+        let rows = inventory.into_iter();
+        let rows = rows.map(|(resource, row)| ((set.clone(), resource), row));
+        self.step.rows().inventory.extend(rows);
+        let is_learned = self
+            .change_sets
+            .get(set)
+            .is_some_and(|known| known.is_learned());
         let rows = keys.into_iter();
         let rows = rows.map(|((list, number), row)| ((set.clone(), list, number), row));
         self.step.rows().change_keys.extend(rows);
-        if !was_learned {
+        if !was_learned && is_learned {
             self.begin_interval(id, &lists);
         }
         self.log_changes(id, set, changes, &lists);
+    }
+
+    /// Notes which resources are missing, and that their deletions are suspended (C29).
+    fn take_missing(&mut self, set: &Uri, missing: MissingResources) {
+        self.change_sets.note_missing(set, missing, &mut self.step);
+        let Some(position) = self.change_sets.get(set).map(|known| known.source()) else {
+            return;
+        };
+        let finding = missing.is_suspended.then(|| Finding::MissingResources {
+            set: set.clone(),
+            source: self.plan.sources[position].name.clone(),
+            missing: missing.missing,
+            of: missing.of,
+        });
+        let plan = &self.plan.sources[position];
+        let source = &mut self.sources[position];
+        let findings = finding.into_iter().collect();
+        source.find_about_entries(set, findings, plan, &mut self.step);
     }
 
     /// C10: begins the first interval of a channel with the latest datetime that was learned.
@@ -630,6 +765,19 @@ impl Engine {
 /// Returns true for a Change List that is no index (C1).
 fn is_change_list(record: &Record) -> bool {
     (record.version.capability, record.version.form) == (Capability::ChangeList, Form::List)
+}
+
+fn is_resource_list(record: &Record) -> bool {
+    (record.version.capability, record.version.form) == (Capability::ResourceList, Form::List)
+}
+
+/// Returns the window of a set whose Resource Lists are compared: they count once none has changed for a while (C27).
+fn inventory_window() -> ChangeWindowPlan {
+    ChangeWindowPlan {
+        quiet: INVENTORY_QUIET,
+        max_wait: Duration::MAX,
+        ..ChangeWindowPlan::default()
+    }
 }
 
 /// Renders a notification.

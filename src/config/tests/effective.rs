@@ -214,6 +214,7 @@ fn what_is_effective_without_a_file_is_this() {
     announce_all_components = false
     unadvertised_channels = true
     change_notifications = true
+    changes_from_resource_lists = false
     acknowledged = []
 
     [window]

@@ -29,6 +29,7 @@ pub fn plan() -> Plan {
             announce_all_components: false,
             unadvertised_channels: true,
             change_notifications: false,
+            changes_from_resource_lists: false,
             acknowledged: Vec::new(),
         }],
         hubs: vec![hub(HUB, Mode::Content)],

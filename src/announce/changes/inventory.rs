@@ -1,0 +1,500 @@
+//! Changes of a set without Change Lists: what differs between its Resource Lists and those before (C27 to C29).
+//!
+//! All resources are compared in order of their keys, list against rows, so that memory is bounded by a few words for
+//! each resource.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::announce::changes::interval::FreshChange;
+use crate::announce::changes::round::{AHEAD, TakeRequest, Taken, TakenList, UndatedChanges};
+use crate::announce::plan::MassDeletion;
+use crate::announce::time::later;
+use crate::resourcesync::change::Change;
+use crate::resourcesync::change_list::{ListedResources, ResourceKey, ResourceState};
+use crate::resourcesync::datetime::Datetime;
+use crate::resourcesync::payload::ChangeKind;
+
+/// Time for which no Resource List of a set may change before they count as one inventory (C27).
+pub const INVENTORY_QUIET: Duration = Duration::from_secs(30);
+/// Resources that are learned in one round, so that no transaction is too large.
+const LEARNED: usize = 50_000;
+
+/// A resource as it was listed last.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InventoryRow {
+    pub state: ResourceState,
+    /// As listed.
+    pub uri: Box<str>,
+    /// The time since which no list has it.
+    pub missing: Option<Timestamp>,
+}
+
+/// The rules by which a resource that is not listed any more counts as deleted (C29).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeletionRules {
+    pub grace: Duration,
+    pub mass_deletion: MassDeletion,
+    /// True if an operator accepts what is missing now as deleted.
+    pub is_accepted: bool,
+}
+
+/// Resources that are missing, of so many.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct MissingResources {
+    pub missing: usize,
+    pub of: usize,
+    /// True if they are too many to be believed (R15).
+    pub is_suspended: bool,
+    /// The time at which the first counts as deleted.
+    pub next: Option<Timestamp>,
+}
+
+/// A resource of the lists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Resource {
+    key: ResourceKey,
+    list: u32,
+    position: u32,
+    state: ResourceState,
+}
+
+/// Compares Resource Lists with the inventory before, which is in order of its keys, and takes what differs. `read`
+/// returns the entries of a list at some positions, which ascend.
+pub fn take_inventory<E>(
+    request: &TakeRequest,
+    rules: DeletionRules,
+    listed: Vec<ListedResources>,
+    stored: impl IntoIterator<Item = Result<(ResourceKey, InventoryRow), E>>,
+    read: impl FnMut(usize, &[u32]) -> Result<Vec<Change>, E>,
+) -> Result<Taken, E> {
+    let time = time(request, &listed);
+    let is_learned = request.lists.iter().any(|list| list.is_learned);
+    let totals: Vec<(usize, usize)> = listed
+        .iter()
+        .map(|listed| (listed.entries.len(), listed.skipped))
+        .collect();
+    let mut comparison = Comparison {
+        request,
+        rules,
+        limit: if is_learned { LEARNED } else { request.limit },
+        differing: Vec::new(),
+        deleted: Vec::new(),
+        rows: BTreeMap::new(),
+        missing: MissingResources::default(),
+        has_more: false,
+    };
+    comparison.compare(resources(listed), stored)?;
+    comparison.judge_deletions();
+    let Comparison {
+        mut differing,
+        deleted,
+        mut rows,
+        missing,
+        has_more,
+        ..
+    } = comparison;
+    differing.sort_unstable_by_key(|(resource, _)| (resource.list, resource.position));
+    let mut changes = read_differing(&differing, totals.len(), time, read)?;
+    for (resource, fresh) in differing.iter().zip(&changes) {
+        let row = InventoryRow {
+            state: resource.0.state,
+            uri: fresh.change.loc.clone(),
+            missing: None,
+        };
+        rows.insert(resource.0.key, Some(row));
+    }
+    if is_learned {
+        changes.clear();
+    }
+    let is_deleted = deleted.into_iter();
+    changes.extend(is_deleted.map(|(key, uri)| {
+        rows.insert(key, None);
+        FreshChange {
+            change: deletion(uri),
+            time,
+            list: 0,
+        }
+    }));
+    let lists = request.lists.iter().zip(totals);
+    let lists = lists
+        .enumerate()
+        .map(|(number, (list, (entries, skipped)))| {
+            let of_list = changes.iter().filter(|fresh| fresh.list == number).count();
+            TakenList {
+                list: list.list.clone(),
+                fingerprint: (!has_more).then_some(list.fingerprint),
+                listed: entries,
+                taken: entries,
+                told: of_list,
+                latest: Some(time),
+                skipped,
+                first_skipped: None,
+                undated: UndatedChanges::default(),
+            }
+        });
+    Ok(Taken {
+        lists: lists.collect(),
+        changes,
+        has_more,
+        keys: BTreeMap::new(),
+        inventory: rows,
+        missing: Some(missing),
+    })
+}
+
+/// Returns the resources of all lists in order of their keys; of one that stands in several places the first.
+fn resources(listed: Vec<ListedResources>) -> Vec<Resource> {
+    let mut resources = Vec::with_capacity(listed.iter().map(|list| list.entries.len()).sum());
+    for (list, listed) in (0..).zip(listed) {
+        resources.extend(listed.entries.into_iter().map(|entry| Resource {
+            key: entry.resource,
+            list,
+            position: entry.position,
+            state: entry.state,
+        }));
+    }
+    resources.sort_unstable();
+    resources.dedup_by_key(|resource| resource.key);
+    resources
+}
+
+/// Returns the time that the changes have: that of the latest list, if it can be true (C28).
+fn time(request: &TakeRequest, listed: &[ListedResources]) -> Timestamp {
+    let times = listed.iter().filter_map(|list| list.span.at.as_deref());
+    let times = times.filter_map(|at| Some(Datetime::parse(at)?.at()));
+    let latest = times.max().filter(|at| *at <= later(request.at, AHEAD));
+    latest.unwrap_or(request.at)
+}
+
+struct Comparison<'a> {
+    request: &'a TakeRequest,
+    rules: DeletionRules,
+    limit: usize,
+    /// Resources that are new, or in another state.
+    differing: Vec<(Resource, ChangeKind)>,
+    deleted: Vec<(ResourceKey, Box<str>)>,
+    rows: BTreeMap<ResourceKey, Option<InventoryRow>>,
+    missing: MissingResources,
+    has_more: bool,
+}
+
+impl Comparison<'_> {
+    fn compare<E>(
+        &mut self,
+        resources: Vec<Resource>,
+        stored: impl IntoIterator<Item = Result<(ResourceKey, InventoryRow), E>>,
+    ) -> Result<(), E> {
+        let mut resources = resources.into_iter().peekable();
+        for row in stored {
+            let (key, row) = row?;
+            while let Some(new) = resources.next_if(|resource| resource.key < key) {
+                self.differs(new, ChangeKind::Created);
+            }
+            self.missing.of += 1;
+            match resources.next_if(|resource| resource.key == key) {
+                Some(same) if same.state != row.state => self.differs(same, ChangeKind::Updated),
+                Some(_) if row.missing.is_some() => {
+                    let found = InventoryRow {
+                        missing: None,
+                        ..row
+                    };
+                    self.rows.insert(key, Some(found));
+                }
+                Some(_) => {}
+                None => self.is_missing(key, row),
+            }
+        }
+        for new in resources {
+            self.differs(new, ChangeKind::Created);
+        }
+        Ok(())
+    }
+
+    fn differs(&mut self, resource: Resource, kind: ChangeKind) {
+        match self.differing.len() < self.limit {
+            true => self.differing.push((resource, kind)),
+            false => self.has_more = true,
+        }
+    }
+
+    fn is_missing(&mut self, key: ResourceKey, row: InventoryRow) {
+        self.missing.missing += 1;
+        let since = row.missing.unwrap_or(self.request.at);
+        let ends = later(since, self.rules.grace);
+        if ends <= self.request.at || self.rules.is_accepted {
+            match self.deleted.len() < self.limit {
+                true => self.deleted.push((key, row.uri)),
+                false => self.has_more = true,
+            }
+            return;
+        }
+        let next = self.missing.next.map_or(ends, |next| next.min(ends));
+        self.missing.next = Some(next);
+        // What does not fit now is noted when the next round comes, a moment later.
+        if row.missing.is_none() && self.rows.len() < LEARNED {
+            let missing = InventoryRow {
+                missing: Some(since),
+                ..row
+            };
+            self.rows.insert(key, Some(missing));
+        }
+    }
+
+    /// R15, C29: believes no deletions while too many resources are missing, unless an operator accepts them.
+    fn judge_deletions(&mut self) {
+        let MissingResources { missing, of, .. } = self.missing;
+        let is_mass = match self.rules.mass_deletion {
+            MassDeletion::Never => false,
+            MassDeletion::Percent(percent) => {
+                missing.saturating_mul(100) > of.saturating_mul(usize::from(percent))
+            }
+        };
+        // All of them missing is never believed by itself.
+        let is_suspended = missing > 0 && (is_mass || missing == of) && !self.rules.is_accepted;
+        self.missing.is_suspended = is_suspended;
+        if is_suspended {
+            self.deleted.clear();
+        }
+    }
+}
+
+/// Reads the resources that differ, in the order in which they stand in the lists.
+fn read_differing<E>(
+    differing: &[(Resource, ChangeKind)],
+    lists: usize,
+    time: Timestamp,
+    mut read: impl FnMut(usize, &[u32]) -> Result<Vec<Change>, E>,
+) -> Result<Vec<FreshChange>, E> {
+    let mut wanted: Vec<Vec<(u32, usize)>> = vec![Vec::new(); lists];
+    for (order, (resource, _)) in differing.iter().enumerate() {
+        wanted[resource.list as usize].push((resource.position, order));
+    }
+    let mut changes: Vec<Option<FreshChange>> = vec![None; differing.len()];
+    for (list, mut wanted) in wanted.into_iter().enumerate() {
+        if wanted.is_empty() {
+            continue;
+        }
+        wanted.sort_unstable();
+        let positions: Vec<u32> = wanted.iter().map(|(position, _)| *position).collect();
+        for ((_, order), mut change) in wanted.into_iter().zip(read(list, &positions)?) {
+            change.kind = differing[order].1;
+            changes[order] = Some(FreshChange { change, time, list });
+        }
+    }
+    Ok(changes.into_iter().flatten().collect())
+}
+
+fn deletion(uri: Box<str>) -> Change {
+    Change {
+        loc: uri,
+        lastmod: None,
+        kind: ChangeKind::Deleted,
+        datetime: None,
+        hash: None,
+        length: None,
+        mime_type: None,
+        encoding: None,
+        links: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+    use std::convert::Infallible;
+    use std::time::Duration;
+
+    use jiff::Timestamp;
+
+    use super::{DeletionRules, InventoryRow, take_inventory};
+    use crate::announce::changes::round::{ListToRead, TakeRequest, Taken};
+    use crate::announce::observation::{DocumentPath, MountId, Stat};
+    use crate::announce::plan::MassDeletion;
+    use crate::resourcesync::change_list::{ResourceKey, read_resource_entries, read_resources};
+    use crate::resourcesync::fingerprint::Fingerprint;
+    use crate::resourcesync::uri::Uri;
+
+    const GRACE: Duration = Duration::from_secs(300);
+
+    type Stored = BTreeMap<ResourceKey, InventoryRow>;
+
+    fn time(text: &str) -> Timestamp {
+        format!("2026-11-20T{text}Z").parse().unwrap()
+    }
+
+    /// A Resource List of `name=hash`, or of a name alone that is followed by `@` and its `lastmod`.
+    fn list(resources: &[&str]) -> String {
+        let entries = resources.iter().map(|resource| {
+            let (name, rest) = match resource.split_once('=') {
+                Some((name, hash)) => (name, format!("<rs:md hash=\"md5:{hash}\"/>")),
+                None => {
+                    let (name, lastmod) = resource.split_once('@').unwrap();
+                    (name, format!("<lastmod>{lastmod}</lastmod>"))
+                }
+            };
+            format!("<url><loc>https://e.org/{name}</loc>{rest}</url>")
+        });
+        let entries: String = entries.collect();
+        format!(
+            "<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\" \
+             xmlns:rs=\"http://www.openarchives.org/rs/terms/\">\
+             <rs:md capability=\"resourcelist\" at=\"2026-11-20T09:00:00Z\"/>{entries}</urlset>"
+        )
+    }
+
+    fn rules(is_accepted: bool) -> DeletionRules {
+        DeletionRules {
+            grace: GRACE,
+            mass_deletion: MassDeletion::Percent(50),
+            is_accepted,
+        }
+    }
+
+    /// Takes what differs, and keeps it.
+    fn take(
+        at: &str,
+        lists: &[&[&str]],
+        stored: &mut Stored,
+        is_learned: bool,
+        rules: DeletionRules,
+    ) -> (Vec<String>, Taken) {
+        let texts: Vec<String> = lists.iter().map(|resources| list(resources)).collect();
+        let request = TakeRequest {
+            set: Uri::parse("https://e.org/cl.xml").unwrap(),
+            round: 1,
+            at: time(at),
+            lists: (0..lists.len())
+                .map(|number| ListToRead {
+                    list: Uri::parse(&format!("https://e.org/{number}.xml")).unwrap(),
+                    path: DocumentPath {
+                        mount: MountId(1),
+                        below: b"l.xml".as_slice().into(),
+                    },
+                    stat: Stat {
+                        size: 0,
+                        modified: Timestamp::UNIX_EPOCH,
+                        changed: Timestamp::UNIX_EPOCH,
+                        inode: 0,
+                    },
+                    fingerprint: Fingerprint([0; 32]),
+                    is_learned,
+                })
+                .collect(),
+            vanished_before: Timestamp::MIN,
+            limit: 100,
+            inventory: Some(rules),
+        };
+        let listed = texts
+            .iter()
+            .map(|text| read_resources(text.as_bytes()).unwrap());
+        let rows: Vec<_> = stored
+            .clone()
+            .into_iter()
+            .map(Ok::<_, Infallible>)
+            .collect();
+        let taken = take_inventory(
+            &request,
+            rules,
+            listed.collect(),
+            rows,
+            |list, positions| Ok(read_resource_entries(texts[list].as_bytes(), positions).unwrap()),
+        );
+        let taken = taken.unwrap();
+        for (resource, row) in taken.inventory.clone() {
+            match row {
+                Some(row) => stored.insert(resource, row),
+                None => stored.remove(&resource),
+            };
+        }
+        let told: Vec<String> = taken
+            .changes
+            .iter()
+            .map(|fresh| {
+                let name = fresh.change.loc.trim_start_matches("https://e.org/");
+                format!("{} {name}", fresh.change.kind)
+            })
+            .collect();
+        (told, taken)
+    }
+
+    #[test]
+    fn what_differs_is_told_and_what_is_missing_waits_for_its_grace() {
+        let mut stored = Stored::new();
+        let first: &[&[&str]] = &[&["a=1", "b=1"], &["c@2026-01-01", "d=1"]];
+        assert!(
+            take("10:00:00", first, &mut stored, true, rules(false))
+                .0
+                .is_empty()
+        );
+        assert_eq!(stored.len(), 4, "what was there is learned");
+
+        let second: &[&[&str]] = &[&["a=1", "b=2"], &["c@2026-01-02", "e=1"]];
+        let (told, taken) = take("10:01:00", second, &mut stored, false, rules(false));
+        assert_eq!(
+            told,
+            ["updated b", "updated c", "created e"],
+            "in their order"
+        );
+        assert!(
+            taken
+                .changes
+                .iter()
+                .all(|fresh| fresh.change.datetime.is_none())
+        );
+        assert_eq!(
+            taken.changes[0].time,
+            time("09:00:00"),
+            "the lists' own time"
+        );
+        let missing = taken.missing.unwrap();
+        assert_eq!((missing.missing, missing.of), (1, 4));
+        assert_eq!(missing.next, Some(time("10:06:00")));
+
+        assert!(
+            take("10:05:59", second, &mut stored, false, rules(false))
+                .0
+                .is_empty()
+        );
+        let (told, _) = take("10:06:00", second, &mut stored, false, rules(false));
+        assert_eq!(told, ["deleted d"]);
+        assert!(
+            take("10:30:00", second, &mut stored, false, rules(false))
+                .0
+                .is_empty()
+        );
+    }
+
+    #[test]
+    fn a_resource_that_is_back_within_the_grace_was_never_away() {
+        let mut stored = Stored::new();
+        let all: &[&[&str]] = &[&["a=1", "b=1", "c=1"]];
+        let fewer: &[&[&str]] = &[&["a=1", "b=1"]];
+        take("10:00:00", all, &mut stored, true, rules(false));
+        take("10:01:00", fewer, &mut stored, false, rules(false));
+        assert!(
+            take("10:05:00", all, &mut stored, false, rules(false))
+                .0
+                .is_empty()
+        );
+        take("10:10:00", fewer, &mut stored, false, rules(false));
+        let (told, _) = take("10:14:00", fewer, &mut stored, false, rules(false));
+        assert!(told.is_empty(), "its grace began anew");
+    }
+
+    #[test]
+    fn many_deletions_wait_for_an_operator() {
+        let mut stored = Stored::new();
+        let all: &[&[&str]] = &[&["a=1", "b=1", "c=1"]];
+        let one: &[&[&str]] = &[&["a=1"]];
+        take("10:00:00", all, &mut stored, true, rules(false));
+        take("10:01:00", one, &mut stored, false, rules(false));
+        let (told, taken) = take("11:00:00", one, &mut stored, false, rules(false));
+        assert!(told.is_empty() && taken.missing.unwrap().is_suspended);
+        let (told, _) = take("11:01:00", one, &mut stored, false, rules(true));
+        let deleted = ["deleted b", "deleted c"].map(str::to_owned).into();
+        assert_eq!(BTreeSet::from_iter(told), deleted);
+    }
+}
