@@ -7,6 +7,8 @@
 mod bare;
 #[path = "process/callbacks.rs"]
 mod callbacks;
+#[path = "process/changes.rs"]
+mod changes;
 #[path = "process/delivery.rs"]
 mod delivery;
 #[path = "process/fan_out.rs"]
@@ -32,7 +34,7 @@ fn main() {
         .skip(1)
         .filter(|name| !name.starts_with('-'))
         .collect();
-    let benches: [(&str, fn()); 18] = [
+    let benches: [(&str, fn()); 22] = [
         ("latency", latency),
         ("burst", burst),
         ("cold_start", cold_start),
@@ -51,6 +53,10 @@ fn main() {
         ("fan_out_100000", || fan_out(100_000)),
         ("hub_rate", delivery::hub_rate),
         ("dead_hub", delivery::dead_hub),
+        ("changes_small", changes::small),
+        ("changes_large", changes::large),
+        ("changes_many_lists", changes::many_lists),
+        ("changes_fresh", changes::fresh),
     ];
     for (name, bench) in benches {
         if wanted.is_empty() || wanted.iter().any(|wanted| name.contains(wanted.as_str())) {

@@ -147,6 +147,12 @@ impl Stage {
         self.launch_at(&self.address.to_string(), window, hubs)
     }
 
+    /// Starts the daemon with these keys of the window and tables of hubs, and a change channel for each set.
+    pub fn launch_with_changes(&self, window: &str, hubs: &str) -> Daemon {
+        let tables = format!("change_notifications = true\n{hubs}");
+        self.launch_at(&self.address.to_string(), window, &tables)
+    }
+
     /// Starts the daemon with its own hub and a window of 100 ms, and waits until it is ready.
     pub fn start_with_embedded_hub(&self, address: SocketAddr) -> Daemon {
         let hub = "[embedded_hub]\nallow_callback_networks = [\"127.0.0.0/8\"]\n\
