@@ -44,6 +44,7 @@ use crate::websub::publish::Publisher;
 use crate::websub::topics::Topics;
 
 pub use crate::daemon::event_loop::commands::{ask_subscriptions, execute, no_embedded_hub};
+pub use crate::daemon::event_loop::logged_bodies::reduced;
 
 /// Shortest time that listeners get to send the answers that are at hand when the daemon stops.
 const LAST_MOMENT: Duration = Duration::from_secs(1);

@@ -113,7 +113,8 @@ pub fn recalled<'a>(channels: impl Iterator<Item = (ChannelId, &'a Channel)>) ->
     for mut notification in last {
         let body = notification.body.as_deref();
         let payload = body.and_then(|body| Payload::parse(body).ok());
-        notification.changes = payload.map(|payload| payload.entries.len());
+        let entries = payload.map(|payload| payload.entries.len());
+        notification.changes = entries.or(notification.changes);
         history.push(notification);
     }
     history
@@ -122,6 +123,9 @@ pub fn recalled<'a>(channels: impl Iterator<Item = (ChannelId, &'a Channel)>) ->
 /// Returns the last notifications of a channel as its rows have them; changes are not counted yet.
 fn remembered(id: ChannelId, channel: &Channel) -> Vec<Notification> {
     let row = &channel.row;
+    if channel.is_of_changes() {
+        return logged(id, channel);
+    }
     let mut known: Vec<Notification> = Vec::new();
     let mut add = |seq, cut: Timestamp, body: Option<Arc<[u8]>>, hub: &Hub, fate| {
         let told = (hub.clone(), fate);
@@ -156,6 +160,32 @@ fn remembered(id: ChannelId, channel: &Channel) -> Vec<Notification> {
         }
     }
     known
+}
+
+/// Returns the notifications of a log, with the body of the last.
+fn logged(id: ChannelId, channel: &Channel) -> Vec<Notification> {
+    let row = &channel.row;
+    let notifications = channel.log.iter().map(|(seq, logged)| {
+        let hubs = channel.ledgers.iter().map(|(hub, ledger)| {
+            let fate = match accepted_at(&ledger.row, seq) {
+                Some(at) => Fate::Accepted { at, attempts: None },
+                None => Fate::Open,
+            };
+            (hub.clone(), fate)
+        });
+        Notification {
+            channel: id,
+            topic: row.topic.clone(),
+            seq,
+            cut: logged.cut,
+            changes: Some(logged.entries),
+            bytes: Some(logged.bytes),
+            body: (seq == row.seq && !row.body.is_empty()).then(|| Arc::clone(&row.body)),
+            hubs: hubs.collect(),
+        }
+    });
+    let before = channel.log.iter().count().saturating_sub(MOST);
+    notifications.skip(before).collect()
 }
 
 /// Returns when this notification was accepted, if it was the last that the hub was asked to take.

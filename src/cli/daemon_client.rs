@@ -16,7 +16,7 @@ use crate::config::overrides::Overrides;
 use crate::config::partial::state_dir;
 use crate::control::{self, ControlReply, ControlRequest};
 use crate::daemon::log::error_chain;
-use crate::daemon::{ask_subscriptions, execute, no_embedded_hub};
+use crate::daemon::{ask_subscriptions, execute, no_embedded_hub, reduced};
 use crate::hub::subscriptions::Subscriptions;
 use crate::resourcesync::uri::Uri;
 use crate::store::{self, Store, StoreError};
@@ -139,7 +139,18 @@ fn answer_from(
         records.extend(ended.iter().flat_map(|key| subscriptions.unsubscribe(key)));
         answer
     };
-    let (mut answer, effects) = execute(&mut engine, Engine::amend, ask_state, request, now.into());
+    let logged = |id, seq, part| {
+        let body = store.as_ref()?.logged_body(id, seq).ok()??;
+        reduced(body, seq, part).ok()
+    };
+    let (mut answer, effects) = execute(
+        &mut engine,
+        Engine::amend,
+        ask_state,
+        logged,
+        request,
+        now.into(),
+    );
     if let ControlReply::Status(status) = &mut answer {
         status.embedded_hub = subscriptions.map(|subscriptions| subscriptions.status(now));
     }

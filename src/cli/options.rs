@@ -13,6 +13,7 @@ use crate::config::duration;
 use crate::config::overrides::Overrides;
 use crate::report::documents::DocumentState;
 use crate::report::status::Condition;
+use crate::resourcesync::channel_kind::ChannelKind;
 
 /// Announces every change of a ResourceSync Source over WebSub, from the files it publishes.
 #[derive(Debug, Parser)]
@@ -500,12 +501,26 @@ impl ValueEnum for Condition {
     }
 }
 
+impl ValueEnum for ChannelKind {
+    fn value_variants<'a>() -> &'a [ChannelKind] {
+        &ChannelKind::ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.as_str()))
+    }
+}
+
 /// A hub on a channel.
 #[derive(Debug, Clone, Args)]
 pub struct AccountOptions {
     /// The channel: the URI of its topic, or of its Capability List
     #[arg(value_name = "CHANNEL")]
     pub channel: String,
+
+    /// The kind of the channel, if its Capability List has one of each
+    #[arg(long, value_enum, value_name = "KIND", env = "RSNOTIFY_KIND")]
+    pub kind: Option<ChannelKind>,
 
     /// The hub: its URI as it is advertised, or "embedded"
     #[arg(value_name = "HUB")]
@@ -530,6 +545,10 @@ pub struct OutboxRetryOptions {
     /// The channel: the URI of its topic, or of its Capability List [default: all]
     #[arg(value_name = "CHANNEL", requires = "hub")]
     pub channel: Option<String>,
+
+    /// The kind of the channel, if its Capability List has one of each
+    #[arg(long, value_enum, value_name = "KIND", env = "RSNOTIFY_KIND")]
+    pub kind: Option<ChannelKind>,
 
     /// The hub: its URI as it is advertised, or "embedded" [default: all]
     #[arg(value_name = "HUB")]

@@ -83,7 +83,11 @@ fn ask_for(
 
 fn retry(daemon: &DaemonClient<'_>, options: &OutboxRetryOptions) -> anyhow::Result<Exit> {
     let only = options.channel.clone().zip(options.hub.clone());
-    let only = only.map(|(channel, hub)| AccountName { channel, hub });
+    let only = only.map(|(channel, hub)| AccountName {
+        channel,
+        kind: options.kind,
+        hub,
+    });
     let (ControlReply::Retried { notifications }, is_running) =
         daemon.ask(ControlRequest::Retry { only })?
     else {
@@ -120,7 +124,7 @@ fn drop(daemon: &DaemonClient<'_>, options: &OutboxDropOptions) -> anyhow::Resul
     let (ControlReply::Dropped { changes }, is_running) = daemon.ask(request)? else {
         return Err(unexpected_answer());
     };
-    let AccountName { channel, hub } = account;
+    let AccountName { channel, hub, .. } = account;
     if options.ask.json {
         let answer = json!({ "channel": channel, "hub": hub, "dropped": changes });
         print_json(is_running, &answer)?;
@@ -130,8 +134,8 @@ fn drop(daemon: &DaemonClient<'_>, options: &OutboxDropOptions) -> anyhow::Resul
         0 => writeln!(out, "{hub} is due nothing on {channel}"),
         _ => writeln!(
             out,
-            "dropped: what {hub} was due on {channel}, of {}, counts as told",
-            counted(changes, "document")
+            "dropped: {} that {hub} was due on {channel}; they count as told",
+            counted(changes, "change")
         ),
     })?;
     Ok(Exit::Fine)
@@ -181,6 +185,7 @@ impl AccountOptions {
     fn name(&self) -> AccountName {
         AccountName {
             channel: self.channel.clone(),
+            kind: self.kind,
             hub: self.hub.clone(),
         }
     }

@@ -1,5 +1,6 @@
 //! `status`: daemon status, with what requires action first.
 
+use std::cmp::Reverse;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -13,6 +14,7 @@ use crate::report::status::alerts::{Part, Urgency, more_directories};
 use crate::report::status::hubs::HubSummary;
 use crate::report::status::notification::NotificationView;
 use crate::report::status::{SourceStatus, Status, WaitingView};
+use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::escape::{escaped, excerpt};
 
 /// So many lines of one kind are printed; of others it is said where they are.
@@ -84,6 +86,7 @@ fn write_status(out: &mut impl Write, status: &Status, is_running: bool) -> io::
         counted(status.channels.len(), "channel")
     )?;
     write_troubled(out, status)?;
+    write_backlogs(out, status)?;
     write_waiting(out, status)?;
     write_broken(out, status)?;
     write_findings(out, status)?;
@@ -248,9 +251,39 @@ fn write_waiting(out: &mut impl Write, status: &Status) -> io::Result<()> {
     }
     // Of each channel, the status itself has only those that wait for longest.
     let channels = status.channels.iter();
+    let channels = channels.filter(|channel| channel.kind == ChannelKind::Framework);
     let untold = channels.map(|channel| channel.more_pending + channel.more_held);
     let more = waiting.len().saturating_sub(MOST_LINES) + untold.sum::<usize>();
     write_more(out, more + MOST_LINES, "rsnotify outbox show CHANNEL HUB")
+}
+
+/// Writes what hubs are due on change channels, those furthest behind first.
+fn write_backlogs(out: &mut impl Write, status: &Status) -> io::Result<()> {
+    let channels = status.channels.iter();
+    let due = channels.flat_map(|channel| {
+        let hubs = channel.hubs.iter();
+        hubs.filter_map(move |hub| Some((channel, hub, hub.backlog.as_ref()?)))
+    });
+    let mut due: Vec<_> = due.filter(|(_, hub, _)| hub.due > 0).collect();
+    if due.is_empty() {
+        return Ok(());
+    }
+    due.sort_by_key(|(channel, hub, backlog)| (Reverse(backlog.changes), &channel.topic, &hub.hub));
+    writeln!(out, "\nchanges of resources that are due:")?;
+    for (channel, hub, backlog) in due.iter().take(MOST_LINES) {
+        let (topic, hub) = (&channel.topic, &hub.hub);
+        let changes = counted(backlog.changes, "change");
+        let notifications = counted(backlog.notifications, "notification");
+        write!(out, "{topic}  {changes} in {notifications} to {hub}")?;
+        if let Some(since) = backlog.since {
+            write!(out, "  {}", relative(since, status.at))?;
+        }
+        match &backlog.waits {
+            Some(waits) => writeln!(out, "  (waiting {waits})")?,
+            None => writeln!(out)?,
+        }
+    }
+    write_more(out, due.len(), "rsnotify outbox list")
 }
 
 fn write_broken(out: &mut impl Write, status: &Status) -> io::Result<()> {

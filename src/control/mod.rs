@@ -18,6 +18,7 @@ use serde_json::{Map, Value};
 use crate::hub::subscriptions::view::{SubscriptionList, SubscriptionView};
 use crate::report::status::account::AccountView;
 use crate::report::status::{ChannelView, MissingView, Status};
+use crate::resourcesync::channel_kind::ChannelKind;
 
 pub use crate::control::client::{ClientError, ask};
 pub use crate::control::server::{ControlServer, ControlSocket};
@@ -75,6 +76,9 @@ pub struct SubscriptionName {
 #[serde(deny_unknown_fields)]
 pub struct AccountName {
     pub channel: String,
+    /// Needed with a Capability List that has a channel of each kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<ChannelKind>,
     pub hub: String,
 }
 

@@ -5,8 +5,9 @@ use jiff::Timestamp;
 use super::*;
 use crate::announce::delivery::attempt::{Attempt, Refusal, RefusalKind};
 use crate::announce::plan::Mode;
-use crate::report::status::{Condition, HubView, WaitingView};
+use crate::report::status::{BacklogView, Condition, HubView, WaitingView};
 use crate::resourcesync::capability::Capability;
+use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::uri::{Hub, Topic, Uri};
 
 fn accept() -> ControlRequest {
@@ -44,6 +45,7 @@ fn the_protocol_reads_as_it_is_documented() {
 fn every_request_is_read_as_it_is_written() {
     let account = AccountName {
         channel: "https://e.org/t".to_owned(),
+        kind: None,
         hub: "https://h.example/".to_owned(),
     };
     let name = "{\"channel\":\"https://e.org/t\",\"hub\":\"https://h.example/\"}";
@@ -105,6 +107,14 @@ fn a_thousand_channels_with_two_loud_hubs_fit_into_an_answer() {
         mode: Mode::ContentQuery,
         state: Condition::NeedsOperator,
         due: usize::MAX,
+        backlog: Some(BacklogView {
+            notifications: usize::MAX,
+            changes: usize::MAX,
+            from: Some(Timestamp::MAX),
+            until: Some(Timestamp::MAX),
+            since: Some(Timestamp::MAX),
+            waits: Some(words.clone()),
+        }),
         in_flight: Some(u64::MAX),
         since: Some(Timestamp::MAX),
         attempts: u32::MAX,
@@ -132,6 +142,7 @@ fn a_thousand_channels_with_two_loud_hubs_fit_into_an_answer() {
         .collect();
     let channels = (0..1_000).map(|number| ChannelView {
         source: "main".to_owned(),
+        kind: ChannelKind::Change,
         set: Uri::parse(&format!("https://e.org/{}/{number}", "s".repeat(200))).unwrap(),
         topic: Topic::new(format!("https://e.org/{}/{number}", "t".repeat(200))),
         retired: Some(Timestamp::MAX),

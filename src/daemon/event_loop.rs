@@ -6,7 +6,7 @@
 pub mod commands;
 mod effects;
 mod hub_link;
-mod logged_bodies;
+pub mod logged_bodies;
 pub mod reload;
 mod served_topics;
 mod shutdown;

@@ -6,7 +6,7 @@ use crate::announce::engine::Engine;
 use crate::announce::ids::ChannelId;
 use crate::announce::ledger::Ledger;
 use crate::announce::plan::Mode;
-use crate::report::status::{ChannelView, Condition, FailingHub, HubView};
+use crate::report::status::{BacklogView, ChannelView, Condition, FailingHub, HubView};
 use crate::report::waiting::{self, HeldDocuments};
 use crate::resourcesync::uri::{Hub, Topic};
 
@@ -15,12 +15,12 @@ pub fn all(engine: &Engine) -> Vec<ChannelView> {
     let held = waiting::held_by_channel(engine);
     let channels = engine.channels().iter().zip(outline(engine));
     let views = channels.map(|((id, channel), view)| {
-        let (pending, more_pending) = waiting::pending(engine, channel, engine.now());
+        let (pending, more) = waiting::pending(engine, channel, engine.now());
         let held = held.get(&id);
         let (held, more_held) = held.map_or_else(Default::default, HeldDocuments::views);
         ChannelView {
             pending,
-            more_pending,
+            more_pending: more + view.more_pending,
             held,
             more_held,
             ..view
@@ -31,20 +31,24 @@ pub fn all(engine: &Engine) -> Vec<ChannelView> {
 
 /// Returns every channel without what waits on it.
 pub fn outline(engine: &Engine) -> impl Iterator<Item = ChannelView> {
-    let is_shown = |ledger: &Ledger| ledger.row.left.is_none() || ledger.owed().next().is_some();
+    let is_shown = |ledger: &Ledger| !ledger.has_ended();
     engine.channels().iter().map(move |(id, channel)| {
         let hubs = channel.ledgers.iter();
         let hubs = hubs.filter(|(_, ledger)| is_shown(ledger));
         let hubs = hubs.map(|(hub, ledger)| hub_view(engine, id, hub, ledger));
+        let hubs: Vec<HubView> = hubs.collect();
+        let backlogs = hubs.iter().filter_map(|hub| hub.backlog.as_ref());
+        let furthest_behind = backlogs.map(|backlog| backlog.changes).max();
         ChannelView {
             source: channel.row.source.clone(),
+            kind: channel.row.kind,
             set: channel.row.set.clone(),
             topic: channel.row.topic.clone(),
             retired: channel.row.retired.as_ref().map(|retired| retired.since),
             seq: channel.row.seq,
-            hubs: hubs.collect(),
+            hubs,
             pending: Vec::new(),
-            more_pending: 0,
+            more_pending: furthest_behind.unwrap_or_default(),
             held: Vec::new(),
             more_held: 0,
         }
@@ -78,6 +82,12 @@ pub fn failing_hubs(engine: &Engine) -> Vec<FailingHub> {
 /// Returns the state of a hub on a channel.
 pub fn hub_view(engine: &Engine, id: ChannelId, hub: &Hub, ledger: &Ledger) -> HubView {
     let mut view = account_view(hub, ledger);
+    let channel = engine.channels().get(id);
+    if let Some(channel) = channel.filter(|channel| channel.is_of_changes()) {
+        let backlog = backlog(engine, channel, ledger);
+        view.due = backlog.changes;
+        view.backlog = Some(backlog);
+    }
     let queue = engine.hubs().get(hub);
     let queue = queue.filter(|queue| view.in_flight.is_some() && queue.is_waiting(id));
     if let Some(outage) = queue.and_then(HubQueue::outage) {
@@ -89,6 +99,27 @@ pub fn hub_view(engine: &Engine, id: ChannelId, hub: &Hub, ledger: &Ledger) -> H
     view
 }
 
+/// Returns what a hub has not heard of the log of a change channel.
+fn backlog(engine: &Engine, channel: &Channel, ledger: &Ledger) -> BacklogView {
+    let position = &ledger.row.position;
+    let backlog = channel.log.backlog(position);
+    let mut unheard = channel.log.after(position).map(|(_, logged)| logged);
+    let first = unheard.next();
+    let last = unheard.next_back().or(first);
+    let flight = ledger.row.flight.as_ref();
+    // What is in flight while the hub falls behind counts as heard only once it is answered (C22).
+    let beside = flight.filter(|flight| position.skipped_to >= Some(flight.seq));
+    let reason = waiting::reason(engine, channel, ledger, engine.now());
+    BacklogView {
+        notifications: backlog.notifications + usize::from(beside.is_some()),
+        changes: backlog.entries + beside.map_or(0, |flight| flight.entries),
+        from: first.map(|logged| logged.from),
+        until: last.map(|logged| logged.until),
+        since: first.map(|logged| logged.cut),
+        waits: reason.filter(|_| first.is_some()),
+    }
+}
+
 /// Returns the state of a hub on a channel, as far as its account tells.
 fn account_view(hub: &Hub, ledger: &Ledger) -> HubView {
     let flight = ledger.row.flight.as_ref();
@@ -98,6 +129,7 @@ fn account_view(hub: &Hub, ledger: &Ledger) -> HubView {
         mode: ledger.mode,
         state: Condition::Fine,
         due: ledger.owed().count(),
+        backlog: None,
         in_flight: flight.map(|flight| flight.seq),
         since: flight.map(|flight| flight.cut),
         attempts: flight.map_or(0, |flight| flight.attempts),

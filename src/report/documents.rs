@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use foldhash::fast::FixedState;
 
+use crate::announce::channel::Channel;
 use crate::announce::engine::Engine;
 use crate::announce::engine::source::Source;
 use crate::announce::observation::DocumentPath;
@@ -118,7 +119,7 @@ pub fn all(engine: &Engine) -> Vec<DocumentView> {
 /// Returns the topics of the channels that a document is announced on.
 fn topics(engine: &Engine, source: &str, record: &Record) -> BTreeSet<Topic> {
     let channels = engine.channels().iter().map(|(_, channel)| channel);
-    let channels = channels.filter(|channel| channel.is_live() && channel.row.source == source);
+    let channels = channels.filter(|channel| is_told_on(channel, source));
     let concerned = channels.filter(|channel| {
         record.is_source_description() || record.relations.sets.contains(&channel.row.set)
     });
@@ -163,6 +164,11 @@ fn state_of(
     (state, reason)
 }
 
+/// Returns true for a channel that announces documents of a source.
+fn is_told_on(channel: &Channel, source: &str) -> bool {
+    channel.is_live() && !channel.is_of_changes() && channel.row.source == source
+}
+
 /// The sets of a source that have a channel, and those of them that some hub is told of.
 #[derive(Debug, Default)]
 pub struct ToldSets<'a> {
@@ -175,8 +181,7 @@ impl<'a> ToldSets<'a> {
     pub fn of(engine: &'a Engine, source: &str) -> ToldSets<'a> {
         let channels = engine.channels().iter().map(|(_, channel)| channel);
         let mut sets = ToldSets::default();
-        for channel in channels.filter(|channel| channel.is_live() && channel.row.source == source)
-        {
+        for channel in channels.filter(|channel| is_told_on(channel, source)) {
             sets.with_channel.insert(&channel.row.set);
             if !channel.ledgers.is_empty() {
                 sets.with_hub.insert(&channel.row.set);

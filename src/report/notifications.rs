@@ -1,9 +1,11 @@
 //! The last notifications, and what became of them at each hub.
 
+use crate::announce::channel::Channel;
 use crate::announce::engine::Engine;
 use crate::announce::history::Fate;
 use crate::announce::ledger::Ledger;
 use crate::report::status::notification::{NotificationView, Outcome, OutcomeView, PayloadText};
+use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::uri::Hub;
 
 /// Returns the last notifications, the newest first.
@@ -14,9 +16,17 @@ pub fn latest(engine: &Engine) -> Vec<NotificationView> {
         let channel = channel.filter(|channel| channel.row.topic == notification.topic);
         let hubs = notification.hubs.iter().map(|(hub, fate)| {
             let ledger = channel.and_then(|channel| channel.ledgers.get(hub));
-            outcome(hub, notification.seq, *fate, ledger.map(Box::as_ref))
+            let is_logged = channel.is_some_and(Channel::is_of_changes);
+            outcome(
+                hub,
+                notification.seq,
+                *fate,
+                ledger.map(Box::as_ref),
+                is_logged,
+            )
         });
         NotificationView {
+            kind: channel.map_or_else(ChannelKind::default, |channel| channel.row.kind),
             topic: notification.topic.clone(),
             seq: notification.seq,
             cut: notification.cut,
@@ -29,7 +39,13 @@ pub fn latest(engine: &Engine) -> Vec<NotificationView> {
     views.collect()
 }
 
-fn outcome(hub: &Hub, seq: u64, fate: Fate, ledger: Option<&Ledger>) -> OutcomeView {
+fn outcome(
+    hub: &Hub,
+    seq: u64,
+    fate: Fate,
+    ledger: Option<&Ledger>,
+    is_logged: bool,
+) -> OutcomeView {
     let view = |outcome, at, attempts, reason| OutcomeView {
         hub: hub.clone(),
         outcome,
@@ -57,6 +73,9 @@ fn outcome(hub: &Hub, seq: u64, fate: Fate, ledger: Option<&Ledger>) -> OutcomeV
                 Some(flight.attempts),
                 reason,
             )
+        }
+        (Fate::Open, _) if is_logged && row.is_some_and(|row| row.position.heard < seq) => {
+            view(Outcome::Due, None, None, None)
         }
         // Its channel or its hub is not there any more (R13).
         (Fate::Open | Fate::Dropped, _) => view(Outcome::Dropped, None, None, None),

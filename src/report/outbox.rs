@@ -1,9 +1,11 @@
 //! All that one hub is due on one channel, and what came of announcing it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use crate::announce::changes::log::LogPart;
 use crate::announce::channel::Channel;
 use crate::announce::due::{Due, due, due_after};
 use crate::announce::engine::Engine;
@@ -12,9 +14,10 @@ use crate::announce::ledger::Ledger;
 use crate::announce::notification::{NotificationLimits, spoken};
 use crate::announce::plan::Mode;
 use crate::announce::state::Told;
-use crate::report::status::account::AccountView;
-use crate::report::status::account::FlightView;
+use crate::report::status::account::{AccountView, FlightView, ResourceView};
 use crate::report::{channels, limited, waiting};
+use crate::resourcesync::change_payload::ChangePayload;
+use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::payload::{Entry, Payload};
 use crate::resourcesync::uri::{Hub, Uri};
 
@@ -28,6 +31,10 @@ const EMBEDDED: &str = "embedded";
 pub enum UnknownAccount {
     #[error("no channel has the topic or the Capability List \"{name}\"; {known}")]
     Channel { name: String, known: String },
+    #[error(
+        "{name} has a channel of each kind, {topics}: give the topic of the one that you mean, or --kind"
+    )]
+    Ambiguous { name: String, topics: String },
     #[error("the channel {channel} is not told to \"{name}\"; {known}")]
     Hub {
         channel: String,
@@ -44,26 +51,36 @@ struct Account<'a> {
     ledger: &'a Ledger,
 }
 
-/// Returns the account that an operator means: the channel by its topic or its Capability List, the hub as it is
-/// advertised. Of several channels, a live one is meant, else the latest.
+/// The names by which an operator means an account.
+#[derive(Debug, Clone, Copy)]
+pub struct AccountNames<'a> {
+    /// The topic, or the URI of the Capability List.
+    pub channel: &'a str,
+    /// Needed with a Capability List that has a channel of each kind.
+    pub kind: Option<ChannelKind>,
+    /// As it is advertised.
+    pub hub: &'a str,
+}
+
+/// Returns the account that an operator means. Of several channels, a live one is meant, else the latest.
 pub fn account(
     engine: &Engine,
-    channel: &str,
-    hub: &str,
+    names: AccountNames<'_>,
 ) -> Result<(ChannelId, Hub), UnknownAccount> {
-    let account = named(engine, channel, hub)?;
+    let account = named(engine, names)?;
     Ok((account.id, account.hub.clone()))
 }
 
-/// Returns all that a hub is due on a channel, named as in [`account`], and what came of announcing it.
+/// Returns all that a hub is due on a channel, named as in [`account`], and what came of announcing it. `logged` returns
+/// the body of a part of a logged notification, which is in the state file.
 pub fn account_view(
     engine: &Engine,
-    channel: &str,
-    hub: &str,
+    names: AccountNames<'_>,
     with_payload: bool,
+    logged: impl FnOnce(ChannelId, u64, LogPart) -> Option<Arc<[u8]>>,
     now: Timestamp,
 ) -> Result<AccountView, UnknownAccount> {
-    let account = named(engine, channel, hub)?;
+    let account = named(engine, names)?;
     let Account {
         id,
         channel,
@@ -79,11 +96,15 @@ pub fn account_view(
     Ok(AccountView {
         at: now,
         source: channel.row.source.clone(),
+        kind: channel.row.kind,
         set: channel.row.set.clone(),
         topic: channel.row.topic.clone(),
         retired: channel.row.retired.as_ref().map(|retired| retired.since),
         hub: channels::hub_view(engine, id, hub, ledger),
-        notification: flight_view(channel, ledger, with_payload),
+        notification: match channel.is_of_changes() {
+            true => logged_flight_view(id, ledger, with_payload, logged),
+            false => flight_view(channel, ledger, with_payload),
+        },
         changes,
         more_changes,
         waits,
@@ -92,13 +113,35 @@ pub fn account_view(
     })
 }
 
-fn named<'a>(engine: &'a Engine, channel: &str, hub: &str) -> Result<Account<'a>, UnknownAccount> {
+fn named<'a>(engine: &'a Engine, names: AccountNames<'_>) -> Result<Account<'a>, UnknownAccount> {
+    let AccountNames { channel, kind, hub } = names;
     let set = Uri::parse(channel).ok();
     let all = || engine.channels().iter();
-    let meant = all().filter(|(_, meant)| {
-        meant.row.topic.as_str() == channel || Some(&meant.row.set) == set.as_ref()
+    let named = all().filter(|(_, named)| {
+        let is_named = named.row.topic.as_str() == channel || Some(&named.row.set) == set.as_ref();
+        is_named && kind.is_none_or(|kind| named.row.kind == kind)
     });
-    let Some((id, meant)) = meant.max_by_key(|(id, meant)| (meant.is_live(), *id)) else {
+    let mut named: Vec<(ChannelId, &Channel)> = named.collect();
+    if named.iter().any(|(_, named)| named.is_live()) {
+        named.retain(|(_, named)| named.is_live());
+    }
+    // Dropping what another channel is due cannot be undone.
+    let topics: BTreeSet<(ChannelKind, &str)> = named
+        .iter()
+        .map(|(_, named)| (named.row.kind, named.row.topic.as_str()))
+        .collect();
+    let kinds: BTreeSet<ChannelKind> = topics.iter().map(|(kind, _)| *kind).collect();
+    if kinds.len() > 1 && topics.iter().all(|(_, topic)| *topic != channel) {
+        let topics = topics
+            .iter()
+            .map(|(kind, topic)| format!("{topic} ({kind})"));
+        return Err(UnknownAccount::Ambiguous {
+            name: channel.to_owned(),
+            topics: topics.collect::<Vec<_>>().join(" and "),
+        });
+    }
+    let rank = |(id, named): &(ChannelId, &Channel)| (named.row.topic.as_str() == channel, *id);
+    let Some((id, meant)) = named.into_iter().max_by_key(rank) else {
         let names = all().map(|(_, other)| other.row.topic.as_str());
         return Err(UnknownAccount::Channel {
             name: channel.to_owned(),
@@ -134,8 +177,32 @@ fn flight_view(channel: &Channel, ledger: &Ledger, with_payload: bool) -> Option
     Some(FlightView {
         seq: flight.seq,
         changes: changes.unwrap_or_default(),
+        resources: Vec::new(),
         bytes: body.len(),
         payload: with_payload.then(|| String::from_utf8_lossy(body).into_owned()),
+    })
+}
+
+/// Returns what is in flight of a log. A hub that is pinged about it reads the topic, which may have more.
+fn logged_flight_view(
+    id: ChannelId,
+    ledger: &Ledger,
+    with_payload: bool,
+    logged: impl FnOnce(ChannelId, u64, LogPart) -> Option<Arc<[u8]>>,
+) -> Option<FlightView> {
+    let flight = ledger.row.flight.as_ref()?;
+    let part = flight.part?;
+    let body = logged(id, flight.seq, part);
+    let payload = body.as_deref().and_then(ChangePayload::parse);
+    let resources = payload.iter().flat_map(|payload| &payload.entries);
+    Some(FlightView {
+        seq: flight.seq,
+        changes: Vec::new(),
+        resources: resources.map(ResourceView::from).collect(),
+        bytes: body.as_ref().map_or(part.bytes, |body| body.len()),
+        payload: body
+            .filter(|_| with_payload)
+            .map(|body| String::from_utf8_lossy(&body).into_owned()),
     })
 }
 

@@ -21,6 +21,7 @@ use crate::hub::subscriptions::view::HubStatus;
 use crate::report::figures::Figures;
 use crate::report::status::notification::NotificationView;
 use crate::resourcesync::capability::Capability;
+use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::uri::{Hub, Topic, Uri};
 
 /// The amount of detail that is asked for.
@@ -191,12 +192,15 @@ impl MountStatus {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ChannelView {
     pub source: String,
+    #[serde(default)]
+    pub kind: ChannelKind,
     pub set: Uri,
     pub topic: Topic,
     pub retired: Option<Timestamp>,
     pub seq: u64,
     pub hubs: Vec<HubView>,
-    /// The documents of which some hub is due something for longest, and how many more.
+    /// The documents of which some hub is due something for longest, and how many more. For a change channel, the number
+    /// of changes that the hub furthest behind is due.
     pub pending: Vec<WaitingView>,
     pub more_pending: usize,
     /// The documents of which something will be said, but not yet, that wait for longest, and how many more.
@@ -220,8 +224,11 @@ pub struct HubView {
     pub hub: Hub,
     pub mode: Mode,
     pub state: Condition,
-    /// The number of documents with a change that is due, those in flight included.
+    /// The number of documents with a change that is due, or of changes of resources, those in flight included.
     pub due: usize,
+    /// On a change channel, what it is due; nothing on another.
+    #[serde(default)]
+    pub backlog: Option<BacklogView>,
     /// The number of the notification in flight, and since when it is.
     pub in_flight: Option<u64>,
     pub since: Option<Timestamp>,
@@ -241,6 +248,20 @@ pub struct HubView {
     /// True if the topic was fetched after the last ping, false if not in time; nothing until either is known, and
     /// for hubs that are not pinged (R26).
     pub fetch_confirmed: Option<bool>,
+}
+
+/// The notifications of a change channel that a hub has not accepted (C21).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BacklogView {
+    pub notifications: usize,
+    pub changes: usize,
+    /// Interval of all of them together; nothing if there is none.
+    pub from: Option<Timestamp>,
+    pub until: Option<Timestamp>,
+    /// The time when the first of them was cut.
+    pub since: Option<Timestamp>,
+    /// What they wait for, if none is in flight.
+    pub waits: Option<String>,
 }
 
 /// A hub that takes nothing: one submission at a time asks whether it does again (R23).
@@ -342,6 +363,7 @@ impl Status {
 }
 
 impl ChannelView {
+    /// Returns the number of documents, or of changes of resources, that some hub is due.
     pub fn pending_count(&self) -> usize {
         self.pending.len() + self.more_pending
     }

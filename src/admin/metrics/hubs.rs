@@ -184,6 +184,7 @@ mod tests {
             mode: Mode::Content,
             state: Condition::Due,
             due: 1,
+            backlog: None,
             in_flight: Some(1),
             since: Some(Timestamp::from_second(since).unwrap()),
             attempts: 1,

@@ -11,6 +11,7 @@ use crate::http::form::encode_form;
 use crate::report::status::alerts::{Health, Part};
 use crate::report::status::notification::{NotificationView, Outcome};
 use crate::report::status::{ChannelView, Condition, HubView, SourceStatus, WaitingView, words};
+use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::uri::Topic;
 
 pub use crate::report::status::words::grouped;
@@ -151,6 +152,14 @@ pub fn answer(last: &Attempt) -> String {
     }
 }
 
+/// Returns the kind of a channel in words.
+pub fn kind(kind: &ChannelKind) -> &'static str {
+    match kind {
+        ChannelKind::Framework => "framework: changes of documents",
+        ChannelKind::Change => "change: changes of resources",
+    }
+}
+
 /// Returns the mode of a hub in words.
 pub fn mode(mode: &Mode) -> &'static str {
     match mode {
@@ -174,7 +183,7 @@ pub fn class(state: impl Borrow<Condition>) -> &'static str {
 pub fn outcome_class(outcome: &Outcome) -> &'static str {
     match outcome {
         Outcome::Accepted => "fine",
-        Outcome::InFlight => "busy",
+        Outcome::Due | Outcome::InFlight => "busy",
         Outcome::Refused | Outcome::Withdrawn | Outcome::Dropped => "look",
     }
 }

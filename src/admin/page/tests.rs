@@ -15,6 +15,7 @@ use crate::report::status::{
     RefusedConfiguration, SourceStatus, Status, WaitingView,
 };
 use crate::resourcesync::capability::Capability;
+use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::uri::{Hub, Topic, Uri};
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
@@ -30,6 +31,7 @@ fn status(channels: usize, words: &str) -> Status {
         mode: Mode::Content,
         state: Condition::NeedsOperator,
         due: 1,
+        backlog: None,
         in_flight: Some(1),
         since: Some(NOW),
         attempts: 3,
@@ -55,6 +57,7 @@ fn status(channels: usize, words: &str) -> Status {
     };
     let channels = (0..channels).map(|number| ChannelView {
         source: words.to_owned(),
+        kind: ChannelKind::Framework,
         set: uri("set"),
         topic: Topic::new(format!("javascript:{number}//{words}")),
         retired: None,
@@ -67,6 +70,7 @@ fn status(channels: usize, words: &str) -> Status {
     });
     let channels: Vec<ChannelView> = channels.collect();
     let told = NotificationView {
+        kind: ChannelKind::Framework,
         topic: Topic::new(format!("javascript:0//{words}")),
         seq: 1,
         cut: NOW,

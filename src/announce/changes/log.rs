@@ -80,7 +80,7 @@ impl ChangeLog {
     }
 
     /// Returns the notifications that a hub at this position has not heard.
-    pub fn after(&self, position: &LogPosition) -> impl Iterator<Item = (u64, &Logged)> {
+    pub fn after(&self, position: &LogPosition) -> impl DoubleEndedIterator<Item = (u64, &Logged)> {
         let heard = position.heard.max(position.skipped_to.unwrap_or_default());
         let last = position.last.unwrap_or(u64::MAX);
         // A range that ends before it begins would panic.

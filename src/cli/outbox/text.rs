@@ -7,8 +7,10 @@ use serde::Serialize;
 
 use crate::announce::delivery::attempt::Attempt;
 use crate::cli::output::{aligned, counted, next_try, when};
-use crate::report::status::account::AccountView;
-use crate::report::status::{ChannelView, HubView};
+use crate::report::status::account::{AccountView, FlightView};
+use crate::report::status::{BacklogView, ChannelView, HubView};
+use crate::resourcesync::channel_kind::ChannelKind;
+use crate::resourcesync::escape::escaped;
 use crate::resourcesync::payload::Entry;
 
 /// One hub on one channel.
@@ -22,6 +24,7 @@ impl Serialize for Row<'_> {
         #[derive(Serialize)]
         struct Flat<'a> {
             source: &'a str,
+            kind: ChannelKind,
             set: &'a str,
             topic: &'a str,
             retired: Option<Timestamp>,
@@ -30,6 +33,7 @@ impl Serialize for Row<'_> {
         }
         let flat = Flat {
             source: &self.channel.source,
+            kind: self.channel.kind,
             set: self.channel.set.as_str(),
             topic: self.channel.topic.as_str(),
             retired: self.channel.retired,
@@ -44,10 +48,14 @@ pub fn write_rows(out: &mut impl Write, rows: &[Row<'_>], now: Timestamp) -> io:
     if rows.is_empty() {
         return writeln!(out, "no channel has a hub yet");
     }
-    let header = ["STATE", "DUE", "TRIES", "NEXT TRY", "CHANNEL", "HUB"].map(str::to_owned);
+    let header = [
+        "STATE", "KIND", "DUE", "TRIES", "NEXT TRY", "CHANNEL", "HUB",
+    ];
+    let header = header.map(str::to_owned);
     let lines = rows.iter().map(|row| {
         [
             row.hub.state.in_words().to_owned(),
+            row.channel.kind.to_string(),
             row.hub.due.to_string(),
             row.hub.attempts.to_string(),
             match row.hub.sending {
@@ -61,9 +69,9 @@ pub fn write_rows(out: &mut impl Write, rows: &[Row<'_>], now: Timestamp) -> io:
             row.hub.hub.to_string(),
         ]
     });
-    let all: Vec<[String; 6]> = std::iter::once(header).chain(lines).collect();
+    let all: Vec<[String; 7]> = std::iter::once(header).chain(lines).collect();
     let reasons = std::iter::once(None).chain(rows.iter().map(|row| row.hub.trouble()));
-    for (text, reason) in aligned(&all, &[1, 2]).iter().zip(reasons) {
+    for (text, reason) in aligned(&all, &[2, 3]).iter().zip(reasons) {
         match reason {
             Some(reason) => writeln!(out, "{text}  ({reason})")?,
             None => writeln!(out, "{}", text.trim_end())?,
@@ -90,7 +98,8 @@ pub fn write_account(out: &mut impl Write, account: &AccountView) -> io::Result<
     let hub = &account.hub;
     let mode = serde_json::json!(hub.mode);
     let mode = mode.as_str().unwrap_or_default();
-    writeln!(out, "channel    {}", account.topic)?;
+    let (topic, kind) = (&account.topic, account.kind);
+    writeln!(out, "channel    {topic} (kind {kind})")?;
     writeln!(
         out,
         "set        {} (source {})",
@@ -180,6 +189,7 @@ pub fn write_due(out: &mut impl Write, account: &AccountView) -> io::Result<()> 
             counted(attempts, "time")
         )?;
         write_changes(out, &flight.changes, 0)?;
+        write_resources(out, flight)?;
         if let Some(payload) = &flight.payload {
             writeln!(out, "\n{payload}\n")?;
         }
@@ -198,10 +208,40 @@ pub fn write_due(out: &mut impl Write, account: &AccountView) -> io::Result<()> 
         )?;
         write_changes(out, &account.changes, account.more_changes)?;
     }
-    if account.notification.is_none() && account.changes.is_empty() {
+    if let Some(backlog) = &hub.backlog {
+        write_backlog(out, backlog)?;
+    }
+    if account.notification.is_none() && hub.due == 0 {
         writeln!(out, "due        nothing")?;
     }
     Ok(())
+}
+
+/// Writes the changes of resources in flight.
+fn write_resources(out: &mut impl Write, flight: &FlightView) -> io::Result<()> {
+    for resource in &flight.resources {
+        let datetime = resource.datetime.as_deref().unwrap_or("-");
+        let (change, uri) = (&resource.change, escaped(&resource.uri));
+        writeln!(out, "           {change:<7}  {datetime:<20}  {uri}")?;
+    }
+    Ok(())
+}
+
+/// Writes all that a hub is due on a change channel, what is in flight included.
+fn write_backlog(out: &mut impl Write, backlog: &BacklogView) -> io::Result<()> {
+    let (Some(from), Some(until)) = (backlog.from, backlog.until) else {
+        return Ok(());
+    };
+    let changes = counted(backlog.changes, "change");
+    let notifications = counted(backlog.notifications, "notification");
+    let waits = backlog.waits.as_deref();
+    let waits = waits.map(|waits| format!(", waiting {waits}"));
+    writeln!(
+        out,
+        "due        {changes} in {notifications}{}",
+        waits.unwrap_or_default()
+    )?;
+    writeln!(out, "           from {from} until {until}")
 }
 
 fn write_changes(out: &mut impl Write, changes: &[Entry], more: usize) -> io::Result<()> {

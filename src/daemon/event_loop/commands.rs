@@ -1,19 +1,24 @@
 //! Commands such as `rsnotify accept`: executed within a step of the loop, and answered once that step is saved. Where no
 //! daemon runs, they are executed on the state that it left.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use tokio::sync::oneshot;
 
+use crate::announce::changes::log::LogPart;
 use crate::announce::engine::Engine;
 use crate::announce::event::{Effect, Event, Fact, Now};
+use crate::announce::ids::ChannelId;
 use crate::control::{
     AccountName, ControlReply, ControlRequest, SubscriptionName, SubscriptionsAction,
 };
+use crate::daemon::event_loop::logged_bodies::logged_part;
 use crate::daemon::event_loop::{EventLoop, Input};
 use crate::hub::SubscriptionKey;
 use crate::hub::subscriptions::Subscriptions;
 use crate::report;
-use crate::report::outbox::UnknownAccount;
+use crate::report::outbox::{AccountNames, UnknownAccount};
 use crate::websub::hub::EmbeddedHub;
 
 /// An answer to a command that waits for its step to be saved.
@@ -33,7 +38,16 @@ impl EventLoop {
         let is_for_hub = matches!(request, ControlRequest::Subscriptions(_));
         let hub = self.hub.open();
         let ask_hub = |about| hub.map_or_else(no_embedded_hub, |hub| ask_hub(hub, about, now.wall));
-        let (mut answer, effects) = execute(&mut self.engine, Engine::step, ask_hub, request, now);
+        let saver = &self.saver;
+        let logged = |id, seq, part| logged_part(saver, id, seq, part).ok();
+        let (mut answer, effects) = execute(
+            &mut self.engine,
+            Engine::step,
+            ask_hub,
+            logged,
+            request,
+            now,
+        );
         if let ControlReply::Status(status) = &mut answer {
             self.complete(status);
         }
@@ -105,17 +119,18 @@ pub fn ask_subscriptions(
 }
 
 /// Executes a command. Returns its answer, and the effects to save before it is given. `act` is [`Engine::step`] or
-/// [`Engine::amend`]; `answer_about` answers questions about subscriptions.
+/// [`Engine::amend`]; `answer_about` answers questions about subscriptions, and `logged` returns the body of a part of a
+/// logged notification.
 pub fn execute(
     engine: &mut Engine,
     act: fn(&mut Engine, Event, Now) -> Vec<Effect>,
     answer_about: impl FnOnce(SubscriptionsAction) -> ControlReply,
+    logged: impl FnOnce(ChannelId, u64, LogPart) -> Option<Arc<[u8]>>,
     request: ControlRequest,
     now: Now,
 ) -> (ControlReply, Vec<Effect>) {
-    let account = |engine: &Engine, name: &AccountName| {
-        report::outbox::account(engine, &name.channel, &name.hub)
-    };
+    let account =
+        |engine: &Engine, name: &AccountName| report::outbox::account(engine, names(name));
     let refused = |unknown: UnknownAccount| (ControlReply::Error(unknown.to_string()), Vec::new());
     match request {
         ControlRequest::Accept { source } => {
@@ -147,13 +162,10 @@ pub fn execute(
         ControlRequest::Show {
             account: name,
             payload,
-        } => {
-            match report::outbox::account_view(engine, &name.channel, &name.hub, payload, now.wall)
-            {
-                Ok(shown) => (ControlReply::Account(Box::new(shown)), Vec::new()),
-                Err(unknown) => refused(unknown),
-            }
-        }
+        } => match report::outbox::account_view(engine, names(&name), payload, logged, now.wall) {
+            Ok(shown) => (ControlReply::Account(Box::new(shown)), Vec::new()),
+            Err(unknown) => refused(unknown),
+        },
         ControlRequest::Retry { only } => {
             let only = match only.map(|name| account(engine, &name)).transpose() {
                 Ok(only) => only,
@@ -176,6 +188,14 @@ pub fn execute(
             let url = engine.plan().public_url.to_string();
             (ControlReply::PublicUrl(url), Vec::new())
         }
+    }
+}
+
+fn names(name: &AccountName) -> AccountNames<'_> {
+    AccountNames {
+        channel: &name.channel,
+        kind: name.kind,
+        hub: &name.hub,
     }
 }
 

@@ -16,7 +16,11 @@ pub fn logged_part(
     seq: u64,
     wanted: LogPart,
 ) -> Result<Arc<[u8]>, String> {
-    let body = logged(saver, id, seq)?;
+    reduced(logged(saver, id, seq)?, seq, wanted)
+}
+
+/// Returns the part of a logged notification.
+pub fn reduced(body: Arc<[u8]>, seq: u64, wanted: LogPart) -> Result<Arc<[u8]>, String> {
     if wanted.is_whole {
         return Ok(body);
     }

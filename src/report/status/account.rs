@@ -4,6 +4,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::report::status::{HubView, WaitingView};
+use crate::resourcesync::change::Change;
+use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::payload::Entry;
 use crate::resourcesync::uri::{Topic, Uri};
 
@@ -13,6 +15,8 @@ pub struct AccountView {
     /// The time of this report.
     pub at: Timestamp,
     pub source: String,
+    #[serde(default)]
+    pub kind: ChannelKind,
     pub set: Uri,
     pub topic: Topic,
     pub retired: Option<Timestamp>,
@@ -34,7 +38,29 @@ pub struct AccountView {
 pub struct FlightView {
     pub seq: u64,
     pub changes: Vec<Entry>,
+    /// On a change channel, the changes of resources instead.
+    #[serde(default)]
+    pub resources: Vec<ResourceView>,
     pub bytes: usize,
     /// The payload for the hub, or for readers of the topic that it is pinged about; if it was asked for.
     pub payload: Option<String>,
+}
+
+/// A change of a resource, as its Change List has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResourceView {
+    pub uri: String,
+    /// `created`, `updated` or `deleted`.
+    pub change: String,
+    pub datetime: Option<String>,
+}
+
+impl From<&Change> for ResourceView {
+    fn from(change: &Change) -> ResourceView {
+        ResourceView {
+            uri: change.loc.to_string(),
+            change: change.kind.as_str().to_owned(),
+            datetime: change.datetime.as_ref().map(ToString::to_string),
+        }
+    }
 }

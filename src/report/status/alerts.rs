@@ -67,7 +67,7 @@ impl Health {
 impl Status {
     /// Returns the health of the daemon.
     pub fn health(&self) -> Health {
-        let waits = |channel: &ChannelView| !channel.pending.is_empty() || !channel.held.is_empty();
+        let waits = |channel: &ChannelView| channel.pending_count() + channel.held_count() > 0;
         match self.alerts().first().map(|alert| alert.urgency) {
             Some(Urgency::Act) => Health::Act,
             Some(Urgency::Look) => Health::Look,

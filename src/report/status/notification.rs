@@ -6,11 +6,14 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::uri::{Hub, Topic};
 
 /// A notification, whatever became of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotificationView {
+    #[serde(default)]
+    pub kind: ChannelKind,
     pub topic: Topic,
     pub seq: u64,
     /// The time when it was cut.
@@ -40,6 +43,8 @@ pub struct OutcomeView {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
+    /// It follows another one in the log of a change channel, which the hub has not accepted yet.
+    Due,
     /// It was not answered yet.
     InFlight,
     /// The hub did not accept it yet; it is retried.
@@ -55,6 +60,7 @@ impl Outcome {
     /// Returns the outcome in words.
     pub fn in_words(self) -> &'static str {
         match self {
+            Outcome::Due => "due",
             Outcome::InFlight => "in flight",
             Outcome::Refused => "not accepted yet",
             Outcome::Accepted => "accepted",

@@ -19,6 +19,7 @@ use rsnotify::announce::plan::{Mode, Plan};
 use rsnotify::announce::state::State;
 use rsnotify::report;
 use rsnotify::report::documents::DocumentState;
+use rsnotify::report::outbox::AccountNames;
 use rsnotify::report::status::account::AccountView;
 use rsnotify::resourcesync::payload::Payload;
 use rsnotify::resourcesync::uri::{Hub, Topic};
@@ -403,13 +404,15 @@ impl World {
 
     fn account(&self, set: &str, hub: &str) -> Option<(ChannelId, Hub)> {
         let topic = tree::absolute(&format!("{set}/framework/"));
-        report::outbox::account(self.engine(), &topic, hub).ok()
+        report::outbox::account(self.engine(), names(&topic, hub)).ok()
     }
 
     /// Returns all that a hub is due on the channel of a set.
     pub fn outbox(&self, set: &str, hub: &str) -> AccountView {
         let topic = tree::absolute(&format!("{set}/framework/"));
-        report::outbox::account_view(self.engine(), &topic, hub, true, self.now).unwrap()
+        let engine = self.engine();
+        let logged = |_, _, _| None;
+        report::outbox::account_view(engine, names(&topic, hub), true, logged, self.now).unwrap()
     }
 
     /// Lets time pass, in seconds, with all that comes due meanwhile.
@@ -645,5 +648,13 @@ impl World {
         let is_own = |uri: &rsnotify::resourcesync::uri::Uri| uri.as_str() == name;
         self.disk.documents.keys().any(is_own)
             || self.disk.told.values().any(|told| told.keys().any(is_own))
+    }
+}
+
+fn names<'a>(channel: &'a str, hub: &'a str) -> AccountNames<'a> {
+    AccountNames {
+        channel,
+        kind: None,
+        hub,
     }
 }
