@@ -846,12 +846,16 @@ _rsnotify() {
             return 0
             ;;
         rsnotify__subcmd__outbox__subcmd__drop)
-            opts="-h --yes --root --url --state-dir --json --config --help"
+            opts="-h --kind --yes --root --url --state-dir --json --config --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --kind)
+                    COMPREPLY=($(compgen -W "framework change" -- "${cur}"))
+                    return 0
+                    ;;
                 --root)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -994,12 +998,16 @@ _rsnotify() {
             return 0
             ;;
         rsnotify__subcmd__outbox__subcmd__retry)
-            opts="-h --root --url --state-dir --json --config --help"
+            opts="-h --kind --root --url --state-dir --json --config --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --kind)
+                    COMPREPLY=($(compgen -W "framework change" -- "${cur}"))
+                    return 0
+                    ;;
                 --root)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -1024,12 +1032,16 @@ _rsnotify() {
             return 0
             ;;
         rsnotify__subcmd__outbox__subcmd__show)
-            opts="-h --payload --root --url --state-dir --json --config --help"
+            opts="-h --kind --payload --root --url --state-dir --json --config --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --kind)
+                    COMPREPLY=($(compgen -W "framework change" -- "${cur}"))
+                    return 0
+                    ;;
                 --root)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

@@ -118,6 +118,8 @@ complete -c rsnotify -n "__fish_rsnotify_using_subcommand outbox; and __fish_see
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand outbox; and __fish_seen_subcommand_from list" -l config -d 'The configuration file [default: /etc/rsnotify/config.toml, unless --root is given]' -r -F
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand outbox; and __fish_seen_subcommand_from list" -l json -d 'Print JSON'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand outbox; and __fish_seen_subcommand_from list" -s h -l help -d 'Print help'
+complete -c rsnotify -n "__fish_rsnotify_using_subcommand outbox; and __fish_seen_subcommand_from show" -l kind -d 'The kind of the channel, if its Capability List has one of each' -r -f -a "framework\t''
+change\t''"
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand outbox; and __fish_seen_subcommand_from show" -l root -d 'The directory that is published; replaces the file\'s sources by one named "main"' -r -F
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand outbox; and __fish_seen_subcommand_from show" -l url -d 'The URI that --root is published as [default: as its Capability Lists name it]' -r
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand outbox; and __fish_seen_subcommand_from show" -l state-dir -d 'The directory of the state file' -r -F
@@ -125,12 +127,16 @@ complete -c rsnotify -n "__fish_rsnotify_using_subcommand outbox; and __fish_see
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand outbox; and __fish_seen_subcommand_from show" -l payload -d 'Print the notification in flight too'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand outbox; and __fish_seen_subcommand_from show" -l json -d 'Print JSON'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand outbox; and __fish_seen_subcommand_from show" -s h -l help -d 'Print help'
+complete -c rsnotify -n "__fish_rsnotify_using_subcommand outbox; and __fish_seen_subcommand_from retry" -l kind -d 'The kind of the channel, if its Capability List has one of each' -r -f -a "framework\t''
+change\t''"
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand outbox; and __fish_seen_subcommand_from retry" -l root -d 'The directory that is published; replaces the file\'s sources by one named "main"' -r -F
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand outbox; and __fish_seen_subcommand_from retry" -l url -d 'The URI that --root is published as [default: as its Capability Lists name it]' -r
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand outbox; and __fish_seen_subcommand_from retry" -l state-dir -d 'The directory of the state file' -r -F
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand outbox; and __fish_seen_subcommand_from retry" -l config -d 'The configuration file [default: /etc/rsnotify/config.toml, unless --root is given]' -r -F
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand outbox; and __fish_seen_subcommand_from retry" -l json -d 'Print JSON'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand outbox; and __fish_seen_subcommand_from retry" -s h -l help -d 'Print help'
+complete -c rsnotify -n "__fish_rsnotify_using_subcommand outbox; and __fish_seen_subcommand_from drop" -l kind -d 'The kind of the channel, if its Capability List has one of each' -r -f -a "framework\t''
+change\t''"
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand outbox; and __fish_seen_subcommand_from drop" -l root -d 'The directory that is published; replaces the file\'s sources by one named "main"' -r -F
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand outbox; and __fish_seen_subcommand_from drop" -l url -d 'The URI that --root is published as [default: as its Capability Lists name it]' -r
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand outbox; and __fish_seen_subcommand_from drop" -l state-dir -d 'The directory of the state file' -r -F

@@ -1,5 +1,6 @@
 //! The daemon's status as metrics for Prometheus.
 
+mod changes;
 mod daemon;
 mod embedded;
 mod exposition;
@@ -17,6 +18,7 @@ pub fn expose(status: &Status, is_ready: bool, format: ExpositionFormat) -> Stri
     let mut exposition = Exposition::default();
     daemon::expose(&mut exposition, status, is_ready);
     sources::expose(&mut exposition, status);
+    changes::expose(&mut exposition, status);
     hubs::expose(&mut exposition, status);
     if let Some(hub) = &status.embedded_hub {
         embedded::expose(&mut exposition, hub);

@@ -24,6 +24,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use crate::admin::Readiness;
+use crate::announce::changes::round::{TakeRequest, TakenRound};
 use crate::announce::engine::Engine;
 use crate::announce::event::{Event, Now};
 use crate::config::Config;
@@ -51,6 +52,8 @@ use crate::websub::topics::Topics;
 /// Inputs of the loop.
 pub enum Input {
     Event(Event),
+    /// Change Lists were read, as was requested, in so much time.
+    Read(Box<TakenRound>, TakeRequest, Duration),
     /// A report of a tree, with the generation of the tree: one of an earlier generation is ignored.
     Tree(Generation, TreeReport),
     /// Changes that the embedded hub wants saved, all of them or none.
@@ -138,9 +141,9 @@ impl EventLoop {
             parts.failpoints.clone(),
         );
         let inputs = parts.inputs.clone();
-        let answer = move |round| {
+        let answer = move |round, request, took| {
             // If the loop has stopped, the next start reads again.
-            let _ = inputs.send(Input::Event(Event::Taken(Box::new(round))));
+            let _ = inputs.send(Input::Read(Box::new(round), request, took));
         };
         let mut event_loop = EventLoop {
             engine,
@@ -259,6 +262,10 @@ impl EventLoop {
             Input::Event(event) => {
                 self.submissions.note(&event);
                 self.step(event);
+            }
+            Input::Read(round, request, took) => {
+                self.count_read(&request, &round.outcome, took);
+                self.step(Event::Taken(round));
             }
             Input::Tree(generation, _) if !self.trees.is_current(generation) => {}
             Input::Tree(_, report) => self.tree_report(report),

@@ -5,12 +5,15 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use crate::announce::changes::round::{TakeOutcome, TakeRequest};
 use crate::announce::delivery::attempt::RefusalKind;
 use crate::announce::event::Fact;
 use crate::histogram::Histogram;
 use crate::report::documents::DocumentState;
 use crate::resourcesync::capability::Capability;
-use crate::resourcesync::uri::Hub;
+use crate::resourcesync::channel_kind::ChannelKind;
+use crate::resourcesync::payload::ChangeKind;
+use crate::resourcesync::uri::{Hub, Topic};
 
 /// All figures.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -79,7 +82,13 @@ pub struct Counts {
     /// The durations of saves.
     pub saves: Histogram,
     pub save_failures: u64,
-    pub hubs: BTreeMap<Hub, HubCounts>,
+    pub hubs: BTreeMap<(Hub, ChannelKind), HubCounts>,
+    /// Of Change Lists, by source.
+    pub changes: BTreeMap<String, ChangeCounts>,
+    /// The durations of reading Change Lists and comparing them with what was taken.
+    pub rounds: Histogram,
+    /// Hubs that fell behind, by topic (C22).
+    pub fell_behind: BTreeMap<(Hub, Topic), FellBehind>,
     /// By source and directory.
     pub mounts: BTreeMap<(String, String), Sweeps>,
     /// By source, of trees that others have taken the place of.
@@ -87,46 +96,146 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Counts a fact that the operator is told.
-    pub fn tell(&mut self, fact: &Fact) {
+    /// Counts a fact that the operator is told. `kind` returns the kind of a channel.
+    pub fn tell(&mut self, fact: &Fact, kind: impl Fn(&Topic) -> ChannelKind, now: Timestamp) {
         match fact {
             Fact::Delivered {
+                topic,
                 hub,
                 changes,
                 attempts,
                 took,
                 ..
             } => {
-                let counts = self.attempted(hub, *attempts);
+                let counts = self.attempted(hub, kind(topic), *attempts);
                 counts.accepted += 1;
                 counts.changes += *changes as u64;
                 counts.took.observe(*took);
             }
             Fact::Refused {
+                topic,
                 hub,
                 attempts,
-                kind,
+                kind: refusal,
                 ..
             } => {
-                *self
-                    .attempted(hub, *attempts)
-                    .refused
-                    .entry(*kind)
-                    .or_default() += 1
+                let counts = self.attempted(hub, kind(topic), *attempts);
+                *counts.refused.entry(*refusal).or_default() += 1;
             }
-            Fact::Halved { hub, attempts, .. } => {
-                let counts = self.attempted(hub, *attempts);
+            Fact::Took {
+                source,
+                created,
+                updated,
+                deleted,
+                undated,
+                back_dated,
+                ..
+            } => {
+                let counts = self.changes.entry(source.clone()).or_default();
+                for (kind, many) in [
+                    (ChangeKind::Created, created),
+                    (ChangeKind::Updated, updated),
+                    (ChangeKind::Deleted, deleted),
+                ] {
+                    *counts.taken.entry(kind).or_default() += *many as u64;
+                }
+                counts.undated.missing += undated.missing as u64;
+                counts.undated.invalid += undated.invalid as u64;
+                counts.undated.ahead += undated.ahead as u64;
+                counts.undated.back_dated += *back_dated as u64;
+            }
+            Fact::SkippedEntries { source, count, .. } => {
+                let counts = self.changes.entry(source.clone()).or_default();
+                counts.skipped += *count as u64;
+            }
+            Fact::FellBehind {
+                topic,
+                hub,
+                changes,
+            } => {
+                let counts = self.hubs.entry((hub.clone(), ChannelKind::Change));
+                counts.or_default().dropped += *changes as u64;
+                let account = (hub.clone(), topic.clone());
+                let behind = self.fell_behind.entry(account).or_default();
+                behind.changes += changes;
+                behind.last = now;
+            }
+            Fact::Halved {
+                topic,
+                hub,
+                attempts,
+                ..
+            } => {
+                let counts = self.attempted(hub, kind(topic), *attempts);
                 *counts.refused.entry(RefusalKind::TooLarge).or_default() += 1;
             }
             _ => {}
         }
     }
 
-    fn attempted(&mut self, hub: &Hub, attempts: u32) -> &mut HubCounts {
-        let counts = self.hubs.entry(hub.clone()).or_default();
+    /// Counts a round over Change Lists of a source.
+    pub fn read_changes(
+        &mut self,
+        source: &str,
+        request: &TakeRequest,
+        outcome: &TakeOutcome,
+        took: Duration,
+    ) {
+        self.rounds.observe(took);
+        let counts = self.changes.entry(source.to_owned()).or_default();
+        match outcome {
+            TakeOutcome::Taken(_) => {
+                let learned = request.lists.iter().filter(|list| list.is_learned).count();
+                counts.reads.learned += learned as u64;
+                counts.reads.taken += (request.lists.len() - learned) as u64;
+            }
+            TakeOutcome::Stale | TakeOutcome::Failed(_) => {
+                counts.reads.stale += request.lists.len() as u64;
+            }
+        }
+    }
+
+    fn attempted(&mut self, hub: &Hub, kind: ChannelKind, attempts: u32) -> &mut HubCounts {
+        let counts = self.hubs.entry((hub.clone(), kind)).or_default();
         counts.retries += u64::from(attempts > 1);
         counts
     }
+}
+
+/// The changes of a source that were taken from its Change Lists.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ChangeCounts {
+    pub taken: BTreeMap<ChangeKind, u64>,
+    pub undated: UndatedCounts,
+    /// Entries that cannot be told (C2).
+    pub skipped: u64,
+    pub reads: ReadCounts,
+}
+
+/// Changes that were told without a datetime, by reason (C15).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct UndatedCounts {
+    pub missing: u64,
+    pub invalid: u64,
+    pub back_dated: u64,
+    pub ahead: u64,
+}
+
+/// Change Lists that were read, by what became of it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ReadCounts {
+    /// Their entries count as taken without being told (C10).
+    pub learned: u64,
+    pub taken: u64,
+    /// They had changed meanwhile, or could not be read: they are read again (C8).
+    pub stale: u64,
+}
+
+/// The changes that count as told although a hub has not heard them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FellBehind {
+    pub changes: usize,
+    pub last: Timestamp,
 }
 
 /// The outcomes of submissions to one hub.
@@ -139,6 +248,8 @@ pub struct HubCounts {
     pub retries: u64,
     /// Changes in what was accepted.
     pub changes: u64,
+    /// Changes that count as told because the hub fell behind.
+    pub dropped: u64,
     /// The times from the cut of a notification to its acceptance.
     pub took: Histogram,
 }
@@ -165,7 +276,7 @@ impl Sweeps {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::resourcesync::uri::Topic;
+    use crate::announce::changes::round::UndatedChanges;
 
     #[test]
     fn each_attempt_counts_once_under_what_came_of_it() {
@@ -212,7 +323,7 @@ mod tests {
                 hubs: 1,
             },
         ] {
-            counts.tell(&fact);
+            counts.tell(&fact, |_| ChannelKind::Change, Timestamp::UNIX_EPOCH);
         }
         let mut took = Histogram::default();
         took.observe(Duration::from_secs(3));
@@ -225,8 +336,55 @@ mod tests {
             ]),
             retries: 3,
             changes: 7,
+            dropped: 0,
             took,
         };
-        assert_eq!(counts.hubs, BTreeMap::from([(hub.clone(), want)]));
+        let account = (hub.clone(), ChannelKind::Change);
+        assert_eq!(counts.hubs, BTreeMap::from([(account, want)]));
+    }
+
+    #[test]
+    fn changes_that_are_taken_count_by_kind_and_by_what_their_datetimes_lack() {
+        let topic = Topic::new("https://t.example/");
+        let took = Fact::Took {
+            source: "main".to_owned(),
+            topic: topic.clone(),
+            seq: 1,
+            created: 1,
+            updated: 2,
+            deleted: 0,
+            lists: 1,
+            notifications: 1,
+            undated: UndatedChanges {
+                missing: 1,
+                invalid: 0,
+                ahead: 1,
+            },
+            back_dated: 1,
+        };
+        let hub = Hub::new("https://h.example/");
+        let behind = Fact::FellBehind {
+            topic: topic.clone(),
+            hub: hub.clone(),
+            changes: 5,
+        };
+        let mut counts = Counts::default();
+        for fact in [&took, &took, &behind, &behind] {
+            counts.tell(fact, |_| ChannelKind::Change, Timestamp::UNIX_EPOCH);
+        }
+        let changes = &counts.changes["main"];
+        assert_eq!(changes.taken[&ChangeKind::Updated], 4);
+        let undated = UndatedCounts {
+            missing: 2,
+            invalid: 0,
+            back_dated: 2,
+            ahead: 2,
+        };
+        assert_eq!(changes.undated, undated);
+        let dropped = counts.hubs[&(hub.clone(), ChannelKind::Change)].dropped;
+        assert_eq!(
+            (dropped, counts.fell_behind[&(hub, topic)].changes),
+            (10, 10)
+        );
     }
 }

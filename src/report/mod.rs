@@ -3,10 +3,11 @@
 //!
 //! [`status()`] makes all of it from an engine, [`outline`] what the metrics need, [`summary()`] one line. Each part has a
 //! file: [`sources`], [`documents`], [`missing`], [`broken`] and [`findings`] are about the trees, [`channels`],
-//! `waiting`, [`outbox`] and [`notifications`] about what is announced. [`mod@status`] has the types that all of them
+//! [`change_sets`], `waiting`, [`outbox`] and [`notifications`] about what is announced. [`mod@status`] has the types that all of them
 //! fill, as JSON has them.
 
 pub mod broken;
+pub mod change_sets;
 pub mod channels;
 pub mod documents;
 pub mod figures;
@@ -70,6 +71,7 @@ pub fn outline(engine: &Engine, now: Timestamp) -> Status {
         sources: sources.into_iter().map(SourceStatus::from).collect(),
         channels: channels::outline(engine).collect(),
         failing_hubs: channels::failing_hubs(engine),
+        fell_behind: Vec::new(),
         muted,
         more_muted,
         embedded_hub: None,

@@ -44,6 +44,9 @@ pub struct Status {
     /// The hubs that take nothing at the moment (R23).
     #[serde(default)]
     pub failing_hubs: Vec<FailingHub>,
+    /// The hubs that fell behind on a change channel within a day, since the daemon began (C22).
+    #[serde(default)]
+    pub fell_behind: Vec<FellBehindView>,
     /// The first sets of which no change is sent to any hub, and how many more.
     #[serde(default)]
     pub muted: Vec<MutedSet>,
@@ -276,6 +279,15 @@ pub struct FailingHub {
     pub next_try: Timestamp,
     /// Notifications that wait for it.
     pub waiting: usize,
+}
+
+/// A hub that was so far behind that changes count as told which it has not heard (C22).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FellBehindView {
+    pub hub: Hub,
+    pub topic: Topic,
+    pub changes: usize,
+    pub last: Timestamp,
 }
 
 /// A set of which no change is sent to any hub, because of what its Capability List advertises (R9).

@@ -38,7 +38,11 @@ fn everything() -> Everything {
         let url = hub.url();
         format!("[[hub]]\nurl = \"{url}\"\nmode = \"{mode}\"\n")
     });
-    let mut setup = Setup::with_source(&site, "broken_after = \"50ms\"", &hubs.concat());
+    let mut setup = Setup::with_source(
+        &site,
+        "broken_after = \"50ms\"\nchange_notifications = true",
+        &hubs.concat(),
+    );
     setup.config.push_str("enabled = true\n");
     // The subscriber must reach the topic.
     let public_url = format!("public_url = \"{}\"\n", crate::support::daemon::TOPICS);
@@ -176,23 +180,27 @@ fn attempts_retries_and_acceptances_are_counted_for_each_hub() {
     let (_, text) = everything.daemon.get_admin("/metrics");
     let of_hub = |name: &str, more: &str| value(&text, &format!("{name}{{hub=\"{hub}\"{more}}}"));
     let attempts = |outcome: &str| {
-        let label = format!(",outcome=\"{outcome}\"");
+        let label = format!(",kind=\"framework\",outcome=\"{outcome}\"");
         of_hub("rsnotify_attempts_total", &label)
     };
     let refused = attempts("unavailable");
     assert!(refused >= 1.0, "{text}");
     assert_eq!(attempts("accepted"), 1.0);
     assert_eq!(attempts("no_answer"), 0.0);
-    assert_eq!(of_hub("rsnotify_retries_total", ""), refused);
-    assert_eq!(of_hub("rsnotify_accepted_changes_total", ""), 1.0);
+    let framework = ",kind=\"framework\"";
+    assert_eq!(of_hub("rsnotify_retries_total", framework), refused);
+    assert_eq!(of_hub("rsnotify_accepted_changes_total", framework), 1.0);
     assert_eq!(of_hub("rsnotify_attempt_seconds_count", ""), refused + 1.0);
-    assert_eq!(of_hub("rsnotify_notification_seconds_count", ""), 1.0);
-    let waited = of_hub("rsnotify_notification_seconds_sum", "");
+    assert_eq!(
+        of_hub("rsnotify_notification_seconds_count", framework),
+        1.0
+    );
+    let waited = of_hub("rsnotify_notification_seconds_sum", framework);
     assert!(
         waited > of_hub("rsnotify_attempt_seconds_sum", ""),
         "{text}"
     );
-    assert_eq!(of_hub("rsnotify_oldest_due_seconds", ""), 0.0);
+    assert_eq!(of_hub("rsnotify_oldest_due_seconds", framework), 0.0);
 }
 
 #[test]

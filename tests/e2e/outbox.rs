@@ -54,7 +54,7 @@ fn a_refusal_is_shown_with_what_the_hub_said_while_the_daemon_runs_and_after() {
     assert_eq!(metric(&daemon, "needs_person").as_deref(), Some("1"));
     let (_, metrics) = daemon.get_admin("/metrics");
     let wanted = format!(
-        "rsnotify_refused_notifications{{hub=\"{}\",reason=\"not_allowed\"}} 1\n",
+        "rsnotify_refused_notifications{{hub=\"{}\",kind=\"framework\",reason=\"not_allowed\"}} 1\n",
         hub.url()
     );
     assert!(metrics.contains(&wanted), "{metrics}");

@@ -1,6 +1,6 @@
 //! Metrics of hubs, summed over channels: there may be thousands of those, and `rsnotify outbox list` prints them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
@@ -9,9 +9,13 @@ use crate::admin::metrics::exposition::{Exposition, Label, seconds};
 use crate::announce::delivery::attempt::RefusalKind;
 use crate::report::figures::{Figures, HubCounts};
 use crate::report::status::{Condition, HubView, Status};
+use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::uri::Hub;
 
-/// Sums of one hub over all channels.
+/// A hub on the channels of one kind.
+type Account<'a> = (&'a Hub, ChannelKind);
+
+/// Sums of one hub over all channels of a kind.
 #[derive(Default)]
 struct HubSums {
     due: i64,
@@ -49,14 +53,18 @@ impl HubSums {
 }
 
 pub fn expose(exposition: &mut Exposition, status: &Status) {
-    let mut hubs: BTreeMap<&Hub, HubSums> = BTreeMap::new();
-    for hub in status.channels.iter().flat_map(|channel| &channel.hubs) {
-        hubs.entry(&hub.hub).or_default().add(hub, status.at);
+    let mut hubs: BTreeMap<Account<'_>, HubSums> = BTreeMap::new();
+    for channel in &status.channels {
+        for hub in &channel.hubs {
+            let sums = hubs.entry((&hub.hub, channel.kind)).or_default();
+            sums.add(hub, status.at);
+        }
     }
     let each = |figure: fn(&HubSums) -> i64| {
         let hubs = hubs.iter();
-        hubs.map(move |(hub, sum)| ([of_hub(hub)], figure(sum)))
+        hubs.map(move |(account, sum)| (of_account(*account), figure(sum)))
     };
+    let names: BTreeSet<&Hub> = hubs.keys().map(|(hub, _)| *hub).collect();
     exposition.gauges(
         "rsnotify_due_changes",
         "Changes due to a hub",
@@ -77,7 +85,8 @@ pub fn expose(exposition: &mut Exposition, status: &Status) {
     exposition.gauges(
         "rsnotify_hub_failing",
         "1 while a hub accepts nothing and is retried with one notification at a time",
-        hubs.keys()
+        names
+            .iter()
             .map(|hub| ([of_hub(hub)], i64::from(is_failing(hub)))),
     );
     exposition.gauges(
@@ -89,9 +98,12 @@ pub fn expose(exposition: &mut Exposition, status: &Status) {
         "rsnotify_refused_notifications",
         "Notifications refused at the last attempt, or waiting for a hub that accepts nothing, by reason; \
          no_subscribers_likely requires no action",
-        hubs.iter().flat_map(|(hub, sum)| {
+        hubs.iter().flat_map(|(account, sum)| {
             let refused = sum.refused.iter();
-            refused.map(|(kind, many)| ([of_hub(hub), ("reason", kind.as_str().to_owned())], *many))
+            refused.map(|(reason, many)| {
+                let [hub, kind] = of_account(*account);
+                ([hub, kind, ("reason", reason.as_str().to_owned())], *many)
+            })
         }),
     );
     exposition.gauges(
@@ -103,11 +115,11 @@ pub fn expose(exposition: &mut Exposition, status: &Status) {
         "rsnotify_last_accepted_timestamp_seconds",
         "Time when a hub last accepted a notification",
         hubs.iter()
-            .filter_map(|(hub, sum)| Some(([of_hub(hub)], seconds(sum.accepted?)))),
+            .filter_map(|(account, sum)| Some((of_account(*account), seconds(sum.accepted?)))),
     );
     let pinged = || {
         let hubs = hubs.iter();
-        hubs.filter_map(|(hub, sum)| Some(([of_hub(hub)], sum.unfetched?)))
+        hubs.filter_map(|(account, sum)| Some((of_account(*account), sum.unfetched?)))
     };
     exposition.gauges(
         "rsnotify_hub_fetch_confirmed",
@@ -122,30 +134,52 @@ pub fn expose(exposition: &mut Exposition, status: &Status) {
     expose_counts(exposition, &hubs, &status.figures);
 }
 
-fn expose_counts(exposition: &mut Exposition, hubs: &BTreeMap<&Hub, HubSums>, figures: &Figures) {
+fn expose_counts(
+    exposition: &mut Exposition,
+    hubs: &BTreeMap<Account<'_>, HubSums>,
+    figures: &Figures,
+) {
     let uncounted = HubCounts::default();
     let counts = || {
-        hubs.keys().map(|hub| {
-            let counts = figures.counts.hubs.get(hub).unwrap_or(&uncounted);
-            (*hub, counts)
+        hubs.keys().map(|(hub, kind)| {
+            let account = ((*hub).clone(), *kind);
+            let counts = figures.counts.hubs.get(&account).unwrap_or(&uncounted);
+            ((*hub, *kind), counts)
         })
     };
+    let of_changes = || counts().filter(|((_, kind), _)| *kind == ChannelKind::Change);
+    exposition.gauges(
+        "rsnotify_change_backlog_entries",
+        "Changes of resources that a hub has not heard, over all change channels; beyond `window.change_backlog` on one, \
+         the oldest count as told",
+        hubs.iter()
+            .filter(|((_, kind), _)| *kind == ChannelKind::Change)
+            .map(|((hub, _), sum)| ([of_hub(hub)], sum.due)),
+    );
+    exposition.counters(
+        "rsnotify_change_entries_dropped_total",
+        "Changes of resources that count as told because a hub fell behind",
+        of_changes().map(|((hub, _), counts)| ([of_hub(hub)], counts.dropped)),
+    );
     exposition.counters(
         "rsnotify_attempts_total",
         "Submissions of notifications, retries included, by outcome: accepted, or the reason of the refusal",
-        counts().flat_map(|(hub, counts)| {
+        counts().flat_map(|(account, counts)| {
             let refused = RefusalKind::all().map(|kind| {
                 let many = counts.refused.get(&kind).copied().unwrap_or_default();
                 (kind.as_str(), many)
             });
             let outcomes = [("accepted", counts.accepted)].into_iter().chain(refused);
-            outcomes.map(|(outcome, many)| ([of_hub(hub), ("outcome", outcome.to_owned())], many))
+            outcomes.map(move |(outcome, many)| {
+                let [hub, kind] = of_account(account);
+                ([hub, kind, ("outcome", outcome.to_owned())], many)
+            })
         }),
     );
     exposition.counters(
         "rsnotify_retries_total",
         "Repeated submissions of notifications",
-        counts().map(|(hub, counts)| ([of_hub(hub)], counts.retries)),
+        counts().map(|(account, counts)| (of_account(account), counts.retries)),
     );
     exposition.histograms(
         "rsnotify_attempt_seconds",
@@ -158,13 +192,17 @@ fn expose_counts(exposition: &mut Exposition, hubs: &BTreeMap<&Hub, HubSums>, fi
     exposition.histograms(
         "rsnotify_notification_seconds",
         "Time from cutting a notification until a hub accepted it, retries included",
-        counts().map(|(hub, counts)| ([of_hub(hub)], &counts.took)),
+        counts().map(|(account, counts)| (of_account(account), &counts.took)),
     );
     exposition.counters(
         "rsnotify_accepted_changes_total",
         "Changes in the notifications that a hub accepted",
-        counts().map(|(hub, counts)| ([of_hub(hub)], counts.changes)),
+        counts().map(|(account, counts)| (of_account(account), counts.changes)),
     );
+}
+
+fn of_account((hub, kind): Account<'_>) -> [Label; 2] {
+    [of_hub(hub), ("kind", kind.to_string())]
 }
 
 fn of_hub(hub: &Hub) -> Label {

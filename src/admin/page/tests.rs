@@ -124,6 +124,7 @@ fn status(channels: usize, words: &str) -> Status {
         }],
         channels,
         failing_hubs: Vec::new(),
+        fell_behind: Vec::new(),
         muted: Vec::new(),
         more_muted: 0,
         embedded_hub: None,

@@ -1,8 +1,5 @@
 //! Effects of the engine: all changes are saved first, and the rest is performed once they are.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-
 use tracing::error;
 
 use crate::announce::changes::log::LogPart;
@@ -102,18 +99,9 @@ impl EventLoop {
 
     /// Lets Change Lists be read.
     fn take_changes(&mut self, request: TakeRequest) {
-        let plan = self.engine.plan();
-        let paths = request.lists.iter().filter_map(|list| {
-            let (_, source) = plan.source_of(list.path.mount)?;
-            let mut mounts = source.mounts.iter();
-            let mount = mounts.find(|mount| mount.id == list.path.mount)?;
-            Some(mount.directory.join(OsStr::from_bytes(&list.path.below)))
-        });
-        self.change_reader.read(ReadJob {
-            paths: paths.collect(),
-            request,
-            keys: self.saver.store().key_reader(),
-        });
+        let keys = self.saver.store().key_reader();
+        let job = ReadJob::new(request, self.engine.plan(), keys);
+        self.change_reader.read(job);
     }
 
     fn perform(&mut self, effect: Effect) {
@@ -150,7 +138,7 @@ impl EventLoop {
             Effect::Look(paths) => self.trees.look(&paths),
             Effect::Explain(paths) => self.trees.explain(&paths),
             Effect::Tell(fact) => {
-                self.counts.tell(&fact);
+                self.count_fact(&fact);
                 log::log_fact(&fact);
             }
         }

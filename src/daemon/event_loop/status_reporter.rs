@@ -1,18 +1,28 @@
 //! Health of the loop as others see it: probes, the service manager, and requests for the status.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use tracing::info;
 
 use crate::admin::Readiness;
+use crate::announce::changes::round::{TakeOutcome, TakeRequest};
+use crate::announce::event::Fact;
 use crate::announce::plan::{MountPlan, Plan};
+use crate::announce::time::earlier;
 use crate::daemon::event_loop::EventLoop;
 use crate::daemon::service_manager::ServiceManager;
 use crate::report;
-use crate::report::status::{ConfigurationStatus, Detail, RefusedConfiguration, Status};
+use crate::report::status::{
+    ConfigurationStatus, Detail, FellBehindView, RefusedConfiguration, Status,
+};
 use crate::report::summary::{Doing, Summary};
+use crate::resourcesync::channel_kind::ChannelKind;
+use crate::resourcesync::uri::Topic;
 use crate::tree::TreeReport;
+
+/// Time for which the status shows that a hub fell behind.
+const FELL_BEHIND_FOR: Duration = Duration::from_secs(24 * 3600);
 
 /// Readiness, the service manager, and the configuration that the status shows.
 pub struct StatusReporter {
@@ -151,6 +161,16 @@ impl EventLoop {
     pub(super) fn complete(&self, status: &mut Status) {
         status.embedded_hub = self.hub.open().map(|hub| hub.status(status.at));
         status.configuration = Some(self.reporter.configuration().clone());
+        let fell_behind = self.counts.fell_behind.iter();
+        let lately = earlier(status.at, FELL_BEHIND_FOR);
+        let lately = fell_behind.filter(|(_, behind)| behind.last > lately);
+        let views = lately.map(|((hub, topic), behind)| FellBehindView {
+            hub: hub.clone(),
+            topic: topic.clone(),
+            changes: behind.changes,
+            last: behind.last,
+        });
+        status.fell_behind = views.collect();
     }
 
     /// Carries the counts over to another plan, but for mounts that it does not have.
@@ -162,6 +182,30 @@ impl EventLoop {
             let mut sources = plan.sources.iter().filter(|plan| plan.name == *source);
             sources.any(|source| source.mounts.iter().any(is_same))
         });
+    }
+
+    /// Counts a fact that the operator is told.
+    pub(super) fn count_fact(&mut self, fact: &Fact) {
+        let channels = self.engine.channels();
+        let kind = |topic: &Topic| {
+            let channel = channels.of_topic(topic).and_then(|id| channels.get(id));
+            channel.map_or_else(ChannelKind::default, |channel| channel.row.kind)
+        };
+        self.counts.tell(fact, kind, Timestamp::now());
+    }
+
+    pub(super) fn count_read(
+        &mut self,
+        request: &TakeRequest,
+        outcome: &TakeOutcome,
+        took: Duration,
+    ) {
+        let known = self.engine.change_sets().get(&request.set);
+        let source = known.and_then(|known| self.engine.plan().sources.get(known.source()));
+        if let Some(source) = source {
+            self.counts
+                .read_changes(&source.name, request, outcome, took);
+        }
     }
 
     pub(super) fn count_sweep(&mut self, report: &TreeReport) {

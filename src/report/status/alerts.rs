@@ -6,7 +6,9 @@ use jiff::Timestamp;
 
 use crate::report::status::hubs::HubTrouble;
 use crate::report::status::words::counted;
-use crate::report::status::{ChannelView, Condition, MountStatus, MutedSet, SourceStatus, Status};
+use crate::report::status::{
+    ChannelView, Condition, FellBehindView, MountStatus, MutedSet, SourceStatus, Status,
+};
 use crate::resourcesync::uri::Hub;
 
 /// A condition that an operator should know of.
@@ -113,6 +115,7 @@ impl Status {
             let troubles = summary.troubles.iter();
             alerts.extend(troubles.map(|trouble| of_hub(summary.hub, trouble)));
         }
+        alerts.extend(self.fell_behind.iter().map(of_fallen_behind));
         // Those that lasted come first: those that are not told of did only if all that are did.
         let lasting = self
             .broken
@@ -263,6 +266,27 @@ fn of_unreadable(source: &SourceStatus, mount: &MountStatus) -> Option<Alert> {
             None => meanwhile.to_owned(),
         }),
     })
+}
+
+fn of_fallen_behind(behind: &FellBehindView) -> Alert {
+    let FellBehindView {
+        hub,
+        topic,
+        changes,
+        last,
+    } = behind;
+    let changes = counted(*changes, "change");
+    Alert {
+        urgency: Urgency::Look,
+        part: Part::Hubs,
+        what: format!("{hub} fell behind on {topic}: {changes} that it has not heard count as told"),
+        since: Some(*last),
+        advice: Some(
+            "its Destinations see the gap, and have to read the Change Lists; raise window.change_backlog if that is \
+             too early"
+                .to_owned(),
+        ),
+    }
 }
 
 fn of_hub(hub: &Hub, trouble: &HubTrouble<'_>) -> Alert {
