@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use crate::announce::changes::round::{TakeRequest, TakenRound};
 use crate::announce::delivery::Submission;
-use crate::announce::dry_run::play_forward;
+use crate::announce::dry_run::{ChangeFiles, play_forward};
 use crate::announce::engine::Engine;
 use crate::announce::plan::Mode;
 use crate::announce::time::later;
@@ -16,7 +17,8 @@ use crate::cli::exit::Exit;
 use crate::cli::one_shot_scan::scan_once;
 use crate::cli::output::{print, say};
 use crate::config::Config;
-use crate::daemon::settings;
+use crate::daemon::change_reader::{ReadJob, take};
+use crate::daemon::{reduced, settings};
 use crate::hub::relay::headers;
 use crate::hub::{DeliveryProgress, Relay, RelayId, SavedHub, Subscription};
 use crate::report;
@@ -36,14 +38,33 @@ struct Shown {
 
 pub fn dry_run(config: &Config) -> anyhow::Result<Exit> {
     let hubs = settings::publishers(config)?;
-    let saved = match Store::open_to_read(&config.state_dir)? {
+    let store = Store::open_to_read(&config.state_dir)?;
+    let saved = match &store {
         Some(store) => store.load_hub()?,
         None => SavedHub::default(),
     };
     let mut scan = scan_once(config)?;
     let now = Timestamp::now();
     let until = later(now, horizon(config));
-    let planned = play_forward(&mut scan.engine, scan.begun, now, until);
+    let plan = scan.engine.plan().clone();
+    let take = |request: TakeRequest| {
+        let keys = store.as_ref()?.key_reader();
+        let job = ReadJob::new(request, &plan, keys);
+        Some(TakenRound {
+            outcome: take(&job),
+            set: job.request.set,
+            round: job.request.round,
+        })
+    };
+    let logged = |id, seq, part| {
+        let body = store.as_ref()?.logged_body(id, seq).ok()??;
+        reduced(body, seq, part).ok()
+    };
+    let changes = ChangeFiles {
+        take: &take,
+        logged: &logged,
+    };
+    let planned = play_forward(&mut scan.engine, scan.begun, &changes, now, until);
 
     let own_hub = OwnHub::new(&scan.engine, &saved.subscriptions);
     let mut shown = own_hub.owed(&saved.relays, now);

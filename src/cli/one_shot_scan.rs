@@ -108,7 +108,10 @@ fn scan_beside(
         for effect in engine.step(event, Timestamp::now().into()) {
             match effect {
                 Effect::Explain(paths) => questions.extend(paths),
-                Effect::Submit(_) | Effect::Look(_) => begun.push(effect),
+                Effect::Submit(_)
+                | Effect::SubmitLogged(..)
+                | Effect::Take(_)
+                | Effect::Look(_) => begun.push(effect),
                 _ => {}
             }
         }

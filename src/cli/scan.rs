@@ -6,15 +6,18 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::announce::finding::Finding;
+use crate::announce::plan::Plan;
 use crate::cli::exit::Exit;
 use crate::cli::inference::with_url;
 use crate::cli::one_shot_scan::scan_once;
 use crate::cli::options::ScanOptions;
-use crate::cli::output::{print, say};
+use crate::cli::output::{grouped, print, say};
 use crate::config::Config;
+use crate::daemon::change_reader::file;
 use crate::report;
 use crate::report::documents::{DocumentState, DocumentView};
 use crate::resourcesync::escape::escaped;
+use crate::tree::change_list::ChangeListFile;
 
 pub fn scan(file: Option<&Path>, options: &ScanOptions) -> anyhow::Result<Exit> {
     let config = Config::load(file, &with_url(file, options.tree.overrides())?)?;
@@ -31,6 +34,10 @@ pub fn scan(file: Option<&Path>, options: &ScanOptions) -> anyhow::Result<Exit> 
                     Some("no state file yet: the first run takes it as known".to_owned());
             }
         }
+    }
+    let plan = scan.engine.plan();
+    for document in &mut documents {
+        read_changes(plan, document);
     }
     documents
         .retain(|document| options.state.is_empty() || options.state.contains(&document.state));
@@ -57,6 +64,22 @@ pub fn scan(file: Option<&Path>, options: &ScanOptions) -> anyhow::Result<Exit> 
     Ok(Exit::Fine)
 }
 
+/// Counts the entries of a Change List anew that is not the version which was taken as a whole.
+fn read_changes(plan: &Plan, document: &mut DocumentView) {
+    let Some(changes) = &mut document.changes else {
+        return;
+    };
+    let Some(stat) = changes.unread else {
+        return;
+    };
+    let path = file(plan, &document.path);
+    let opened = path.and_then(|path| ChangeListFile::open(&path, stat).ok());
+    if let Some(listed) = opened.and_then(|mut list| list.keys().ok()) {
+        changes.listed = listed.entries.len();
+        changes.taken = changes.taken.min(changes.listed);
+    }
+}
+
 fn to_json(document: &DocumentView) -> Value {
     json!({
         "uri": document.uri.as_str(),
@@ -66,6 +89,10 @@ fn to_json(document: &DocumentView) -> Value {
         "index": document.index.as_ref().map(|index| index.as_str()),
         "sets": document.sets.iter().map(|set| set.as_str()).collect::<Vec<_>>(),
         "channels": document.channels.iter().map(|topic| topic.as_str()).collect::<Vec<_>>(),
+        "changes": document.changes.map(|changes| json!({
+            "listed": changes.listed,
+            "taken": changes.taken,
+        })),
         "state": document.state.as_str(),
         "reason": document.reason,
     })
@@ -83,8 +110,14 @@ fn write_row(out: &mut impl Write, document: &DocumentView) -> io::Result<()> {
         kind,
         document.uri
     )?;
-    match &document.reason {
-        Some(reason) => writeln!(out, "  ({})", escaped(reason)),
-        None => writeln!(out),
+    let changes = document.changes.map(|changes| {
+        let (listed, taken) = (grouped(changes.listed), grouped(changes.taken));
+        format!("{taken} of {listed} changes taken")
+    });
+    let reason = document.reason.iter().map(|reason| escaped(reason).into());
+    let remarks: Vec<String> = reason.chain(changes).collect();
+    match remarks.as_slice() {
+        [] => writeln!(out),
+        remarks => writeln!(out, "  ({})", remarks.join("; ")),
     }
 }

@@ -1,12 +1,17 @@
 //! The thread that reads Change Lists and compares them with what was taken, so that the loop never waits for it (C6).
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Sender};
+use std::time::{Duration, Instant};
 
 use tracing::error;
 
 use crate::announce::changes::inventory::{DeletionRules, take_inventory};
 use crate::announce::changes::round::{self, TakeOutcome, TakeRequest, Taken, TakenRound};
+use crate::announce::observation::DocumentPath;
+use crate::announce::plan::Plan;
 use crate::daemon::log::error_chain;
 use crate::store::{KeyReader, StoreError};
 use crate::tree::change_list::{ChangeListFile, ChangeListFileError};
@@ -19,6 +24,26 @@ pub struct ReadJob {
     pub keys: KeyReader,
 }
 
+impl ReadJob {
+    /// Returns the job for a request.
+    pub fn new(request: TakeRequest, plan: &Plan, keys: KeyReader) -> ReadJob {
+        let lists = request.lists.iter();
+        let paths = lists.filter_map(|list| file(plan, &list.path));
+        ReadJob {
+            paths: paths.collect(),
+            request,
+            keys,
+        }
+    }
+}
+
+/// Returns where a document lies in the file system.
+pub fn file(plan: &Plan, path: &DocumentPath) -> Option<PathBuf> {
+    let (_, source) = plan.source_of(path.mount)?;
+    let mount = source.mounts.iter().find(|mount| mount.id == path.mount)?;
+    Some(mount.directory.join(OsStr::from_bytes(&path.below)))
+}
+
 /// Hands requests to the thread.
 #[derive(Debug)]
 pub struct ChangeReader {
@@ -26,18 +51,22 @@ pub struct ChangeReader {
 }
 
 impl ChangeReader {
-    /// Starts the thread, which ends with this value. It hands its answers to `answer`.
-    pub fn start(answer: impl Fn(TakenRound) + Send + 'static) -> ChangeReader {
+    /// Starts the thread, which ends with this value. It hands its answers to `answer`, with the request and the time that
+    /// it took.
+    pub fn start(
+        answer: impl Fn(TakenRound, TakeRequest, Duration) + Send + 'static,
+    ) -> ChangeReader {
         let (jobs, received) = mpsc::channel::<ReadJob>();
         let thread = std::thread::Builder::new().name("change-lists".into());
         let started = thread.spawn(move || {
             for job in received {
+                let began = Instant::now();
                 let round = TakenRound {
                     set: job.request.set.clone(),
                     round: job.request.round,
                     outcome: take(&job),
                 };
-                answer(round);
+                answer(round, job.request, began.elapsed());
             }
         });
         if let Err(error) = &started {

@@ -7,7 +7,7 @@ use foldhash::fast::FixedState;
 use crate::announce::channel::Channel;
 use crate::announce::engine::Engine;
 use crate::announce::engine::source::Source;
-use crate::announce::observation::DocumentPath;
+use crate::announce::observation::{DocumentPath, Stat};
 use crate::announce::plan::SourcePlan;
 use crate::announce::state::{Hold, Presence, Record, Version};
 use crate::resourcesync::capability::Capability;
@@ -25,8 +25,20 @@ pub struct DocumentView {
     pub index: Option<Uri>,
     pub sets: BTreeSet<Uri>,
     pub channels: BTreeSet<Topic>,
+    /// Of a Change List on a change channel.
+    pub changes: Option<TakenChanges>,
     pub state: DocumentState,
     pub reason: Option<String>,
+}
+
+/// The entries of a Change List, and those of them that were taken to be told, or that count as such (C10).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TakenChanges {
+    /// In the version that was read for them last.
+    pub listed: usize,
+    pub taken: usize,
+    /// The version that is there now, if not all of it was taken.
+    pub unread: Option<Stat>,
 }
 
 /// The state of a document, as `scan` prints it.
@@ -94,6 +106,7 @@ pub fn all(engine: &Engine) -> Vec<DocumentView> {
                 index: record.relations.index.clone(),
                 sets: record.relations.sets.iter().cloned().collect(),
                 channels: topics(engine, &plan.name, record),
+                changes: taken_changes(engine, uri, record),
                 state,
                 reason,
             });
@@ -108,12 +121,37 @@ pub fn all(engine: &Engine) -> Vec<DocumentView> {
             index: None,
             sets: BTreeSet::new(),
             channels: BTreeSet::new(),
+            changes: None,
             state: DocumentState::Broken,
             reason: Some(trouble.reason.clone()),
         }));
     }
     documents.sort_by(|one, other| one.uri.cmp(&other.uri));
     documents
+}
+
+/// Returns how much of a Change List was taken; of several sets, for the one that has taken least.
+fn taken_changes(engine: &Engine, uri: &Uri, record: &Record) -> Option<TakenChanges> {
+    let Version {
+        capability,
+        form,
+        fingerprint,
+    } = record.version;
+    if (capability, form) != (Capability::ChangeList, Form::List) || record.is_gone() {
+        return None;
+    }
+    let sets = record.relations.sets.iter();
+    let sets = sets.filter_map(|set| engine.change_sets().get(set));
+    let changes = sets.filter(|set| set.is_learned()).map(|set| {
+        let row = set.list(uri).copied().unwrap_or_default();
+        let is_unread = !set.has_taken(uri, fingerprint);
+        TakenChanges {
+            listed: row.listed,
+            taken: row.taken,
+            unread: is_unread.then_some(record.stat),
+        }
+    });
+    changes.min_by_key(|changes| changes.taken)
 }
 
 /// Returns the topics of the channels that a document is announced on.

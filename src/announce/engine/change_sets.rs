@@ -123,6 +123,11 @@ impl ChangeSet {
         self.is_accepted || next.is_some_and(|next| next <= now)
     }
 
+    /// Returns a list as far as its entries were taken.
+    pub fn list(&self, list: &Uri) -> Option<&ChangeListRow> {
+        self.lists.get(list)
+    }
+
     /// Returns the numbers of entries that the set's lists have, and that were taken of them.
     pub fn counts(&self) -> (usize, usize) {
         let rows = self.lists.values();
