@@ -1,4 +1,4 @@
-//! `advertise`: what each Capability List lacks to advertise its channel, and how a Destination subscribes.
+//! `advertise`: what each Capability List lacks to advertise its channels, and how a Destination subscribes.
 
 mod patch;
 mod recipe;
@@ -49,13 +49,13 @@ pub fn advertise(file: Option<&Path>, options: &AdvertiseOptions) -> anyhow::Res
     for notice in &scan.notices {
         say(notice);
     }
-    let sets = sets(&scan.engine);
+    let sets = sets(&scan.engine, options.kind);
     for reservation in reservations(&config, &sets) {
         say(reservation);
     }
     // Where the entry is all that was asked for, it does not matter what the list has.
     let failures = sets.iter().filter_map(|set| {
-        let is_asked_for = !options.entry || set.channel.is_none();
+        let is_asked_for = !options.entry || set.channels.is_empty();
         Some((set, set.failure().filter(|_| is_asked_for)?))
     });
     for (set, reason) in failures.clone() {
@@ -79,7 +79,7 @@ pub fn advertise(file: Option<&Path>, options: &AdvertiseOptions) -> anyhow::Res
 
 /// Returns a warning about addresses that only this host reaches.
 fn reservations(config: &Config, sets: &[Set]) -> BTreeSet<String> {
-    let channels = || sets.iter().filter_map(|set| set.channel.as_ref());
+    let channels = || sets.iter().flat_map(|set| &set.channels);
     let embedded = config
         .embedded_hub
         .as_ref()
@@ -137,8 +137,17 @@ fn local_origin(uri: &str) -> Option<String> {
 }
 
 fn to_json(set: &Set) -> Value {
-    let channel = set.channel.as_ref();
+    let channel = set.channels.first();
     let hubs = channel.map_or(&[][..], |channel| &channel.hubs);
+    let channels = set.channels.iter().map(|channel| {
+        json!({
+            "kind": channel.kind,
+            "topic": channel.topic.as_str(),
+            "hubs": channel.hubs.iter().map(Hub::as_str).collect::<Vec<_>>(),
+            "entry": entry(channel),
+        })
+    });
+    let channels: Vec<Value> = channels.collect();
     let (diff, reason) = match &set.outcome {
         Outcome::Complete => (None, None),
         Outcome::Lacks { patch } => match std::str::from_utf8(patch) {
@@ -157,18 +166,21 @@ fn to_json(set: &Set) -> Value {
         "topic": channel.map(|channel| channel.topic.as_str()),
         "hubs": hubs.iter().map(Hub::as_str).collect::<Vec<_>>(),
         "entry": channel.map(entry),
+        "channels": channels,
         "diff": diff,
         "reason": reason,
     })
 }
 
 fn write_entry(out: &mut impl Write, set: &Set) -> io::Result<()> {
-    let Some(channel) = &set.channel else {
+    if set.channels.is_empty() {
         return Ok(());
-    };
+    }
     // Two hyphens would end the comment.
     let list = set.list.as_str().replace("--", "-%2D");
-    write!(out, "<!-- {list} -->\n{}", entry(channel))
+    writeln!(out, "<!-- {list} -->")?;
+    let mut entries = set.channels.iter().map(entry);
+    entries.try_for_each(|entry| write!(out, "{entry}"))
 }
 
 /// Writes the patches, and notes for people in lines that `patch` ignores.
@@ -184,13 +196,14 @@ fn write_patches(out: &mut Output, sets: &[Set]) -> io::Result<()> {
     }
     for set in sets {
         let state = match &set.outcome {
+            Outcome::Complete if set.channels.len() > 1 => "advertises its channels",
             Outcome::Complete => "advertises its channel",
             Outcome::Lacks { .. } => "lacks what the patch below adds",
             Outcome::NotInTheTree => NOT_IN_THE_TREE,
             Outcome::Failed { reason } => reason,
         };
         write_note(out, &format!("{} {state}", set.list))?;
-        if let Some(channel) = &set.channel {
+        for channel in &set.channels {
             if let Outcome::NotInTheTree | Outcome::Failed { .. } = set.outcome {
                 write_lines(out, entry(channel).trim_end())?;
             }

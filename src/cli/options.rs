@@ -408,6 +408,10 @@ pub struct AdvertiseOptions {
     #[command(flatten)]
     pub network: NetworkOptions,
 
+    /// Only the channels of this kind [default: both]
+    #[arg(long, value_enum, value_name = "KIND", env = "RSNOTIFY_KIND")]
+    pub kind: Option<ChannelKind>,
+
     /// Print only the entries, for authors of generators
     #[arg(long, env = "RSNOTIFY_ENTRY", value_parser = FalseyValueParser::new())]
     pub entry: bool,

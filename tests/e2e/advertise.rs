@@ -402,7 +402,7 @@ fn a_destination_is_told_how_to_subscribe_and_an_operator_what_nobody_reaches() 
     let out = advertised(&setup(&site, ""));
     let topic = format!("{TOPICS}topics/main/a/capabilitylist/");
     for line in [
-        format!("#   topic      {topic}"),
+        format!("#   topic      {topic} (kind framework)"),
         format!("#   hub        {HUB}"),
         format!("#   discover   curl --head {topic}"),
         format!("#   listen     rsnotify listen {topic}"),

@@ -8,7 +8,7 @@ const CALLBACK: &str = "https://destination.example.net/callback/";
 /// The channel's addresses, and the commands to discover, to subscribe, to look only (WebSub sections 4 and 5).
 pub fn recipe(channel: &Advertisement) -> String {
     let topic = channel.topic.as_str();
-    let mut recipe = format!("  topic      {topic}\n");
+    let mut recipe = format!("  topic      {topic} (kind {})\n", channel.kind);
     for hub in &channel.hubs {
         recipe += &format!("  hub        {hub}\n");
     }
@@ -64,7 +64,7 @@ mod tests {
             hubs: vec![Hub::new("https://h.example/"), Hub::new("http://[::1]/hub")],
         };
         assert_snapshot!(recipe(&channel), @r"
-        topic      https://e.org/t/?a=1&b='
+        topic      https://e.org/t/?a=1&b=' (kind framework)
         hub        https://h.example/
         hub        http://[::1]/hub
         discover   curl --head 'https://e.org/t/?a=1&b='\'''

@@ -1,4 +1,4 @@
-//! Every set of resources, with what its Capability List lacks to advertise its channel.
+//! Every set of resources, with what its Capability List lacks to advertise its channels.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -23,8 +23,8 @@ pub struct Set {
     pub list: Uri,
     /// The path of the list, without links; nothing if it is not in the tree.
     pub path: Option<PathBuf>,
-    /// The channel as it should be advertised, if there is one.
-    pub channel: Option<Advertisement>,
+    /// The channels as they should be advertised, at most one of each kind.
+    pub channels: Vec<Advertisement>,
     pub outcome: Outcome,
 }
 
@@ -53,11 +53,12 @@ impl Set {
     }
 }
 
-/// Every set, in order of its Capability List's URI.
-pub fn sets(engine: &Engine) -> Vec<Set> {
-    let mut channels = BTreeMap::new();
+/// Every set with the channels of this kind, or of each, in order of its Capability List's URI.
+pub fn sets(engine: &Engine, kind: Option<ChannelKind>) -> Vec<Set> {
+    let mut channels: BTreeMap<Uri, BTreeMap<ChannelKind, Advertisement>> = BTreeMap::new();
     for channel in report::channels::all(engine) {
-        if channel.retired.is_none() {
+        let is_meant = kind.is_none_or(|kind| channel.kind == kind);
+        if is_meant && channel.retired.is_none() {
             let configured = report::channels::hubs_of(engine, &channel.topic);
             let all = || engine.plan().hubs.iter().map(|hub| hub.hub.clone());
             let mut hubs: Vec<_> = all().filter(|hub| configured.contains(hub)).collect();
@@ -65,15 +66,13 @@ pub fn sets(engine: &Engine) -> Vec<Set> {
             if hubs.is_empty() {
                 hubs = all().collect();
             }
-            let topic = channel.topic;
-            channels.insert(
-                channel.set,
-                Advertisement {
-                    kind: ChannelKind::Framework,
-                    topic,
-                    hubs,
-                },
-            );
+            let advertisement = Advertisement {
+                kind: channel.kind,
+                topic: channel.topic,
+                hubs,
+            };
+            let of_set = channels.entry(channel.set).or_default();
+            of_set.insert(channel.kind, advertisement);
         }
     }
     let mut lists: BTreeMap<Uri, Option<PathBuf>> =
@@ -86,8 +85,9 @@ pub fn sets(engine: &Engine) -> Vec<Set> {
     }
     let mut patched = BTreeSet::new();
     let sets = lists.into_iter().filter_map(|(list, path)| {
-        let channel = channels.remove(&list);
-        set(engine, list, path, channel, &mut patched)
+        let channels = channels.remove(&list).unwrap_or_default();
+        let channels = channels.into_values().collect();
+        set(engine, list, path, channels, &mut patched)
     });
     sets.collect()
 }
@@ -105,7 +105,7 @@ fn set(
     engine: &Engine,
     list: Uri,
     path: Option<PathBuf>,
-    channel: Option<Advertisement>,
+    channels: Vec<Advertisement>,
     patched: &mut BTreeSet<PathBuf>,
 ) -> Option<Set> {
     let file = path.and_then(|path| match tree::content(&path) {
@@ -113,19 +113,17 @@ fn set(
         content => Some((path, content)),
     });
     let path = file.as_ref().map(|(path, _)| path.clone());
-    let outcome = match (&channel, file) {
-        (None, None) => return None,
-        (None, Some(_)) => failed(why_no_channel(engine, &list)),
-        (Some(_), None) if is_configured(engine, &list) => Outcome::NotInTheTree,
-        (Some(_), None) => failed("is not there now"),
-        (Some(channel), Some((path, content))) => {
-            compared(engine, &path, content, channel, patched)
-        }
+    let outcome = match (channels.as_slice(), file) {
+        ([], None) => return None,
+        ([], Some(_)) => failed(why_no_channel(engine, &list)),
+        (_, None) if is_configured(engine, &list) => Outcome::NotInTheTree,
+        (_, None) => failed("is not there now"),
+        (channels, Some((path, content))) => compared(engine, &path, content, channels, patched),
     };
     Some(Set {
         list,
         path,
-        channel,
+        channels,
         outcome,
     })
 }
@@ -170,21 +168,29 @@ fn compared(
     engine: &Engine,
     path: &Path,
     content: io::Result<Vec<u8>>,
-    channel: &Advertisement,
+    channels: &[Advertisement],
     patched: &mut BTreeSet<PathBuf>,
 ) -> Outcome {
     let before = match content {
         Ok(content) => content,
         Err(error) => return failed(format!("cannot be read: {error}")),
     };
-    match advertise(&before, channel, &former_hubs(engine)) {
-        Ok(None) => Outcome::Complete,
-        Ok(Some(_)) if !patched.insert(path.to_owned()) => {
-            failed("is the same file as another set's, and can advertise one channel only")
+    let former = former_hubs(engine);
+    let mut after = None;
+    for channel in channels {
+        match advertise(after.as_deref().unwrap_or(&before), channel, &former) {
+            Ok(None) => {}
+            Ok(Some(patched)) => after = Some(patched),
+            Err(error) => return failed(format!("cannot be patched: {}", error_chain(&error))),
         }
-        Ok(Some(after)) => Outcome::Lacks {
+    }
+    match after {
+        None => Outcome::Complete,
+        Some(_) if !patched.insert(path.to_owned()) => {
+            failed("is the same file as another set's, and can advertise the channels of one only")
+        }
+        Some(after) => Outcome::Lacks {
             patch: unified(path, &before, &after),
         },
-        Err(error) => failed(format!("cannot be patched: {}", error_chain(&error))),
     }
 }

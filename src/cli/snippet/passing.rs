@@ -45,12 +45,24 @@ pub enum Behind {
     Unix(String),
 }
 
-/// The paths to pass on for these topics and this embedded hub. `home` is the public URL that new topics lie below, if
-/// rsnotify makes any.
-pub fn passing(topics: &BTreeSet<Topic>, home: Option<&Uri>, hub: Option<&Hub>) -> Passing {
+/// The place of the topics that rsnotify makes.
+#[derive(Debug, Clone, Copy)]
+pub struct Home<'a> {
+    pub public_url: &'a Uri,
+    /// True if it makes some for change channels.
+    pub has_changes: bool,
+}
+
+/// The paths to pass on for these topics and this embedded hub. `home` is where new topics lie, if rsnotify makes any.
+pub fn passing(topics: &BTreeSet<Topic>, home: Option<Home<'_>>, hub: Option<&Hub>) -> Passing {
+    let homes = home.into_iter().flat_map(|home| {
+        let below = ["topics/"].into_iter();
+        let below = below.chain(home.has_changes.then_some("changes/"));
+        below.map(move |name| format!("{}{name}", home.public_url))
+    });
     let mut sites: BTreeMap<String, Site> = BTreeMap::new();
     let mut refused = Vec::new();
-    if let Some(home) = home.map(|home| format!("{home}topics/")) {
+    for home in homes {
         match request(&home) {
             Ok((origin, path)) => sites.entry(origin).or_default().below.push(path),
             Err(reason) => refused.push((home, reason)),

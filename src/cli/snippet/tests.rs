@@ -4,14 +4,18 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::{prop_assert, prop_assert_eq, proptest};
 
-use crate::cli::snippet::passing::{Behind, Passing, RequestPath, passing, pattern};
+use crate::cli::snippet::passing::{Behind, Home, Passing, RequestPath, passing, pattern};
 use crate::cli::snippet::{WebServer, nginx};
 use crate::resourcesync::uri::{Hub, Topic, Uri};
 
 fn passed(topics: &[&str], home: Option<&str>, hub: Option<&str>) -> Passing {
     let topics: BTreeSet<Topic> = topics.iter().map(|topic| Topic::new(*topic)).collect();
     let home = home.map(|home| Uri::parse(home).unwrap());
-    passing(&topics, home.as_ref(), hub.map(Hub::new).as_ref())
+    let home = home.as_ref().map(|public_url| Home {
+        public_url,
+        has_changes: false,
+    });
+    passing(&topics, home, hub.map(Hub::new).as_ref())
 }
 
 #[test]
@@ -53,6 +57,19 @@ fn each_site_is_told_what_is_its_own() {
         ]
     );
     assert_eq!(passing.refused, []);
+}
+
+#[test]
+fn topics_of_change_channels_are_passed_on_as_a_whole_where_they_are_made() {
+    let public_url = Uri::parse("https://a.example/p/").unwrap();
+    let home = Home {
+        public_url: &public_url,
+        has_changes: true,
+    };
+    let passing = passing(&BTreeSet::new(), Some(home), None);
+    let below = passing.sites.iter().flat_map(|site| &site.below);
+    let below: Vec<&str> = below.map(|path| path.raw.as_str()).collect();
+    assert_eq!(below, ["/p/topics/", "/p/changes/"]);
 }
 
 #[test]
