@@ -23,7 +23,7 @@ use crate::config::Config;
 use crate::config::address::Address;
 use crate::daemon::log::error_chain;
 use crate::daemon::settings;
-use crate::diagnostics::{Diagnostic, Severity, clock, hub};
+use crate::diagnostics::{Diagnostic, Severity, changes, clock, hub};
 use crate::report;
 use crate::report::documents::{DocumentState, DocumentView};
 use crate::resourcesync::escape::escaped;
@@ -191,6 +191,13 @@ fn tree(scan: &OneShotScan, documents: Vec<DocumentView>, all: bool) -> Section 
         let diagnostic = clock::file_system(path, *changed, Timestamp::now());
         tree.diagnostics.extend(diagnostic);
     }
+    let engine = &scan.engine;
+    let without_channel = report::change_sets::without_channel(engine);
+    tree.diagnostics
+        .extend(changes::changes_not_enabled(&without_channel));
+    let without_list = report::change_sets::without_list(engine);
+    tree.diagnostics
+        .extend(changes::no_change_list(&without_list));
     for group in groups.iter().filter(|group| group.acknowledged) {
         let count = counted(group.count, "finding");
         let message = format!(
