@@ -29,6 +29,10 @@ pub fn without_channel(engine: &Engine) -> Vec<Uri> {
 pub fn without_list(engine: &Engine) -> Vec<(Topic, Uri)> {
     let channels = engine.channels().iter().map(|(_, channel)| channel);
     let channels = channels.filter(|channel| channel.is_live() && channel.is_of_changes());
+    // C27: these have changes without.
+    let plan = engine.plan();
+    let channels =
+        channels.filter(|channel| !plan.sources[channel.source].changes_from_resource_lists);
     let without = channels.filter(|channel| {
         let catalog = engine.sources()[channel.source].catalog();
         !has_change_list(catalog, &channel.row.set)
