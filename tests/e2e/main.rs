@@ -5,6 +5,7 @@
 mod activation;
 mod advertise;
 mod asking;
+mod change_accounts;
 mod checking;
 mod conformance;
 mod control;
