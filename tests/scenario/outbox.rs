@@ -7,7 +7,7 @@ use rsnotify::report;
 use rsnotify::report::status::Condition;
 use rsnotify::report::status::account::AccountView;
 
-use crate::world::{HUB, OTHER_HUB, Reply, World, capability_list, list, plan, two_hubs};
+use crate::world::{HUB, OTHER_HUB, Reply, World, capability_list, list, names, plan, two_hubs};
 
 const NOTHING: [&str; 0] = [];
 const UPDATE: &str = "updated changelist /a/changelist.xml";
@@ -352,9 +352,12 @@ fn an_account_is_named_by_its_topic_or_its_capability_list() {
     let mut world = World::with_two_sets(two_hubs());
     let engine = world.engine();
     let list = "https://example.org/a/capabilitylist.xml";
-    let (id, hub) = report::outbox::account(engine, list, HUB).unwrap();
+    let (id, hub) = report::outbox::account(engine, names(list, HUB)).unwrap();
     let topic = "https://example.org/a/framework/";
-    assert_eq!(report::outbox::account(engine, topic, HUB), Ok((id, hub)));
+    assert_eq!(
+        report::outbox::account(engine, names(topic, HUB)),
+        Ok((id, hub))
+    );
     for (channel, hub, says) in [
         (
             "https://example.org/a/framework",
@@ -369,7 +372,7 @@ fn an_account_is_named_by_its_topic_or_its_capability_list() {
         (topic, "embedded", "is not told to \"embedded\""),
         ("", "", "no channel"),
     ] {
-        let error = report::outbox::account(engine, channel, hub)
+        let error = report::outbox::account(engine, names(channel, hub))
             .unwrap_err()
             .to_string();
         assert!(error.contains(says), "{error}");
@@ -379,8 +382,16 @@ fn an_account_is_named_by_its_topic_or_its_capability_list() {
     world.write("/a/capabilitylist.xml", moved);
     world.wait(100);
     let engine = world.engine();
-    assert_ne!(report::outbox::account(engine, list, HUB).unwrap().0, id);
-    assert_eq!(report::outbox::account(engine, topic, HUB).unwrap().0, id);
+    assert_ne!(
+        report::outbox::account(engine, names(list, HUB)).unwrap().0,
+        id
+    );
+    assert_eq!(
+        report::outbox::account(engine, names(topic, HUB))
+            .unwrap()
+            .0,
+        id
+    );
 }
 
 fn list_with_topic(topic: &str) -> crate::world::Doc {

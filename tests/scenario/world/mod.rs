@@ -651,7 +651,8 @@ impl World {
     }
 }
 
-fn names<'a>(channel: &'a str, hub: &'a str) -> AccountNames<'a> {
+/// Returns the names by which an operator means an account, without the kind of its channel.
+pub fn names<'a>(channel: &'a str, hub: &'a str) -> AccountNames<'a> {
     AccountNames {
         channel,
         kind: None,
