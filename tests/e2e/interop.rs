@@ -2,6 +2,7 @@
 //!
 //! `.ci/run` installs them from package registries. If one is missing, its tests are skipped.
 
+mod changes;
 mod flask_websub;
 mod front;
 mod payloads;

@@ -1,7 +1,10 @@
-"""Reads framework notifications with the reference library, and says what it read.
+"""Reads notifications with the reference library, and says what it read.
 
 reader.py DIRECTORY: prints one object of JSON with what each file in it holds, as the library's own classes have it;
 for a file that it does not read, or that it has anything to say about, what it said.
+
+reader.py DIRECTORY sitemap: the same of change notifications, read as sitemaps, because the library knows no list of
+changes but those of its own time. What it warns of and reads all the same is no complaint.
 """
 
 import json
@@ -10,6 +13,7 @@ import pathlib
 import sys
 
 from resync.list_base import ListBase
+from resync.sitemap import Sitemap
 from resync.w3c_datetime import str_to_datetime
 
 
@@ -72,6 +76,28 @@ def read(path):
     return complaints.said or found
 
 
+def change(resource):
+    timestamp = resource.ts_datetime
+    return {
+        "uri": resource.uri,
+        "change": resource.change,
+        "datetime": None if timestamp is None else round(timestamp * 1_000_000),
+        "length": resource.length,
+        "type": resource.mime_type,
+        "links": links(resource.ln),
+    }
+
+
+def read_sitemap(path):
+    try:
+        with path.open("rb") as file:
+            sitemap = Sitemap().parse_xml(fh=file)
+        return {"described": sitemap.md, "entries": [change(resource) for resource in sitemap]}
+    except Exception as error:
+        return repr(error)
+
+
 complaints = Complaints()
 logging.getLogger().addHandler(complaints)
-json.dump({path.name: read(path) for path in pathlib.Path(sys.argv[1]).iterdir()}, sys.stdout)
+reads = read_sitemap if sys.argv[2:] == ["sitemap"] else read
+json.dump({path.name: reads(path) for path in pathlib.Path(sys.argv[1]).iterdir()}, sys.stdout)

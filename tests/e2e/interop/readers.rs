@@ -13,7 +13,8 @@ use crate::support::daemon::finish;
 use crate::support::needs;
 use crate::support::python::python;
 
-const READER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/e2e/interop/reader.py");
+/// Reads payloads with the reference library.
+pub const READER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/e2e/interop/reader.py");
 const SCHEMA: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/tests/e2e/interop/schema/sitemap.xsd"
