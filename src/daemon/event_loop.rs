@@ -141,7 +141,9 @@ impl EventLoop {
             parts.failpoints.clone(),
         );
         let inputs = parts.inputs.clone();
+        let failpoints = parts.failpoints.clone();
         let answer = move |round, request, took| {
+            failpoints.pass(Failpoint::Taken);
             // If the loop has stopped, the next start reads again.
             let _ = inputs.send(Input::Read(Box::new(round), request, took));
         };

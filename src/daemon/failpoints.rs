@@ -32,6 +32,16 @@ pub enum Failpoint {
     Relayed,
     Recorded,
     RecordedSaved,
+    /// Change Lists are about to be read.
+    Reading,
+    /// What is fresh in Change Lists is here, and the loop has not heard of it.
+    Taken,
+    /// Entries count as taken, and the notifications that tell of them are logged.
+    Logged,
+    LoggedSaved,
+    /// A hub has accepted a logged notification.
+    Heard,
+    HeardSaved,
 }
 
 #[cfg(not(debug_assertions))]
@@ -140,6 +150,7 @@ mod enabled {
                 .as_ref()
                 .is_some_and(|flight| flight.attempts == 0)
         };
+        let is_heard = |row: &LedgerRow| row.flight.is_none() && row.position.heard > 0;
         let is_delivered = |record: &HubRecord| matches!(record, HubRecord::Progressed(..));
         [
             (
@@ -153,6 +164,16 @@ mod enabled {
                 Failpoint::CutSaved,
             ),
             (!save.told.is_empty(), Failpoint::Told, Failpoint::ToldSaved),
+            (
+                save.change_log.values().any(Option::is_some),
+                Failpoint::Logged,
+                Failpoint::LoggedSaved,
+            ),
+            (
+                save.ledgers.values().flatten().any(is_heard),
+                Failpoint::Heard,
+                Failpoint::HeardSaved,
+            ),
             (
                 records.iter().any(is_delivered),
                 Failpoint::Recorded,

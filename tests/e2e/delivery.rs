@@ -235,7 +235,7 @@ fn a_hub_that_takes_one_change_at_a_time_hears_of_all_one_by_one() {
         "updated resourcelist a/resourcelist.xml",
     ];
     good.changes_until(&[all[0], all[2], all[3]]);
-    small.behave(Manner::OneChangeOnly);
+    small.behave(Manner::AtMost(1));
     daemon.await_log("sending 1 changes at a time");
     let mut heard = small.changes_until(&all);
     heard.sort();

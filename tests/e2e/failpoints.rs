@@ -1,5 +1,6 @@
 //! `kill -9` at each failpoint of a delivery: what was sent is repeated unchanged, and the rest follows.
 
+mod changes;
 mod story;
 
 use rstest::rstest;

@@ -6,6 +6,7 @@ mod activation;
 mod advertise;
 mod asking;
 mod change_accounts;
+mod changes;
 mod checking;
 mod conformance;
 mod control;

@@ -202,6 +202,16 @@ impl Daemon {
         self.child.try_wait().unwrap()
     }
 
+    /// Returns the largest resident size so far, in bytes.
+    pub fn peak_memory(&self) -> usize {
+        let status = format!("/proc/{}/status", self.child.id());
+        let status = std::fs::read_to_string(status).unwrap();
+        let mut lines = status.lines();
+        let peak = lines.find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        let kilobytes: usize = peak.trim().trim_end_matches(" kB").parse().unwrap();
+        kilobytes << 10
+    }
+
     /// As `kill -9` does.
     pub fn kill(mut self) {
         self.child.kill().unwrap();

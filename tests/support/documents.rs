@@ -71,7 +71,7 @@ pub fn replace(path: &Path, content: &str) {
     fs::rename(&temporary, path).unwrap();
 }
 
-fn document(root: &str, links: &str, capability: &str, entries: &str) -> String {
+pub(super) fn document(root: &str, links: &str, capability: &str, entries: &str) -> String {
     format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
          <{root} xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\" \
@@ -80,7 +80,7 @@ fn document(root: &str, links: &str, capability: &str, entries: &str) -> String 
     )
 }
 
-fn link(rel: &str, href: &str) -> String {
+pub(super) fn link(rel: &str, href: &str) -> String {
     format!("<rs:ln rel=\"{rel}\" href=\"{URL}{href}\"/>\n")
 }
 

@@ -8,9 +8,11 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use rsnotify::resourcesync::change_payload::ChangePayload;
 use rsnotify::resourcesync::payload::Payload;
 
 use super::DEADLINE;
+use super::changes;
 use super::documents::URL;
 
 /// The hub's behaviour.
@@ -25,8 +27,8 @@ pub enum Manner {
     Wait,
     /// Closes the connection in the middle of its answer.
     CutOff,
-    /// Refuses what has more than one change.
-    OneChangeOnly,
+    /// Refuses what has more changes as too large.
+    AtMost(usize),
     /// Answers with an acceptance that is none, and repeats the request's headers in it.
     DenyAndRepeat,
 }
@@ -43,8 +45,12 @@ pub struct Request {
 }
 
 impl Request {
-    /// The notification's changes, such as `updated changelist a/changelist.xml`, in order.
+    /// The notification's changes, such as `updated changelist a/changelist.xml` of a document, or `updated a/1.txt` of a
+    /// resource, in order.
     pub fn changes(&self) -> Vec<String> {
+        if let Some(notification) = ChangePayload::parse(&self.body) {
+            return changes::told(&notification);
+        }
         let payload = Payload::parse(&self.body).unwrap();
         payload
             .entries
@@ -212,7 +218,7 @@ fn serve(
         }
         request.accepted = match manner {
             Manner::Accept | Manner::Wait => true,
-            Manner::OneChangeOnly => request.changes().len() == 1,
+            Manner::AtMost(most) => request.changes().len() <= most,
             _ => false,
         };
         let mut answer = match manner {
@@ -221,7 +227,7 @@ fn serve(
                 let length = words.len();
                 format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{words}")
             }
-            Manner::Accept | Manner::Wait | Manner::OneChangeOnly => refusal(413),
+            Manner::Accept | Manner::Wait | Manner::AtMost(_) => refusal(413),
             Manner::Refuse(status) => refusal(status),
             Manner::CutOff => "HTTP/1.1 200 OK\r\nContent-Len".to_owned(),
             Manner::Hang => String::new(),

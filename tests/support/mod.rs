@@ -1,5 +1,6 @@
 //! Helpers of the tests with the real binary: it, its documents, and those around it.
 
+pub mod changes;
 pub mod daemon;
 pub mod documents;
 pub mod hub;

@@ -134,7 +134,10 @@ impl EventLoop {
                     self.submissions.submit(submission);
                 }
             }
-            Effect::Take(request) => self.take_changes(*request),
+            Effect::Take(request) => {
+                self.failpoints.pass(Failpoint::Reading);
+                self.take_changes(*request);
+            }
             Effect::Look(paths) => self.trees.look(&paths),
             Effect::Explain(paths) => self.trees.explain(&paths),
             Effect::Tell(fact) => {

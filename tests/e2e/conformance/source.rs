@@ -41,7 +41,8 @@ impl Source {
     /// Stops, and starts again with the topic of a channel gone for as long as it is served without its set.
     pub fn retire_topic(&mut self) {
         self.kill();
-        let long_ago = "UPDATE channels SET retired = '2020-01-01T00:00:00Z', last_words = '[]'";
+        let long_ago = "UPDATE channels SET retired = '2020-01-01T00:00:00Z', last_words = '[]' \
+                        WHERE kind = 'framework'";
         assert_eq!(self.state().execute(long_ago, []).unwrap(), 1);
         std::fs::remove_file(self.site.path("a/capabilitylist.xml")).unwrap();
         self.resume();
