@@ -3,21 +3,28 @@
 //! Each generator is a Python script in `generators/`, which publishes the run whose name it is passed. For
 //! each run there is a list of the expected changes, derived by hand from the trees before and after it: a line
 //! for each topic and change, below a comment with the reason. `(R18)` marks changes that are announced only with
-//! `announce_all_components`.
+//! `announce_all_components`. Lines with `/changes: ` are changes of resources, in the order in which the set's change
+//! channel tells them; a `*` stands for all that the Change List has besides what it had before.
 
-use std::collections::BTreeSet;
-use std::fs;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use rsnotify::resourcesync::change::ChangeKey;
+use rsnotify::resourcesync::change_list::{read_changes, read_keys};
+use rsnotify::resourcesync::change_payload::ChangePayload;
+use rsnotify::resourcesync::channel_kind::ChannelKind;
+use rsnotify::store::Store;
 use rstest::rstest;
 use tempfile::TempDir;
 
 use crate::story::Story;
 use crate::story::Watch::{self, Inotify, Poll};
 use crate::support::DEADLINE;
+use crate::support::changes::Destination;
 use crate::support::daemon::TOPICS;
 use crate::support::documents::{Site, URL};
 use crate::support::hub::Request;
@@ -57,9 +64,12 @@ fn is_told_as_a_careful_reader_would(
     let Some(python) = python() else { return };
     let site = Site::empty();
     let mut generator = Generator::start(python, generator, site.root.path());
+    let list = site.path("s/changelist.xml");
+    let mut listed = BTreeSet::new();
     let mut story = begin(watch, daemon, site, mounts);
+    let mut channels = BTreeMap::new();
     for run in generator.runs.clone() {
-        let expected = Expected::read(&generator.name, &run, daemon);
+        let mut expected = Expected::read(&generator.name, &run, daemon);
         match daemon {
             Running => generator.publish(&run),
             Stopped => {
@@ -68,19 +78,24 @@ fn is_told_as_a_careful_reader_would(
                 story.resume();
             }
         }
-        let heard = listen(&mut story, daemon, &expected);
+        expected.complete(besides(&list, &mut listed));
+        let heard = listen(&mut story, daemon, &expected, &mut channels);
         expected.compare(heard);
+        await_learned(&story);
     }
+    let mut ended = channels.values();
+    assert!(ended.all(|heard| (heard.gaps, heard.repeats) == (0, 0)));
     story.ends();
 }
 
 /// A daemon over a tree without documents.
 fn begin(watch: Watch, daemon: Daemon, site: Site, mounts: Mounts) -> Story {
-    let mut keys = "announce_all_deletions = false".to_owned();
-    if daemon == Running {
+    let mut keys = "change_notifications = true\n".to_owned();
+    keys += match daemon {
         // What is deleted to be written anew is not believed to be gone, nor is each step told of.
-        keys = "deletion_grace = \"3s\"\nannounce_all_components = true".to_owned();
-    }
+        Running => "deletion_grace = \"3s\"\nannounce_all_components = true",
+        Stopped => "announce_all_deletions = false",
+    };
     let root = site.root.path().to_owned();
     let mut story = Story::over(watch, site, &keys);
     let place = |path: &Path, prefix: &str| {
@@ -108,19 +123,90 @@ fn begin(watch: Watch, daemon: Daemon, site: Site, mounts: Mounts) -> Story {
     story
 }
 
-/// Returns the changes that the hub receives until every change was seen, and every expected one received.
-fn listen(story: &mut Story, daemon: Daemon, expected: &Expected) -> Vec<String> {
+/// What the channel of changes of each set has told, by the set's name.
+type Channels = BTreeMap<String, Destination>;
+
+/// What is announced, as lines.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Announced {
+    /// Of documents, sorted.
+    documents: Vec<String>,
+    /// Of resources, set after set, those of each in the order in which they are told.
+    resources: Vec<String>,
+}
+
+/// Returns what the hub receives until every change was seen, and every expected one received.
+fn listen(
+    story: &mut Story,
+    daemon: Daemon,
+    expected: &Expected,
+    channels: &mut Channels,
+) -> Announced {
+    let before: BTreeMap<String, usize> = channels
+        .iter()
+        .map(|(set, heard)| (set.clone(), heard.told.len()))
+        .collect();
     let deadline = Instant::now() + DEADLINE;
     let mut requests = Vec::new();
+    let mut documents = Vec::new();
     story.mark(&mut requests);
     loop {
         story.mark(&mut requests);
-        let heard = lines(&requests, daemon);
-        let is_all = expected.lines.iter().all(|line| heard.contains(line));
+        for request in requests.drain(..) {
+            let set = set(&request.topic());
+            match ChangePayload::parse(&request.body) {
+                Some(_) => {
+                    channels.entry(set).or_default().hear(&request.body);
+                }
+                None => documents.push(request),
+            }
+        }
+        let told = channels.iter().flat_map(|(set, heard)| {
+            let before = before.get(set).copied().unwrap_or_default();
+            let told = heard.told[before..].iter();
+            told.map(move |change| format!("{set}/changes: {change}"))
+        });
+        let heard = Announced {
+            documents: lines(&documents, daemon),
+            resources: told.collect(),
+        };
+        let wanted = &expected.lines;
+        let mut lines = wanted.documents.iter();
+        let is_all = lines.all(|line| heard.documents.contains(line))
+            && heard.resources.len() >= wanted.resources.len();
         if is_all || Instant::now() > deadline {
             return heard;
         }
     }
+}
+
+/// Waits until each set with a channel of changes knows what was listed when that opened (C10).
+fn await_learned(story: &Story) {
+    let directory = story.setup.state.path().join("state");
+    let deadline = Instant::now() + DEADLINE;
+    loop {
+        let state = Store::open_to_read(&directory).unwrap().unwrap();
+        let state = state.load().unwrap();
+        let channels = state.channels.values();
+        let mut live = channels
+            .filter(|channel| channel.kind == ChannelKind::Change && channel.retired.is_none());
+        if live.all(|channel| state.change_sets.contains(&channel.set)) {
+            return;
+        }
+        assert!(Instant::now() < deadline, "not learned in time");
+        std::thread::sleep(Duration::from_millis(20)); // polls until the deadline
+    }
+}
+
+/// Returns the name of the set that has a topic.
+fn set(topic: &str) -> String {
+    let below = topic.strip_prefix(TOPICS).unwrap();
+    let kinds = ["topics/", "changes/"];
+    let mut below = kinds.iter().filter_map(|kind| below.strip_prefix(kind));
+    let below = below.next().unwrap();
+    let below = below.strip_prefix("main/source.example/").unwrap();
+    let below = below.strip_prefix("metadata/").unwrap_or(below);
+    below.strip_suffix("/capabilitylist/").unwrap().to_owned()
 }
 
 /// A line for each change and topic. A run that took so long that two windows shared it is told in steps: its
@@ -128,14 +214,7 @@ fn listen(story: &mut Story, daemon: Daemon, expected: &Expected) -> Vec<String>
 fn lines(requests: &[Request], daemon: Daemon) -> Vec<String> {
     let mut heard: Vec<String> = Vec::new();
     for request in requests {
-        let topic = request.topic();
-        let topic = topic
-            .strip_prefix(TOPICS)
-            .unwrap()
-            .strip_prefix("topics/main/source.example/")
-            .unwrap();
-        let below = topic.strip_prefix("metadata/").unwrap_or(topic);
-        let set = below.strip_suffix("/capabilitylist/").unwrap();
+        let set = set(&request.topic());
         for change in request.changes() {
             let line = format!("{set}: {change}");
             if line == "marker: updated changelist marker/changelist.xml" {
@@ -152,11 +231,27 @@ fn lines(requests: &[Request], daemon: Daemon) -> Vec<String> {
     heard
 }
 
+/// Returns the changes that a Change List has now besides those `listed` before.
+fn besides(list: &Path, listed: &mut BTreeSet<ChangeKey>) -> Vec<String> {
+    let Ok(mut file) = File::open(list) else {
+        return Vec::new();
+    };
+    let entries = read_keys(&mut file).unwrap().entries.into_iter();
+    let fresh = entries.filter(|entry| listed.insert(entry.key));
+    let fresh: Vec<u32> = fresh.map(|entry| entry.position).collect();
+    let changes = read_changes(&mut File::open(list).unwrap(), &fresh).unwrap();
+    let told = changes.iter().map(|change| {
+        let path = change.loc.strip_prefix(URL).unwrap();
+        format!("{} {path}", change.kind)
+    });
+    told.collect()
+}
+
 /// The changes that a careful reader wrote down for a run.
 struct Expected {
     file: PathBuf,
     why: String,
-    lines: Vec<String>,
+    lines: Announced,
 }
 
 impl Expected {
@@ -166,30 +261,54 @@ impl Expected {
         let (why, lines): (Vec<&str>, Vec<&str>) =
             text.lines().partition(|line| line.starts_with('#'));
         assert!(text.starts_with("# "), "{} says why", file.display());
-        assert!(lines.is_sorted(), "{} is sorted", file.display());
-        let mut lines: Vec<String> = lines
+        let (resources, documents): (Vec<&str>, Vec<&str>) =
+            lines.iter().partition(|line| line.contains("/changes: "));
+        assert!(documents.is_sorted(), "{} is sorted", file.display());
+        let mut documents: Vec<String> = documents
             .iter()
             .filter(|line| daemon == Running || !line.ends_with(" (R18)"))
             .map(|line| line.trim_end_matches(" (R18)").to_owned())
             .collect();
-        lines.sort();
+        documents.sort();
         Expected {
             file,
             why: why.join("\n"),
-            lines,
+            lines: Announced {
+                documents,
+                resources: resources.into_iter().map(str::to_owned).collect(),
+            },
         }
     }
 
+    /// Puts these changes in place of a `*`.
+    fn complete(&mut self, besides: Vec<String>) {
+        let lines = std::mem::take(&mut self.lines.resources).into_iter();
+        let lines = lines.flat_map(|line| match line.strip_suffix('*') {
+            Some(channel) => besides
+                .iter()
+                .map(|change| format!("{channel}{change}"))
+                .collect(),
+            None => vec![line],
+        });
+        self.lines.resources = lines.collect();
+    }
+
     #[track_caller]
-    fn compare(&self, heard: Vec<String>) {
-        if heard == self.lines {
+    fn compare(&self, heard: Announced) {
+        let Announced {
+            documents,
+            resources,
+        } = &self.lines;
+        assert_eq!(&heard.resources, resources, "{}", self.file.display());
+        let heard = heard.documents;
+        if heard == *documents {
             return;
         }
         let count = |lines: &[String], line: &String| lines.iter().filter(|at| *at == line).count();
-        let all: BTreeSet<&String> = heard.iter().chain(&self.lines).collect();
+        let all: BTreeSet<&String> = heard.iter().chain(documents).collect();
         let difference: String = all
             .into_iter()
-            .map(|line| (line, count(&self.lines, line), count(&heard, line)))
+            .map(|line| (line, count(documents, line), count(&heard, line)))
             .filter(|(_, wanted, heard)| wanted != heard)
             .map(|(line, wanted, heard)| format!("  {line}: expected {wanted}, heard {heard}\n"))
             .collect();

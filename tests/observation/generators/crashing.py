@@ -1,8 +1,9 @@
 """A generator that crashes in the middle of its runs, and is run again."""
-from publishing import document, remove, resources, serve, write
+from publishing import changes, document, remove, resources, serve, write
 
 UP = "c/capabilitylist.xml"
 DESCRIPTION = ".well-known/resourcesync"
+ONE, TWO, THREE = ((name, f"2024-11-0{day}T06:00Z") for day, name in enumerate(("one", "two", "three"), 1))
 
 
 def snapshot(at, index=None):
@@ -14,7 +15,7 @@ def resource_list(at, name="resourcelist.xml", index=None):
 
 
 def change_list(*names):
-    write("c/changelist.xml", document("changelist", resources(*names), up=UP, md='from="2026-11-01"'))
+    write("c/changelist.xml", document("changelist", changes(*names), up=UP, md='from="2024-11-01"'))
 
 
 def links():
@@ -24,26 +25,26 @@ def links():
 
 
 def first():
-    resource_list("2026-11-01")
-    change_list("one")
+    resource_list("2024-11-01")
+    change_list(ONE)
     links()
 
 
 def crashes_within_a_list():
-    change_list("one", "two")
-    text = snapshot("2026-11-02")
+    change_list(ONE, TWO)
+    text = snapshot("2024-11-02")
     write("c/resourcelist.xml", text[:text.index("</url>") + len("</url>")])
 
 
 def is_run_again():
-    resource_list("2026-11-02")
-    change_list("one", "two")
+    resource_list("2024-11-02")
+    change_list(ONE, TWO)
     links()
 
 
 def crashes_before_the_index():
     for number in range(3):
-        resource_list("2026-11-03", f"resourcelist-{number}.xml", "c/resourcelist.xml")
+        resource_list("2024-11-03", f"resourcelist-{number}.xml", "c/resourcelist.xml")
 
 
 def writes_the_index():
@@ -59,7 +60,7 @@ def crashes_within_the_links():
 
 
 def writes_the_links():
-    change_list("one", "two", "three")
+    change_list(ONE, TWO, THREE)
     links()
 
 

@@ -2,7 +2,7 @@
 `changelistindex`, and a Capability List that is repointed."""
 import os
 
-from publishing import ROOT, document, path, resources, serve, write
+from publishing import ROOT, changes as changed, document, path, resources, serve, write
 
 UP = "d/capabilitylist.xml"
 DESCRIPTION = ".well-known/resourcesync"
@@ -21,7 +21,7 @@ def links():
 
 
 def first():
-    write("d/resourcelist.xml", dspace("resourcelist", resources("one"), up=UP, md='at="2026-11-01"'))
+    write("d/resourcelist.xml", dspace("resourcelist", resources("one"), up=UP, md='at="2024-11-01"'))
     links()
 
 
@@ -30,7 +30,7 @@ def changes(day, *names):
         file = f"d/changelist_{day}.xml"
         if file not in days:
             days.append(file)
-        write(file, dspace("changelist", resources(*names), up=UP, md=f'from="{day}"'))
+        write(file, dspace("changelist", changed(*names), up=UP, md=f'from="{day}"'))
         index = dspace("changelistindex", [(day, None) for day in days], up=UP, root="sitemapindex")
         write("d/changelistindex.xml", index)
         lists["changelist"] = file
@@ -62,11 +62,11 @@ def other_white_space():
 
 serve({
     "01-first": first,
-    "02-first-change-list": changes("2026-11-02", "one"),
-    "03-next-day": changes("2026-11-03", "two"),
-    "04-same-day-again": changes("2026-11-03", "two", "three"),
-    "05-dump": dump("2026-11-04"),
-    "06-dump-anew": dump("2026-11-05"),
+    "02-first-change-list": changes("2024-11-02", "one"),
+    "03-next-day": changes("2024-11-03", "two"),
+    "04-same-day-again": changes("2024-11-03", "two", "three"),
+    "05-dump": dump("2024-11-04"),
+    "06-dump-anew": dump("2024-11-05"),
     "07-other-white-space": other_white_space,
-    "08-next-day-after-that": changes("2026-11-06", "four"),
+    "08-next-day-after-that": changes("2024-11-06", "four"),
 })

@@ -25,7 +25,7 @@ def remove(below):
 
 
 def document(capability, entries, *, up=None, index=None, md="", root="urlset", prefix="", extra=""):
-    """A document of our own. `entries` are pairs of a URI below `URL` and a capability or nothing."""
+    """A document of our own. `entries` are pairs of a URI below `URL` and a capability, attributes, or nothing."""
     p = prefix and prefix + ":"
     entry = "sitemap" if root == "sitemapindex" else "url"
     lines = [
@@ -39,7 +39,8 @@ def document(capability, entries, *, up=None, index=None, md="", root="urlset", 
         lines.append(f'  <rs:ln rel="index" href="{URL}{index}"/>')
     lines.append(f'  {extra}<rs:md capability="{capability}" {md}/>')
     for loc, kind in entries:
-        kind = f'<rs:md capability="{kind}"/>' if kind else ""
+        attributes = kind if kind and "=" in kind else f'capability="{kind}"'
+        kind = f"<rs:md {attributes}/>" if kind else ""
         lines.append(f"  <{p}{entry}><{p}loc>{URL}{loc}</{p}loc>{kind}</{p}{entry}>")
     lines.append(f"</{p}{root}>")
     return "\n".join(lines) + "\n"
@@ -47,6 +48,16 @@ def document(capability, entries, *, up=None, index=None, md="", root="urlset", 
 
 def resources(*names):
     return [(f"files/{name}", None) for name in names]
+
+
+def changes(*entries):
+    """Entries of a Change List: pairs of an updated resource and when, or its name alone."""
+    listed = []
+    for entry in entries:
+        name, when = entry if isinstance(entry, tuple) else (entry, None)
+        datetime = f' datetime="{when}"' if when else ""
+        listed.append((f"files/{name}", f'change="updated"{datetime}'))
+    return listed
 
 
 def serve(runs):

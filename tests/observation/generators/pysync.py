@@ -3,7 +3,7 @@ index, the index, the Capability List deleted and recreated, the Source Descript
 import glob
 import os
 
-from publishing import ROOT, document, path, remove, resources, serve, write
+from publishing import ROOT, changes, document, path, remove, resources, serve, write
 
 UP = "p/capabilitylist.xml"
 DESCRIPTION = ".well-known/resourcesync"
@@ -16,11 +16,12 @@ def publish(lists, delete_first=False):
             os.remove(file)
     listed = []
     for capability, components in lists:
+        entries = changes if capability == "changelist" else resources
         names = [f"p/{capability}_{number:04}.xml" for number in range(len(components))]
         index = f"p/{capability}-index.xml" if len(components) > 1 else None
         for link in (None, index):
             for name, (metadata, content) in zip(names, components):
-                write(name, document(capability, resources(*content), up=UP, md=metadata, index=link))
+                write(name, document(capability, entries(*content), up=UP, md=metadata, index=link))
         if index:
             write(index, document(capability, [(name, None) for name in names], up=UP, root="sitemapindex"))
         listed.append((index or names[0], capability))
@@ -30,19 +31,22 @@ def publish(lists, delete_first=False):
     write(DESCRIPTION, document("description", [(UP, "capabilitylist")]))
 
 
-SNAPSHOT = ("resourcelist", [('at="2026-11-01"', ["one", "two"])])
+# Each run has one datetime for all that it lists.
+ONE, TWO = ("one", "2024-11-02T06:00:00Z"), ("two", "2024-11-03T06:00:00Z")
+THREE = [("three", "2024-11-04T06:00:00Z"), ("one", "2024-11-04T06:00:00Z")]
+SNAPSHOT = ("resourcelist", [('at="2024-11-01"', ["one", "two"])])
 SNAPSHOT_OF_THREE = ("resourcelist", [
-    ('at="2026-11-04"', ["one", "two"]),
-    ('at="2026-11-04"', ["three", "four"]),
-    ('at="2026-11-04"', ["five"]),
+    ('at="2024-11-04"', ["one", "two"]),
+    ('at="2024-11-04"', ["three", "four"]),
+    ('at="2024-11-04"', ["five"]),
 ])
-NEXT_SNAPSHOT = ("resourcelist", [('at="2026-11-05"', ["one", "two"])])
-LAST_SNAPSHOT = ("resourcelist", [('at="2026-11-06"', ["one"])])
-OPEN = ("changelist", [('from="2026-11-01"', ["one"])])
-EXTENDED = ("changelist", [('from="2026-11-01"', ["one", "two"])])
+NEXT_SNAPSHOT = ("resourcelist", [('at="2024-11-05"', ["one", "two"])])
+LAST_SNAPSHOT = ("resourcelist", [('at="2024-11-06"', ["one"])])
+OPEN = ("changelist", [('from="2024-11-01"', [ONE])])
+EXTENDED = ("changelist", [('from="2024-11-01"', [ONE, TWO])])
 CLOSED = ("changelist", [
-    ('from="2026-11-01" until="2026-11-03"', ["one", "two"]),
-    ('from="2026-11-03"', ["three"]),
+    ('from="2024-11-01" until="2024-11-03"', [ONE, TWO]),
+    ('from="2024-11-03"', THREE),
 ])
 
 

@@ -33,12 +33,12 @@ def resource_list(name="resourcelist.xml", **metadata):
 
 def change_list(number, names, until=None):
     changes = ChangeList()
-    changes.md_from = f"2026-11-0{number}T00:00:00Z"
+    changes.md_from = f"2024-11-0{number}T00:00:00Z"
     if until:
         changes.md_until = until
     changes.index = URL + "n/changelist.xml"
     for hour, name in enumerate(names):
-        moment = f"2026-11-0{number}T0{hour}:00:00Z"
+        moment = f"2024-11-0{number}T0{hour}:00:00Z"
         changes.add(Resource(URL + "n/files/" + name, change="updated", datetime=moment))
     publish(f"changelist-{number}.xml", changes)
 
@@ -48,7 +48,7 @@ def change_list_index(*numbers):
     index.sitemapindex = True
     index.capability_name = "changelist"
     index.up = UP
-    index.md_from = "2026-11-01T00:00:00Z"
+    index.md_from = "2024-11-01T00:00:00Z"
     for number in numbers:
         index.add(Resource(f"{URL}n/changelist-{number}.xml"))
     index.write(path("n/changelist.xml"))
@@ -72,14 +72,14 @@ def package(name, kind, day):
     builder.set_path = True
     Dump(resources=builder.from_disk(paths=[path("n/files/")])).write(basename=path("n/" + name))
     dump = kind()
-    dump.md_at = f"2026-11-0{day}T00:00:00Z"
-    dump.add(Resource(f"{URL}n/{name}00000.zip", lastmod=f"2026-11-0{day}T00:00:00Z"))
+    dump.md_at = f"2024-11-0{day}T00:00:00Z"
+    dump.add(Resource(f"{URL}n/{name}00000.zip", lastmod=f"2024-11-0{day}T00:00:00Z"))
     publish(name + ".xml", dump)
 
 
 def archive(name, kind, *members):
     listed = kind()
-    listed.md_from = "2026-10-01T00:00:00Z"
+    listed.md_from = "2024-10-01T00:00:00Z"
     for member in members:
         listed.add(Resource(f"{URL}n/{member}"))
     publish(name + ".xml", listed)
@@ -104,7 +104,7 @@ def extended(names):
 
 
 def closed():
-    change_list(1, ["one", "two", "one"], until="2026-11-02T00:00:00Z")
+    change_list(1, ["one", "two", "one"], until="2024-11-02T00:00:00Z")
     change_list(2, ["two"])
     change_list_index(1, 2)
     capability_list()
@@ -127,7 +127,7 @@ def change_dump(day):
 
 
 def archived():
-    resource_list("resourcelist-october.xml", md_at="2026-10-01T00:00:00Z")
+    resource_list("resourcelist-october.xml", md_at="2024-10-01T00:00:00Z")
     archive("resourcelist-archive", ResourceListArchive, "resourcelist-october.xml")
     capabilities["resourcelist-archive"] = "resourcelist-archive.xml"
     resource_list()
@@ -135,14 +135,14 @@ def archived():
 
 
 def archive_extended():
-    resource_list("resourcelist-november.xml", md_at="2026-11-01T00:00:00Z")
+    resource_list("resourcelist-november.xml", md_at="2024-11-01T00:00:00Z")
     archive("resourcelist-archive", ResourceListArchive,
             "resourcelist-october.xml", "resourcelist-november.xml")
     capability_list()
 
 
 def nothing_changed():
-    change_list(1, ["one", "two", "one"], until="2026-11-02T00:00:00Z")
+    change_list(1, ["one", "two", "one"], until="2024-11-02T00:00:00Z")
     change_list(2, ["two"])
     change_list_index(1, 2)
     archive_extended()

@@ -2,10 +2,13 @@
 import os
 import shutil
 
-from publishing import ROOT, document, resources, serve, write
+from publishing import ROOT, changes as changed, document, resources, serve, write
 
 DESCRIPTION = ".well-known/resourcesync"
 CHANGES = {"rs": [], "rt": []}
+# Each run has one datetime for all that it lists.
+ONE, TWO = ("one", "2024-11-01T06:00:00.250000Z"), ("two", "2024-11-02T06:00:00.500000Z")
+AGAIN = [("two", "2024-11-03T06:00:00.750000Z"), ("one", "2024-11-03T06:00:00.750000Z")]
 
 
 def metadata(below, text):
@@ -21,7 +24,7 @@ def change_list(one, number, metadata_of_list, *names):
     name = f"{one}/changelist_{number:04}.xml"
     index = f"metadata/{one}/changelist-index.xml"
     up = f"metadata/{one}/capabilitylist.xml"
-    text = document("changelist", resources(*names), up=up, md=metadata_of_list, index=index)
+    text = document("changelist", changed(*names), up=up, md=metadata_of_list, index=index)
     metadata(name, text)
     if name not in CHANGES[one]:
         CHANGES[one].append(name)
@@ -42,7 +45,7 @@ def description(*sets, extra=""):
 
 
 def first():
-    resource_list("rs", "2026-11-01", "one", "two")
+    resource_list("rs", "2024-11-01", "one", "two")
     capability_list("rs")
     description("rs")
 
@@ -57,8 +60,8 @@ def changes(*lists):
 
 
 def set_added():
-    resource_list("rt", "2026-11-04", "three")
-    change_list("rt", 0, 'from="2026-11-04"')
+    resource_list("rt", "2024-11-04", "three")
+    change_list("rt", 0, 'from="2024-11-04"')
     capability_list("rt")
     capability_list("rs")
     description("rs", "rt")
@@ -76,11 +79,11 @@ def set_dropped():
 
 serve({
     "01-first": first,
-    "02-change-list-opened": changes((0, 'from="2026-11-01"', "one")),
-    "03-change-list-extended": changes((0, 'from="2026-11-01"', "one", "two")),
+    "02-change-list-opened": changes((0, 'from="2024-11-01"', ONE)),
+    "03-change-list-extended": changes((0, 'from="2024-11-01"', ONE, TWO)),
     "04-closed-and-the-next-opened": changes(
-        (0, 'from="2026-11-01" until="2026-11-03"', "one", "two"),
-        (1, 'from="2026-11-03"', "two"),
+        (0, 'from="2024-11-01" until="2024-11-03"', ONE, TWO),
+        (1, 'from="2024-11-03"', *AGAIN),
     ),
     "05-set-added": set_added,
     "06-description-alone": lambda: described("rs", "rt"),
