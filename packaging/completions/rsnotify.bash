@@ -242,7 +242,7 @@ _rsnotify() {
             return 0
             ;;
         rsnotify__subcmd__advertise)
-            opts="-h --root --url --state-dir --hub --listen --public-url --entry --json --config --help"
+            opts="-h --root --url --state-dir --hub --listen --public-url --kind --entry --json --config --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -270,6 +270,10 @@ _rsnotify() {
                     ;;
                 --public-url)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --kind)
+                    COMPREPLY=($(compgen -W "framework change" -- "${cur}"))
                     return 0
                     ;;
                 --config)

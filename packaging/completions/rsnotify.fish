@@ -197,6 +197,8 @@ complete -c rsnotify -n "__fish_rsnotify_using_subcommand advertise" -l state-di
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand advertise" -l hub -d 'The hub to notify; replaces the file\'s hubs [default: the embedded hub]' -r
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand advertise" -l listen -d 'The address to serve topics and the embedded hub at [default: 127.0.0.1:8400]' -r
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand advertise" -l public-url -d 'The public URL of --listen [default: http://LISTEN/]' -r
+complete -c rsnotify -n "__fish_rsnotify_using_subcommand advertise" -l kind -d 'Only the channels of this kind [default: both]' -r -f -a "framework\t''
+change\t''"
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand advertise" -l config -d 'The configuration file [default: /etc/rsnotify/config.toml, unless --root is given]' -r -F
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand advertise" -l entry -d 'Print only the entries, for authors of generators'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand advertise" -l json -d 'Print JSON'

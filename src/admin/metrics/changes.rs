@@ -7,7 +7,13 @@ use crate::resourcesync::payload::ChangeKind;
 
 pub fn expose(exposition: &mut Exposition, status: &Status) {
     let counts = &status.figures.counts;
-    let sources = || counts.changes.iter();
+    let uncounted = ChangeCounts::default();
+    let sources = || {
+        status.sources.iter().map(|source| {
+            let counts = counts.changes.get(&source.name).unwrap_or(&uncounted);
+            (&source.name, counts)
+        })
+    };
     exposition.counters(
         "rsnotify_changes_taken_total",
         "Changes of resources that were taken from Change Lists to be told",

@@ -11,8 +11,8 @@ use crate::announce::plan::Mode;
 use crate::report::figures::Figures;
 use crate::report::status::notification::{NotificationView, Outcome, OutcomeView, PayloadText};
 use crate::report::status::{
-    BrokenView, ChannelView, Condition, ConfigurationStatus, FindingGroup, HubView, MountStatus,
-    RefusedConfiguration, SourceStatus, Status, WaitingView,
+    BacklogView, BrokenView, ChannelView, Condition, ConfigurationStatus, FellBehindView,
+    FindingGroup, HubView, MountStatus, RefusedConfiguration, SourceStatus, Status, WaitingView,
 };
 use crate::resourcesync::capability::Capability;
 use crate::resourcesync::channel_kind::ChannelKind;
@@ -31,7 +31,14 @@ fn status(channels: usize, words: &str) -> Status {
         mode: Mode::Content,
         state: Condition::NeedsOperator,
         due: 1,
-        backlog: None,
+        backlog: Some(BacklogView {
+            notifications: 2,
+            changes: 1_204,
+            from: Some(NOW),
+            until: Some(NOW),
+            since: Some(NOW),
+            waits: Some(words.to_owned()),
+        }),
         in_flight: Some(1),
         since: Some(NOW),
         attempts: 3,
@@ -124,7 +131,12 @@ fn status(channels: usize, words: &str) -> Status {
         }],
         channels,
         failing_hubs: Vec::new(),
-        fell_behind: Vec::new(),
+        fell_behind: vec![FellBehindView {
+            hub: hub.hub.clone(),
+            topic: Topic::new(format!("javascript:0//{words}")),
+            changes: 1_000,
+            last: NOW,
+        }],
         muted: Vec::new(),
         more_muted: 0,
         embedded_hub: None,

@@ -154,7 +154,7 @@ fn a_destination_hears_through_the_web_server_what_the_generator_wrote() {
         assert!(head.contains("Content-Type: application/xml"), "{head}");
     }
     let listener = Listener::start(&format!("http://{site}/topics/notes/"));
-    let change = format!("updated  changelist  http://{site}/notes/changelist.xml");
+    let change = format!("updated  changelist        http://{site}/notes/changelist.xml");
     // What was published first may still be told.
     let mut heard = std::iter::repeat_with(|| listener.line()).take(10);
     assert!(heard.any(|line| line.ends_with(&change)), "{change}");
