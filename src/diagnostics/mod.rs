@@ -14,6 +14,7 @@ use jiff::Timestamp;
 use url::Url;
 
 use crate::resourcesync::payload::Payload;
+use crate::resourcesync::receive::Notification;
 
 /// Body of our own 404 for an unknown topic, by which `check` recognises it.
 pub const NO_SUCH_TOPIC: &str = "no such topic\n";
@@ -113,9 +114,9 @@ impl ReplyBody {
         let reason = match body.len() {
             0 => return ReplyBody::Empty,
             ReplyBody::MAX_READ.. => "it is longer than any".to_owned(),
-            _ => match Payload::parse(body) {
-                Ok(_) => return ReplyBody::Payload,
-                Err(error) => error.to_string(),
+            _ => match (Payload::parse(body), Notification::parse(body)) {
+                (Ok(_), _) | (_, Ok(_)) => return ReplyBody::Payload,
+                (Err(error), _) => error.to_string(),
             },
         };
         ReplyBody::Other {
@@ -192,6 +193,7 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
+    use crate::resourcesync::change_payload::ChangePayload;
 
     /// Returns a failure of this cause.
     pub fn failure(cause: FailureCause, message: &str) -> ProbeError {
@@ -236,6 +238,13 @@ mod tests {
             ReplyBody::read(&Payload::default().render()),
             ReplyBody::Payload
         );
+        let change = ChangePayload {
+            up: None,
+            from: Timestamp::UNIX_EPOCH,
+            until: Timestamp::UNIX_EPOCH,
+            entries: Vec::new(),
+        };
+        assert_eq!(ReplyBody::read(&change.render()), ReplyBody::Payload);
         let long = vec![b'x'; ReplyBody::MAX_READ];
         for (body, reason) in [(&long[..99], ""), (&long[..], "it is longer than any")] {
             let ReplyBody::Other {
