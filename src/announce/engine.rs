@@ -408,6 +408,7 @@ impl Engine {
             for position in 0..self.sources.len() {
                 if self.sources[position].is_settled() {
                     self.channels.unpark(position);
+                    self.change_sets.unpark(position, &mut self.step);
                     self.settle_source(position);
                 }
             }

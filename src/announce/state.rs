@@ -307,7 +307,8 @@ pub struct State {
     pub change_log: BTreeMap<ChannelId, BTreeMap<u64, Logged>>,
 }
 
-/// A Change List of a set, as far as its entries were taken (C6).
+/// A Change List of a set, as far as its entries were taken (C6). An empty row is of a list whose entries count as taken
+/// when they are read first.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ChangeListRow {
     /// The version that was taken as a whole.

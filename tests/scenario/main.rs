@@ -8,6 +8,7 @@ mod absence;
 mod acceptance;
 mod aggregation;
 mod baseline;
+mod changes;
 mod channels;
 mod configuration;
 mod crash;

@@ -23,7 +23,7 @@ pub struct ListedEntries {
 pub struct Comparison<'a> {
     lists: &'a [ListedEntries],
     keys: HashMap<ChangeKey, Count, BuildHasherDefault<KeyHasher>>,
-    /// Number of the list whose taken keys pass by.
+    /// Number of the list whose taken keys pass by; those that vanished from it are among them.
     passing: u32,
 }
 
@@ -96,15 +96,33 @@ impl<'a> Comparison<'a> {
     }
 
     /// Returns the fresh entries of each list, as positions in its entries: of several lists that have the same one, it is
-    /// fresh in the first.
-    pub fn fresh(mut self) -> Vec<Vec<usize>> {
+    /// fresh in the first. They count as taken from then on.
+    pub fn fresh(&mut self) -> Vec<Vec<usize>> {
         for list in self.lists.iter().filter(|list| list.is_learned) {
             self.pass(list.entries.iter().map(|entry| entry.key));
         }
-        let mut fresh = Vec::with_capacity(self.lists.len());
+        self.beyond_taken(true)
+    }
+
+    /// Lets a fresh entry with this key be fresh again in the next comparison.
+    pub fn leave(&mut self, key: ChangeKey) {
+        if let Some(count) = self.keys.get_mut(&key) {
+            count.taken = count.taken.saturating_sub(1);
+        }
+    }
+
+    /// Returns the entries of each list that do not count as taken, as positions in its entries. As long as one is to be
+    /// told, no list has more of its key than were.
+    pub fn left(&mut self) -> Vec<Vec<usize>> {
+        self.beyond_taken(false)
+    }
+
+    /// Returns the entries of each list beyond the number that was taken of their key, and takes them if so wanted.
+    fn beyond_taken(&mut self, takes: bool) -> Vec<Vec<usize>> {
+        let mut beyond = Vec::with_capacity(self.lists.len());
         for list in self.lists {
             self.passing += 1;
-            let mut fresh_here = Vec::new();
+            let mut beyond_here = Vec::new();
             for (position, entry) in list.entries.iter().enumerate() {
                 let Some(count) = self.keys.get_mut(&entry.key) else {
                     continue;
@@ -114,12 +132,17 @@ impl<'a> Comparison<'a> {
                 }
                 count.here += 1;
                 if count.here > count.taken {
-                    count.taken = count.here;
-                    fresh_here.push(position);
+                    beyond_here.push(position);
+                    if takes {
+                        count.taken = count.here;
+                    }
                 }
             }
-            fresh.push(fresh_here);
+            beyond.push(beyond_here);
         }
-        fresh
+        beyond
     }
 }
+
+#[cfg(test)]
+mod tests;

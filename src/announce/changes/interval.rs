@@ -157,3 +157,6 @@ fn after(from: Timestamp, entries: usize) -> Timestamp {
     from.checked_add(entries.microseconds())
         .unwrap_or(Timestamp::MAX)
 }
+
+#[cfg(test)]
+mod tests;

@@ -79,15 +79,16 @@ impl ChangeLog {
         self.notifications.keys().next_back().copied()
     }
 
-    /// Returns the notifications that a hub at this position has not heard.
+    /// Returns the notifications that a hub at this position has not heard. The first one is in flight, or was withdrawn,
+    /// where it skips others.
     pub fn after(&self, position: &LogPosition) -> impl DoubleEndedIterator<Item = (u64, &Logged)> {
-        let heard = position.heard.max(position.skipped_to.unwrap_or_default());
+        let (heard, skipped_to) = (position.heard, position.skipped_to.unwrap_or_default());
         let last = position.last.unwrap_or(u64::MAX);
         // A range that ends before it begins would panic.
         let after = (heard < last).then(|| self.notifications.range(heard + 1..=last));
+        let after = after.into_iter().flatten();
         after
-            .into_iter()
-            .flatten()
+            .filter(move |(seq, _)| **seq == heard + 1 || **seq > skipped_to)
             .map(|(seq, logged)| (*seq, logged))
     }
 
@@ -200,3 +201,6 @@ impl LogPosition {
         self.last.is_some_and(|last| self.heard >= last)
     }
 }
+
+#[cfg(test)]
+mod tests;

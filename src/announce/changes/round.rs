@@ -117,6 +117,16 @@ struct StoredKeys {
     rows: BTreeMap<u32, KeyRow>,
 }
 
+impl StoredKeys {
+    fn present(&self) -> impl Iterator<Item = &KeyRow> {
+        self.rows.values().filter(|row| row.vanished.is_none())
+    }
+
+    fn vanished(&self) -> impl DoubleEndedIterator<Item = &KeyRow> {
+        self.rows.values().filter(|row| row.vanished.is_some())
+    }
+}
+
 /// Takes what is fresh in some lists. `listed` are the keys of the lists that the request names, `stored` those taken from
 /// all lists of the set, list after list, and `read` returns the entries of a list at some positions, which ascend.
 pub fn take<E>(
@@ -248,18 +258,16 @@ fn select<E>(
         .map(|list| (list.list.clone(), StoredKeys::default()))
         .collect();
     let mut keys = BTreeMap::new();
-    let mut before: Option<(Uri, bool)> = None;
+    let mut before: Option<Uri> = None;
     for row in stored {
         let (list, first, row) = row?;
         if row.vanished.is_some_and(|at| at < request.vanished_before) {
             keys.insert((list, first), None);
             continue;
         }
-        // What vanished from a list is not among what it has now.
-        let passing = Some((list.clone(), row.vanished.is_some()));
-        if before != passing {
+        if before.as_ref() != Some(&list) {
             comparison.pass_next();
-            before = passing;
+            before = Some(list.clone());
         }
         for key in row.keys() {
             comparison.pass_one(key);
@@ -278,10 +286,10 @@ fn select<E>(
     }
     let has_more = chosen.len() > request.limit;
     chosen.sort_unstable();
-    let mut left: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); lists.len()];
     for (_, list, entry) in chosen.drain(request.limit.min(chosen.len())..) {
-        left[list].insert(entry);
+        comparison.leave(lists[list].entries[entry].key);
     }
+    let left = comparison.left();
     let mut selected = Vec::new();
     for (number, list) in lists.iter().enumerate() {
         let left = &left[number];
@@ -334,13 +342,13 @@ fn latest(list: &ListedEntries, at: Timestamp) -> Option<Timestamp> {
 /// Writes the rows of a list: the keys that were taken, in the order of the list, and those that vanished from it.
 fn renew_rows(
     list: &ListedEntries,
-    left: &BTreeSet<usize>,
+    left: &[usize],
     stored: &StoredKeys,
     at: Timestamp,
     rows: &mut BTreeMap<(Uri, u32), Option<KeyRow>>,
 ) {
     let entries = list.entries.iter().enumerate();
-    let taken = entries.filter(|(entry, _)| !left.contains(entry));
+    let taken = entries.filter(|(entry, _)| left.binary_search(entry).is_err());
     let taken: Vec<ChangeKey> = taken.map(|(_, entry)| entry.key).collect();
     let mut renewed = StoredKeys::default();
     for (number, keys) in (0..).zip(taken.chunks(KEYS_PER_ROW)) {
@@ -349,11 +357,13 @@ fn renew_rows(
     let vanished = vanished(&taken, stored);
     // Rows of what vanished are numbered from the top, so that the others keep theirs.
     let mut numbers = (0..=u32::MAX).rev();
-    let kept = stored.rows.values().filter(|row| row.vanished.is_some());
-    for row in kept {
-        renewed
-            .rows
-            .extend(numbers.next().map(|number| (number, row.clone())));
+    let mut returned = returned(&taken, stored);
+    for row in stored.vanished().rev() {
+        let row = without(row, &mut returned);
+        if !row.is_empty() {
+            let number = numbers.next();
+            renewed.rows.extend(number.map(|number| (number, row)));
+        }
     }
     for keys in vanished.chunks(KEYS_PER_ROW) {
         let row = KeyRow::new(keys, Some(at));
@@ -373,9 +383,43 @@ fn renew_rows(
     }
 }
 
+/// Returns how often a list has keys again that vanished from it.
+fn returned(taken: &[ChangeKey], stored: &StoredKeys) -> BTreeMap<ChangeKey, isize> {
+    let vanished = stored.vanished().flat_map(KeyRow::keys);
+    let mut counts: BTreeMap<ChangeKey, isize> = vanished.map(|key| (key, 0)).collect();
+    if counts.is_empty() {
+        return counts;
+    }
+    let present = stored.present().flat_map(KeyRow::keys);
+    let changes = taken.iter().map(|key| (*key, 1));
+    for (key, change) in changes.chain(present.map(|key| (key, -1))) {
+        if let Some(count) = counts.get_mut(&key) {
+            *count += change;
+        }
+    }
+    counts.retain(|_, count| *count > 0);
+    counts
+}
+
+/// Returns a row without the keys that returned.
+fn without(row: &KeyRow, returned: &mut BTreeMap<ChangeKey, isize>) -> KeyRow {
+    if !row.keys().any(|key| returned.contains_key(&key)) {
+        return row.clone();
+    }
+    let left = row.keys().filter(|key| match returned.get_mut(key) {
+        Some(count) if *count > 0 => {
+            *count -= 1;
+            false
+        }
+        _ => true,
+    });
+    let left: Vec<ChangeKey> = left.collect();
+    KeyRow::new(&left, row.vanished)
+}
+
 /// Returns the stored keys that a list has no more.
 fn vanished(taken: &[ChangeKey], stored: &StoredKeys) -> Vec<ChangeKey> {
-    let present = || stored.rows.values().filter(|row| row.vanished.is_none());
+    let present = || stored.present();
     let count: usize = present().map(|row| row.len()).sum();
     if count == 0 {
         return Vec::new();
@@ -426,3 +470,6 @@ impl KeyRow {
         self.bytes.as_chunks().0.iter().map(|key| ChangeKey(*key))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -32,6 +32,8 @@ const HUB_WAIT: Duration = Duration::from_secs(5 * 60);
 pub struct ChangeSets {
     sets: BTreeMap<Uri, ChangeSet>,
     by_list: UriMap<SmallSet<Uri>>,
+    /// Sets with a round that was due while their source was not settled.
+    parked: BTreeSet<Uri>,
     last_round: u64,
 }
 
@@ -42,8 +44,10 @@ pub struct ChangeSet {
     /// False until the entries were learned that were there when its channel opened (C10).
     is_learned: bool,
     lists: BTreeMap<Uri, ChangeListRow>,
-    /// Lists of which what is new counts as taken: they came with a mount's baseline (R13).
+    /// Lists of which what is new counts as taken: they came with a mount's baseline (R13). Their rows are empty.
     to_learn: BTreeSet<Uri>,
+    /// Documents that are Change Lists no more, and until when what was taken from them counts (C7).
+    ended: BTreeMap<Uri, Timestamp>,
     /// The retiring channel that hears what is fresh now (C12).
     last_words_on: Option<ChannelId>,
     /// First sign of a change since the last round, and the last.
@@ -68,6 +72,7 @@ impl ChangeSet {
             is_learned: false,
             lists: BTreeMap::new(),
             to_learn: BTreeSet::new(),
+            ended: BTreeMap::new(),
             last_words_on: None,
             signs: None,
             not_before: None,
@@ -94,6 +99,11 @@ impl ChangeSet {
     /// Returns the number of lists that were taken.
     pub fn lists(&self) -> usize {
         self.lists.len()
+    }
+
+    /// Returns the lists from which entries were taken.
+    pub fn known_lists(&self) -> impl Iterator<Item = &Uri> {
+        self.lists.keys()
     }
 
     /// Returns true if what is new in a list counts as taken.
@@ -173,22 +183,21 @@ impl ChangeSets {
             let sets = self.by_list.entry(list.clone()).or_default();
             sets.insert(set.clone());
         }
+        let is_empty = |(_, row): &(&Uri, &ChangeListRow)| **row == ChangeListRow::default();
+        let to_learn = lists.iter().filter(is_empty).map(|(list, _)| list.clone());
         let restored = ChangeSet {
             is_learned: true,
+            to_learn: to_learn.collect(),
             lists,
             ..ChangeSet::new(source)
         };
         self.sets.insert(set, restored);
     }
 
-    /// Adds a set, unless it is known. Returns true if it was added.
-    pub fn open(&mut self, set: &Uri, source: usize) -> bool {
-        if let Some(known) = self.sets.get_mut(set) {
-            known.source = source;
-            return false;
-        }
-        self.sets.insert(set.clone(), ChangeSet::new(source));
-        true
+    /// Adds a set, unless it is known.
+    pub fn open(&mut self, set: &Uri, source: usize) {
+        let known = self.sets.entry(set.clone());
+        known.or_insert_with(|| ChangeSet::new(source)).source = source;
     }
 
     /// Forgets a set with all that was taken of it.
@@ -207,6 +216,8 @@ impl ChangeSets {
         for set in self.of_list(list) {
             if let Some(known) = self.sets.get_mut(&set) {
                 known.lists.remove(list);
+                known.ended.remove(list);
+                known.to_learn.remove(list);
                 // What is being compared was compared with keys that are gone now.
                 if known.round.take().is_some() {
                     known.signs = Some((step.now(), step.now()));
@@ -220,6 +231,52 @@ impl ChangeSets {
         }
     }
 
+    /// Forgets after a grace what was taken of a document that is no Change List any more (C7).
+    pub fn end_list(&mut self, list: &Uri, grace: Duration, step: &mut Step) {
+        let at = later(step.now(), grace);
+        for set in self.of_list(list) {
+            if let Some(known) = self.sets.get_mut(&set) {
+                known.ended.entry(list.clone()).or_insert(at);
+                step.wake_at(at, Timer::Changes(set));
+            }
+        }
+    }
+
+    /// Notes that a document is a Change List, perhaps again.
+    pub fn revive_list(&mut self, list: &Uri) {
+        for set in self.of_list(list) {
+            if let Some(known) = self.sets.get_mut(&set) {
+                known.ended.remove(list);
+            }
+        }
+    }
+
+    /// Forgets what was taken of the lists of a set that ended a grace ago.
+    pub fn forget_ended(&mut self, set: &Uri, step: &mut Step) {
+        let Some(known) = self.sets.get(set) else {
+            return;
+        };
+        let ended = known.ended.iter().filter(|(_, at)| **at <= step.now());
+        let ended: Vec<Uri> = ended.map(|(list, _)| list.clone()).collect();
+        for list in ended {
+            self.forget_list(&list, step);
+        }
+    }
+
+    /// Lets the next round of a set wait until its source is settled.
+    pub fn park(&mut self, set: &Uri) {
+        self.parked.insert(set.clone());
+    }
+
+    /// Lets the rounds of a source begin that waited for it to be settled.
+    pub fn unpark(&mut self, source: usize, step: &mut Step) {
+        let sets = &self.sets;
+        let is_of_source = |set: &Uri| sets.get(set).is_none_or(|known| known.source == source);
+        for set in self.parked.extract_if(.., is_of_source) {
+            step.wake_at(step.now(), Timer::Changes(set));
+        }
+    }
+
     fn unlink(&mut self, list: &Uri, set: &Uri) {
         if let Some(sets) = self.by_list.get_mut(list) {
             sets.remove(set);
@@ -230,9 +287,18 @@ impl ChangeSets {
     }
 
     /// Takes what a list has now as known, because it came with a mount's baseline.
-    pub fn learn(&mut self, set: &Uri, list: &Uri) {
-        if let Some(known) = self.sets.get_mut(set) {
-            known.to_learn.insert(list.clone());
+    pub fn learn(&mut self, set: &Uri, list: &Uri, step: &mut Step) {
+        let Some(known) = self.sets.get_mut(set) else {
+            return;
+        };
+        known.to_learn.insert(list.clone());
+        if known.is_learned {
+            let row = ChangeListRow::default();
+            known.lists.insert(list.clone(), row);
+            let sets = self.by_list.entry(list.clone()).or_default();
+            sets.insert(set.clone());
+            let key = (set.clone(), list.clone());
+            step.rows().change_lists.insert(key, Some(row));
         }
     }
 
@@ -391,7 +457,8 @@ impl ChangeSets {
         if !known.is_learned {
             step.rows().change_sets.insert(set.clone(), true);
         }
-        // A large inventory is learned in several rounds.
+        // A large inventory is learned in several rounds, after a crash too.
+        let was_learned = known.is_learned;
         known.is_learned |= !(is_inventory && has_more);
         known.stale = 0;
         if is_inventory {
@@ -408,21 +475,30 @@ impl ChangeSets {
             }
         }
         for taken in lists {
-            let row = ChangeListRow {
-                fingerprint: taken.fingerprint,
-                listed: taken.listed,
-                taken: taken.taken,
+            let was_learning = !was_learned || known.to_learn.contains(&taken.list);
+            let row = if is_inventory && has_more && was_learning {
+                known.to_learn.insert(taken.list.clone());
+                ChangeListRow::default()
+            } else {
+                known.to_learn.remove(&taken.list);
+                ChangeListRow {
+                    fingerprint: taken.fingerprint,
+                    listed: taken.listed,
+                    taken: taken.taken,
+                }
             };
-            known.to_learn.remove(&taken.list);
             known.lists.insert(taken.list.clone(), row);
             let sets = self.by_list.entry(taken.list.clone()).or_default();
             sets.insert(set.clone());
             let key = (set.clone(), taken.list.clone());
             step.rows().change_lists.insert(key, Some(row));
         }
+        let is_urgent = known
+            .signs
+            .is_some_and(|(first, _)| first == Timestamp::MIN);
         if has_more {
             known.signs = Some((Timestamp::MIN, Timestamp::MIN));
-        } else {
+        } else if !is_urgent {
             known.last_words_on = None;
         }
         if known.signs.is_some() {
@@ -448,7 +524,8 @@ impl ChangeSets {
             if let Some((first, last)) = &mut set.signs {
                 (*first, *last) = (earlier(*first, by), earlier(*last, by));
             }
-            for at in [&mut set.not_before, &mut set.cut].into_iter().flatten() {
+            let times = [&mut set.not_before, &mut set.cut].into_iter().flatten();
+            for at in times.chain(set.ended.values_mut()) {
                 *at = earlier(*at, by);
             }
         }

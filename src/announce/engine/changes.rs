@@ -16,6 +16,7 @@ use crate::announce::changes::round::{
 };
 use crate::announce::desired_channel::Desired;
 use crate::announce::engine::Engine;
+use crate::announce::engine::change_sets::ChangeSet;
 use crate::announce::engine::source::changes::Changes;
 use crate::announce::event::Fact;
 use crate::announce::finding::Finding;
@@ -73,7 +74,12 @@ impl Engine {
         let Some(channel) = self.channels.get(id) else {
             return;
         };
-        let set = channel.row.set.clone();
+        let (set, source) = (channel.row.set.clone(), channel.source);
+        // What changed in this step is noted later in it.
+        if !self.lists_to_read(source, &set, true).is_empty() {
+            let window = &self.plan.window.changes;
+            self.change_sets.sign(&set, window, &mut self.step);
+        }
         self.change_sets.give_last_words(&set, id, &mut self.step);
         self.channels
             .retire(id, self.plan.retired_topic, &mut self.step);
@@ -117,8 +123,6 @@ impl Engine {
                 if let Some((id, ..)) = other {
                     self.remove_channel(id);
                 }
-                let before = moved_from.and_then(|id| self.channels.get(id));
-                let until = before.and_then(|channel| channel.row.untils.last().copied());
                 let row = ChannelRow {
                     source: self.plan.sources[position].name.clone(),
                     kind: ChannelKind::Change,
@@ -126,7 +130,7 @@ impl Engine {
                     topic,
                     retired: None,
                     seq: 0,
-                    untils: until.into_iter().collect(),
+                    untils: Vec::new(),
                     body: Arc::from([]),
                     said: Vec::new(),
                 };
@@ -134,13 +138,28 @@ impl Engine {
                 self.channels.open(position, row, &mut self.step)
             }
         };
+        let before = moved_from.and_then(|id| self.channels.get(id));
+        let until = before.and_then(|channel| channel.row.untils.last().copied());
+        if let Some(until) = until {
+            self.go_on_from(id, until);
+        }
         is_changed |= self.change_hubs(id, hubs, is_first);
         if is_changed {
             self.step.serve(id);
         }
-        if self.change_sets.open(set, position) {
-            let window = &self.plan.window.changes;
-            self.change_sets.sign(set, window, &mut self.step);
+        self.change_sets.open(set, position);
+        // A channel that revives tells what came meanwhile.
+        let window = &self.plan.window.changes;
+        self.change_sets.sign(set, window, &mut self.step);
+    }
+
+    /// C12: begins the next interval of a channel where its set was told of last, on another topic.
+    fn go_on_from(&mut self, id: ChannelId, until: Timestamp) {
+        if let Some(channel) = self.channels.get_mut(id)
+            && channel.row.untils.last() < Some(&until)
+        {
+            channel.row.untils = vec![until];
+            self.step.save_channel(id);
         }
     }
 
@@ -198,7 +217,9 @@ impl Engine {
         is_first: bool,
     ) {
         let window = self.plan.window.changes.clone();
-        let compares_lists = self.plan.sources[position].changes_from_resource_lists;
+        let plan = &self.plan.sources[position];
+        let (grace, compares_lists) = (plan.deletion_grace, plan.changes_from_resource_lists);
+        let mut known_lists = Vec::new();
         if is_first {
             let sets: Vec<Uri> = self.change_sets.of_source(position).cloned().collect();
             for set in sets {
@@ -206,9 +227,11 @@ impl Engine {
                     self.change_sets.look_for_missing(&set, &mut self.step);
                 }
                 self.change_sets.sign(&set, &window, &mut self.step);
+                let known = self.change_sets.get(&set).into_iter();
+                known_lists.extend(known.flat_map(ChangeSet::known_lists).cloned());
             }
         }
-        for uri in affected {
+        for uri in affected.iter().chain(&known_lists) {
             let catalog = self.sources[position].catalog();
             let record = catalog.get(uri);
             let is_resource_list = record.is_some_and(is_resource_list);
@@ -216,13 +239,16 @@ impl Engine {
                 self.note_resource_list(position, uri, changes);
                 continue;
             }
-            if record.is_none_or(|record| record.is_gone() || !is_change_list(record)) {
+            let Some(record) = record.filter(|record| !record.is_gone()) else {
                 self.change_sets.forget_list(uri, &mut self.step);
                 continue;
-            }
-            let Some(record) = record else {
-                continue;
             };
+            // What it had may stand in other lists now, as in the components of an index.
+            if !is_change_list(record) {
+                self.change_sets.end_list(uri, grace, &mut self.step);
+                continue;
+            }
+            self.change_sets.revive_list(uri);
             for set in &record.relations.sets {
                 let Some(known) = self.change_sets.get(set) else {
                     continue;
@@ -231,7 +257,7 @@ impl Engine {
                     continue;
                 }
                 if changes.baseline.contains_key(uri) {
-                    self.change_sets.learn(set, uri);
+                    self.change_sets.learn(set, uri, &mut self.step);
                 }
                 self.change_sets.sign(set, &window, &mut self.step);
             }
@@ -254,7 +280,7 @@ impl Engine {
                 continue;
             }
             if changes.baseline.contains_key(uri) {
-                self.change_sets.learn(set, uri);
+                self.change_sets.learn(set, uri, &mut self.step);
             }
             self.change_sets.sign(set, &window, &mut self.step);
         }
@@ -316,11 +342,13 @@ impl Engine {
 
     /// Begins the next round of a set, if it is due (C20).
     pub(super) fn take_if_ready(&mut self, set: &Uri) {
+        self.change_sets.forget_ended(set, &mut self.step);
         let Some(known) = self.change_sets.get(set) else {
             return;
         };
         let position = known.source();
         if !self.sources[position].is_settled() {
+            self.change_sets.park(set);
             return;
         }
         let last_words_on = known.last_words_on();
@@ -333,8 +361,8 @@ impl Engine {
         let has_heard_all = |(_, ledger): (&Hub, &Ledger)| {
             channel.log.backlog(&ledger.row.position) == Backlog::default()
         };
-        let is_free =
-            last_words_on.is_some() || channel.ledgers.is_empty() || listening.any(has_heard_all);
+        let has_hubs = channel.listening().next().is_some();
+        let is_free = last_words_on.is_some() || !has_hubs || listening.any(has_heard_all);
         let inventory = self.inventory_rules(position, set);
         let window = match inventory {
             Some(_) => inventory_window(),
@@ -354,7 +382,7 @@ impl Engine {
             },
             None => {
                 self.change_sets.forget_inventory(set, &mut self.step);
-                self.lists_to_read(position, set)
+                self.lists_to_read(position, set, last_words_on.is_some())
             }
         };
         let is_learned = self
@@ -380,13 +408,21 @@ impl Engine {
         });
     }
 
-    /// Returns the Change Lists of a set with a version that was not taken as a whole (C1).
-    fn lists_to_read(&self, position: usize, set: &Uri) -> Vec<ListToRead> {
+    /// Returns the Change Lists of a set with a version that was not taken as a whole (C1). For its last words, the set has
+    /// the lists that it had before its Capability List went.
+    fn lists_to_read(&self, position: usize, set: &Uri, is_last: bool) -> Vec<ListToRead> {
         let catalog = self.sources[position].catalog();
         let Some(known) = self.change_sets.get(set) else {
             return Vec::new();
         };
-        let members = catalog.members(set);
+        let mut members: BTreeSet<Uri> = catalog.members(set).into_iter().collect();
+        if is_last {
+            let is_orphan = |list: &&Uri| {
+                let record = catalog.get(list);
+                record.is_some_and(|record| record.relations.sets.is_empty())
+            };
+            members.extend(known.known_lists().filter(is_orphan).cloned());
+        }
         let lists = members.into_iter().filter_map(|list| {
             let record = catalog.get(&list)?;
             let is_there = record.presence == Presence::Present && is_change_list(record);
@@ -586,7 +622,14 @@ impl Engine {
             undated,
             back_dated: back_dated.values().sum(),
         });
+        let until = channel.row.untils.last().copied();
+        let was_live = channel.is_live();
         self.find_in_lists(set, lists, &back_dated);
+        if let (false, Some(until)) = (was_live, until)
+            && let Some(live) = self.channels.live(set, ChannelKind::Change)
+        {
+            self.go_on_from(live, until);
+        }
         self.change_sets.note_cut(set, now);
         self.fall_behind(id);
         self.trim_log(id);
@@ -756,8 +799,11 @@ impl Engine {
         if let Some(flight) = ledger.drop_due(Vec::new()) {
             self.history.note(id, flight.seq, hub, Fate::Dropped);
         }
+        let set = channel.row.set.clone();
         self.step.save_ledger(id, hub.clone());
         self.trim_log(id);
+        // C20: it has heard all now.
+        self.take_if_ready(&set);
         changes
     }
 }

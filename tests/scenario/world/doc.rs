@@ -83,9 +83,18 @@ impl Doc {
     }
 
     /// Advertises a channel (Framework Notification section 5).
-    pub fn channel(mut self, topic: &str, hubs: &[&str]) -> Doc {
+    pub fn channel(self, topic: &str, hubs: &[&str]) -> Doc {
+        self.advertise("framework-notification", topic, hubs)
+    }
+
+    /// Advertises a change channel (Change Notification section 5).
+    pub fn change_channel(self, topic: &str, hubs: &[&str]) -> Doc {
+        self.advertise("change-notification", topic, hubs)
+    }
+
+    fn advertise(mut self, capability: &str, topic: &str, hubs: &[&str]) -> Doc {
         let mut entry = format!(
-            "<url><loc>{}</loc><rs:md capability=\"framework-notification\"/>",
+            "<url><loc>{}</loc><rs:md capability=\"{capability}\"/>",
             absolute(topic)
         );
         for hub in hubs {

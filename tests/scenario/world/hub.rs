@@ -8,8 +8,10 @@ use jiff::Timestamp;
 use rsnotify::announce::delivery::Submission;
 use rsnotify::announce::ids::ChannelId;
 use rsnotify::http::answer::Answer;
+use rsnotify::resourcesync::change_payload::ChangePayload;
 use rsnotify::resourcesync::payload::Payload;
 
+use crate::world::changes::HeardChanges;
 use crate::world::plan::SITE;
 
 /// The behaviour of a hub on a notification.
@@ -82,6 +84,9 @@ pub struct FakeHub {
     pub reply: Reply,
     pub accepted: Vec<Heard>,
     pub attempts: Vec<Heard>,
+    /// The change notifications.
+    pub accepted_changes: Vec<HeardChanges>,
+    pub attempted_changes: Vec<HeardChanges>,
     /// Each notification as it first came.
     first: BTreeMap<(ChannelId, u64), Heard>,
 }
@@ -92,6 +97,8 @@ impl Default for FakeHub {
             reply: Reply::Accept,
             accepted: Vec::new(),
             attempts: Vec::new(),
+            accepted_changes: Vec::new(),
+            attempted_changes: Vec::new(),
             first: BTreeMap::new(),
         }
     }
@@ -118,15 +125,49 @@ impl FakeHub {
         };
         self.attempts.push(heard.clone());
         let entries = heard.payload.entries.len();
+        let (after, answer) = self.answer(&heard.topic, entries)?;
+        if self.accepts(&answer) {
+            self.accepted.push(heard);
+        }
+        Some((after, answer))
+    }
+
+    /// Takes a change notification; says what it answers, and after how long.
+    pub fn take_changes(&mut self, submission: &Submission) -> Option<(Duration, Answer)> {
+        let heard = HeardChanges {
+            topic: short(submission.topic.as_str()),
+            seq: submission.seq,
+            body: Arc::clone(&submission.body),
+            payload: ChangePayload::parse(&submission.body).unwrap(),
+        };
+        self.attempted_changes.push(heard.clone());
+        let (after, answer) = self.answer(&heard.topic, heard.payload.entries.len())?;
+        if self.accepts(&answer) {
+            self.accepted_changes.push(heard);
+        }
+        Some((after, answer))
+    }
+
+    fn taken(&self) -> usize {
+        self.accepted.len() + self.accepted_changes.len()
+    }
+
+    fn accepts(&self, answer: &Answer) -> bool {
+        let is_success = |status: u16| (200..300).contains(&status);
+        self.reply != Reply::Deny
+            && matches!(answer, Answer::Status { status, .. } if is_success(*status))
+    }
+
+    fn answer(&self, topic: &str, entries: usize) -> Option<(Duration, Answer)> {
         let (seconds, status, excerpt) = match self.reply {
             Reply::Accept => (0, 202, ""),
             Reply::Slow(seconds) => (seconds, 202, ""),
             Reply::Status(status) | Reply::Busy(status, _) => (0, status, "words"),
-            Reply::RefuseTopic(topic, status) if heard.topic == topic => (0, status, "words"),
+            Reply::RefuseTopic(refused, status) if topic == refused => (0, status, "words"),
             Reply::RefuseTopic(..) => (0, 202, ""),
-            Reply::AcceptOnly(topic, status) if heard.topic != topic => (0, status, ""),
+            Reply::AcceptOnly(accepted, status) if topic != accepted => (0, status, ""),
             Reply::AcceptOnly(..) => (0, 202, ""),
-            Reply::FirstOf(most, status) if self.accepted.len() >= most => (0, status, "words"),
+            Reply::FirstOf(most, status) if self.taken() >= most => (0, status, "words"),
             Reply::FirstOf(..) => (0, 202, ""),
             Reply::Say(status, words) => (0, status, words),
             Reply::Deny => (0, 200, "hub.mode=denied&hub.reason=no"),
@@ -138,9 +179,6 @@ impl FakeHub {
                 return Some((Duration::from_secs(seconds), answer));
             }
         };
-        if (200..300).contains(&status) && self.reply != Reply::Deny {
-            self.accepted.push(heard);
-        }
         let answer = Answer::Status {
             status,
             content_type: Some("application/x-www-form-urlencoded".to_owned()),

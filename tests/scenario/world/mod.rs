@@ -1,5 +1,6 @@
 //! A simulated world around the engine: a clock, a tree, hubs, and a disk that keeps the saved state.
 
+mod changes;
 mod doc;
 mod hub;
 mod plan;
@@ -10,6 +11,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use rsnotify::announce::changes::log::LogPart;
+use rsnotify::announce::changes::round::{TakeRequest, TakenRound};
 use rsnotify::announce::delivery::{Submission, TopicPage};
 use rsnotify::announce::engine::Engine;
 use rsnotify::announce::event::{Effect, Event, Fact, Now};
@@ -17,18 +20,22 @@ use rsnotify::announce::ids::ChannelId;
 use rsnotify::announce::observation::Observation;
 use rsnotify::announce::plan::{Mode, Plan};
 use rsnotify::announce::state::State;
+use rsnotify::http::answer::Answer;
 use rsnotify::report;
 use rsnotify::report::documents::DocumentState;
 use rsnotify::report::outbox::AccountNames;
 use rsnotify::report::status::account::AccountView;
+use rsnotify::resourcesync::change_payload::ChangePayload;
 use rsnotify::resourcesync::payload::Payload;
 use rsnotify::resourcesync::uri::{Hub, Topic};
 use rsnotify::store::Store;
 
+pub use changes::{HeardChanges, change_list};
 pub use doc::{Doc, capability_list, index, list};
 pub use hub::{Heard, Reply, short};
 pub use plan::{HUB, OTHER_HUB, excluding, mount, ping_hub, plan, set_hubs, two_hubs};
 
+use changes::{ChangeRows, summary};
 use hub::FakeHub;
 use tree::FakeTree;
 
@@ -39,6 +46,9 @@ pub struct World {
     monotonic: Duration,
     pub plan: Plan,
     pub disk: State,
+    change_rows: ChangeRows,
+    /// The time that reading Change Lists takes.
+    pub reading: Duration,
     engine: Option<Engine>,
     tree: FakeTree,
     hubs: BTreeMap<Hub, FakeHub>,
@@ -48,6 +58,8 @@ pub struct World {
     pages: BTreeMap<Topic, TopicPage>,
     /// True if the disk is lost for the engine: it decides, and nothing of it is saved or sent.
     is_frozen: bool,
+    /// The number of effects after which the disk is lost.
+    fuse: Option<usize>,
     /// A real state file, and where it is; most worlds do without.
     store: Option<(Store, PathBuf)>,
     /// The jitter of retries; nothing for the longest wait each time.
@@ -63,6 +75,8 @@ impl World {
             monotonic: Duration::from_secs(1_000),
             plan,
             disk: State::default(),
+            change_rows: ChangeRows::default(),
+            reading: Duration::ZERO,
             engine: None,
             tree: FakeTree::default(),
             hubs: BTreeMap::new(),
@@ -70,6 +84,7 @@ impl World {
             facts: Vec::new(),
             pages: BTreeMap::new(),
             is_frozen: false,
+            fuse: None,
             store: None,
             chance: None,
             saves: 0,
@@ -272,6 +287,8 @@ impl World {
             drop(store);
             let store = Store::open(&directory).unwrap();
             self.disk.told.retain(|_, told| !told.is_empty());
+            self.disk.change_lists.retain(|_, lists| !lists.is_empty());
+            self.disk.change_log.retain(|_, log| !log.is_empty());
             assert!(
                 store.load().unwrap() == self.disk,
                 "the file holds what was saved"
@@ -301,11 +318,28 @@ impl World {
     pub fn crash(&mut self) {
         self.engine = None;
         self.coming.clear();
+        self.fuse = None;
     }
 
     /// From here on nothing is saved or sent: the next [`World::crash`] comes in the middle of a step.
     pub fn freeze(&mut self) {
         self.is_frozen = true;
+    }
+
+    /// From the effect after so many others on, nothing is saved or sent.
+    pub fn freeze_after(&mut self, effects: usize) {
+        self.fuse = Some(effects);
+    }
+
+    /// Starts the daemon, whose disk is lost after so many effects.
+    pub fn start_frozen_after(&mut self, effects: usize) {
+        self.freeze_after(effects);
+        self.start();
+    }
+
+    /// Returns true if nothing is saved or sent any more.
+    pub fn is_frozen(&self) -> bool {
+        self.is_frozen
     }
 
     pub fn crash_and_start(&mut self) {
@@ -402,6 +436,13 @@ impl World {
         }
     }
 
+    /// The operator drops what a hub is due on the channel of a topic.
+    pub fn drop_due_on(&mut self, topic: &str, hub: &str) {
+        let topic = tree::absolute(topic);
+        let (channel, hub) = report::outbox::account(self.engine(), names(&topic, hub)).unwrap();
+        self.step(Event::Drop { channel, hub });
+    }
+
     fn account(&self, set: &str, hub: &str) -> Option<(ChannelId, Hub)> {
         let topic = tree::absolute(&format!("{set}/framework/"));
         report::outbox::account(self.engine(), names(&topic, hub)).ok()
@@ -477,28 +518,43 @@ impl World {
     }
 
     fn perform(&mut self, effects: Vec<Effect>) {
-        if self.is_frozen {
-            return;
-        }
         for effect in effects {
+            if self.fuse == Some(0) {
+                self.is_frozen = true;
+                self.fuse = None;
+            }
+            if self.is_frozen {
+                return;
+            }
+            if let Some(left) = &mut self.fuse {
+                *left -= 1;
+            }
             match effect {
                 Effect::Save(save) => {
                     self.saves += 1;
+                    self.change_rows.save(&save);
                     if let Some((store, _)) = &mut self.store {
                         store.save(&save, &[], &[]).unwrap();
                     }
                     self.disk.apply(*save);
+                    self.change_rows.check(&self.disk);
                 }
                 Effect::Serve(page) => {
                     let mut rows = self.disk.channels.values();
                     let is_empty = page.body == Payload::default().render().into();
-                    let is_saved = is_empty || rows.any(|row| row.body == page.body);
+                    let is_saved =
+                        page.body.is_empty() || is_empty || rows.any(|row| row.body == page.body);
                     assert!(is_saved, "what a topic serves is saved first");
                     self.pages.insert(page.topic.clone(), page);
                 }
-                Effect::ServeLogged(..) | Effect::SubmitLogged(..) | Effect::Take(_) => {
-                    panic!("no set has a change channel")
+                Effect::ServeLogged(mut page, id, first, last) => {
+                    let window = &self.plan.window;
+                    let most = (window.max_entries, window.max_bytes);
+                    page.body = self.change_rows.merged(id, first, last, most);
+                    self.pages.insert(page.topic.clone(), page);
                 }
+                Effect::SubmitLogged(submission, part) => self.submit_logged(submission, part),
+                Effect::Take(request) => self.take(&request),
                 Effect::Withdraw(topic) => {
                     self.pages.remove(&topic);
                 }
@@ -546,6 +602,40 @@ impl World {
         }
         let hub = self.hubs.entry(submission.hub.clone()).or_default();
         let answer = hub.take(&submission, self.now);
+        self.answer(submission, answer);
+    }
+
+    fn submit_logged(&mut self, mut submission: Submission, part: LogPart) {
+        let key = (submission.channel, submission.hub.clone());
+        let saved = self.disk.ledgers[&key].flight.as_ref().unwrap();
+        assert_eq!(
+            (saved.seq, saved.part),
+            (submission.seq, Some(part)),
+            "what is submitted is saved first"
+        );
+        submission.body = self.change_rows.body(key.0, submission.seq, part);
+        if let Some((store, _)) = self.store.as_ref().filter(|_| part.is_whole) {
+            let saved = store.logged_body(key.0, submission.seq).unwrap();
+            assert_eq!(saved.as_ref(), Some(&submission.body));
+        }
+        let hub = self.hubs.entry(submission.hub.clone()).or_default();
+        let answer = hub.take_changes(&submission);
+        self.answer(submission, answer);
+    }
+
+    fn take(&mut self, request: &TakeRequest) {
+        let store = self.store.as_ref().map(|(store, _)| store);
+        let taken = TakenRound {
+            set: request.set.clone(),
+            round: request.round,
+            outcome: self
+                .change_rows
+                .take(request, &self.tree, &self.plan, store),
+        };
+        self.come(self.now + self.reading, Event::Taken(Box::new(taken)));
+    }
+
+    fn answer(&mut self, submission: Submission, answer: Option<(Duration, Answer)>) {
         let chance = self.chance.as_mut();
         if let Some((after, answer)) = answer {
             let event = Event::Answered {
@@ -599,6 +689,53 @@ impl World {
                 .extend(heard.changes());
         }
         news
+    }
+
+    /// Writes a Change List of the set whose directory it lies in, with entries like `u a 05:00`.
+    pub fn write_changes(&mut self, name: &str, entries: &[impl AsRef<str>]) {
+        let (set, _) = name.rsplit_once('/').unwrap();
+        let up = format!("{set}/capabilitylist.xml");
+        self.write_text(name, change_list(&up, entries).as_bytes());
+    }
+
+    /// Writes a Change List of the set of a Capability List.
+    pub fn write_changes_of(&mut self, name: &str, up: &str, entries: &[impl AsRef<str>]) {
+        self.write_text(name, change_list(up, entries).as_bytes());
+    }
+
+    /// Returns the change notifications that a hub accepted since the last call.
+    pub fn changes_heard_by(&mut self, hub: &str) -> Vec<HeardChanges> {
+        let hub = self.hubs.entry(Hub::new(hub)).or_default();
+        std::mem::take(&mut hub.accepted_changes)
+    }
+
+    /// Returns all submissions of change notifications to a hub since the last call, accepted or not.
+    pub fn change_attempts_at(&mut self, hub: &str) -> Vec<HeardChanges> {
+        let hub = self.hubs.entry(Hub::new(hub)).or_default();
+        std::mem::take(&mut hub.attempted_changes)
+    }
+
+    /// Returns the change notifications that a hub accepted since the last call, such as
+    /// `[00:00, 05:31] u a 05:00; d b 05:31`.
+    pub fn changes_at(&mut self, hub: &str) -> Vec<String> {
+        let heard = self.changes_heard_by(hub);
+        heard.iter().map(HeardChanges::to_string).collect()
+    }
+
+    /// Returns [`World::changes_at`] of the first hub.
+    pub fn changes(&mut self) -> Vec<String> {
+        self.changes_at(HUB)
+    }
+
+    /// Returns the notification that a change topic serves, in short.
+    pub fn served_changes(&mut self, topic: &str) -> String {
+        let page = self.fetch(topic).unwrap();
+        summary(&ChangePayload::parse(&page.body).unwrap())
+    }
+
+    /// Returns the numbers of keys that were taken from a list, and of those that vanished from it.
+    pub fn keys_of(&self, list: &str) -> (usize, usize) {
+        self.change_rows.keys_of(list)
     }
 
     // What shows.

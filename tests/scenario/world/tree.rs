@@ -131,6 +131,11 @@ impl FakeTree {
         Some(self.files.get(&absolute(name))?.stat)
     }
 
+    /// Returns the content of a file that can be read.
+    pub fn text(&self, name: &str) -> Option<&[u8]> {
+        self.files.get(&absolute(name))?.text.as_deref()
+    }
+
     pub fn look(&self, name: &str) -> Look {
         let Some(file) = self.files.get(&absolute(name)) else {
             return Look::Missing;

@@ -1,0 +1,149 @@
+//! Times are milliseconds since the `from` of the first interval.
+
+use jiff::{SignedDuration, Timestamp};
+use proptest::prelude::*;
+use rstest::rstest;
+
+use super::{FreshChange, Interval, IntervalLimits, intervals};
+use crate::resourcesync::change::Change;
+use crate::resourcesync::change_payload::entry_len;
+use crate::resourcesync::datetime::Datetime;
+use crate::resourcesync::payload::ChangeKind;
+
+const ANY: IntervalLimits = IntervalLimits {
+    entries: 1_000,
+    bytes: 1 << 20,
+};
+
+fn start() -> Timestamp {
+    "2026-11-20T10:00:00Z".parse().unwrap()
+}
+
+fn at(millis: i64) -> Timestamp {
+    start() + SignedDuration::from_millis(millis)
+}
+
+/// A change of that effective time, which its datetime names if it has one.
+fn fresh(number: usize, millis: i64, is_dated: bool) -> FreshChange {
+    let datetime = Datetime::parse(&format!("{:.3}", at(millis)));
+    FreshChange {
+        change: Change {
+            loc: format!("https://e.org/{number}").into(),
+            lastmod: None,
+            kind: ChangeKind::Updated,
+            datetime: datetime.filter(|_| is_dated),
+            hash: None,
+            length: None,
+            mime_type: None,
+            encoding: None,
+            links: Vec::new(),
+        },
+        time: at(millis),
+        list: number % 2,
+    }
+}
+
+/// Returns the number of entries and the `until` of each interval, in microseconds.
+fn summary(intervals: &[Interval]) -> Vec<(usize, i64)> {
+    let summary = intervals.iter().map(|interval| {
+        let until = interval.until.duration_since(start());
+        (interval.entries.len(), until.as_micros() as i64)
+    });
+    summary.collect()
+}
+
+#[rstest]
+#[case::none(&[], 3, &[])]
+#[case::one_notification(&[1, 2, 2], 3, &[(3, 2_000)])]
+#[case::between_two_times(&[1, 2, 3, 4], 3, &[(3, 3_000), (1, 4_000)])]
+#[case::before_a_time_that_would_be_divided(&[1, 2, 2, 2], 3, &[(1, 1_000), (3, 2_000)])]
+#[case::of_one_time(&[1, 1, 1, 1, 1], 2, &[(2, 1_000), (2, 1_002), (1, 1_003)])]
+#[case::a_divided_time_leaves_room(&[1, 1, 1, 2], 2, &[(2, 1_000), (2, 2_000)])]
+#[case::back_dated(&[-5, -5], 3, &[(2, 2)])]
+fn changes_are_cut(#[case] times: &[i64], #[case] most: usize, #[case] want: &[(usize, i64)]) {
+    let times = times.iter().enumerate();
+    let changes = times.map(|(number, time)| fresh(number, *time, true));
+    let limits = IntervalLimits {
+        entries: most,
+        ..ANY
+    };
+    let cut = intervals(changes.collect(), start(), limits);
+    assert_eq!(summary(&cut), want);
+}
+
+#[test]
+fn a_notification_has_so_many_bytes() {
+    let changes: Vec<FreshChange> = (0..4).map(|at| fresh(at, at as i64 + 1, true)).collect();
+    let bytes = entry_len(&changes[0].change);
+    let limits = IntervalLimits {
+        bytes: 2 * bytes,
+        ..ANY
+    };
+    let cut = intervals(changes.clone(), start(), limits);
+    assert_eq!(summary(&cut), [(2, 2_000), (2, 4_000)]);
+    // One that is too large by itself is told by itself.
+    let limits = IntervalLimits { bytes: 1, ..ANY };
+    assert_eq!(intervals(changes, start(), limits).len(), 4);
+}
+
+#[rstest]
+#[case("2026-11-20T09:59:59Z", false)]
+#[case("2026-11-20T09:59:59.999Z", false)]
+// It names the whole second in which the interval begins.
+#[case("2026-11-20T10:00:00Z", true)]
+#[case("2026-11-20T10:00:00.5Z", true)]
+#[case("2026-11-20T10:00:00.400Z", false)]
+fn a_datetime_before_the_interval_is_left_out(#[case] datetime: &str, #[case] is_kept: bool) {
+    let mut change = fresh(1, 0, true);
+    change.change.datetime = Datetime::parse(datetime);
+    let cut = intervals(vec![change], at(500), ANY);
+    assert_eq!(cut[0].entries[0].datetime.is_some(), is_kept);
+    let back_dated: Vec<_> = cut[0]
+        .back_dated
+        .iter()
+        .map(|(list, count)| (*list, *count))
+        .collect();
+    assert_eq!(back_dated.is_empty(), is_kept);
+    assert!(is_kept || back_dated == [(1, 1)]);
+}
+
+proptest! {
+    #[test]
+    fn intervals_are_consecutive_and_have_every_change_once(
+        times in prop::collection::vec((-5_000..5_000_i64, any::<bool>()), 0..60),
+        entries in 1..8_usize,
+        lengths in 1..4_usize,
+    ) {
+        let mut times = times;
+        times.sort();
+        let changes: Vec<FreshChange> = times
+            .iter()
+            .enumerate()
+            .map(|(number, (millis, is_dated))| fresh(number, *millis, *is_dated))
+            .collect();
+        let bytes = 150 * lengths;
+        let cut = intervals(changes.clone(), start(), IntervalLimits { entries, bytes });
+        let mut from = start();
+        for interval in &cut {
+            prop_assert_eq!(interval.from, from);
+            prop_assert!(interval.until > from);
+            prop_assert!((1..=entries).contains(&interval.entries.len()));
+            let len: usize = interval.entries.iter().map(entry_len).sum();
+            // Datetimes that were left out made it shorter.
+            prop_assert!(len <= bytes || interval.entries.len() == 1);
+            for datetime in interval.entries.iter().filter_map(|entry| entry.datetime) {
+                prop_assert!(datetime.end() > from && datetime.at() <= interval.until);
+            }
+            from = interval.until;
+        }
+        let told = cut.iter().flat_map(|interval| &interval.entries);
+        let told: Vec<_> = told.map(|entry| &entry.loc).collect();
+        let want: Vec<_> = changes.iter().map(|fresh| &fresh.change.loc).collect();
+        prop_assert_eq!(told, want);
+        let left_out: usize = cut.iter().flat_map(|interval| interval.back_dated.values()).sum();
+        let dated = |changes: Vec<&Change>| changes.iter().filter(|entry| entry.datetime.is_some()).count();
+        let before = dated(changes.iter().map(|fresh| &fresh.change).collect());
+        let after = dated(cut.iter().flat_map(|interval| &interval.entries).collect());
+        prop_assert_eq!(before, after + left_out);
+    }
+}

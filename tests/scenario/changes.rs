@@ -1,0 +1,511 @@
+//! Change channels: what Change Lists gain is told once, in order, in intervals without gap or overlap (C1 to C26).
+
+mod channels;
+mod crashes;
+mod hubs;
+mod lists;
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use rsnotify::announce::event::Fact;
+use rsnotify::announce::finding::Finding;
+use rsnotify::announce::plan::Plan;
+use rsnotify::resourcesync::uri::Uri;
+
+use crate::world::{
+    Doc, HUB, OTHER_HUB, Reply, World, capability_list, change_list, ping_hub, plan, two_hubs,
+};
+
+const NOTHING: [&str; 0] = [];
+const TOPIC: &str = "/a/change/";
+const LIST: &str = "/a/changelist.xml";
+const SECOND: &str = "/a/second.xml";
+const UP: &str = "/a/capabilitylist.xml";
+
+/// The Capability List of `/a`, which advertises a change channel.
+fn set_a(topic: &str, hubs: &[&str]) -> Doc {
+    capability_list("/a", &["changelist"]).change_channel(topic, hubs)
+}
+
+/// The set `/a` with a change channel, of which everything until 10:00:00 is known.
+fn world_of(plan: Plan) -> World {
+    world_with(plan, &["u z 00:00"])
+}
+
+fn world_with(plan: Plan, entries: &[&str]) -> World {
+    let mut world = World::new(plan);
+    watch(&mut world, entries);
+    world
+}
+
+/// Writes the set and starts the daemon.
+fn watch(world: &mut World, entries: &[&str]) {
+    world.now = time("2026-11-20T10:06:00Z");
+    world.write_changes(LIST, entries);
+    world.write(UP, set_a(TOPIC, &[]));
+    world.wait(10);
+    world.start();
+    world.wait(10);
+    assert_eq!(world.changes(), NOTHING, "what is there is learned");
+    world.facts();
+}
+
+fn time(text: &str) -> Timestamp {
+    text.parse().unwrap()
+}
+
+fn findings(world: &World) -> Vec<Finding> {
+    let all = rsnotify::report::findings::all(world.engine()).into_iter();
+    all.filter(|finding| finding.is_about_entries()).collect()
+}
+
+fn uri(name: &str) -> Uri {
+    Uri::parse(&format!("https://example.org{name}")).unwrap()
+}
+
+/// Entries one after another, so many milliseconds apart, from 10:00:01 on.
+fn apart(count: usize, millis: usize) -> Vec<String> {
+    let start = time("2026-11-20T10:00:01Z");
+    let entries = (0..count).map(|number| {
+        let at = start + Duration::from_millis((number * millis) as u64);
+        format!("u r{number} {at:.3}")
+    });
+    entries.collect()
+}
+
+// 1.
+#[test]
+fn appended_entries_are_told() {
+    let mut world = world_of(plan());
+    world.write_changes(LIST, &["u z 00:00", "u a 05:00", "d b 05:31"]);
+    world.wait(1);
+    assert_eq!(world.changes(), ["[00:00, 05:31] u a 05:00; d b 05:31"]);
+    world.crash_and_start();
+    world.wait(1_000);
+    assert_eq!(world.changes(), NOTHING);
+}
+
+// 2.
+#[test]
+fn a_list_that_is_touched_indented_or_closed_tells_nothing() {
+    let mut world = world_of(plan());
+    let text = change_list(UP, &["u z 00:00"]);
+    world.touch(LIST);
+    for changed in [
+        text.replace("<url>", "\n    <url>\n"),
+        text.replace("rs:", "sync:")
+            .replace("xmlns:rs", "xmlns:sync"),
+        text.replace("\"/>\n<url>", "\" until=\"2026-11-20T10:06:00Z\"/>\n<url>"),
+    ] {
+        assert_ne!(changed, text);
+        world.write_text(LIST, changed.as_bytes());
+        world.wait(10);
+    }
+    assert_eq!(world.changes(), NOTHING);
+}
+
+// 3.
+#[test]
+fn hashes_and_links_that_old_entries_gain_tell_nothing() {
+    let mut world = world_of(plan());
+    let text = change_list(UP, &["u z 00:00"]);
+    let text = text.replace(
+        "<rs:md change",
+        "<rs:ln rel=\"describedby\" href=\"https://example.org/m\"/><rs:md hash=\"md5:1\" change",
+    );
+    world.write_text(LIST, text.as_bytes());
+    world.wait(10);
+    assert_eq!(world.changes(), NOTHING);
+}
+
+// 4.
+#[test]
+fn every_change_of_one_resource_is_told_in_order() {
+    let mut world = world_of(plan());
+    world.write_changes(LIST, &["u z 00:00", "c a 05:01", "u a 05:02", "d a 05:03"]);
+    world.wait(1);
+    assert_eq!(
+        world.changes(),
+        ["[00:00, 05:03] c a 05:01; u a 05:02; d a 05:03"]
+    );
+}
+
+// 5.
+#[test]
+fn an_entry_that_stands_twice_is_two_changes() {
+    let mut world = world_of(plan());
+    world.write_changes(LIST, &["u z 00:00", "u a 05:00"]);
+    world.wait(1);
+    world.write_changes(LIST, &["u z 00:00", "u a 05:00", "u a 05:00"]);
+    world.wait(1);
+    assert_eq!(
+        world.changes(),
+        [
+            "[00:00, 05:00] u a 05:00",
+            "[05:00, 05:00.000001] u a 05:00"
+        ]
+    );
+}
+
+/// A channel that opened at 09:00:00, at the moment of its first change.
+fn undated() -> World {
+    let mut world = World::new(plan());
+    world.now = time("2026-11-20T08:59:49.75Z");
+    world.write_changes(LIST, &["u a"]);
+    world.write(UP, set_a(TOPIC, &[]));
+    world.wait(10);
+    world.start();
+    let at = time("2026-11-20T10:07:02.168113Z");
+    world.pass(at.duration_since(world.now).unsigned_abs());
+    world.write_changes(LIST, &["u a", "u b", "d c", "c d"]);
+    world.wait(1);
+    world
+}
+
+// 6.
+#[test]
+fn a_list_without_datetimes_is_told_in_its_order_at_the_time_of_the_look() {
+    let mut world = undated();
+    assert_eq!(world.changes(), ["[09:00:00, 07:02.418113] u b; d c; c d"]);
+}
+
+// 7.
+#[test]
+fn a_list_without_datetimes_tells_what_it_gains() {
+    let mut world = undated();
+    world.changes();
+    world.write_changes(LIST, &["u a", "u b", "d c", "c d", "c e"]);
+    world.wait(1);
+    assert_eq!(
+        world.changes(),
+        ["[07:02.418113, 07:03.418113] c e"],
+        "and nothing again"
+    );
+}
+
+// 8.
+#[test]
+fn an_undated_entry_has_the_time_of_the_one_before() {
+    let mut world = world_of(plan());
+    world.write_changes(LIST, &["u z 00:00", "u a 05:00", "u a"]);
+    world.wait(1);
+    assert_eq!(world.changes(), ["[00:00, 05:00] u a 05:00; u a"]);
+}
+
+// 9.
+#[test]
+fn a_list_with_the_newest_first_is_told_in_order() {
+    let before = [
+        "u c 00:00",
+        "u b 2026-11-20T09:59:00Z",
+        "u a 2026-11-20T09:58:00Z",
+    ];
+    let mut world = world_with(plan(), &before);
+    world.write_changes(LIST, &["u f 05:03", "u e 05:02", "u d 05:01"]);
+    world.wait(1);
+    assert_eq!(
+        world.changes(),
+        ["[00:00, 05:03] u d 05:01; u e 05:02; u f 05:03"]
+    );
+}
+
+// 10.
+#[test]
+fn a_back_dated_entry_is_told_without_its_datetime() {
+    let mut world = world_with(plan(), &["u z 05:31"]);
+    world.write_changes(LIST, &["u z 05:31", "u a 02:00"]);
+    world.wait(1);
+    assert_eq!(world.changes(), ["[05:31, 05:31.000001] u a"]);
+    assert_eq!(
+        findings(&world),
+        [Finding::BackDated {
+            list: uri(LIST),
+            count: 1
+        }]
+    );
+}
+
+// 11.
+#[test]
+fn an_entry_of_next_year_is_told_without_its_datetime() {
+    let mut world = world_of(plan());
+    let entries = ["u z 00:00", "u a 2027-11-20T10:00:00Z", "u b 05:00"];
+    world.write_changes(LIST, &entries);
+    world.wait(1);
+    assert_eq!(world.changes(), ["[00:00, 05:00] u a; u b 05:00"]);
+    assert_eq!(
+        findings(&world),
+        [Finding::Ahead {
+            list: uri(LIST),
+            count: 1
+        }]
+    );
+}
+
+// 12.
+#[test]
+fn a_list_that_is_renamed_and_closed_tells_nothing() {
+    let mut world = world_with(plan(), &["u z 00:00", "u a 05:00"]);
+    world.write_changes("/a/changelist-1.xml", &["u z 00:00", "u a 05:00"]);
+    world.write_changes(LIST, &[""; 0]);
+    world.wait(1_000);
+    assert_eq!(world.changes(), NOTHING);
+    world.write_changes(LIST, &["u b 05:40"]);
+    world.wait(1);
+    assert_eq!(world.changes(), ["[05:00, 05:40] u b 05:40"]);
+}
+
+// 13.
+#[test]
+fn entries_that_move_to_another_list_tell_nothing() {
+    let mut world = world_with(plan(), &["u z 00:00", "u a 05:00"]);
+    world.write_changes(LIST, &[""; 0]);
+    world.wait(3);
+    world.write_changes(SECOND, &["u z 00:00", "u a 05:00"]);
+    world.wait(1_000);
+    assert_eq!(world.changes(), NOTHING);
+}
+
+// 14.
+#[test]
+fn a_monthly_list_that_repeats_daily_ones_tells_nothing() {
+    let mut world = world_of(plan());
+    world.write_changes("/a/day-1.xml", &["u a 01:00"]);
+    world.write_changes("/a/day-2.xml", &["u b 02:00"]);
+    world.wait(1);
+    assert_eq!(world.changes(), ["[00:00, 02:00] u a 01:00; u b 02:00"]);
+    world.write_changes("/a/month.xml", &["u a 01:00", "u b 02:00"]);
+    world.wait(1);
+    for day in ["/a/day-1.xml", "/a/day-2.xml"] {
+        world.delete(day);
+    }
+    world.wait(1_000);
+    world.touch("/a/month.xml");
+    world.write_changes("/a/month.xml", &["u a 01:00", "u b 02:00", "u c 03:00"]);
+    world.wait(1_000);
+    assert_eq!(world.changes(), ["[02:00, 03:00] u c 03:00"]);
+}
+
+// 15.
+#[test]
+fn the_entries_of_two_lists_are_sorted_together() {
+    let mut world = world_of(plan());
+    world.write_changes(SECOND, &["u a 01:00", "u c 03:00"]);
+    world.write_changes(LIST, &["u z 00:00", "u b 02:00", "u d 04:00"]);
+    world.wait(1);
+    assert_eq!(
+        world.changes(),
+        ["[00:00, 04:00] u a 01:00; u b 02:00; u c 03:00; u d 04:00"]
+    );
+}
+
+// 16.
+#[test]
+fn lists_that_came_while_it_was_down_are_told_in_order_of_time() {
+    let mut world = world_of(plan());
+    world.write_changes(LIST, &["u z 00:00", "u a 01:00"]);
+    world.wait(1);
+    world.changes();
+    world.crash();
+    world.wait(7_200);
+    for (name, entry) in [("x", "u d 04:00"), ("y", "u b 02:00"), ("w", "u c 03:00")] {
+        world.write_changes(&format!("/a/{name}.xml"), &[entry]);
+    }
+    world.start();
+    world.wait(1);
+    assert_eq!(
+        world.changes(),
+        ["[01:00, 04:00] u b 02:00; u c 03:00; u d 04:00"]
+    );
+}
+
+/// Returns the number of entries, `from` and `until` of each notification.
+fn intervals(world: &mut World, hub: &str) -> Vec<(usize, String)> {
+    let heard = world.changes_heard_by(hub);
+    let intervals = heard.iter().map(|heard| {
+        let text = heard.to_string();
+        let (interval, _) = text.split_once(' ').unwrap();
+        let (until, _) = text.split_once(']').unwrap();
+        assert!(until.starts_with(interval));
+        (heard.payload.entries.len(), format!("{until}]"))
+    });
+    intervals.collect()
+}
+
+// 17.
+#[test]
+fn many_changes_are_told_in_consecutive_notifications() {
+    let mut world = world_of(plan());
+    world.write_changes(LIST, &apart(2_500, 100));
+    world.wait(1);
+    let intervals: Vec<_> = intervals(&mut world, HUB);
+    let want = [
+        (1_000, "[00:00, 01:40.900000]".to_owned()),
+        (1_000, "[01:40.900000, 03:20.900000]".to_owned()),
+        (500, "[03:20.900000, 04:10.900000]".to_owned()),
+    ];
+    assert_eq!(intervals, want);
+}
+
+// 18.
+#[test]
+fn many_changes_of_one_time_are_told_in_consecutive_notifications() {
+    let mut world = world_of(plan());
+    let entries: Vec<String> = (0..2_500).map(|at| format!("u r{at} 05:00")).collect();
+    world.write_changes(LIST, &entries);
+    world.wait(1);
+    let intervals: Vec<_> = intervals(&mut world, HUB);
+    let want = [
+        (1_000, "[00:00, 05:00]".to_owned()),
+        (1_000, "[05:00, 05:00.001000]".to_owned()),
+        (500, "[05:00.001000, 05:00.001500]".to_owned()),
+    ];
+    assert_eq!(intervals, want);
+}
+
+// 19.
+#[test]
+fn a_cut_falls_between_two_times() {
+    let mut world = world_of(plan());
+    let entries = (0..900).map(|at| format!("u r{at} 05:00"));
+    let entries: Vec<String> = entries
+        .chain((0..400).map(|at| format!("u s{at} 06:00")))
+        .collect();
+    world.write_changes(LIST, &entries);
+    world.wait(1);
+    let intervals: Vec<_> = intervals(&mut world, HUB);
+    let want = [
+        (900, "[00:00, 05:00]".to_owned()),
+        (400, "[05:00, 06:00]".to_owned()),
+    ];
+    assert_eq!(intervals, want);
+}
+
+// 21.
+#[test]
+fn a_hub_that_was_down_hears_the_same_notifications() {
+    let mut world = world_of(two_hubs());
+    world.script(OTHER_HUB, Reply::Status(503));
+    let mut entries = vec!["u z 00:00".to_owned()];
+    for minute in 1..6 {
+        entries.push(format!("u r{minute} 0{minute}:00"));
+        world.write_changes(LIST, &entries);
+        world.wait(10);
+    }
+    assert_eq!(world.changes_at(OTHER_HUB), NOTHING);
+    world.script(OTHER_HUB, Reply::Accept);
+    world.wait(3_600);
+    let bodies = |world: &mut World, hub| {
+        let heard = world.changes_heard_by(hub).into_iter();
+        heard.map(|heard| heard.body).collect::<Vec<_>>()
+    };
+    let first = bodies(&mut world, HUB);
+    assert_eq!(first.len(), 5);
+    assert_eq!(bodies(&mut world, OTHER_HUB), first);
+}
+
+// 22.
+#[test]
+fn a_hub_that_answers_413_hears_halves() {
+    let mut world = world_of(two_hubs());
+    world.script(OTHER_HUB, Reply::AtMost(500));
+    world.write_changes(LIST, &apart(1_000, 100));
+    world.wait(10);
+    assert_eq!(
+        intervals(&mut world, HUB),
+        [(1_000, "[00:00, 01:40.900000]".to_owned())]
+    );
+    assert_eq!(
+        intervals(&mut world, OTHER_HUB),
+        [
+            (500, "[00:00, 00:50.900000]".to_owned()),
+            (500, "[00:50.900000, 01:40.900000]".to_owned())
+        ]
+    );
+}
+
+// 23.
+#[test]
+fn a_hub_beyond_the_backlog_hears_where_it_goes_on() {
+    let mut plan = two_hubs();
+    plan.window.changes.backlog = 2;
+    let mut world = world_of(plan);
+    world.script(OTHER_HUB, Reply::Status(503));
+    let mut entries = vec!["u z 00:00".to_owned()];
+    for minute in 1..6 {
+        entries.push(format!("u r{minute} 0{minute}:00"));
+        world.write_changes(LIST, &entries);
+        world.wait(10);
+    }
+    let behind = world.facts().into_iter().filter_map(|fact| match fact {
+        Fact::FellBehind { hub, changes, .. } => Some((hub.to_string(), changes)),
+        _ => None,
+    });
+    let behind: Vec<_> = behind.collect();
+    assert_eq!(behind, vec![(OTHER_HUB.to_owned(), 1); 3]);
+    world.script(OTHER_HUB, Reply::Accept);
+    world.wait(3_600);
+    assert_eq!(
+        world.changes_at(OTHER_HUB),
+        ["[00:00, 01:00] u r1 01:00", "[04:00, 05:00] u r5 05:00"]
+    );
+    assert_eq!(world.changes().len(), 5);
+}
+
+// 24.
+#[test]
+fn the_changes_of_a_new_set_are_learned() {
+    let mut world = world_of(plan());
+    let mut entries = apart(50, 1_000);
+    world.write_changes("/b/changelist.xml", &entries);
+    let list = capability_list("/b", &["changelist"]).change_channel("/b/change/", &[]);
+    world.write("/b/capabilitylist.xml", list);
+    world.wait(10);
+    assert_eq!(world.changes(), NOTHING);
+    entries.push("u a 05:00".to_owned());
+    world.write_changes("/b/changelist.xml", &entries);
+    world.wait(1);
+    assert_eq!(world.changes(), ["[00:50, 05:00] u a 05:00"]);
+}
+
+// 25.
+#[test]
+fn a_list_that_is_cut_off_for_a_while_tells_its_tail_once() {
+    let mut world = world_of(plan());
+    let text = change_list(UP, &["u z 00:00", "u a 05:00"]);
+    world.write_text(LIST, &text.as_bytes()[..text.len() - 20]);
+    world.wait(20);
+    assert_eq!(world.changes(), NOTHING);
+    world.write_text(LIST, text.as_bytes());
+    world.wait(1_000);
+    assert_eq!(world.changes(), ["[00:00, 05:00] u a 05:00"]);
+}
+
+// 27.
+#[test]
+fn an_entry_without_a_change_is_skipped_and_reported() {
+    let mut world = world_of(plan());
+    world.write_changes(LIST, &["u z 00:00", "u a 05:00", "? b 05:01", "u c 05:02"]);
+    world.wait(1);
+    assert_eq!(world.changes(), ["[00:00, 05:02] u a 05:00; u c 05:02"]);
+    let found = findings(&world);
+    let [Finding::UntellableEntries { count, line, .. }] = &found[..] else {
+        panic!("{found:?}");
+    };
+    assert_eq!((*count, *line), (1, 6));
+}
+
+// 28.
+#[test]
+fn a_hub_that_fetches_finds_all_that_it_did_not_fetch() {
+    let mut world = world_of(ping_hub());
+    world.write_changes(LIST, &["u z 00:00", "u a 01:00"]);
+    world.wait(1);
+    world.write_changes(LIST, &["u z 00:00", "u a 01:00", "u b 02:00"]);
+    world.wait(1);
+    assert_eq!(
+        world.served_changes(TOPIC),
+        "[00:00, 02:00] u a 01:00; u b 02:00"
+    );
+}

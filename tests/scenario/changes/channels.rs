@@ -1,0 +1,245 @@
+//! Change channels that come, move and go (C9, C10, C12).
+
+use rsnotify::announce::plan::ChannelPlan;
+use rsnotify::resourcesync::channel_kind::ChannelKind;
+use rsnotify::resourcesync::uri::Topic;
+
+use crate::changes::{LIST, NOTHING, SECOND, TOPIC, UP, set_a, uri, world_of};
+use crate::world::{HUB, Reply, World, capability_list, list, plan};
+
+/// The notifications that the first hub heard, with their topics.
+fn by_topic(world: &mut World) -> Vec<String> {
+    let heard = world.changes_heard_by(HUB).into_iter();
+    heard
+        .map(|heard| format!("{} {heard}", heard.topic))
+        .collect()
+}
+
+// 26.
+#[test]
+fn a_topic_that_moves_goes_on_where_the_old_one_ended() {
+    let mut world = world_of(plan());
+    world.write_changes(LIST, &["u z 00:00", "u a 01:00"]);
+    world.wait(1);
+    world.write(UP, set_a("/a/moved/", &[]));
+    world.wait(1);
+    world.write_changes(LIST, &["u z 00:00", "u a 01:00", "u b 02:00"]);
+    world.wait(1);
+    assert_eq!(
+        by_topic(&mut world),
+        [
+            "/a/change/ [00:00, 01:00] u a 01:00",
+            "/a/moved/ [01:00, 02:00] u b 02:00"
+        ]
+    );
+}
+
+#[test]
+fn what_is_fresh_when_a_topic_moves_is_told_on_the_old_one() {
+    for is_list_first in [true, false] {
+        let mut world = world_of(plan());
+        let write = |world: &mut World| world.write_changes(LIST, &["u z 00:00", "u a 01:00"]);
+        if is_list_first {
+            write(&mut world);
+        }
+        world.unseen(|world| {
+            world.write(UP, set_a("/a/moved/", &[]));
+            if !is_list_first {
+                write(world);
+            }
+        });
+        world.see_all(&[LIST.to_owned(), UP.to_owned()]);
+        world.wait(1);
+        world.write_changes(LIST, &["u z 00:00", "u a 01:00", "u b 02:00"]);
+        world.wait(1);
+        assert_eq!(
+            by_topic(&mut world),
+            [
+                "/a/change/ [00:00, 01:00] u a 01:00",
+                "/a/moved/ [01:00, 02:00] u b 02:00"
+            ]
+        );
+    }
+}
+
+#[test]
+fn a_topic_that_moves_and_moves_back_goes_on() {
+    let mut world = world_of(plan());
+    let mut entries = vec!["u z 00:00".to_owned()];
+    for (number, topic) in [TOPIC, "/a/moved/", TOPIC].into_iter().enumerate() {
+        world.write(UP, set_a(topic, &[]));
+        world.wait(1);
+        entries.push(format!("u r{number} 0{}:00", number + 1));
+        world.write_changes(LIST, &entries);
+        world.wait(1);
+    }
+    assert_eq!(
+        by_topic(&mut world),
+        [
+            "/a/change/ [00:00, 01:00] u r0 01:00",
+            "/a/moved/ [01:00, 02:00] u r1 02:00",
+            "/a/change/ [02:00, 03:00] u r2 03:00"
+        ]
+    );
+}
+
+#[test]
+fn an_advertisement_that_goes_is_followed_by_the_last_words() {
+    let mut world = world_of(plan());
+    world.script(HUB, Reply::Status(503));
+    world.write_changes(LIST, &["u z 00:00", "u a 01:00"]);
+    world.wait(1);
+    // It waits for the hub (C20).
+    world.write_changes(LIST, &["u z 00:00", "u a 01:00", "u b 02:00"]);
+    world.wait(1);
+    world.write(UP, capability_list("/a", &["changelist"]));
+    world.wait(1);
+    world.write_changes(LIST, &["u z 00:00", "u a 01:00", "u b 02:00", "u c 03:00"]);
+    world.script(HUB, Reply::Accept);
+    world.wait(60);
+    assert_eq!(
+        world.changes(),
+        ["[00:00, 01:00] u a 01:00", "[01:00, 02:00] u b 02:00"]
+    );
+    // It revives with its memory: what was published meanwhile is fresh.
+    world.write(UP, set_a(TOPIC, &[]));
+    world.wait(10);
+    assert_eq!(world.changes(), ["[02:00, 03:00] u c 03:00"]);
+}
+
+#[test]
+fn a_deleted_capability_list_is_followed_by_the_last_words() {
+    let mut world = world_of(plan());
+    world.write("/b/capabilitylist.xml", capability_list("/b", &[]));
+    world.wait(10);
+    world.delete(UP);
+    world.wait(290);
+    world.script(HUB, Reply::Status(503));
+    world.write_changes(LIST, &["u z 00:00", "u a 01:00"]);
+    world.wait(1);
+    world.write_changes(LIST, &["u z 00:00", "u a 01:00", "u b 02:00"]);
+    world.wait(100);
+    world.script(HUB, Reply::Accept);
+    world.wait(60);
+    assert_eq!(
+        world.changes(),
+        ["[00:00, 01:00] u a 01:00", "[01:00, 02:00] u b 02:00"]
+    );
+    world.write(UP, set_a(TOPIC, &[]));
+    world.wait(10);
+    assert_eq!(world.changes(), NOTHING);
+    world.write_changes(LIST, &["u z 00:00", "u a 01:00", "u b 02:00", "u c 03:00"]);
+    world.wait(10);
+    assert_eq!(world.changes(), ["[02:00, 03:00] u c 03:00"]);
+}
+
+#[test]
+fn a_set_under_another_name_takes_its_topic_over() {
+    let mut world = world_of(plan());
+    world.write_changes(LIST, &["u z 00:00", "u a 01:00"]);
+    world.wait(1);
+    world.write_changes("/n/changelist.xml", &["u z 00:00", "u a 01:00"]);
+    world.write(
+        "/n/capabilitylist.xml",
+        capability_list("/n", &["changelist"]).change_channel(TOPIC, &[]),
+    );
+    world.delete(UP);
+    world.delete(LIST);
+    world.accept_deletions();
+    world.wait(1_000);
+    assert_eq!(
+        by_topic(&mut world),
+        ["/a/change/ [00:00, 01:00] u a 01:00"]
+    );
+    world.write_changes(
+        "/n/changelist.xml",
+        &["u z 00:00", "u a 01:00", "u b 02:00"],
+    );
+    world.wait(10);
+    assert_eq!(
+        by_topic(&mut world),
+        ["/a/change/ [01:00, 02:00] u b 02:00"]
+    );
+    world.crash_and_start();
+    world.wait(10);
+    assert_eq!(world.disk.change_sets.len(), 1);
+}
+
+#[test]
+fn two_channels_of_a_set_may_exchange_their_topics() {
+    let mut world = world_of(plan());
+    world.write(
+        UP,
+        list("capabilitylist")
+            .lists(&[LIST])
+            .channel(TOPIC, &[])
+            .change_channel("/a/framework/", &[]),
+    );
+    world.wait(60);
+    world.write_changes(LIST, &["u z 00:00", "u a 01:00"]);
+    world.wait(60);
+    assert_eq!(
+        by_topic(&mut world),
+        ["/a/framework/ [00:00, 01:00] u a 01:00"]
+    );
+    let framework = world.heard_by(HUB);
+    let last = framework.last().unwrap();
+    assert_eq!(
+        (&*last.topic, last.changes()),
+        (
+            TOPIC,
+            vec!["updated changelist /a/changelist.xml".to_owned()]
+        )
+    );
+}
+
+#[test]
+fn sets_have_change_channels_where_the_configuration_says_so() {
+    let mut world = World::with_two_sets(plan());
+    world.now = crate::changes::time("2026-11-20T12:10:00Z");
+    world.crash();
+    world.plan.sources[0].change_notifications = true;
+    world.start();
+    world.wait(10);
+    assert_eq!(world.changes(), NOTHING);
+    world.write_changes(SECOND, &["u a 2026-11-20T12:10:05Z"]);
+    world.wait(1);
+    let heard = world.changes_heard_by(HUB);
+    assert_eq!(heard[0].topic, "/changes/main/a/capabilitylist/");
+    world.crash();
+    world.plan.sources[0].change_notifications = false;
+    world.plan.channels.push(ChannelPlan {
+        capability_list: uri("/b/capabilitylist.xml"),
+        kind: ChannelKind::Change,
+        topic: Topic::new("https://example.org/b/changes/"),
+        hubs: Vec::new(),
+    });
+    world.start();
+    world.wait(10);
+    world.write_changes("/b/second.xml", &["u b 2026-11-20T12:10:06Z"]);
+    world.write_changes(
+        SECOND,
+        &["u a 2026-11-20T12:10:05Z", "u b 2026-11-20T12:10:06Z"],
+    );
+    world.wait(1);
+    let topics: Vec<String> = world
+        .changes_heard_by(HUB)
+        .into_iter()
+        .map(|heard| heard.topic)
+        .collect();
+    assert_eq!(topics, ["/b/changes/"]);
+}
+
+#[test]
+fn a_set_without_a_change_list_is_told_from_its_first_one_on() {
+    let mut world = World::new(plan());
+    world.now = crate::changes::time("2026-11-20T10:06:00Z");
+    world.write(UP, set_a(TOPIC, &[]));
+    world.wait(10);
+    world.start();
+    world.wait(10);
+    world.write_changes(LIST, &["c a 01:00"]);
+    world.wait(1);
+    let heard = world.changes_heard_by(HUB);
+    assert_eq!(heard[0].entries(), ["c a"]);
+}

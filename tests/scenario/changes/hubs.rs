@@ -1,0 +1,243 @@
+//! Hubs of change channels: each hears the log from its own position on (C20 to C26).
+
+use rsnotify::announce::event::Fact;
+use rsnotify::announce::plan::Mode;
+
+use crate::changes::{LIST, NOTHING, TOPIC, UP, set_a, world_of};
+use crate::world::{HUB, OTHER_HUB, Reply, World, plan, set_hubs, two_hubs};
+
+/// Appends an update of `r{number}` at that minute, and waits.
+fn publish(world: &mut World, number: usize) {
+    let entries = (1..=number).map(|at| format!("u r{at} 0{at}:00"));
+    let entries: Vec<String> = std::iter::once("u z 00:00".to_owned())
+        .chain(entries)
+        .collect();
+    world.write_changes(LIST, &entries);
+    world.wait(2);
+}
+
+#[test]
+fn what_an_operator_drops_leaves_a_gap_that_shows() {
+    let mut world = world_of(two_hubs());
+    world.script(OTHER_HUB, Reply::Status(503));
+    publish(&mut world, 1);
+    publish(&mut world, 2);
+    world.drop_due_on(TOPIC, OTHER_HUB);
+    let dropped = world.facts().into_iter().find_map(|fact| match fact {
+        Fact::CountedAsTold { changes, .. } => Some(changes),
+        _ => None,
+    });
+    assert_eq!(dropped, Some(2));
+    world.script(OTHER_HUB, Reply::Accept);
+    world.wait(60);
+    assert_eq!(world.changes_at(OTHER_HUB), NOTHING);
+    publish(&mut world, 3);
+    assert_eq!(world.changes_at(OTHER_HUB), ["[02:00, 03:00] u r3 03:00"]);
+    assert_eq!(world.changes().len(), 3);
+}
+
+#[test]
+fn what_is_dropped_during_its_submission_is_not_submitted_again() {
+    let mut world = world_of(plan());
+    world.script(HUB, Reply::Slow(20));
+    publish(&mut world, 1);
+    world.drop_due_on(TOPIC, HUB);
+    world.wait(60);
+    assert_eq!(world.change_attempts_at(HUB).len(), 1);
+    publish(&mut world, 2);
+    world.wait(60);
+    assert_eq!(
+        world.changes(),
+        ["[00:00, 01:00] u r1 01:00", "[01:00, 02:00] u r2 02:00"]
+    );
+}
+
+#[test]
+fn an_operator_may_retry_at_once() {
+    let mut world = world_of(plan());
+    world.script(HUB, Reply::Status(400));
+    publish(&mut world, 1);
+    world.script(HUB, Reply::Accept);
+    world.wait(10);
+    assert_eq!(world.changes(), NOTHING);
+    world.retry(None);
+    world.wait(1);
+    assert_eq!(world.changes(), ["[00:00, 01:00] u r1 01:00"]);
+}
+
+#[test]
+fn a_hub_that_joins_hears_what_is_cut_from_then_on() {
+    for is_advertised in [true, false] {
+        let mut world = world_of(two_hubs());
+        world.write(UP, set_a(TOPIC, &[HUB]));
+        publish(&mut world, 1);
+        if is_advertised {
+            world.write(UP, set_a(TOPIC, &[HUB, OTHER_HUB]));
+        } else {
+            world.write(UP, set_a(TOPIC, &[]));
+        }
+        world.changes_at(OTHER_HUB);
+        publish(&mut world, 2);
+        assert_eq!(world.changes_at(OTHER_HUB), ["[01:00, 02:00] u r2 02:00"]);
+        assert_eq!(world.changes().len(), 2);
+    }
+}
+
+#[test]
+fn a_hub_that_leaves_hears_what_was_cut_until_then() {
+    let mut world = world_of(two_hubs());
+    world.script(OTHER_HUB, Reply::Status(503));
+    publish(&mut world, 1);
+    world.write(UP, set_a(TOPIC, &[HUB]));
+    publish(&mut world, 2);
+    world.script(OTHER_HUB, Reply::Accept);
+    world.wait(60);
+    assert_eq!(world.changes_at(OTHER_HUB), ["[00:00, 01:00] u r1 01:00"]);
+    assert_eq!(world.changes().len(), 2);
+}
+
+#[test]
+fn a_hub_that_left_and_returns_before_it_heard_all_goes_on() {
+    let mut world = world_of(two_hubs());
+    world.script(OTHER_HUB, Reply::Status(503));
+    publish(&mut world, 1);
+    world.write(UP, set_a(TOPIC, &[HUB]));
+    publish(&mut world, 2);
+    world.write(UP, set_a(TOPIC, &[HUB, OTHER_HUB]));
+    world.script(OTHER_HUB, Reply::Accept);
+    world.wait(60);
+    assert_eq!(
+        world.changes_at(OTHER_HUB),
+        ["[00:00, 01:00] u r1 01:00", "[01:00, 02:00] u r2 02:00"]
+    );
+}
+
+#[test]
+fn a_hub_that_replaces_another_goes_on_for_it() {
+    let mut world = world_of(plan());
+    world.script(HUB, Reply::Status(503));
+    publish(&mut world, 1);
+    publish(&mut world, 2);
+    world.crash();
+    set_hubs(&mut world.plan, &[(OTHER_HUB, Mode::Content)]);
+    world.start();
+    world.wait(60);
+    assert_eq!(
+        world.changes_at(OTHER_HUB),
+        ["[00:00, 01:00] u r1 01:00", "[01:00, 02:00] u r2 02:00"]
+    );
+}
+
+#[test]
+fn a_hub_that_replaces_another_and_is_not_advertised_hears_nothing() {
+    let mut world = world_of(plan());
+    world.write(UP, set_a(TOPIC, &[HUB]));
+    world.script(HUB, Reply::Status(503));
+    publish(&mut world, 1);
+    world.crash();
+    set_hubs(&mut world.plan, &[(OTHER_HUB, Mode::Content)]);
+    world.start();
+    world.wait(60);
+    assert_eq!(world.changes_at(OTHER_HUB), NOTHING);
+}
+
+/// C20: what is published while no hub takes anything goes into few large notifications.
+#[test]
+fn changes_gather_while_no_hub_takes_any() {
+    let mut world = world_of(plan());
+    world.script(HUB, Reply::Status(503));
+    for number in 1..6 {
+        publish(&mut world, number);
+        world.wait(30);
+    }
+    world.script(HUB, Reply::Accept);
+    world.wait(30);
+    assert_eq!(
+        world.changes(),
+        [
+            "[00:00, 01:00] u r1 01:00",
+            "[01:00, 05:00] u r2 02:00; u r3 03:00; u r4 04:00; u r5 05:00"
+        ]
+    );
+}
+
+#[test]
+fn changes_gather_for_five_minutes_at_most() {
+    let mut world = world_of(plan());
+    world.script(HUB, Reply::Status(503));
+    publish(&mut world, 1);
+    publish(&mut world, 2);
+    let logged = |world: &World| {
+        world
+            .disk
+            .change_log
+            .values()
+            .map(|log| log.len())
+            .sum::<usize>()
+    };
+    world.wait(290);
+    assert_eq!(logged(&world), 1);
+    world.wait(20);
+    assert_eq!(logged(&world), 2);
+}
+
+#[test]
+fn a_channel_without_hubs_waits_for_none() {
+    let mut world = world_of(two_hubs());
+    world.write(UP, set_a(TOPIC, &["https://foreign.example.com/"]));
+    publish(&mut world, 1);
+    publish(&mut world, 2);
+    assert_eq!(world.served_changes(TOPIC), "[01:00, 02:00] u r2 02:00");
+}
+
+#[test]
+fn what_every_hub_heard_is_forgotten_but_the_last() {
+    let mut world = world_of(two_hubs());
+    world.script(OTHER_HUB, Reply::Status(503));
+    for number in 1..4 {
+        publish(&mut world, number);
+    }
+    let logged = |world: &World| {
+        let logs = world.disk.change_log.values();
+        logs.flat_map(|log| log.keys().copied())
+            .collect::<Vec<u64>>()
+    };
+    assert_eq!(logged(&world), [1, 2, 3]);
+    world.script(OTHER_HUB, Reply::Accept);
+    world.wait(60);
+    assert_eq!(logged(&world), [3]);
+    world.crash_and_start();
+    assert_eq!(world.served_changes(TOPIC), "[02:00, 03:00] u r3 03:00");
+}
+
+#[test]
+fn halves_go_on_after_a_crash() {
+    let mut world = world_of(plan());
+    world.script(HUB, Reply::AtMost(1));
+    world.write_changes(LIST, &["u z 00:00", "u a 01:00", "u b 02:00", "u c 03:00"]);
+    world.wait(1);
+    assert_eq!(
+        world.changes(),
+        [
+            "[00:00, 01:00] u a 01:00",
+            "[01:00, 02:00] u b 02:00",
+            "[02:00, 03:00] u c 03:00"
+        ]
+    );
+    world.script(HUB, Reply::FirstOf(1, 413));
+    world.write_changes(LIST, &["u z 00:00", "u d 04:00", "u e 05:00", "u f 06:00"]);
+    world.wait(1);
+    let first = world.changes();
+    world.crash();
+    world.script(HUB, Reply::Accept);
+    world.start();
+    world.wait(3_600);
+    let mut heard = first;
+    heard.extend(world.changes());
+    let entries: Vec<String> = heard
+        .iter()
+        .flat_map(|heard| heard.split_once("] ").unwrap().1.split("; "))
+        .map(str::to_owned)
+        .collect();
+    assert_eq!(entries, ["u d 04:00", "u e 05:00", "u f 06:00"]);
+}

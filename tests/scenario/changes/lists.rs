@@ -1,0 +1,301 @@
+//! Change Lists that come, go and change what they are (C1, C4, C7, C11).
+
+use crate::changes::{LIST, NOTHING, SECOND, TOPIC, UP, apart, set_a, uri, world_of, world_with};
+use crate::world::{HUB, World, capability_list, index, list, mount, plan};
+
+#[test]
+fn a_list_that_joins_later_is_told_however_old_it_is() {
+    let mut world = world_of(plan());
+    let entries = ["u a 2026-11-01T10:00:00Z", "u z 00:00", "u b 01:00"];
+    world.write_changes(SECOND, &entries);
+    world.wait(1);
+    assert_eq!(world.changes(), ["[00:00, 01:00] u a; u b 01:00"]);
+}
+
+#[test]
+fn the_lists_of_a_new_mount_are_learned_and_those_that_join_later_are_told() {
+    let mut world = world_of(plan());
+    world.crash();
+    let more = mount("/srv/more", "https://more.example.org/");
+    world.plan.sources[0].mounts.push(more);
+    let foreign = "https://more.example.org/a/changelist.xml";
+    world.write_changes_of(foreign, UP, &["u a 01:00"]);
+    world.start();
+    world.wait(10);
+    assert_eq!(world.changes(), NOTHING);
+    let later = "https://more.example.org/a/later.xml";
+    world.write_changes_of(later, UP, &["u a 01:00", "u b 02:00"]);
+    world.wait(1);
+    assert_eq!(world.changes(), ["[00:00, 02:00] u b 02:00"]);
+    world.write_changes_of(foreign, UP, &["u a 01:00", "u c 03:00"]);
+    world.wait(1);
+    assert_eq!(world.changes(), ["[02:00, 03:00] u c 03:00"]);
+}
+
+#[test]
+fn a_crash_before_the_lists_of_a_new_mount_are_learned_announces_nothing() {
+    let mut world = world_of(plan());
+    world.crash();
+    let more = mount("/srv/more", "https://more.example.org/");
+    world.plan.sources[0].mounts.push(more);
+    let foreign = "https://more.example.org/a/changelist.xml";
+    world.write_changes_of(foreign, UP, &["u a 01:00"]);
+    world.start();
+    world.crash_and_start();
+    world.wait(10);
+    assert_eq!(world.changes(), NOTHING);
+}
+
+#[test]
+fn an_archived_list_is_never_told() {
+    let mut world = world_of(plan());
+    let archive = index("changelist-archive").up(UP).lists(&["/a/old.xml"]);
+    world.write("/a/archive.xml", archive);
+    world.wait(10);
+    let text = crate::world::change_list(UP, &["u a 01:00"]);
+    let text = text.replace("rel=\"up\"", "rel=\"index\"");
+    let text = text.replace("/a/capabilitylist.xml", "/a/archive.xml");
+    world.write_text("/a/old.xml", text.as_bytes());
+    world.wait(100);
+    assert_eq!(world.changes(), NOTHING);
+    let relations = &world.disk.documents[&uri("/a/old.xml")].relations;
+    assert!(relations.archived && relations.sets.contains(&uri(UP)));
+}
+
+#[test]
+fn a_list_that_becomes_an_index_is_told_no_more_than_its_components_add() {
+    let mut world = world_with(plan(), &["u z 00:00", "u a 01:00"]);
+    world.write(
+        LIST,
+        index("changelist")
+            .up(UP)
+            .lists(&["/a/part-1.xml", "/a/part-2.xml"]),
+    );
+    world.write_changes("/a/part-1.xml", &["u z 00:00", "u a 01:00"]);
+    world.write_changes("/a/part-2.xml", &["u b 02:00"]);
+    world.wait(10);
+    assert_eq!(world.changes(), ["[01:00, 02:00] u b 02:00"]);
+    world.wait(1_000);
+    world.write_changes("/a/part-2.xml", &["u b 02:00", "u c 03:00"]);
+    world.wait(10);
+    assert_eq!(world.changes(), ["[02:00, 03:00] u c 03:00"]);
+    assert_eq!(
+        world.keys_of(LIST),
+        (0, 0),
+        "and its own keys are forgotten"
+    );
+}
+
+#[test]
+fn the_components_of_a_change_list_index_are_told() {
+    let mut world = world_of(plan());
+    let list = index("changelist").up(UP).lists(&["/a/part.xml"]);
+    world.write("/a/index.xml", list);
+    world.wait(1);
+    let text = crate::world::change_list(UP, &["u a 01:00"]);
+    let text = text.replace("rel=\"up\"", "rel=\"index\"");
+    let text = text.replace(UP, "/a/index.xml");
+    world.write_text("/a/part.xml", text.as_bytes());
+    world.wait(100);
+    assert_eq!(world.changes(), ["[00:00, 01:00] u a 01:00"]);
+}
+
+#[test]
+fn a_list_that_is_deleted_and_comes_back_within_the_grace_tells_nothing() {
+    let mut world = world_with(plan(), &["u z 00:00", "u a 01:00"]);
+    world.delete(LIST);
+    world.wait(200);
+    world.write_changes(LIST, &["u z 00:00", "u a 01:00"]);
+    world.wait(100);
+    assert_eq!(world.changes(), NOTHING);
+}
+
+#[test]
+fn a_list_that_was_deleted_for_good_is_told_when_it_comes_back() {
+    let mut world = world_with(plan(), &["u z 00:00", "u a 01:00"]);
+    // Another one, so that this is no mass deletion.
+    world.write_changes(SECOND, &["u s 01:00"]);
+    world.wait(10);
+    world.changes();
+    world.delete(LIST);
+    world.wait(1_000);
+    assert_eq!(world.keys_of(LIST), (0, 0));
+    world.write_changes(LIST, &["u z 00:00", "u a 01:00"]);
+    world.wait(10);
+    assert_eq!(
+        world.changes(),
+        ["[01:00.000001, 01:00.000003] u z; u a 01:00"]
+    );
+}
+
+#[test]
+fn what_vanished_for_longer_than_the_grace_is_told_again() {
+    for (seconds, want) in [(200, &[][..]), (400, &["[02:00, 02:00.000001] u a"])] {
+        let mut world = world_with(plan(), &["u z 00:00", "u a 01:00"]);
+        world.write_changes(LIST, &["u z 00:00"]);
+        world.wait(10);
+        assert_eq!(world.keys_of(LIST), (1, 1));
+        world.wait(seconds);
+        // A round that finds nothing of it.
+        world.write_changes(LIST, &["u z 00:00", "u b 02:00"]);
+        world.wait(10);
+        assert_eq!(
+            world.changes(),
+            ["[00:00, 02:00] u b 02:00"].map(|text| text.replace("00:00,", "01:00,"))
+        );
+        world.write_changes(LIST, &["u z 00:00", "u b 02:00", "u a 01:00"]);
+        world.wait(10);
+        assert_eq!(world.changes(), want, "after {seconds} s");
+    }
+}
+
+#[test]
+fn very_many_changes_are_taken_in_several_rounds() {
+    let mut world = world_of(plan());
+    world.write_changes(LIST, &apart(45_000, 5));
+    world.wait(2);
+    let heard = world.changes_heard_by(HUB);
+    assert_eq!(heard.len(), 45);
+    assert!(
+        heard
+            .windows(2)
+            .all(|pair| pair[0].payload.until == pair[1].payload.from)
+    );
+    let entries = heard.iter().flat_map(|heard| heard.entries());
+    let mut number = 0;
+    for entry in entries {
+        assert!(entry.starts_with(&format!("u r{number} ")), "{entry}");
+        number += 1;
+    }
+    assert_eq!(number, 45_000);
+    assert_eq!(world.keys_of(LIST), (45_000, 1));
+}
+
+#[test]
+fn a_crash_between_two_rounds_goes_on_where_it_was() {
+    let mut world = world_of(plan());
+    world.reading = std::time::Duration::from_secs(1);
+    world.write_changes(LIST, &apart(45_000, 5));
+    world.pass(std::time::Duration::from_millis(1_500));
+    world.crash();
+    world.start();
+    world.wait(20);
+    let heard = world.changes_heard_by(HUB);
+    let mut bodies: Vec<_> = heard.iter().map(|heard| heard.seq).collect();
+    bodies.dedup();
+    let entries: usize = heard.iter().map(|heard| heard.payload.entries.len()).sum();
+    assert_eq!((entries, bodies.len()), (45_000, 45));
+}
+
+#[test]
+fn a_list_of_two_sets_is_told_on_both_channels() {
+    let mut world = world_of(plan());
+    let second = capability_list("/b", &[])
+        .lists(&[LIST])
+        .change_channel("/b/change/", &[]);
+    world.write("/b/capabilitylist.xml", second);
+    world.wait(10);
+    assert_eq!(world.changes(), NOTHING);
+    world.write_changes(LIST, &["u z 00:00", "u a 01:00"]);
+    world.wait(1);
+    let mut topics: Vec<String> = world
+        .changes_heard_by(HUB)
+        .iter()
+        .map(|heard| format!("{} {heard}", heard.topic))
+        .collect();
+    topics.sort();
+    assert_eq!(
+        topics,
+        [
+            "/a/change/ [00:00, 01:00] u a 01:00",
+            "/b/change/ [00:00, 01:00] u a 01:00"
+        ]
+    );
+}
+
+#[test]
+fn a_mount_that_is_lost_and_back_tells_what_came_meanwhile() {
+    let mut world = world_of(plan());
+    world.unmount(0);
+    world.wait(10_000);
+    world.unseen(|world| world.write_changes(LIST, &["u z 00:00", "u a 01:00"]));
+    world.remount(0, 2);
+    world.wait(10);
+    assert_eq!(world.changes(), ["[00:00, 01:00] u a 01:00"]);
+}
+
+#[test]
+fn a_mount_that_is_lost_before_its_list_was_read_delays_its_changes() {
+    let mut world = world_of(plan());
+    world.write_changes(LIST, &["u z 00:00", "u a 01:00"]);
+    world.unmount(0);
+    world.wait(10_000);
+    world.remount(0, 2);
+    world.wait(100);
+    assert_eq!(world.changes(), ["[00:00, 01:00] u a 01:00"]);
+}
+
+#[test]
+fn a_sweep_that_begins_before_a_list_was_read_delays_its_changes() {
+    let mut world = world_of(plan());
+    world.write_changes(LIST, &["u z 00:00", "u a 01:00"]);
+    world.find_mount(0);
+    world.wait(60);
+    world.sweep(0);
+    world.wait(10);
+    assert_eq!(world.changes(), ["[00:00, 01:00] u a 01:00"]);
+}
+
+#[test]
+fn a_list_that_is_away_when_it_should_be_read_is_told_when_it_is_back() {
+    let mut world = world_of(plan());
+    world.write_changes(LIST, &["u z 00:00", "u a 01:00"]);
+    let aside = world.take_away(LIST);
+    world.see(LIST);
+    world.wait(10);
+    assert_eq!(world.changes(), NOTHING);
+    world.bring_back(aside);
+    world.see(LIST);
+    world.wait(10);
+    assert_eq!(world.changes(), ["[00:00, 01:00] u a 01:00"]);
+}
+
+/// As resync-build writes it: updated, deleted, created, without datetimes, and the deleted one with its old `lastmod`.
+#[test]
+fn a_generator_without_datetimes_that_begins_anew_each_time_tells_each_run() {
+    let mut world = world_with(plan(), &[]);
+    for (number, entries) in [&["u a", "d b", "c c"][..], &["u d", "c e"], &["d f"]]
+        .into_iter()
+        .enumerate()
+    {
+        world.write_changes(LIST, entries);
+        world.wait(1);
+        let heard = world.changes_heard_by(HUB);
+        assert_eq!(heard.len(), 1, "run {number}");
+        assert_eq!(heard[0].entries(), entries);
+    }
+}
+
+#[test]
+fn a_list_that_leaves_the_set_is_told_no_more() {
+    let mut world = world_of(plan());
+    world.write_changes_of(LIST, "/b/capabilitylist.xml", &["u z 00:00"]);
+    world.write(UP, list("capabilitylist").change_channel(TOPIC, &[]));
+    world.wait(10);
+    world.write_changes_of(LIST, "/b/capabilitylist.xml", &["u z 00:00", "u a 01:00"]);
+    world.wait(10);
+    assert_eq!(world.changes(), NOTHING);
+    // It was published late (C11).
+    world.write(UP, set_a(TOPIC, &[]));
+    world.wait(10);
+    assert_eq!(world.changes(), ["[00:00, 01:00] u a 01:00"]);
+}
+
+#[test]
+fn a_world_without_change_channels_reads_no_list_twice() {
+    let mut world = World::with_two_sets(plan());
+    world.write_changes(LIST, &["u a 01:00"]);
+    world.wait(10);
+    assert_eq!(world.changes(), NOTHING);
+    assert!(world.disk.change_sets.is_empty());
+}

@@ -1,0 +1,254 @@
+//! Change channels of the simulated world: a reader of Change Lists, the rows that are read and never loaded (keys, and
+//! bodies of logged notifications), and what hubs hear of changes, in short.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use rsnotify::announce::changes::log::LogPart;
+use rsnotify::announce::changes::round::{self, TakeOutcome, TakeRequest, Taken};
+use rsnotify::announce::ids::ChannelId;
+use rsnotify::announce::plan::Plan;
+use rsnotify::announce::state::{KeyRow, Save, State};
+use rsnotify::resourcesync::change::Change;
+use rsnotify::resourcesync::change_list::{read_changes, read_keys};
+use rsnotify::resourcesync::change_payload::{ChangePayload, merge, part};
+use rsnotify::resourcesync::uri::Uri;
+use rsnotify::store::{Store, StoreError};
+
+use crate::world::tree::{FakeTree, absolute, path_of};
+
+/// The hour that is left out of short times.
+const HOUR: &str = "2026-11-20T10:";
+const DAY: &str = "2026-11-20T";
+
+/// The rows that a daemon reads when it needs them.
+#[derive(Debug, Default)]
+pub struct ChangeRows {
+    keys: BTreeMap<(Uri, Uri, u32), KeyRow>,
+    bodies: BTreeMap<(ChannelId, u64), Arc<[u8]>>,
+}
+
+/// Nothing was taken.
+enum NotTaken {
+    Stale,
+    Failed(String),
+}
+
+impl From<StoreError> for NotTaken {
+    fn from(error: StoreError) -> NotTaken {
+        NotTaken::Failed(error.to_string())
+    }
+}
+
+impl ChangeRows {
+    /// Takes over what is saved. Deleting a set, a list or a channel deletes its rows.
+    pub fn save(&mut self, save: &Save) {
+        let is_deleted = |set: &Uri, list: &Uri| {
+            let list = save.change_lists.get(&(set.clone(), list.clone()));
+            save.change_sets.get(set) == Some(&false) || matches!(list, Some(None))
+        };
+        self.keys.retain(|(set, list, _), _| !is_deleted(set, list));
+        for (key, row) in &save.change_keys {
+            match row {
+                Some(row) => self.keys.insert(key.clone(), row.clone()),
+                None => self.keys.remove(key),
+            };
+        }
+        for (key, row) in &save.change_log {
+            match row {
+                Some(row) => self.bodies.insert(*key, Arc::clone(&row.body)),
+                None => self.bodies.remove(key),
+            };
+        }
+    }
+
+    /// Compares the rows with the state that goes with them.
+    pub fn check(&mut self, disk: &State) {
+        self.bodies
+            .retain(|(id, _), _| disk.channels.contains_key(id));
+        let is_logged = |(id, seq): &(ChannelId, u64)| {
+            let log = disk.change_log.get(id);
+            log.is_some_and(|log| log.contains_key(seq))
+        };
+        assert!(self.bodies.keys().all(is_logged), "bodies are of the log");
+        for (set, list, _) in self.keys.keys() {
+            let lists = disk.change_lists.get(set);
+            let is_known = lists.is_some_and(|lists| lists.contains_key(list));
+            assert!(is_known, "keys of {list} belong to a list");
+        }
+    }
+
+    /// Returns the number of keys that were taken from a list, and of those that vanished from it.
+    pub fn keys_of(&self, list: &str) -> (usize, usize) {
+        let list = absolute(list);
+        let rows = self.keys.iter();
+        let rows = rows.filter(|((_, of, _), _)| of.as_str() == list);
+        rows.fold((0, 0), |(there, vanished), (_, row)| match row.vanished {
+            None => (there + row.len(), vanished),
+            Some(_) => (there, vanished + row.len()),
+        })
+    }
+
+    /// Returns the body of a logged notification, or a part of it; it must have been saved.
+    pub fn body(&self, id: ChannelId, seq: u64, wanted: LogPart) -> Arc<[u8]> {
+        let body = &self.bodies[&(id, seq)];
+        let entries = wanted.first..wanted.first + wanted.entries;
+        match wanted.is_whole {
+            true => Arc::clone(body),
+            false => part(body, entries).unwrap().into(),
+        }
+    }
+
+    /// Returns consecutive logged notifications in one.
+    pub fn merged(&self, id: ChannelId, first: u64, last: u64, most: (usize, usize)) -> Arc<[u8]> {
+        let bodies: Vec<&[u8]> = (first..=last)
+            .map(|seq| &*self.bodies[&(id, seq)])
+            .collect();
+        merge(bodies.into_iter(), most.0, most.1).unwrap().into()
+    }
+
+    /// Reads the lists of a request as they are now, with the keys in the state file if there is one.
+    pub fn take(
+        &self,
+        request: &TakeRequest,
+        tree: &FakeTree,
+        plan: &Plan,
+        store: Option<&Store>,
+    ) -> TakeOutcome {
+        let set = &request.set;
+        let own = || {
+            let rows = self.keys.iter().filter(|((of, ..), _)| of == set);
+            rows.map(|((_, list, first), row)| (list.clone(), *first, row.clone()))
+        };
+        let taken = match store {
+            Some(store) => store.key_reader().read(set, |stored| {
+                let stored: Result<Vec<_>, NotTaken> = stored.collect();
+                let stored = stored?;
+                assert!(stored.iter().cloned().eq(own()), "the file has the keys");
+                take(request, tree, plan, stored.into_iter())
+            }),
+            None => take(request, tree, plan, own()),
+        };
+        match taken {
+            Ok(taken) => TakeOutcome::Taken(Box::new(taken)),
+            Err(NotTaken::Stale) => TakeOutcome::Stale,
+            Err(NotTaken::Failed(reason)) => TakeOutcome::Failed(reason),
+        }
+    }
+}
+
+fn take(
+    request: &TakeRequest,
+    tree: &FakeTree,
+    plan: &Plan,
+    stored: impl Iterator<Item = (Uri, u32, KeyRow)>,
+) -> Result<Taken, NotTaken> {
+    let mut texts = Vec::new();
+    let mut listed = Vec::new();
+    for list in &request.lists {
+        let name = list.list.as_str();
+        let mount = path_of(plan, name).map(|(_, directory)| directory);
+        if mount.is_none_or(|directory| !tree.is_mounted(&directory)) {
+            return Err(NotTaken::Failed("no such directory".to_owned()));
+        }
+        if tree.stat(name) != Some(list.stat) {
+            return Err(NotTaken::Stale);
+        }
+        let text = tree.text(name);
+        let text = text.ok_or_else(|| NotTaken::Failed("permission denied".to_owned()))?;
+        listed.push(read_keys(text).map_err(|error| NotTaken::Failed(error.to_string()))?);
+        texts.push(text);
+    }
+    let stored = stored.map(Ok);
+    round::take(request, listed, stored, |list, positions| {
+        let changes: Vec<Change> = read_changes(texts[list], positions).unwrap();
+        assert_eq!(changes.len(), positions.len());
+        Ok(changes)
+    })
+}
+
+/// A change notification as a hub got it.
+#[derive(Debug, Clone)]
+pub struct HeardChanges {
+    /// Without the site's address.
+    pub topic: String,
+    pub seq: u64,
+    pub body: Arc<[u8]>,
+    pub payload: ChangePayload,
+}
+
+impl HeardChanges {
+    /// Returns the entries as `u a 05:00`.
+    pub fn entries(&self) -> Vec<String> {
+        self.payload.entries.iter().map(entry).collect()
+    }
+}
+
+/// Writes it as `[00:00, 05:31] u a 05:00; d b 05:31`.
+impl std::fmt::Display for HeardChanges {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&summary(&self.payload))
+    }
+}
+
+/// Returns a notification as `[00:00, 05:31] u a 05:00; d b 05:31`.
+pub fn summary(payload: &ChangePayload) -> String {
+    let entries: Vec<String> = payload.entries.iter().map(entry).collect();
+    let (from, until) = (time(payload.from), time(payload.until));
+    format!("[{from}, {until}] {}", entries.join("; "))
+}
+
+fn entry(change: &Change) -> String {
+    let name = change.loc.rsplit('/').next().unwrap();
+    let mut entry = format!("{} {name}", &change.kind.as_str()[..1]);
+    if let Some(datetime) = change.datetime {
+        write!(entry, " {}", short_time(&datetime.to_string())).unwrap();
+    }
+    entry
+}
+
+fn time(time: Timestamp) -> String {
+    match time.subsec_nanosecond() {
+        0 => short_time(&format!("{time:.0}")),
+        _ => short_time(&format!("{time:.6}")),
+    }
+}
+
+fn short_time(text: &str) -> String {
+    let text = text.strip_suffix('Z').unwrap_or(text);
+    let text = text.strip_prefix(HOUR).unwrap_or(text);
+    text.strip_prefix(DAY).unwrap_or(text).to_owned()
+}
+
+/// Returns a Change List of entries like `u a 05:00`: their change, the name of their resource, and their datetime, if
+/// they have one. `?` stands for no change.
+pub fn change_list(up: &str, entries: &[impl AsRef<str>]) -> String {
+    let mut xml = format!(
+        "<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\" \
+         xmlns:rs=\"http://www.openarchives.org/rs/terms/\">\n\
+         <rs:ln rel=\"up\" href=\"{}\"/>\n\
+         <rs:md capability=\"changelist\" from=\"2026-01-01T00:00:00Z\"/>\n",
+        absolute(up)
+    );
+    for entry in entries {
+        let mut parts = entry.as_ref().split(' ');
+        let change = parts.next().unwrap();
+        let loc = absolute(&format!("/r/{}", parts.next().unwrap()));
+        let change = match change {
+            "c" => " change=\"created\"",
+            "u" => " change=\"updated\"",
+            "d" => " change=\"deleted\"",
+            _ => "",
+        };
+        let datetime = parts.next().map(|time| match time.split('-').count() {
+            1 => format!(" datetime=\"{HOUR}{time}Z\""),
+            _ => format!(" datetime=\"{time}\""),
+        });
+        let datetime = datetime.unwrap_or_default();
+        writeln!(xml, "<url><loc>{loc}</loc><rs:md{change}{datetime}/></url>").unwrap();
+    }
+    xml.push_str("</urlset>");
+    xml
+}
