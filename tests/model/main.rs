@@ -3,6 +3,8 @@
 //! The model has no ledgers, windows or holds. It keeps the content of the tree, as far as it could be read, and what
 //! every hub received, and derives the permitted notifications from the two.
 //!
+//! Change channels have a model of their own, with a quarter of the cases.
+//!
 //! Every run tries the same 10,000 cases, divided among the tests. `RSNOTIFY_MODEL_CASES` sets their number, and
 //! `RSNOTIFY_MODEL_SEED` the seed: `random` uses a new one for each test. So, at night:
 //! `RSNOTIFY_MODEL_SEED=random RSNOTIFY_MODEL_CASES=100000 cargo test --test model`. A failure prints its
@@ -10,6 +12,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may fail, its helpers too")]
 
+mod changes;
 mod documents;
 mod hearing;
 mod model;
@@ -112,6 +115,32 @@ fn every_hub_hears_the_difference_and_nothing_else(#[values(1, 2, 3, TESTS)] par
     let ops = proptest::collection::vec(op(), 0..60);
     let outcome = runner.run(&(settings(), tree, ops), |(settings, tree, ops)| {
         let mut model = Model::new(&settings, &tree);
+        for op in &ops {
+            model.perform(op);
+        }
+        model.rest();
+        model.check_the_end();
+        Ok(())
+    });
+    if let Err(failure) = outcome {
+        panic!("{failure}");
+    }
+}
+
+#[rstest]
+fn every_hub_hears_each_fresh_change_once_and_in_order(#[values(1, 2)] part: u64) {
+    let mut runner = TestRunner::new(Config {
+        cases: cases().div_ceil(2),
+        rng_seed: seed(part),
+        failure_persistence: None,
+        max_shrink_iters: 20_000,
+        ..Config::default()
+    });
+    let list = proptest::collection::vec(0..14_usize, 0..4);
+    let lists = proptest::collection::vec(list, 0..3);
+    let ops = proptest::collection::vec(changes::op(), 0..40);
+    let outcome = runner.run(&(1..6_usize, lists, ops), |(max_entries, lists, ops)| {
+        let mut model = changes::Model::new(max_entries, &lists);
         for op in &ops {
             model.perform(op);
         }
