@@ -1,15 +1,19 @@
-//! How fast and in how much memory a large Resource List is parsed and fingerprinted, and how little of a
-//! file that is none of ours is read. Prints figures beside targets and asserts nothing.
+//! How fast and in how much memory a large Resource List is parsed and fingerprinted, how fast the changes of a Change
+//! List are read, and how little of a file that is none of ours is read. Prints figures beside targets and asserts
+//! nothing.
 
 use std::fmt::Write as _;
 use std::io::{self, Read};
 use std::time::{Duration, Instant};
 
+use rsnotify::resourcesync::change_list::{read_changes, read_keys};
 use rsnotify::resourcesync::document::Content;
 use rsnotify::resourcesync::parse::parse;
 
 const SIZE: usize = 50 << 20;
 const ROUNDS: usize = 9;
+/// Number of entries of a Change List as large as may be.
+const CHANGES: usize = 50_000;
 
 fn main() {
     // First, while the allocator holds nothing that it could use again.
@@ -43,6 +47,12 @@ fn main() {
         .chain(resource_list(0).encode_utf16().flat_map(u16::to_le_bytes))
         .collect();
     measure("100 MB, UTF-16", &utf16);
+    for (name, list) in [
+        ("dated", change_list("datetime=\"2026-11-20T10:05:00Z\"")),
+        ("undated", change_list("")),
+    ] {
+        measure_changes(name, list.as_bytes());
+    }
 
     let mut foreign =
         "<?xml version=\"1.0\"?>\n<html xmlns=\"http://www.w3.org/1999/xhtml\">".to_owned();
@@ -95,6 +105,68 @@ fn resource_list(duplicates: usize) -> String {
     }
     list.push_str("</urlset>\n");
     list
+}
+
+/// A Change List of about 12 MB.
+fn change_list(datetime: &str) -> String {
+    let mut list = String::with_capacity(16 << 20);
+    list.push_str(concat!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n",
+        "<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\"\n",
+        "        xmlns:rs=\"http://www.openarchives.org/rs/terms/\">\n",
+        "  <rs:ln rel=\"up\" href=\"http://example.com/dataset1/capabilitylist.xml\"/>\n",
+        "  <rs:md capability=\"changelist\" from=\"2026-11-20T00:00:00Z\"/>\n",
+    ));
+    for number in 0..CHANGES {
+        let entry = writeln!(
+            list,
+            concat!(
+                "  <url>\n",
+                "    <loc>http://example.com/data/resources/{number:08}.pdf</loc>\n",
+                "    <lastmod>2026-11-20T10:04:58Z</lastmod>\n",
+                "    <rs:md change=\"updated\" {datetime}\n",
+                "           hash=\"md5:1584abdf8ebdc9802ac0c6a7{number:08}\"\n",
+                "           length=\"8876\" type=\"application/pdf\"/>\n",
+                "  </url>",
+            ),
+            number = number,
+            datetime = datetime
+        );
+        assert!(entry.is_ok());
+    }
+    list.push_str("</urlset>\n");
+    list
+}
+
+/// Compares the passes over a Change List.
+fn measure_changes(name: &str, list: &[u8]) {
+    let last: Vec<u32> = (CHANGES as u32 - 1_000..CHANGES as u32).collect();
+    let fingerprint = median(|| matches!(parse(list), Ok(Content::Document(_))));
+    let keys = median(|| read_keys(list).is_ok_and(|listed| listed.entries.len() == CHANGES));
+    let changes = median(|| read_changes(list, &last).is_ok_and(|changes| changes.len() == 1_000));
+    let all: Vec<u32> = (0..CHANGES as u32).collect();
+    let whole = median(|| read_changes(list, &all).is_ok_and(|changes| changes.len() == CHANGES));
+    let ratio = keys.as_secs_f64() / fingerprint.as_secs_f64();
+    println!(
+        "{:.1} MB, {CHANGES} {name} changes: fingerprint {fingerprint:.1?}, keys {keys:.1?} ({ratio:.2} times, target 1.4), \
+         the last 1,000 whole {changes:.1?}, all {whole:.1?}",
+        list.len() as f64 / 1e6
+    );
+}
+
+/// The median time of something that has to succeed.
+fn median(mut read: impl FnMut() -> bool) -> Duration {
+    let mut times: Vec<Duration> = (0..ROUNDS)
+        .map(|_| {
+            let start = Instant::now();
+            let is_right = read();
+            let time = start.elapsed();
+            assert!(is_right, "the list was not read");
+            time
+        })
+        .collect();
+    times.sort();
+    times[ROUNDS / 2]
 }
 
 fn measure(name: &str, list: &[u8]) {

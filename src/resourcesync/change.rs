@@ -1,5 +1,6 @@
 //! One change of a resource, as a Change List has it and as it is passed on (core 1.1 sections 7 and 12.1; C2, C3, C16).
 
+use std::borrow::Cow;
 use std::fmt;
 
 use crate::resourcesync::characters::is_space;
@@ -126,7 +127,7 @@ impl ChangeKey {
             } => {
                 room.push(UNDATED);
                 for part in [lastmod, hash, length] {
-                    room.extend_from_slice(&(part.len() as u64).to_le_bytes());
+                    push_len(room, part.len());
                     room.extend_from_slice(part.as_bytes());
                 }
             }
@@ -135,6 +136,17 @@ impl ChangeKey {
         let mut key = [0; 16];
         key.copy_from_slice(&blake3::hash(room).as_bytes()[..16]);
         ChangeKey(key)
+    }
+}
+
+/// Appends a length, in one byte below 255 and else in nine.
+fn push_len(room: &mut Vec<u8>, len: usize) {
+    match u8::try_from(len) {
+        Ok(len) if len < u8::MAX => room.push(len),
+        _ => {
+            room.push(u8::MAX);
+            room.extend_from_slice(&(len as u64).to_le_bytes());
+        }
     }
 }
 
@@ -167,15 +179,18 @@ pub(crate) fn fixity(value: &str) -> Option<Box<str>> {
 }
 
 /// Returns the parts of a text with one space between each.
-pub(crate) fn spaced(text: &str) -> String {
-    let mut spaced = String::with_capacity(text.len());
-    for part in text.split_ascii_whitespace() {
-        if !spaced.is_empty() {
-            spaced.push(' ');
-        }
-        spaced.push_str(part);
+pub(crate) fn spaced(text: &str) -> Cow<'_, str> {
+    let bytes = text.as_bytes();
+    let is_other_space = |byte: &u8| byte.is_ascii_whitespace() && *byte != b' ';
+    let is_spaced = !text.starts_with(' ')
+        && !text.ends_with(' ')
+        && !bytes.iter().any(is_other_space)
+        && !bytes.windows(2).any(|pair| pair == b"  ");
+    if is_spaced {
+        return Cow::Borrowed(text);
     }
-    spaced
+    let parts: Vec<&str> = text.split_ascii_whitespace().collect();
+    Cow::Owned(parts.join(" "))
 }
 
 /// Reads a number of digits alone.
@@ -333,7 +348,7 @@ mod tests {
         assert_eq!(format!("{key:?}"), "65032d55cdd8");
         assert_eq!(
             format!("{:?}", undated("2026", "md5:1", "1")),
-            "c68e1eaf97aa"
+            "9249cfc41b24"
         );
         let others = [
             of("https://e.org/2.txt", ChangeKind::Updated, at),

@@ -13,6 +13,7 @@ use crate::resourcesync::change::{
 use crate::resourcesync::change_payload::{entry_len, link_len};
 use crate::resourcesync::datetime::Datetime;
 use crate::resourcesync::document::{DeclaredSpan, beginning};
+use crate::resourcesync::namespaces::Namespace;
 use crate::resourcesync::outline::{capability, declared_span};
 use crate::resourcesync::parse::{ReadError, read};
 use crate::resourcesync::payload::{ChangeKind, escaped_len};
@@ -22,9 +23,11 @@ use crate::resourcesync::uri::normal;
 
 /// Longest entry that is passed on, as rendered; a longer one goes without its links.
 const LONGEST_ENTRY: usize = 64 << 10;
-/// Longest `loc` as rendered. Since the other values are bounded too, an entry without links is then never longer than
-/// [`LONGEST_ENTRY`].
+/// Longest `loc` as rendered. The other values are bounded too, to less than what is left of [`LONGEST_ENTRY`], so that
+/// an entry without links is never too long.
 const LONGEST_LOC: usize = 48 << 10;
+/// Longest rendering of one byte: `&quot;`.
+const LONGEST_ESCAPE: usize = 6;
 
 /// The reason why a file yields no changes.
 #[derive(Debug, thiserror::Error)]
@@ -231,19 +234,25 @@ impl Draft {
     /// Takes an `rs:md`, and returns true, if it is the first with a `change`: the others mean nothing (C2).
     fn describe(&mut self, tag: Tag<'_>) -> bool {
         let change = tag.value("change").unwrap_or_default();
-        let is_empty = change.trim().is_empty() && !self.is_of_resources;
+        let change = change.trim();
+        let is_empty = change.is_empty() && !self.is_of_resources;
         if self.has_change || is_empty {
             return false;
         }
         self.has_change = true;
-        for (name, part) in [
-            ("change", &mut self.change),
-            ("datetime", &mut self.datetime),
-            ("hash", &mut self.hash),
-            ("length", &mut self.length),
-        ] {
+        self.change.clear();
+        self.change.push_str(change);
+        for part in [&mut self.datetime, &mut self.hash, &mut self.length] {
             part.clear();
-            part.push_str(tag.value(name).unwrap_or_default().trim());
+        }
+        for attribute in tag.attributes {
+            let part = match (attribute.namespace, tag.local_name(attribute)) {
+                (Namespace::None, "datetime") => &mut self.datetime,
+                (Namespace::None, "hash") => &mut self.hash,
+                (Namespace::None, "length") => &mut self.length,
+                _ => continue,
+            };
+            part.push_str(tag.text(attribute).unwrap_or_default().trim());
         }
         true
     }
@@ -273,7 +282,7 @@ impl Draft {
         if self.loc.is_empty() {
             return Err(SkipReason::NoLoc);
         }
-        if self.loc.len() > LONGEST_LOC || escaped_len(&self.loc) > LONGEST_LOC {
+        if self.loc.len() > LONGEST_LOC / LONGEST_ESCAPE && escaped_len(&self.loc) > LONGEST_LOC {
             return Err(SkipReason::TooLong);
         }
         let uri = normal(&self.loc).map_err(|error| SkipReason::RelativeLoc(error.0))?;
@@ -564,7 +573,8 @@ impl Rest {
             encoding: self.encoding,
             links: self.links,
         };
-        if entry_len(&change) > LONGEST_ENTRY {
+        let most = self.links_len + change.loc.len() * LONGEST_ESCAPE;
+        if most > LONGEST_LOC && entry_len(&change) > LONGEST_ENTRY {
             change.links = Vec::new();
         }
         Some(change)
