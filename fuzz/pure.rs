@@ -7,5 +7,11 @@
 pub mod announce;
 #[path = "../src/config/mod.rs"]
 pub mod config;
+#[path = "../src/histogram.rs"]
+pub mod histogram;
+#[path = "../src/http/mod.rs"]
+pub mod http;
+#[path = "../src/hub/mod.rs"]
+pub mod hub;
 #[path = "../src/resourcesync/mod.rs"]
 pub mod resourcesync;
