@@ -3,11 +3,16 @@
 
 use std::io::Read;
 
+use jiff::{SignedDuration, Timestamp};
 use rsnotify::config::Config;
 use rsnotify::config::error::{ConfigError, Location};
 use rsnotify::config::overrides::Overrides;
 use rsnotify::hub::callback::CallbackPolicy;
 use rsnotify::hub::request::{self, Action, SubscriptionRequest};
+use rsnotify::resourcesync::change_list::{
+    ChangeListError, ListedChanges, read_changes, read_keys,
+};
+use rsnotify::resourcesync::change_payload::{ChangePayload, entry_len, merge, part};
 use rsnotify::resourcesync::document::{Content, Malformed};
 use rsnotify::resourcesync::parse::{self, ReadError};
 use rsnotify::resourcesync::payload::Payload;
@@ -38,6 +43,70 @@ pub fn parse(input: &[u8]) {
     let trimmed = bytes.trim_ascii_end();
     let cut = content(&trimmed[..trimmed.len() - 1]);
     assert!(cut.is_err(), "a document without its end: {cut:?}");
+}
+
+/// C2, C3, C16, C23: how bytes arrive does not matter, both passes read the same entries, and what is passed on is read
+/// the same again, whole and in parts. The first byte says how the bytes arrive.
+pub fn changes(input: &[u8]) {
+    let Some((&chunk, bytes)) = input.split_first() else {
+        return;
+    };
+    let listed = keys(bytes);
+    let pieces = Pieces {
+        rest: bytes,
+        chunk: usize::from(chunk).max(1),
+    };
+    assert_eq!(listed, keys(pieces), "the same in pieces of {chunk}");
+    let Some(listed) = listed else {
+        return;
+    };
+    let counted = u32::try_from(listed.entries.len() + listed.skipped).expect("few entries");
+    let positions: Vec<u32> = (0..counted).collect();
+    let entries = read_changes(bytes, &positions).expect("a list that was read is read");
+    assert_eq!(entries.len(), listed.entries.len());
+    let lines = 1 + bytes.iter().filter(|byte| b"\r\n".contains(byte)).count() as u64;
+    assert_eq!(listed.skipped > 0, listed.first_skipped.is_some());
+    if let Some(skipped) = &listed.first_skipped {
+        assert!((1..=lines).contains(&skipped.line), "{skipped:?}");
+    }
+    assert!(entries.iter().all(|change| entry_len(change) <= 64 << 10));
+    if entries.is_empty() {
+        return;
+    }
+    let payload = ChangePayload {
+        up: None,
+        from: Timestamp::UNIX_EPOCH,
+        until: Timestamp::UNIX_EPOCH + SignedDuration::from_micros(counted.into()),
+        entries,
+    };
+    let body = payload.render();
+    assert_eq!(ChangePayload::parse(&body).as_ref(), Some(&payload));
+    let text = String::from_utf8(body.clone()).expect("UTF-8");
+    let as_list = text.replacen("change-notification", "changelist", 1);
+    let again = keys(as_list.as_bytes()).expect("a Change List");
+    for (one, other) in listed.entries.iter().zip(&again.entries) {
+        assert_eq!(one.datetime, other.datetime);
+        assert!(one.datetime.is_none() || one.key == other.key);
+    }
+    let count = payload.entries.len();
+    let half = count.div_ceil(2);
+    let parts = [0..half, half..count].map(|range| part(&body, range));
+    let merged = merge(parts.iter().flatten().map(Vec::as_slice), count, usize::MAX);
+    let merged = ChangePayload::parse(&merged.expect("parts")).expect("a notification");
+    assert_eq!((merged.from, merged.until), (payload.from, payload.until));
+    assert_eq!(merged.entries.len(), count);
+}
+
+fn keys(reader: impl Read) -> Option<ListedChanges> {
+    match read_keys(reader) {
+        Ok(listed) => Some(listed),
+        Err(ChangeListError::NotAChangeList | ChangeListError::Read(ReadError::Malformed(_))) => {
+            None
+        }
+        Err(ChangeListError::Read(ReadError::Io(error))) => {
+            panic!("memory is always readable: {error}")
+        }
+    }
 }
 
 /// Bytes as a slow file system hands them out.
