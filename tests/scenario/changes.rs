@@ -3,6 +3,7 @@
 mod channels;
 mod crashes;
 mod hubs;
+mod inventories;
 mod lists;
 
 use std::time::Duration;

@@ -6,13 +6,16 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use rsnotify::announce::changes::inventory::{InventoryRow, take_inventory};
 use rsnotify::announce::changes::log::LogPart;
 use rsnotify::announce::changes::round::{self, TakeOutcome, TakeRequest, Taken};
 use rsnotify::announce::ids::ChannelId;
 use rsnotify::announce::plan::Plan;
 use rsnotify::announce::state::{KeyRow, Save, State};
 use rsnotify::resourcesync::change::Change;
-use rsnotify::resourcesync::change_list::{read_changes, read_keys};
+use rsnotify::resourcesync::change_list::{
+    ChangeListError, ResourceKey, read_changes, read_keys, read_resource_entries, read_resources,
+};
 use rsnotify::resourcesync::change_payload::{ChangePayload, merge, part};
 use rsnotify::resourcesync::uri::Uri;
 use rsnotify::store::{Store, StoreError};
@@ -28,6 +31,7 @@ const DAY: &str = "2026-11-20T";
 pub struct ChangeRows {
     keys: BTreeMap<(Uri, Uri, u32), KeyRow>,
     bodies: BTreeMap<(ChannelId, u64), Arc<[u8]>>,
+    inventory: BTreeMap<(Uri, ResourceKey), InventoryRow>,
 }
 
 /// Nothing was taken.
@@ -54,6 +58,14 @@ impl ChangeRows {
             match row {
                 Some(row) => self.keys.insert(key.clone(), row.clone()),
                 None => self.keys.remove(key),
+            };
+        }
+        self.inventory
+            .retain(|(set, _), _| save.change_sets.get(set) != Some(&false));
+        for (key, row) in &save.inventory {
+            match row {
+                Some(row) => self.inventory.insert(key.clone(), row.clone()),
+                None => self.inventory.remove(key),
             };
         }
         for (key, row) in &save.change_log {
@@ -109,6 +121,24 @@ impl ChangeRows {
         merge(bodies.into_iter(), most.0, most.1).unwrap().into()
     }
 
+    /// Reads the Resource Lists of a request as they are now.
+    fn take_inventory(
+        &self,
+        request: &TakeRequest,
+        tree: &FakeTree,
+        plan: &Plan,
+    ) -> Result<Taken, NotTaken> {
+        let texts = texts(request, tree, plan)?;
+        let listed = texts.iter().map(|text| read_resources(*text).unwrap());
+        let own = self.inventory.iter();
+        let own = own.filter(|((set, _), _)| *set == request.set);
+        let own = own.map(|((_, key), row)| Ok((*key, row.clone())));
+        let rules = request.inventory.unwrap();
+        take_inventory(request, rules, listed.collect(), own, |list, positions| {
+            Ok(read_resource_entries(texts[list], positions).unwrap())
+        })
+    }
+
     /// Reads the lists of a request as they are now, with the keys in the state file if there is one.
     pub fn take(
         &self,
@@ -123,6 +153,7 @@ impl ChangeRows {
             rows.map(|((_, list, first), row)| (list.clone(), *first, row.clone()))
         };
         let taken = match store {
+            _ if request.inventory.is_some() => self.take_inventory(request, tree, plan),
             Some(store) => store.key_reader().read(set, |stored| {
                 let stored: Result<Vec<_>, NotTaken> = stored.collect();
                 let stored = stored?;
@@ -139,15 +170,13 @@ impl ChangeRows {
     }
 }
 
-fn take(
+/// Returns the lists of a request, if each is the version that was asked for and can be read.
+fn texts<'a>(
     request: &TakeRequest,
-    tree: &FakeTree,
+    tree: &'a FakeTree,
     plan: &Plan,
-    stored: impl Iterator<Item = (Uri, u32, KeyRow)>,
-) -> Result<Taken, NotTaken> {
-    let mut texts = Vec::new();
-    let mut listed = Vec::new();
-    for list in &request.lists {
+) -> Result<Vec<&'a [u8]>, NotTaken> {
+    let texts = request.lists.iter().map(|list| {
         let name = list.list.as_str();
         let mount = path_of(plan, name).map(|(_, directory)| directory);
         if mount.is_none_or(|directory| !tree.is_mounted(&directory)) {
@@ -157,10 +186,21 @@ fn take(
             return Err(NotTaken::Stale);
         }
         let text = tree.text(name);
-        let text = text.ok_or_else(|| NotTaken::Failed("permission denied".to_owned()))?;
-        listed.push(read_keys(text).map_err(|error| NotTaken::Failed(error.to_string()))?);
-        texts.push(text);
-    }
+        text.ok_or_else(|| NotTaken::Failed("permission denied".to_owned()))
+    });
+    texts.collect()
+}
+
+fn take(
+    request: &TakeRequest,
+    tree: &FakeTree,
+    plan: &Plan,
+    stored: impl Iterator<Item = (Uri, u32, KeyRow)>,
+) -> Result<Taken, NotTaken> {
+    let texts = texts(request, tree, plan)?;
+    let failed = |error: ChangeListError| NotTaken::Failed(error.to_string());
+    let listed = texts.iter().map(|text| read_keys(*text).map_err(failed));
+    let listed = listed.collect::<Result<Vec<_>, NotTaken>>()?;
     let stored = stored.map(Ok);
     round::take(request, listed, stored, |list, positions| {
         let changes: Vec<Change> = read_changes(texts[list], positions).unwrap();

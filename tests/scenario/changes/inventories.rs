@@ -1,0 +1,77 @@
+//! Changes of sets without Change Lists, from their Resource Lists (C27 to C29).
+
+use std::fmt::Write;
+
+use crate::changes::{NOTHING, TOPIC, UP, set_a, time};
+use crate::world::{World, plan};
+
+const RESOURCES: &str = "/a/resourcelist.xml";
+const MORE: &str = "/a/more.xml";
+
+/// A Resource List of these resources, of which each has a hash.
+fn resource_list(resources: impl Iterator<Item = (usize, u32)>) -> String {
+    let mut xml = "<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\" \
+         xmlns:rs=\"http://www.openarchives.org/rs/terms/\">\
+         <rs:ln rel=\"up\" href=\"https://example.org/a/capabilitylist.xml\"/>\
+         <rs:md capability=\"resourcelist\" at=\"2026-11-20T10:05:00Z\"/>"
+        .to_owned();
+    for (number, hash) in resources {
+        write!(
+            xml,
+            "<url><loc>https://example.org/r/r{number}</loc><rs:md hash=\"md5:{hash}\"/></url>"
+        )
+        .unwrap();
+    }
+    xml + "</urlset>"
+}
+
+fn world() -> World {
+    let mut plan = plan();
+    plan.sources[0].changes_from_resource_lists = true;
+    let mut world = World::new(plan);
+    world.now = time("2026-11-20T10:06:00Z");
+    world.write(UP, set_a(TOPIC, &[]));
+    world
+}
+
+#[test]
+fn what_resource_lists_gain_and_lose_is_told() {
+    let mut world = world();
+    let first = resource_list((0..4).map(|number| (number, 1)));
+    world.write_text(RESOURCES, first.as_bytes());
+    world.wait(10);
+    world.start();
+    world.wait(60);
+    assert_eq!(world.changes(), NOTHING);
+    let second = resource_list([(0, 1), (1, 2), (3, 1), (4, 1)].into_iter());
+    world.write_text(RESOURCES, second.as_bytes());
+    world.wait(60);
+    let told = |world: &mut World| {
+        let heard = world.changes_heard_by(crate::world::HUB);
+        heard
+            .iter()
+            .flat_map(|heard| heard.entries())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(told(&mut world), ["u r1", "c r4"]);
+    world.crash_and_start();
+    world.wait(400);
+    assert_eq!(told(&mut world), ["d r2"]);
+}
+
+#[test]
+fn a_crash_while_a_large_inventory_is_learned_announces_nothing() {
+    let mut world = world();
+    world.reading = std::time::Duration::from_secs(5);
+    for (name, first) in [(RESOURCES, 0), (MORE, 30_000)] {
+        let list = resource_list((first..first + 30_000).map(|number| (number, 1)));
+        world.write_text(name, list.as_bytes());
+    }
+    world.wait(10);
+    world.start();
+    // One round is over, and the next one is not.
+    world.wait(38);
+    world.crash_and_start();
+    world.wait(100);
+    assert_eq!(world.changes(), NOTHING);
+}
