@@ -10,7 +10,7 @@ use flate2::write::GzEncoder;
 
 use crate::changes::story::{LIST, Story};
 use crate::support::changes::change_list;
-use crate::support::documents::capability_list;
+use crate::support::documents::{capability_list, component, index};
 
 const FIRST: &str = "updated before.txt 09:00:00";
 
@@ -78,6 +78,41 @@ fn a_list_that_is_renamed_and_a_new_one_tell_what_is_new() {
     }
     assert_eq!(story.heard.gaps, 0);
     story.ends();
+}
+
+#[test]
+fn a_list_that_becomes_an_index_tells_what_its_parts_have_besides() {
+    let mut story = Story::start();
+    story.add(&["created 1.txt 10:00:00"]);
+    story.hears(&["created 1.txt"]);
+    let part = |entries: &[&str]| {
+        let up = component("a", "changelist", LIST, "");
+        let (_, link) = up.split_once("\"/>\n<rs:ln rel=\"index\"").unwrap();
+        let link = link.lines().next().unwrap();
+        change_list("a", entries).replacen(
+            "<rs:md",
+            &format!("<rs:ln rel=\"index\"{link}\n<rs:md"),
+            1,
+        )
+    };
+    let parts = ["a/changelist00000.xml", "a/changelist00001.xml"];
+    story
+        .site
+        .write(parts[0], &part(&[FIRST, "created 1.txt 10:00:00"]));
+    story
+        .site
+        .write(parts[1], &part(&["created 2.txt 10:05:00"]));
+    let index = index("a", "changelist", &parts.map(str::to_owned));
+    story.site.write(LIST, &index);
+    story.hears(&["created 2.txt"]);
+    let entries = ["created 2.txt 10:05:00", "created 3.txt 10:10:00"];
+    story.site.write(parts[1], &part(&entries));
+    story.hears(&["created 3.txt"]);
+    story.stop();
+    story.resume();
+    let entries = [&entries[..], &["created 4.txt 10:15:00"]].concat();
+    story.site.write(parts[1], &part(&entries));
+    story.hears(&["created 4.txt"]);
 }
 
 /// Makes a release of the tree: a directory that `current` points to.
