@@ -299,12 +299,19 @@ pub struct State {
     pub told: BTreeMap<(ChannelId, Hub), BTreeMap<Uri, Told>>,
     /// Every hub that was ever configured.
     pub hubs: BTreeMap<Hub, KnownHub>,
-    /// The sets with a change channel whose Change Lists were learned.
-    pub change_sets: BTreeSet<Uri>,
+    /// The sets with a change channel.
+    pub change_sets: BTreeMap<Uri, ChangeSetRow>,
     /// The Change Lists of each set, as far as their entries were taken.
     pub change_lists: BTreeMap<Uri, BTreeMap<Uri, ChangeListRow>>,
     /// The logs of change channels, without the bodies.
     pub change_log: BTreeMap<ChannelId, BTreeMap<u64, Logged>>,
+}
+
+/// A set with a change channel (C10).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChangeSetRow {
+    /// True once everything was learned that was there when its channel opened.
+    pub is_learned: bool,
 }
 
 /// A Change List of a set, as far as its entries were taken (C6). An empty row is of a list whose entries count as taken
@@ -355,8 +362,8 @@ pub struct Save {
     pub ledgers: BTreeMap<(ChannelId, Hub), Option<LedgerRow>>,
     pub told: BTreeMap<(ChannelId, Hub, Uri), Option<Told>>,
     pub hubs: BTreeMap<Hub, KnownHub>,
-    /// True to add a set, false to delete it with its lists and their keys.
-    pub change_sets: BTreeMap<Uri, bool>,
+    /// Deleting a set deletes its lists and their keys.
+    pub change_sets: BTreeMap<Uri, Option<ChangeSetRow>>,
     /// By set and list; deleting a list deletes its keys.
     pub change_lists: BTreeMap<(Uri, Uri), Option<ChangeListRow>>,
     /// By set, list and number of the row.
@@ -434,16 +441,14 @@ impl State {
             }
         }
         self.hubs.extend(save.hubs);
-        for (set, is_there) in save.change_sets {
-            if is_there {
-                self.change_sets.insert(set);
-            } else {
-                self.change_sets.remove(&set);
+        for (set, row) in save.change_sets {
+            if row.is_none() {
                 self.change_lists.remove(&set);
             }
+            put(&mut self.change_sets, set, row);
         }
         for ((set, list), row) in save.change_lists {
-            if self.change_sets.contains(&set) {
+            if self.change_sets.contains_key(&set) {
                 put(self.change_lists.entry(set).or_default(), list, row);
             }
         }

@@ -1,6 +1,6 @@
 //! The rows of change channels: keys of entries that were taken from Change Lists, and logged notifications.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, Transaction, param
 use crate::announce::changes::inventory::InventoryRow;
 use crate::announce::changes::log::{LogPart, Logged};
 use crate::announce::ids::ChannelId;
-use crate::announce::state::{ChangeListRow, KeyRow, LogRow, Save};
+use crate::announce::state::{ChangeListRow, ChangeSetRow, KeyRow, LogRow, Save};
 use crate::resourcesync::change_list::{ResourceKey, ResourceState};
 use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::uri::Uri;
@@ -102,9 +102,12 @@ impl Store {
         })
     }
 
-    pub(super) fn change_sets(&self) -> rusqlite::Result<BTreeSet<Uri>> {
+    pub(super) fn change_sets(&self) -> rusqlite::Result<BTreeMap<Uri, ChangeSetRow>> {
         let sets = self.rows("SELECT * FROM change_sets", |row| {
-            RowReader::of(row).value()
+            let mut fields = RowReader::of(row);
+            let set = fields.value()?;
+            let is_learned = fields.take()?;
+            Ok((set, ChangeSetRow { is_learned }))
         })?;
         Ok(sets.into_iter().collect())
     }
@@ -196,15 +199,19 @@ fn inventory_row(row: &Row<'_>) -> rusqlite::Result<(ResourceKey, InventoryRow)>
 
 /// Writes the rows of change channels. Sets come before their lists, and lists before their keys.
 pub(super) fn write_changes(on: &Transaction<'_>, save: &Save) -> rusqlite::Result<()> {
-    let is_set_deleted = |set: &Uri| save.change_sets.get(set) == Some(&false);
-    for (set, is_there) in &save.change_sets {
-        on.execute(
-            match is_there {
-                true => "INSERT OR IGNORE INTO change_sets VALUES (?1)",
-                false => "DELETE FROM change_sets WHERE capability_list = ?1",
-            },
-            [set.as_str()],
-        )?;
+    let is_set_deleted = |set: &Uri| save.change_sets.get(set) == Some(&None);
+    for (set, row) in &save.change_sets {
+        match row {
+            Some(row) => on.execute(
+                "INSERT INTO change_sets VALUES (?1, ?2) \
+                 ON CONFLICT (capability_list) DO UPDATE SET learned = excluded.learned",
+                params![set.as_str(), row.is_learned],
+            )?,
+            None => on.execute(
+                "DELETE FROM change_sets WHERE capability_list = ?1",
+                [set.as_str()],
+            )?,
+        };
     }
     for ((set, list), row) in &save.change_lists {
         if !is_set_deleted(set) {

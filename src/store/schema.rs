@@ -212,7 +212,8 @@ ALTER TABLE in_flight ADD COLUMN part_whole INTEGER;
 ALTER TABLE in_flight ADD COLUMN part_bytes INTEGER;
 
 CREATE TABLE change_sets (
-    capability_list TEXT PRIMARY KEY
+    capability_list TEXT PRIMARY KEY,
+    learned INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE change_lists (

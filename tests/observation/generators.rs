@@ -190,7 +190,12 @@ fn await_learned(story: &Story) {
         let channels = state.channels.values();
         let mut live = channels
             .filter(|channel| channel.kind == ChannelKind::Change && channel.retired.is_none());
-        if live.all(|channel| state.change_sets.contains(&channel.set)) {
+        if live.all(|channel| {
+            state
+                .change_sets
+                .get(&channel.set)
+                .is_some_and(|row| row.is_learned)
+        }) {
             return;
         }
         assert!(Instant::now() < deadline, "not learned in time");

@@ -125,7 +125,9 @@ pub fn take_inventory<E>(
             let of_list = changes.iter().filter(|fresh| fresh.list == number).count();
             TakenList {
                 list: list.list.clone(),
+                version: list.fingerprint,
                 fingerprint: (!has_more).then_some(list.fingerprint),
+                left: None,
                 listed: entries,
                 taken: entries,
                 told: of_list,
@@ -385,6 +387,7 @@ mod tests {
                 .collect(),
             vanished_before: Timestamp::MIN,
             limit: 100,
+            beyond: None,
             inventory: Some(rules),
         };
         let listed = texts

@@ -36,6 +36,8 @@ pub struct TakeRequest {
     /// Keys that vanished from their list before this time are forgotten (C7).
     pub vanished_before: Timestamp,
     pub limit: usize,
+    /// Entries from this time on wait: lists that are not read may have earlier ones.
+    pub beyond: Option<Timestamp>,
     /// Present if the lists are Resource Lists, which are compared with those before (C28).
     pub inventory: Option<DeletionRules>,
 }
@@ -83,12 +85,23 @@ pub struct Taken {
     pub missing: Option<MissingResources>,
 }
 
+/// Entries of a list that are fresh and were not taken yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LeftEntries {
+    /// Effective time of the earliest.
+    pub first: Timestamp,
+    pub count: usize,
+}
+
 /// What was taken from one list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TakenList {
     pub list: Uri,
+    pub version: Fingerprint,
     /// The version, if all of it was taken.
     pub fingerprint: Option<Fingerprint>,
+    /// Entries that are left for a later round, if their times do not depend on it.
+    pub left: Option<LeftEntries>,
     /// Entries that count (C2).
     pub listed: usize,
     /// Of these, entries that were taken.
@@ -151,7 +164,9 @@ pub fn take<E>(
     let lists = lists.map(
         |((((list, entries), listed), selected), undated)| TakenList {
             list: list.list.clone(),
+            version: list.fingerprint,
             fingerprint: selected.is_complete.then_some(list.fingerprint),
+            left: selected.left,
             listed: entries.entries.len(),
             taken: selected.taken,
             told: selected.told,
@@ -240,6 +255,7 @@ struct SelectedList {
     taken: usize,
     told: usize,
     is_complete: bool,
+    left: Option<LeftEntries>,
     latest: Option<Timestamp>,
     /// Chosen entries whose datetime lies ahead.
     ahead: BTreeSet<usize>,
@@ -284,9 +300,12 @@ fn select<E>(
             chosen.extend(fresh.iter().map(|at| (times[*at], number, *at)));
         }
     }
-    let has_more = chosen.len() > request.limit;
     chosen.sort_unstable();
-    for (_, list, entry) in chosen.drain(request.limit.min(chosen.len())..) {
+    let is_before =
+        |(time, ..): &(Timestamp, usize, usize)| request.beyond.is_none_or(|beyond| *time < beyond);
+    let most = chosen.partition_point(is_before).min(request.limit);
+    let has_more = most < chosen.len() || request.beyond.is_some();
+    for (_, list, entry) in chosen.drain(most..) {
         comparison.leave(lists[list].entries[entry].key);
     }
     let left = comparison.left();
@@ -302,6 +321,7 @@ fn select<E>(
             taken: list.entries.len() - left.len(),
             told: told.clone().count(),
             is_complete: left.is_empty(),
+            left: left_entries(list, left, request.at),
             latest: latest(list, request.at),
             ahead: ahead.collect(),
         });
@@ -314,6 +334,23 @@ fn select<E>(
         has_more,
         lists: selected,
         keys,
+    })
+}
+
+/// Returns the entries that are left of a list, unless one of them has the time of the round.
+fn left_entries(list: &ListedEntries, left: &[usize], at: Timestamp) -> Option<LeftEntries> {
+    let dated = list.entries.iter().position(|entry| {
+        let datetime = entry.datetime.map(|datetime| datetime.at());
+        datetime.is_some_and(|time| time <= later(at, AHEAD))
+    })?;
+    if left.first().is_none_or(|first| *first < dated) {
+        return None;
+    }
+    let times = times(list, at);
+    let first = left.iter().map(|entry| times[*entry]).min()?;
+    Some(LeftEntries {
+        first,
+        count: left.len(),
     })
 }
 

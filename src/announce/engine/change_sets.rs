@@ -7,13 +7,13 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::announce::changes::inventory::MissingResources;
-use crate::announce::changes::round::TakenList;
+use crate::announce::changes::round::{LeftEntries, ListToRead, ROUND, TakenList};
 use crate::announce::engine::step::Step;
 use crate::announce::engine::timers::Timer;
 use crate::announce::ids::ChannelId;
 use crate::announce::plan::ChangeWindowPlan;
 use crate::announce::small_set::SmallSet;
-use crate::announce::state::ChangeListRow;
+use crate::announce::state::{ChangeListRow, ChangeSetRow};
 use crate::announce::time::{earlier, later};
 use crate::resourcesync::fingerprint::Fingerprint;
 use crate::resourcesync::uri::{Uri, UriMap};
@@ -59,11 +59,29 @@ pub struct ChangeSet {
     stale: u32,
     /// The time of the last cut.
     cut: Option<Timestamp>,
+    /// What was learned in the rounds so far.
+    learned: Learned,
+    /// True if the round that is under way reads only some of the lists that are to be learned.
+    is_partial: bool,
+    /// Lists of which entries were left for a later round.
+    left: BTreeMap<Uri, (Fingerprint, LeftEntries)>,
     /// Resources of its Resource Lists that are missing, if changes are taken from these (C29).
     missing: Option<MissingResources>,
     /// True until the next round if an operator accepts what is missing as deleted.
     is_accepted: bool,
 }
+
+/// Entries that were learned, which may take several rounds.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Learned {
+    pub lists: usize,
+    pub entries: usize,
+    /// The latest datetime that is not ahead.
+    pub latest: Option<Timestamp>,
+}
+
+/// Largest size of the lists that are learned in one round, in bytes; one list at least.
+const LEARNED_SIZE: u64 = 32 << 20;
 
 impl ChangeSet {
     fn new(source: usize) -> ChangeSet {
@@ -79,6 +97,9 @@ impl ChangeSet {
             round: None,
             stale: 0,
             cut: None,
+            learned: Learned::default(),
+            is_partial: false,
+            left: BTreeMap::new(),
             missing: None,
             is_accepted: false,
         }
@@ -99,6 +120,48 @@ impl ChangeSet {
     /// Returns the number of lists that were taken.
     pub fn lists(&self) -> usize {
         self.lists.len()
+    }
+
+    /// Returns what was learned so far.
+    pub fn learned(&self) -> Learned {
+        self.learned
+    }
+
+    /// Returns those of some lists that the next round reads, so that memory is bounded: while lists are learned, as many
+    /// as fit; then those with the earliest entries that were left. In the second case, entries from the time on that is
+    /// returned wait, because lists that are not read may have earlier ones.
+    pub fn next_lists(&self, mut lists: Vec<ListToRead>) -> (Vec<ListToRead>, Option<Timestamp>) {
+        if !self.is_learned {
+            let mut size = 0;
+            let mut number = 0;
+            lists.retain(|list| {
+                size += list.stat.size;
+                number += 1;
+                number == 1 || size <= LEARNED_SIZE
+            });
+            return (lists, None);
+        }
+        let left = |list: &ListToRead| {
+            let (fingerprint, left) = self.left.get(&list.list)?;
+            (*fingerprint == list.fingerprint && !list.is_learned).then_some(*left)
+        };
+        let firsts: Option<Vec<LeftEntries>> = lists.iter().map(left).collect();
+        let Some(mut firsts) = firsts else {
+            return (lists, None);
+        };
+        firsts.sort_unstable_by_key(|left| left.first);
+        let mut entries = 0;
+        let beyond = firsts.iter().find(|left| {
+            let is_enough = entries >= ROUND;
+            entries += left.count;
+            is_enough && left.first > firsts[0].first
+        });
+        let beyond = beyond.map(|left| left.first);
+        lists.retain(|list| match (left(list), beyond) {
+            (Some(left), Some(beyond)) => left.first < beyond,
+            _ => true,
+        });
+        (lists, beyond)
     }
 
     /// Returns the lists from which entries were taken.
@@ -178,7 +241,13 @@ impl ChangeSets {
     }
 
     /// Adds a stored set.
-    pub fn restore(&mut self, set: Uri, source: usize, lists: BTreeMap<Uri, ChangeListRow>) {
+    pub fn restore(
+        &mut self,
+        set: Uri,
+        source: usize,
+        row: ChangeSetRow,
+        lists: BTreeMap<Uri, ChangeListRow>,
+    ) {
         for list in lists.keys() {
             let sets = self.by_list.entry(list.clone()).or_default();
             sets.insert(set.clone());
@@ -186,7 +255,7 @@ impl ChangeSets {
         let is_empty = |(_, row): &(&Uri, &ChangeListRow)| **row == ChangeListRow::default();
         let to_learn = lists.iter().filter(is_empty).map(|(list, _)| list.clone());
         let restored = ChangeSet {
-            is_learned: true,
+            is_learned: row.is_learned,
             to_learn: to_learn.collect(),
             lists,
             ..ChangeSet::new(source)
@@ -208,7 +277,7 @@ impl ChangeSets {
         for list in removed.lists.keys() {
             self.unlink(list, set);
         }
-        step.rows().change_sets.insert(set.clone(), false);
+        step.rows().change_sets.insert(set.clone(), None);
     }
 
     /// Forgets what was taken of a list that ended (C7).
@@ -217,6 +286,7 @@ impl ChangeSets {
             if let Some(known) = self.sets.get_mut(&set) {
                 known.lists.remove(list);
                 known.ended.remove(list);
+                known.left.remove(list);
                 known.to_learn.remove(list);
                 // What is being compared was compared with keys that are gone now.
                 if known.round.take().is_some() {
@@ -398,9 +468,10 @@ impl ChangeSets {
         waits_until <= now
     }
 
-    /// Begins a round. Returns its number.
-    pub fn begin(&mut self, set: &Uri) -> Option<u64> {
+    /// Begins a round, of only some of the lists if it `is_partial`. Returns its number.
+    pub fn begin(&mut self, set: &Uri, is_partial: bool) -> Option<u64> {
         let known = self.sets.get_mut(set)?;
+        known.is_partial = is_partial && !known.is_learned;
         self.last_round += 1;
         known.round = Some(self.last_round);
         known.signs = None;
@@ -454,12 +525,22 @@ impl ChangeSets {
         let Some(known) = self.sets.get_mut(set) else {
             return;
         };
-        if !known.is_learned {
-            step.rows().change_sets.insert(set.clone(), true);
-        }
-        // A large inventory is learned in several rounds, after a crash too.
         let was_learned = known.is_learned;
-        known.is_learned |= !(is_inventory && has_more);
+        // What is large is learned in several rounds.
+        let is_partial = (is_inventory && has_more) || known.is_partial;
+        known.is_learned |= !is_partial;
+        if !was_learned {
+            let row = ChangeSetRow {
+                is_learned: known.is_learned,
+            };
+            step.rows().change_sets.insert(set.clone(), Some(row));
+            for taken in lists {
+                known.learned.lists += 1;
+                known.learned.entries += taken.taken;
+                known.learned.latest = known.learned.latest.max(taken.latest);
+            }
+        }
+        let has_more = has_more || (is_partial && !was_learned);
         known.stale = 0;
         if is_inventory {
             let is_gone = |list: &Uri| !lists.iter().any(|taken| taken.list == *list);
@@ -486,6 +567,10 @@ impl ChangeSets {
                     listed: taken.listed,
                     taken: taken.taken,
                 }
+            };
+            match taken.left {
+                Some(left) => known.left.insert(taken.list.clone(), (taken.version, left)),
+                None => known.left.remove(&taken.list),
             };
             known.lists.insert(taken.list.clone(), row);
             let sets = self.by_list.entry(taken.list.clone()).or_default();
@@ -529,5 +614,110 @@ impl ChangeSets {
                 *at = earlier(*at, by);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use jiff::Timestamp;
+
+    use super::ChangeSet;
+    use crate::announce::changes::round::{LeftEntries, ListToRead};
+    use crate::announce::observation::{DocumentPath, MountId, Stat};
+    use crate::resourcesync::fingerprint::Fingerprint;
+    use crate::resourcesync::uri::Uri;
+
+    fn list(name: &str, size: u64) -> ListToRead {
+        ListToRead {
+            list: Uri::parse(&format!("https://e.org/{name}.xml")).unwrap(),
+            path: DocumentPath {
+                mount: MountId(1),
+                below: Arc::from(name.as_bytes()),
+            },
+            stat: Stat {
+                size,
+                modified: Timestamp::UNIX_EPOCH,
+                changed: Timestamp::UNIX_EPOCH,
+                inode: 1,
+            },
+            fingerprint: Fingerprint([1; 32]),
+            is_learned: false,
+        }
+    }
+
+    /// A set with lists of which so many entries are left, the earliest at these seconds.
+    fn set(left: &[(&str, i64, usize)]) -> (ChangeSet, Vec<ListToRead>) {
+        let mut set = ChangeSet::new(0);
+        set.is_learned = true;
+        let lists: Vec<ListToRead> = left.iter().map(|(name, ..)| list(name, 1)).collect();
+        for (list, (_, first, count)) in lists.iter().zip(left) {
+            let left = LeftEntries {
+                first: Timestamp::new(*first, 0).unwrap(),
+                count: *count,
+            };
+            set.left.insert(list.list.clone(), (list.fingerprint, left));
+        }
+        (set, lists)
+    }
+
+    fn read(set: &ChangeSet, lists: Vec<ListToRead>) -> (String, Option<i64>) {
+        let (lists, beyond) = set.next_lists(lists);
+        let names = lists
+            .iter()
+            .map(|list| String::from_utf8_lossy(&list.path.below).into_owned());
+        let names: Vec<String> = names.collect();
+        (names.join(" "), beyond.map(Timestamp::as_second))
+    }
+
+    #[test]
+    fn a_round_reads_the_lists_with_the_earliest_entries() {
+        for (left, names, beyond) in [
+            (&[("a", 10, 30_000), ("b", 20, 30_000)][..], "a", Some(20)),
+            (&[("a", 20, 30_000), ("b", 10, 30_000)], "b", Some(20)),
+            (
+                &[("a", 10, 15_000), ("b", 20, 15_000), ("c", 30, 9)],
+                "a b",
+                Some(30),
+            ),
+            (
+                &[("a", 10, 30_000), ("b", 10, 30_000), ("c", 11, 1)],
+                "a b",
+                Some(11),
+            ),
+            (&[("a", 10, 30_000), ("b", 10, 30_000)], "a b", None),
+            (&[("a", 10, 5), ("b", 20, 5)], "a b", None),
+        ] {
+            let (set, lists) = set(left);
+            assert_eq!(read(&set, lists), (names.to_owned(), beyond), "{left:?}");
+        }
+    }
+
+    #[test]
+    fn a_list_of_which_nothing_is_known_makes_a_round_read_all() {
+        let (set, mut lists) = set(&[("a", 10, 30_000), ("b", 20, 30_000)]);
+        lists.push(list("new", 1));
+        assert_eq!(read(&set, lists.clone()), ("a b new".to_owned(), None));
+        lists.pop();
+        lists[1].fingerprint = Fingerprint([2; 32]);
+        assert_eq!(
+            read(&set, lists),
+            ("a b".to_owned(), None),
+            "another version"
+        );
+    }
+
+    #[test]
+    fn what_is_learned_is_read_in_portions() {
+        let set = ChangeSet::new(0);
+        let lists = vec![
+            list("a", 20 << 20),
+            list("b", 10 << 20),
+            list("c", 10 << 20),
+        ];
+        assert_eq!(read(&set, lists), ("a b".to_owned(), None));
+        let large = vec![list("a", 200 << 20), list("b", 1)];
+        assert_eq!(read(&set, large), ("a".to_owned(), None));
     }
 }

@@ -385,15 +385,21 @@ impl Engine {
                 self.lists_to_read(position, set, last_words_on.is_some())
             }
         };
-        let is_learned = self
-            .change_sets
-            .get(set)
-            .is_some_and(|known| known.is_learned());
-        if lists.is_empty() && is_learned {
+        let Some(known) = self.change_sets.get(set) else {
+            return;
+        };
+        if lists.is_empty() && known.is_learned() {
             self.change_sets.skip(set);
             return;
         }
-        let Some(round) = self.change_sets.begin(set) else {
+        let count = lists.len();
+        let (lists, beyond) = match inventory {
+            // It is compared as a whole.
+            Some(_) => (lists, None),
+            None => known.next_lists(lists),
+        };
+        let is_partial = lists.len() < count;
+        let Some(round) = self.change_sets.begin(set, is_partial) else {
             return;
         };
         let now = self.step.now();
@@ -404,6 +410,7 @@ impl Engine {
             lists,
             vanished_before: earlier(now, self.plan.sources[position].deletion_grace),
             limit: ROUND,
+            beyond,
             inventory,
         });
     }
@@ -502,7 +509,7 @@ impl Engine {
         let rows = rows.map(|((list, number), row)| ((set.clone(), list, number), row));
         self.step.rows().change_keys.extend(rows);
         if !was_learned && is_learned {
-            self.begin_interval(id, &lists);
+            self.begin_interval(id, set);
         }
         self.log_changes(id, set, changes, &lists);
     }
@@ -526,21 +533,23 @@ impl Engine {
     }
 
     /// C10: begins the first interval of a channel with the latest datetime that was learned.
-    fn begin_interval(&mut self, id: ChannelId, lists: &[TakenList]) {
+    fn begin_interval(&mut self, id: ChannelId, set: &Uri) {
         let now = self.step.now();
+        let Some(learned) = self.change_sets.get(set).map(ChangeSet::learned) else {
+            return;
+        };
         let Some(channel) = self.channels.get_mut(id) else {
             return;
         };
-        let latest = lists.iter().filter_map(|list| list.latest).max();
         if channel.row.untils.is_empty() {
-            let latest = latest.filter(|latest| *latest <= later(now, AHEAD));
+            let latest = learned.latest.filter(|latest| *latest <= later(now, AHEAD));
             channel.row.untils = vec![latest.unwrap_or(now)];
             self.step.save_channel(id);
         }
         self.step.tell(Fact::Learned {
             topic: channel.row.topic.clone(),
-            changes: lists.iter().map(|list| list.taken).sum(),
-            lists: lists.len(),
+            changes: learned.entries,
+            lists: learned.lists,
         });
     }
 

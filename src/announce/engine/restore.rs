@@ -21,7 +21,7 @@ use crate::announce::ledger::{Ledger, PING_APART, PING_FETCHED_WITHIN};
 use crate::announce::observation::{DocumentPath, MountId};
 use crate::announce::plan::Mode;
 use crate::announce::state::{
-    ChangeListRow, ChannelRow, LedgerRow, MountRow, Record, State, Told, Trouble,
+    ChangeListRow, ChangeSetRow, ChannelRow, LedgerRow, MountRow, Record, State, Told, Trouble,
 };
 use crate::announce::time::later;
 use crate::resourcesync::channel_kind::ChannelKind;
@@ -162,19 +162,19 @@ impl Engine {
     /// Puts the sets with a change channel back, and forgets the others.
     fn restore_change_sets(
         &mut self,
-        sets: BTreeSet<Uri>,
+        sets: BTreeMap<Uri, ChangeSetRow>,
         mut lists: BTreeMap<Uri, BTreeMap<Uri, ChangeListRow>>,
     ) {
-        for set in sets {
+        for (set, row) in sets {
             let source = {
                 let mut channels = self.channels.of_set(&set, ChannelKind::Change);
                 channels.next().map(|(_, channel)| channel.source)
             };
             let lists = lists.remove(&set).unwrap_or_default();
             match source {
-                Some(source) => self.change_sets.restore(set, source, lists),
+                Some(source) => self.change_sets.restore(set, source, row, lists),
                 None => {
-                    self.step.rows().change_sets.insert(set, false);
+                    self.step.rows().change_sets.insert(set, None);
                 }
             }
         }

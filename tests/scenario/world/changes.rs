@@ -51,7 +51,7 @@ impl ChangeRows {
     pub fn save(&mut self, save: &Save) {
         let is_deleted = |set: &Uri, list: &Uri| {
             let list = save.change_lists.get(&(set.clone(), list.clone()));
-            save.change_sets.get(set) == Some(&false) || matches!(list, Some(None))
+            save.change_sets.get(set) == Some(&None) || matches!(list, Some(None))
         };
         self.keys.retain(|(set, list, _), _| !is_deleted(set, list));
         for (key, row) in &save.change_keys {
@@ -61,7 +61,7 @@ impl ChangeRows {
             };
         }
         self.inventory
-            .retain(|(set, _), _| save.change_sets.get(set) != Some(&false));
+            .retain(|(set, _), _| save.change_sets.get(set) != Some(&None));
         for (key, row) in &save.inventory {
             match row {
                 Some(row) => self.inventory.insert(key.clone(), row.clone()),

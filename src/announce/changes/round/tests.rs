@@ -78,6 +78,7 @@ impl Channel {
             lists: lists.iter().map(|(name, _)| list(name)).collect(),
             vanished_before: at - GRACE,
             limit,
+            beyond: None,
             inventory: None,
         };
         let stored = self.keys.iter();
@@ -172,6 +173,7 @@ fn an_entry_that_lies_ahead_counts_as_undated() {
             lists: vec![list("1")],
             vanished_before: at,
             limit: 9,
+            beyond: None,
             inventory: None,
         };
         let stored: [Result<(Uri, u32, KeyRow), Infallible>; 0] = [];
