@@ -11,6 +11,7 @@ again byte for byte is no repetition: its hub or the daemon was killed before th
 """
 
 import argparse
+import atexit
 import json
 import os
 import random
@@ -151,6 +152,8 @@ class Process:
     def __init__(self, command, log):
         self.command, self.log, self.kills = command, log, 0
         self.start()
+        # Whatever ends this script ends it too.
+        atexit.register(lambda: self.process.kill())
 
     def start(self):
         self.process = subprocess.Popen(self.command, stdout=self.log, stderr=self.log)
