@@ -7,8 +7,10 @@
 //! Nothing is derived from the order of events, only from what is seen and what was told.
 
 mod answer;
+mod change_channels;
+mod change_log;
+mod change_rounds;
 pub mod change_sets;
-mod changes;
 pub mod channels;
 mod cut;
 mod deliver;

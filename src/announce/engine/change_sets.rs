@@ -276,7 +276,11 @@ impl ChangeSets {
         };
         for list in removed.lists.keys() {
             self.unlink(list, set);
+            // The set may be there again before this is saved.
+            let key = (set.clone(), list.clone());
+            step.rows().change_lists.insert(key, None);
         }
+        step.rows().forgotten_inventories.insert(set.clone());
         step.rows().change_sets.insert(set.clone(), None);
     }
 

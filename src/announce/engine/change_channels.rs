@@ -1,0 +1,186 @@
+//! Change channels that open, retire and move, and their hubs (C9, C10, C12).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::announce::desired_channel::Desired;
+use crate::announce::engine::Engine;
+use crate::announce::event::Fact;
+use crate::announce::ids::ChannelId;
+use crate::announce::state::ChannelRow;
+use crate::resourcesync::channel_kind::ChannelKind;
+use crate::resourcesync::uri::{Hub, Topic, Uri};
+
+impl Engine {
+    /// Brings the change channels of sets in line with what is wanted.
+    pub(super) fn route_changes(
+        &mut self,
+        position: usize,
+        wanted: Vec<(Uri, Desired)>,
+        is_first: bool,
+    ) {
+        for (set, desired) in wanted {
+            let live = self.channels.live(&set, ChannelKind::Change);
+            let (topic, hubs) = match (desired, live) {
+                (Desired::AsItIs, _) | (Desired::Nothing, None) => continue,
+                (Desired::Nothing, Some(live)) => {
+                    self.retire_changes(live);
+                    continue;
+                }
+                (Desired::Channel { topic, hubs }, _) => (topic, hubs),
+            };
+            let channel = live.and_then(|id| Some((id, self.channels.get(id)?)));
+            let mut moved_from = None;
+            if let Some((id, channel)) = channel {
+                if channel.is_as(&topic, &hubs) {
+                    continue;
+                }
+                if channel.row.topic != topic {
+                    self.retire_changes(id);
+                    moved_from = Some(id);
+                }
+            }
+            let hubs = hubs.into_iter().collect();
+            self.open_changes(position, &set, topic, &hubs, moved_from, is_first);
+        }
+    }
+
+    /// Retires a change channel, which hears first what is fresh now (C12).
+    fn retire_changes(&mut self, id: ChannelId) {
+        let Some(channel) = self.channels.get(id) else {
+            return;
+        };
+        let (set, source) = (channel.row.set.clone(), channel.source);
+        // What changed in this step is noted later in it.
+        if !self.lists_to_read(source, &set, true).is_empty() {
+            let window = &self.plan.window.changes;
+            self.change_sets.sign(&set, window, &mut self.step);
+        }
+        self.change_sets.give_last_words(&set, id, &mut self.step);
+        self.channels
+            .retire(id, self.plan.retired_topic, &mut self.step);
+    }
+
+    fn open_changes(
+        &mut self,
+        position: usize,
+        set: &Uri,
+        topic: Topic,
+        hubs: &BTreeSet<Hub>,
+        moved_from: Option<ChannelId>,
+        is_first: bool,
+    ) {
+        let fact = Fact::ChannelOpened {
+            topic: topic.clone(),
+            set: set.clone(),
+            hubs: hubs.len(),
+        };
+        let existing = self.channels.of_topic(&topic);
+        let existing = existing.and_then(|id| Some((id, self.channels.get(id)?)));
+        let found = existing.map(|(id, channel)| {
+            let is_own = channel.row.set == *set;
+            (id, channel.is_of_changes(), is_own, channel.row.set.clone())
+        });
+        let mut is_changed = true;
+        let id = match found {
+            Some((id, true, true, _)) => {
+                is_changed = self.channels.revive(id, &mut self.step);
+                id
+            }
+            Some((id, true, false, before)) => {
+                let source = &self.plan.sources[position].name;
+                self.channels
+                    .take_over(id, position, source, set, &mut self.step);
+                self.forget_set_without_channel(&before);
+                self.step.tell(fact);
+                id
+            }
+            other => {
+                if let Some((id, ..)) = other {
+                    self.remove_channel(id);
+                }
+                let row = ChannelRow {
+                    source: self.plan.sources[position].name.clone(),
+                    kind: ChannelKind::Change,
+                    set: set.clone(),
+                    topic,
+                    retired: None,
+                    seq: 0,
+                    untils: Vec::new(),
+                    body: Arc::from([]),
+                    said: Vec::new(),
+                };
+                self.step.tell(fact);
+                self.channels.open(position, row, &mut self.step)
+            }
+        };
+        let before = moved_from.and_then(|id| self.channels.get(id));
+        let until = before.and_then(|channel| channel.row.untils.last().copied());
+        if let Some(until) = until {
+            self.go_on_from(id, until);
+        }
+        is_changed |= self.change_hubs(id, hubs, is_first);
+        if is_changed {
+            self.step.serve(id);
+        }
+        self.change_sets.open(set, position);
+        // A channel that revives tells what came meanwhile.
+        let window = &self.plan.window.changes;
+        self.change_sets.sign(set, window, &mut self.step);
+    }
+
+    /// C12: begins the next interval of a channel where its set was told of last, on another topic.
+    pub(super) fn go_on_from(&mut self, id: ChannelId, until: Timestamp) {
+        if let Some(channel) = self.channels.get_mut(id)
+            && channel.row.untils.last() < Some(&until)
+        {
+            channel.row.untils = vec![until];
+            self.step.save_channel(id);
+        }
+    }
+
+    /// Lets hubs that are advertised no more leave, and others join. Returns true if any did.
+    fn change_hubs(&mut self, id: ChannelId, hubs: &BTreeSet<Hub>, is_first: bool) -> bool {
+        let Some(channel) = self.channels.get(id) else {
+            return false;
+        };
+        let listening: BTreeSet<Hub> = channel.listening().map(|(hub, _)| hub.clone()).collect();
+        let known: BTreeSet<Hub> = channel.ledgers.keys().cloned().collect();
+        for hub in listening.difference(hubs) {
+            let is_inherited = is_first && self.hub_changes.is_inherited(hub);
+            let kept = self.plan.retired_topic;
+            self.channels
+                .leave(id, hub, !is_inherited, kept, &mut self.step);
+        }
+        for hub in hubs.difference(&listening) {
+            self.join(id, hub, None, known.contains(hub));
+        }
+        if listening == *hubs {
+            return false;
+        }
+        self.end_accounts(id);
+        self.channels.set_ready(id);
+        true
+    }
+
+    /// Removes a channel whose topic another one has now, with all that was due on it.
+    pub(super) fn remove_channel(&mut self, id: ChannelId) {
+        if let Some(channel) = self.channels.remove(id, &mut self.step) {
+            for ledger in channel.ledgers.values() {
+                self.sources[channel.source].account_ended(ledger);
+            }
+            if channel.is_of_changes() {
+                self.forget_set_without_channel(&channel.row.set);
+            }
+        }
+    }
+
+    fn forget_set_without_channel(&mut self, set: &Uri) {
+        let mut channels = self.channels.of_set(set, ChannelKind::Change);
+        if channels.next().is_none() {
+            self.change_sets.remove(set, &mut self.step);
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! The log of a change channel: taken changes become notifications, and each hub is sent what it has not heard (C10, C13
+//! to C23).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::announce::changes::interval::{FreshChange, Interval, IntervalLimits, intervals};
+use crate::announce::changes::log::{LogPart, Logged};
+use crate::announce::changes::round::{AHEAD, TakenList, UndatedChanges};
+use crate::announce::engine::Engine;
+use crate::announce::engine::change_sets::ChangeSet;
+use crate::announce::event::Fact;
+use crate::announce::history::{Fate, Notification};
+use crate::announce::ids::ChannelId;
+use crate::announce::plan::Mode;
+use crate::announce::state::{Flight, LogRow, Ping};
+use crate::announce::time::{earlier, later};
+use crate::resourcesync::change_payload::ChangePayload;
+use crate::resourcesync::channel_kind::ChannelKind;
+use crate::resourcesync::payload::ChangeKind;
+use crate::resourcesync::uri::{Hub, Uri};
+
+impl Engine {
+    /// C10: begins the first interval of a channel with the latest datetime that was learned.
+    pub(super) fn begin_interval(&mut self, id: ChannelId, set: &Uri) {
+        let now = self.step.now();
+        let Some(learned) = self.change_sets.get(set).map(ChangeSet::learned) else {
+            return;
+        };
+        let Some(channel) = self.channels.get_mut(id) else {
+            return;
+        };
+        if channel.row.untils.is_empty() {
+            let latest = learned.latest.filter(|latest| *latest <= later(now, AHEAD));
+            channel.row.untils = vec![latest.unwrap_or(now)];
+            self.step.save_channel(id);
+        }
+        self.step.tell(Fact::Learned {
+            topic: channel.row.topic.clone(),
+            changes: learned.entries,
+            lists: learned.lists,
+        });
+    }
+
+    /// Cuts changes into notifications, and adds them to the log (C13 to C19).
+    pub(super) fn log_changes(
+        &mut self,
+        id: ChannelId,
+        set: &Uri,
+        changes: Vec<FreshChange>,
+        lists: &[TakenList],
+    ) {
+        let now = self.step.now();
+        let Some(channel) = self.channels.get_mut(id) else {
+            return;
+        };
+        if changes.is_empty() {
+            self.find_in_lists(set, lists, &BTreeMap::new());
+            return;
+        }
+        let from = channel.row.untils.last().copied().unwrap_or(now);
+        let empty = ChangePayload {
+            up: Some(set.clone()),
+            from,
+            until: from,
+            entries: Vec::new(),
+        };
+        // Room for the fractions of its times.
+        let overhead = empty.overhead() + 32;
+        let window = &self.plan.window;
+        let limits = IntervalLimits {
+            entries: window.max_entries,
+            bytes: window.max_bytes.saturating_sub(overhead),
+        };
+        let counted = count(&changes);
+        let mut back_dated = BTreeMap::new();
+        let mut notifications = 0;
+        let hubs: Vec<Hub> = channel.listening().map(|(hub, _)| hub.clone()).collect();
+        for interval in intervals(changes, from, limits) {
+            for (list, count) in &interval.back_dated {
+                *back_dated.entry(*list).or_insert(0) += count;
+            }
+            notifications += 1;
+            channel.row.seq += 1;
+            let seq = channel.row.seq;
+            let (logged, body) = logged(set, interval, now);
+            channel.log.push(seq, logged);
+            channel.row.body = Arc::clone(&body);
+            channel.row.untils = vec![logged.until];
+            self.history.push(Notification {
+                channel: id,
+                topic: channel.row.topic.clone(),
+                seq,
+                cut: now,
+                changes: Some(logged.entries),
+                bytes: Some(logged.bytes),
+                body: Some(Arc::clone(&body)),
+                hubs: hubs.iter().map(|hub| (hub.clone(), Fate::Open)).collect(),
+            });
+            let row = LogRow { logged, body };
+            self.step.rows().change_log.insert((id, seq), Some(row));
+        }
+        let undated = lists
+            .iter()
+            .fold(UndatedChanges::default(), |sum, list| UndatedChanges {
+                missing: sum.missing + list.undated.missing,
+                invalid: sum.invalid + list.undated.invalid,
+                ahead: sum.ahead + list.undated.ahead,
+            });
+        let [created, updated, deleted] = counted;
+        self.step.tell(Fact::Took {
+            source: channel.row.source.clone(),
+            topic: channel.row.topic.clone(),
+            seq: channel.row.seq,
+            created,
+            updated,
+            deleted,
+            lists: lists.iter().filter(|list| list.told > 0).count(),
+            notifications,
+            undated,
+            back_dated: back_dated.values().sum(),
+        });
+        let until = channel.row.untils.last().copied();
+        let was_live = channel.is_live();
+        self.find_in_lists(set, lists, &back_dated);
+        if let (false, Some(until)) = (was_live, until)
+            && let Some(live) = self.channels.live(set, ChannelKind::Change)
+        {
+            self.go_on_from(live, until);
+        }
+        self.change_sets.note_cut(set, now);
+        self.fall_behind(id);
+        self.trim_log(id);
+        self.step.serve(id);
+        self.channels.set_ready(id);
+    }
+
+    /// C22: lets the oldest changes count as heard by hubs that are too far behind.
+    fn fall_behind(&mut self, id: ChannelId) {
+        let Some(channel) = self.channels.get_mut(id) else {
+            return;
+        };
+        let most = self.plan.window.changes.backlog;
+        for (hub, ledger) in &mut channel.ledgers {
+            let flying = ledger.row.flight.as_ref().map(|flight| flight.seq);
+            let position = &mut ledger.row.position;
+            let changes = channel.log.fall_behind(position, flying, most);
+            if changes > 0 {
+                self.step.save_ledger(id, hub.clone());
+                self.step.tell(Fact::FellBehind {
+                    topic: channel.row.topic.clone(),
+                    hub: hub.clone(),
+                    changes,
+                });
+            }
+        }
+    }
+
+    /// Forgets logged notifications that every hub has heard (C22).
+    pub(super) fn trim_log(&mut self, id: ChannelId) {
+        let since = earlier(self.step.now(), self.plan.topic_window);
+        let Some(channel) = self.channels.get_mut(id) else {
+            return;
+        };
+        for seq in channel.forget_heard(since) {
+            self.step.rows().change_log.insert((id, seq), None);
+        }
+    }
+
+    /// Puts the next notification of the log in flight to each hub that is free.
+    pub(super) fn cut_log(&mut self, id: ChannelId) {
+        let now = self.step.now();
+        for hub in self.channels.hubs(id) {
+            let size = self.hubs.size_limit(&hub, now);
+            let most = self.plan.window.max_entries;
+            let Some(channel) = self.channels.get_mut(id) else {
+                return;
+            };
+            let Some(ledger) = channel.ledgers.get_mut(&hub) else {
+                continue;
+            };
+            if ledger.free_from().is_none_or(|at| at > now) {
+                continue;
+            }
+            let limits = ledger.row.limit.into_iter();
+            let limit = limits
+                .chain(size.map(|size| size.entries))
+                .fold(most, usize::min);
+            let Some((seq, part)) = channel.log.next(&ledger.row.position, limit) else {
+                continue;
+            };
+            let Some(logged) = channel.log.get(seq) else {
+                continue;
+            };
+            let flight = Flight {
+                seq,
+                body: Arc::from([]),
+                part: Some(part),
+                entries: part.entries,
+                covers: Vec::new(),
+                until: Some(logged.until),
+                cut: logged.cut.min(now),
+                attempts: 0,
+                next_try: now,
+            };
+            ledger.launch(flight, size);
+            self.step.save_ledger(id, hub.clone());
+            self.enqueue(id, &hub);
+        }
+    }
+
+    /// Notes that a hub accepted what was in flight of the log.
+    pub(super) fn heard(&mut self, id: ChannelId, hub: &Hub, seq: u64, part: LogPart) {
+        let now = self.step.now();
+        let Some(channel) = self.channels.get_mut(id) else {
+            return;
+        };
+        let Some(ledger) = channel.ledgers.get_mut(hub) else {
+            return;
+        };
+        ledger.row.flight = None;
+        ledger.row.accepted = Some(now);
+        ledger.is_answer_old = false;
+        let of = channel.log.get(seq).map_or(0, |logged| logged.entries);
+        if ledger.row.position.accept(seq, part.entries, of) {
+            ledger.row.limit = None;
+        }
+        if ledger.mode == Mode::Ping {
+            ledger.row.ping = Some(Ping::accepted(ledger.row.ping, now));
+        }
+        let set = channel.row.set.clone();
+        self.step.save_ledger(id, hub.clone());
+        self.trim_log(id);
+        self.end_accounts(id);
+        self.channels.set_ready(id);
+        self.take_if_ready(&set);
+    }
+
+    /// Lets everything that was logged count as heard by a hub. Returns the number of changes.
+    pub(super) fn drop_logged(&mut self, id: ChannelId, hub: &Hub) -> usize {
+        let Some(channel) = self.channels.get_mut(id) else {
+            return 0;
+        };
+        let Some(ledger) = channel.ledgers.get_mut(hub) else {
+            return 0;
+        };
+        let changes = channel.log.backlog(&ledger.row.position).entries;
+        let last = ledger.row.position.last.unwrap_or(channel.row.seq);
+        ledger.row.position.skip(last);
+        if let Some(flight) = ledger.drop_due(Vec::new()) {
+            self.history.note(id, flight.seq, hub, Fate::Dropped);
+        }
+        let set = channel.row.set.clone();
+        self.step.save_ledger(id, hub.clone());
+        self.trim_log(id);
+        // C20: it has heard all now.
+        self.take_if_ready(&set);
+        changes
+    }
+}
+
+/// Renders a notification.
+fn logged(set: &Uri, interval: Interval, now: Timestamp) -> (Logged, Arc<[u8]>) {
+    let payload = ChangePayload {
+        up: Some(set.clone()),
+        from: interval.from,
+        until: interval.until,
+        entries: interval.entries,
+    };
+    let body: Arc<[u8]> = payload.render().into();
+    let logged = Logged {
+        from: payload.from,
+        until: payload.until,
+        entries: payload.entries.len(),
+        bytes: body.len(),
+        cut: now,
+    };
+    (logged, body)
+}
+
+/// Returns the numbers of created, updated and deleted resources.
+fn count(changes: &[FreshChange]) -> [usize; 3] {
+    let mut counted = BTreeMap::new();
+    for fresh in changes {
+        *counted.entry(fresh.change.kind).or_insert(0) += 1;
+    }
+    [
+        ChangeKind::Created,
+        ChangeKind::Updated,
+        ChangeKind::Deleted,
+    ]
+    .map(|kind| counted.get(&kind).copied().unwrap_or_default())
+}

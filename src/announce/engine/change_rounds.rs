@@ -1,0 +1,419 @@
+//! Rounds: which Change Lists and Resource Lists of a set are compared with what was taken, and when (C6 to C8, C11, C20,
+//! C27).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crate::announce::changes::inventory::{DeletionRules, INVENTORY_QUIET, MissingResources};
+use crate::announce::changes::log::Backlog;
+use crate::announce::changes::round::{
+    ListToRead, ROUND, TakeOutcome, TakeRequest, Taken, TakenList, TakenRound,
+};
+use crate::announce::engine::Engine;
+use crate::announce::engine::change_sets::ChangeSet;
+use crate::announce::engine::source::changes::Changes;
+use crate::announce::event::Fact;
+use crate::announce::finding::Finding;
+use crate::announce::ids::ChannelId;
+use crate::announce::ledger::Ledger;
+use crate::announce::plan::ChangeWindowPlan;
+use crate::announce::state::{Presence, Record};
+use crate::announce::time::earlier;
+use crate::resourcesync::capability::Capability;
+use crate::resourcesync::channel_kind::ChannelKind;
+use crate::resourcesync::document::Form;
+use crate::resourcesync::uri::{Hub, Uri};
+
+impl Engine {
+    /// Notes which Change Lists changed, came or ended (C6, C7, C11).
+    pub(super) fn note_change_lists(
+        &mut self,
+        position: usize,
+        affected: &BTreeSet<Uri>,
+        changes: &Changes,
+        is_first: bool,
+    ) {
+        let window = self.plan.window.changes.clone();
+        let plan = &self.plan.sources[position];
+        let (grace, compares_lists) = (plan.deletion_grace, plan.changes_from_resource_lists);
+        let mut known_lists = Vec::new();
+        if is_first {
+            let sets: Vec<Uri> = self.change_sets.of_source(position).cloned().collect();
+            for set in sets {
+                if compares_lists {
+                    self.change_sets.look_for_missing(&set, &mut self.step);
+                }
+                self.change_sets.sign(&set, &window, &mut self.step);
+                let known = self.change_sets.get(&set).into_iter();
+                known_lists.extend(known.flat_map(ChangeSet::known_lists).cloned());
+            }
+        }
+        for uri in affected.iter().chain(&known_lists) {
+            let catalog = self.sources[position].catalog();
+            let record = catalog.get(uri);
+            let is_resource_list = record.is_some_and(is_resource_list);
+            if compares_lists && is_resource_list {
+                self.note_resource_list(position, uri, changes);
+                continue;
+            }
+            let Some(record) = record.filter(|record| !record.is_gone()) else {
+                self.change_sets.forget_list(uri, &mut self.step);
+                continue;
+            };
+            // What it had may stand in other lists now, as in the components of an index.
+            if !is_change_list(record) {
+                self.change_sets.end_list(uri, grace, &mut self.step);
+                continue;
+            }
+            self.change_sets.revive_list(uri);
+            for set in &record.relations.sets {
+                let Some(known) = self.change_sets.get(set) else {
+                    continue;
+                };
+                if known.has_taken(uri, record.version.fingerprint) {
+                    continue;
+                }
+                if changes.baseline.contains_key(uri) {
+                    self.change_sets.learn(set, uri, &mut self.step);
+                }
+                self.change_sets.sign(set, &window, &mut self.step);
+            }
+        }
+    }
+
+    /// Notes that a Resource List changed or ended, of a set of which these are compared (C27).
+    fn note_resource_list(&mut self, position: usize, uri: &Uri, changes: &Changes) {
+        let catalog = self.sources[position].catalog();
+        let Some(record) = catalog.get(uri) else {
+            return;
+        };
+        let window = inventory_window();
+        let listed = self.change_sets.of_list(uri);
+        for set in record.relations.sets.iter().chain(&listed) {
+            let Some(known) = self.change_sets.get(set) else {
+                continue;
+            };
+            if !record.is_gone() && known.has_taken(uri, record.version.fingerprint) {
+                continue;
+            }
+            if changes.baseline.contains_key(uri) {
+                self.change_sets.learn(set, uri, &mut self.step);
+            }
+            self.change_sets.sign(set, &window, &mut self.step);
+        }
+    }
+
+    /// Returns the rules for an inventory, if a set has Resource Lists and no Change List, and the source wants it (C27).
+    fn inventory_rules(&self, position: usize, set: &Uri) -> Option<DeletionRules> {
+        let plan = &self.plan.sources[position];
+        let known = self.change_sets.get(set)?;
+        if !plan.changes_from_resource_lists {
+            return None;
+        }
+        let catalog = self.sources[position].catalog();
+        let members = catalog.members(set);
+        let mut records = members.iter().filter_map(|uri| catalog.get(uri));
+        let has_change_list = records
+            .any(|record| !record.is_gone() && record.version.capability == Capability::ChangeList);
+        (!has_change_list).then_some(DeletionRules {
+            grace: plan.deletion_grace,
+            mass_deletion: plan.mass_deletion,
+            is_accepted: known.is_accepted(),
+        })
+    }
+
+    /// Returns all Resource Lists of a set, if any has changed or missing resources are to be looked for; `None` while one
+    /// of them is not there, so that the inventory is not complete (C27).
+    fn inventory_lists(&self, position: usize, set: &Uri) -> Option<Vec<ListToRead>> {
+        let catalog = self.sources[position].catalog();
+        let known = self.change_sets.get(set)?;
+        let members = catalog.members(set);
+        let lists = members.into_iter().filter_map(|list| {
+            let record = catalog.get(&list)?;
+            let is_wanted = is_resource_list(record) && !record.is_gone();
+            (is_wanted && !record.relations.archived).then_some((list, record))
+        });
+        let lists: Vec<(Uri, &Record)> = lists.collect();
+        let is_complete = lists
+            .iter()
+            .all(|(_, record)| record.presence == Presence::Present);
+        let has_changed = lists.len() != known.lists()
+            || lists
+                .iter()
+                .any(|(list, record)| !known.has_taken(list, record.version.fingerprint));
+        if !is_complete {
+            return None;
+        }
+        if !(has_changed || known.is_deletion_due(self.step.now())) {
+            return Some(Vec::new());
+        }
+        let lists = lists.into_iter().map(|(list, record)| ListToRead {
+            path: record.path.clone(),
+            stat: record.stat,
+            fingerprint: record.version.fingerprint,
+            is_learned: known.learns(&list),
+            list,
+        });
+        Some(lists.collect())
+    }
+
+    /// Begins the next round of a set, if it is due (C20).
+    pub(super) fn take_if_ready(&mut self, set: &Uri) {
+        self.change_sets.forget_ended(set, &mut self.step);
+        let Some(known) = self.change_sets.get(set) else {
+            return;
+        };
+        let position = known.source();
+        if !self.sources[position].is_settled() {
+            self.change_sets.park(set);
+            return;
+        }
+        let last_words_on = known.last_words_on();
+        let channel = last_words_on.or_else(|| self.channels.live(set, ChannelKind::Change));
+        let Some(channel) = channel.and_then(|id| self.channels.get(id)) else {
+            self.change_sets.skip(set);
+            return;
+        };
+        let mut listening = channel.listening();
+        let has_heard_all = |(_, ledger): (&Hub, &Ledger)| {
+            channel.log.backlog(&ledger.row.position) == Backlog::default()
+        };
+        let has_hubs = channel.listening().next().is_some();
+        let is_free = last_words_on.is_some() || !has_hubs || listening.any(has_heard_all);
+        let inventory = self.inventory_rules(position, set);
+        let window = match inventory {
+            Some(_) => inventory_window(),
+            None => self.plan.window.changes.clone(),
+        };
+        let step = &mut self.step;
+        if !self.change_sets.is_ready(set, is_free, &window, step) {
+            return;
+        }
+        let lists = match inventory {
+            Some(_) => match self.inventory_lists(position, set) {
+                Some(lists) => lists,
+                None => {
+                    self.change_sets.repeat(set, &mut self.step);
+                    return;
+                }
+            },
+            None => {
+                self.change_sets.forget_inventory(set, &mut self.step);
+                self.lists_to_read(position, set, last_words_on.is_some())
+            }
+        };
+        let Some(known) = self.change_sets.get(set) else {
+            return;
+        };
+        if lists.is_empty() && known.is_learned() {
+            self.change_sets.skip(set);
+            return;
+        }
+        let count = lists.len();
+        let (lists, beyond) = match inventory {
+            // It is compared as a whole.
+            Some(_) => (lists, None),
+            None => known.next_lists(lists),
+        };
+        let is_partial = lists.len() < count;
+        let Some(round) = self.change_sets.begin(set, is_partial) else {
+            return;
+        };
+        let now = self.step.now();
+        self.step.take_changes(TakeRequest {
+            set: set.clone(),
+            round,
+            at: now,
+            lists,
+            vanished_before: earlier(now, self.plan.sources[position].deletion_grace),
+            limit: ROUND,
+            beyond,
+            inventory,
+        });
+    }
+
+    /// Returns the Change Lists of a set with a version that was not taken as a whole (C1). For its last words, the set has
+    /// the lists that it had before its Capability List went.
+    pub(super) fn lists_to_read(
+        &self,
+        position: usize,
+        set: &Uri,
+        is_last: bool,
+    ) -> Vec<ListToRead> {
+        let catalog = self.sources[position].catalog();
+        let Some(known) = self.change_sets.get(set) else {
+            return Vec::new();
+        };
+        let mut members: BTreeSet<Uri> = catalog.members(set).into_iter().collect();
+        if is_last {
+            let is_orphan = |list: &&Uri| {
+                let record = catalog.get(list);
+                record.is_some_and(|record| record.relations.sets.is_empty())
+            };
+            members.extend(known.known_lists().filter(is_orphan).cloned());
+        }
+        let lists = members.into_iter().filter_map(|list| {
+            let record = catalog.get(&list)?;
+            let is_there = record.presence == Presence::Present && is_change_list(record);
+            let fingerprint = record.version.fingerprint;
+            (is_there && !known.has_taken(&list, fingerprint)).then(|| ListToRead {
+                path: record.path.clone(),
+                stat: record.stat,
+                fingerprint,
+                is_learned: record.relations.archived || known.learns(&list),
+                list,
+            })
+        });
+        lists.collect()
+    }
+
+    /// Takes what a round found.
+    pub(super) fn taken(&mut self, answer: TakenRound) {
+        let TakenRound {
+            set,
+            round,
+            outcome,
+        } = answer;
+        if !self.change_sets.end(&set, round) {
+            return;
+        }
+        let Some(known) = self.change_sets.get(&set) else {
+            return;
+        };
+        let last_words_on = known.last_words_on();
+        let channel = last_words_on.or_else(|| self.channels.live(&set, ChannelKind::Change));
+        let Some(id) = channel else {
+            self.change_sets.skip(&set);
+            return;
+        };
+        let reason = match outcome {
+            TakeOutcome::Taken(taken) => {
+                self.take_round(id, &set, *taken);
+                return;
+            }
+            TakeOutcome::Stale => None,
+            TakeOutcome::Failed(reason) => Some(reason),
+        };
+        self.change_sets.repeat(&set, &mut self.step);
+        if let (Some(_), Some(channel)) = (&reason, self.channels.get(id)) {
+            let topic = channel.row.topic.clone();
+            self.step.tell(Fact::NotTaken { topic, reason });
+        }
+    }
+
+    fn take_round(&mut self, id: ChannelId, set: &Uri, taken: Taken) {
+        let Taken {
+            changes,
+            has_more,
+            lists,
+            keys,
+            inventory,
+            missing,
+        } = taken;
+        let was_learned = self
+            .change_sets
+            .get(set)
+            .is_some_and(|known| known.is_learned());
+        let step = &mut self.step;
+        self.change_sets
+            .taken(set, &lists, has_more, missing.is_some(), step);
+        if let Some(missing) = missing {
+            self.take_missing(set, missing);
+        }
+        let rows = inventory.into_iter();
+        let rows = rows.map(|(resource, row)| ((set.clone(), resource), row));
+        self.step.rows().inventory.extend(rows);
+        let is_learned = self
+            .change_sets
+            .get(set)
+            .is_some_and(|known| known.is_learned());
+        let rows = keys.into_iter();
+        let rows = rows.map(|((list, number), row)| ((set.clone(), list, number), row));
+        self.step.rows().change_keys.extend(rows);
+        if !was_learned && is_learned {
+            self.begin_interval(id, set);
+        }
+        self.log_changes(id, set, changes, &lists);
+    }
+
+    /// Notes which resources are missing, and that their deletions are suspended (C29).
+    fn take_missing(&mut self, set: &Uri, missing: MissingResources) {
+        self.change_sets.note_missing(set, missing, &mut self.step);
+        let Some(position) = self.change_sets.get(set).map(|known| known.source()) else {
+            return;
+        };
+        let finding = missing.is_suspended.then(|| Finding::MissingResources {
+            set: set.clone(),
+            source: self.plan.sources[position].name.clone(),
+            missing: missing.missing,
+            of: missing.of,
+        });
+        let plan = &self.plan.sources[position];
+        let source = &mut self.sources[position];
+        let findings = finding.into_iter().collect();
+        source.find_about_entries(set, findings, plan, &mut self.step);
+    }
+
+    /// Notes what is wrong with the entries of the lists that were read. `back_dated` are numbers of entries, by list.
+    pub(super) fn find_in_lists(
+        &mut self,
+        set: &Uri,
+        lists: &[TakenList],
+        back_dated: &BTreeMap<usize, usize>,
+    ) {
+        let Some(position) = self.change_sets.get(set).map(|known| known.source()) else {
+            return;
+        };
+        let plan = &self.plan.sources[position];
+        for (number, list) in lists.iter().enumerate() {
+            let mut findings = Vec::new();
+            if let Some(first) = &list.first_skipped {
+                findings.push(Finding::UntellableEntries {
+                    list: list.list.clone(),
+                    count: list.skipped,
+                    line: first.line,
+                    reason: first.reason.to_string(),
+                });
+            }
+            if let Some(count) = back_dated.get(&number) {
+                findings.push(Finding::BackDated {
+                    list: list.list.clone(),
+                    count: *count,
+                });
+            }
+            if list.undated.ahead > 0 {
+                findings.push(Finding::Ahead {
+                    list: list.list.clone(),
+                    count: list.undated.ahead,
+                });
+            }
+            let source = &mut self.sources[position];
+            source.find_about_entries(&list.list, findings, plan, &mut self.step);
+            if list.skipped > 0 {
+                self.step.tell(Fact::SkippedEntries {
+                    source: plan.name.clone(),
+                    list: list.list.clone(),
+                    count: list.skipped,
+                });
+            }
+        }
+    }
+}
+
+/// Returns true for a Change List that is no index (C1).
+fn is_change_list(record: &Record) -> bool {
+    (record.version.capability, record.version.form) == (Capability::ChangeList, Form::List)
+}
+
+fn is_resource_list(record: &Record) -> bool {
+    (record.version.capability, record.version.form) == (Capability::ResourceList, Form::List)
+}
+
+/// Returns the window of a set whose Resource Lists are compared: they count once none has changed for a while (C27).
+fn inventory_window() -> ChangeWindowPlan {
+    ChangeWindowPlan {
+        quiet: INVENTORY_QUIET,
+        max_wait: Duration::MAX,
+        ..ChangeWindowPlan::default()
+    }
+}
