@@ -118,6 +118,10 @@ pub fn muted(engine: &Engine) -> impl Iterator<Item = MutedSet> {
     sources.flat_map(|(source, plan)| {
         let muting = source.findings().iter();
         let muting = muting.filter(|(_, finding)| finding.mutes());
+        // A set is counted once, although both of its channels may have the same problem.
+        let mut counted = BTreeSet::new();
+        let muting =
+            muting.filter(move |(set, finding)| counted.insert(((*set).clone(), finding.kind())));
         muting.map(|(set, finding)| muted_set(engine, &plan.name, set, finding))
     })
 }
