@@ -44,6 +44,9 @@ impl Engine {
                     self.change_sets.look_for_missing(&set, &mut self.step);
                 }
                 self.change_sets.sign(&set, &window, &mut self.step);
+                if !compares_lists {
+                    self.change_sets.learn_at_once(&set, &mut self.step);
+                }
                 let known = self.change_sets.get(&set).into_iter();
                 known_lists.extend(known.flat_map(ChangeSet::known_lists).cloned());
             }

@@ -432,6 +432,15 @@ impl ChangeSets {
         }
     }
 
+    /// Begins to learn a set at once that opened with its source: what its lists have was there before, and what comes now
+    /// is told (C10).
+    pub fn learn_at_once(&mut self, set: &Uri, step: &mut Step) {
+        if let Some(known) = self.sets.get_mut(set).filter(|known| !known.is_learned) {
+            known.signs = Some((Timestamp::MIN, Timestamp::MIN));
+            step.wake_at(step.now(), Timer::Changes(set.clone()));
+        }
+    }
+
     /// Lets a retiring channel hear what is fresh at once, if anything may be.
     pub fn give_last_words(&mut self, set: &Uri, channel: ChannelId, step: &mut Step) {
         let Some(known) = self.sets.get_mut(set) else {
