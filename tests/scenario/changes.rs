@@ -149,10 +149,10 @@ fn an_entry_that_stands_twice_is_two_changes() {
     );
 }
 
-/// A channel that opened at 09:00:00, at the moment of its first change.
+/// A channel that opened at 09:00:00, with a change later.
 fn undated() -> World {
     let mut world = World::new(plan());
-    world.now = time("2026-11-20T08:59:49.75Z");
+    world.now = time("2026-11-20T08:59:50Z");
     world.write_changes(LIST, &["u a"]);
     world.write(UP, set_a(TOPIC, &[]));
     world.wait(10);
