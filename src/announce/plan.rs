@@ -117,6 +117,22 @@ pub enum MassDeletion {
     Never,
 }
 
+/// Missing documents or resources below which no percentage suspends deletions.
+const FEWEST: usize = 10;
+
+impl MassDeletion {
+    /// Returns true if `missing` of `of` documents or resources are more than can be believed.
+    pub fn is_exceeded(self, missing: usize, of: usize) -> bool {
+        match self {
+            MassDeletion::Percent(percent) => {
+                let limit = of.saturating_mul(usize::from(percent));
+                missing >= FEWEST && missing.saturating_mul(100) > limit
+            }
+            MassDeletion::Never => false,
+        }
+    }
+}
+
 /// A hub that is configured, or the embedded one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HubPlan {

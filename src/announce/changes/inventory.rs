@@ -9,7 +9,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::announce::changes::interval::FreshChange;
-use crate::announce::changes::round::{AHEAD, TakeRequest, Taken, TakenList, UndatedChanges};
+use crate::announce::changes::round::{
+    AHEAD, TakeRequest, Taken, TakenList, UndatedChanges, read_in_order,
+};
 use crate::announce::plan::MassDeletion;
 use crate::announce::time::later;
 use crate::resourcesync::change::Change;
@@ -85,6 +87,7 @@ pub fn take_inventory<E>(
         rows: BTreeMap::new(),
         missing: MissingResources::default(),
         has_more: false,
+        has_more_deleted: false,
     };
     comparison.compare(resources(listed), stored)?;
     comparison.judge_deletions();
@@ -181,6 +184,8 @@ struct Comparison<'a> {
     rows: BTreeMap<ResourceKey, Option<InventoryRow>>,
     missing: MissingResources,
     has_more: bool,
+    /// True if more are deleted than one round tells.
+    has_more_deleted: bool,
 }
 
 impl Comparison<'_> {
@@ -229,36 +234,38 @@ impl Comparison<'_> {
         if ends <= self.request.at || self.rules.is_accepted {
             match self.deleted.len() < self.limit {
                 true => self.deleted.push((key, row.uri)),
-                false => self.has_more = true,
+                false => self.has_more_deleted = true,
             }
             return;
         }
         let next = self.missing.next.map_or(ends, |next| next.min(ends));
         self.missing.next = Some(next);
-        // What does not fit now is noted when the next round comes, a moment later.
-        if row.missing.is_none() && self.rows.len() < LEARNED {
-            let missing = InventoryRow {
-                missing: Some(since),
-                ..row
-            };
-            self.rows.insert(key, Some(missing));
+        if row.missing.is_some() {
+            return;
         }
+        if self.rows.len() >= LEARNED {
+            self.has_more = true;
+            return;
+        }
+        let missing = InventoryRow {
+            missing: Some(since),
+            ..row
+        };
+        self.rows.insert(key, Some(missing));
     }
 
     /// R15, C29: believes no deletions while too many resources are missing, unless an operator accepts them.
     fn judge_deletions(&mut self) {
         let MissingResources { missing, of, .. } = self.missing;
-        let is_mass = match self.rules.mass_deletion {
-            MassDeletion::Never => false,
-            MassDeletion::Percent(percent) => {
-                missing.saturating_mul(100) > of.saturating_mul(usize::from(percent))
-            }
-        };
-        // All of them missing is never believed by itself.
-        let is_suspended = missing > 0 && (is_mass || missing == of) && !self.rules.is_accepted;
+        let limit = self.rules.mass_deletion;
+        let is_all = missing == of && limit != MassDeletion::Never;
+        let is_mass = limit.is_exceeded(missing, of) || is_all;
+        let is_suspended = missing > 0 && is_mass && !self.rules.is_accepted;
         self.missing.is_suspended = is_suspended;
         if is_suspended {
             self.deleted.clear();
+        } else {
+            self.has_more |= self.has_more_deleted;
         }
     }
 }
@@ -268,25 +275,21 @@ fn read_differing<E>(
     differing: &[(Resource, ChangeKind)],
     lists: usize,
     time: Timestamp,
-    mut read: impl FnMut(usize, &[u32]) -> Result<Vec<Change>, E>,
+    read: impl FnMut(usize, &[u32]) -> Result<Vec<Change>, E>,
 ) -> Result<Vec<FreshChange>, E> {
-    let mut wanted: Vec<Vec<(u32, usize)>> = vec![Vec::new(); lists];
-    for (order, (resource, _)) in differing.iter().enumerate() {
-        wanted[resource.list as usize].push((resource.position, order));
-    }
-    let mut changes: Vec<Option<FreshChange>> = vec![None; differing.len()];
-    for (list, mut wanted) in wanted.into_iter().enumerate() {
-        if wanted.is_empty() {
-            continue;
-        }
-        wanted.sort_unstable();
-        let positions: Vec<u32> = wanted.iter().map(|(position, _)| *position).collect();
-        for ((_, order), mut change) in wanted.into_iter().zip(read(list, &positions)?) {
-            change.kind = differing[order].1;
-            changes[order] = Some(FreshChange { change, time, list });
-        }
-    }
-    Ok(changes.into_iter().flatten().collect())
+    let entries = differing.iter();
+    let entries = entries.map(|(resource, _)| (resource.list as usize, resource.position));
+    let changes = read_in_order(entries, lists, read)?;
+    let changes = changes.into_iter().zip(differing);
+    let fresh = changes.map(|(change, (resource, kind))| FreshChange {
+        change: Change {
+            kind: *kind,
+            ..change
+        },
+        time,
+        list: resource.list as usize,
+    });
+    Ok(fresh.collect())
 }
 
 fn deletion(uri: Box<str>) -> Change {
@@ -490,14 +493,36 @@ mod tests {
     #[test]
     fn many_deletions_wait_for_an_operator() {
         let mut stored = Stored::new();
+        let names: Vec<String> = (0..300).map(|number| format!("r{number}=1")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        take("10:00:00", &[&names], &mut stored, true, rules(false));
+        let some: &[&[&str]] = &[&names[..140]];
+        take("10:01:00", some, &mut stored, false, rules(false));
+        let (told, taken) = take("11:00:00", some, &mut stored, false, rules(false));
+        let missing = taken.missing.unwrap();
+        assert!(
+            told.is_empty() && missing.is_suspended,
+            "160 of 300, more than one round tells"
+        );
+        assert!(!taken.has_more, "nothing is to be done before lists change");
+        let (told, taken) = take("11:01:00", some, &mut stored, false, rules(true));
+        assert!(told.len() == 100 && taken.has_more);
+        assert!(told.iter().all(|told| told.starts_with("deleted ")));
+    }
+
+    #[test]
+    fn few_deletions_are_believed_unless_nothing_is_left() {
+        let mut stored = Stored::new();
         let all: &[&[&str]] = &[&["a=1", "b=1", "c=1"]];
-        let one: &[&[&str]] = &[&["a=1"]];
         take("10:00:00", all, &mut stored, true, rules(false));
-        take("10:01:00", one, &mut stored, false, rules(false));
-        let (told, taken) = take("11:00:00", one, &mut stored, false, rules(false));
+        take("10:01:00", &[&[]], &mut stored, false, rules(false));
+        let (told, taken) = take("11:00:00", &[&[]], &mut stored, false, rules(false));
         assert!(told.is_empty() && taken.missing.unwrap().is_suspended);
-        let (told, _) = take("11:01:00", one, &mut stored, false, rules(true));
-        let deleted = ["deleted b", "deleted c"].map(str::to_owned).into();
-        assert_eq!(BTreeSet::from_iter(told), deleted);
+        let one: &[&[&str]] = &[&["a=1"]];
+        let (told, _) = take("11:01:00", one, &mut stored, false, rules(false));
+        assert_eq!(
+            BTreeSet::from_iter(told),
+            ["deleted b", "deleted c"].map(str::to_owned).into()
+        );
     }
 }

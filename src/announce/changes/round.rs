@@ -93,7 +93,7 @@ pub struct LeftEntries {
     pub count: usize,
 }
 
-/// What was taken from one list.
+/// One list of a round, and the number of its entries that were taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TakenList {
     pub list: Uri,
@@ -192,23 +192,46 @@ fn read_chosen<E>(
     lists: &[ListedEntries],
     mut read: impl FnMut(usize, &[u32]) -> Result<Vec<Change>, E>,
 ) -> Result<Vec<FreshChange>, E> {
-    let mut chosen: Vec<Vec<(u32, usize)>> = vec![Vec::new(); lists.len()];
-    for (order, (list, entry, _)) in selection.chosen.iter().enumerate() {
-        chosen[*list].push((lists[*list].entries[*entry].position, order));
+    let positions = selection.chosen.iter();
+    let positions =
+        positions.map(|(list, entry, _)| (*list, lists[*list].entries[*entry].position));
+    let changes = read_in_order(positions, lists.len(), &mut read)?;
+    let changes = changes.into_iter().zip(&selection.chosen);
+    let fresh = changes.map(|(mut change, (list, entry, time))| {
+        if selection.lists[*list].ahead.contains(entry) {
+            change.datetime = None;
+        }
+        FreshChange {
+            change,
+            time: *time,
+            list: *list,
+        }
+    });
+    Ok(fresh.collect())
+}
+
+/// Reads entries, each given by its list and its position there, and returns them in this order. `read` is called once for
+/// each of the `lists`, with positions that ascend.
+pub(super) fn read_in_order<E>(
+    entries: impl Iterator<Item = (usize, u32)>,
+    lists: usize,
+    mut read: impl FnMut(usize, &[u32]) -> Result<Vec<Change>, E>,
+) -> Result<Vec<Change>, E> {
+    let mut wanted: Vec<Vec<(u32, usize)>> = vec![Vec::new(); lists];
+    let mut count = 0;
+    for (order, (list, position)) in entries.enumerate() {
+        wanted[list].push((position, order));
+        count = order + 1;
     }
-    let mut changes: Vec<Option<FreshChange>> = vec![None; selection.chosen.len()];
-    for (number, mut chosen) in chosen.into_iter().enumerate() {
-        if chosen.is_empty() {
+    let mut changes: Vec<Option<Change>> = vec![None; count];
+    for (list, mut wanted) in wanted.into_iter().enumerate() {
+        if wanted.is_empty() {
             continue;
         }
-        chosen.sort_unstable();
-        let positions: Vec<u32> = chosen.iter().map(|(position, _)| *position).collect();
-        for ((_, order), mut change) in chosen.into_iter().zip(read(number, &positions)?) {
-            let (list, entry, time) = selection.chosen[order];
-            if selection.lists[list].ahead.contains(&entry) {
-                change.datetime = None;
-            }
-            changes[order] = Some(FreshChange { change, time, list });
+        wanted.sort_unstable();
+        let positions: Vec<u32> = wanted.iter().map(|(position, _)| *position).collect();
+        for ((_, order), change) in wanted.into_iter().zip(read(list, &positions)?) {
+            changes[order] = Some(change);
         }
     }
     Ok(changes.into_iter().flatten().collect())
@@ -309,17 +332,21 @@ fn select<E>(
         comparison.leave(lists[list].entries[entry].key);
     }
     let left = comparison.left();
+    let mut told: Vec<Vec<usize>> = vec![Vec::new(); lists.len()];
+    for (_, list, entry) in &chosen {
+        told[*list].push(*entry);
+    }
     let mut selected = Vec::new();
     for (number, list) in lists.iter().enumerate() {
         let left = &left[number];
         let stored = own.remove(&list.list).unwrap_or_default();
         renew_rows(list, left, &stored, request.at, &mut keys);
-        let told = chosen.iter().filter(|(_, of, _)| *of == number);
+        let told = &told[number];
         let is_ahead = |entry: &usize| is_ahead(list, *entry, request.at);
-        let ahead = told.clone().map(|(.., entry)| *entry).filter(is_ahead);
+        let ahead = told.iter().copied().filter(is_ahead);
         selected.push(SelectedList {
             taken: list.entries.len() - left.len(),
-            told: told.clone().count(),
+            told: told.len(),
             is_complete: left.is_empty(),
             left: left_entries(list, left, request.at),
             latest: latest(list, request.at),

@@ -16,8 +16,6 @@ use crate::resourcesync::uri::{Uri, UriMap};
 
 /// The wait for the answer to a look at a missing document, before another look.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
-/// The number of missing documents below which no percentage suspends deletions.
-const FEWEST: usize = 10;
 
 /// The missing documents of one source, as far as this run saw them to be absent.
 #[derive(Debug, Default)]
@@ -182,9 +180,9 @@ impl Deletions {
 /// Returns true if more documents are missing than can be believed. Of what lies below a mount that is absent, nobody
 /// knows whether it is there.
 fn is_mass_deletion(limit: MassDeletion, census: &Census, mounts: &Mounts) -> bool {
-    let MassDeletion::Percent(percent) = limit else {
+    if limit == MassDeletion::Never {
         return false;
-    };
+    }
     let is_emptied = |count: &MountCount| count.all.present == 0 && count.all.missing > 0;
     if census.mounts().any(|(_, count)| is_emptied(count)) {
         return true;
@@ -196,8 +194,7 @@ fn is_mass_deletion(limit: MassDeletion, census: &Census, mounts: &Mounts) -> bo
         .map(|(_, count)| count.lists.present + count.lists.missing)
         .sum::<usize>()
         > 1;
-    let too_many =
-        missing_documents >= FEWEST && missing_documents * 100 > documents * usize::from(percent);
+    let too_many = limit.is_exceeded(missing_documents, documents);
     let all_lists = missing_lists > 0 && missing_lists == lists && had_several;
     too_many || all_lists
 }
