@@ -1,6 +1,5 @@
-//! How fast and in how much memory a large Resource List is parsed and fingerprinted, how fast the changes of a Change
-//! List are read, and how little of a file that is none of ours is read. Prints figures beside targets and asserts
-//! nothing.
+//! Time and memory for parsing a large Resource List with its fingerprint, time for reading the changes of a Change List,
+//! and the part that is read of a file that is none of ours. Prints figures beside targets and asserts nothing.
 
 use std::fmt::Write as _;
 use std::io::{self, Read};

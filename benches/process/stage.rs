@@ -198,7 +198,7 @@ impl Stage {
             .expect("the daemon");
         let log = BufReader::new(child.stderr.take().expect("a log"));
         let (sender, ready) = channel();
-        // Whoever reads no log stops the daemon that writes it.
+        // A log that is not read stops the daemon that writes it.
         std::thread::spawn(move || {
             let mut public = None;
             for line in log.lines().map_while(Result::ok) {

@@ -147,7 +147,8 @@ pub enum Fact {
         changes: usize,
         hubs: usize,
     },
-    /// What the Change Lists of a set held counts as taken, since nobody could hear of it before (C10).
+    /// The entries that the Change Lists of a set have already count as taken, since nobody could hear of them before
+    /// (C10).
     Learned {
         topic: Topic,
         changes: usize,

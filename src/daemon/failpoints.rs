@@ -34,7 +34,7 @@ pub enum Failpoint {
     RecordedSaved,
     /// Change Lists are about to be read.
     Reading,
-    /// What is fresh in Change Lists is here, and the loop has not heard of it.
+    /// The fresh entries of Change Lists were read, and the loop has not received them.
     Taken,
     /// Entries count as taken, and the notifications that tell of them are logged.
     Logged,

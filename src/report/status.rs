@@ -263,7 +263,7 @@ pub struct BacklogView {
     pub until: Option<Timestamp>,
     /// The time when the first of them was cut.
     pub since: Option<Timestamp>,
-    /// What they wait for, if none is in flight.
+    /// Reason why they wait, if none is in flight.
     pub waits: Option<String>,
 }
 

@@ -377,8 +377,7 @@ fn waiting_notifications_are_handed_over_together_if_asked() {
     await_file(&started);
     for (from, until) in [("10:01:00", "10:02:00"), ("10:02:00", "10:03:00")] {
         deliveries.push(deliver(from, until));
-        // Its place in the queue is decided once its request was read.
-        std::thread::sleep(std::time::Duration::from_millis(200));
+        std::thread::sleep(std::time::Duration::from_millis(200)); // its place in the queue is decided unseen: no event
     }
     fs::write(&go, "").unwrap();
     for delivery in deliveries {

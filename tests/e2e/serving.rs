@@ -301,7 +301,7 @@ fn connections_that_ask_nothing_do_not_keep_a_probe_from_its_answer() {
     let mut idle: Vec<TcpStream> = (0..ADMIN_CONNECTIONS).map(|_| connect()).collect();
     let (head, _) = daemon.get_admin("/healthz");
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");
-    // Whoever was idle for longest made room: all that wait so long for nothing end much later.
+    // The connection that was idle for longest made room: all that wait so long for nothing end much later.
     idle[0]
         .set_read_timeout(Some(Duration::from_secs(5)))
         .unwrap();

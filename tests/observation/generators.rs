@@ -123,10 +123,10 @@ fn begin(watch: Watch, daemon: Daemon, site: Site, mounts: Mounts) -> Story {
     story
 }
 
-/// What the channel of changes of each set has told, by the set's name.
+/// Change channels by the names of their sets, as a Destination has heard them.
 type Channels = BTreeMap<String, Destination>;
 
-/// What is announced, as lines.
+/// Announcements as lines.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Announced {
     /// Of documents, sorted.

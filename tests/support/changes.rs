@@ -52,7 +52,7 @@ pub enum Heard {
     AfterGap,
 }
 
-/// What a Destination has heard on one change channel.
+/// A Destination of one change channel, with all that it has heard.
 #[derive(Debug, Default)]
 pub struct Destination {
     last: Option<(ChangePayload, Vec<u8>)>,

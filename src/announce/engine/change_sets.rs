@@ -59,7 +59,7 @@ pub struct ChangeSet {
     stale: u32,
     /// The time of the last cut.
     cut: Option<Timestamp>,
-    /// What was learned in the rounds so far.
+    /// Entries that were learned in the rounds so far.
     learned: Learned,
     /// True if the round that is under way reads only some of the lists that are to be learned.
     is_partial: bool,

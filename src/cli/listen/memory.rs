@@ -13,7 +13,7 @@ const DIGESTS: usize = 32;
 /// Keys kept of changes whose time reaches beyond the last `until`.
 const EDGE_KEYS: usize = 1_000;
 
-/// What was handed over of one topic, as the state file keeps it.
+/// Notifications of one topic that were handed over, as the state file keeps them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {
     #[serde(skip_serializing_if = "Option::is_none")]

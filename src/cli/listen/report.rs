@@ -51,7 +51,7 @@ pub enum Event<'a> {
         topic: &'a str,
         signature: Option<&'a str>,
     },
-    /// What was delivered is no notification.
+    /// A delivery that is no notification.
     Invalid { topic: &'a str, reason: &'a str },
     /// Entries of a change notification without `loc` or `change`, which were left out.
     Skipped { topic: &'a str, entries: usize },

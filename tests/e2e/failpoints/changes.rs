@@ -18,7 +18,7 @@ enum Hubs {
     Embedded,
 }
 
-/// What a run of the story has published.
+/// Changes that a run of the story has published.
 struct Published {
     changes: Vec<String>,
 }
