@@ -6,6 +6,7 @@
 //! |---|---|
 //! | [`resourcesync`] | the specification's terms and documents: bytes become a `Document`, a payload becomes bytes; pure |
 //! | [`announce`] | which changes are due to which hub, and when: one engine, events in, effects out; pure |
+//! | [`contentchange`] | messages for brokers: a change notification becomes Atom feeds, and they become changes; pure |
 //! | [`http`] | shared by publisher and embedded hub, without I/O: answers, retry times, forms, links, secrets; pure |
 //! | [`histogram`] | durations counted in buckets; pure |
 //! | [`hub`] | the embedded hub's decisions: who may subscribe, which deliveries are pending for whom; pure |
@@ -31,6 +32,7 @@ pub mod admin;
 pub mod announce;
 pub mod cli;
 pub mod config;
+pub mod contentchange;
 pub mod control;
 pub mod daemon;
 pub mod diagnostics;

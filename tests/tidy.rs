@@ -13,10 +13,11 @@ use std::fs;
 use source::{repository, source_files};
 
 /// The folders of `src/` that may use only some of the others.
-const MAY_USE: [(&str, &[&str]); 13] = [
+const MAY_USE: [(&str, &[&str]); 14] = [
     ("resourcesync", &[]),
     ("histogram", &[]),
     ("http", &["resourcesync"]),
+    ("contentchange", &["resourcesync", "http"]),
     ("announce", &["resourcesync", "http"]),
     ("hub", &["resourcesync", "http", "histogram"]),
     (
@@ -36,10 +37,11 @@ const MAY_USE: [(&str, &[&str]); 13] = [
 ];
 
 /// The folders that know no clock, disk, network, randomness or logging.
-const PURE: [&str; 7] = [
+const PURE: [&str; 8] = [
     "resourcesync",
     "histogram",
     "http",
+    "contentchange",
     "announce",
     "hub",
     "report",

@@ -1,0 +1,256 @@
+//! Messages as a broker gets them: headers, properties that consumers select by, and ids that make repeats discardable.
+
+use std::fmt;
+
+use crate::resourcesync::channel_kind::ChannelKind;
+
+/// The `type` of each message, which JMS has as `JMSType`.
+pub const MESSAGE_TYPE: &str = "content-change";
+
+/// One message on a broker's destination, as it is sent each time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    /// Headers that STOMP or the brokers define, other than those of a particular frame: destination, receipt,
+    /// transaction, lengths.
+    pub headers: Vec<(String, String)>,
+    /// Properties that consumers select by. Each name is a valid Java identifier, since JMS selectors take no other.
+    pub properties: Vec<(String, String)>,
+    pub body: Vec<u8>,
+}
+
+impl Message {
+    /// Returns the value of a property.
+    pub fn property(&self, name: &str) -> Option<&str> {
+        let mut properties = self.properties.iter();
+        let found = properties.find(|(property, _)| property == name);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    /// Returns the value of a header.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let mut headers = self.headers.iter();
+        let found = headers.find(|(header, _)| header == name);
+        found.map(|(_, value)| value.as_str())
+    }
+}
+
+/// A notification that becomes messages.
+#[derive(Debug, Clone, Copy)]
+pub struct Notification<'a> {
+    /// Name of the source.
+    pub source: &'a str,
+    /// Topic of the channel.
+    pub topic: &'a str,
+    pub kind: ChannelKind,
+    /// Number of the notification on its channel, as the broker's ledger counts it.
+    pub seq: u64,
+    /// The payload that a hub would get.
+    pub body: &'a [u8],
+}
+
+/// Place of an id among those of one notification.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Position {
+    /// The message that has the whole notification.
+    Whole,
+    /// The feed of the object with this number.
+    Feed(u64),
+    /// The entry of a feed: the change with this number.
+    Entry(u64),
+}
+
+/// The identity of a message or of an entry (F4): a UUID of version 8, which is blake3 over the notification and the
+/// position in it. A repeat has the same one, and nothing else has.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MessageId([u8; 16]);
+
+impl MessageId {
+    /// Returns the id at a position of a notification.
+    ///
+    /// The body counts too, since numbers begin anew when a state file is lost, and new changes must not be discarded
+    /// as repeats of old ones.
+    pub fn of(notification: &Notification<'_>, position: Position) -> MessageId {
+        let (kind, number) = match position {
+            Position::Whole => (0_u8, 0),
+            Position::Feed(number) => (1, number),
+            Position::Entry(number) => (2, number),
+        };
+        let mut hasher = blake3::Hasher::new();
+        // Of a fixed length, or with its length, so that two positions never yield the same bytes.
+        hasher.update(&(notification.topic.len() as u64).to_le_bytes());
+        hasher.update(notification.topic.as_bytes());
+        hasher.update(&notification.seq.to_le_bytes());
+        hasher.update(&[kind]);
+        hasher.update(&number.to_le_bytes());
+        hasher.update(blake3::hash(notification.body).as_bytes());
+        let mut bytes = [0; 16];
+        hasher.finalize_xof().fill(&mut bytes);
+        // RFC 9562 section 5.8: version and variant.
+        bytes[6] = bytes[6] & 0x0f | 0x80;
+        bytes[8] = bytes[8] & 0x3f | 0x80;
+        MessageId(bytes)
+    }
+
+    /// Returns the id as a URI: `urn:uuid:` and the UUID.
+    pub fn urn(&self) -> String {
+        format!("urn:uuid:{self}")
+    }
+}
+
+impl fmt::Display for MessageId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, byte) in self.0.iter().enumerate() {
+            if matches!(index, 4 | 6 | 8 | 10) {
+                f.write_str("-")?;
+            }
+            write!(f, "{byte:02x}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for MessageId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Returns the one message of a notification that is sent as hubs get it: `payload = "resourcesync"` (F3, F6).
+pub fn resourcesync_message(notification: &Notification<'_>) -> Message {
+    let id = MessageId::of(notification, Position::Whole);
+    Message {
+        headers: headers(id, notification.topic, "application/xml"),
+        properties: properties(id, "resourcesync", notification),
+        body: notification.body.to_vec(),
+    }
+}
+
+/// Returns the headers of a message about an object (F3). Messages of one `group` are received in order even by
+/// consumers that compete.
+pub(crate) fn headers(id: MessageId, group: &str, content_type: &str) -> Vec<(String, String)> {
+    let urn = id.urn();
+    let headers = [
+        ("type", MESSAGE_TYPE),
+        ("content-type", content_type),
+        ("correlation-id", &urn),
+        ("JMSXGroupID", group),
+        ("_AMQ_DUPL_ID", &urn),
+        ("persistent", "true"),
+        // Otherwise ActiveMQ makes bytes of a message that has a length.
+        ("amq-msg-type", "text"),
+    ];
+    owned(headers)
+}
+
+/// Returns the properties that each message has.
+pub(crate) fn properties(
+    id: MessageId,
+    format: &str,
+    notification: &Notification<'_>,
+) -> Vec<(String, String)> {
+    owned([
+        ("messageId", &id.to_string()),
+        ("format", format),
+        ("kind", notification.kind.as_str()),
+        ("source", notification.source),
+        ("topic", notification.topic),
+        ("seq", &notification.seq.to_string()),
+    ])
+}
+
+fn owned<const N: usize>(pairs: [(&str, &str); N]) -> Vec<(String, String)> {
+    let pairs = pairs.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    pairs.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::{MESSAGE_TYPE, MessageId, Notification, Position, resourcesync_message};
+    use crate::resourcesync::channel_kind::ChannelKind;
+
+    const NOTIFICATION: Notification<'_> = Notification {
+        source: "main",
+        topic: "https://e.org/changes",
+        kind: ChannelKind::Change,
+        seq: 7,
+        body: b"<urlset/>",
+    };
+
+    #[test]
+    fn a_message_repeats_the_payload_and_says_what_it_is() {
+        let message = resourcesync_message(&NOTIFICATION);
+        let id = MessageId::of(&NOTIFICATION, Position::Whole);
+        assert_eq!(message.body, NOTIFICATION.body);
+        for (name, want) in [
+            ("messageId", id.to_string().as_str()),
+            ("format", "resourcesync"),
+            ("kind", "change"),
+            ("source", "main"),
+            ("topic", "https://e.org/changes"),
+            ("seq", "7"),
+        ] {
+            assert_eq!(message.property(name), Some(want), "{name}");
+        }
+        for (name, want) in [
+            ("type", MESSAGE_TYPE),
+            ("correlation-id", id.urn().as_str()),
+            ("_AMQ_DUPL_ID", id.urn().as_str()),
+            ("JMSXGroupID", "https://e.org/changes"),
+            ("persistent", "true"),
+            ("amq-msg-type", "text"),
+        ] {
+            assert_eq!(message.header(name), Some(want), "{name}");
+        }
+    }
+
+    #[test]
+    fn selectors_can_name_each_property() {
+        for (name, _) in resourcesync_message(&NOTIFICATION).properties {
+            let is_identifier = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+            assert!(
+                is_identifier && !name.starts_with(|c: char| c.is_ascii_digit()),
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_id_is_a_uuid_of_version_8() {
+        let id = MessageId::of(&NOTIFICATION, Position::Feed(0));
+        let parsed = uuid::Uuid::parse_str(&id.to_string()).unwrap();
+        assert_eq!(parsed.get_version_num(), 8);
+        assert_eq!(parsed.get_variant(), uuid::Variant::RFC4122);
+        assert_eq!(id.urn(), parsed.urn().to_string());
+        assert_eq!(id.to_string(), "d84cf826-9ea1-8976-984e-cd6a0c664b35");
+    }
+
+    #[test]
+    fn a_repeat_has_the_same_id_and_nothing_else_has() {
+        let others = [
+            Notification {
+                topic: "https://e.org/change",
+                ..NOTIFICATION
+            },
+            Notification {
+                seq: 8,
+                ..NOTIFICATION
+            },
+            Notification {
+                body: b"<urlset />",
+                ..NOTIFICATION
+            },
+            NOTIFICATION,
+        ];
+        let mut ids = HashSet::new();
+        let positions = (0..300).flat_map(|at| [Position::Feed(at), Position::Entry(at)]);
+        for position in positions.chain([Position::Whole]) {
+            for notification in &others {
+                let id = MessageId::of(notification, position);
+                assert_eq!(id, MessageId::of(notification, position));
+                assert!(ids.insert(id), "{position:?}");
+            }
+        }
+    }
+}
