@@ -1,8 +1,8 @@
 //! Failpoints of a delivery: a test can kill a debug build at any of them.
 //!
 //! With `RSNOTIFY_FAILPOINT=CutSaved:2` in its environment, a debug build ends when it reaches that failpoint for the
-//! second time since it was ready: by SIGKILL, so that nothing is unwound, flushed or answered. A release build has none of
-//! this.
+//! second time since it was ready (since it was started, for those of reading Change Lists): by SIGKILL, so that nothing
+//! is unwound, flushed or answered. A release build has none of this.
 
 /// A place in the life of a delivery. At one without `Saved` in its name, the change is about to be saved.
 #[cfg_attr(
@@ -122,7 +122,7 @@ mod enabled {
         /// Dies here, if this failpoint was asked for.
         pub fn pass(&self, failpoint: Failpoint) {
             if let Some(end) = &self.end
-                && end.is_ready.load(Ordering::Relaxed)
+                && (end.is_ready.load(Ordering::Relaxed) || is_before_ready(failpoint))
                 && end.failpoint == format!("{failpoint:?}")
                 && end.passings_left.fetch_sub(1, Ordering::Relaxed) == 1
             {
@@ -141,6 +141,11 @@ mod enabled {
                 self.pass(after);
             }
         }
+    }
+
+    /// Returns true for what is counted from the start: Change Lists are learned while the daemon becomes ready.
+    fn is_before_ready(failpoint: Failpoint) -> bool {
+        matches!(failpoint, Failpoint::Reading | Failpoint::Taken)
     }
 
     /// Returns the failpoints before and after this is saved.

@@ -8,6 +8,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use sha2::{Digest, Sha256};
 
 use crate::http::secret::Secret;
 use crate::hub::fair_queue::Priority;
@@ -34,6 +35,24 @@ pub struct Subscriptions {
 struct TopicSubscribers {
     subscribers: HashMap<Callback, Subscriber>,
     pending: BTreeMap<RelayId, PendingRelay>,
+    /// The notification that was relayed last; after a start, the last one that was pending.
+    last: Option<RelayDigest>,
+}
+
+/// The identity of a notification of a topic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct RelayDigest {
+    seq: u64,
+    body: [u8; 32],
+}
+
+impl RelayDigest {
+    fn new(seq: u64, body: &[u8]) -> RelayDigest {
+        RelayDigest {
+            seq,
+            body: Sha256::digest(body).into(),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -93,6 +112,9 @@ impl Subscriptions {
         let mut records = Vec::new();
         for relay in saved.relays {
             restored.last = restored.last.max(relay.id);
+            if let Some(on_topic) = restored.topics.get_mut(&relay.topic) {
+                on_topic.last = Some(RelayDigest::new(relay.seq, &relay.body));
+            }
             records.extend(restored.enqueue(relay));
         }
         (restored, records)
@@ -179,7 +201,8 @@ impl Subscriptions {
         ended.iter().flat_map(|key| self.unsubscribe(key)).collect()
     }
 
-    /// Numbers a notification for relaying, unless its topic has no subscribers. The caller saves it, then passes it to
+    /// Numbers a notification for relaying, unless its topic has no subscribers or it is the one that was relayed last: it
+    /// is submitted again after a crash before its acceptance was saved. The caller saves it, then passes it to
     /// [`enqueue`](Subscriptions::enqueue).
     pub fn relay(
         &mut self,
@@ -188,11 +211,16 @@ impl Subscriptions {
         body: &Arc<[u8]>,
         now: Timestamp,
     ) -> Option<Relay> {
-        let on_topic = self.topics.get(topic)?;
+        let on_topic = self.topics.get_mut(topic)?;
         on_topic
             .subscribers
             .values()
             .find(|subscriber| now < subscriber.expires)?;
+        let digest = RelayDigest::new(seq, body);
+        if on_topic.last == Some(digest) {
+            return None;
+        }
+        on_topic.last = Some(digest);
         self.last = RelayId(self.last.0 + 1);
         Some(Relay {
             id: self.last,

@@ -15,7 +15,7 @@ impl Store {
         let read = || {
             Ok(SavedHub {
                 subscriptions: self.rows("SELECT * FROM subscriptions", subscription)?,
-                relays: self.rows("SELECT * FROM relays", relay)?,
+                relays: self.rows("SELECT * FROM relays ORDER BY id", relay)?,
             })
         };
         read().map_err(|source| StoreError::Load {

@@ -116,6 +116,8 @@ struct World {
     saved: Saved,
     owed: BTreeMap<SubscriptionKey, BTreeSet<RelayId>>,
     assignments: Vec<Assignment>,
+    /// The number of the last notification.
+    seq: u64,
 }
 
 impl World {
@@ -138,7 +140,9 @@ impl World {
             }
             Act::Relay { topic: number } => {
                 let body = Arc::from(&b"<urlset/>"[..]);
-                let relay = self.subscriptions.relay(&topic(number), 1, &body, self.now);
+                self.seq += 1;
+                let topic = topic(number);
+                let relay = self.subscriptions.relay(&topic, self.seq, &body, self.now);
                 if let Some(relay) = relay {
                     self.saved.relays.insert(relay.id, relay.clone());
                     let of_topic = self
@@ -147,6 +151,8 @@ impl World {
                         .filter(|(key, _)| key.topic == relay.topic);
                     of_topic.for_each(|(_, owed)| _ = owed.insert(relay.id));
                     self.saved.save(self.subscriptions.enqueue(relay));
+                    let again = self.subscriptions.relay(&topic, self.seq, &body, self.now);
+                    assert_eq!(again, None, "it was relayed already");
                 }
             }
             Act::Assign { topic: number } => {
@@ -252,6 +258,7 @@ proptest! {
             saved: Saved::default(),
             owed: BTreeMap::new(),
             assignments: Vec::new(),
+            seq: 0,
         };
         for act in acts {
             world.act(act);

@@ -1,6 +1,7 @@
 //! A set with a change channel, a hub, and a Destination that hears what the hub accepts.
 
 use std::os::unix::process::ExitStatusExt;
+use std::process::Stdio;
 
 use rsnotify::announce::state::State;
 use rsnotify::store::Store;
@@ -79,6 +80,14 @@ impl Story {
         let mut command = self.setup.run();
         command.env("RSNOTIFY_FAILPOINT", format!("{failpoint}:{passing}"));
         self.daemon = Some(Daemon::spawn(command));
+    }
+
+    /// Runs a daemon that dies the first time that it passes a failpoint, which may be before it listens.
+    pub fn die_while_learning(&self, failpoint: &str) {
+        let mut command = self.setup.run();
+        command.env("RSNOTIFY_FAILPOINT", format!("{failpoint}:1"));
+        let status = command.stderr(Stdio::null()).status().unwrap();
+        assert_eq!(status.signal(), Some(Signal::KILL.as_raw()), "{status}");
     }
 
     /// Returns true if the daemon was killed.
