@@ -7,6 +7,8 @@
 pub mod announce;
 #[path = "../src/config/mod.rs"]
 pub mod config;
+#[path = "../src/contentchange/mod.rs"]
+pub mod contentchange;
 #[path = "../src/histogram.rs"]
 pub mod histogram;
 #[path = "../src/http/mod.rs"]

@@ -7,12 +7,16 @@ use jiff::{SignedDuration, Timestamp};
 use rsnotify::config::Config;
 use rsnotify::config::error::{ConfigError, Location};
 use rsnotify::config::overrides::Overrides;
+use rsnotify::contentchange::feed::Feed;
+use rsnotify::contentchange::message::Notification as Submission;
+use rsnotify::contentchange::objects::{AtomForm, atom_messages};
 use rsnotify::hub::callback::CallbackPolicy;
 use rsnotify::hub::request::{self, Action, SubscriptionRequest};
 use rsnotify::resourcesync::change_list::{
     ChangeListError, ListedChanges, read_changes, read_keys,
 };
 use rsnotify::resourcesync::change_payload::{ChangePayload, entry_len, merge, part};
+use rsnotify::resourcesync::channel_kind::ChannelKind;
 use rsnotify::resourcesync::document::{Content, Malformed};
 use rsnotify::resourcesync::parse::{self, ReadError};
 use rsnotify::resourcesync::payload::Payload;
@@ -145,6 +149,30 @@ pub fn payload(bytes: &[u8]) {
     assert_eq!(read.entries.len(), once.entries.len());
     let again = Payload::parse(&once.render()).expect("what was rendered is read");
     assert_eq!(once, again);
+}
+
+/// A content change message that can be read can be written, and is read the same again; and those of any notification
+/// are read.
+pub fn message(bytes: &[u8]) {
+    if let Ok(feed) = Feed::parse(bytes) {
+        // Entries that were left out are not written.
+        let once = Feed { skipped: 0, ..feed };
+        let again = Feed::parse(&once.render()).expect("what was written is read");
+        assert_eq!(once, again);
+    }
+    let notification = Submission {
+        source: "main",
+        topic: "https://example.org/changes",
+        kind: ChannelKind::Change,
+        seq: 1,
+        body: bytes,
+    };
+    let messages = atom_messages(&notification, &AtomForm::default());
+    for message in messages.into_iter().flatten() {
+        let feed = Feed::parse(&message.body).expect("what was written is read");
+        assert_eq!(feed.skipped, 0);
+        assert!(!feed.items.is_empty());
+    }
 }
 
 /// A normalised URI is normal.

@@ -7,7 +7,7 @@ use quick_xml::errors::Error;
 
 use crate::resourcesync::document::{Form, NotADocument, beginning};
 use crate::resourcesync::markup::{Markup, MarkupKind};
-use crate::resourcesync::namespaces::{Namespace, Namespaces};
+use crate::resourcesync::namespaces::{Namespace, Namespaces, SITEMAP};
 use crate::resourcesync::reference::{BARE_AMPERSAND, is_bare, push_referenced};
 use crate::resourcesync::scan::{find, skip_space};
 use crate::resourcesync::stop::Stop;
@@ -48,8 +48,17 @@ pub(crate) struct Start<'a> {
     pub(crate) left: usize,
 }
 
-/// Receives the elements of one document in order. Its root is `urlset` or `sitemapindex` of the sitemap namespace.
+/// Receives the elements of one document in order.
 pub(crate) trait Handler {
+    /// Namespace of the root.
+    const NAMESPACE: &'static str = SITEMAP;
+
+    /// Returns true if the root may have this local name: `urlset` or `sitemapindex`, unless the handler is for another
+    /// format.
+    fn is_root(local: &str) -> bool {
+        Form::of_root(local).is_some()
+    }
+
     /// Handles a start tag. An empty element's end follows at once.
     fn start(&mut self, start: &Start<'_>);
 
@@ -160,9 +169,7 @@ impl<H: Handler> Reader<H> {
             ));
         }
         // R2: errors do not matter in a file that is no capability document.
-        if self.is_before_root()
-            && local_name(rest).is_some_and(|name| Form::of_root(name).is_none())
-        {
+        if self.is_before_root() && local_name(rest).is_some_and(|name| !H::is_root(name)) {
             return Err(Stop::Other(NotADocument::ForeignRoot));
         }
         let raw = RawTag::read(rest, &mut self.attributes)?;
@@ -175,10 +182,10 @@ impl<H: Handler> Reader<H> {
             .ok_or_else(|| Stop::syntax(1, undeclared(raw.prefix)))?;
         let element = element(namespace, raw.local);
         if !self.has_root {
-            if Form::of_root(raw.local).is_none() {
+            if !H::is_root(raw.local) {
                 return Err(Stop::Other(NotADocument::ForeignRoot));
             }
-            if namespace != Namespace::Sitemap {
+            if self.namespaces.uri(namespace) != H::NAMESPACE {
                 let other = foreign_namespace(raw.local, namespace, &self.namespaces);
                 return Err(Stop::Other(other));
             }

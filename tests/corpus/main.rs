@@ -16,6 +16,7 @@ use rstest::rstest;
 #[rstest]
 #[case::parse("parse", checks::parse)]
 #[case::changes("changes", checks::changes)]
+#[case::message("message", checks::message)]
 #[case::payload("payload", checks::payload)]
 #[case::uri("uri", checks::uri)]
 #[case::config("config", checks::config)]

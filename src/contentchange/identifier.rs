@@ -1,0 +1,161 @@
+//! Identifiers of objects and items, and the places of their content, as a broker's consumers expect them.
+
+use serde::{Deserialize, Serialize};
+
+/// Scheme and authority of repository identifiers.
+const INFO_FEDORA: &str = "info:fedora/";
+
+/// The resources that are one object (F5).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ObjectKind {
+    /// Each resource is an object, and its own only item.
+    #[default]
+    Resource,
+    /// A directory is an object: the URI up to its last slash. Resources in it are the items.
+    Directory,
+}
+
+/// Form of identifiers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Identifiers {
+    /// The URI as the Change List has it.
+    #[default]
+    #[serde(rename = "uri")]
+    Uri,
+    /// `info:fedora/` and the path of the repository.
+    #[serde(rename = "info:fedora")]
+    InfoFedora,
+}
+
+impl Identifiers {
+    /// Returns the identifier of a resource, object or parent with a URI.
+    pub fn of(self, uri: &str) -> String {
+        match self {
+            Identifiers::Uri => uri.to_owned(),
+            Identifiers::InfoFedora => info_fedora(uri),
+        }
+    }
+}
+
+/// Another place of the content, for consumers to whom the published one is not the right one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Relocation {
+    /// Start of the URIs that are replaced.
+    pub from: String,
+    pub to: String,
+}
+
+impl Relocation {
+    /// Returns the place of a resource's content. A URI that does not begin as the replaced ones do stays as it is.
+    pub fn of(&self, uri: &str) -> String {
+        match uri.strip_prefix(&self.from) {
+            Some(rest) => format!("{}{rest}", self.to),
+            None => uri.to_owned(),
+        }
+    }
+}
+
+/// Returns the directory of a resource, or the one above a directory: the URI up to its last slash. `None` without one
+/// below the authority.
+pub(crate) fn directory(uri: &str) -> Option<&str> {
+    let end = uri.find(['?', '#']).unwrap_or(uri.len());
+    let path = uri[..end].strip_suffix('/').unwrap_or(&uri[..end]);
+    let start = path_start(path)?;
+    let slash = path[start..].rfind('/')?;
+    Some(&uri[..=start + slash])
+}
+
+/// Returns the offset of the slash that the path begins with.
+fn path_start(uri: &str) -> Option<usize> {
+    let authority = uri.find("://")? + "://".len();
+    let slash = uri[authority..].find(['/', '?', '#'])?;
+    uri[authority + slash..]
+        .starts_with('/')
+        .then_some(authority + slash)
+}
+
+/// Returns the repository's identifier for a URI of its HTTP interface: what follows `/objects/` or `/rest/`, and the
+/// whole path of others. A datastream is named after its object.
+fn info_fedora(uri: &str) -> String {
+    let Some(start) = path_start(uri) else {
+        return match uri.starts_with("info:") {
+            true => uri.to_owned(),
+            false => INFO_FEDORA.to_owned(),
+        };
+    };
+    let end = uri[start..].find(['?', '#']);
+    let path = &uri[start..end.map_or(uri.len(), |end| start + end)];
+    let after = |marker: &str| path.split_once(marker).map(|(_, rest)| rest);
+    let below = match after("/objects/") {
+        Some(object) => {
+            let object = object.strip_suffix("/content").unwrap_or(object);
+            return joined(&object.replacen("/datastreams/", "/", 1));
+        }
+        None => after("/rest/").unwrap_or(path),
+    };
+    joined(below)
+}
+
+fn joined(path: &str) -> String {
+    format!("{INFO_FEDORA}{}", path.trim_matches('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Identifiers, Relocation, directory};
+
+    #[test]
+    fn a_directory_ends_at_the_last_slash() {
+        for (uri, want) in [
+            ("https://e.org/a/b.txt", Some("https://e.org/a/")),
+            ("https://e.org/a/b/", Some("https://e.org/a/")),
+            ("https://e.org/a/b?c/d", Some("https://e.org/a/")),
+            ("https://e.org/b.txt", Some("https://e.org/")),
+            ("https://e.org/", None),
+            ("https://e.org", None),
+            ("https://e.org?a/b", None),
+            ("urn:a/b", None),
+            ("", None),
+        ] {
+            assert_eq!(directory(uri), want, "{uri}");
+        }
+    }
+
+    #[test]
+    fn repository_identifiers_have_the_path_of_the_repository() {
+        for (uri, want) in [
+            (
+                "http://e.org:8080/fedora/objects/demo:1",
+                "info:fedora/demo:1",
+            ),
+            (
+                "http://e.org:8080/fedora/objects/demo:1/datastreams/DC/content?asOfDateTime=2026",
+                "info:fedora/demo:1/DC",
+            ),
+            (
+                "http://e.org/fcrepo/rest/books/1/page",
+                "info:fedora/books/1/page",
+            ),
+            ("https://e.org/books/1/", "info:fedora/books/1"),
+            ("https://e.org/", "info:fedora/"),
+            ("info:fedora/demo:1", "info:fedora/demo:1"),
+        ] {
+            assert_eq!(Identifiers::InfoFedora.of(uri), want);
+            assert_eq!(Identifiers::Uri.of(uri), uri);
+        }
+    }
+
+    #[test]
+    fn only_uris_that_begin_as_configured_are_relocated() {
+        let relocation = Relocation {
+            from: "http://fedora:8080/".to_owned(),
+            to: "https://repo.example.org/".to_owned(),
+        };
+        assert_eq!(
+            relocation.of("http://fedora:8080/a?b"),
+            "https://repo.example.org/a?b"
+        );
+        assert_eq!(relocation.of("http://fedora/a"), "http://fedora/a");
+    }
+}

@@ -1,0 +1,575 @@
+//! The content change messages of a change notification: one feed per object, with its changes in order (F4, F5).
+
+use std::collections::{BTreeSet, HashMap};
+
+use crate::contentchange::feed::{
+    ACTIVE, ATOM_TYPE, ContentLocation, FORMAT, Feed, ItemChange, Modification,
+};
+use crate::contentchange::identifier::{Identifiers, ObjectKind, Relocation, directory};
+use crate::contentchange::message::{
+    Message, MessageId, Notification, Position, headers, properties,
+};
+use crate::resourcesync::change::Change;
+use crate::resourcesync::change_payload::ChangePayload;
+use crate::resourcesync::datetime::Datetime;
+use crate::resourcesync::uri::normal;
+
+/// Name of the server, and of the author where no user is known.
+const SERVER: &str = env!("CARGO_PKG_NAME");
+/// Name and version of the server.
+const SERVER_VERSION: &str = concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION"));
+
+/// The form of a broker's content change messages.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AtomForm {
+    pub object: ObjectKind,
+    pub identifiers: Identifiers,
+    /// Another place of the content than the resource's URI.
+    pub location: Option<Relocation>,
+}
+
+/// Returns the content change messages of a notification, in order of the first change of each object (F2 to F5).
+/// `None` if it is no change notification that was rendered here.
+pub fn atom_messages(notification: &Notification<'_>, form: &AtomForm) -> Option<Vec<Message>> {
+    let payload = ChangePayload::parse(notification.body)?;
+    let until = Datetime::parse(&payload.until.to_string())?;
+    let messages = (0..).zip(objects(&payload.entries, form.object));
+    let messages = messages.map(|(number, object)| {
+        let feed = feed(number, &object, until, notification, form);
+        message(number, &object, &feed, notification)
+    });
+    Some(messages.collect())
+}
+
+/// The changes of one object in one notification.
+#[derive(Debug)]
+struct Object<'a> {
+    /// URI of the object.
+    uri: &'a str,
+    /// The changes with their numbers in the notification, in order.
+    changes: Vec<(u64, &'a Change)>,
+}
+
+impl Object<'_> {
+    /// Returns the first target of the changes' links with a relation.
+    fn linked(&self, relation: &str) -> Option<&str> {
+        let mut changes = self.changes.iter();
+        changes.find_map(|(_, change)| linked(change, relation))
+    }
+
+    /// Returns the URI of the object that it is part of: what its collection is, or else the directory.
+    fn parent(&self) -> Option<&str> {
+        self.linked("collection").or_else(|| directory(self.uri))
+    }
+
+    /// Returns the media types of its changed resources without their parameters, each once.
+    fn types(&self) -> Vec<String> {
+        let types = self.changes.iter();
+        let types = types.filter_map(|(_, change)| change.mime_type.as_deref());
+        let essence = |media_type: &str| {
+            let essence = media_type.split(';').next().unwrap_or_default();
+            essence.trim().to_owned()
+        };
+        let types: BTreeSet<String> = types.map(essence).collect();
+        types.into_iter().collect()
+    }
+}
+
+/// Returns the objects that changed, in order of their first changes.
+fn objects(changes: &[Change], kind: ObjectKind) -> Vec<Object<'_>> {
+    let mut objects: Vec<Object<'_>> = Vec::new();
+    let mut known = HashMap::new();
+    for (number, change) in (0..).zip(changes) {
+        let uri = match kind {
+            ObjectKind::Resource => &change.loc,
+            ObjectKind::Directory => directory_of(&change.loc),
+        };
+        // URIs that mean the same are one object, named as its first change names it.
+        let key = normal(uri).unwrap_or_else(|_| uri.into());
+        let index = *known.entry(key).or_insert_with(|| {
+            objects.push(Object {
+                uri,
+                changes: Vec::new(),
+            });
+            objects.len() - 1
+        });
+        objects[index].changes.push((number, change));
+    }
+    objects
+}
+
+/// Returns the object of a resource with `object = "directory"`. A URI that ends in a slash is its own.
+fn directory_of(uri: &str) -> &str {
+    if uri.ends_with('/') {
+        return uri;
+    }
+    directory(uri).unwrap_or(uri)
+}
+
+fn linked<'a>(change: &'a Change, relation: &str) -> Option<&'a str> {
+    let mut links = change.links.iter();
+    let link = links.find(|link| {
+        let mut relations = link.rel.split_ascii_whitespace();
+        relations.any(|one| one.eq_ignore_ascii_case(relation))
+    });
+    link.map(|link| &*link.href)
+}
+
+fn feed(
+    number: u64,
+    object: &Object<'_>,
+    until: Datetime,
+    notification: &Notification<'_>,
+    form: &AtomForm,
+) -> Feed {
+    let title = title(object);
+    let items: Vec<ItemChange> = object
+        .changes
+        .iter()
+        .map(|(number, change)| {
+            let id = MessageId::of(notification, Position::Entry(*number));
+            item(id, change, &title, until, form)
+        })
+        .collect();
+    let updated = items.iter().map(|item| item.updated).max();
+    Feed {
+        id: MessageId::of(notification, Position::Feed(number)).urn(),
+        server: Some(SERVER_VERSION.to_owned()),
+        format: Some(FORMAT.to_owned()),
+        author: object.linked("author").unwrap_or(SERVER).to_owned(),
+        title,
+        updated: updated.unwrap_or(until),
+        object: form.identifiers.of(object.uri),
+        parent: object.parent().map(|parent| form.identifiers.of(parent)),
+        types: object.types(),
+        items,
+        skipped: 0,
+    }
+}
+
+fn item(
+    id: MessageId,
+    change: &Change,
+    title: &str,
+    until: Datetime,
+    form: &AtomForm,
+) -> ItemChange {
+    let modification = Modification::from(change.kind);
+    let content = || ContentLocation {
+        src: match &form.location {
+            Some(location) => location.of(&change.loc),
+            None => change.loc.to_string(),
+        },
+        media_type: change.mime_type.as_deref().map(str::to_owned),
+    };
+    ItemChange {
+        id: id.urn(),
+        author: linked(change, "author").unwrap_or(SERVER).to_owned(),
+        title: title.to_owned(),
+        updated: change.datetime.unwrap_or(until),
+        item: form.identifiers.of(&change.loc),
+        content: (modification != Modification::Delete).then(content),
+        summary: format!("The item was {}.", modification.past()),
+        state_before: None,
+        state_after: (modification == Modification::Add).then(|| ACTIVE.to_owned()),
+        modification: Some(modification),
+    }
+}
+
+/// Returns the description of an object's changes: `2 added, 1 deleted`.
+fn title(object: &Object<'_>) -> String {
+    let count = |modification: Modification| {
+        let of_it = object
+            .changes
+            .iter()
+            .filter(|(_, change)| Modification::from(change.kind) == modification);
+        of_it.count()
+    };
+    let parts = Modification::ALL.map(|modification| (count(modification), modification.past()));
+    let parts = parts.iter().filter(|(count, _)| *count > 0);
+    let parts: Vec<String> = parts
+        .map(|(count, past)| format!("{count} {past}"))
+        .collect();
+    parts.join(", ")
+}
+
+fn message(
+    number: u64,
+    object: &Object<'_>,
+    feed: &Feed,
+    notification: &Notification<'_>,
+) -> Message {
+    let id = MessageId::of(notification, Position::Feed(number));
+    let types: BTreeSet<&str> = feed
+        .items
+        .iter()
+        .filter_map(|item| item.modification.map(Modification::as_str))
+        .collect();
+    let types: Vec<&str> = types.into_iter().collect();
+    let mut properties = properties(id, "atom", notification);
+    let mut add = |name: &str, value: String| {
+        // An absent property selects like a null, which an empty one does not.
+        if !value.is_empty() {
+            properties.push((name.to_owned(), value));
+        }
+    };
+    add("changeTypes", types.join(","));
+    add("objectUri", feed.object.clone());
+    add("parentUri", feed.parent.clone().unwrap_or_default());
+    add("objectTypes", feed.types.join(","));
+    add("itemCount", feed.items.len().to_string());
+    add(
+        "user",
+        object.linked("author").unwrap_or_default().to_owned(),
+    );
+    Message {
+        headers: headers(id, &feed.object, ATOM_TYPE),
+        properties,
+        body: feed.render(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, HashSet};
+
+    use insta::assert_snapshot;
+    use jiff::Timestamp;
+    use proptest::prelude::*;
+
+    use super::{AtomForm, atom_messages};
+    use crate::contentchange::feed::{Feed, Modification};
+    use crate::contentchange::identifier::{Identifiers, ObjectKind, Relocation};
+    use crate::contentchange::message::{Message, Notification};
+    use crate::resourcesync::change::{Change, RelatedLink};
+    use crate::resourcesync::change_payload::ChangePayload;
+    use crate::resourcesync::channel_kind::ChannelKind;
+    use crate::resourcesync::datetime::Datetime;
+    use crate::resourcesync::payload::ChangeKind;
+
+    fn change(loc: &str, kind: ChangeKind, datetime: Option<&str>) -> Change {
+        Change {
+            loc: loc.into(),
+            lastmod: None,
+            kind,
+            datetime: datetime.map(|datetime| Datetime::parse(datetime).unwrap()),
+            hash: None,
+            length: None,
+            mime_type: None,
+            encoding: None,
+            links: Vec::new(),
+        }
+    }
+
+    fn link(rel: &str, href: &str) -> RelatedLink {
+        RelatedLink {
+            rel: rel.into(),
+            href: href.into(),
+            hash: None,
+            length: None,
+            modified: None,
+            pri: None,
+            mime_type: None,
+            encoding: None,
+            profile: None,
+        }
+    }
+
+    fn body(entries: Vec<Change>) -> Vec<u8> {
+        let time = |text: &str| text.parse::<Timestamp>().unwrap();
+        let payload = ChangePayload {
+            up: None,
+            from: time("2026-11-22T09:00:00Z"),
+            until: time("2026-11-22T09:30:00Z"),
+            entries,
+        };
+        payload.render()
+    }
+
+    fn messages(body: &[u8], seq: u64, form: &AtomForm) -> Vec<Message> {
+        let notification = Notification {
+            source: "main",
+            topic: "https://e.org/changes",
+            kind: ChannelKind::Change,
+            seq,
+            body,
+        };
+        atom_messages(&notification, form).unwrap()
+    }
+
+    fn directories() -> AtomForm {
+        AtomForm {
+            object: ObjectKind::Directory,
+            ..AtomForm::default()
+        }
+    }
+
+    #[test]
+    fn a_feed_has_the_changes_of_a_directory() {
+        let added = Change {
+            mime_type: Some("application/pdf".into()),
+            ..change(
+                "https://e.org/reports/1.pdf",
+                ChangeKind::Created,
+                Some("2026-11-22T09:10:00.25Z"),
+            )
+        };
+        let updated = Change {
+            mime_type: Some("text/plain; charset=utf-8".into()),
+            links: vec![
+                link("collection", "https://e.org/series/7"),
+                link("author", "mailto:ada@e.org"),
+            ],
+            ..change("https://e.org/reports/2.txt", ChangeKind::Updated, None)
+        };
+        let deleted = change(
+            "https://e.org/reports/3.txt",
+            ChangeKind::Deleted,
+            Some("2026-11-22T09:20:00Z"),
+        );
+        let body = body(vec![added, updated, deleted]);
+        let messages = messages(&body, 3, &directories());
+        assert_eq!(messages.len(), 1);
+        let message = &messages[0];
+        for (name, want) in [
+            ("format", "atom"),
+            ("kind", "change"),
+            ("seq", "3"),
+            ("changeTypes", "ADD,DELETE,UPDATE"),
+            ("objectUri", "https://e.org/reports/"),
+            ("parentUri", "https://e.org/series/7"),
+            ("objectTypes", "application/pdf,text/plain"),
+            ("itemCount", "3"),
+            ("user", "mailto:ada@e.org"),
+        ] {
+            assert_eq!(message.property(name), Some(want), "{name}");
+        }
+        assert_eq!(
+            message.header("JMSXGroupID"),
+            Some("https://e.org/reports/")
+        );
+        let text = String::from_utf8(message.body.clone()).unwrap();
+        let text = text.replace(env!("CARGO_PKG_VERSION"), "VERSION");
+        assert_snapshot!(text, @r#"
+        <?xml version="1.0" encoding="UTF-8"?>
+        <feed xmlns="http://www.w3.org/2005/Atom" xmlns:changes="http://www.acuityunlimited.net/fedora/messaging#">
+          <category term="rsnotify/VERSION" scheme="info:fedora/fedora-system:def/view#version"/>
+          <category term="http://www.acuityunlimited.net/fedora/messaging#content-change-message-0.1" scheme="http://www.fedora.info/definitions/1/0/types/formatURI"/>
+          <author><name>mailto:ada@e.org</name></author>
+          <title type="text">1 added, 1 deleted, 1 updated</title>
+          <updated>2026-11-22T09:30:00Z</updated>
+          <link rel="via" href="https://e.org/reports/"/>
+          <link rel="related" href="https://e.org/series/7"/>
+          <category term="application/pdf" scheme="changes:OBJECT:TYPE"/>
+          <category term="text/plain" scheme="changes:OBJECT:TYPE"/>
+          <id>urn:uuid:06b0132e-071c-8c35-8aaa-200188381511</id>
+          <entry>
+            <author><name>rsnotify</name></author>
+            <id>urn:uuid:7e39e1c4-3003-8604-b74f-6a0fe67c0fe6</id>
+            <title type="text">1 added, 1 deleted, 1 updated</title>
+            <updated>2026-11-22T09:10:00.25Z</updated>
+            <content type="application/pdf" src="https://e.org/reports/1.pdf"/>
+            <link rel="via" href="https://e.org/reports/1.pdf"/>
+            <summary type="text">The item was added.</summary>
+            <category scheme="changes:CONTENT:ITEM:STATEAFTER" term="ACTIVE"/>
+            <category scheme="changes:ITEM:CHANGE:TYPE" term="ADD"/>
+          </entry>
+          <entry>
+            <author><name>mailto:ada@e.org</name></author>
+            <id>urn:uuid:b94cdf8e-35d2-836e-9eb0-ec6b057a5203</id>
+            <title type="text">1 added, 1 deleted, 1 updated</title>
+            <updated>2026-11-22T09:30:00Z</updated>
+            <content type="text/plain; charset=utf-8" src="https://e.org/reports/2.txt"/>
+            <link rel="via" href="https://e.org/reports/2.txt"/>
+            <summary type="text">The item was updated.</summary>
+            <category scheme="changes:ITEM:CHANGE:TYPE" term="UPDATE"/>
+          </entry>
+          <entry>
+            <author><name>rsnotify</name></author>
+            <id>urn:uuid:f16835f4-644b-87d1-8164-362ad2976ce1</id>
+            <title type="text">1 added, 1 deleted, 1 updated</title>
+            <updated>2026-11-22T09:20:00Z</updated>
+            <link rel="alternate" href="https://e.org/reports/3.txt"/>
+            <link rel="via" href="https://e.org/reports/3.txt"/>
+            <summary type="text">The item was deleted.</summary>
+            <category scheme="changes:ITEM:CHANGE:TYPE" term="DELETE"/>
+          </entry>
+        </feed>
+        "#);
+    }
+
+    #[test]
+    fn a_resource_is_its_own_object_unless_told_otherwise() {
+        let body = body(vec![
+            change("https://e.org/a/1", ChangeKind::Created, None),
+            change("https://e.org/a/2", ChangeKind::Created, None),
+            change("https://E.org/a/1", ChangeKind::Updated, None),
+        ]);
+        let objects = |form: &AtomForm| -> Vec<(String, String, String)> {
+            let messages = messages(&body, 1, form);
+            let property = |message: &Message, name| message.property(name).unwrap().to_owned();
+            let parts = messages.iter().map(|message| {
+                (
+                    property(message, "objectUri"),
+                    property(message, "parentUri"),
+                    property(message, "itemCount"),
+                )
+            });
+            parts.collect()
+        };
+        let of = |object: &str, parent: &str, count: &str| {
+            (object.to_owned(), parent.to_owned(), count.to_owned())
+        };
+        assert_eq!(
+            objects(&AtomForm::default()),
+            [
+                of("https://e.org/a/1", "https://e.org/a/", "2"),
+                of("https://e.org/a/2", "https://e.org/a/", "1"),
+            ]
+        );
+        assert_eq!(
+            objects(&directories()),
+            [of("https://e.org/a/", "https://e.org/", "3")]
+        );
+    }
+
+    #[test]
+    fn identifiers_and_locations_are_as_configured() {
+        let form = AtomForm {
+            object: ObjectKind::Resource,
+            identifiers: Identifiers::InfoFedora,
+            location: Some(Relocation {
+                from: "http://fedora:8080/".to_owned(),
+                to: "https://repo.example.org/".to_owned(),
+            }),
+        };
+        let body = body(vec![change(
+            "http://fedora:8080/rest/books/1",
+            ChangeKind::Updated,
+            None,
+        )]);
+        let feed = Feed::parse(&messages(&body, 1, &form)[0].body).unwrap();
+        assert_eq!(feed.object, "info:fedora/books/1");
+        assert_eq!(feed.parent.as_deref(), Some("info:fedora/books"));
+        assert_eq!(feed.items[0].item, "info:fedora/books/1");
+        let content = feed.items[0].content.as_ref().unwrap();
+        assert_eq!(content.src, "https://repo.example.org/rest/books/1");
+    }
+
+    #[test]
+    fn a_purge_of_the_latest_version_is_an_update() {
+        // The list says that the resource changed; which version it has now is all that counts.
+        let body = body(vec![change(
+            "https://e.org/1",
+            ChangeKind::Updated,
+            Some("2026-11-22T09:10:00Z"),
+        )]);
+        let feed = Feed::parse(&messages(&body, 1, &AtomForm::default())[0].body).unwrap();
+        assert_eq!(feed.items[0].modification, Some(Modification::Update));
+        assert_eq!(feed.items[0].state_before, None);
+        assert!(feed.items[0].content.is_some());
+    }
+
+    #[test]
+    fn another_body_has_no_messages() {
+        let notification = Notification {
+            source: "main",
+            topic: "https://e.org/changes",
+            kind: ChannelKind::Framework,
+            seq: 1,
+            body: b"<urlset xmlns='http://www.sitemaps.org/schemas/sitemap/0.9'/>",
+        };
+        assert_eq!(atom_messages(&notification, &AtomForm::default()), None);
+    }
+
+    fn any_change() -> impl Strategy<Value = Change> {
+        let kinds = [
+            ChangeKind::Created,
+            ChangeKind::Updated,
+            ChangeKind::Deleted,
+        ];
+        (
+            "https://[ef]\\.org/([ab]/){0,2}[123]?",
+            prop::sample::select(kinds.to_vec()),
+            prop::option::of(0..1_000_u32),
+            prop::option::of(prop::sample::select(vec!["text/plain", "image/png"])),
+        )
+            .prop_map(|(loc, kind, second, mime_type)| Change {
+                datetime: second.map(|second| {
+                    let time = Timestamp::from_second(1_763_800_000 + i64::from(second));
+                    Datetime::parse(&time.unwrap().to_string()).unwrap()
+                }),
+                mime_type: mime_type.map(Into::into),
+                ..change(&loc, kind, None)
+            })
+    }
+
+    /// Returns the object of a URI, computed in another way than the code does.
+    fn object_of(loc: &str, kind: ObjectKind) -> String {
+        match kind {
+            ObjectKind::Resource => loc.to_owned(),
+            ObjectKind::Directory => {
+                let parts: Vec<&str> = loc.split('/').collect();
+                format!("{}/", parts[..parts.len() - 1].join("/"))
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_change_is_lost_and_each_object_keeps_its_order(
+            entries in prop::collection::vec(any_change(), 1..40),
+            is_directory: bool,
+            seq in 1..1_000_u64,
+        ) {
+            let object = match is_directory {
+                true => ObjectKind::Directory,
+                false => ObjectKind::Resource,
+            };
+            let form = AtomForm { object, ..AtomForm::default() };
+            let body = body(entries.clone());
+            let made = messages(&body, seq, &form);
+            // The model: per object, its changes in order.
+            let mut model: BTreeMap<String, Vec<(String, &str)>> = BTreeMap::new();
+            let mut order = Vec::new();
+            for entry in &entries {
+                let object = object_of(&entry.loc, object);
+                if !model.contains_key(&object) {
+                    order.push(object.clone());
+                }
+                let term = match entry.kind {
+                    ChangeKind::Created => "ADD",
+                    ChangeKind::Updated => "UPDATE",
+                    ChangeKind::Deleted => "DELETE",
+                };
+                model.entry(object).or_default().push((entry.loc.to_string(), term));
+            }
+            let feeds: Vec<Feed> = made.iter().map(|m| Feed::parse(&m.body).unwrap()).collect();
+            prop_assert_eq!(feeds.iter().map(|feed| feed.object.clone()).collect::<Vec<_>>(), order);
+            let mut ids = HashSet::new();
+            for (feed, message) in feeds.iter().zip(&made) {
+                let items: Vec<_> = feed
+                    .items
+                    .iter()
+                    .map(|item| (item.item.clone(), item.modification.unwrap().as_str()))
+                    .collect();
+                prop_assert_eq!(&items, &model[&feed.object]);
+                let count = items.len().to_string();
+                prop_assert_eq!(message.property("itemCount"), Some(count.as_str()));
+                prop_assert_eq!(&feed.id, message.header("correlation-id").unwrap());
+                let id = format!("urn:uuid:{}", message.property("messageId").unwrap());
+                prop_assert_eq!(&feed.id, &id);
+                prop_assert!(ids.insert(id));
+                for item in &feed.items {
+                    prop_assert!(ids.insert(item.id.clone()));
+                    let is_deletion = item.modification == Some(Modification::Delete);
+                    prop_assert_eq!(item.content.is_none(), is_deletion);
+                }
+            }
+            prop_assert_eq!(&messages(&body, seq, &form), &made);
+            for message in messages(&body, seq + 1, &form) {
+                prop_assert!(ids.insert(message.header("correlation-id").unwrap().to_owned()));
+            }
+        }
+    }
+}
