@@ -1,7 +1,8 @@
-//! Software of others: a WebSub hub, the reference library, web servers, and a validator of XML.
+//! Software of others: a WebSub hub, the reference library, a reader of feeds, web servers, and a validator of XML.
 //!
 //! `.ci/run` installs them from package registries. If one is missing, its tests are skipped.
 
+mod atom;
 mod changes;
 mod flask_websub;
 mod front;

@@ -22,8 +22,7 @@ pub fn python() -> Option<&'static Path> {
 fn environment() -> Option<PathBuf> {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent()?;
     let python = target.join("python/bin/python");
-    let imports =
-        "import celery, distutils.dir_util, flask_websub, resync, simulator, tornado, yaml";
+    let imports = "import celery, distutils.dir_util, feedparser, flask_websub, resync, simulator, tornado, yaml";
     succeeds(&python, imports).then_some(python)
 }
 
