@@ -176,6 +176,62 @@ pub fn read_resource_entries(
     }
 }
 
+/// Reads a Change List or a Resource List in one pass, and hands over the entries that count with their positions, one
+/// after the other, so that no list needs to fit into memory. Entries of a Resource List are updates without a datetime.
+///
+/// # Errors
+///
+/// If the document is none of the two, or not whole. Entries before the error have been handed over by then.
+pub fn each_entry(
+    source: impl Read,
+    capability: Capability,
+    take: impl FnMut(u32, Change),
+) -> Result<(), ChangeListError> {
+    let mut entries = ChangesHandler::new(Wanted::All);
+    entries.draft.is_of_resources = capability == Capability::ResourceList;
+    let handler = StreamHandler {
+        entries,
+        capability,
+        take,
+    };
+    match read(source, handler)? {
+        Ok((handler, _)) if handler.is_it() => Ok(()),
+        _ => Err(ChangeListError::NotAChangeList),
+    }
+}
+
+/// Hands the entries over as they end.
+struct StreamHandler<F> {
+    entries: ChangesHandler<'static>,
+    capability: Capability,
+    take: F,
+}
+
+impl<F> StreamHandler<F> {
+    fn is_it(&self) -> bool {
+        self.entries.root.is_list_of(self.capability.as_str())
+    }
+}
+
+impl<F: FnMut(u32, Change)> Handler for StreamHandler<F> {
+    fn start(&mut self, start: &Start<'_>) {
+        self.entries.start(start);
+    }
+
+    fn text(&mut self, depth: usize, element: Element, text: &str) {
+        self.entries.text(depth, element, text);
+    }
+
+    fn end(&mut self, depth: usize, left: usize) {
+        self.entries.end(depth, left);
+        // The root describes the list before its entries.
+        let is_it = self.is_it();
+        if let Some(change) = self.entries.changes.pop().filter(|_| is_it) {
+            (self.take)(self.entries.begun - 1, change);
+        }
+    }
+}
+
 /// Root of a document with changes.
 #[derive(Debug, Default)]
 pub(crate) struct Root {

@@ -1,4 +1,4 @@
-//! A second reading of one version of a Change List: its keys, and then some of its entries (C6, C8).
+//! A second reading of one version of a Change List: its keys, and then some of its entries (C6, C8), or all of them.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -6,9 +6,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use crate::announce::observation::Stat;
+use crate::resourcesync::capability::Capability;
 use crate::resourcesync::change::Change;
 use crate::resourcesync::change_list::{
-    ChangeListError, ListedChanges, ListedResources, read_changes, read_keys,
+    ChangeListError, ListedChanges, ListedResources, each_entry, read_changes, read_keys,
     read_resource_entries, read_resources,
 };
 use crate::resourcesync::gzip::unpacked;
@@ -34,6 +35,12 @@ pub enum ChangeListFileError {
 }
 
 impl ChangeListFile {
+    /// Opens the version of the file at `path` that is there now, and returns it with its stat data.
+    pub fn open_latest(path: &Path) -> Result<(ChangeListFile, Stat), ChangeListFileError> {
+        let status = file_status::follow(path).map_err(io::Error::from)?;
+        Ok((ChangeListFile::open(path, status.stat)?, status.stat))
+    }
+
     /// Opens the file at `path`, if it still has this stat data.
     pub fn open(path: &Path, stat: Stat) -> Result<ChangeListFile, ChangeListFileError> {
         let is_version = |status: &FileStatus| status.kind == FileKind::File && status.stat == stat;
@@ -90,6 +97,15 @@ impl ChangeListFile {
             true => Ok(changes),
             false => Err(ChangeListFileError::Stale),
         }
+    }
+
+    /// Hands over the entries of a Change List or a Resource List with their positions, one after the other.
+    pub fn each_entry(
+        &mut self,
+        capability: Capability,
+        take: impl FnMut(u32, Change),
+    ) -> Result<(), ChangeListFileError> {
+        self.read(|reader| each_entry(reader, capability, take))
     }
 
     fn read<T>(

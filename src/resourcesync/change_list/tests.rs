@@ -3,7 +3,10 @@
 use proptest::prelude::*;
 use rstest::rstest;
 
-use super::{ChangeListError, ListedChanges, SkipReason, Undated, read_changes, read_keys};
+use super::{
+    ChangeListError, ListedChanges, SkipReason, Undated, each_entry, read_changes, read_keys,
+};
+use crate::resourcesync::capability::Capability;
 use crate::resourcesync::change::{Change, ChangeKey, RelatedLink};
 use crate::resourcesync::change_payload::entry_len;
 use crate::resourcesync::payload::ChangeKind;
@@ -449,4 +452,22 @@ proptest! {
         prop_assert_eq!(listed.first_skipped.unwrap().line, line);
         prop_assert_eq!((listed.entries.len(), listed.skipped), (before + 1, 1));
     }
+}
+
+#[test]
+fn entries_are_handed_over_as_a_whole_reading_returns_them() {
+    let skipped = "<url><loc>2.txt</loc><rs:md change='updated'/></url>";
+    let list = list(&format!("{DATED}{skipped}{UNDATED}"));
+    let mut positions = Vec::new();
+    let mut taken = Vec::new();
+    let mut take = |position, change| {
+        positions.push(position);
+        taken.push(change);
+    };
+    each_entry(list.as_bytes(), Capability::ChangeList, &mut take).unwrap();
+    assert_eq!(positions, [0, 2]);
+    assert_eq!(taken, changes(&list));
+    let mut nothing = |_, change| panic!("{change:?}");
+    let error = each_entry(list.as_bytes(), Capability::ResourceList, &mut nothing).unwrap_err();
+    assert!(matches!(error, ChangeListError::NotAChangeList));
 }
