@@ -137,6 +137,7 @@ fn plan() -> Plan {
             mode: Mode::Content,
             replaces: Replaces::Automatic,
         }],
+        brokers: Vec::new(),
         channels: Vec::new(),
         public_url: Uri::parse("https://topics.example/").expect("a URI"),
         window: WindowPlan {

@@ -5,6 +5,10 @@
 
 #[path = "../src/announce/mod.rs"]
 pub mod announce;
+#[path = "../src/broker"]
+pub mod broker {
+    pub mod frame;
+}
 #[path = "../src/config/mod.rs"]
 pub mod config;
 #[path = "../src/contentchange/mod.rs"]

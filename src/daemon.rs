@@ -27,6 +27,7 @@ use tracing::{info, warn};
 
 use crate::admin::{Admin, Readiness};
 use crate::announce::event::Event;
+use crate::broker::client::Brokers;
 use crate::config::Config;
 use crate::config::error::{ConfigError, Location, Problem};
 use crate::control;
@@ -58,6 +59,8 @@ struct Daemon {
     event_loop: EventLoop,
     topics: Topics,
     publisher: Arc<Publisher>,
+    brokers: Arc<Brokers>,
+    submission_runtime: Handle,
     readiness: Readiness,
     /// The embedded hub, once there was one: without a place in the configuration, it ends what it has begun.
     hub: Option<EmbeddedHub>,
@@ -97,6 +100,9 @@ impl Daemon {
         let signals = Signals::take()?;
         let (inputs, received) = mpsc::channel();
         let publisher = Arc::new(Publisher::new(settings::publishers(&config)?)?);
+        let submission_runtime = submission_runtime()?;
+        let brokers = settings::brokers(&config)?;
+        let brokers = Arc::new(Brokers::new(brokers, &submission_runtime));
         let store = Store::open(&config.state_dir)?;
         let activated = socket_activation::take()?;
         let public = match activated.public {
@@ -128,7 +134,8 @@ impl Daemon {
             store,
             topics: topics.clone(),
             publisher: Arc::clone(&publisher),
-            submission_runtime: submission_runtime()?,
+            brokers: Arc::clone(&brokers),
+            submission_runtime: submission_runtime.clone(),
             runtime: handle.clone(),
             inputs: inputs.clone(),
             readiness: readiness.clone(),
@@ -156,6 +163,8 @@ impl Daemon {
             event_loop,
             topics,
             publisher,
+            brokers,
+            submission_runtime,
             readiness,
             hub,
             open_hub,

@@ -15,6 +15,7 @@
 //! | [`tree`] | the file system: mounts, watches, sweeps, complete reads |
 //! | [`store`] | the state file, one SQLite database: what was seen, told, and is in flight |
 //! | [`websub`] | HTTP: submitting to hubs, serving topics, the embedded hub, a subscriber |
+//! | [`broker`] | STOMP: sending messages to the site's message broker, and reading them |
 //! | [`admin`] | the admin listener: health, metrics, status page |
 //! | [`control`] | requests of commands to a running daemon, over a socket |
 //! | [`config`] | the configuration: one definition per key, then values that are valid |
@@ -22,7 +23,7 @@
 //! | [`cli`] | one file per subcommand |
 //!
 //! Invariants, held by `tests/tidy.rs` where a machine can: the pure folders have no clock, disk,
-//! network, randomness or logging; adaptors (`tree`, `store`, `websub`, `admin`, `control`) never use each other;
+//! network, randomness or logging; adaptors (`tree`, `store`, `websub`, `broker`, `admin`, `control`) never use each other;
 //! nothing is sent before it is saved; the changes to announce are always the difference *seen − told*.
 //!
 //! A decision belongs in a pure folder, its input and output in an adaptor, and [`daemon`] joins them.
@@ -30,6 +31,7 @@
 
 pub mod admin;
 pub mod announce;
+pub mod broker;
 pub mod cli;
 pub mod config;
 pub mod contentchange;

@@ -13,7 +13,7 @@ use std::fs;
 use source::{repository, source_files};
 
 /// The folders of `src/` that may use only some of the others.
-const MAY_USE: [(&str, &[&str]); 14] = [
+const MAY_USE: [(&str, &[&str]); 15] = [
     ("resourcesync", &[]),
     ("histogram", &[]),
     ("http", &["resourcesync"]),
@@ -31,6 +31,7 @@ const MAY_USE: [(&str, &[&str]); 14] = [
     ("tree", &PURE),
     ("store", &PURE),
     ("websub", &PURE),
+    ("broker", &PURE),
     ("admin", &PURE),
     ("control", &PURE),
     ("config", &PURE),

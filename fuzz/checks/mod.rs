@@ -4,6 +4,7 @@
 use std::io::Read;
 
 use jiff::{SignedDuration, Timestamp};
+use rsnotify::broker::frame::{Decoder, Frame, FrameError};
 use rsnotify::config::Config;
 use rsnotify::config::error::{ConfigError, Location};
 use rsnotify::config::overrides::Overrides;
@@ -47,6 +48,55 @@ pub fn parse(input: &[u8]) {
     let trimmed = bytes.trim_ascii_end();
     let cut = content(&trimmed[..trimmed.len() - 1]);
     assert!(cut.is_err(), "a document without its end: {cut:?}");
+}
+
+/// F7: how bytes arrive does not matter, nothing is read beyond its bounds, and a frame that was read is read the same
+/// again from what it is written as. The first byte says how the bytes arrive.
+pub fn stomp(input: &[u8]) {
+    let Some((&chunk, bytes)) = input.split_first() else {
+        return;
+    };
+    let read = |chunk: usize| -> (Vec<Frame>, Option<FrameError>) {
+        let mut decoder = Decoder::default();
+        let mut frames = Vec::new();
+        for piece in bytes.chunks(chunk.max(1)) {
+            decoder.push(piece);
+            loop {
+                match decoder.frame() {
+                    Ok(Some(frame)) => frames.push(frame),
+                    Ok(None) => break,
+                    Err(error) => return (frames, Some(error)),
+                }
+            }
+        }
+        (frames, None)
+    };
+    let whole = read(bytes.len());
+    assert_eq!(
+        whole,
+        read(usize::from(chunk)),
+        "the same in pieces of {chunk}"
+    );
+    for mut frame in whole.0 {
+        frame.headers.retain(|(name, _)| name != "content-length");
+        let mut decoder = Decoder::default();
+        decoder.push(&frame.encode());
+        let again = decoder.frame().map(|again| {
+            again.map(|mut again| {
+                again.headers.retain(|(name, _)| name != "content-length");
+                again
+            })
+        });
+        // A NUL is no part of a header that can be written, and CONNECTED has no escapes for the rest.
+        let is_plain = |text: &str| !text.contains(['\0', '\r', '\n']);
+        let is_written = frame
+            .headers
+            .iter()
+            .all(|(name, value)| is_plain(name) && is_plain(value) && !name.is_empty());
+        if is_written && frame.command != "CONNECTED" && frame.command != "CONNECT" {
+            assert_eq!(again, Ok(Some(frame)));
+        }
+    }
 }
 
 /// C2, C3, C16, C23: how bytes arrive does not matter, both passes read the same entries, and what is passed on is read

@@ -768,12 +768,28 @@ _rsnotify() {
             return 0
             ;;
         rsnotify__subcmd__listen)
-            opts="-h --kind --callback --callback-listen --hub --json --xml --exec --exec-batch --state --lease --config --help"
+            opts="-h --broker --destination --selector --durable --kind --callback --callback-listen --hub --json --xml --exec --exec-batch --state --lease --config --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --broker)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --destination)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --selector)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --durable)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --kind)
                     COMPREPLY=($(compgen -W "framework change" -- "${cur}"))
                     return 0

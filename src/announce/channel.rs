@@ -76,6 +76,14 @@ impl Channel {
         ledgers.filter(|(_, ledger)| ledger.row.left.is_none())
     }
 
+    /// Returns the hubs that subscribers may be sent to; a broker is none (F1).
+    pub fn advertised(&self) -> Vec<Hub> {
+        let hubs = self
+            .listening()
+            .filter(|(_, ledger)| ledger.mode != Mode::Broker);
+        hubs.map(|(hub, _)| hub.clone()).collect()
+    }
+
     /// Returns the accounts of hubs that fetch the topic.
     pub fn pinged(&self) -> impl Iterator<Item = (&Hub, &Ledger)> {
         let ledgers = self.ledgers.iter().map(|(hub, ledger)| (hub, &**ledger));
@@ -165,7 +173,7 @@ impl Channel {
         TopicPage {
             topic: self.row.topic.clone(),
             capability_list: self.row.set.clone(),
-            hubs: self.listening().map(|(hub, _)| hub.clone()).collect(),
+            hubs: self.advertised(),
             body,
             report_fetches: is_pinged,
         }

@@ -1,4 +1,4 @@
-//! Submissions to hubs, and the meaning of their answers.
+//! Submissions to hubs and message brokers, and the meaning of their answers.
 //!
 //! This file builds the request (R24). [`verdict`] judges an answer, with a [`reason`] if it is not accepted, [`hub_queue`]
 //! decides which of a hub's submissions may be sent (R23), [`attempt`] is the part of an answer that is kept, and
@@ -10,6 +10,7 @@ use crate::announce::ids::ChannelId;
 use crate::announce::plan::Mode;
 use crate::http::form::{FORM_TYPE, encode_form, with_parameters};
 use crate::http::link::link_header;
+use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::payload::PAYLOAD_TYPE;
 use crate::resourcesync::uri::{Hub, Topic, Uri};
 
@@ -19,7 +20,7 @@ pub mod reason;
 pub mod redirect;
 pub mod verdict;
 
-/// One attempt to tell one hub.
+/// One attempt to tell one hub or broker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Submission {
     pub channel: ChannelId,
@@ -27,6 +28,9 @@ pub struct Submission {
     pub mode: Mode,
     /// Counts the notifications of a channel, from 1.
     pub seq: u64,
+    /// The name of the source.
+    pub source: String,
+    pub kind: ChannelKind,
     pub topic: Topic,
     pub capability_list: Uri,
     /// The payload; a ping sends none of it.
@@ -57,7 +61,8 @@ pub struct HubRequest {
 pub fn request(submission: &Submission, publish_url: &str) -> HubRequest {
     let topic = submission.topic.as_str();
     match submission.mode {
-        Mode::Content | Mode::Embedded => HubRequest {
+        // A broker gets messages, which its adaptor makes of the body.
+        Mode::Content | Mode::Embedded | Mode::Broker => HubRequest {
             url: publish_url.to_owned(),
             headers: payload_headers(submission),
             body: Arc::clone(&submission.body),
@@ -102,6 +107,8 @@ mod tests {
             hub: Hub::new("https://hub.example.net/websub/"),
             mode,
             seq: 1,
+            source: "main".to_owned(),
+            kind: ChannelKind::Framework,
             topic: Topic::new("https://e.org/set 1/?a=b&c".replace(' ', "%20")),
             capability_list: Uri::parse("https://e.org/cl.xml").unwrap(),
             body: b"<urlset/>".as_slice().into(),

@@ -72,7 +72,7 @@ pub fn desired(
     let mut findings = Vec::new();
     if let Some(entry) = configured.entry(plan, set, kind) {
         let desired = by_configuration(plan, source, set, entry, &mut findings);
-        return (desired, findings);
+        return (with_brokers(plan, source, kind, desired), findings);
     }
     if catalog.is_unread(set) {
         return (Desired::AsItIs, findings);
@@ -96,7 +96,18 @@ pub fn desired(
             });
             (Desired::Nothing, findings)
         }
-        desired => (desired, findings),
+        desired => (with_brokers(plan, source, kind, desired), findings),
+    }
+}
+
+/// Adds the brokers that hear such channels, whatever is advertised (F1).
+fn with_brokers(plan: &Plan, source: &SourcePlan, kind: ChannelKind, desired: Desired) -> Desired {
+    match desired {
+        Desired::Channel { topic, mut hubs } => {
+            hubs.extend(plan.brokers_of(&source.name, kind).cloned());
+            Desired::Channel { topic, hubs }
+        }
+        desired => desired,
     }
 }
 
@@ -141,8 +152,7 @@ fn by_advertisement(
         return Desired::Channel { topic, hubs };
     }
     let advertised = advertised.hubs.iter().cloned();
-    let (hubs, foreign): (Vec<Hub>, Vec<Hub>) =
-        advertised.partition(|hub| plan.mode_of(hub).is_some());
+    let (hubs, foreign): (Vec<Hub>, Vec<Hub>) = advertised.partition(|hub| plan.has_hub(hub));
     if hubs.is_empty() {
         findings.push(Finding::ForeignHubs {
             set: set.clone(),
@@ -167,7 +177,9 @@ fn by_default(
     findings: &mut Vec<Finding>,
 ) -> Desired {
     let is_wanted = kind == ChannelKind::Framework || source.change_notifications;
-    if !source.unadvertised_channels || !is_wanted {
+    let is_for_hubs = source.unadvertised_channels && is_wanted;
+    let is_for_brokers = plan.brokers_of(&source.name, kind).next().is_some();
+    if !is_for_hubs && !is_for_brokers {
         return Desired::Nothing;
     }
     let Some([topic, other]) = default_topics(plan, source, set, kind) else {
@@ -175,6 +187,11 @@ fn by_default(
     };
     let keeps_other = had.contains(&other) && !had.contains(&topic);
     let topic = if keeps_other { other } else { topic };
+    if !is_for_hubs {
+        // Nobody is to subscribe to it: the topic only names what the brokers hear.
+        let hubs = Vec::new();
+        return Desired::Channel { topic, hubs };
+    }
     findings.push(Finding::Unadvertised {
         set: set.clone(),
         topic: topic.clone(),

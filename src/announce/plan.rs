@@ -21,6 +21,8 @@ pub struct Plan {
     pub sources: Vec<SourcePlan>,
     /// Every hub that notifications may go to, the embedded one included.
     pub hubs: Vec<HubPlan>,
+    /// Message brokers, which are told like hubs but are none: nothing advertises them (F1).
+    pub brokers: Vec<BrokerPlan>,
     /// The `[[channel]]` entries.
     pub channels: Vec<ChannelPlan>,
     /// The address of the public listener; ends in `/`.
@@ -142,6 +144,26 @@ pub struct HubPlan {
     pub replaces: Replaces,
 }
 
+/// A message broker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BrokerPlan {
+    /// The name, in the place of a hub's address. It has no colon, so it is never the address of a hub.
+    pub name: Hub,
+    /// The kinds of channels that it hears.
+    pub channels: Vec<ChannelKind>,
+    /// The names of the sources that it hears; nothing for all.
+    pub sources: Option<Vec<String>>,
+}
+
+impl BrokerPlan {
+    /// Returns true if it hears the channels of this kind of a source.
+    pub fn hears(&self, source: &str, kind: ChannelKind) -> bool {
+        let sources = self.sources.as_ref();
+        let is_named = sources.is_none_or(|sources| sources.iter().any(|name| name == source));
+        is_named && self.channels.contains(&kind)
+    }
+}
+
 /// Which hub that is no longer configured another one goes on for (R13).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Replaces {
@@ -164,6 +186,8 @@ pub enum Mode {
     ContentQuery,
     /// Our own hub, in this process.
     Embedded,
+    /// A message broker, over STOMP (F2).
+    Broker,
 }
 
 impl Mode {
@@ -193,11 +217,31 @@ pub struct UnknownSource {
 }
 
 impl Plan {
-    /// Returns how a hub is spoken to, if it is configured.
+    /// Returns every hub and broker, with how it is spoken to.
+    pub fn destinations(&self) -> impl Iterator<Item = (&Hub, Mode)> {
+        let hubs = self.hubs.iter().map(|hub| (&hub.hub, hub.mode));
+        let brokers = self.brokers.iter();
+        hubs.chain(brokers.map(|broker| (&broker.name, Mode::Broker)))
+    }
+
+    /// Returns how a hub or broker is spoken to, if it is configured.
     pub fn mode_of(&self, hub: &Hub) -> Option<Mode> {
-        let mut hubs = self.hubs.iter();
-        hubs.find(|configured| configured.hub == *hub)
-            .map(|configured| configured.mode)
+        let mut destinations = self.destinations();
+        destinations
+            .find(|(configured, _)| *configured == hub)
+            .map(|(_, mode)| mode)
+    }
+
+    /// Returns true if a hub is configured. A broker is none.
+    pub fn has_hub(&self, hub: &Hub) -> bool {
+        self.hubs.iter().any(|configured| configured.hub == *hub)
+    }
+
+    /// Returns the brokers that hear the channels of this kind of a source.
+    pub fn brokers_of(&self, source: &str, kind: ChannelKind) -> impl Iterator<Item = &Hub> {
+        let brokers = self.brokers.iter();
+        let hearing = brokers.filter(move |broker| broker.hears(source, kind));
+        hearing.map(|broker| &broker.name)
     }
 
     /// Returns the source of a mount, with its position in [`Plan::sources`].

@@ -67,6 +67,7 @@ pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit
     let config = Config::load(file, &with_url(file, options.overrides())?)?;
     // Certificates and headers that no request could be made with are the configuration's fault.
     let hubs = settings::publishers(&config)?;
+    let brokers = settings::brokers(&config)?;
     let mut sections = Vec::new();
     let mut documents = 0;
     let mut unverified = unverified(&hubs);
@@ -79,7 +80,9 @@ pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit
         documents = views.len();
         sections.push(tree(&scan, views, options.all));
         sections.extend(machine::sections(&config, &scan, state));
-        sections.extend(network::sections(&config, &scan, hubs, unverified)?);
+        sections.extend(network::sections(
+            &config, &scan, hubs, brokers, unverified,
+        )?);
     }
     let of = |severity| {
         let diagnostics = sections.iter().flat_map(|section| &section.diagnostics);

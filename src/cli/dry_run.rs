@@ -13,6 +13,8 @@ use crate::announce::dry_run::{ChangeFiles, play_forward};
 use crate::announce::engine::Engine;
 use crate::announce::plan::Mode;
 use crate::announce::time::later;
+use crate::broker::messages::{messages, send_frame};
+use crate::broker::settings::BrokerSettings;
 use crate::cli::exit::Exit;
 use crate::cli::one_shot_scan::scan_once;
 use crate::cli::output::{print, say};
@@ -30,14 +32,19 @@ use crate::websub::publish::PublishSettings;
 /// The longest that a retry waits (R23).
 const LONGEST_RETRY: Duration = Duration::from_secs(3600);
 
+/// Text in the place of header values that may be secrets.
+const MASKED: &str = "***";
+
 /// A request, and what it is.
 struct Shown {
     title: String,
-    request: Preview,
+    /// As text.
+    request: String,
 }
 
 pub fn dry_run(config: &Config) -> anyhow::Result<Exit> {
     let hubs = settings::publishers(config)?;
+    let brokers = settings::brokers(config)?;
     let store = Store::open_to_read(&config.state_dir)?;
     let saved = match &store {
         Some(store) => store.load_hub()?,
@@ -71,6 +78,10 @@ pub fn dry_run(config: &Config) -> anyhow::Result<Exit> {
     for submission in &planned {
         let at = submission.at;
         let submission = &submission.submission;
+        if let Some(broker) = brokers.iter().find(|broker| broker.name == submission.hub) {
+            shown.push(sent(submission, broker, at, now));
+            continue;
+        }
         match hubs.iter().find(|hub| hub.hub == submission.hub) {
             Some(hub) => shown.push(submitted(submission, hub, at, now)),
             None => shown.extend(own_hub.relayed(submission, at, now)),
@@ -113,7 +124,7 @@ fn submitted(
     let Submission { seq, topic, .. } = submission;
     let kind = match submission.mode {
         Mode::Ping => "ping for notification",
-        Mode::Content | Mode::ContentQuery | Mode::Embedded => "notification",
+        Mode::Content | Mode::ContentQuery | Mode::Embedded | Mode::Broker => "notification",
     };
     Shown {
         title: format!(
@@ -121,7 +132,36 @@ fn submitted(
             wait(at, now),
             submission.hub
         ),
-        request: Preview::of_submission(submission, hub),
+        request: Preview::of_submission(submission, hub).to_string(),
+    }
+}
+
+/// Returns the messages that a broker would be sent, without what tells transactions apart.
+fn sent(submission: &Submission, broker: &BrokerSettings, at: Timestamp, now: Timestamp) -> Shown {
+    let Submission { seq, topic, .. } = submission;
+    let destination = broker.destination_of(&submission.source);
+    let frames = messages(submission, broker).into_iter().map(|message| {
+        let mut frame = send_frame(message, &destination, broker);
+        for (name, _) in &broker.headers {
+            for (_, value) in frame.headers.iter_mut().filter(|(known, _)| known == name) {
+                *value = MASKED.to_owned();
+            }
+        }
+        let headers = frame.headers.iter();
+        let headers: String = headers
+            .map(|(name, value)| format!("{name}: {value}\n"))
+            .collect();
+        let body = String::from_utf8_lossy(&frame.body);
+        format!("SEND\n{headers}\n{}\n", body.trim_end())
+    });
+    Shown {
+        title: format!(
+            "{}: notification {seq} of {topic}, to broker {} at {}",
+            wait(at, now),
+            broker.name,
+            broker.address()
+        ),
+        request: frames.collect::<Vec<_>>().join("\n"),
     }
 }
 
@@ -189,7 +229,7 @@ impl<'a> OwnHub<'a> {
         let (wait, callback) = (wait(at, now), &subscription.callback);
         Some(Shown {
             title: format!("{wait}: notification {seq} of {topic}, to the subscriber {callback}"),
-            request: Preview::new(callback.as_str(), headers, &relay.body),
+            request: Preview::new(callback.as_str(), headers, &relay.body).to_string(),
         })
     }
 }

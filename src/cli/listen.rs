@@ -1,5 +1,6 @@
-//! `listen`: subscribe to topics, and hand their notifications over: print them, or run a command for each.
+//! `listen`: subscribe to topics, or read from a message broker, and hand their notifications over: print them, or run a command for each.
 
+mod broker;
 mod change_lists;
 mod channels;
 mod command;
@@ -15,6 +16,7 @@ mod state;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,12 +47,18 @@ const LEASE: Duration = Duration::from_secs(60 * 60);
 /// Timeout for the last answers to hubs.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 
-pub fn listen(options: &ListenOptions) -> anyhow::Result<Exit> {
+pub fn listen(file: Option<&Path>, options: &ListenOptions) -> anyhow::Result<Exit> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("cannot start the network threads")?;
-    match runtime.block_on(run(options)) {
+    let ended = runtime.block_on(async {
+        match &options.broker {
+            Some(name) => broker::run(name, file, options).await,
+            None => run(options).await,
+        }
+    });
+    match ended {
         Ok(()) => Ok(Exit::Fine),
         Err(failure) => {
             say(error_chain(failure.error.as_ref()));

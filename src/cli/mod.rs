@@ -27,6 +27,7 @@ mod subscriptions;
 
 use clap::Parser;
 
+use crate::broker::settings::BrokerSettingsError;
 use crate::cli::exit::Exit;
 use crate::cli::inference::NoUrl;
 use crate::cli::options::{Command, Options};
@@ -49,7 +50,7 @@ pub fn main() -> Exit {
         Command::Subscriptions(command) => {
             subscriptions::subscriptions(options.config.as_deref(), command)
         }
-        Command::Listen(listen) => listen::listen(listen),
+        Command::Listen(listen) => listen::listen(options.config.as_deref(), listen),
         Command::Advertise(advertise) => advertise::advertise(options.config.as_deref(), advertise),
         Command::Health(health) => health::health(options.config.as_deref(), health),
         Command::Completions(completions) => completions::completions(completions),
@@ -79,5 +80,5 @@ fn is_about_configuration(error: &anyhow::Error) -> bool {
     let is_about_hub = error
         .downcast_ref::<PublisherError>()
         .is_some_and(|error| !matches!(error, PublisherError::Client { .. }));
-    error.is::<ConfigError>() || is_about_hub
+    error.is::<ConfigError>() || error.is::<BrokerSettingsError>() || is_about_hub
 }

@@ -246,8 +246,40 @@ pub struct RequestOptions {
 #[derive(Debug, Clone, Args)]
 pub struct ListenOptions {
     /// Topics, and Capability Lists or Source Descriptions whose channels are meant
-    #[arg(value_name = "URL", required = true)]
+    #[arg(value_name = "URL", required_unless_present = "broker")]
     pub urls: Vec<String>,
+
+    /// The [[broker]] of the configuration to read messages from, instead of subscribing to topics
+    #[arg(long, value_name = "NAME", env = "RSNOTIFY_BROKER",
+        conflicts_with_all = ["urls", "kind", "callback", "callback_listen", "hub", "exec_batch", "state", "lease"])]
+    pub broker: Option<String>,
+
+    /// The destination of the broker to read from [default: the one of the configuration]
+    #[arg(
+        long,
+        value_name = "DESTINATION",
+        env = "RSNOTIFY_DESTINATION",
+        requires = "broker"
+    )]
+    pub destination: Option<String>,
+
+    /// The messages to read, by their properties, as a JMS selector; not with RabbitMQ
+    #[arg(
+        long,
+        value_name = "SELECTOR",
+        env = "RSNOTIFY_SELECTOR",
+        requires = "broker"
+    )]
+    pub selector: Option<String>,
+
+    /// The name of a durable subscription, for which the broker keeps messages while nobody reads them
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "RSNOTIFY_DURABLE",
+        requires = "broker"
+    )]
+    pub durable: Option<String>,
 
     /// The kind of channels to take of a Capability List or Source Description [default: both]
     #[arg(long, value_name = "KIND", env = "RSNOTIFY_KIND")]

@@ -6,7 +6,7 @@ use toml::Value;
 
 use crate::config::definition::{Definition, Kind};
 use crate::config::state_dir::STATE_DIR;
-use crate::config::{Config, channel, embedded_hub, hub, server, source, window};
+use crate::config::{Config, broker, channel, embedded_hub, hub, server, source, window};
 
 /// A comment on the value of a key. The number says in which of the tables of its name the key is, from 0.
 pub type Comment<'a> = &'a dyn Fn(&Definition, usize) -> Option<String>;
@@ -39,6 +39,10 @@ impl Config {
         for (position, external) in self.hubs.iter().enumerate() {
             page.table(&hub::HUB, position);
             hub::effective(&mut page, external);
+        }
+        for (position, settings) in self.brokers.iter().enumerate() {
+            page.table(&broker::BROKER, position);
+            broker::effective(&mut page, settings);
         }
         for (position, plan) in self.channels.iter().enumerate() {
             page.table(&channel::CHANNEL, position);

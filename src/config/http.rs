@@ -217,8 +217,8 @@ pub fn settings(section: &mut Section<'_, '_, '_>) -> HttpSettings {
 }
 
 /// The ends of lines that begin a block of PEM.
-const CERTIFICATE: &str = "CERTIFICATE-----";
-const PRIVATE_KEY: &str = "PRIVATE KEY-----";
+pub const CERTIFICATE: &str = "CERTIFICATE-----";
+pub const PRIVATE_KEY: &str = "PRIVATE KEY-----";
 
 /// Returns the URL of a proxy. The message never repeats the text: it may hold a password.
 fn proxy_url(text: &str) -> Result<Url, &'static str> {
@@ -409,7 +409,8 @@ pub fn effective(page: &mut Page<'_>, settings: &HttpSettings) {
     page.key(&TIMEOUT.definition, quoted(duration::display(*timeout)));
 }
 
-fn header(header: &Header) -> String {
+/// Returns a header as the file writes it.
+pub fn header(header: &Header) -> String {
     let value = match &header.holder {
         Some(by) => holder(by),
         None if may_be_secret(&header.name) => quoted(MASKED).to_string(),

@@ -5,6 +5,7 @@
 //! that it names, resolves the links in its directories, and reads nothing else of the environment.
 
 pub mod address;
+pub mod broker;
 mod channel;
 pub mod definition;
 pub mod duration;
@@ -40,6 +41,7 @@ mod window;
 use std::path::{Path, PathBuf};
 
 use crate::announce::plan::{ChannelPlan, HubPlan, Mode, Plan, Replaces, WindowPlan};
+use crate::config::broker::Broker;
 use crate::config::channel::Surroundings;
 use crate::config::definition::Definition;
 use crate::config::embedded_hub::{Circumstances, EmbeddedHubSettings};
@@ -56,13 +58,14 @@ use crate::config::structure::WrittenTable;
 use crate::resourcesync::uri::{Hub, Uri};
 
 /// The keys of the file.
-pub static KEYS: [&Definition; 7] = [
+pub static KEYS: [&Definition; 8] = [
     &state_dir::STATE_DIR.definition,
     &server::SERVER,
     &source::SOURCE,
     &window::WINDOW,
     &embedded_hub::EMBEDDED_HUB,
     &hub::HUB,
+    &broker::BROKER,
     &channel::CHANNEL,
 ];
 
@@ -78,6 +81,7 @@ pub struct Config {
     /// The hubs outside this process.
     pub hubs: Vec<ExternalHub>,
     pub embedded_hub: Option<EmbeddedHubSettings>,
+    pub brokers: Vec<Broker>,
     pub channels: Vec<ChannelPlan>,
     pub window: WindowPlan,
 }
@@ -134,6 +138,11 @@ impl Config {
                 .map(|source| source.plan.clone())
                 .collect(),
             hubs: outside.chain(embedded).collect(),
+            brokers: self
+                .brokers
+                .iter()
+                .map(|broker| broker.plan.clone())
+                .collect(),
             channels: self.channels.clone(),
             public_url: public_url.clone(),
             window: self.window.clone(),
@@ -183,6 +192,12 @@ fn load(
     let embedded_hub = written.take_table(embedded_hub::EMBEDDED_HUB.name);
     let embedded_hub =
         embedded_hub::embedded_hub(&mut Section::new(loader, 0, embedded_hub), &circumstances);
+    let brokers = written.take_tables(broker::BROKER.name).value;
+    let names: Vec<&str> = sources
+        .iter()
+        .map(|source| source.plan.name.as_str())
+        .collect();
+    let brokers = broker::brokers(loader, brokers, &names);
     let channels = written.take_tables(channel::CHANNEL.name).value;
     let state_dir = state_dir::state_dir(loader, environment, written, overrides);
     state_dir::refuse_in_mount(loader, &state_dir, &sources);
@@ -220,6 +235,7 @@ fn load(
         sources,
         hubs,
         embedded_hub,
+        brokers,
         channels,
         window,
     };

@@ -22,6 +22,12 @@ pub fn difference(before: &Config, after: &Config) -> String {
         PartialEq::eq,
     ));
     words.extend(changes_of(
+        "broker",
+        (&before.brokers, &after.brokers),
+        |broker| broker.plan.name.to_string(),
+        PartialEq::eq,
+    ));
+    words.extend(changes_of(
         "embedded hub",
         (
             before.embedded_hub.as_slice(),

@@ -27,6 +27,7 @@ use crate::admin::Readiness;
 use crate::announce::changes::round::{TakeRequest, TakenRound};
 use crate::announce::engine::Engine;
 use crate::announce::event::{Event, Now};
+use crate::broker::client::Brokers;
 use crate::config::Config;
 use crate::control::{self, ControlRequest};
 use crate::daemon::change_reader::ChangeReader;
@@ -88,6 +89,7 @@ pub struct Parts<'a> {
     pub loaded: LoadedEngine,
     pub topics: Topics,
     pub publisher: Arc<Publisher>,
+    pub brokers: Arc<Brokers>,
     /// Runtime for submissions: they are kept off the threads that serve.
     pub submission_runtime: Handle,
     pub runtime: Handle,
@@ -136,6 +138,7 @@ impl EventLoop {
         let trees = WatchedTrees::new(parts.inputs.clone(), parts.began);
         let submissions = Submissions::new(
             parts.publisher,
+            parts.brokers,
             parts.submission_runtime,
             parts.inputs.clone(),
             parts.failpoints.clone(),

@@ -49,6 +49,7 @@ impl Daemon {
         let handle = self.runtime.handle().clone();
         let _context = handle.enter();
         let lines = HubClients::new(settings::publishers(&config)?)?;
+        let brokers = settings::brokers(&config)?;
         let public = self.bound(&self.public, &config.server.listen, "public")?;
         let admin = self.bound(&self.admin, &config.server.admin_listen, "admin")?;
         let tcp = match &public {
@@ -67,12 +68,19 @@ impl Daemon {
 
         // Nothing fails from here on.
         self.publisher.change(lines);
+        self.brokers.change(brokers, &self.submission_runtime);
         let changed = config.hubs.iter().filter(|hub| {
             let before = self.config.hubs.iter().find(|before| before.hub == hub.hub);
             before.is_some_and(|before| before != *hub)
         });
-        self.event_loop
-            .hubs_changed(changed.map(|hub| hub.hub.clone()));
+        let changed = changed.map(|hub| hub.hub.clone());
+        let changed_brokers = config.brokers.iter().filter(|broker| {
+            let mut before = self.config.brokers.iter();
+            let before = before.find(|before| before.plan.name == broker.plan.name);
+            before.is_some_and(|before| before != *broker)
+        });
+        let changed_brokers = changed_brokers.map(|broker| broker.plan.name.clone());
+        self.event_loop.hubs_changed(changed.chain(changed_brokers));
         self.change_hub(prepared_hub, saved);
         if let Some(elsewhere) = public {
             elsewhere.log_address();

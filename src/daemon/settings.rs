@@ -8,8 +8,12 @@ use url::Url;
 use crate::announce::engine::Engine;
 use crate::announce::observation::{DocumentPath, Stat};
 use crate::announce::plan::Plan;
+use crate::broker::settings::{
+    self as broker, BrokerSettings, BrokerSettingsError, Login, PayloadFormat, Transport,
+};
 use crate::config::Config;
 use crate::config::address::Address;
+use crate::config::broker::{Broker, Payload};
 use crate::config::embedded_hub::EmbeddedHubSettings;
 use crate::config::http;
 use crate::config::hub::ExternalHub;
@@ -75,6 +79,47 @@ fn publisher(hub: &ExternalHub) -> Result<PublishSettings, PublisherError> {
             ))
         }),
         danger_accept_invalid_certs: http.danger_accept_invalid_certs,
+    };
+    settings.check()?;
+    Ok(settings)
+}
+
+/// Returns the settings of each broker. An error in them is an error of the configuration.
+pub fn brokers(config: &Config) -> Result<Vec<BrokerSettings>, BrokerSettingsError> {
+    config.brokers.iter().map(broker).collect()
+}
+
+fn broker(broker: &Broker) -> Result<BrokerSettings, BrokerSettingsError> {
+    let identity = broker.client_identity.as_ref();
+    let headers = broker.headers.iter();
+    let settings = BrokerSettings {
+        name: broker.plan.name.clone(),
+        host: broker.address.host.clone(),
+        port: broker.address.port,
+        transport: match broker.address.is_tls {
+            false => Transport::Tcp,
+            true => Transport::Tls {
+                ca_pem: broker.ca.as_ref().map(|ca| ca.content.clone()),
+                identity: identity.map(|identity| broker::ClientIdentity {
+                    certificate: identity.certificate.content.clone(),
+                    key: identity.key.content.clone(),
+                }),
+            },
+        },
+        vhost: broker.vhost.clone(),
+        login: broker.login.as_ref().map(|login| Login {
+            username: login.username.clone(),
+            password: login.password.content.clone(),
+        }),
+        destination: broker.destination.clone(),
+        payload: match broker.payload {
+            Payload::ResourceSync => PayloadFormat::ResourceSync,
+        },
+        headers: headers
+            .map(|header| (header.name.clone(), header.value.clone()))
+            .collect(),
+        timeout: broker.timeout,
+        heart_beat: broker::HEART_BEAT,
     };
     settings.check()?;
     Ok(settings)

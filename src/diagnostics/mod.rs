@@ -4,6 +4,7 @@
 //! [`access`] knows the remedies for unreadable directories. [`changes`] has notes about change channels.
 
 pub mod access;
+pub mod broker;
 pub mod changes;
 pub mod clock;
 pub mod hub;

@@ -1,4 +1,4 @@
-//! The answer of a hub or a subscriber to a request.
+//! The answer of a hub, a subscriber or a message broker to a request.
 
 use std::time::Duration;
 
@@ -18,6 +18,30 @@ pub enum Answer {
     },
     /// No answer: the error message.
     Failed(String),
+    /// What a message broker said.
+    Broker(BrokerAnswer),
+}
+
+/// The answer of a message broker to a transaction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BrokerAnswer {
+    /// It has it: all receipts arrived.
+    Receipts,
+    /// An `ERROR`, with the beginning of its text.
+    Refused {
+        refusal: BrokerRefusal,
+        excerpt: String,
+    },
+}
+
+/// The kinds of `ERROR` of a message broker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BrokerRefusal {
+    /// User name, password or virtual host is wrong.
+    Credentials,
+    /// The destination does not exist, or this user may not send to it.
+    Destination,
+    Other,
 }
 
 impl Answer {
@@ -25,7 +49,7 @@ impl Answer {
     pub fn retry_after(&self, now: Timestamp) -> Option<Duration> {
         match self {
             Answer::Status { retry_after, .. } => asked_for(retry_after.as_deref()?, now),
-            Answer::Failed(_) => None,
+            Answer::Failed(_) | Answer::Broker(_) => None,
         }
     }
 
@@ -34,6 +58,7 @@ impl Answer {
         match self {
             Answer::Status { status, .. } => matches!(status, 500 | 502 | 504),
             Answer::Failed(_) => true,
+            Answer::Broker(answer) => *answer != BrokerAnswer::Receipts,
         }
     }
 }

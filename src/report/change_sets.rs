@@ -4,6 +4,7 @@
 use crate::announce::catalog::Catalog;
 use crate::announce::engine::Engine;
 use crate::announce::state::{Presence, Record};
+use crate::report::channels::is_for_brokers_only;
 use crate::resourcesync::capability::Capability;
 use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::document::Form;
@@ -34,6 +35,9 @@ pub fn without_list(engine: &Engine) -> Vec<(Topic, Uri)> {
     let channels =
         channels.filter(|channel| !plan.sources[channel.source].changes_from_resource_lists);
     let without = channels.filter(|channel| {
+        if is_for_brokers_only(engine, &channel.row.topic) {
+            return false;
+        }
         let catalog = engine.sources()[channel.source].catalog();
         !has_change_list(catalog, &channel.row.set)
     });

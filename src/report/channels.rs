@@ -63,6 +63,23 @@ pub fn hubs_of(engine: &Engine, topic: &Topic) -> Vec<Hub> {
     listening.map(|(hub, _)| hub.clone()).collect()
 }
 
+/// Returns true if only message brokers hear a channel and nothing advertises it, so that its topic is no more than a name.
+pub fn is_for_brokers_only(engine: &Engine, topic: &Topic) -> bool {
+    let channels = engine.channels();
+    let Some(channel) = channels.of_topic(topic).and_then(|id| channels.get(id)) else {
+        return false;
+    };
+    let (set, kind) = (&channel.row.set, channel.row.kind);
+    let catalog = engine.sources()[channel.source].catalog();
+    let advertised = catalog.structure(set).map(|structure| &structure.channels);
+    let is_advertised =
+        advertised.is_some_and(|channels| channels.iter().any(|of| of.kind == kind));
+    let mut configured = engine.plan().channels.iter();
+    let is_configured = configured.any(|plan| plan.capability_list == *set && plan.kind == kind);
+    let is_heard = channel.listening().next().is_some();
+    is_heard && channel.advertised().is_empty() && !is_advertised && !is_configured
+}
+
 /// Returns the hubs that take nothing at the moment (R23).
 pub fn failing_hubs(engine: &Engine) -> Vec<FailingHub> {
     let failing = engine.hubs().iter().filter_map(|(hub, queue)| {

@@ -171,7 +171,7 @@ fn flight_view(channel: &Channel, ledger: &Ledger, with_payload: bool) -> Option
     // A hub that is pinged reads the topic.
     let body = match ledger.mode {
         Mode::Ping => &channel.row.body,
-        Mode::Content | Mode::ContentQuery | Mode::Embedded => &flight.body,
+        Mode::Content | Mode::ContentQuery | Mode::Embedded | Mode::Broker => &flight.body,
     };
     let changes = Payload::parse(&flight.body).map(|payload| payload.entries);
     Some(FlightView {

@@ -70,11 +70,12 @@ impl FromSql for Column<Fingerprint> {
 }
 
 /// The modes and their text.
-const MODES: [(&str, Mode); 4] = [
+const MODES: [(&str, Mode); 5] = [
     ("content", Mode::Content),
     ("ping", Mode::Ping),
     ("content-query", Mode::ContentQuery),
     ("embedded", Mode::Embedded),
+    ("broker", Mode::Broker),
 ];
 
 impl ToSql for Column<Mode> {

@@ -340,6 +340,11 @@ impl Destination {
                 });
             }
             Answer::Failed(reason) => return Err(SubscribeError::NoAnswer { hub, reason }),
+            // No HTTP server answers so.
+            Answer::Broker(_) => {
+                let reason = String::new();
+                return Err(SubscribeError::NoAnswer { hub, reason });
+            }
         }
         match tokio::time::timeout(TIMEOUT, subscription.decisions.recv()).await {
             Ok(Some(Decision::Verified(lease))) => Ok(lease),

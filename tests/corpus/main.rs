@@ -21,6 +21,7 @@ use rstest::rstest;
 #[case::uri("uri", checks::uri)]
 #[case::config("config", checks::config)]
 #[case::subscription("subscription", checks::subscription)]
+#[case::stomp("stomp", checks::stomp)]
 fn what_was_fuzzed_holds(#[case] target: &str, #[case] check: fn(&[u8])) {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("fuzz/corpus")

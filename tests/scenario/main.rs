@@ -8,6 +8,7 @@ mod absence;
 mod acceptance;
 mod aggregation;
 mod baseline;
+mod brokers;
 mod changes;
 mod channels;
 mod configuration;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use rsnotify::announce::delivery::{Submission, TopicPage};
 use rsnotify::announce::ids::ChannelId;
 use rsnotify::announce::plan::Mode;
+use rsnotify::resourcesync::channel_kind::ChannelKind;
 use rsnotify::resourcesync::uri::{Hub, Topic, Uri};
 use rsnotify::websub::hub::EmbeddedHub;
 use rsnotify::websub::public::serve_public;
@@ -310,6 +311,8 @@ pub fn submission(hub: &str, mode: Mode, seq: u64) -> Submission {
         hub: Hub::new(hub),
         mode,
         seq,
+        source: "main".to_owned(),
+        kind: ChannelKind::Framework,
         topic: Topic::new("https://e.org/set1/framework/"),
         capability_list: Uri::parse("https://e.org/set1/cl.xml").unwrap(),
         body: BODY.into(),

@@ -167,6 +167,7 @@ pub fn mode(mode: &Mode) -> &'static str {
         Mode::ContentQuery => "content, with the topic in the query",
         Mode::Ping => "ping",
         Mode::Embedded => "embedded",
+        Mode::Broker => "message broker",
     }
 }
 

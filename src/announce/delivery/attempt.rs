@@ -5,7 +5,7 @@ use std::str::FromStr;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::http::answer::Answer;
+use crate::http::answer::{Answer, BrokerAnswer};
 use crate::resourcesync::escape::printable;
 
 /// The last attempt at one hub on one channel, whether it accepted or not.
@@ -38,7 +38,8 @@ impl Attempt {
             Answer::Status {
                 status, excerpt, ..
             } => (Some(*status), printable(excerpt)),
-            Answer::Failed(_) => (None, String::new()),
+            Answer::Failed(_) | Answer::Broker(BrokerAnswer::Receipts) => (None, String::new()),
+            Answer::Broker(BrokerAnswer::Refused { excerpt, .. }) => (None, printable(excerpt)),
         };
         Attempt {
             at,
@@ -111,11 +112,12 @@ pub enum RefusalKind {
     NotAllowedByProxy,
     NotThere,
     Denied,
+    DestinationRefused,
     TooLarge,
     Refused,
 }
 
-const KINDS: [RefusalKind; 11] = [
+const KINDS: [RefusalKind; 12] = [
     RefusalKind::NoAnswer,
     RefusalKind::Unavailable,
     RefusalKind::NoSubscribersLikely,
@@ -125,6 +127,7 @@ const KINDS: [RefusalKind; 11] = [
     RefusalKind::NotAllowedByProxy,
     RefusalKind::NotThere,
     RefusalKind::Denied,
+    RefusalKind::DestinationRefused,
     RefusalKind::TooLarge,
     RefusalKind::Refused,
 ];
@@ -145,6 +148,7 @@ impl RefusalKind {
             RefusalKind::NotAllowedByProxy => "not_allowed_by_proxy",
             RefusalKind::NotThere => "not_there",
             RefusalKind::Denied => "denied",
+            RefusalKind::DestinationRefused => "destination_refused",
             RefusalKind::TooLarge => "too_large",
             RefusalKind::Refused => "refused",
         }
@@ -184,6 +188,10 @@ impl RefusalKind {
             }
             RefusalKind::Denied => {
                 "the hub does not know this publisher or this topic: register it there"
+            }
+            RefusalKind::DestinationRefused => {
+                "the destination does not exist on the broker, or this user may not send to it: correct destination or \
+                 username in its [[broker]], or grant the permission there"
             }
             RefusalKind::TooLarge => {
                 "the hub, or a proxy before it, limits requests to less than it takes to name one document"

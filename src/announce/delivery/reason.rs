@@ -27,6 +27,12 @@ pub enum Reason {
     Denied(String),
     #[error("it refuses ({0})")]
     Refused(u16),
+    #[error("it refuses user name, password or virtual host: {0}")]
+    BrokerLogin(String),
+    #[error("it refuses the destination: {0}")]
+    Destination(String),
+    #[error("it answers with an error: {0}")]
+    BrokerFailure(String),
 }
 
 impl Reason {
@@ -42,6 +48,9 @@ impl Reason {
             Reason::NotThere(_) => RefusalKind::NotThere,
             Reason::Denied(_) => RefusalKind::Denied,
             Reason::Refused(_) => RefusalKind::Refused,
+            Reason::BrokerLogin(_) => RefusalKind::NotAllowed,
+            Reason::Destination(_) => RefusalKind::DestinationRefused,
+            Reason::BrokerFailure(_) => RefusalKind::Unavailable,
         }
     }
 

@@ -8,7 +8,7 @@ use url::form_urlencoded;
 use crate::announce::delivery::attempt::says_nothing;
 use crate::announce::delivery::reason::Reason;
 use crate::announce::time::later as after;
-use crate::http::answer::Answer;
+use crate::http::answer::{Answer, BrokerAnswer, BrokerRefusal};
 use crate::http::form::FORM_TYPE;
 use crate::http::retry::{backoff, next_try};
 
@@ -47,6 +47,7 @@ pub fn verdict(answer: &Answer, attempts: u32, now: Timestamp, jitter: f64) -> V
                 reason: Reason::NoAnswer(what.clone()),
             };
         }
+        Answer::Broker(answer) => return of_broker(answer, attempts, now, jitter),
         Answer::Status {
             status,
             content_type,
@@ -94,6 +95,29 @@ pub fn verdict(answer: &Answer, attempts: u32, now: Timestamp, jitter: f64) -> V
         407 => operator(Reason::NotAllowedByProxy),
         404 | 410 => operator(Reason::NotThere(status)),
         _ => operator(Reason::Refused(status)),
+    }
+}
+
+/// Judges the answer of a message broker (F7).
+fn of_broker(answer: &BrokerAnswer, attempts: u32, now: Timestamp, jitter: f64) -> Verdict {
+    let BrokerAnswer::Refused { refusal, excerpt } = answer else {
+        return Verdict::Accepted;
+    };
+    let text = excerpt.clone();
+    let at = after(now, OPERATOR_WAIT);
+    match refusal {
+        BrokerRefusal::Credentials => Verdict::NeedsOperator {
+            at,
+            reason: Reason::BrokerLogin(text),
+        },
+        BrokerRefusal::Destination => Verdict::NeedsOperator {
+            at,
+            reason: Reason::Destination(text),
+        },
+        BrokerRefusal::Other => Verdict::Retry {
+            at: after(now, backoff(attempts, jitter)),
+            reason: Reason::BrokerFailure(text),
+        },
     }
 }
 
@@ -202,6 +226,34 @@ mod tests {
         };
         assert_eq!(reason.to_string(), "no answer: connection refused");
         assert_eq!(seconds(&verdict), Some(1));
+    }
+
+    #[rstest]
+    #[case(BrokerRefusal::Credentials, "operator not_allowed", Some(900))]
+    #[case(BrokerRefusal::Destination, "operator destination_refused", Some(900))]
+    #[case(BrokerRefusal::Other, "retry unavailable", Some(8))]
+    fn an_error_of_a_broker_has_its_verdict(
+        #[case] refusal: BrokerRefusal,
+        #[case] want: &str,
+        #[case] wait: Option<i64>,
+    ) {
+        let excerpt = "words".to_owned();
+        let answer = Answer::Broker(BrokerAnswer::Refused { refusal, excerpt });
+        let verdict = verdict(&answer, 3, now(), 1.0);
+        let said = match &verdict {
+            Verdict::Retry { reason, .. } => format!("retry {}", reason.name()),
+            Verdict::NeedsOperator { reason, .. } => format!("operator {}", reason.name()),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(said, want);
+        assert_eq!(seconds(&verdict), wait);
+    }
+
+    #[test]
+    fn a_broker_accepts_by_its_receipts() {
+        let answer = Answer::Broker(BrokerAnswer::Receipts);
+        assert_eq!(verdict(&answer, 1, now(), 0.5), Verdict::Accepted);
+        assert!(!answer.leaves_doubt());
     }
 
     #[rstest]

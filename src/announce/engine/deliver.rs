@@ -147,6 +147,8 @@ impl Engine {
             hub: hub.clone(),
             mode: ledger.mode,
             seq: flight.seq,
+            source: channel.row.source.clone(),
+            kind: channel.row.kind,
             topic: channel.row.topic.clone(),
             capability_list: channel.row.set.clone(),
             body: flight.body.clone(),

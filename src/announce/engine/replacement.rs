@@ -48,9 +48,8 @@ impl HubChanges {
             }
         };
         let after: BTreeMap<Hub, Mode> = plan
-            .hubs
-            .iter()
-            .map(|hub| (hub.hub.clone(), hub.mode))
+            .destinations()
+            .map(|(hub, mode)| (hub.clone(), mode))
             .collect();
         let added = after.keys().filter(|hub| !before.contains(*hub));
         let former = known.keys().chain(&before).cloned();
@@ -97,7 +96,10 @@ impl HubChanges {
             }
         }
         let is_named = |hub: &Hub| replacements.iter().any(|(old, _)| old == hub);
-        let removed = before.iter().filter(|hub| plan.mode_of(hub).is_none());
+        // A broker never takes a hub's place, nor a hub a broker's.
+        let was_broker = |hub: &Hub| known.get(hub).is_some_and(|hub| hub.mode == Mode::Broker);
+        let removed = before.iter();
+        let removed = removed.filter(|hub| plan.mode_of(hub).is_none() && !was_broker(hub));
         let mut unnamed = removed.filter(|hub| !is_named(hub));
         let is_new = |hub: &&HubPlan| {
             self.added.contains(&hub.hub) && !matches!(hub.replaces, Replaces::Hub(_))

@@ -71,7 +71,11 @@ impl Engine {
         self.restore_troubles(troubles);
         self.restore_channels(channels, ledgers, told, change_log);
         self.restore_change_sets(change_sets, change_lists);
-        let hubs: Vec<Hub> = self.plan.hubs.iter().map(|hub| hub.hub.clone()).collect();
+        let hubs: Vec<Hub> = self
+            .plan
+            .destinations()
+            .map(|(hub, _)| hub.clone())
+            .collect();
         for hub in hubs {
             let queue = self.restored_queue(&hub);
             self.hubs.add(hub, queue);
@@ -228,7 +232,7 @@ impl Engine {
         to: ChannelId,
         told: &mut AllTold,
     ) {
-        for hub in self.plan.hubs.iter().map(|hub| &hub.hub) {
+        for (hub, _) in self.plan.destinations() {
             let theirs = told.remove(&(from, hub.clone())).unwrap_or_default();
             let ours = told.entry((to, hub.clone())).or_default();
             let is_last_word = |uri: &Uri| {

@@ -58,7 +58,8 @@ pub fn sets(engine: &Engine, kind: Option<ChannelKind>) -> Vec<Set> {
     let mut channels: BTreeMap<Uri, BTreeMap<ChannelKind, Advertisement>> = BTreeMap::new();
     for channel in report::channels::all(engine) {
         let is_meant = kind.is_none_or(|kind| channel.kind == kind);
-        if is_meant && channel.retired.is_none() {
+        let is_name_only = report::channels::is_for_brokers_only(engine, &channel.topic);
+        if is_meant && channel.retired.is_none() && !is_name_only {
             let configured = report::channels::hubs_of(engine, &channel.topic);
             let all = || engine.plan().hubs.iter().map(|hub| hub.hub.clone());
             let mut hubs: Vec<_> = all().filter(|hub| configured.contains(hub)).collect();

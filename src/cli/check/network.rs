@@ -7,11 +7,15 @@ use jiff::Timestamp;
 use url::Url;
 
 use crate::announce::plan::Mode;
+use crate::broker::frame::Frame;
+use crate::broker::refusal::BrokerError;
+use crate::broker::session::Session;
+use crate::broker::settings::BrokerSettings;
 use crate::cli::check::Section;
 use crate::cli::one_shot_scan::OneShotScan;
 use crate::config::Config;
 use crate::diagnostics::topic::{self, ExpectedTopic, TopicReplies};
-use crate::diagnostics::{Diagnostic, ProbeResult, clock, hub, origin};
+use crate::diagnostics::{Diagnostic, ProbeResult, broker, clock, hub, origin};
 use crate::report;
 use crate::report::status::ChannelView;
 use crate::resourcesync::uri::Hub;
@@ -26,6 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 struct Answers {
     topics: Vec<(ExpectedTopic, Option<TopicReplies>)>,
     hubs: Vec<hub::HubProbe>,
+    brokers: Vec<broker::BrokerProbe>,
     embedded: Option<(Hub, ProbeResult)>,
 }
 
@@ -34,11 +39,15 @@ pub(super) fn sections(
     config: &Config,
     scan: &OneShotScan,
     hubs: Vec<PublishSettings>,
+    brokers: Vec<BrokerSettings>,
     unverified: Vec<Diagnostic>,
-) -> anyhow::Result<[Section; 3]> {
+) -> anyhow::Result<[Section; 4]> {
     let plan = scan.engine.plan();
     let mut channels = report::channels::all(&scan.engine);
-    channels.retain(|channel| channel.retired.is_none());
+    channels.retain(|channel| {
+        let is_name_only = report::channels::is_for_brokers_only(&scan.engine, &channel.topic);
+        channel.retired.is_none() && !is_name_only
+    });
     let embedded = plan.hubs.iter().find(|hub| hub.mode == Mode::Embedded);
     let embedded = embedded.map(|embedded| embedded.hub.clone());
 
@@ -68,7 +77,7 @@ pub(super) fn sections(
         }
     }
     let embedded = embedded.filter(|hub| is_running && is_known(hub.as_str()));
-    let answers = ask(expected, hubs, embedded, &channels)?;
+    let answers = ask(expected, hubs, brokers, embedded, &channels)?;
 
     of_topics.extend(topic::diagnostics(&answers.topics));
     let configured: Vec<Url> = answers.hubs.iter().flat_map(addresses).collect();
@@ -81,6 +90,10 @@ pub(super) fn sections(
     Ok([
         Section::new("topics", of_topics),
         Section::new("hubs", of_hubs),
+        Section::new(
+            "brokers",
+            answers.brokers.iter().map(broker::diagnostic).collect(),
+        ),
         Section::new("clock", clocks(&answers)),
     ])
 }
@@ -109,7 +122,10 @@ fn is_running(config: &Config) -> (bool, Option<Diagnostic>) {
 fn topic_of(channel: &ChannelView) -> ExpectedTopic {
     ExpectedTopic {
         topic: channel.topic.clone(),
-        hubs: channel.hubs.iter().map(|hub| hub.hub.clone()).collect(),
+        hubs: {
+            let hubs = channel.hubs.iter().filter(|hub| hub.mode != Mode::Broker);
+            hubs.map(|hub| hub.hub.clone()).collect()
+        },
         capability_list: channel.set.clone(),
     }
 }
@@ -132,6 +148,7 @@ fn accepts(channels: &[ChannelView], hub: &Hub) -> bool {
 fn ask(
     expected: Vec<ExpectedTopic>,
     hubs: Vec<PublishSettings>,
+    brokers: Vec<BrokerSettings>,
     embedded: Option<Hub>,
     channels: &[ChannelView],
 ) -> anyhow::Result<Answers> {
@@ -143,7 +160,7 @@ fn ask(
         .iter()
         .map(|expected| expected.topic.clone())
         .collect();
-    let (replies, heads, get) = runtime.block_on(async {
+    let (replies, heads, get, brokers) = runtime.block_on(async {
         tokio::join!(
             inspect::topics(topics, PATIENCE),
             inspect::hubs(hubs.clone()),
@@ -152,7 +169,8 @@ fn ask(
                     Some(hub) => inspect::hub_in_public(hub).await.map(Some),
                     None => Ok(None),
                 }
-            }
+            },
+            probed(brokers)
         )
     });
     // A name server that never answers is not waited for.
@@ -173,8 +191,36 @@ fn ask(
             .zip(replies.context(prepared)?)
             .collect(),
         hubs: asked.collect(),
+        brokers,
         embedded: embedded.zip(get.context(prepared)?),
     })
+}
+
+/// Connects to each broker, and ends the connection.
+async fn probed(brokers: Vec<BrokerSettings>) -> Vec<broker::BrokerProbe> {
+    let tasks = brokers.into_iter().map(|settings| {
+        tokio::spawn(async move {
+            let opened = Session::open(&settings).await;
+            broker::BrokerProbe {
+                name: settings.name.clone(),
+                address: settings.address(),
+                answer: match opened {
+                    Ok(session) => {
+                        let server = session.server.clone();
+                        session.writer.finish(&Frame::new("DISCONNECT")).await;
+                        Ok(server)
+                    }
+                    Err(BrokerError::Refused { refusal, text }) => Err((Some(refusal), text)),
+                    Err(error) => Err((None, error.to_string())),
+                },
+            }
+        })
+    });
+    let mut probed = Vec::new();
+    for task in tasks.collect::<Vec<_>>() {
+        probed.extend(task.await);
+    }
+    probed
 }
 
 /// Diagnoses the delivery of the last notifications, by the saved state.

@@ -1,4 +1,4 @@
-//! Submissions to hubs that are under way: each is one task, and its answer comes back as an input of the loop.
+//! Submissions to hubs and brokers that are under way: each is one task, and its answer comes back as an input of the loop.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,15 +10,18 @@ use tracing::debug;
 use crate::announce::delivery::Submission;
 use crate::announce::event::Event;
 use crate::announce::ids::SubmissionId;
+use crate::announce::plan::Mode;
+use crate::broker::client::Brokers;
 use crate::daemon::event_loop::Input;
 use crate::daemon::failpoints::{Failpoint, Failpoints};
 use crate::histogram::Histogram;
 use crate::resourcesync::uri::Hub;
 use crate::websub::publish::Publisher;
 
-/// The publisher, and the submissions whose answers are to come.
+/// The publisher, the brokers, and the submissions whose answers are to come.
 pub struct Submissions {
     publisher: Arc<Publisher>,
+    brokers: Arc<Brokers>,
     /// Runtime that the submissions run on.
     runtime: Handle,
     inputs: Sender<Input>,
@@ -29,12 +32,14 @@ pub struct Submissions {
 impl Submissions {
     pub fn new(
         publisher: Arc<Publisher>,
+        brokers: Arc<Brokers>,
         runtime: Handle,
         inputs: Sender<Input>,
         failpoints: Failpoints,
     ) -> Submissions {
         Submissions {
             publisher,
+            brokers,
             runtime,
             inputs,
             failpoints,
@@ -54,11 +59,15 @@ impl Submissions {
         debug!(%topic, %hub, seq, "submitting notification {seq} to {hub}");
         self.under_way.insert((*channel, hub.clone(), *seq));
         let publisher = Arc::clone(&self.publisher);
+        let brokers = Arc::clone(&self.brokers);
         let inputs = self.inputs.clone();
         let failpoints = self.failpoints.clone();
         self.runtime.spawn(async move {
             failpoints.pass(Failpoint::Submitting);
-            let answer = publisher.submit(&submission).await;
+            let answer = match submission.mode {
+                Mode::Broker => brokers.submit(&submission).await,
+                _ => publisher.submit(&submission).await,
+            };
             failpoints.pass(Failpoint::Answered);
             // If the loop has stopped, the next start submits again.
             let _ = inputs.send(Input::Event(Event::Answered {
@@ -83,9 +92,11 @@ impl Submissions {
         &self.under_way
     }
 
-    /// Returns the durations of submissions, by hub.
+    /// Returns the durations of submissions, by hub or broker.
     pub fn durations(&self) -> BTreeMap<Hub, Histogram> {
-        self.publisher.took()
+        let mut took = self.publisher.took();
+        took.extend(self.brokers.took());
+        took
     }
 }
 

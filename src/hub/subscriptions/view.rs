@@ -74,6 +74,8 @@ impl LastAttempt {
         let (status, failure) = match answer {
             Answer::Status { status, .. } => (Some(*status), None),
             Answer::Failed(reason) => (None, Some(printable(reason).into())),
+            // No subscriber is a message broker.
+            Answer::Broker(_) => (None, None),
         };
         LastAttempt {
             at,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use rsnotify::announce::delivery::Submission;
 use rsnotify::announce::ids::ChannelId;
-use rsnotify::http::answer::Answer;
+use rsnotify::http::answer::{Answer, BrokerAnswer, BrokerRefusal};
 use rsnotify::resourcesync::change_payload::ChangePayload;
 use rsnotify::resourcesync::payload::Payload;
 
@@ -38,6 +38,8 @@ pub enum Reply {
     Deny,
     /// Cannot be reached, or does not answer in the time it is given: as many seconds.
     Fail(u64),
+    /// Answers, as a message broker, with an `ERROR`.
+    Error(BrokerRefusal),
     /// Answers 413 to notifications of more than so many changes.
     AtMost(usize),
 }
@@ -174,6 +176,11 @@ impl FakeHub {
             Reply::AtMost(most) if entries > most => (0, 413, "too large"),
             Reply::AtMost(_) => (0, 202, ""),
             Reply::Hang => return None,
+            Reply::Error(refusal) => {
+                let excerpt = "words".to_owned();
+                let answer = Answer::Broker(BrokerAnswer::Refused { refusal, excerpt });
+                return Some((Duration::ZERO, answer));
+            }
             Reply::Fail(seconds) => {
                 let answer = Answer::Failed("no answer".to_owned());
                 return Some((Duration::from_secs(seconds), answer));

@@ -33,6 +33,7 @@ pub fn plan() -> Plan {
             acknowledged: Vec::new(),
         }],
         hubs: vec![hub(HUB, Mode::Content)],
+        brokers: Vec::new(),
         channels: Vec::new(),
         public_url: Uri::parse("https://example.org/").unwrap(),
         window: WindowPlan {

@@ -1,0 +1,9 @@
+//! Fuzzes `checks::stomp`.
+
+#![no_main]
+
+#[allow(dead_code, reason = "the other targets use the rest")]
+#[path = "../checks/mod.rs"]
+mod checks;
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| checks::stomp(input));

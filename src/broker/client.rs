@@ -1,0 +1,295 @@
+//! Sends notifications to brokers: one transaction each, with a receipt for each `SEND` and for the `COMMIT` (F2).
+//!
+//! Each broker has one connection, which stays open between notifications. Transactions are pipelined on it: their
+//! receipts are told apart by number.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Instant;
+
+use tokio::runtime::Handle;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
+use tokio::time::sleep_until;
+
+use crate::announce::delivery::Submission;
+use crate::broker::frame::Frame;
+use crate::broker::messages::{messages, send_frame};
+use crate::broker::refusal::BrokerError;
+use crate::broker::session::Session;
+use crate::broker::settings::BrokerSettings;
+use crate::histogram::Histogram;
+use crate::http::answer::{Answer, BrokerAnswer};
+use crate::resourcesync::uri::Hub;
+
+/// The brokers that notifications are sent to. Cheap to share behind an `Arc`.
+pub struct Brokers {
+    brokers: RwLock<HashMap<Hub, Arc<Broker>>>,
+}
+
+/// One broker, with the task that has its connection.
+struct Broker {
+    settings: Arc<BrokerSettings>,
+    requests: UnboundedSender<Request>,
+    /// Durations of submissions.
+    took: Mutex<Histogram>,
+}
+
+/// A notification to be sent.
+struct Request {
+    /// The `SEND` frames, without transaction and receipt.
+    sends: Vec<Frame>,
+    taken: oneshot::Sender<Result<(), BrokerError>>,
+}
+
+impl Brokers {
+    /// Starts a task for each broker on `runtime`. They connect when there is something to send.
+    pub fn new(settings: Vec<BrokerSettings>, runtime: &Handle) -> Brokers {
+        let brokers = Brokers {
+            brokers: RwLock::default(),
+        };
+        brokers.change(settings, runtime);
+        brokers
+    }
+
+    /// Replaces the brokers. One whose settings stay the same keeps its connection; of others, what is under way finishes
+    /// on the connection that it began on.
+    pub fn change(&self, settings: Vec<BrokerSettings>, runtime: &Handle) {
+        let mut current = self.brokers.write().unwrap_or_else(PoisonError::into_inner);
+        let mut before = std::mem::take(&mut *current);
+        for settings in settings {
+            let name = settings.name.clone();
+            let broker = match before.remove(&name) {
+                Some(broker) if *broker.settings == settings => broker,
+                Some(broker) => Arc::new(Broker::new(settings, broker.took(), runtime)),
+                None => Arc::new(Broker::new(settings, Histogram::default(), runtime)),
+            };
+            current.insert(name, broker);
+        }
+    }
+
+    /// Sends one notification, and waits for all its receipts.
+    pub async fn submit(&self, submission: &Submission) -> Answer {
+        let broker = {
+            let brokers = self.brokers.read().unwrap_or_else(PoisonError::into_inner);
+            brokers.get(&submission.hub).cloned()
+        };
+        let Some(broker) = broker else {
+            return Answer::Failed(format!("{} is not configured", submission.hub));
+        };
+        let began = Instant::now();
+        let sent = broker.send(submission).await;
+        let mut took = broker.took.lock().unwrap_or_else(PoisonError::into_inner);
+        took.observe(began.elapsed());
+        match sent {
+            Ok(()) => Answer::Broker(BrokerAnswer::Receipts),
+            Err(error) => error.answer(),
+        }
+    }
+
+    /// Returns the durations of the submissions to each broker.
+    pub fn took(&self) -> BTreeMap<Hub, Histogram> {
+        let brokers = self.brokers.read().unwrap_or_else(PoisonError::into_inner);
+        let took = brokers.iter();
+        took.map(|(name, broker)| (name.clone(), broker.took()))
+            .collect()
+    }
+}
+
+impl fmt::Debug for Brokers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let brokers = self.brokers.read().unwrap_or_else(PoisonError::into_inner);
+        let settings = brokers.values().map(|broker| &broker.settings);
+        f.debug_list().entries(settings).finish()
+    }
+}
+
+impl Broker {
+    fn new(settings: BrokerSettings, took: Histogram, runtime: &Handle) -> Broker {
+        let settings = Arc::new(settings);
+        let (requests, received) = unbounded_channel();
+        runtime.spawn(serve(Arc::clone(&settings), received));
+        Broker {
+            settings,
+            requests,
+            took: Mutex::new(took),
+        }
+    }
+
+    fn took(&self) -> Histogram {
+        let took = self.took.lock().unwrap_or_else(PoisonError::into_inner);
+        took.clone()
+    }
+
+    async fn send(&self, submission: &Submission) -> Result<(), BrokerError> {
+        let destination = self.settings.destination_of(&submission.source);
+        let sends = messages(submission, &self.settings).into_iter();
+        let sends = sends.map(|message| send_frame(message, &destination, &self.settings));
+        let (taken, answer) = oneshot::channel();
+        let request = Request {
+            sends: sends.collect(),
+            taken,
+        };
+        let ended = |_| BrokerError::Failed("the daemon stops".to_owned());
+        self.requests.send(request).map_err(|_| ended(()))?;
+        answer.await.map_err(|_| ended(()))?
+    }
+}
+
+/// Connects whenever there is something to send, until nobody can send any more.
+async fn serve(settings: Arc<BrokerSettings>, mut requests: UnboundedReceiver<Request>) {
+    while let Some(first) = requests.recv().await {
+        match Session::open(&settings).await {
+            Ok(session) => {
+                Connection::new(session, &settings)
+                    .run(first, &mut requests)
+                    .await
+            }
+            Err(error) => {
+                // Those that came meanwhile would fail the same way.
+                let waiting = std::iter::from_fn(|| requests.try_recv().ok());
+                for request in std::iter::once(first).chain(waiting) {
+                    let _ = request.taken.send(Err(error.clone()));
+                }
+            }
+        }
+    }
+}
+
+/// An open connection with the transactions whose receipts are to come.
+struct Connection<'a> {
+    session: Session,
+    settings: &'a BrokerSettings,
+    /// In the order in which they were sent.
+    pending: BTreeMap<u64, Pending>,
+    /// Number of the next transaction.
+    next: u64,
+}
+
+/// A transaction that was sent.
+struct Pending {
+    /// The receipts that are to come; the last one is that of the `COMMIT`.
+    receipts: BTreeSet<usize>,
+    deadline: tokio::time::Instant,
+    taken: oneshot::Sender<Result<(), BrokerError>>,
+}
+
+impl<'a> Connection<'a> {
+    fn new(session: Session, settings: &'a BrokerSettings) -> Connection<'a> {
+        Connection {
+            session,
+            settings,
+            pending: BTreeMap::new(),
+            next: 1,
+        }
+    }
+
+    /// Sends what comes until the connection fails, or until nobody can send any more and everything was answered.
+    async fn run(mut self, first: Request, requests: &mut UnboundedReceiver<Request>) {
+        self.send(first);
+        let mut is_open = true;
+        let error = loop {
+            if !is_open && self.pending.is_empty() {
+                self.session.writer.finish(&Frame::new("DISCONNECT")).await;
+                return;
+            }
+            let deadline = self.pending.values().next().map(|pending| pending.deadline);
+            let expired = async {
+                match deadline {
+                    Some(deadline) => sleep_until(deadline).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                request = requests.recv(), if is_open => match request {
+                    Some(request) => self.send(request),
+                    None => is_open = false,
+                },
+                frame = self.session.reader.frame() => match frame {
+                    Ok(frame) => if let Err(error) = self.received(&frame) {
+                        break error;
+                    },
+                    Err(error) => break error,
+                },
+                () = expired => break BrokerError::NoReceipt,
+            }
+        };
+        for pending in self.pending.into_values() {
+            let _ = pending.taken.send(Err(error.clone()));
+        }
+    }
+
+    fn send(&mut self, request: Request) {
+        let number = self.next;
+        self.next += 1;
+        let transaction = number.to_string();
+        let mut bytes = Frame::new("BEGIN")
+            .with("transaction", &transaction)
+            .encode();
+        let commit = request.sends.len();
+        for (position, send) in request.sends.into_iter().enumerate() {
+            let send = send
+                .with("transaction", &transaction)
+                .with("receipt", receipt(number, position));
+            bytes.extend_from_slice(&send.encode());
+        }
+        let frame = Frame::new("COMMIT")
+            .with("transaction", &transaction)
+            .with("receipt", receipt(number, commit));
+        bytes.extend_from_slice(&frame.encode());
+        self.session.writer.write(bytes);
+        let pending = Pending {
+            receipts: (0..=commit).collect(),
+            deadline: tokio::time::Instant::now() + self.settings.timeout,
+            taken: request.taken,
+        };
+        self.pending.insert(number, pending);
+    }
+
+    /// Takes a frame from the broker. Returns the error that ends the connection for what is left.
+    fn received(&mut self, frame: &Frame) -> Result<(), BrokerError> {
+        let id = frame.header("receipt-id").and_then(parse_receipt);
+        match frame.command.as_str() {
+            "RECEIPT" => {
+                if let Some((number, position)) = id
+                    && let Some(pending) = self.pending.get_mut(&number)
+                {
+                    pending.receipts.remove(&position);
+                    if pending.receipts.is_empty()
+                        && let Some(pending) = self.pending.remove(&number)
+                    {
+                        let _ = pending.taken.send(Ok(()));
+                    }
+                }
+                Ok(())
+            }
+            "ERROR" => {
+                let error = BrokerError::refused(frame, &self.session.mask);
+                // It may be about one of several. The others say nothing about it, and are sent again.
+                let blamed = match id {
+                    Some((number, _)) => self.pending.remove(&number),
+                    None if self.pending.len() == 1 => self.pending.pop_first().map(|(_, one)| one),
+                    None => None,
+                };
+                match blamed {
+                    Some(pending) => {
+                        let _ = pending.taken.send(Err(error));
+                        Err(BrokerError::Closed)
+                    }
+                    None => Err(BrokerError::Failed(error.to_string())),
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn receipt(number: u64, position: usize) -> String {
+    format!("{number}-{position}")
+}
+
+fn parse_receipt(id: &str) -> Option<(u64, usize)> {
+    let (number, position) = id.split_once('-')?;
+    Some((number.parse().ok()?, position.parse().ok()?))
+}

@@ -1,0 +1,36 @@
+//! The messages of a notification: made from its saved body by the broker's settings alone, so that a repeat has the same
+//! bytes (F1, F4).
+
+use crate::announce::delivery::Submission;
+use crate::broker::frame::Frame;
+use crate::broker::settings::{BrokerSettings, PayloadFormat};
+use crate::contentchange::message::{Message, Notification, resourcesync_message};
+
+/// Returns the messages of a notification, in the order in which they are sent.
+pub fn messages(submission: &Submission, settings: &BrokerSettings) -> Vec<Message> {
+    let notification = Notification {
+        source: &submission.source,
+        topic: submission.topic.as_str(),
+        kind: submission.kind,
+        seq: submission.seq,
+        body: &submission.body,
+    };
+    match settings.payload {
+        PayloadFormat::ResourceSync => vec![resourcesync_message(&notification)],
+    }
+}
+
+/// Returns the `SEND` of a message, but for its transaction and receipt. A header of the message counts before a
+/// configured one.
+pub fn send_frame(message: Message, destination: &str, settings: &BrokerSettings) -> Frame {
+    let mut frame = Frame::new("SEND").with("destination", destination);
+    frame.headers.extend(message.headers);
+    frame.headers.extend(message.properties);
+    for (name, value) in &settings.headers {
+        if frame.header(name).is_none() {
+            frame = frame.with(name, value.reveal());
+        }
+    }
+    frame.body = message.body;
+    frame
+}

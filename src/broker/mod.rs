@@ -1,0 +1,21 @@
+//! The site's message broker, over STOMP 1.2 on TCP or TLS.
+//!
+//! | file | content |
+//! |---|---|
+//! | [`frame`] | the codec: bytes become frames, without I/O |
+//! | [`settings`] | the connection settings of a broker |
+//! | [`tls`] | TLS to a broker |
+//! | [`session`] | one connection: connecting, heart-beats, reading and writing frames |
+//! | [`messages`] | the messages of a notification, by the broker's settings; pure |
+//! | [`client`] | sends notifications: one transaction each, over one connection to each broker |
+//! | [`refusal`] | the meaning of an `ERROR`, and of a connection that fails |
+//! | [`subscribe`] | reads messages, each acknowledged once it was handed over |
+
+pub mod client;
+pub mod frame;
+pub mod messages;
+pub mod refusal;
+pub mod session;
+pub mod settings;
+pub mod subscribe;
+mod tls;

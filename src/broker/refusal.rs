@@ -1,0 +1,192 @@
+//! The meaning of an `ERROR`, and of a connection that fails (F7).
+
+use crate::broker::frame::{Frame, FrameError};
+use crate::http::answer::{Answer, BrokerAnswer, BrokerRefusal};
+use crate::http::secret::Mask;
+use crate::resourcesync::escape::excerpt;
+
+/// Characters that are repeated of an `ERROR`.
+const EXCERPT_CHARS: usize = 500;
+
+/// A notification that was not taken, or a connection that could not be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BrokerError {
+    #[error("its host name cannot be resolved: {0}")]
+    Resolve(String),
+    #[error("cannot connect: {0}")]
+    Connect(String),
+    #[error("cannot connect over TLS: {0}")]
+    Tls(String),
+    #[error("timed out")]
+    Timeout,
+    #[error("no receipt in time")]
+    NoReceipt,
+    #[error("it ended the connection")]
+    Closed,
+    #[error("the connection failed: {0}")]
+    Failed(String),
+    #[error("it is silent: two heart-beats are missing")]
+    Silent,
+    #[error("it does not answer in STOMP 1.2; is its address right? ({0})")]
+    Frame(#[from] FrameError),
+    #[error("it speaks STOMP {0}, and not 1.2")]
+    Version(String),
+    /// An `ERROR`.
+    #[error("{text}")]
+    Refused {
+        refusal: BrokerRefusal,
+        text: String,
+    },
+}
+
+impl BrokerError {
+    /// Returns the meaning of an `ERROR`; secrets in it are masked.
+    pub fn refused(error: &Frame, mask: &Mask) -> BrokerError {
+        let body = String::from_utf8_lossy(&error.body);
+        let first = body.lines().map(str::trim).find(|line| !line.is_empty());
+        let first = first.unwrap_or_default();
+        let text = match error.header("message").map(str::trim) {
+            // Some brokers put a stack trace there, which begins with the message.
+            Some(message) if first.is_empty() || first.contains(message) => message.to_owned(),
+            Some(message) => format!("{message}: {first}"),
+            None if first.is_empty() => "an ERROR without a reason".to_owned(),
+            None => first.to_owned(),
+        };
+        BrokerError::Refused {
+            refusal: refusal(&text),
+            text: excerpt(&mask.hide(&text), EXCERPT_CHARS),
+        }
+    }
+
+    /// Returns the answer that it is to the engine.
+    pub fn answer(self) -> Answer {
+        match self {
+            BrokerError::Refused { refusal, text } => Answer::Broker(BrokerAnswer::Refused {
+                refusal,
+                excerpt: text,
+            }),
+            error => Answer::Failed(error.to_string()),
+        }
+    }
+}
+
+/// Returns the kind of refusal that the text of an `ERROR` says, in the words of ActiveMQ, Artemis and RabbitMQ.
+fn refusal(text: &str) -> BrokerRefusal {
+    const CREDENTIALS: [&str; 7] = [
+        "password is invalid",
+        "access refused for user",
+        "bad connect",
+        "unable to validate user",
+        "authentication",
+        "not authenticated",
+        "virtual host",
+    ];
+    const DESTINATION: [&str; 8] = [
+        "not authorized",
+        "access_refused",
+        "not_found",
+        "not found",
+        "does not have permission",
+        "destination",
+        "precondition_failed",
+        "does not exist",
+    ];
+    let text = text.to_ascii_lowercase();
+    let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
+    if says(&CREDENTIALS) {
+        BrokerRefusal::Credentials
+    } else if says(&DESTINATION) {
+        BrokerRefusal::Destination
+    } else {
+        BrokerRefusal::Other
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+    use crate::http::secret::Secret;
+
+    #[rstest]
+    // ActiveMQ 5.17.
+    #[case(
+        "User name [a] or password is invalid.",
+        "java.lang.SecurityException: User name [a] or password is invalid.\n\tat x",
+        BrokerRefusal::Credentials,
+        "User name [a] or password is invalid."
+    )]
+    #[case(
+        "User a is not authorized to write to: topic://x",
+        "",
+        BrokerRefusal::Destination,
+        "User a is not authorized to write to: topic://x"
+    )]
+    // RabbitMQ 3.10.
+    #[case(
+        "Bad CONNECT",
+        "Access refused for user 'a'\n",
+        BrokerRefusal::Credentials,
+        "Bad CONNECT: Access refused for user 'a'"
+    )]
+    #[case(
+        "Bad CONNECT",
+        "Virtual host 'v' access denied",
+        BrokerRefusal::Credentials,
+        "Bad CONNECT: Virtual host 'v' access denied"
+    )]
+    #[case(
+        "not_found",
+        "NOT_FOUND - no exchange 'x' in vhost '/'",
+        BrokerRefusal::Destination,
+        "not_found: NOT_FOUND - no exchange 'x' in vhost '/'"
+    )]
+    #[case(
+        "Unknown destination",
+        "'/x' is not a valid destination.\n",
+        BrokerRefusal::Destination,
+        "Unknown destination: '/x' is not a valid destination."
+    )]
+    // Artemis 2.
+    #[case(
+        "AMQ229031: Unable to validate user from 127.0.0.1. Username: a; SSL certificate subject DN: unavailable",
+        "",
+        BrokerRefusal::Credentials,
+        "AMQ229031: Unable to validate user from 127.0.0.1. Username: a; SSL certificate subject DN: unavailable"
+    )]
+    #[case(
+        "AMQ229032: User: a does not have permission='SEND' on address x",
+        "",
+        BrokerRefusal::Destination,
+        "AMQ229032: User: a does not have permission='SEND' on address x"
+    )]
+    #[case(
+        "Usage Manager Memory Limit reached",
+        "",
+        BrokerRefusal::Other,
+        "Usage Manager Memory Limit reached"
+    )]
+    fn an_error_says_who_must_act(
+        #[case] message: &str,
+        #[case] body: &str,
+        #[case] want: BrokerRefusal,
+        #[case] said: &str,
+    ) {
+        let mut frame = Frame::new("ERROR").with("message", message);
+        frame.body = body.as_bytes().to_vec();
+        let error = BrokerError::refused(&frame, &Mask::default());
+        let want = BrokerError::Refused {
+            refusal: want,
+            text: said.to_owned(),
+        };
+        assert_eq!(error, want);
+    }
+
+    #[test]
+    fn a_password_that_is_repeated_is_hidden() {
+        let frame = Frame::new("ERROR").with("message", "no user a with hunter2");
+        let error = BrokerError::refused(&frame, &Mask::new([Secret::new("hunter2")]));
+        assert_eq!(error.to_string(), "no user a with ***");
+    }
+}

@@ -1,0 +1,298 @@
+//! One connection to a broker: `CONNECT`, heart-beats both ways, reading and writing frames.
+
+use std::time::Duration;
+
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+use crate::broker::frame::{Decoder, Frame};
+use crate::broker::refusal::BrokerError;
+use crate::broker::settings::{BrokerSettings, Transport};
+use crate::broker::tls;
+use crate::http::secret::Mask;
+
+/// Bytes that are read at once.
+const CHUNK: usize = 16 << 10;
+/// Heart-beats that may be missing (F7).
+const MISSING_BEATS: u32 = 2;
+
+/// An open connection.
+#[derive(Debug)]
+pub struct Session {
+    pub reader: FrameReader,
+    pub writer: FrameWriter,
+    /// Name and version of the broker, if it says them.
+    pub server: Option<String>,
+    /// Hides secrets in what the broker says.
+    pub mask: Mask,
+}
+
+/// Reads frames, and notices a silent broker.
+pub struct FrameReader {
+    half: ReadHalf<Box<dyn Stream>>,
+    decoder: Decoder,
+    /// The silence that ends the connection; nothing if the broker sends no heart-beats.
+    patience: Option<Duration>,
+}
+
+/// Hands frames to the task that writes them. The task ends with this.
+#[derive(Debug)]
+pub struct FrameWriter {
+    frames: UnboundedSender<Vec<u8>>,
+    task: JoinHandle<()>,
+}
+
+/// TCP, with or without TLS.
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+impl Session {
+    /// Connects, within the timeout of the settings.
+    ///
+    /// # Errors
+    ///
+    /// If the broker cannot be reached, or refuses the connection.
+    pub async fn open(settings: &BrokerSettings) -> Result<Session, BrokerError> {
+        Session::open_as(settings, None).await
+    }
+
+    /// Connects as a durable subscriber of this name, if one is given.
+    ///
+    /// # Errors
+    ///
+    /// As [`Session::open`].
+    pub async fn open_as(
+        settings: &BrokerSettings,
+        durable: Option<&str>,
+    ) -> Result<Session, BrokerError> {
+        let opened = timeout(settings.timeout, connected(settings, durable)).await;
+        opened.unwrap_or(Err(BrokerError::Timeout))
+    }
+}
+
+async fn connected(
+    settings: &BrokerSettings,
+    durable: Option<&str>,
+) -> Result<Session, BrokerError> {
+    let (reading, writing) = tokio::io::split(stream(settings).await?);
+    let mut reader = FrameReader {
+        half: reading,
+        decoder: Decoder::default(),
+        patience: None,
+    };
+    let mut writing = writing;
+    let failed = |error: std::io::Error| BrokerError::Failed(error.to_string());
+    let mut connect = connect_frame(settings);
+    if let Some(name) = durable {
+        connect = connect.with("client-id", name);
+    }
+    let connect = connect.encode();
+    writing.write_all(&connect).await.map_err(failed)?;
+    writing.flush().await.map_err(failed)?;
+    let mask = settings.mask();
+    let connected = reader.frame().await?;
+    match connected.command.as_str() {
+        "CONNECTED" => {}
+        "ERROR" => return Err(BrokerError::refused(&connected, &mask)),
+        _ => {
+            return Err(BrokerError::Failed(format!(
+                "{} before CONNECTED",
+                connected.command
+            )));
+        }
+    }
+    let version = connected.header("version").unwrap_or("1.0");
+    if version != "1.2" {
+        return Err(BrokerError::Version(version.to_owned()));
+    }
+    let (theirs, ours) = heart_beats(connected.header("heart-beat"), settings.heart_beat);
+    reader.patience = theirs.map(|between| between * MISSING_BEATS);
+    Ok(Session {
+        reader,
+        writer: FrameWriter::new(writing, ours),
+        server: connected.header("server").map(str::to_owned),
+        mask,
+    })
+}
+
+fn connect_frame(settings: &BrokerSettings) -> Frame {
+    let beat = settings.heart_beat.as_millis();
+    let frame = Frame::new("CONNECT")
+        .with("accept-version", "1.2")
+        .with("host", &settings.vhost)
+        .with("heart-beat", format!("{beat},{beat}"));
+    match &settings.login {
+        Some(login) => frame
+            .with("login", &login.username)
+            .with("passcode", login.password.reveal()),
+        None => frame,
+    }
+}
+
+async fn stream(settings: &BrokerSettings) -> Result<Box<dyn Stream>, BrokerError> {
+    let address = (settings.host.as_str(), settings.port);
+    let addresses = tokio::net::lookup_host(address).await;
+    let addresses = addresses.map_err(|error| BrokerError::Resolve(error.to_string()))?;
+    let mut failure = BrokerError::Resolve("it has no address".to_owned());
+    for address in addresses {
+        match TcpStream::connect(address).await {
+            Ok(stream) => {
+                // Receipts are waited for: nothing is to be gained by waiting for more to send.
+                let _ = stream.set_nodelay(true);
+                return over(stream, settings).await;
+            }
+            Err(error) => failure = BrokerError::Connect(error.to_string()),
+        }
+    }
+    Err(failure)
+}
+
+async fn over(
+    stream: TcpStream,
+    settings: &BrokerSettings,
+) -> Result<Box<dyn Stream>, BrokerError> {
+    let Transport::Tls { ca_pem, identity } = &settings.transport else {
+        return Ok(Box::new(stream));
+    };
+    let connector = tls::connector(ca_pem.as_ref(), identity.as_ref()).map_err(BrokerError::Tls)?;
+    let name = ServerName::try_from(settings.host.clone());
+    let name = name.map_err(|error| BrokerError::Tls(error.to_string()))?;
+    let stream = connector.connect(name, stream).await;
+    let stream = stream.map_err(|error| BrokerError::Tls(error.to_string()))?;
+    Ok(Box::new(stream))
+}
+
+/// Returns the times between heart-beats of the broker and of ours, by what it said and by what we offered.
+fn heart_beats(said: Option<&str>, offered: Duration) -> (Option<Duration>, Option<Duration>) {
+    let (sends, wants) = said
+        .and_then(|said| said.split_once(','))
+        .unwrap_or(("0", "0"));
+    let agreed = |millis: &str| {
+        let millis: u64 = millis.trim().parse().unwrap_or(0);
+        (millis > 0).then(|| Duration::from_millis(millis).max(offered))
+    };
+    (agreed(sends), agreed(wants))
+}
+
+impl FrameReader {
+    /// Returns the next frame. Safe to be cancelled.
+    ///
+    /// # Errors
+    ///
+    /// If the connection ends, if what comes is no frame, or if the broker is silent.
+    pub async fn frame(&mut self) -> Result<Frame, BrokerError> {
+        loop {
+            if let Some(frame) = self.decoder.frame()? {
+                return Ok(frame);
+            }
+            let mut chunk = [0; CHUNK];
+            let read = self.half.read(&mut chunk);
+            let read = match self.patience {
+                Some(patience) => timeout(patience, read)
+                    .await
+                    .map_err(|_| BrokerError::Silent)?,
+                None => read.await,
+            };
+            match read {
+                Ok(0) => return Err(BrokerError::Closed),
+                Ok(length) => self.decoder.push(&chunk[..length]),
+                Err(error) => return Err(BrokerError::Failed(error.to_string())),
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for FrameReader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FrameReader").finish_non_exhaustive()
+    }
+}
+
+impl FrameWriter {
+    fn new(half: WriteHalf<Box<dyn Stream>>, beats: Option<Duration>) -> FrameWriter {
+        let (frames, received) = unbounded_channel();
+        FrameWriter {
+            frames,
+            task: tokio::spawn(write(half, received, beats)),
+        }
+    }
+
+    /// Has bytes of frames written. If the connection has failed, the reader will say so.
+    pub fn write(&self, frames: Vec<u8>) {
+        let _ = self.frames.send(frames);
+    }
+
+    /// Writes a last frame, and waits until everything is written.
+    pub async fn finish(mut self, last: &Frame) {
+        self.write(last.encode());
+        // The task ends once it has written all.
+        let (closed, _) = unbounded_channel();
+        self.frames = closed;
+        let _ = (&mut self.task).await;
+    }
+}
+
+impl Drop for FrameWriter {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Writes what comes, and a heart-beat in good time where nothing does.
+async fn write(
+    mut half: WriteHalf<Box<dyn Stream>>,
+    mut frames: UnboundedReceiver<Vec<u8>>,
+    beats: Option<Duration>,
+) {
+    loop {
+        let beat = async {
+            match beats {
+                // Halfway, so that none is late.
+                Some(between) => sleep(between / 2).await,
+                None => std::future::pending().await,
+            }
+        };
+        let bytes = tokio::select! {
+            frame = frames.recv() => match frame {
+                Some(bytes) => bytes,
+                None => break,
+            },
+            () = beat => b"\n".to_vec(),
+        };
+        let mut written = half.write_all(&bytes).await;
+        if written.is_ok() {
+            written = half.flush().await;
+        }
+        if written.is_err() {
+            break;
+        }
+    }
+    let _ = half.shutdown().await;
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case(None, None, None)]
+    #[case(Some("0,0"), None, None)]
+    #[case(Some("1000,30000"), Some(10), Some(30))]
+    #[case(Some("20000, 0"), Some(20), None)]
+    #[case(Some("nonsense"), None, None)]
+    fn the_slower_side_decides_about_heart_beats(
+        #[case] said: Option<&str>,
+        #[case] theirs: Option<u64>,
+        #[case] ours: Option<u64>,
+    ) {
+        let seconds = |seconds: Option<u64>| seconds.map(Duration::from_secs);
+        let agreed = heart_beats(said, Duration::from_secs(10));
+        assert_eq!(agreed, (seconds(theirs), seconds(ours)));
+    }
+}

@@ -1,0 +1,107 @@
+//! Connection settings of a broker.
+
+use std::time::Duration;
+
+use crate::broker::tls;
+use crate::http::secret::{Mask, Secret};
+use crate::resourcesync::uri::Hub;
+
+/// The time between two heart-beats, each way (F7).
+pub const HEART_BEAT: Duration = Duration::from_secs(10);
+
+/// Settings of one broker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BrokerSettings {
+    /// The name, as the plan has it in the place of a hub's address.
+    pub name: Hub,
+    pub host: String,
+    pub port: u16,
+    pub transport: Transport,
+    /// The `host` header of `CONNECT`.
+    pub vhost: String,
+    pub login: Option<Login>,
+    /// The destination of messages; `{source}` stands for the name of the source.
+    pub destination: String,
+    pub payload: PayloadFormat,
+    /// Headers of each message, in order of name.
+    pub headers: Vec<(String, Secret)>,
+    /// Timeout of connecting, and of the receipts of one notification.
+    pub timeout: Duration,
+    /// Time between two heart-beats that we offer and ask for.
+    pub heart_beat: Duration,
+}
+
+/// The transport of a connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Transport {
+    Tcp,
+    Tls {
+        /// Certificates, in PEM, to trust besides the system's.
+        ca_pem: Option<Secret>,
+        identity: Option<ClientIdentity>,
+    },
+}
+
+/// A TLS client certificate and its key, in PEM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientIdentity {
+    pub certificate: Secret,
+    pub key: Secret,
+}
+
+/// A user name with its password.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Login {
+    pub username: String,
+    pub password: Secret,
+}
+
+/// The content of messages (F6).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PayloadFormat {
+    /// The notification as hubs get it.
+    ResourceSync,
+}
+
+/// An error of connection settings.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("cannot use the certificates or the key for broker {name}: {reason}")]
+pub struct BrokerSettingsError {
+    pub name: Hub,
+    pub reason: String,
+}
+
+impl BrokerSettings {
+    /// Checks the settings alone, independent of the machine's certificates.
+    ///
+    /// # Errors
+    ///
+    /// If the certificates or the key cannot be used.
+    pub fn check(&self) -> Result<(), BrokerSettingsError> {
+        let Transport::Tls { ca_pem, identity } = &self.transport else {
+            return Ok(());
+        };
+        tls::check(ca_pem.as_ref(), identity.as_ref()).map_err(|reason| BrokerSettingsError {
+            name: self.name.clone(),
+            reason,
+        })
+    }
+
+    /// Returns the destination of a source's messages.
+    pub fn destination_of(&self, source: &str) -> String {
+        self.destination.replace("{source}", source)
+    }
+
+    /// Returns the address as operators write it, without a scheme.
+    pub fn address(&self) -> String {
+        match self.host.contains(':') {
+            true => format!("[{}]:{}", self.host, self.port),
+            false => format!("{}:{}", self.host, self.port),
+        }
+    }
+
+    /// Returns a mask for its secrets, which the broker may repeat.
+    pub fn mask(&self) -> Mask {
+        Mask::new(self.login.iter().map(|login| login.password.clone()))
+    }
+}

@@ -1,0 +1,162 @@
+//! Reads the messages of destinations. Each is acknowledged by itself, once it was handed over.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use crate::broker::frame::Frame;
+use crate::broker::refusal::BrokerError;
+use crate::broker::session::Session;
+use crate::broker::settings::BrokerSettings;
+
+/// The messages that are wanted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wanted {
+    /// At least one.
+    pub destinations: Vec<String>,
+    /// A JMS selector over the properties of messages, where the broker has selectors.
+    pub selector: Option<String>,
+    /// The name of a durable subscription: the broker keeps messages for it while nobody reads them.
+    pub durable: Option<String>,
+}
+
+/// Subscriptions on a connection of their own.
+#[derive(Debug)]
+pub struct Subscription {
+    session: Session,
+    /// Messages that came before the receipts of all subscriptions.
+    first: VecDeque<Frame>,
+}
+
+impl Subscription {
+    /// Connects and subscribes.
+    ///
+    /// # Errors
+    ///
+    /// If the broker cannot be reached, or refuses the connection or a subscription.
+    pub async fn open(
+        settings: &BrokerSettings,
+        wanted: &Wanted,
+    ) -> Result<Subscription, BrokerError> {
+        let session = Session::open_as(settings, wanted.durable.as_deref()).await?;
+        let mut subscription = Subscription {
+            session,
+            first: VecDeque::new(),
+        };
+        let ids = wanted.ids();
+        for (id, destination) in ids.iter().zip(&wanted.destinations) {
+            let subscribe = wanted.subscribe(id, destination).encode();
+            subscription.session.writer.write(subscribe);
+        }
+        let awaited = ids.into_iter().collect();
+        let subscribed = tokio::time::timeout(settings.timeout, subscription.subscribed(awaited));
+        match subscribed.await {
+            Ok(subscribed) => subscribed.map(|()| subscription),
+            Err(_) => Err(BrokerError::NoReceipt),
+        }
+    }
+
+    async fn subscribed(&mut self, mut awaited: BTreeSet<String>) -> Result<(), BrokerError> {
+        while !awaited.is_empty() {
+            let frame = self.session.reader.frame().await?;
+            match frame.command.as_str() {
+                "RECEIPT" => {
+                    awaited.remove(frame.header("receipt-id").unwrap_or_default());
+                }
+                "MESSAGE" => self.first.push_back(frame),
+                "ERROR" => return Err(BrokerError::refused(&frame, &self.session.mask)),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the next message. Safe to be cancelled.
+    ///
+    /// # Errors
+    ///
+    /// If the connection ends.
+    pub async fn message(&mut self) -> Result<Frame, BrokerError> {
+        if let Some(first) = self.first.pop_front() {
+            return Ok(first);
+        }
+        loop {
+            let frame = self.session.reader.frame().await?;
+            match frame.command.as_str() {
+                "MESSAGE" => return Ok(frame),
+                "ERROR" => return Err(BrokerError::refused(&frame, &self.session.mask)),
+                _ => {}
+            }
+        }
+    }
+
+    /// Tells the broker that a message was handed over.
+    pub fn acknowledge(&self, message: &Frame) {
+        if let Some(id) = message.header("ack") {
+            let ack = Frame::new("ACK").with("id", id);
+            self.session.writer.write(ack.encode());
+        }
+    }
+
+    /// Ends the connection, once all acknowledgements are written.
+    pub async fn close(self) {
+        self.session.writer.finish(&Frame::new("DISCONNECT")).await;
+    }
+}
+
+impl Wanted {
+    /// Returns the ids of the subscriptions, the same each time: a durable subscription is known by its id.
+    fn ids(&self) -> Vec<String> {
+        let name = self.durable.as_deref().unwrap_or("rsnotify");
+        match &self.destinations[..] {
+            [_] => vec![name.to_owned()],
+            several => several
+                .iter()
+                .map(|destination| format!("{name} {destination}"))
+                .collect(),
+        }
+    }
+
+    fn subscribe(&self, id: &str, destination: &str) -> Frame {
+        let mut frame = Frame::new("SUBSCRIBE")
+            .with("id", id)
+            .with("destination", destination)
+            .with("ack", "client-individual")
+            .with("receipt", id);
+        if let Some(selector) = &self.selector {
+            frame = frame.with("selector", selector);
+        }
+        if self.durable.is_some() {
+            // As ActiveMQ, Artemis and RabbitMQ want it; each ignores what the others do.
+            frame = frame
+                .with("activemq.subscriptionName", id)
+                .with("durable-subscription-name", id)
+                .with("durable", "true")
+                .with("auto-delete", "false");
+        }
+        frame
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_durable_subscription_has_the_same_id_each_time() {
+        let mut wanted = Wanted {
+            destinations: vec!["/topic/a".to_owned()],
+            selector: Some("kind = 'change'".to_owned()),
+            durable: Some("archive".to_owned()),
+        };
+        let frame = wanted.subscribe(&wanted.ids()[0], "/topic/a");
+        for (name, value) in [
+            ("id", "archive"),
+            ("activemq.subscriptionName", "archive"),
+            ("ack", "client-individual"),
+            ("selector", "kind = 'change'"),
+        ] {
+            assert_eq!(frame.header(name), Some(value));
+        }
+        wanted.destinations.push("/topic/b".to_owned());
+        assert_eq!(wanted.ids(), ["archive /topic/a", "archive /topic/b"]);
+    }
+}

@@ -1,0 +1,304 @@
+//! `listen --broker`: the messages of a broker's destinations, each acknowledged once it was printed, or once the command
+//! has exited with 0.
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use crate::broker::frame::Frame;
+use crate::broker::refusal::BrokerError;
+use crate::broker::settings::BrokerSettings;
+use crate::broker::subscribe::{Subscription, Wanted};
+use crate::cli::exit::Exit;
+use crate::cli::listen::command::Run;
+use crate::cli::listen::exit::Failure;
+use crate::cli::listen::notification::Handed;
+use crate::cli::listen::receiver::Recipient;
+use crate::cli::listen::report::{Event, Reporter, print_line};
+use crate::cli::listen::{CLOSE_TIMEOUT, Signals, of_output, recipient};
+use crate::cli::options::ListenOptions;
+use crate::cli::output::Output;
+use crate::config::Config;
+use crate::config::overrides::Overrides;
+use crate::daemon::settings;
+use crate::resourcesync::receive::Notification;
+
+/// Waits between attempts to connect, or to run the command.
+const WAITS: [u64; 6] = [1, 2, 4, 8, 15, 30];
+
+/// Properties of messages that a line of JSON has beside what is read of the payload.
+const PROPERTIES: [&str; 5] = ["messageId", "format", "kind", "source", "topic"];
+
+/// A message, read as far as it can be.
+struct Received {
+    message: Frame,
+    /// The notification that it is.
+    handed: Option<Handed>,
+}
+
+/// Reads messages until a signal comes, or until the output is closed.
+pub async fn run(name: &str, file: Option<&Path>, options: &ListenOptions) -> Result<(), Failure> {
+    let mut signals = Signals::new().map_err(anyhow::Error::new)?;
+    let (settings, wanted) = wanted(name, file, options)?;
+    let reporter = match options.json {
+        true => Reporter::Json,
+        false => Reporter::Text,
+    };
+    read(
+        &settings,
+        &wanted,
+        &recipient(options),
+        reporter,
+        &mut signals,
+    )
+    .await
+}
+
+/// Returns the broker of the configuration, and what is wanted of it.
+fn wanted(
+    name: &str,
+    file: Option<&Path>,
+    options: &ListenOptions,
+) -> Result<(BrokerSettings, Wanted), Failure> {
+    let wrong = |error| Failure {
+        error,
+        exit: Exit::Configuration,
+    };
+    let config = Config::load(file, &Overrides::default());
+    let config = config.map_err(|error| wrong(error.into()))?;
+    let all = settings::brokers(&config).map_err(|error| wrong(error.into()))?;
+    let names: Vec<&str> = all.iter().map(|broker| broker.name.as_str()).collect();
+    let known = match names.is_empty() {
+        true => "there is no [[broker]]".to_owned(),
+        false => format!("there is {}", names.join(", ")),
+    };
+    let Some(settings) = all.iter().find(|broker| broker.name.as_str() == name) else {
+        return Err(anyhow::anyhow!("no broker is named \"{name}\"; {known}").into());
+    };
+    let plans = config.brokers.iter().map(|broker| &broker.plan);
+    let sources = plans.filter(|plan| plan.name == settings.name);
+    let sources = sources.flat_map(|plan| &plan.sources).flatten();
+    let mut sources: Vec<&str> = sources.map(String::as_str).collect();
+    if sources.is_empty() {
+        let all = config.sources.iter();
+        sources = all.map(|source| source.plan.name.as_str()).collect();
+    }
+    let mut destinations: Vec<String> = match &options.destination {
+        Some(destination) => vec![destination.clone()],
+        None => sources
+            .iter()
+            .map(|source| settings.destination_of(source))
+            .collect(),
+    };
+    destinations.dedup();
+    let wanted = Wanted {
+        destinations,
+        selector: options.selector.clone(),
+        durable: options.durable.clone(),
+    };
+    Ok((settings.clone(), wanted))
+}
+
+async fn read(
+    settings: &BrokerSettings,
+    wanted: &Wanted,
+    recipient: &Recipient,
+    reporter: Reporter,
+    signals: &mut Signals,
+) -> Result<(), Failure> {
+    let destinations = wanted.destinations.join(" ");
+    let mut was_open = false;
+    let mut failures = 0;
+    loop {
+        let opened = tokio::select! {
+            () = signals.next() => return Ok(()),
+            opened = Subscription::open(settings, wanted) => opened,
+        };
+        let error = match opened {
+            Ok(mut subscription) => {
+                was_open = true;
+                failures = 0;
+                reporter.report(&Event::Subscribed {
+                    topic: &destinations,
+                    hub: settings.name.as_str(),
+                    lease_seconds: None,
+                });
+                let received = receive(&mut subscription, recipient, reporter, signals).await;
+                match received {
+                    Ok(Some(error)) => error,
+                    Ok(None) => {
+                        let _ = tokio::time::timeout(CLOSE_TIMEOUT, subscription.close()).await;
+                        return Ok(());
+                    }
+                    Err(error) => return of_output(Err(error)),
+                }
+            }
+            Err(error) => error,
+        };
+        if !was_open {
+            return Err(failure(settings, error));
+        }
+        let wait = wait(failures);
+        failures += 1;
+        reporter.report(&Event::NotSubscribed {
+            topic: &destinations,
+            reason: &format!("{}: {error}", settings.name),
+            retry_seconds: Some(wait.as_secs()),
+        });
+        tokio::select! {
+            () = signals.next() => return Ok(()),
+            () = tokio::time::sleep(wait) => {}
+        }
+    }
+}
+
+/// Hands messages over until the connection fails, whose error it returns, or until a signal comes. The other error is
+/// that the output is closed.
+async fn receive(
+    subscription: &mut Subscription,
+    recipient: &Recipient,
+    reporter: Reporter,
+    signals: &mut Signals,
+) -> io::Result<Option<BrokerError>> {
+    loop {
+        let message = tokio::select! {
+            () = signals.next() => return Ok(None),
+            message = subscription.message() => match message {
+                Ok(message) => message,
+                Err(error) => return Ok(Some(error)),
+            },
+        };
+        let received = Received::new(message);
+        match recipient {
+            Recipient::Command { command, .. } => {
+                tokio::select! {
+                    () = signals.next() => return Ok(None),
+                    () = received.execute(command, reporter) => {}
+                }
+            }
+            Recipient::Json => print_line(&received.json().to_string())?,
+            Recipient::Text => {
+                let mut out = Output::new();
+                write!(out, "{}", received.text())?;
+                out.flush()?;
+            }
+            Recipient::Xml => {
+                let mut out = Output::new();
+                out.foreign(&received.message.body)?;
+                writeln!(out)?;
+                out.flush()?;
+            }
+        }
+        subscription.acknowledge(&received.message);
+    }
+}
+
+impl Received {
+    fn new(message: Frame) -> Received {
+        let topic = message.header("topic").unwrap_or_default();
+        let is_notification = message.header("format") == Some("resourcesync");
+        let notification = is_notification.then(|| Notification::parse(&message.body).ok());
+        let handed = notification.flatten();
+        let handed = handed.map(|notification| Handed::new(topic, notification));
+        Received { message, handed }
+    }
+
+    /// Returns the object of JSON: a notification as of a hub with the message's properties, or, of any other message, its
+    /// headers and its text.
+    fn json(&self) -> Value {
+        let message = &self.message;
+        let Some(handed) = &self.handed else {
+            // The first counts.
+            let headers = message.headers.iter().rev();
+            let headers = headers.map(|(name, value)| (name.clone(), json!(value)));
+            return json!({
+                "event": "message",
+                "destination": message.header("destination"),
+                "headers": headers.collect::<Map<String, Value>>(),
+                "body": String::from_utf8_lossy(&message.body),
+            });
+        };
+        let mut object = json!({
+            "event": "notification",
+            "destination": message.header("destination"),
+        });
+        if let (Some(object), Ok(Value::Object(handed))) =
+            (object.as_object_mut(), serde_json::to_value(handed))
+        {
+            object.extend(handed);
+            for name in PROPERTIES {
+                if let Some(value) = message.header(name) {
+                    object.insert(name.to_owned(), json!(value));
+                }
+            }
+            let seq = message
+                .header("seq")
+                .and_then(|seq| seq.parse::<u64>().ok());
+            if let Some(seq) = seq {
+                object.insert("seq".to_owned(), json!(seq));
+            }
+        }
+        object
+    }
+
+    fn text(&self) -> String {
+        match &self.handed {
+            Some(handed) => handed.to_string(),
+            None => format!("{}\n", String::from_utf8_lossy(&self.message.body)),
+        }
+    }
+
+    /// Runs the command until it exits with 0: no message after this one is handed over before.
+    async fn execute(&self, command: &str, reporter: Reporter) {
+        let header = |name: &str| self.message.header(name).unwrap_or_default().to_owned();
+        let text = |value: Option<&String>| value.cloned().unwrap_or_default();
+        let handed = self.handed.as_ref();
+        let topic = header("topic");
+        for failures in 0.. {
+            let run = Run {
+                input: format!("{}\n", self.json()),
+                environment: vec![
+                    ("RSNOTIFY_TOPIC", topic.clone()),
+                    ("RSNOTIFY_KIND", header("kind")),
+                    (
+                        "RSNOTIFY_FROM",
+                        text(handed.and_then(|handed| handed.from.as_ref())),
+                    ),
+                    (
+                        "RSNOTIFY_UNTIL",
+                        text(handed.and_then(|handed| handed.until.as_ref())),
+                    ),
+                ],
+            };
+            let Err(reason) = run.execute(command).await else {
+                return;
+            };
+            reporter.report(&Event::CommandFailed {
+                topic: &topic,
+                reason: &reason,
+            });
+            tokio::time::sleep(wait(failures)).await;
+        }
+    }
+}
+
+fn wait(failures: usize) -> Duration {
+    let seconds = WAITS.get(failures).or(WAITS.last());
+    Duration::from_secs(seconds.copied().unwrap_or(1))
+}
+
+/// Returns the failure of the first attempt, which ends the command.
+fn failure(settings: &BrokerSettings, error: BrokerError) -> Failure {
+    let exit = match &error {
+        BrokerError::Refused { .. } => Exit::Refused,
+        BrokerError::Version(_) | BrokerError::Frame(_) => Exit::Failure,
+        _ => Exit::Temporary,
+    };
+    let (name, address) = (&settings.name, settings.address());
+    Failure {
+        error: anyhow::anyhow!("cannot read from broker {name} at {address}: {error}"),
+        exit,
+    }
+}

@@ -1,0 +1,237 @@
+//! Message brokers: told like hubs, and advertised by nothing (F1, F7).
+
+use rsnotify::announce::delivery::attempt::RefusalKind;
+use rsnotify::announce::event::Fact;
+use rsnotify::announce::plan::{BrokerPlan, Mode, Plan};
+use rsnotify::http::answer::BrokerRefusal;
+use rsnotify::report;
+use rsnotify::resourcesync::channel_kind::ChannelKind;
+use rsnotify::resourcesync::uri::Hub;
+
+use crate::world::{HUB, Reply, World, capability_list, list, plan, two_hubs};
+
+const NOTHING: [&str; 0] = [];
+const BROKER: &str = "repository";
+const BOTH: [ChannelKind; 2] = [ChannelKind::Framework, ChannelKind::Change];
+const UPDATED: &str = "updated changelist /a/changelist.xml";
+
+fn broker(name: &str, channels: &[ChannelKind]) -> BrokerPlan {
+    BrokerPlan {
+        name: Hub::new(name),
+        channels: channels.to_vec(),
+        sources: None,
+    }
+}
+
+fn with_broker(mut plan: Plan, channels: &[ChannelKind]) -> Plan {
+    plan.brokers.push(broker(BROKER, channels));
+    plan
+}
+
+#[test]
+fn a_broker_is_told_like_a_hub_and_no_topic_names_it() {
+    let mut world = World::with_two_sets(with_broker(plan(), &BOTH));
+    world.update("/a/changelist.xml");
+    world.wait(10);
+    let (hub, broker) = (world.heard_by(HUB), world.heard_by(BROKER));
+    assert_eq!(broker.len(), 1);
+    assert_eq!(hub[0].body, broker[0].body);
+    let page = world.fetch("/a/framework/").unwrap();
+    assert_eq!(page.hubs, [Hub::new(HUB)]);
+}
+
+#[test]
+fn a_broker_hears_the_kinds_and_sources_that_it_is_for() {
+    for (channels, sources, want) in [
+        (&BOTH[..1], None, 1),
+        (&BOTH[1..], None, 0),
+        (&BOTH[..], Some("main"), 1),
+        (&BOTH[..], Some("other"), 0),
+    ] {
+        let mut plan = with_broker(plan(), channels);
+        plan.brokers[0].sources = sources.map(|source| vec![source.to_owned()]);
+        let mut world = World::with_two_sets(plan);
+        world.update("/a/changelist.xml");
+        world.wait(10);
+        assert_eq!(
+            world.heard_by(BROKER).len(),
+            want,
+            "{channels:?} {sources:?}"
+        );
+    }
+}
+
+#[test]
+fn a_set_that_advertises_only_foreign_hubs_is_heard_all_the_same() {
+    let mut world = World::new(with_broker(plan(), &BOTH));
+    world.write_set("/a", &["changelist"]);
+    let capabilities = list("capabilitylist").lists(&["/a/changelist.xml"]);
+    world.write(
+        "/a/capabilitylist.xml",
+        capabilities.channel("/a/framework/", &["https://foreign.example/"]),
+    );
+    world.wait(10);
+    world.start();
+    world.wait(100);
+    world.update("/a/changelist.xml");
+    world.wait(10);
+    assert_eq!(world.news_at(HUB), NOTHING);
+    assert_eq!(world.news_at(BROKER), [UPDATED]);
+}
+
+#[test]
+fn a_set_that_advertises_no_channel_has_one_for_the_broker_alone() {
+    let mut plan = with_broker(plan(), &BOTH);
+    plan.sources[0].unadvertised_channels = false;
+    plan.hubs.clear();
+    let mut world = World::new(plan);
+    world.write("/b/changelist.xml", list("changelist").up("/b/cl.xml"));
+    world.write(
+        "/b/cl.xml",
+        list("capabilitylist").lists(&["/b/changelist.xml"]),
+    );
+    world.wait(10);
+    world.start();
+    world.wait(100);
+    world.update("/b/changelist.xml");
+    world.wait(10);
+    assert_eq!(world.heard_by(BROKER).len(), 1);
+    assert!(report::findings::all(world.engine()).is_empty());
+}
+
+#[test]
+fn a_broker_that_is_down_for_a_week_gets_its_notification_again_and_then_one_difference() {
+    let mut world = World::with_two_sets(with_broker(plan(), &BOTH));
+    world.script(BROKER, Reply::Fail(0));
+    world.update("/a/changelist.xml");
+    world.wait(10);
+    for _ in 0..7 {
+        world.update("/a/resourcelist.xml");
+        world.update("/a/changelist.xml");
+        world.wait(86_400);
+        world.crash_and_start();
+    }
+    assert_eq!(world.news_at(HUB).len(), 15, "the hub does not notice");
+    let attempts = world.attempts_at(BROKER);
+    assert!(attempts.len() > 1_000);
+    assert!(
+        attempts
+            .iter()
+            .all(|attempt| attempt.body == attempts[0].body)
+    );
+    world.script(BROKER, Reply::Accept);
+    world.wait(60);
+    let heard = world.heard_by(BROKER);
+    assert_eq!(heard.len(), 2);
+    assert_eq!(heard[0].changes(), [UPDATED]);
+    assert_eq!(
+        heard[1].changes(),
+        [UPDATED, "updated resourcelist /a/resourcelist.xml"]
+    );
+}
+
+#[test]
+fn an_hour_without_the_broker_loses_no_change_of_a_resource() {
+    let mut world = World::new(with_broker(plan(), &BOTH[1..]));
+    world.write_changes("/a/changelist.xml", &["u z 00:00"]);
+    world.write(
+        "/a/capabilitylist.xml",
+        capability_list("/a", &["changelist"]).change_channel("/a/change/", &[]),
+    );
+    world.wait(10);
+    world.start();
+    world.wait(10);
+    world.script(BROKER, Reply::Fail(30));
+    let mut entries = vec!["u z 00:00".to_owned()];
+    for minute in 1..=60 {
+        entries.push(format!("u r{minute} 01:{:02}", minute % 60));
+        world.write_changes("/a/changelist.xml", &entries);
+        world.wait(60);
+    }
+    assert_eq!(world.changes_at(BROKER), NOTHING);
+    world.script(BROKER, Reply::Accept);
+    world.wait(120);
+    let heard = world.changes_heard_by(BROKER);
+    let told: Vec<String> = heard.iter().flat_map(|heard| heard.entries()).collect();
+    assert_eq!(told.len(), 60, "{told:?}");
+}
+
+#[test]
+fn an_error_about_the_login_needs_an_operator_and_a_retry_tries_at_once() {
+    let mut world = World::with_two_sets(with_broker(plan(), &BOTH));
+    for (refusal, kind) in [
+        (BrokerRefusal::Credentials, RefusalKind::NotAllowed),
+        (BrokerRefusal::Destination, RefusalKind::DestinationRefused),
+    ] {
+        world.script(BROKER, Reply::Error(refusal));
+        world.update("/a/changelist.xml");
+        world.wait(300);
+        assert_eq!(world.attempts_at(BROKER).len(), 1, "{kind:?}");
+        let facts = world.facts();
+        let is_refused = |fact: &Fact| matches!(fact, Fact::Refused { kind: refused, needs_operator: true, .. } if *refused == kind);
+        assert!(facts.iter().any(is_refused), "{facts:?}");
+        world.script(BROKER, Reply::Accept);
+        world.retry(None);
+        world.wait(1);
+        assert_eq!(world.news_at(BROKER), [UPDATED]);
+        world.attempts_at(BROKER);
+    }
+}
+
+#[test]
+fn what_is_dropped_for_a_broker_counts_as_told() {
+    let mut world = World::with_two_sets(with_broker(plan(), &BOTH));
+    world.script(BROKER, Reply::Fail(0));
+    world.update("/a/changelist.xml");
+    world.wait(100);
+    let view = world.outbox("/a", BROKER);
+    assert_eq!(view.hub.mode, Mode::Broker);
+    world.drop_due("/a", BROKER);
+    world.script(BROKER, Reply::Accept);
+    world.wait(1_000);
+    assert_eq!(world.news_at(BROKER), NOTHING);
+    world.update("/a/changelist.xml");
+    world.wait(10);
+    assert_eq!(world.news_at(BROKER), [UPDATED]);
+}
+
+#[test]
+fn a_broker_that_is_added_starts_at_now_and_takes_no_hub_s_place() {
+    let mut world = World::with_two_sets(two_hubs());
+    world.update("/a/changelist.xml");
+    world.wait(10);
+    // A hub goes, and a broker comes.
+    world.plan = with_broker(plan(), &BOTH);
+    world.crash_and_start();
+    world.wait(1_000);
+    assert_eq!(world.news_at(BROKER), NOTHING);
+    world.update("/a/changelist.xml");
+    world.wait(10);
+    assert_eq!(world.news_at(BROKER), [UPDATED]);
+    // And the other way.
+    world.plan = two_hubs();
+    world.crash_and_start();
+    world.wait(1_000);
+    assert!(
+        !world
+            .facts()
+            .iter()
+            .any(|fact| matches!(fact, Fact::HubReplaced { .. }))
+    );
+}
+
+#[test]
+fn a_reload_that_narrows_a_broker_lets_it_hear_its_last() {
+    let mut world = World::with_two_sets(with_broker(plan(), &BOTH));
+    world.script(BROKER, Reply::Fail(0));
+    world.update("/a/changelist.xml");
+    world.wait(10);
+    world.plan.brokers[0].channels = vec![ChannelKind::Change];
+    world.reload();
+    world.update("/a/resourcelist.xml");
+    world.wait(10);
+    world.script(BROKER, Reply::Accept);
+    world.wait(100);
+    assert_eq!(world.news_at(BROKER), [UPDATED]);
+    assert_eq!(world.news_at(HUB).len(), 2);
+}
