@@ -1,8 +1,9 @@
 //! The thread that reads Change Lists and compares them with what was taken, so that the loop never waits for it (C6).
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Sender};
 use std::time::{Duration, Instant};
 
@@ -10,11 +11,15 @@ use tracing::error;
 
 use crate::announce::changes::inventory::{DeletionRules, take_inventory};
 use crate::announce::changes::round::{self, TakeOutcome, TakeRequest, Taken, TakenRound};
-use crate::announce::observation::DocumentPath;
+use crate::announce::observation::{DocumentPath, Stat};
 use crate::announce::plan::Plan;
 use crate::daemon::log::error_chain;
+use crate::resourcesync::change_list::ListedChanges;
 use crate::store::{KeyReader, StoreError};
 use crate::tree::change_list::{ChangeListFile, ChangeListFileError};
+
+/// Entries of all lists together whose keys are kept at most; each takes 40 bytes.
+const MOST_KEPT: usize = 1 << 20;
 
 /// A request with the files of its lists, in order.
 #[derive(Debug)]
@@ -59,12 +64,13 @@ impl ChangeReader {
         let (jobs, received) = mpsc::channel::<ReadJob>();
         let thread = std::thread::Builder::new().name("change-lists".into());
         let started = thread.spawn(move || {
+            let mut kept = KeptLists::default();
             for job in received {
                 let began = Instant::now();
                 let round = TakenRound {
                     set: job.request.set.clone(),
                     round: job.request.round,
-                    outcome: take(&job),
+                    outcome: take(&job, &mut kept),
                 };
                 answer(round, job.request, began.elapsed());
             }
@@ -85,9 +91,36 @@ impl ChangeReader {
     }
 }
 
+/// The keys of the lists of a round that left entries for the next one, which need not be read again.
+#[derive(Debug, Default)]
+pub struct KeptLists {
+    lists: HashMap<PathBuf, (Stat, ListedChanges)>,
+}
+
+impl KeptLists {
+    /// Removes and returns the keys of a version of a list.
+    fn take(&mut self, path: &Path, stat: Stat) -> Option<ListedChanges> {
+        let (of, _) = self.lists.get(path)?;
+        (*of == stat).then_some(())?;
+        self.lists.remove(path).map(|(_, listed)| listed)
+    }
+
+    /// Keeps as many lists as there is room for, and no others.
+    fn keep(&mut self, lists: impl Iterator<Item = (PathBuf, Stat, ListedChanges)>) {
+        self.lists.clear();
+        let mut room = MOST_KEPT;
+        for (path, stat, listed) in lists {
+            if let Some(left) = room.checked_sub(listed.entries.len()) {
+                room = left;
+                self.lists.insert(path, (stat, listed));
+            }
+        }
+    }
+}
+
 /// Takes what is fresh.
-pub fn take(job: &ReadJob) -> TakeOutcome {
-    match try_take(job) {
+pub fn take(job: &ReadJob, kept: &mut KeptLists) -> TakeOutcome {
+    match try_take(job, kept) {
         Ok(taken) => TakeOutcome::Taken(Box::new(taken)),
         Err(Refused::Stale) => TakeOutcome::Stale,
         Err(Refused::Failed(reason)) => TakeOutcome::Failed(reason),
@@ -114,7 +147,7 @@ impl From<StoreError> for Refused {
     }
 }
 
-fn try_take(job: &ReadJob) -> Result<Taken, Refused> {
+fn try_take(job: &ReadJob, kept: &mut KeptLists) -> Result<Taken, Refused> {
     if let Some(rules) = job.request.inventory {
         return try_take_inventory(job, rules);
     }
@@ -122,14 +155,21 @@ fn try_take(job: &ReadJob) -> Result<Taken, Refused> {
     let mut listed = Vec::new();
     for (list, path) in job.request.lists.iter().zip(&job.paths) {
         let mut file = ChangeListFile::open(path, list.stat)?;
-        listed.push(file.keys()?);
+        listed.push(match kept.take(path, list.stat) {
+            Some(listed) => listed,
+            None => file.keys()?,
+        });
         files.push(file);
     }
-    job.keys.read(&job.request.set, |stored| {
-        round::take(&job.request, listed, stored, |list, positions| {
-            Ok(files[list].changes(positions)?)
+    let taken = job.keys.read(&job.request.set, |stored| {
+        round::take(&job.request, &listed, stored, |list, indices| {
+            Ok::<_, Refused>(files[list].changes(&listed[list], indices)?)
         })
-    })
+    })?;
+    let lists = job.request.lists.iter().zip(&job.paths).zip(listed);
+    let lists = lists.filter(|_| taken.has_more);
+    kept.keep(lists.map(|((list, path), listed)| (path.clone(), list.stat, listed)));
+    Ok(taken)
 }
 
 fn try_take_inventory(job: &ReadJob, rules: DeletionRules) -> Result<Taken, Refused> {

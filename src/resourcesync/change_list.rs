@@ -1,10 +1,11 @@
 //! The entries of a Change List: their keys in one pass, and some of them whole in another (core 1.1 section 12.1;
 //! C2, C3, C6).
 //!
-//! Both passes skip the same entries.
+//! Both passes skip the same entries. The second reads no more than the entries that are wanted, if their offsets are
+//! known.
 
 use std::borrow::Cow;
-use std::io::Read;
+use std::io::{Read, Seek};
 
 use crate::resourcesync::capability::Capability;
 use crate::resourcesync::change::{
@@ -13,6 +14,7 @@ use crate::resourcesync::change::{
 use crate::resourcesync::change_payload::{entry_len, link_len};
 use crate::resourcesync::datetime::Datetime;
 use crate::resourcesync::document::{DeclaredSpan, beginning};
+use crate::resourcesync::file_spans::{FileSpans, Span};
 use crate::resourcesync::namespaces::Namespace;
 use crate::resourcesync::outline::{capability, declared_span};
 use crate::resourcesync::parse::{ReadError, read};
@@ -49,6 +51,8 @@ pub struct ListedChanges {
     pub undated: Undated,
     /// The interval of the list as its `rs:md` declares it.
     pub span: DeclaredSpan,
+    /// Offset of the end of the last entry that counts, as far as [`Listed::offset`] is one.
+    pub end: u64,
 }
 
 /// An entry of a Change List that counts (C2).
@@ -58,6 +62,9 @@ pub struct Listed {
     pub datetime: Option<Datetime>,
     /// Number of entries before it in the list, those that are skipped among them.
     pub position: u32,
+    /// Offset of its start tag in the text. In a file in UTF-8 without CR that is its offset in the file; of the first
+    /// 4 GiB.
+    pub offset: u32,
 }
 
 /// The numbers of entries without a usable datetime, by reason.
@@ -110,6 +117,44 @@ pub fn read_changes(source: impl Read, positions: &[u32]) -> Result<Vec<Change>,
         }
         _ => Err(ChangeListError::NotAChangeList),
     }
+}
+
+/// Reads the entries of a Change List at these indices of `listed`, which ascend, from the parts of the file that have
+/// them. Returns `None` if other entries stand there: the file is in another encoding, or another version.
+pub fn read_changes_at(
+    file: impl Read + Seek,
+    listed: &ListedChanges,
+    indices: &[usize],
+) -> Option<Vec<Change>> {
+    let entries = &listed.entries;
+    let spans = spans(listed, indices)?;
+    let mut handler = ChangesHandler::new(Wanted::All);
+    handler.keys = Some(Vec::with_capacity(indices.len()));
+    let (handler, _) = read(FileSpans::new(file, spans), handler).ok()?.ok()?;
+    let keys = handler.keys.unwrap_or_default();
+    let wanted = indices.iter().map(|index| entries[*index].key);
+    keys.into_iter().eq(wanted).then_some(handler.changes)
+}
+
+/// Returns the parts of a file that make a document with only these entries: the beginning up to the first entry, each of
+/// them up to the next entry that counts, and what comes after the last.
+fn spans(listed: &ListedChanges, indices: &[usize]) -> Option<Vec<Span>> {
+    let entries = &listed.entries;
+    let offset = |index: usize| match entries.get(index) {
+        Some(entry) => (entry.offset < u32::MAX).then_some(u64::from(entry.offset)),
+        None => Some(listed.end),
+    };
+    let mut spans: Vec<Span> = Vec::new();
+    spans.push(0..offset(0)?);
+    for index in indices {
+        let (start, end) = (offset(*index)?, offset(*index + 1)?);
+        match spans.last_mut() {
+            Some(last) if last.end == start => last.end = end,
+            _ => spans.push(start..end),
+        }
+    }
+    spans.push(listed.end..u64::MAX);
+    Some(spans)
 }
 
 /// The entries of a Resource List in short.
@@ -355,6 +400,26 @@ impl Draft {
     }
 }
 
+impl Draft {
+    /// Returns the key of a change (C3), or the reason why the entry does not count. `room` is overwritten.
+    fn key(&self, datetime: Option<Datetime>, room: &mut Vec<u8>) -> Result<ChangeKey, SkipReason> {
+        let (uri, kind) = self.verdict()?;
+        let hash;
+        let when = match datetime {
+            Some(datetime) => When::At(datetime),
+            None => {
+                hash = spaced(&self.hash);
+                When::Undated {
+                    lastmod: &self.lastmod,
+                    hash: &hash,
+                    length: &self.length,
+                }
+            }
+        };
+        Ok(ChangeKey::of(&uri, kind, when, room))
+    }
+}
+
 #[derive(Debug)]
 struct ResourcesHandler {
     root: Root,
@@ -419,9 +484,11 @@ struct KeysHandler {
     /// Number of entries that have begun.
     begun: u32,
     /// Start of the entry that is being read.
-    entry: Option<Place>,
+    entry: Option<EntryStart>,
     draft: Draft,
     listed: ListedChanges,
+    /// Of the entries that ended last, those that ended in this window: where each began, and what is left after it.
+    ended: Vec<(Bound, usize)>,
     first_skipped: Option<(Place, SkipReason)>,
     /// Room for what is hashed.
     room: Vec<u8>,
@@ -443,6 +510,31 @@ impl Place {
     }
 }
 
+/// Start of an entry.
+#[derive(Debug, Clone, Copy)]
+struct EntryStart {
+    place: Place,
+    bound: Bound,
+}
+
+/// A place in the text.
+#[derive(Debug, Clone, Copy)]
+enum Bound {
+    /// Length of the window's text from there on.
+    Left(usize),
+    Offset(u64),
+}
+
+impl Bound {
+    /// Returns the offset, in a window whose text ends at `end`.
+    fn offset(self, end: u64) -> u64 {
+        match self {
+            Bound::Left(left) => end.saturating_sub(left as u64),
+            Bound::Offset(offset) => offset,
+        }
+    }
+}
+
 impl KeysHandler {
     fn conclude(self) -> ListedChanges {
         let first_skipped = self.first_skipped.map(|(place, reason)| {
@@ -459,38 +551,29 @@ impl KeysHandler {
         }
     }
 
-    /// Takes the entry at a position, which has ended.
-    fn list(&mut self, place: Place, position: u32) {
-        let (uri, kind) = match self.draft.verdict() {
-            Ok(verdict) => verdict,
+    /// Takes the entry that has ended, at a position, with `left` after it.
+    fn list(&mut self, start: EntryStart, position: u32, left: usize) {
+        let datetime = Datetime::parse(&self.draft.datetime);
+        let key = match self.draft.key(datetime, &mut self.room) {
+            Ok(key) => key,
             Err(reason) => {
                 self.listed.skipped += 1;
-                self.first_skipped.get_or_insert((place, reason));
+                self.first_skipped.get_or_insert((start.place, reason));
                 return;
             }
         };
-        let datetime = Datetime::parse(&self.draft.datetime);
-        let hash;
-        let when = match datetime {
-            Some(datetime) => When::At(datetime),
-            None => {
-                match self.draft.datetime.is_empty() {
-                    true => self.listed.undated.missing += 1,
-                    false => self.listed.undated.invalid += 1,
-                }
-                hash = spaced(&self.draft.hash);
-                When::Undated {
-                    lastmod: &self.draft.lastmod,
-                    hash: &hash,
-                    length: &self.draft.length,
-                }
+        if datetime.is_none() {
+            match self.draft.datetime.is_empty() {
+                true => self.listed.undated.missing += 1,
+                false => self.listed.undated.invalid += 1,
             }
-        };
-        let key = ChangeKey::of(&uri, kind, when, &mut self.room);
+        }
+        self.ended.push((start.bound, left));
         self.listed.entries.push(Listed {
             key,
             datetime,
             position,
+            offset: 0,
         });
     }
 }
@@ -500,7 +583,10 @@ impl Handler for KeysHandler {
         match (start.depth, start.element) {
             (1, Element::Entry) => {
                 self.draft.clear();
-                self.entry = Some(Place::Left(start.left));
+                self.entry = Some(EntryStart {
+                    place: Place::Left(start.left),
+                    bound: Bound::Left(start.left),
+                });
                 self.begun = self.begun.saturating_add(1);
             }
             (0 | 1, _) => self.root.start(start),
@@ -517,22 +603,33 @@ impl Handler for KeysHandler {
         }
     }
 
-    fn end(&mut self, depth: usize, _: usize) {
+    fn end(&mut self, depth: usize, left: usize) {
         if depth == 1
-            && let Some(place) = self.entry.take()
+            && let Some(start) = self.entry.take()
         {
-            self.list(place, self.begun - 1);
+            self.list(start, self.begun - 1, left);
         }
     }
 
-    fn window_end(&mut self, line: &dyn Fn(usize) -> u64) {
+    fn window_end(&mut self, line: &dyn Fn(usize) -> u64, end: u64) {
         match &mut self.first_skipped {
             Some((place, _)) => place.settle(line),
             None => {
-                if let Some(place) = &mut self.entry {
-                    place.settle(line);
+                if let Some(entry) = &mut self.entry {
+                    entry.place.settle(line);
                 }
             }
+        }
+        if let Some(entry) = &mut self.entry {
+            entry.bound = Bound::Offset(entry.bound.offset(end));
+        }
+        if let Some((_, left)) = self.ended.last() {
+            self.listed.end = Bound::Left(*left).offset(end);
+        }
+        let first = self.listed.entries.len() - self.ended.len();
+        let entries = self.listed.entries[first..].iter_mut();
+        for (entry, (start, _)) in entries.zip(self.ended.drain(..)) {
+            entry.offset = start.offset(end).try_into().unwrap_or(u32::MAX);
         }
     }
 }
@@ -550,11 +647,15 @@ pub(crate) struct ChangesHandler<'a> {
     pub(crate) root: Root,
     pub(crate) changes: Vec<Change>,
     wanted: Wanted<'a>,
+    /// The keys of the changes, if they are wanted too.
+    keys: Option<Vec<ChangeKey>>,
     /// Number of entries that have begun.
     begun: u32,
     draft: Draft,
     /// The entry that is being read, if it is wanted.
     entry: Option<Rest>,
+    /// Room for what is hashed.
+    room: Vec<u8>,
 }
 
 /// The parts of an entry beside its draft.
@@ -573,9 +674,11 @@ impl<'a> ChangesHandler<'a> {
             root: Root::default(),
             changes: Vec::new(),
             wanted,
+            keys: None,
             begun: 0,
             draft: Draft::default(),
             entry: None,
+            room: Vec::new(),
         }
     }
 
@@ -660,8 +763,13 @@ impl Handler for ChangesHandler<'_> {
     fn end(&mut self, depth: usize, _: usize) {
         if depth == 1
             && let Some(entry) = self.entry.take()
+            && let Some(change) = entry.change(&self.draft)
         {
-            self.changes.extend(entry.change(&self.draft));
+            self.changes.push(change);
+            if let Some(keys) = &mut self.keys {
+                let datetime = Datetime::parse(&self.draft.datetime);
+                keys.extend(self.draft.key(datetime, &mut self.room));
+            }
         }
     }
 }

@@ -13,6 +13,7 @@ pub mod datetime;
 pub mod document;
 mod encoding;
 pub mod escape;
+mod file_spans;
 pub mod fingerprint;
 pub mod gzip;
 pub mod listing;

@@ -130,7 +130,8 @@ pub(crate) fn read<H: Handler>(
     loop {
         let text = window.text();
         let (taken, stop) = reader.take(text);
-        reader.end_window(&|left| window.line(text.len().saturating_sub(left)));
+        let line = |left| window.line(text.len().saturating_sub(left));
+        reader.end_window(&line, window.taken() + text.len() as u64);
         window.take(taken);
         match stop {
             Stop::Doctype { length } => {

@@ -72,8 +72,9 @@ pub(crate) trait Handler {
     fn end(&mut self, depth: usize, left: usize);
 
     /// Handles the end of a window's text, before lengths of text that is left are of another one. `line` returns the
-    /// line of what such a length begins with, at the cost of counting the lines before it.
-    fn window_end(&mut self, _line: &dyn Fn(usize) -> u64) {}
+    /// line of what such a length begins with, at the cost of counting the lines before it; `end` is the length of the
+    /// document's text up to the end of the window.
+    fn window_end(&mut self, _line: &dyn Fn(usize) -> u64, _end: u64) {}
 }
 
 #[derive(Debug)]
@@ -114,8 +115,8 @@ impl<H: Handler> Reader<H> {
     }
 
     /// Tells the handler that a window's text is read; see [`Handler::window_end`].
-    pub(crate) fn end_window(&mut self, line: &dyn Fn(usize) -> u64) {
-        self.handler.window_end(line);
+    pub(crate) fn end_window(&mut self, line: &dyn Fn(usize) -> u64, end: u64) {
+        self.handler.window_end(line, end);
     }
 
     pub(crate) fn into_handler(self) -> H {

@@ -42,6 +42,8 @@ pub(crate) struct TextWindow<R> {
     budget: usize,
     /// True if the last character was a CR, so that a LF belongs to it.
     after_cr: bool,
+    /// Length of the text that was taken, with the byte order mark before it.
+    taken: u64,
     newlines_taken: u64,
     /// Number of characters taken of the line at the start.
     column_taken: u64,
@@ -71,6 +73,7 @@ impl<R: Read> TextWindow<R> {
             size: 0,
             budget: PROLOG_LIMIT,
             after_cr: false,
+            taken: 0,
             newlines_taken: 0,
             column_taken: 0,
             unreadable: None,
@@ -88,7 +91,13 @@ impl<R: Read> TextWindow<R> {
         let taken = &self.buffer[self.start..self.start + length];
         self.newlines_taken += newlines(taken);
         self.column_taken = column(self.column_taken, taken);
+        self.taken += length as u64;
         self.start += length;
+    }
+
+    /// Returns the length of the text that was taken. In a file in UTF-8 without CR, that is the offset of the rest.
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken
     }
 
     /// Returns the error at `offset`.
@@ -236,6 +245,7 @@ impl<R: Read> TextWindow<R> {
         if encoding == UTF_8 {
             self.start = mark;
             self.valid = mark;
+            self.taken = mark as u64;
         } else {
             let decoder = encoding.new_decoder_without_bom_handling();
             let undecoded = self.buffer[mark..self.filled].to_vec();

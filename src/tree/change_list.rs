@@ -9,8 +9,8 @@ use crate::announce::observation::Stat;
 use crate::resourcesync::capability::Capability;
 use crate::resourcesync::change::Change;
 use crate::resourcesync::change_list::{
-    ChangeListError, ListedChanges, ListedResources, each_entry, read_changes, read_keys,
-    read_resource_entries, read_resources,
+    ChangeListError, ListedChanges, ListedResources, each_entry, read_changes, read_changes_at,
+    read_keys, read_resource_entries, read_resources,
 };
 use crate::resourcesync::gzip::unpacked;
 use crate::tree::file_status::{self, FileKind, FileStatus};
@@ -73,9 +73,23 @@ impl ChangeListFile {
         self.read(|reader| read_keys(reader))
     }
 
-    /// Returns the entries at these positions, which ascend.
-    pub fn changes(&mut self, positions: &[u32]) -> Result<Vec<Change>, ChangeListFileError> {
-        let changes = self.read(|reader| read_changes(reader, positions))?;
+    /// Returns the entries at these indices of what it lists, which ascend.
+    pub fn changes(
+        &mut self,
+        listed: &ListedChanges,
+        indices: &[usize],
+    ) -> Result<Vec<Change>, ChangeListFileError> {
+        if !self.is_packed
+            && let Some(changes) = read_changes_at(&self.file, listed, indices)
+            && file_status::of(&self.file).map_err(io::Error::from)? == self.opened
+        {
+            return Ok(changes);
+        }
+        let entries = indices
+            .iter()
+            .filter_map(|index| listed.entries.get(*index));
+        let positions: Vec<u32> = entries.map(|entry| entry.position).collect();
+        let changes = self.read(|reader| read_changes(reader, &positions))?;
         match changes.len() == positions.len() {
             true => Ok(changes),
             false => Err(ChangeListFileError::Stale),

@@ -8,10 +8,10 @@ use crate::resourcesync::change_list::Listed;
 use crate::resourcesync::uri::Uri;
 
 /// A version of a Change List, in the order in which its entries stand.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ListedEntries {
-    pub list: Uri,
-    pub entries: Vec<Listed>,
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ListedEntries<'a> {
+    pub list: &'a Uri,
+    pub entries: &'a [Listed],
     /// True if its entries were there before anybody could hear of them: they count as taken (C10).
     pub is_learned: bool,
 }
@@ -21,7 +21,7 @@ pub struct ListedEntries {
 /// Keys that were taken pass by list after list, so that memory is bounded by the lists that are compared.
 #[derive(Debug)]
 pub struct Comparison<'a> {
-    lists: &'a [ListedEntries],
+    lists: &'a [ListedEntries<'a>],
     keys: HashMap<ChangeKey, Count, BuildHasherDefault<KeyHasher>>,
     /// Number of the list whose taken keys pass by; those that vanished from it are among them.
     passing: u32,
@@ -57,10 +57,10 @@ impl Hasher for KeyHasher {
 
 impl<'a> Comparison<'a> {
     /// Begins a comparison of lists, which are in order of their URIs.
-    pub fn new(lists: &'a [ListedEntries]) -> Comparison<'a> {
+    pub fn new(lists: &'a [ListedEntries<'a>]) -> Comparison<'a> {
         let size = lists.iter().map(|list| list.entries.len()).sum();
         let mut keys = HashMap::with_capacity_and_hasher(size, BuildHasherDefault::default());
-        for entry in lists.iter().flat_map(|list| &list.entries) {
+        for entry in lists.iter().flat_map(|list| list.entries) {
             keys.entry(entry.key).or_insert_with(Count::default);
         }
         Comparison {

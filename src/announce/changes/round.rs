@@ -141,24 +141,25 @@ impl StoredKeys {
 }
 
 /// Takes what is fresh in some lists. `listed` are the keys of the lists that the request names, `stored` those taken from
-/// all lists of the set, list after list, and `read` returns the entries of a list at some positions, which ascend.
+/// all lists of the set, list after list, and `read` returns the entries of a list at some indices of what it lists,
+/// which ascend.
 pub fn take<E>(
     request: &TakeRequest,
-    mut listed: Vec<ListedChanges>,
+    listed: &[ListedChanges],
     stored: impl IntoIterator<Item = Result<(Uri, u32, KeyRow), E>>,
-    read: impl FnMut(usize, &[u32]) -> Result<Vec<Change>, E>,
+    read: impl FnMut(usize, &[usize]) -> Result<Vec<Change>, E>,
 ) -> Result<Taken, E> {
-    let lists = request.lists.iter().zip(&mut listed);
-    let lists: Vec<ListedEntries> = lists
+    let lists = request.lists.iter().zip(listed);
+    let lists: Vec<ListedEntries<'_>> = lists
         .map(|(list, listed)| ListedEntries {
-            list: list.list.clone(),
-            entries: std::mem::take(&mut listed.entries),
+            list: &list.list,
+            entries: &listed.entries,
             is_learned: list.is_learned,
         })
         .collect();
     let selection = select(request, &lists, stored)?;
     let changes = read_chosen(&selection, &lists, read)?;
-    let undated = undated(&changes, &listed, &selection);
+    let undated = undated(&changes, listed, &selection);
     let lists = request.lists.iter().zip(&lists).zip(listed);
     let lists = lists.zip(&selection.lists).zip(undated);
     let lists = lists.map(
@@ -172,7 +173,7 @@ pub fn take<E>(
             told: selected.told,
             latest: selected.latest,
             skipped: listed.skipped,
-            first_skipped: listed.first_skipped,
+            first_skipped: listed.first_skipped.clone(),
             undated,
         },
     );
@@ -189,13 +190,12 @@ pub fn take<E>(
 /// Reads the chosen entries, and returns them in the order in which they are told.
 fn read_chosen<E>(
     selection: &Selection,
-    lists: &[ListedEntries],
-    mut read: impl FnMut(usize, &[u32]) -> Result<Vec<Change>, E>,
+    lists: &[ListedEntries<'_>],
+    mut read: impl FnMut(usize, &[usize]) -> Result<Vec<Change>, E>,
 ) -> Result<Vec<FreshChange>, E> {
-    let positions = selection.chosen.iter();
-    let positions =
-        positions.map(|(list, entry, _)| (*list, lists[*list].entries[*entry].position));
-    let changes = read_in_order(positions, lists.len(), &mut read)?;
+    let chosen = selection.chosen.iter();
+    let chosen = chosen.map(|(list, entry, _)| (*list, *entry));
+    let changes = read_in_order(chosen, lists.len(), &mut read)?;
     let changes = changes.into_iter().zip(&selection.chosen);
     let fresh = changes.map(|(mut change, (list, entry, time))| {
         if selection.lists[*list].ahead.contains(entry) {
@@ -210,17 +210,17 @@ fn read_chosen<E>(
     Ok(fresh.collect())
 }
 
-/// Reads entries, each given by its list and its position there, and returns them in this order. `read` is called once for
-/// each of the `lists`, with positions that ascend.
-pub(super) fn read_in_order<E>(
-    entries: impl Iterator<Item = (usize, u32)>,
+/// Reads entries, each given by its list and its place there, and returns them in this order. `read` is called once for
+/// each of the `lists`, with places that ascend.
+pub(super) fn read_in_order<P: Copy + Ord, E>(
+    entries: impl Iterator<Item = (usize, P)>,
     lists: usize,
-    mut read: impl FnMut(usize, &[u32]) -> Result<Vec<Change>, E>,
+    mut read: impl FnMut(usize, &[P]) -> Result<Vec<Change>, E>,
 ) -> Result<Vec<Change>, E> {
-    let mut wanted: Vec<Vec<(u32, usize)>> = vec![Vec::new(); lists];
+    let mut wanted: Vec<Vec<(P, usize)>> = vec![Vec::new(); lists];
     let mut count = 0;
-    for (order, (list, position)) in entries.enumerate() {
-        wanted[list].push((position, order));
+    for (order, (list, place)) in entries.enumerate() {
+        wanted[list].push((place, order));
         count = order + 1;
     }
     let mut changes: Vec<Option<Change>> = vec![None; count];
@@ -229,8 +229,8 @@ pub(super) fn read_in_order<E>(
             continue;
         }
         wanted.sort_unstable();
-        let positions: Vec<u32> = wanted.iter().map(|(position, _)| *position).collect();
-        for ((_, order), change) in wanted.into_iter().zip(read(list, &positions)?) {
+        let places: Vec<P> = wanted.iter().map(|(place, _)| *place).collect();
+        for ((_, order), change) in wanted.into_iter().zip(read(list, &places)?) {
             changes[order] = Some(change);
         }
     }
@@ -288,7 +288,7 @@ struct SelectedList {
 /// list, in order.
 fn select<E>(
     request: &TakeRequest,
-    lists: &[ListedEntries],
+    lists: &[ListedEntries<'_>],
     stored: impl IntoIterator<Item = Result<(Uri, u32, KeyRow), E>>,
 ) -> Result<Selection, E> {
     let mut comparison = Comparison::new(lists);
@@ -339,7 +339,7 @@ fn select<E>(
     let mut selected = Vec::new();
     for (number, list) in lists.iter().enumerate() {
         let left = &left[number];
-        let stored = own.remove(&list.list).unwrap_or_default();
+        let stored = own.remove(list.list).unwrap_or_default();
         renew_rows(list, left, &stored, request.at, &mut keys);
         let told = &told[number];
         let is_ahead = |entry: &usize| is_ahead(list, *entry, request.at);
@@ -365,7 +365,7 @@ fn select<E>(
 }
 
 /// Returns the entries that are left of a list, unless one of them has the time of the round.
-fn left_entries(list: &ListedEntries, left: &[usize], at: Timestamp) -> Option<LeftEntries> {
+fn left_entries(list: &ListedEntries<'_>, left: &[usize], at: Timestamp) -> Option<LeftEntries> {
     let dated = list.entries.iter().position(|entry| {
         let datetime = entry.datetime.map(|datetime| datetime.at());
         datetime.is_some_and(|time| time <= later(at, AHEAD))
@@ -382,7 +382,7 @@ fn left_entries(list: &ListedEntries, left: &[usize], at: Timestamp) -> Option<L
 }
 
 /// Returns the effective time of each entry of a list (C13).
-fn times(list: &ListedEntries, at: Timestamp) -> Vec<Timestamp> {
+fn times(list: &ListedEntries<'_>, at: Timestamp) -> Vec<Timestamp> {
     let mut last = None;
     let times = list.entries.iter().map(|entry| {
         let datetime = entry.datetime.map(|datetime| datetime.at());
@@ -392,12 +392,12 @@ fn times(list: &ListedEntries, at: Timestamp) -> Vec<Timestamp> {
     times.collect()
 }
 
-fn is_ahead(list: &ListedEntries, entry: usize, at: Timestamp) -> bool {
+fn is_ahead(list: &ListedEntries<'_>, entry: usize, at: Timestamp) -> bool {
     let datetime = list.entries[entry].datetime;
     datetime.is_some_and(|datetime| datetime.at() > later(at, AHEAD))
 }
 
-fn latest(list: &ListedEntries, at: Timestamp) -> Option<Timestamp> {
+fn latest(list: &ListedEntries<'_>, at: Timestamp) -> Option<Timestamp> {
     let datetimes = list.entries.iter().filter_map(|entry| entry.datetime);
     let times = datetimes.map(|datetime| datetime.at());
     times.filter(|time| *time <= later(at, AHEAD)).max()
@@ -405,7 +405,7 @@ fn latest(list: &ListedEntries, at: Timestamp) -> Option<Timestamp> {
 
 /// Writes the rows of a list: the keys that were taken, in the order of the list, and those that vanished from it.
 fn renew_rows(
-    list: &ListedEntries,
+    list: &ListedEntries<'_>,
     left: &[usize],
     stored: &StoredKeys,
     at: Timestamp,

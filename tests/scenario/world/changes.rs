@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::io::Cursor;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -14,7 +15,7 @@ use rsnotify::announce::plan::Plan;
 use rsnotify::announce::state::{KeyRow, Save, State};
 use rsnotify::resourcesync::change::Change;
 use rsnotify::resourcesync::change_list::{
-    ChangeListError, ResourceKey, read_changes, read_keys, read_resource_entries, read_resources,
+    ChangeListError, ResourceKey, read_changes_at, read_keys, read_resource_entries, read_resources,
 };
 use rsnotify::resourcesync::change_payload::{ChangePayload, merge, part};
 use rsnotify::resourcesync::uri::Uri;
@@ -202,9 +203,10 @@ fn take(
     let listed = texts.iter().map(|text| read_keys(*text).map_err(failed));
     let listed = listed.collect::<Result<Vec<_>, NotTaken>>()?;
     let stored = stored.map(Ok);
-    round::take(request, listed, stored, |list, positions| {
-        let changes: Vec<Change> = read_changes(texts[list], positions).unwrap();
-        assert_eq!(changes.len(), positions.len());
+    round::take(request, &listed, stored, |list, indices| {
+        let text = Cursor::new(texts[list]);
+        let changes: Vec<Change> = read_changes_at(text, &listed[list], indices).unwrap();
+        assert_eq!(changes.len(), indices.len());
         Ok(changes)
     })
 }

@@ -12,26 +12,32 @@ fn key(letter: char) -> ChangeKey {
     ChangeKey([letter as u8; 16])
 }
 
-fn listed(number: usize, word: &str, is_learned: bool) -> ListedEntries {
+fn listed(word: &str) -> Vec<Listed> {
     let entries = word.chars().zip(0..).map(|(letter, position)| Listed {
         key: key(letter),
         datetime: None,
         position,
+        offset: 0,
     });
-    ListedEntries {
-        list: Uri::parse(&format!("https://e.org/{number}.xml")).unwrap(),
-        entries: entries.collect(),
-        is_learned,
-    }
+    entries.collect()
 }
 
 /// Returns the fresh letters of each list. One that begins with `=` is learned.
 fn fresh(words: &[&str], taken: &[&str]) -> Vec<String> {
-    let lists = words.iter().enumerate().map(|(number, word)| {
-        let learned = word.strip_prefix('=');
-        listed(number, learned.unwrap_or(word), learned.is_some())
-    });
-    let lists: Vec<ListedEntries> = lists.collect();
+    let list = Uri::parse("https://e.org/list.xml").unwrap();
+    let letters = words
+        .iter()
+        .map(|word| listed(word.trim_start_matches('=')));
+    let letters: Vec<Vec<Listed>> = letters.collect();
+    let lists = words
+        .iter()
+        .zip(&letters)
+        .map(|(word, entries)| ListedEntries {
+            list: &list,
+            entries,
+            is_learned: word.starts_with('='),
+        });
+    let lists: Vec<ListedEntries<'_>> = lists.collect();
     let mut comparison = Comparison::new(&lists);
     for word in taken {
         comparison.pass(word.chars().map(key));

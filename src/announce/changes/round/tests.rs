@@ -54,6 +54,7 @@ fn listed(word: &str) -> ListedChanges {
         key: ChangeKey([letter as u8; 16]),
         datetime: datetime(letter),
         position,
+        offset: 0,
     });
     ListedChanges {
         entries: entries.collect(),
@@ -83,13 +84,13 @@ impl Channel {
         };
         let stored = self.keys.iter();
         let stored = stored.map(|((list, first), row)| Ok((list.clone(), *first, row.clone())));
-        let all = lists.iter().map(|(_, word)| listed(word)).collect();
-        let read = |list: usize, positions: &[u32]| {
+        let all: Vec<ListedChanges> = lists.iter().map(|(_, word)| listed(word)).collect();
+        let read = |list: usize, indices: &[usize]| {
             let letters: Vec<char> = lists[list].1.chars().collect();
-            let read = positions.iter().map(|at| change(letters[*at as usize]));
+            let read = indices.iter().map(|at| change(letters[*at]));
             Ok::<_, Infallible>(read.collect())
         };
-        let Ok(taken) = take(&request, all, stored, read);
+        let Ok(taken) = take(&request, &all, stored, read);
         for (key, row) in &taken.keys {
             match row {
                 Some(row) => self.keys.insert(key.clone(), row.clone()),
@@ -178,8 +179,8 @@ fn an_entry_that_lies_ahead_counts_as_undated() {
         };
         let stored: [Result<(Uri, u32, KeyRow), Infallible>; 0] = [];
         let read =
-            |_: usize, positions: &[u32]| Ok(positions.iter().map(|_| change('b')).collect());
-        let Ok(taken) = take(&request, vec![listed("b")], stored, read);
+            |_: usize, positions: &[usize]| Ok(positions.iter().map(|_| change('b')).collect());
+        let Ok(taken) = take(&request, &[listed("b")], stored, read);
         let _ = channel;
         (
             taken.changes[0].change.datetime.is_none(),
