@@ -5,6 +5,8 @@ mod descriptors;
 mod difference;
 mod event_loop;
 mod failpoints;
+pub mod hub_daemon;
+mod hub_loop;
 mod listen;
 pub mod log;
 mod reload;
@@ -14,6 +16,7 @@ mod signals;
 mod socket_activation;
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
@@ -21,7 +24,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use jiff::Timestamp;
 use tokio::runtime::{Handle, Runtime};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
@@ -30,7 +33,7 @@ use crate::announce::event::Event;
 use crate::broker::client::Brokers;
 use crate::config::Config;
 use crate::config::error::{ConfigError, Location, Problem};
-use crate::control;
+use crate::control::{self, ControlReply, ControlRequest};
 use crate::daemon::event_loop::reload::{LoadedEngine, saved_subscriptions};
 use crate::daemon::event_loop::{Ended, EventLoop, Input, Parts};
 use crate::daemon::failpoints::{Failpoint, Failpoints};
@@ -40,6 +43,7 @@ use crate::hub::{HubRecord, SavedHub};
 use crate::report::status::ConfigurationStatus;
 use crate::resourcesync::uri::Uri;
 use crate::store::Store;
+use crate::websub::hub::hub_topics::HubTopics;
 use crate::websub::hub::{EmbeddedHub, HubError, PreparedHub};
 use crate::websub::publish::Publisher;
 use crate::websub::topics::Topics;
@@ -104,6 +108,7 @@ impl Daemon {
         let brokers = settings::brokers(&config)?;
         let brokers = Arc::new(Brokers::new(brokers, &submission_runtime));
         let store = Store::open(&config.state_dir)?;
+        store.refuse_of_hub()?;
         let activated = socket_activation::take()?;
         let public = match activated.public {
             Some(public) => public,
@@ -139,7 +144,7 @@ impl Daemon {
             runtime: handle.clone(),
             inputs: inputs.clone(),
             readiness: readiness.clone(),
-            configuration: loaded(&config),
+            configuration: loaded(config.effective()),
             failpoints: failpoints.clone(),
             began,
         };
@@ -156,8 +161,8 @@ impl Daemon {
         let (public, public_served) = public.serve_public(topics.clone(), opened);
         let (admin, admin_served) = admin.serve_admin(admin_pages(&config, &readiness, &inputs));
         let mut served = vec![public_served, admin_served];
-        let control = serve_commands(&config, &inputs, &mut served);
-        tokio::spawn(signals.forward(inputs.clone()));
+        let control = serve_commands(&config.state_dir, &inputs, Input::Command, &mut served);
+        tokio::spawn(signals.forward(inputs.clone(), || Input::Stop, || Input::Reload));
         let daemon = Daemon {
             inputs,
             event_loop,
@@ -245,7 +250,7 @@ fn start_hub(
         }
         let _ = inputs.send(Input::HubRecords(changed));
     };
-    EmbeddedHub::start(prepared_hub, saved, topics, records)
+    EmbeddedHub::start(prepared_hub, saved, HubTopics::Served(topics), records)
 }
 
 /// Returns the URL of the public listener. The configuration cannot know the address of one that the service manager
@@ -278,11 +283,11 @@ fn prepared_hub(config: &Config, public_url: &Uri) -> Result<Option<PreparedHub>
 }
 
 /// Returns the status of a configuration that has just been loaded.
-fn loaded(config: &Config) -> ConfigurationStatus {
+fn loaded(effective: String) -> ConfigurationStatus {
     ConfigurationStatus {
         loaded: Timestamp::now(),
         refused: None,
-        in_force: config.effective(),
+        in_force: effective,
     }
 }
 
@@ -290,7 +295,7 @@ fn admin_pages(config: &Config, readiness: &Readiness, inputs: &Sender<Input>) -
     let inputs = inputs.clone();
     Admin::new(
         readiness.clone(),
-        settings::hosts(config),
+        settings::hosts(&config.server),
         move |detail, answer| {
             let _ = inputs.send(Input::Ask(detail, answer));
         },
@@ -298,24 +303,25 @@ fn admin_pages(config: &Config, readiness: &Readiness, inputs: &Sender<Input>) -
 }
 
 /// Serves commands until the return value is dropped.
-fn serve_commands(
-    config: &Config,
-    inputs: &Sender<Input>,
+fn serve_commands<I: Send + 'static>(
+    state_dir: &Path,
+    inputs: &Sender<I>,
+    input: fn(ControlRequest, oneshot::Sender<ControlReply>) -> I,
     served: &mut Vec<JoinHandle<()>>,
 ) -> Option<(control::ControlSocket, watch::Sender<()>)> {
-    match control::ControlServer::bind(&config.state_dir) {
+    match control::ControlServer::bind(state_dir) {
         Ok((server, socket)) => {
             let inputs = inputs.clone();
             let command = move |request, reply| {
                 // A loop that has stopped answers by dropping the reply.
-                let _ = inputs.send(Input::Command(request, reply));
+                let _ = inputs.send(input(request, reply));
             };
             let (open, ended) = until_dropped();
             served.push(tokio::spawn(server.serve(command, ended)));
             Some((socket, open))
         }
         Err(error) => {
-            let directory = config.state_dir.display();
+            let directory = state_dir.display();
             warn!(%error, "cannot accept commands such as `rsnotify accept` in {directory}: {error}");
             None
         }

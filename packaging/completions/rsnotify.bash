@@ -37,6 +37,9 @@ _rsnotify() {
             rsnotify,help)
                 cmd="rsnotify__subcmd__help"
                 ;;
+            rsnotify,hub)
+                cmd="rsnotify__subcmd__hub"
+                ;;
             rsnotify,listen)
                 cmd="rsnotify__subcmd__listen"
                 ;;
@@ -84,6 +87,9 @@ _rsnotify() {
                 ;;
             rsnotify__subcmd__help,help)
                 cmd="rsnotify__subcmd__help__subcmd__help"
+                ;;
+            rsnotify__subcmd__help,hub)
+                cmd="rsnotify__subcmd__help__subcmd__hub"
                 ;;
             rsnotify__subcmd__help,listen)
                 cmd="rsnotify__subcmd__help__subcmd__listen"
@@ -194,7 +200,7 @@ _rsnotify() {
 
     case "${cmd}" in
         rsnotify)
-            opts="-h -V --config --help --version run check scan accept status outbox subscriptions listen advertise health completions man config schema snippet help"
+            opts="-h -V --config --help --version run hub check scan accept status outbox subscriptions listen advertise health completions man config schema snippet help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -432,7 +438,7 @@ _rsnotify() {
             return 0
             ;;
         rsnotify__subcmd__help)
-            opts="run check scan accept status outbox subscriptions listen advertise health completions man config schema snippet help"
+            opts="run hub check scan accept status outbox subscriptions listen advertise health completions man config schema snippet help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -530,6 +536,20 @@ _rsnotify() {
             return 0
             ;;
         rsnotify__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        rsnotify__subcmd__help__subcmd__hub)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -760,6 +780,44 @@ _rsnotify() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        rsnotify__subcmd__hub)
+            opts="-h --state-dir --listen --admin-listen --log-format --log-level --config --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --state-dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --listen)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --admin-listen)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --log-format)
+                    COMPREPLY=($(compgen -W "human json" -- "${cur}"))
+                    return 0
+                    ;;
+                --log-level)
+                    COMPREPLY=($(compgen -W "error warn info debug trace" -- "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;

@@ -6,6 +6,7 @@ mod embedded;
 mod exposition;
 mod hubs;
 mod process;
+mod publishers;
 mod sources;
 
 use crate::admin::metrics::exposition::Exposition;
@@ -22,6 +23,9 @@ pub fn expose(status: &Status, is_ready: bool, format: ExpositionFormat) -> Stri
     hubs::expose(&mut exposition, status);
     if let Some(hub) = &status.embedded_hub {
         embedded::expose(&mut exposition, hub);
+    }
+    if status.is_of_hub() {
+        publishers::expose(&mut exposition, &status.publishers);
     }
     process::expose(&mut exposition, status.figures.counts.began);
     exposition.encode(format)

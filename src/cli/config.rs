@@ -12,10 +12,27 @@ use crate::cli::options::{ConfigOptions, Options};
 use crate::cli::output::print;
 use crate::config::Config;
 use crate::config::definition::Definition;
+use crate::config::effective::Comment;
+use crate::config::hub_config::HubConfig;
 use crate::config::origin::Origin;
 
+/// Writes a configuration with comments.
+type Effective = dyn Fn(Comment<'_>) -> String;
+
 pub fn config(file: Option<&Path>, options: &ConfigOptions) -> anyhow::Result<Exit> {
-    let (config, origins) = Config::load_with_origins(file, &options.overrides())?;
+    let overrides = options.overrides();
+    let is_of_hub = HubConfig::is_at(file, &overrides);
+    let (effective, path, origins): (Box<Effective>, _, _) = if is_of_hub {
+        let (config, origins) = HubConfig::load_with_origins(file, &overrides)?;
+        let path = Some(config.file.clone());
+        let effective = move |comment: Comment<'_>| config.effective_with(comment);
+        (Box::new(effective), path, origins)
+    } else {
+        let (config, origins) = Config::load_with_origins(file, &overrides)?;
+        let path = config.file.clone();
+        let effective = move |comment: Comment<'_>| config.effective_with(comment);
+        (Box::new(effective), path, origins)
+    };
     let matches = Options::command().get_matches();
     let (_, given) = matches.subcommand().context("no command was given")?;
     let comment = |key: &Definition, entry| match origins.of(key, entry) {
@@ -27,11 +44,11 @@ pub fn config(file: Option<&Path>, options: &ConfigOptions) -> anyhow::Result<Ex
         }
     };
     print(|out| {
-        match &config.file {
+        match &path {
             Some(path) => writeln!(out, "# Without a comment: from {}.", path.display())?,
             None => writeln!(out, "# No file was read.")?,
         }
-        out.write_all(config.effective_with(&comment).as_bytes())
+        out.write_all(effective(&comment).as_bytes())
     })?;
     Ok(Exit::Fine)
 }

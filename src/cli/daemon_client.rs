@@ -8,10 +8,12 @@ use jiff::Timestamp;
 use crate::announce::engine::Engine;
 use crate::announce::event::Effect;
 use crate::announce::state::Save;
+use crate::cli::hub_state;
 use crate::cli::one_shot_scan::restored_engine;
 use crate::cli::options::TreeOptions;
 use crate::config::Config;
 use crate::config::error::ConfigError;
+use crate::config::hub_config::HubConfig;
 use crate::config::overrides::Overrides;
 use crate::config::partial::state_dir;
 use crate::control::{self, ControlReply, ControlRequest};
@@ -44,6 +46,10 @@ impl<'a> DaemonClient<'a> {
     /// Returns the answer, and true if a daemon runs.
     pub fn ask(&self, request: ControlRequest) -> anyhow::Result<(ControlReply, bool)> {
         let (answer, is_running) = match open(&self.state_dir) {
+            Ok(store) if HubConfig::is_at(self.file, &self.overrides) => {
+                let config = HubConfig::load(self.file, &self.overrides)?;
+                (hub_state::answer(&config, store, request)?, false)
+            }
             Ok(store) => (answer_from(&self.config()?, store, request)?, false),
             Err(StoreError::InUse { .. }) => {
                 self.warn_of_configuration();
@@ -71,8 +77,12 @@ impl<'a> DaemonClient<'a> {
     }
 
     fn warn_of_configuration(&self) {
-        match Config::load(self.file, &self.overrides) {
-            Ok(_) | Err(ConfigError::Nothing { .. }) => {}
+        let loaded = match HubConfig::is_at(self.file, &self.overrides) {
+            true => HubConfig::load(self.file, &self.overrides).map(|_| ()),
+            false => Config::load(self.file, &self.overrides).map(|_| ()),
+        };
+        match loaded {
+            Ok(()) | Err(ConfigError::Nothing { .. }) => {}
             Err(error) => eprintln!(
                 "rsnotify: the configuration is invalid, and the daemon runs with an earlier one: {}",
                 error_chain(&error)

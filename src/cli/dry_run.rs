@@ -24,6 +24,7 @@ use crate::daemon::{reduced, settings};
 use crate::hub::relay::headers;
 use crate::hub::{DeliveryProgress, Relay, RelayId, SavedHub, Subscription};
 use crate::report;
+use crate::resourcesync::payload::PAYLOAD_TYPE;
 use crate::resourcesync::uri::{Hub, Topic, Uri};
 use crate::store::Store;
 use crate::websub::preview::Preview;
@@ -224,7 +225,7 @@ impl<'a> OwnHub<'a> {
         }
         let list = self.capability_lists.get(&relay.topic);
         let secret = subscription.secret.as_ref();
-        let headers = headers(relay, self.hub.as_ref()?, list, secret);
+        let headers = headers(relay, self.hub.as_ref()?, PAYLOAD_TYPE, list, secret);
         let Relay { seq, topic, .. } = relay;
         let (wait, callback) = (wait(at, now), &subscription.callback);
         Some(Shown {

@@ -15,7 +15,7 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
 use crate::cli::logging::queue::Queue;
-use crate::cli::options::{Command, LogFormat, Options};
+use crate::cli::options::{Command, HubOptions, LogFormat, Options, RunOptions};
 use crate::resourcesync::escape::escaped;
 
 /// Longest time for which the end of the process waits until lines are read.
@@ -35,7 +35,9 @@ impl Drop for Logging {
 /// Starts logging for this process. Commands that print an answer log warnings only.
 pub fn start(options: &Options) -> Logging {
     let (level, format) = match &options.command {
-        Command::Run(run) => (run.log_level.as_str(), run.log_format),
+        Command::Run(RunOptions { log, .. }) | Command::Hub(HubOptions { log, .. }) => {
+            (log.level.as_str(), log.format)
+        }
         _ => ("warn", LogFormat::Human),
     };
     // The `notify` crate warns of each directory that goes, because it forgets a watch twice. The verifier of

@@ -9,6 +9,8 @@ mod daemon_client;
 mod dry_run;
 pub mod exit;
 mod health;
+mod hub;
+mod hub_state;
 mod inference;
 mod listen;
 mod logging;
@@ -42,6 +44,7 @@ pub fn main() -> Exit {
     let _logging = logging::start(&options);
     let outcome = match &options.command {
         Command::Run(run) => run::run(options.config.as_deref(), run),
+        Command::Hub(hub) => hub::hub(options.config.as_deref(), hub),
         Command::Check(check) => check::check(options.config.as_deref(), check),
         Command::Scan(scan) => scan::scan(options.config.as_deref(), scan),
         Command::Accept(accept) => accept::accept(options.config.as_deref(), accept),

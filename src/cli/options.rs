@@ -35,6 +35,13 @@ pub enum Command {
     /// health, metrics and the status page at --admin-listen. SIGHUP reloads the configuration, SIGTERM stops the daemon as
     /// soon as requests in flight are done; changes that are pending then are announced after the next start.
     Run(RunOptions),
+    /// Run a hub for many Sources, until stopped
+    ///
+    /// Takes notifications over WebSub from the publishers that the configuration names, and delivers them to their
+    /// subscribers. The configuration file has [hub] and [[publisher]] in the place of sources; the hub is served at --listen,
+    /// health, metrics and the status page at --admin-listen. SIGHUP reloads the configuration, SIGTERM stops the hub as soon
+    /// as requests in flight are done; deliveries that are pending then are made after the next start.
+    Hub(HubOptions),
     /// Diagnose the configuration, the tree, the machine, and the way to topics and hubs
     ///
     /// Binds no address, saves nothing and notifies no hub; requests to topics and hubs change nothing. A finding requires
@@ -157,25 +164,32 @@ pub struct RunOptions {
     #[arg(long, env = "RSNOTIFY_DRY_RUN", value_parser = FalseyValueParser::new())]
     pub dry_run: bool,
 
+    #[command(flatten)]
+    pub log: LogOptions,
+}
+
+/// Flags about the log of a daemon.
+#[derive(Debug, Clone, Args)]
+pub struct LogOptions {
     /// The format of log lines
     #[arg(
-        long,
+        long = "log-format",
         value_enum,
         value_name = "FORMAT",
         env = "RSNOTIFY_LOG_FORMAT",
         default_value = "human"
     )]
-    pub log_format: LogFormat,
+    pub format: LogFormat,
 
     /// The lowest level to log, to standard error
     #[arg(
-        long,
+        long = "log-level",
         value_enum,
         value_name = "LEVEL",
         env = "RSNOTIFY_LOG_LEVEL",
         default_value = "info"
     )]
-    pub log_level: LogLevel,
+    pub level: LogLevel,
 }
 
 impl RunOptions {
@@ -183,6 +197,35 @@ impl RunOptions {
         Overrides {
             admin_listen: self.admin_listen.clone(),
             ..self.network.overrides(self.tree.overrides())
+        }
+    }
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct HubOptions {
+    /// The directory of the state file
+    #[arg(long, value_name = "DIR", env = "RSNOTIFY_STATE_DIR")]
+    pub state_dir: Option<PathBuf>,
+
+    /// The address to serve the hub at [default: 127.0.0.1:8400]
+    #[arg(long, value_name = "ADDR", env = "RSNOTIFY_LISTEN")]
+    pub listen: Option<String>,
+
+    /// The address to serve health, metrics and the status page at [default: 127.0.0.1:8401]
+    #[arg(long, value_name = "ADDR", env = "RSNOTIFY_ADMIN_LISTEN")]
+    pub admin_listen: Option<String>,
+
+    #[command(flatten)]
+    pub log: LogOptions,
+}
+
+impl HubOptions {
+    pub fn overrides(&self) -> Overrides {
+        Overrides {
+            state_dir: self.state_dir.clone(),
+            listen: self.listen.clone(),
+            admin_listen: self.admin_listen.clone(),
+            ..Overrides::default()
         }
     }
 }

@@ -61,14 +61,22 @@ fn write_status(out: &mut impl Write, status: &Status, is_running: bool) -> io::
     for hub in status.hubs() {
         write_hub(out, &hub, status)?;
     }
+    write_publishers(out, status)?;
     if let Some(hub) = &status.embedded_hub {
+        let name = match status.is_of_hub() {
+            true => "hub",
+            false => "embedded hub",
+        };
         writeln!(
             out,
-            "embedded hub: {}, {} failing, deliveries owed: {}",
+            "{name}: {}, {} failing, deliveries owed: {}",
             counted(hub.subscriptions, "subscription"),
             hub.failing,
             hub.owed
         )?;
+    }
+    if status.is_of_hub() {
+        return Ok(());
     }
     let pending: usize = status
         .channels
@@ -91,6 +99,33 @@ fn write_status(out: &mut impl Write, status: &Status, is_running: bool) -> io::
     write_broken(out, status)?;
     write_findings(out, status)?;
     write_notifications(out, status)
+}
+
+/// Writes a line for each publisher of `rsnotify hub`.
+fn write_publishers(out: &mut impl Write, status: &Status) -> io::Result<()> {
+    for publisher in &status.publishers {
+        let published = match publisher.published {
+            Some(at) => format!("published {}", when(at, status.at)),
+            None => "nothing published yet".to_owned(),
+        };
+        write!(
+            out,
+            "publisher {}: {}, {published}",
+            escaped(&publisher.name),
+            counted(publisher.published_topics, "topic"),
+        )?;
+        if publisher.waiting_fetches > 0 {
+            let waiting = grouped(publisher.waiting_fetches);
+            write!(out, ", waiting to be fetched: {waiting}")?;
+        }
+        writeln!(out)?;
+        if let Some(refusal) = &publisher.last_refusal {
+            let reason = excerpt(&refusal.reason, MOST_CHARACTERS);
+            let at = when(refusal.at, status.at);
+            writeln!(out, "    refused {at}: {}", shown(&reason))?;
+        }
+    }
+    Ok(())
 }
 
 /// Writes the findings, grouped by kind.

@@ -34,6 +34,10 @@ pub enum Kind {
     Integer {
         max: u32,
     },
+    /// A number of bytes: an integer, or a text with a unit.
+    Size {
+        max: u32,
+    },
     /// The holder of a secret or of certificates.
     Holder,
     /// Names with texts, or holders of them.

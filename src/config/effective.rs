@@ -20,11 +20,7 @@ impl Config {
 
     /// As [`Config::effective`], with comments behind values.
     pub fn effective_with(&self, comment: Comment<'_>) -> String {
-        let mut page = Page {
-            text: String::new(),
-            entry: 0,
-            comment,
-        };
+        let mut page = Page::new(comment);
         page.key(&STATE_DIR.definition, quoted(self.state_dir.display()));
         page.table(&server::SERVER, 0);
         server::effective(&mut page, &self.server);
@@ -54,7 +50,7 @@ impl Config {
 
 /// The file as it is written.
 pub struct Page<'a> {
-    text: String,
+    pub text: String,
     entry: usize,
     comment: Comment<'a>,
 }
@@ -65,8 +61,16 @@ impl fmt::Debug for Page<'_> {
     }
 }
 
-impl Page<'_> {
-    fn table(&mut self, key: &Definition, entry: usize) {
+impl<'a> Page<'a> {
+    pub fn new(comment: Comment<'a>) -> Page<'a> {
+        Page {
+            text: String::new(),
+            entry: 0,
+            comment,
+        }
+    }
+
+    pub fn table(&mut self, key: &Definition, entry: usize) {
         self.entry = entry;
         self.text.push_str(&format!("\n{}\n", header(key)));
     }

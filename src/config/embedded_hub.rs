@@ -1,19 +1,17 @@
 //! `[embedded_hub]`: the hub in this process.
 
-use std::ops::RangeInclusive;
-
 use ipnet::IpNet;
 
 use crate::config::definition::Fallback::{Default, Described};
 use crate::config::definition::{Definition, Example, Kind, TextKind};
-use crate::config::effective::{Page, list, quoted};
-use crate::config::form::{self, BOOLEAN, integer, text};
+use crate::config::effective::{Page, quoted};
+use crate::config::form::{BOOLEAN, text};
 use crate::config::hub::HUB;
 use crate::config::key::{ConfigKey, Form};
 use crate::config::section::Section;
+use crate::config::subscribers::{SubscriberKeys, SubscriberSettings};
 use crate::hub::callback::CallbackPolicy;
 use crate::hub::limits::HubLimits;
-use crate::hub::network;
 use crate::resourcesync::uri::{Hub, Uri, is_clean};
 
 pub static EMBEDDED_HUB: Definition = Definition::table(
@@ -21,14 +19,14 @@ pub static EMBEDDED_HUB: Definition = Definition::table(
     Kind::Table(&[
         &ENABLED.definition,
         &PATH.definition,
-        &HTTPS_CALLBACKS_ONLY.definition,
-        &CALLBACK_PORTS.definition,
-        &ALLOW_CALLBACK_NETWORKS.definition,
-        &TRUSTED_PROXIES.definition,
-        &MAX_SUBSCRIPTIONS.definition,
-        &MAX_SUBSCRIPTIONS_PER_HOST.definition,
-        &MAX_SUBSCRIPTIONS_PER_ADDRESS.definition,
-        &MAX_REQUESTS_PER_MINUTE.definition,
+        &SUBSCRIBERS.https_callbacks_only.definition,
+        &SUBSCRIBERS.callback_ports.definition,
+        &SUBSCRIBERS.allow_callback_networks.definition,
+        &SUBSCRIBERS.trusted_proxies.definition,
+        &SUBSCRIBERS.max_subscriptions.definition,
+        &SUBSCRIBERS.max_subscriptions_per_host.definition,
+        &SUBSCRIBERS.max_subscriptions_per_address.definition,
+        &SUBSCRIBERS.max_requests_per_minute.definition,
     ]),
     "Hub in this process.",
 );
@@ -53,100 +51,7 @@ static PATH: ConfigKey<String> = ConfigKey::new(
     "Path of the hub below `public_url`.",
 );
 
-static HTTPS_CALLBACKS_ONLY: ConfigKey<bool> = ConfigKey::new(
-    "embedded_hub",
-    "https_callbacks_only",
-    BOOLEAN,
-    Default("false"),
-    "Refuse callbacks that are not `https`.",
-);
-
-static CALLBACK_PORTS: ConfigKey<Vec<RangeInclusive<u16>>> = ConfigKey::new(
-    "embedded_hub",
-    "callback_ports",
-    Form {
-        kind: Kind::List {
-            item: &TextKind::matching("^[0-9]+(-[0-9]+)?$"),
-            may_be_empty: false,
-        },
-        read: |loader, key, value| {
-            let is_empty = value.value.as_array().is_some_and(|items| items.is_empty());
-            if is_empty {
-                let message = "no callback has a port of an empty list";
-                loader.report(value.origin, key, message);
-            }
-            Some(form::list(loader, key, value, checked_ports))
-        },
-    },
-    Default("[\"80\", \"443\", \"8000-9999\"]"),
-    "Ports that callbacks may have: single ones and ranges.",
-);
-
-const NETWORKS: Form<Vec<IpNet>> = Form {
-    kind: Kind::List {
-        item: &TextKind::matching("^[0-9A-Fa-f:.]+(/[0-9]{1,3})?$"),
-        may_be_empty: true,
-    },
-    read: |loader, key, value| Some(form::list(loader, key, value, network::parse)),
-};
-
-static ALLOW_CALLBACK_NETWORKS: ConfigKey<Vec<IpNet>> = ConfigKey::new(
-    "embedded_hub",
-    "allow_callback_networks",
-    NETWORKS,
-    Default("[]"),
-    "Networks, such as `\"10.0.0.0/8\"`, in which callbacks may be although they are not public.",
-)
-.more(
-    "For subscribers on this host, such as `rsnotify listen`: `[\"127.0.0.0/8\", \"::1\"]`, and all `callback_ports`.",
-);
-
-static TRUSTED_PROXIES: ConfigKey<Vec<IpNet>> = ConfigKey::new(
-    "embedded_hub",
-    "trusted_proxies",
-    NETWORKS,
-    Default("[]"),
-    "Proxies, such as `\"127.0.0.1\"`, whose `Forwarded` or `X-Forwarded-For` is believed. A proxy in front must be \
-     named here, or all subscribers count as one address.",
-)
-.more("Every client on a Unix socket is believed.");
-
-static MAX_SUBSCRIPTIONS: ConfigKey<u32> = ConfigKey::new(
-    "embedded_hub",
-    "max_subscriptions",
-    integer(u32::MAX),
-    Default("100000"),
-    "Maximum number of subscriptions.",
-);
-
-static MAX_SUBSCRIPTIONS_PER_HOST: ConfigKey<u32> = ConfigKey::new(
-    "embedded_hub",
-    "max_subscriptions_per_host",
-    integer(u32::MAX),
-    Default("1000"),
-    "Maximum number of subscriptions with callbacks on one host: a name, an IPv4 address, or an IPv6 /64.",
-);
-
-static MAX_SUBSCRIPTIONS_PER_ADDRESS: ConfigKey<u32> = ConfigKey::new(
-    "embedded_hub",
-    "max_subscriptions_per_address",
-    integer(u32::MAX),
-    Default("1000"),
-    "Maximum number of subscriptions requested from one address, an IPv6 /64 counting as one.",
-)
-.more("The address is not saved, so that this counts from the start of rsnotify.");
-
-static MAX_REQUESTS_PER_MINUTE: ConfigKey<u32> = ConfigKey::new(
-    "embedded_hub",
-    "max_requests_per_minute",
-    integer(u32::MAX),
-    Default("300"),
-    "Rate limit for requests from one address, and for verifications at one host.",
-)
-.more(
-    "A host is a callback's name, and also the address that it stands for. As many requests may come at once, and be in \
-     flight. An IPv6 address counts as its /64, its /56 with twice as many, and its /48 with four times as many.",
-);
+static SUBSCRIBERS: SubscriberKeys = SubscriberKeys::of("embedded_hub");
 
 /// The embedded hub, when it is enabled.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -188,36 +93,19 @@ pub fn embedded_hub(
         let loader = &mut section.loader;
         loader.report_absence(&[HUB.name], enabled.origin, &ENABLED.definition, message);
     }
+    let path = section.value(&PATH);
+    let SubscriberSettings {
+        callbacks,
+        limits,
+        trusted_proxies,
+    } = SUBSCRIBERS.read(section, is_trial);
     let settings = EmbeddedHubSettings {
-        path: section.value(&PATH),
-        callbacks: callbacks(section, is_trial),
-        limits: limits(section),
-        trusted_proxies: section.value(&TRUSTED_PROXIES),
+        path,
+        callbacks,
+        limits,
+        trusted_proxies,
     };
     is_enabled.then_some(settings)
-}
-
-fn callbacks(section: &mut Section<'_, '_, '_>, is_trial: bool) -> CallbackPolicy {
-    let trial = is_trial.then(CallbackPolicy::on_this_machine);
-    let (ports, mut allowed) = match trial {
-        Some(policy) => (Some(policy.ports), policy.allowed),
-        None => (None, Vec::new()),
-    };
-    allowed.extend(section.value(&ALLOW_CALLBACK_NETWORKS));
-    CallbackPolicy {
-        https_only: section.value(&HTTPS_CALLBACKS_ONLY),
-        ports: ports.unwrap_or_else(|| section.value(&CALLBACK_PORTS)),
-        allowed,
-    }
-}
-
-fn limits(section: &mut Section<'_, '_, '_>) -> HubLimits {
-    let mut limits = HubLimits::default();
-    limits.subscriptions.in_all = section.value(&MAX_SUBSCRIPTIONS);
-    limits.subscriptions.per_host = section.value(&MAX_SUBSCRIPTIONS_PER_HOST);
-    limits.subscriptions.per_address = section.value(&MAX_SUBSCRIPTIONS_PER_ADDRESS);
-    limits.set_requests_per_minute(section.value(&MAX_REQUESTS_PER_MINUTE));
-    limits
 }
 
 fn checked_path(text: &str) -> Result<String, String> {
@@ -240,19 +128,6 @@ fn checked_path(text: &str) -> Result<String, String> {
     Ok(path.to_owned())
 }
 
-fn checked_ports(text: &str) -> Result<RangeInclusive<u16>, String> {
-    let port = |digits: &str| {
-        let port = digits.parse().ok().filter(|port: &u16| *port > 0);
-        port.filter(|_| !digits.starts_with('+'))
-    };
-    let (first, last) = text.split_once('-').unwrap_or((text, text));
-    port(first)
-        .zip(port(last))
-        .map(|(first, last)| first..=last)
-        .filter(|ports| !ports.is_empty())
-        .ok_or_else(|| format!("\"{text}\" is no port and no range such as \"8000-9999\""))
-}
-
 /// Writes `[embedded_hub]`.
 pub fn effective(page: &mut Page<'_>, hub: Option<&EmbeddedHubSettings>) {
     page.key(&ENABLED.definition, hub.is_some());
@@ -267,24 +142,5 @@ pub fn effective(page: &mut Page<'_>, hub: Option<&EmbeddedHubSettings>) {
         trusted_proxies,
     } = hub;
     page.key(&PATH.definition, quoted(format_args!("/{path}")));
-    page.key(&HTTPS_CALLBACKS_ONLY.definition, callbacks.https_only);
-    let ports = callbacks.ports.iter().map(|ports| match ports {
-        ports if ports.start() == ports.end() => ports.start().to_string(),
-        ports => format!("{}-{}", ports.start(), ports.end()),
-    });
-    page.key(&CALLBACK_PORTS.definition, list(ports));
-    page.key(
-        &ALLOW_CALLBACK_NETWORKS.definition,
-        list(&callbacks.allowed),
-    );
-    page.key(&TRUSTED_PROXIES.definition, list(trusted_proxies));
-    let subscriptions = limits.subscriptions;
-    for (key, value) in [
-        (&MAX_SUBSCRIPTIONS, subscriptions.in_all),
-        (&MAX_SUBSCRIPTIONS_PER_HOST, subscriptions.per_host),
-        (&MAX_SUBSCRIPTIONS_PER_ADDRESS, subscriptions.per_address),
-        (&MAX_REQUESTS_PER_MINUTE, limits.requests_per_minute),
-    ] {
-        page.key(&key.definition, value);
-    }
+    SUBSCRIBERS.effective(page, callbacks, limits, trusted_proxies);
 }

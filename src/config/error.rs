@@ -16,6 +16,20 @@ pub enum ConfigError {
          ({default} does not exist)"
     )]
     Nothing { default: PathBuf },
+    #[error(
+        "{path} is a configuration of a hub for many Sources ([hub], [[publisher]]): start it with `rsnotify hub --config \
+         {path}`; this command needs a file with [[source]]"
+    )]
+    OfHub { path: PathBuf },
+    #[error(
+        "{path} is a configuration of `rsnotify run`: a hub for many Sources needs a file with [hub] and [[publisher]]"
+    )]
+    OfRun { path: PathBuf },
+    #[error(
+        "{path} has both [[source]] and [[publisher]]: `rsnotify run` and `rsnotify hub` are two daemons, each with a file \
+         and a state_dir of its own"
+    )]
+    OfBoth { path: PathBuf },
     /// Everything that was found wrong, in the order of the file.
     #[error("{}", lines(problems))]
     Invalid { problems: Vec<Problem> },

@@ -61,6 +61,43 @@ pub const fn integer(max: u32) -> Form<u32> {
     }
 }
 
+/// A number of bytes from 1: an integer, or a text such as `2MiB`.
+pub const fn size(max: u32) -> Form<u32> {
+    Form {
+        kind: Kind::Size { max },
+        read: |loader, key, value| {
+            let Kind::Size { max } = key.kind else {
+                return None;
+            };
+            let size = match value.value.as_str() {
+                Some(text) => bytes_of(text),
+                None => integer_of(&value.value),
+            };
+            let size = size.filter(|size| (1..=max).contains(size));
+            if size.is_none() {
+                let shown = shown(&value.value);
+                let message = format!(
+                    "{shown} is no size such as \"2MiB\", \"64KiB\" or 1000 (bytes), from 1 to {max}"
+                );
+                loader.report(value.origin, key, message);
+            }
+            size
+        },
+    }
+}
+
+fn bytes_of(text: &str) -> Option<u32> {
+    let end = text.find(|c: char| !c.is_ascii_digit());
+    let (digits, unit) = text.split_at(end.unwrap_or(text.len()));
+    let unit = match unit.trim_start() {
+        "" | "B" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        _ => return None,
+    };
+    digits.parse::<u32>().ok()?.checked_mul(unit)
+}
+
 fn integer_of(value: &DeValue<'_>) -> Option<u32> {
     let integer = value.as_integer()?;
     u32::from_str_radix(integer.as_str(), integer.radix()).ok()

@@ -9,7 +9,7 @@ pub mod broker;
 mod channel;
 pub mod definition;
 pub mod duration;
-mod effective;
+pub mod effective;
 pub mod embedded_hub;
 mod environment;
 pub mod error;
@@ -18,12 +18,15 @@ mod globs;
 mod holder;
 pub mod http;
 pub mod hub;
+pub mod hub_config;
 mod key;
 mod loader;
 mod mount;
 pub mod origin;
 pub mod overrides;
+pub mod own_hub;
 pub mod partial;
+pub mod publisher;
 pub mod reference;
 pub mod schema;
 pub mod secret;
@@ -32,6 +35,7 @@ pub mod server;
 pub mod source;
 mod state_dir;
 mod structure;
+pub mod subscribers;
 mod suggestion;
 #[cfg(test)]
 mod tests;
@@ -48,6 +52,7 @@ use crate::config::embedded_hub::{Circumstances, EmbeddedHubSettings};
 use crate::config::environment::Environment;
 use crate::config::error::ConfigError;
 use crate::config::hub::ExternalHub;
+use crate::config::hub_config::is_of_hub;
 use crate::config::loader::Loader;
 use crate::config::origin::{FileText, Origin, Origins, located};
 use crate::config::overrides::Overrides;
@@ -57,7 +62,7 @@ use crate::config::source::SourceSettings;
 use crate::config::structure::WrittenTable;
 use crate::resourcesync::uri::{Hub, Uri};
 
-/// The keys of the file.
+/// The keys of the file of `rsnotify run`; [`hub_config::HUB_KEYS`] are those of `rsnotify hub`.
 pub static KEYS: [&Definition; 8] = [
     &state_dir::STATE_DIR.definition,
     &server::SERVER,
@@ -168,6 +173,13 @@ fn load(
     let mut written = match file {
         Some(file) => {
             let table = structure::parse(file)?;
+            if is_of_hub(table.get_ref()) {
+                let path = file.path.to_owned();
+                return Err(match table.get_ref().contains_key(source::SOURCE.name) {
+                    true => ConfigError::OfBoth { path },
+                    false => ConfigError::OfHub { path },
+                });
+            }
             let mut slips = Vec::new();
             let written = WrittenTable::new(file, "", &KEYS, located(table), &mut slips);
             loader.report_slips(slips);

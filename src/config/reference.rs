@@ -4,9 +4,20 @@
 use crate::config::KEYS;
 use crate::config::definition::{Definition, Example, Fallback, Kind};
 use crate::config::effective::header;
+use crate::config::hub_config::HUB_KEYS;
+use crate::config::own_hub::OWN_HUB;
+use crate::config::publisher::PUBLISHER;
 
 /// The longest line of the example file.
 const LINE: usize = 118;
+
+/// The beginning of the example file of `rsnotify hub`.
+const HUB_PREAMBLE: [&str; 2] = [
+    "The configuration of rsnotify hub, which relays the notifications of many Sources. This file is valid as it stands: \
+     change the URL of the hub, and the publishers.",
+    "A line that begins with \"#\" and a key shows that key's default, or an example where it has none. \
+     docs/configuration.md says more about each key.",
+];
 
 /// The beginning of the example file.
 const PREAMBLE: [&str; 3] = [
@@ -34,7 +45,7 @@ pub fn tables() -> Vec<ReferenceTable> {
         heading: "## Top level".to_owned(),
         rows: KEYS.iter().map(|key| row(key)).collect(),
     }];
-    for key in KEYS {
+    for key in KEYS.into_iter().chain([&OWN_HUB, &PUBLISHER]) {
         collect(key, &mut tables);
     }
     tables
@@ -76,15 +87,24 @@ fn row(key: &Definition) -> String {
 
 /// Returns the example file.
 pub fn example() -> String {
+    file(&PREAMBLE, &KEYS)
+}
+
+/// Returns the example file of `rsnotify hub`.
+pub fn hub_example() -> String {
+    file(&HUB_PREAMBLE, &HUB_KEYS)
+}
+
+fn file(preamble: &[&str], keys: &[&'static Definition]) -> String {
     let mut file = String::new();
-    for paragraph in PREAMBLE {
+    for paragraph in preamble {
         if !file.is_empty() {
             file.push_str("#\n");
         }
         comment(&mut file, paragraph);
     }
     file.push('\n');
-    for key in KEYS {
+    for key in keys {
         if key.keys().is_empty() {
             show(&mut file, key);
         } else {

@@ -5,14 +5,36 @@ use serde_json::{Map, Value, json};
 use crate::config::KEYS;
 use crate::config::definition::{Definition, Fallback, Kind, TextKind};
 use crate::config::holder::Holder;
+use crate::config::hub_config::HUB_KEYS;
+use crate::config::publisher::PUBLISHER;
 
 /// Returns the schema, in draft 7 with the words of draft 4: what editors read for TOML (Taplo, and what is built on it)
 /// lies between them.
 pub fn schema() -> Value {
     let mut schema = table(&KEYS);
+    if let Some(Value::Object(properties)) = schema.get_mut("properties") {
+        for key in HUB_KEYS {
+            let of_hub = Value::Object(described(key));
+            let of_both = match properties.remove(key.name) {
+                Some(of_run) if of_run != of_hub => json!({ "oneOf": [of_run, of_hub] }),
+                _ => of_hub,
+            };
+            properties.insert(key.name.to_owned(), of_both);
+        }
+    }
     schema.insert(
         "$schema".to_owned(),
         json!("http://json-schema.org/draft-07/schema#"),
+    );
+    // A file with sources is one of `rsnotify run`, and has hubs in an array.
+    schema.insert(
+        "dependencies".to_owned(),
+        json!({
+            "source": {
+                "properties": { "hub": { "type": "array" } },
+                "not": { "required": [PUBLISHER.name] },
+            },
+        }),
     );
     schema.insert("title".to_owned(), json!("Configuration of rsnotify"));
     let description = "What rsnotify reads from the file that `--config` names.";
@@ -58,6 +80,12 @@ fn values(key: &Definition) -> Map<String, Value> {
         Kind::List { item, may_be_empty } => list(text(item), may_be_empty),
         Kind::Boolean => object(json!({ "type": "boolean" })),
         Kind::Integer { max } => object(json!({ "type": "integer", "minimum": 1, "maximum": max })),
+        Kind::Size { max } => object(json!({
+            "anyOf": [
+                { "type": "integer", "minimum": 1, "maximum": max },
+                { "type": "string", "pattern": "^[0-9]+ *(B|KiB|MiB)?$" },
+            ],
+        })),
         Kind::Holder => text_or_holder(),
         Kind::Headers => object(json!({
             "type": "object",

@@ -158,6 +158,11 @@ pub fn with_flags<'f>(mut written: WrittenTable<'f>, overrides: &Overrides) -> W
     written
 }
 
+/// Sets `public_url` where it is absent.
+pub fn set_public_url(written: &mut WrittenTable<'_>, url: &str) {
+    written.set_absent(&PUBLIC_URL.definition, url);
+}
+
 /// Reads `[server]`.
 pub fn server(section: &mut Section<'_, '_, '_>) -> ServerSettings {
     let listen_origin = section.origin_of(&LISTEN);

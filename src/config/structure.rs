@@ -115,6 +115,15 @@ impl<'f> WrittenTable<'f> {
         }
     }
 
+    /// Gives a key a value, if it has none.
+    pub fn set_absent(&mut self, key: &Definition, text: &str) {
+        let given = Given {
+            value: DeValue::String(text.to_owned().into()),
+            origin: Origin::Absent,
+        };
+        self.values.entry(key.name).or_insert(Written::Value(given));
+    }
+
     /// Sets a key to true, as a flag implies it.
     pub fn set_true(&mut self, key: &Definition, flag: &'static str) {
         let given = Given {
@@ -244,6 +253,7 @@ fn wrong(key: &Definition, path: &str, value: &Spanned<DeValue<'_>>) -> Option<W
         (Kind::Text(_), DeValue::String(_))
         | (Kind::Boolean, DeValue::Boolean(_))
         | (Kind::Integer { .. }, DeValue::Integer(_))
+        | (Kind::Size { .. }, DeValue::Integer(_) | DeValue::String(_))
         | (Kind::Table(_), DeValue::Table(_)) => return None,
         (Kind::Text(kind), value) => instead_of_text(kind, value),
         (Kind::List { item: kind, .. }, DeValue::Array(items)) => {
@@ -257,6 +267,7 @@ fn wrong(key: &Definition, path: &str, value: &Spanned<DeValue<'_>>) -> Option<W
             Some(Ok(number)) => format!("write {number}, without quotation marks"),
             _ => "write a whole number".to_owned(),
         },
+        (Kind::Size { .. }, _) => "write a number of bytes, or a text such as \"2MiB\"".to_owned(),
         (Kind::Holder, value) => match Holder::of_secret(value) {
             Some(_) => return None,
             None => holder_or("a path"),

@@ -2,6 +2,7 @@
 
 use crate::announce::observation::MountId;
 use crate::config::Config;
+use crate::config::hub_config::HubConfig;
 use crate::config::source::SourceSettings;
 
 /// Most names of one kind; more of them are counted instead.
@@ -55,6 +56,26 @@ pub fn difference(before: &Config, after: &Config) -> String {
         if !is_same {
             words.push(format!("{key} changed"));
         }
+    }
+    match words.is_empty() {
+        true => "nothing changed".to_owned(),
+        false => words.join("; "),
+    }
+}
+
+/// Returns the difference between two configurations of `rsnotify hub`.
+pub fn hub_difference(before: &HubConfig, after: &HubConfig) -> String {
+    let mut words = changes_of(
+        "publisher",
+        (&before.publishers, &after.publishers),
+        |settings| settings.publisher.name.to_string(),
+        PartialEq::eq,
+    );
+    if before.hub != after.hub {
+        words.push("hub changed".to_owned());
+    }
+    if before.server != after.server {
+        words.push("server changed".to_owned());
     }
     match words.is_empty() {
         true => "nothing changed".to_owned(),

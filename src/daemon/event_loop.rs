@@ -10,8 +10,8 @@ pub mod logged_bodies;
 pub mod reload;
 mod served_topics;
 mod shutdown;
-mod state_saver;
-mod status_reporter;
+pub mod state_saver;
+pub mod status_reporter;
 mod submissions;
 pub mod watched_trees;
 

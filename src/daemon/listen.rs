@@ -21,7 +21,8 @@ use tracing::info;
 use crate::admin::Admin;
 use crate::config::address::Address;
 use crate::websub::hub::EmbeddedHub;
-use crate::websub::public::serve_public;
+use crate::websub::hub::intake::PublicHub;
+use crate::websub::public::{serve_hub, serve_public};
 use crate::websub::server::{self, Listener, ServerLimits};
 use crate::websub::topics::Topics;
 
@@ -152,6 +153,11 @@ impl BoundListener {
         self.serve(|listener, ended| {
             serve_public(listener, topics, hub, ServerLimits::default(), ended)
         })
+    }
+
+    /// Serves a hub for many Sources. Must be called within a tokio runtime.
+    pub fn serve_hub(self, hub: PublicHub) -> (ServedListener, JoinHandle<()>) {
+        self.serve(|listener, ended| serve_hub(listener, hub, ServerLimits::default(), ended))
     }
 
     /// Serves the admin pages. Must be called within a tokio runtime.

@@ -97,7 +97,8 @@ impl Daemon {
             self.served.push(served);
         }
         self.served.retain(|task| !task.is_finished());
-        self.event_loop.configuration_loaded(loaded(&config));
+        self.event_loop
+            .configuration_loaded(loaded(config.effective()));
         let changes = difference(&self.config, &config);
         let (old, new) = (&self.config.server, &config.server);
         if self.public.is_activated() && old.listen != new.listen {

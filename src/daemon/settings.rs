@@ -17,15 +17,20 @@ use crate::config::broker::{Broker, Payload};
 use crate::config::embedded_hub::EmbeddedHubSettings;
 use crate::config::http;
 use crate::config::hub::ExternalHub;
+use crate::config::own_hub::OwnHubSettings;
+use crate::config::server::ServerSettings;
 use crate::config::source::Watch;
 use crate::http::secret::Secret;
-use crate::resourcesync::uri::Uri;
+use crate::resourcesync::uri::{Hub, Uri};
 use crate::tree::{self, KnownFile, WatchMode};
 use crate::websub::hub;
 use crate::websub::publish::{
     HubCredentials, HubHeader, HubProxy, PublishSettings, PublisherError,
 };
 use crate::websub::server;
+
+/// Notifications of the largest size that may wait on one topic of `rsnotify hub`.
+const MIN_WAITING: usize = 16;
 
 /// Returns the settings of submissions to each hub. An error in them is an error of the configuration.
 pub fn publishers(config: &Config) -> Result<Vec<PublishSettings>, PublisherError> {
@@ -132,9 +137,6 @@ pub fn embedded_hub(
     public_url: &Uri,
     has_file: bool,
 ) -> hub::EmbeddedHubSettings {
-    let usual = hub::EmbeddedHubSettings::new(embedded.hub(public_url));
-    let spare = server::spare(getrlimit(Resource::Nofile).current);
-    let share = |parts: usize, limit: usize| (spare / parts).clamp(1, limit);
     let own_hosts = || {
         let url = Url::parse(public_url.as_str()).ok();
         let host = url.and_then(|url| url.host_str().map(str::to_owned));
@@ -145,6 +147,30 @@ pub fn embedded_hub(
         limits: embedded.limits.clone(),
         trusted_proxies: embedded.trusted_proxies.clone(),
         own_hosts: (!has_file).then(own_hosts),
+        ..with_slots(embedded.hub(public_url))
+    }
+}
+
+/// Returns the settings of `rsnotify hub` towards its subscribers.
+pub fn own_hub(own: &OwnHubSettings) -> hub::EmbeddedHubSettings {
+    let usual = with_slots(own.url.clone());
+    hub::EmbeddedHubSettings {
+        policy: own.subscribers.callbacks.clone(),
+        limits: own.subscribers.limits.clone(),
+        trusted_proxies: own.subscribers.trusted_proxies.clone(),
+        waiting_bytes: usual
+            .waiting_bytes
+            .max(own.max_body.saturating_mul(MIN_WAITING)),
+        ..usual
+    }
+}
+
+/// Returns the usual settings, with as many slots as there are file descriptors for.
+fn with_slots(hub: Hub) -> hub::EmbeddedHubSettings {
+    let usual = hub::EmbeddedHubSettings::new(hub);
+    let spare = server::spare(getrlimit(Resource::Nofile).current);
+    let share = |parts: usize, limit: usize| (spare / parts).clamp(1, limit);
+    hub::EmbeddedHubSettings {
         // As many deliveries again may be slow ones.
         concurrent_deliveries: share(8, usual.concurrent_deliveries),
         concurrent_verifications: share(32, usual.concurrent_verifications),
@@ -209,9 +235,9 @@ pub fn known(
 }
 
 /// Returns the names under which the admin listener may be addressed (a guard against DNS rebinding).
-pub fn hosts(config: &Config) -> Vec<String> {
+pub fn hosts(server: &ServerSettings) -> Vec<String> {
     let mut hosts = vec!["localhost".to_owned()];
-    if let Address::Tcp(address) = &config.server.admin_listen {
+    if let Address::Tcp(address) = &server.admin_listen {
         hosts.push(address.ip().to_string());
     }
     hosts

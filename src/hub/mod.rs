@@ -5,6 +5,8 @@
 //! [`limits`] with a [`rate_limiter`] and [`usage`] counters, [`verification`] builds and judges verification requests.
 //! A notification: [`subscriptions`] knows what each subscriber has yet to receive, [`relay`] builds the delivery and
 //! judges the answer, [`fair_queue`] schedules requests fairly over callback hosts, whose names [`host_name`] handles.
+//! In a hub for many Sources, [`publication`] reads what publishers send, [`publisher`] decides who may publish, and
+//! [`published_topics`] knows repeats; [`publisher_counts`] has the figures of each publisher.
 //! [`counts`] has the counters for metrics, [`log_limit`] limits log lines.
 
 use std::fmt;
@@ -14,6 +16,7 @@ use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 
 use crate::http::secret::Secret;
+use crate::hub::publication::PublishedTopic;
 use crate::resourcesync::uri::Topic;
 
 pub mod address;
@@ -25,6 +28,10 @@ pub mod host_name;
 pub mod limits;
 pub mod log_limit;
 pub mod network;
+pub mod publication;
+pub mod published_topics;
+pub mod publisher;
+pub mod publisher_counts;
 pub mod rate_limiter;
 pub mod relay;
 pub mod request;
@@ -137,6 +144,10 @@ pub enum HubRecord {
     Progressed(SubscriptionKey, DeliveryProgress),
     /// A notification that is no longer pending for any subscriber.
     Ended(RelayId),
+    /// A topic that was published or pinged, in a hub for many Sources.
+    Published(Box<PublishedTopic>),
+    /// A topic that is forgotten.
+    Forgotten(Topic),
 }
 
 /// The hub's part of the saved state.

@@ -12,7 +12,6 @@ use crate::http::link::link_header;
 use crate::http::retry::next_try;
 use crate::http::secret::Secret;
 use crate::hub::Relay;
-use crate::resourcesync::payload::PAYLOAD_TYPE;
 use crate::resourcesync::uri::{Hub, Uri};
 
 /// Attempts before a delivery is abandoned, after about eleven hours. The subscription stays until its lease ends.
@@ -52,11 +51,12 @@ pub fn outcome(answer: &Answer, attempts: u32, now: Timestamp, jitter: f64) -> D
 pub fn headers(
     relay: &Relay,
     hub: &Hub,
+    content_type: &str,
     capability_list: Option<&Uri>,
     secret: Option<&Secret>,
 ) -> Vec<(&'static str, String)> {
     let links = link_header(&relay.topic, std::slice::from_ref(hub), capability_list);
-    let mut headers = vec![("Content-Type", PAYLOAD_TYPE.to_owned()), ("Link", links)];
+    let mut headers = vec![("Content-Type", content_type.to_owned()), ("Link", links)];
     headers.extend(secret.map(|secret| ("X-Hub-Signature", signature(secret, &relay.body))));
     headers
 }

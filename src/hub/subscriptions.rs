@@ -174,6 +174,11 @@ impl Subscriptions {
         subscriber.is_some_and(|subscriber| now < subscriber.expires)
     }
 
+    /// Returns true if anybody subscribes to a topic.
+    pub fn has_topic(&self, topic: &Topic) -> bool {
+        self.topics.contains_key(topic)
+    }
+
     /// Returns the callbacks that subscribe to a topic.
     pub fn callbacks(&self, topic: &Topic) -> Vec<Callback> {
         let on_topic = self.topics.get(topic).into_iter();

@@ -66,15 +66,29 @@ pub fn outline(engine: &Engine, now: Timestamp) -> Status {
         ..Figures::default()
     };
     Status {
-        at: now,
-        unsaved: None,
         sources: sources.into_iter().map(SourceStatus::from).collect(),
         channels: channels::outline(engine).collect(),
         failing_hubs: channels::failing_hubs(engine),
-        fell_behind: Vec::new(),
         muted,
         more_muted,
+        figures,
+        ..of_hub(now)
+    }
+}
+
+/// Returns the status of `rsnotify hub`, which has no sources, without what the hub knows.
+pub fn of_hub(now: Timestamp) -> Status {
+    Status {
+        at: now,
+        unsaved: None,
+        sources: Vec::new(),
+        channels: Vec::new(),
+        failing_hubs: Vec::new(),
+        fell_behind: Vec::new(),
+        muted: Vec::new(),
+        more_muted: 0,
         embedded_hub: None,
+        publishers: Vec::new(),
         configuration: None,
         broken: Vec::new(),
         more_broken: 0,
@@ -82,7 +96,7 @@ pub fn outline(engine: &Engine, now: Timestamp) -> Status {
         more_findings: 0,
         finding_groups: Vec::new(),
         notifications: Vec::new(),
-        figures,
+        figures: Figures::default(),
     }
 }
 

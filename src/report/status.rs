@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::announce::delivery::attempt::{Attempt, Refusal, RefusalKind};
 use crate::announce::observation::Unreadable;
 use crate::announce::plan::Mode;
+use crate::hub::publisher_counts::PublisherView;
 use crate::hub::subscriptions::view::HubStatus;
 use crate::report::figures::Figures;
 use crate::report::status::notification::NotificationView;
@@ -54,6 +55,9 @@ pub struct Status {
     pub more_muted: usize,
     /// Nothing where there is no embedded hub.
     pub embedded_hub: Option<HubStatus>,
+    /// The publishers of `rsnotify hub`, whose part that serves subscribers is `embedded_hub`.
+    #[serde(default)]
+    pub publishers: Vec<PublisherView>,
     /// The first candidates that cannot be read, and how many more: those that lasted come first, then those that
     /// cannot be read for longest. Where no daemon runs, those of which nothing else is known (R13).
     pub broken: Vec<BrokenView>,
@@ -71,6 +75,13 @@ pub struct Status {
     /// For the metrics alone.
     #[serde(skip)]
     pub figures: Figures,
+}
+
+impl Status {
+    /// Returns true if it is the status of `rsnotify hub`.
+    pub fn is_of_hub(&self) -> bool {
+        !self.publishers.is_empty()
+    }
 }
 
 /// Findings of one kind (R8).

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use crate::report::status::words::grouped;
+use crate::report::status::words::{counted, grouped};
 use crate::resourcesync::escape::printable;
 use crate::resourcesync::uri::Hub;
 
@@ -19,6 +19,13 @@ pub enum Doing {
         trouble: String,
     },
     Watching(Summary),
+    /// `rsnotify hub`: the subscriptions, and the deliveries that are pending for them.
+    Relaying {
+        subscriptions: usize,
+        owed: usize,
+        /// The reason why the configuration was not reloaded.
+        refused: Option<String>,
+    },
     Stopping,
 }
 
@@ -49,6 +56,21 @@ impl Doing {
             Doing::Sweeping { files } => format!("sweeping {} files", grouped(*files)),
             Doing::Waiting { trouble } => format!("cannot save, nothing is sent: {trouble}"),
             Doing::Watching(summary) => summary.line(),
+            Doing::Relaying {
+                subscriptions,
+                owed,
+                refused,
+            } => {
+                let refused = refused
+                    .as_ref()
+                    .map(|reason| format!("the new configuration is refused: {reason}; "));
+                format!(
+                    "{}{}, deliveries owed: {}",
+                    refused.unwrap_or_default(),
+                    counted(*subscriptions, "subscription"),
+                    grouped(*owed as u64)
+                )
+            }
             Doing::Stopping => "stopping".to_owned(),
         })
     }

@@ -1,11 +1,12 @@
-//! The embedded hub's part of the state file: subscriptions, and the notifications pending for them.
+//! The hubs' part of the state file: subscriptions, the notifications pending for them, and the topics of `rsnotify hub`.
 
 use jiff::Timestamp;
 use rusqlite::{Row, Transaction, params};
 
 use crate::http::secret::Secret;
+use crate::hub::publication::{BodyDigest, PublishedTopic};
 use crate::hub::{Callback, DeliveryProgress, HubRecord, Relay, RelayId, SavedHub, Subscription};
-use crate::resourcesync::uri::Topic;
+use crate::resourcesync::uri::{Topic, Uri};
 use crate::store::row::{Column, shared};
 use crate::store::{Store, StoreError};
 
@@ -23,6 +24,81 @@ impl Store {
             source,
         })
     }
+}
+
+/// The word for `rsnotify hub` in the table of the daemon whose state this is; `rsnotify run` leaves it empty.
+const KIND: &str = "hub";
+
+impl Store {
+    /// Loads the topics that were published in a hub for many Sources.
+    pub fn load_published_topics(&self) -> Result<Vec<PublishedTopic>, StoreError> {
+        self.rows("SELECT * FROM published_topics", published_topic)
+            .map_err(|source| StoreError::Load {
+                path: self.path.clone(),
+                source,
+            })
+    }
+
+    /// Takes the state for `rsnotify hub`.
+    ///
+    /// # Errors
+    /// It is that of `rsnotify run`, or cannot be written.
+    pub fn claim_for_hub(&mut self) -> Result<(), StoreError> {
+        if self.has("SELECT 1 FROM daemon")? {
+            return Ok(());
+        }
+        if self.has("SELECT 1 FROM mounts UNION ALL SELECT 1 FROM hubs UNION ALL SELECT 1 FROM subscriptions")? {
+            return Err(StoreError::OfRun {
+                path: self.path.clone(),
+            });
+        }
+        let claimed = self
+            .connection
+            .execute("INSERT INTO daemon VALUES (?1)", [KIND]);
+        claimed.map(|_| ()).map_err(|source| StoreError::Save {
+            path: self.path.clone(),
+            source,
+        })
+    }
+
+    /// Refuses the state of `rsnotify hub`.
+    pub fn refuse_of_hub(&self) -> Result<(), StoreError> {
+        match self.has("SELECT 1 FROM daemon")? {
+            true => Err(StoreError::OfHub {
+                path: self.path.clone(),
+            }),
+            false => Ok(()),
+        }
+    }
+
+    fn has(&self, query: &str) -> Result<bool, StoreError> {
+        let found = self
+            .connection
+            .prepare(query)
+            .and_then(|mut statement| statement.exists([]));
+        found.map_err(|source| StoreError::Load {
+            path: self.path.clone(),
+            source,
+        })
+    }
+}
+
+fn published_topic(row: &Row<'_>) -> rusqlite::Result<PublishedTopic> {
+    let list = row.get::<_, Option<String>>("capability_list")?;
+    let digest: Option<[u8; 32]> = row.get("digest")?;
+    Ok(PublishedTopic {
+        topic: Topic::new(row.get::<_, String>("topic")?),
+        publisher: row.get("publisher")?,
+        seq: row.get::<_, i64>("seq")?.cast_unsigned(),
+        digest: digest.map(BodyDigest),
+        published: row.get::<_, Column<Timestamp>>("published")?.0,
+        content_type: row.get("content_type")?,
+        capability_list: list.and_then(|list| Uri::parse(&list).ok()),
+        etag: row.get("etag")?,
+        pinged: row
+            .get::<_, Option<Column<Timestamp>>>("pinged")?
+            .map(|column| column.0),
+    })
 }
 
 fn subscription(row: &Row<'_>) -> rusqlite::Result<(Subscription, DeliveryProgress)> {
@@ -82,11 +158,46 @@ pub(super) fn write_record(on: &Transaction<'_>, record: &HubRecord) -> rusqlite
                 progress.next_try.map(Column),
             ])?;
         }
+        HubRecord::Published(published) => write_published(on, published)?,
+        HubRecord::Forgotten(topic) => {
+            on.prepare_cached("DELETE FROM published_topics WHERE topic = ?1")?
+                .execute([topic.as_str()])?;
+        }
         HubRecord::Ended(id) => {
             on.prepare_cached("DELETE FROM relays WHERE id = ?1")?
                 .execute([id.0.cast_signed()])?;
         }
     }
+    Ok(())
+}
+
+fn write_published(on: &Transaction<'_>, published: &PublishedTopic) -> rusqlite::Result<()> {
+    // A field that is added cannot be forgotten here.
+    let PublishedTopic {
+        topic,
+        publisher,
+        seq,
+        digest,
+        published,
+        content_type,
+        capability_list,
+        etag,
+        pinged,
+    } = published;
+    on.prepare_cached(
+        "INSERT OR REPLACE INTO published_topics VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+    )?
+    .execute(params![
+        topic.as_str(),
+        publisher,
+        seq.cast_signed(),
+        digest.map(|BodyDigest(digest)| digest),
+        Column(*published),
+        content_type,
+        capability_list.as_ref().map(Uri::as_str),
+        etag,
+        pinged.map(Column),
+    ])?;
     Ok(())
 }
 

@@ -54,6 +54,14 @@ pub enum StoreError {
         path: PathBuf,
         source: std::io::Error,
     },
+    #[error(
+        "the state file {path} is that of `rsnotify run`: `rsnotify hub` needs a state_dir of its own"
+    )]
+    OfRun { path: PathBuf },
+    #[error(
+        "the state file {path} is that of `rsnotify hub`: `rsnotify run` needs a state_dir of its own"
+    )]
+    OfHub { path: PathBuf },
     #[error("another rsnotify uses the state directory {path}; stop it, or set another state_dir")]
     InUse { path: PathBuf },
     #[error("cannot read the state file {path}; run this as the user who runs rsnotify")]

@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 
 /// Migrations in order; `user_version` counts those that ran. Never edit one that was released.
-const MIGRATIONS: [&str; 6] = [
+const MIGRATIONS: [&str; 7] = [
     "
 CREATE TABLE mounts (
     id INTEGER PRIMARY KEY,
@@ -254,6 +254,23 @@ CREATE TABLE change_log (
     cut TEXT NOT NULL,
     body BLOB NOT NULL,
     PRIMARY KEY (channel, seq)
+) STRICT, WITHOUT ROWID;
+",
+    "
+CREATE TABLE published_topics (
+    topic TEXT PRIMARY KEY,
+    publisher TEXT NOT NULL,
+    seq INTEGER NOT NULL,
+    digest BLOB,
+    published TEXT NOT NULL,
+    content_type TEXT NOT NULL,
+    capability_list TEXT,
+    etag TEXT,
+    pinged TEXT
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE daemon (
+    kind TEXT PRIMARY KEY
 ) STRICT, WITHOUT ROWID;
 ",
 ];

@@ -1,11 +1,12 @@
-//! The public listener: topics, and the embedded hub if enabled.
+//! The public listener: topics, and the embedded hub if enabled; or a hub for many Sources, which serves no topics.
 
-use hyper::Request;
 use hyper::body::Incoming;
+use hyper::{Request, StatusCode};
 use tokio::sync::watch;
 
 use crate::websub::hub::EmbeddedHub;
-use crate::websub::server::{self, Listener, ServerLimits};
+use crate::websub::hub::intake::PublicHub;
+use crate::websub::server::{self, Listener, ServerLimits, text};
 use crate::websub::topics::Topics;
 
 /// Serves until `shutdown`, then finishes requests under way; the caller limits that wait. A reload may replace or remove
@@ -26,6 +27,30 @@ pub async fn serve_public(
             match hub {
                 Some(hub) => hub.answer(request, body_timeout).await,
                 None => topics.answer(&request),
+            }
+        }
+    };
+    server::serve(listener, limits, shutdown, handler).await;
+}
+
+/// The answer of a hub for many Sources at any other path.
+const NOT_HERE: &str =
+    "nothing is here: the hub is at another path, and topics are served by their publishers\n";
+
+/// Serves a hub for many Sources until `shutdown`, then finishes requests under way; the caller limits that wait.
+pub async fn serve_hub(
+    listener: Listener,
+    hub: PublicHub,
+    limits: ServerLimits,
+    shutdown: impl Future<Output = ()>,
+) {
+    let body_timeout = limits.body_timeout;
+    let handler = move |request: Request<Incoming>| {
+        let hub = hub.clone();
+        async move {
+            match hub.hub.is_at(request.uri().path()) {
+                true => hub.answer(request, body_timeout).await,
+                false => text(StatusCode::NOT_FOUND, NOT_HERE),
             }
         }
     };

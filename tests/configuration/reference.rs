@@ -4,8 +4,9 @@ use std::env;
 use std::fs;
 
 use rsnotify::config::definition::Definition;
+use rsnotify::config::hub_config::HubConfig;
 use rsnotify::config::overrides::Overrides;
-use rsnotify::config::reference::{example, tables};
+use rsnotify::config::reference::{example, hub_example, tables};
 use rsnotify::config::{Config, KEYS};
 
 use crate::{example_in_full, repository, text};
@@ -23,6 +24,15 @@ fn compare(path: &str, want: &str) {
 #[test]
 fn the_example_file_is_that_of_the_definitions() {
     compare("config.example.toml", &example());
+}
+
+#[test]
+fn the_example_file_of_the_hub_is_that_of_the_definitions_and_valid() {
+    compare("hub.example.toml", &hub_example());
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("hub.toml");
+    fs::write(&path, hub_example()).unwrap();
+    HubConfig::load(Some(&path), &Overrides::default()).unwrap();
 }
 
 #[test]

@@ -51,7 +51,9 @@ fn of_the_fourth_schema(directory: &Path) -> rusqlite::Connection {
     let database = rusqlite::Connection::open(directory.join("state.sqlite")).unwrap();
     database
         .execute_batch(
-            "DROP TABLE change_log;
+            "DROP TABLE published_topics;
+             DROP TABLE daemon;
+             DROP TABLE change_log;
              DROP TABLE change_keys;
              DROP TABLE change_inventory;
              DROP TABLE change_lists;

@@ -11,6 +11,7 @@ use rsnotify::hub::{
     Callback, DeliveryProgress, HubRecord, Relay, RelayId, SavedHub, Subscription, SubscriptionKey,
 };
 use rsnotify::resourcesync::uri::{Hub, Topic};
+use rsnotify::websub::hub::hub_topics::HubTopics;
 use rsnotify::websub::hub::{EmbeddedHub, EmbeddedHubSettings, PreparedHub};
 use rsnotify::websub::subscribe::{CallbackKey, Destination, Received};
 use rsnotify::websub::topics::Topics;
@@ -58,7 +59,12 @@ async fn start_with(restored: SavedHub, set: impl Fn(&mut EmbeddedHubSettings)) 
         }
     };
     let prepared = PreparedHub::new(settings).unwrap();
-    let hub = EmbeddedHub::start(prepared, restored, topics.clone(), record);
+    let hub = EmbeddedHub::start(
+        prepared,
+        restored,
+        HubTopics::Served(topics.clone()),
+        record,
+    );
     let address = serve_at(listener, &topics, Some(hub.clone()));
     Running {
         hub,

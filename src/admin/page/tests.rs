@@ -159,6 +159,7 @@ fn status(channels: usize, words: &str) -> Status {
             },
         ],
         notifications: vec![told; 50],
+        publishers: Vec::new(),
         configuration: Some(ConfigurationStatus {
             loaded: NOW,
             refused: Some(RefusedConfiguration {

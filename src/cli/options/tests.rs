@@ -47,8 +47,8 @@ fn flags_become_overrides() {
     let Command::Run(run) = options.command else {
         panic!("{:?}", options.command);
     };
-    assert_eq!(run.log_format, LogFormat::Json);
-    assert_eq!(run.log_level, LogLevel::Debug);
+    assert_eq!(run.log.format, LogFormat::Json);
+    assert_eq!(run.log.level, LogLevel::Debug);
     assert!(run.dry_run);
     let overrides = run.overrides();
     assert_eq!(overrides.root, Some("a".into()));
@@ -63,6 +63,7 @@ fn flags_become_overrides() {
 #[test]
 fn every_command_of_the_contract_is_read() {
     for line in [
+        "rsnotify hub --config c --state-dir s --listen l --admin-listen al --log-format json --log-level debug",
         "rsnotify check --no-environment --json --config c",
         "rsnotify --config c check --root a --url u --state-dir s --hub h --listen l --public-url p",
         "rsnotify scan --json --root a --url u --state-dir s",

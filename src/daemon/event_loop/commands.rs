@@ -63,25 +63,37 @@ impl EventLoop {
 
     /// Answers commands: nothing is said to be done that a crash could undo.
     pub(super) fn send_replies(&mut self) {
-        for CommandReply { reply, answer } in self.replies.drain(..) {
-            let answer = match (self.saver.trouble(), answer) {
-                (Some(trouble), ControlReply::Status(mut status)) => {
-                    status.unsaved = Some(trouble.to_owned());
-                    ControlReply::Status(status)
-                }
-                (Some(trouble), answer) if answer.is_change() => ControlReply::Error(format!(
-                    "{trouble}; this takes effect once the state can be saved, and is lost if rsnotify stops \
-                     before"
-                )),
-                (_, answer) => answer,
-            };
-            // The client may have disconnected.
-            let _ = reply.send(answer);
+        for reply in self.replies.drain(..) {
+            reply.send(self.saver.trouble());
         }
     }
 }
 
-fn ask_hub(hub: &EmbeddedHub, about: SubscriptionsAction, now: Timestamp) -> ControlReply {
+impl CommandReply {
+    pub fn new(reply: oneshot::Sender<ControlReply>, answer: ControlReply) -> CommandReply {
+        CommandReply { reply, answer }
+    }
+
+    /// Answers, unless the state cannot be saved because of some `trouble`, which is the answer then.
+    pub fn send(self, trouble: Option<&str>) {
+        let answer = match (trouble, self.answer) {
+            (Some(trouble), ControlReply::Status(mut status)) => {
+                status.unsaved = Some(trouble.to_owned());
+                ControlReply::Status(status)
+            }
+            (Some(trouble), answer) if answer.is_change() => ControlReply::Error(format!(
+                "{trouble}; this takes effect once the state can be saved, and is lost if rsnotify stops \
+                 before"
+            )),
+            (_, answer) => answer,
+        };
+        // The client may have disconnected.
+        let _ = self.reply.send(answer);
+    }
+}
+
+/// Answers a question about the subscriptions of a hub, and ends the one that it names to be ended.
+pub fn ask_hub(hub: &EmbeddedHub, about: SubscriptionsAction, now: Timestamp) -> ControlReply {
     let (answer, ended) = hub.inspect(|subscriptions| ask_subscriptions(subscriptions, about, now));
     if let Some(key) = ended {
         hub.end(key, "removed by the hub's operator");

@@ -82,7 +82,7 @@ impl StatusReporter {
     }
 
     /// Reports the end of a step to probes. Returns true if the daemon became ready with it.
-    fn stepped(&mut self, is_saved: bool, is_settled: bool, was_settled: bool) -> bool {
+    pub fn stepped(&mut self, is_saved: bool, is_settled: bool, was_settled: bool) -> bool {
         // Mounts that were swept under the plan before are known.
         self.readiness.update(is_saved, is_settled || was_settled);
         let is_ready_now = is_saved && is_settled && !self.is_ready;
@@ -95,7 +95,7 @@ impl StatusReporter {
     }
 
     /// Tells the service manager what the daemon does.
-    fn report_activity(&mut self, activity: impl FnOnce(&ConfigurationStatus) -> Doing) {
+    pub fn report_activity(&mut self, activity: impl FnOnce(&ConfigurationStatus) -> Doing) {
         let configuration = &self.configuration;
         self.service_manager
             .report_status(|| activity(configuration));

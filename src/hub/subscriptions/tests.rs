@@ -104,6 +104,9 @@ impl Saved {
                     self.subscriptions.get_mut(&key).expect("a row").1 = progress;
                 }
                 HubRecord::Ended(id) => assert!(self.relays.remove(&id).is_some()),
+                record @ (HubRecord::Published(_) | HubRecord::Forgotten(_)) => {
+                    panic!("{record:?} is about no subscription")
+                }
             }
         }
     }

@@ -27,7 +27,7 @@ use crate::websub::server::{FullResponse, Peer, small_body, text};
 const NOT_OWN: &str =
     "this host name is not served here, and pages of other origins may not subscribe\n";
 /// Maximum size of a subscription form.
-const FORM_BYTES: usize = 16 * 1024;
+pub const FORM_BYTES: usize = 16 * 1024;
 
 impl EmbeddedHub {
     /// Answers a request for the hub's path.
@@ -54,9 +54,7 @@ impl EmbeddedHub {
         body_timeout: Duration,
     ) -> FullResponse {
         let requester = self.inner.requester(&request);
-        let now = self.inner.started.elapsed();
-        let admitted = self.inner.admission().request(requester, now);
-        if let Err(exceeded) = admitted {
+        if let Err(exceeded) = self.admit(requester) {
             return limit_exceeded(&exceeded);
         }
         if !is_form(request.headers()) {
@@ -67,7 +65,34 @@ impl EmbeddedHub {
             Ok(form) => form,
             Err((status, words)) => return text(status, words),
         };
-        match self.accept(&form, requester) {
+        self.reply_to(&form, requester)
+    }
+
+    /// Counts a request of any kind for the address that it comes from.
+    pub fn admit(&self, requester: Option<Requester>) -> Result<(), LimitExceeded> {
+        let now = self.inner.started.elapsed();
+        self.inner.admission().request(requester, now)
+    }
+
+    /// Returns the address that a request comes from.
+    pub fn requester<B>(&self, request: &Request<B>) -> Option<Requester> {
+        self.inner.requester(request)
+    }
+
+    /// Answers a subscription form that was admitted.
+    pub fn answer_form(&self, form: &[u8], requester: Option<Requester>) -> FullResponse {
+        let reply = self.reply_to(form, requester);
+        self.count_request(reply.status().as_u16());
+        reply
+    }
+
+    /// Counts a subscription request by the status of its answer.
+    pub fn count_request(&self, status: u16) {
+        self.inner.counts().requests.answered(status);
+    }
+
+    fn reply_to(&self, form: &[u8], requester: Option<Requester>) -> FullResponse {
+        match self.accept(form, requester) {
             Ok(()) => text(StatusCode::ACCEPTED, ""),
             Err(NotAccepted::Rejected(rejection)) => plain_text(rejection.status(), &rejection),
             Err(NotAccepted::LimitExceeded(exceeded)) => limit_exceeded(&exceeded),
@@ -158,12 +183,13 @@ enum NotAccepted {
 }
 
 /// Returns an answer with the reason in plain text.
-fn plain_text(status: u16, reason: &impl Display) -> FullResponse {
+pub fn plain_text(status: u16, reason: &impl Display) -> FullResponse {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST);
     text(status, format!("{reason}\n"))
 }
 
-fn limit_exceeded(exceeded: &LimitExceeded) -> FullResponse {
+/// Returns the answer to a request that exceeds a limit.
+pub fn limit_exceeded(exceeded: &LimitExceeded) -> FullResponse {
     let mut reply = plain_text(exceeded.status(), exceeded);
     let seconds = exceeded.retry_after.as_secs_f64().ceil() as u64;
     reply.headers_mut().insert(RETRY_AFTER, seconds.into());

@@ -18,6 +18,7 @@ use crate::hub::subscriptions::{Assignment, Delivery};
 use crate::websub::client;
 use crate::websub::hub::callback_client::{CallbackError, CallbackLocation};
 use crate::websub::hub::fair_slots::FairSlot;
+use crate::websub::hub::hub_topics::TopicHeaders;
 use crate::websub::hub::{HubInner, PreparedHub};
 
 /// The error of a request that was cut off in favour of others.
@@ -138,8 +139,7 @@ async fn deliver(
         return;
     };
     let key = &assignment.key;
-    // Unknown once the topic is withdrawn.
-    let list = hub.topics.capability_list(&key.topic);
+    let of_topic = hub.topics.headers(&key.topic);
     let (url, secret) = (&prepared.settings.hub, secret.as_ref());
     let (topic, callback, seq) = (&key.topic, &key.callback, relay.seq);
     let answer = match (&location, &mut slot) {
@@ -147,7 +147,13 @@ async fn deliver(
             let mut post = prepared
                 .client
                 .request(Method::POST, callback.as_str(), location);
-            for (name, value) in headers(&relay, url, list.as_ref(), secret) {
+            let TopicHeaders {
+                content_type,
+                capability_list,
+            } = &of_topic;
+            for (name, value) in
+                headers(&relay, url, content_type, capability_list.as_ref(), secret)
+            {
                 post = post.header(name, value.as_bytes());
             }
             let post = post.body(client::body(&relay.body));

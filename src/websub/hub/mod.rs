@@ -24,19 +24,23 @@ use crate::resourcesync::uri::{Hub, Topic};
 use crate::websub::hub::callback_client::CallbackClient;
 use crate::websub::hub::delivery::Wakers;
 use crate::websub::hub::fair_slots::FairSlots;
+use crate::websub::hub::hub_topics::HubTopics;
 use crate::websub::hub::keyed_queue::KeyedQueue;
 pub use crate::websub::hub::lookups::Resolver;
 use crate::websub::hub::subscription_table::{LogLimits, SubscriptionTable};
 use crate::websub::hub::verification::PendingVerification;
-use crate::websub::topics::Topics;
 
 mod answer;
 mod callback_client;
 mod delivery;
 mod fair_slots;
+pub mod fetches;
+pub mod hub_topics;
+pub mod intake;
 mod keyed_queue;
 mod lookups;
 mod subscription_table;
+pub mod topic_client;
 mod verification;
 
 pub use crate::websub::hub::lookups::LookUp;
@@ -126,7 +130,7 @@ pub struct EmbeddedHub {
 
 struct HubInner {
     prepared: RwLock<Arc<PreparedHub>>,
-    topics: Topics,
+    topics: HubTopics,
     records: Box<dyn Fn(Vec<HubRecord>) + Send + Sync>,
     runtime: Handle,
     table: Mutex<SubscriptionTable>,
@@ -150,7 +154,7 @@ impl EmbeddedHub {
     pub fn start(
         prepared: PreparedHub,
         saved: SavedHub,
-        topics: Topics,
+        topics: HubTopics,
         records: impl Fn(Vec<HubRecord>) + Send + Sync + 'static,
     ) -> EmbeddedHub {
         let settings = &prepared.settings;
@@ -214,10 +218,15 @@ impl EmbeddedHub {
         let Submission {
             topic, seq, body, ..
         } = submission;
+        self.relay_to(topic, *seq, body)
+    }
+
+    /// As [`EmbeddedHub::relay`], for a notification of a topic by its number.
+    pub fn relay_to(&self, topic: &Topic, seq: u64, body: &Arc<[u8]>) -> Option<Relay> {
         let mut table = self.inner.table();
         table
             .subscriptions
-            .relay(topic, *seq, body, Timestamp::now())
+            .relay(topic, seq, body, Timestamp::now())
     }
 
     /// Delivers saved notifications, to each subscriber in order. Beyond the limits of a topic the oldest pending ones are

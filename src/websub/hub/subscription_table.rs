@@ -141,7 +141,10 @@ impl HubInner {
                 HubRecord::Ended(relay) => {
                     table.relayed.remove(relay);
                 }
-                HubRecord::Subscribed(..) | HubRecord::Progressed(..) => {}
+                HubRecord::Subscribed(..)
+                | HubRecord::Progressed(..)
+                | HubRecord::Published(_)
+                | HubRecord::Forgotten(_) => {}
             }
         }
         if !records.is_empty() {

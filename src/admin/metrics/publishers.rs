@@ -1,0 +1,46 @@
+//! Metrics of the publishers of `rsnotify hub`. Counters start at zero with the daemon.
+
+use crate::admin::metrics::count;
+use crate::admin::metrics::exposition::Exposition;
+use crate::hub::publisher_counts::PublisherView;
+
+pub fn expose(exposition: &mut Exposition, publishers: &[PublisherView]) {
+    let of = |publisher: &PublisherView| ("publisher", publisher.name.clone());
+    let publications = publishers.iter().flat_map(|publisher| {
+        [
+            ("accepted", publisher.accepted - publisher.repeated),
+            ("repeated", publisher.repeated),
+            ("refused", publisher.refused),
+            ("excess", publisher.limited),
+        ]
+        .map(|(outcome, times)| ([of(publisher), ("outcome", outcome.to_owned())], times))
+    });
+    exposition.counters(
+        "rsnotify_publications_total",
+        "Publications by publisher and outcome; repeated: accepted and not delivered again; excess: a limit was exceeded",
+        publications,
+    );
+    exposition.counters(
+        "rsnotify_failed_fetches_total",
+        "Attempts to fetch a pinged topic that failed",
+        publishers
+            .iter()
+            .map(|publisher| ([of(publisher)], publisher.failed_fetches)),
+    );
+    exposition.gauges(
+        "rsnotify_published_topics",
+        "Topics that a publisher has published",
+        publishers
+            .iter()
+            .map(|publisher| ([of(publisher)], count(publisher.published_topics))),
+    );
+    let published = publishers.iter().filter_map(|publisher| {
+        let published = publisher.published?;
+        Some(([of(publisher)], published.as_second()))
+    });
+    exposition.gauges(
+        "rsnotify_last_publication_timestamp_seconds",
+        "Time of the last publication of a publisher that was no repeat",
+        published,
+    );
+}

@@ -1,0 +1,185 @@
+//! Tests of the configuration of `rsnotify hub`.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rstest::rstest;
+
+use super::{HubConfig, load};
+use crate::config::environment::Environment;
+use crate::config::error::ConfigError;
+use crate::config::origin::FileText;
+use crate::config::overrides::Overrides;
+use crate::config::{Config, publisher};
+use crate::resourcesync::uri::Topic;
+
+const HUB: &str = "[hub]\nurl = \"https://hub.example/hub\"\n";
+const LIBRARY: &str = "[[publisher]]\nname = \"library\"\ntopics = [\"https://library.example\"]\n\
+                       verify = \"topic\"\n";
+
+fn environment() -> Environment {
+    let variables = [("TOKEN", "books"), ("OTHER", "boxes")];
+    let variables = variables.map(|(name, value)| (name.into(), value.into()));
+    Environment {
+        default_file: PathBuf::from("/nowhere/config.toml"),
+        current_dir: PathBuf::from("/here"),
+        state_directory: None,
+        xdg_state_home: None,
+        home: Some("/home/ann".into()),
+        variables: HashMap::from(variables),
+    }
+}
+
+fn read(text: &str) -> Result<HubConfig, ConfigError> {
+    let path = Path::new("/etc/c.toml");
+    let (config, _) = load(
+        &environment(),
+        FileText { path, text },
+        &Overrides::default(),
+    )?;
+    Ok(config)
+}
+
+fn message(text: &str) -> String {
+    read(text).map_or_else(|error| error.to_string(), |config| format!("{config:?}"))
+}
+
+#[test]
+fn a_url_and_a_publisher_suffice() {
+    let config = read(&format!("{HUB}{LIBRARY}")).unwrap();
+    assert_eq!(config.hub.url.as_str(), "https://hub.example/hub");
+    assert_eq!(config.hub.max_body, 2 << 20);
+    assert_eq!(config.hub.topic_ttl, Duration::from_secs(90 * 24 * 3_600));
+    assert_eq!(config.hub.max_publications_per_minute, 300);
+    let public_url = config.server.public_url.as_ref().unwrap();
+    assert_eq!(public_url.as_str(), "https://hub.example/");
+    let publishers = publisher::plan(&config.publishers);
+    let found = publishers.of_topic(&Topic::new("https://library.example/t"));
+    assert_eq!(&*found.unwrap().name, "library");
+}
+
+#[test]
+fn keys_have_effect_and_the_effective_configuration_gives_the_same_again() {
+    let text = "state_dir = \"/s\"\n\
+                [server]\nlisten = \"unix:/run/hub.sock\"\n\
+                [hub]\nurl = \"http://127.0.0.1:8400/a/b/\"\nmax_body = \"64KiB\"\ntopic_ttl = \"1d\"\n\
+                max_requests_per_minute = 5\nmax_publications_per_minute = 7\ncallback_ports = [\"1-65535\"]\n\
+                [[publisher]]\nname = \"a\"\ntopics = [\"https://a.example/x\", \"https://a.example/y\"]\n\
+                bearer_token_file = { env = \"TOKEN\" }\nverify = \"topic\"\n";
+    let config = read(text).unwrap();
+    assert_eq!(config.hub.max_body, 65_536);
+    assert_eq!(config.hub.max_publications_per_minute, 7);
+    assert_eq!(config.hub.subscribers.limits.requests_per_minute, 5);
+    let [settings] = &config.publishers[..] else {
+        panic!("{config:?}")
+    };
+    assert_eq!(settings.publisher.token.as_ref().unwrap().reveal(), "books");
+    assert!(settings.publisher.verify_topic);
+    let effective = config.effective();
+    assert!(!effective.contains("books"), "{effective}");
+    assert_eq!(read(&effective).unwrap(), config, "{effective}");
+}
+
+#[rstest]
+#[case("max_body = 1000", 1_000)]
+#[case("max_body = \"1000\"", 1_000)]
+#[case("max_body = \"1000B\"", 1_000)]
+#[case("max_body = \"3 MiB\"", 3 << 20)]
+fn a_size_is_a_number_or_has_a_unit(#[case] key: &str, #[case] want: usize) {
+    let config = read(&format!("{HUB}{key}\n{LIBRARY}")).unwrap();
+    assert_eq!(config.hub.max_body, want);
+}
+
+#[rstest]
+#[case("", "it is missing: without one nobody may publish here")]
+#[case(
+    "[[publisher]]\nname = \"a\"\ntopics = [\"https://a.example/\"]\n",
+    "neither bearer_token_file nor verify = \"topic\" is set"
+)]
+#[case(
+    "[[publisher]]\nname = \"a\"\ntopics = []\nverify = \"topic\"\n",
+    "an empty list permits nothing"
+)]
+#[case(
+    "[[publisher]]\nname = \" \"\ntopics = [\"https://a.example/\"]\nverify = \"topic\"\n",
+    "a name has at least one letter"
+)]
+#[case(
+    "[[publisher]]\nname = \"a\"\ntopics = [\"https://a.example/\"]\nverify = \"topics\"\n",
+    "did you mean \"topic\"?"
+)]
+#[case(
+    "[[publisher]]\nname = \"a\"\ntopics = [\"https://a.example/\"]\nbearer_token_file = { env = \"NONE\" }\n",
+    "the environment variable NONE is not set"
+)]
+fn a_publisher_that_proves_nothing_is_refused(#[case] publishers: &str, #[case] want: &str) {
+    let message = message(&format!("{HUB}{publishers}"));
+    assert!(message.contains(want), "{message}");
+}
+
+#[test]
+fn two_publishers_cannot_be_taken_for_each_other() {
+    let publisher = |name: &str, prefix: &str, token: &str| {
+        format!(
+            "[[publisher]]\nname = \"{name}\"\ntopics = [\"{prefix}\"]\nbearer_token_file = {{ env = \"{token}\" }}\n"
+        )
+    };
+    for (second, want) in [
+        (publisher("b", "https://b.example/", "OTHER"), ""),
+        (
+            publisher("b", "https://a.example/x", "OTHER"),
+            "https://a.example/x/ and https://a.example/ of the publisher \"a\" overlap",
+        ),
+        (
+            publisher("a", "https://b.example/", "OTHER"),
+            "another publisher is named \"a\" already",
+        ),
+        (
+            publisher("b", "https://b.example/", "TOKEN"),
+            "the publisher \"a\" has the same token",
+        ),
+    ] {
+        let first = publisher("a", "https://a.example/", "TOKEN");
+        let text = format!("{HUB}{first}{second}");
+        match want {
+            "" => assert!(read(&text).is_ok(), "{text}"),
+            want => assert!(message(&text).contains(want), "{}", message(&text)),
+        }
+    }
+}
+
+#[rstest]
+#[case("https://hub.example")]
+#[case("https://hub.example/")]
+#[case("https://hub.example/../hub")]
+#[case("https://u:p@hub.example/hub")]
+#[case("https://hub.example/hub?x")]
+#[case("hub")]
+fn the_url_of_the_hub_has_a_plain_path(#[case] url: &str) {
+    let message = message(&format!("[hub]\nurl = \"{url}\"\n{LIBRARY}"));
+    assert!(message.contains("c.toml:2:7: hub.url: "), "{message}");
+}
+
+#[test]
+fn a_file_of_one_daemon_is_refused_by_the_other_which_is_named() {
+    let source =
+        "[[source]]\nname = \"main\"\nmount = [{ path = \"www\", url = \"https://e.org\" }]\n";
+    assert!(message(source).contains("a configuration of `rsnotify run`"));
+    let both = message(&format!("{source}{LIBRARY}"));
+    assert!(both.contains("two daemons"), "{both}");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("c.toml");
+    for (text, want) in [
+        (
+            format!("{HUB}{LIBRARY}"),
+            "start it with `rsnotify hub --config ",
+        ),
+        (format!("{source}{LIBRARY}"), "two daemons"),
+    ] {
+        std::fs::write(&path, text).unwrap();
+        let error = Config::load(Some(&path), &Overrides::default()).unwrap_err();
+        assert!(error.to_string().contains(want), "{error}");
+        assert!(HubConfig::is_at(Some(&path), &Overrides::default()));
+    }
+}

@@ -1,0 +1,107 @@
+//! The topics of a hub: those that this process serves, or those that publishers may publish.
+
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use crate::hub::published_topics::PublishedTopics;
+use crate::hub::publisher::{Publishers, checked_topic};
+use crate::resourcesync::payload::PAYLOAD_TYPE;
+use crate::resourcesync::uri::{Topic, Uri};
+use crate::websub::topics::Topics;
+
+/// The topics that may be subscribed to.
+#[derive(Clone)]
+pub enum HubTopics {
+    /// Those of the Source in this process.
+    Served(Topics),
+    /// Those below the prefixes of publishers.
+    Published(Arc<TopicDirectory>),
+}
+
+/// The topics of publishers, shared by the event loop and the requests.
+#[derive(Debug)]
+pub struct TopicDirectory {
+    topics: RwLock<PublishedTopics>,
+    publishers: RwLock<Arc<Publishers>>,
+}
+
+/// The header values of a topic's notifications.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TopicHeaders {
+    pub content_type: String,
+    pub capability_list: Option<Uri>,
+}
+
+impl HubTopics {
+    /// Finds the topic that a subscriber named.
+    pub fn find(&self, name: &str) -> Option<Topic> {
+        match self {
+            HubTopics::Served(topics) => topics.find(name),
+            HubTopics::Published(directory) => directory.find(name),
+        }
+    }
+
+    /// Returns what a delivery says of its topic.
+    pub fn headers(&self, topic: &Topic) -> TopicHeaders {
+        let usual = |capability_list| TopicHeaders {
+            content_type: PAYLOAD_TYPE.to_owned(),
+            capability_list,
+        };
+        match self {
+            // Unknown once the topic is withdrawn.
+            HubTopics::Served(topics) => usual(topics.capability_list(topic)),
+            HubTopics::Published(directory) => match directory.read().get(topic) {
+                Some(published) => TopicHeaders {
+                    content_type: published.content_type.clone(),
+                    capability_list: published.capability_list.clone(),
+                },
+                None => usual(None),
+            },
+        }
+    }
+}
+
+impl fmt::Debug for HubTopics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HubTopics").finish_non_exhaustive()
+    }
+}
+
+impl TopicDirectory {
+    pub fn new(topics: PublishedTopics, publishers: Publishers) -> TopicDirectory {
+        TopicDirectory {
+            topics: RwLock::new(topics),
+            publishers: RwLock::new(Arc::new(publishers)),
+        }
+    }
+
+    /// Returns the publishers.
+    pub fn publishers(&self) -> Arc<Publishers> {
+        let publishers = self.publishers.read();
+        Arc::clone(&publishers.unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Replaces the publishers.
+    pub fn set_publishers(&self, publishers: Publishers) {
+        let current = self.publishers.write();
+        *current.unwrap_or_else(PoisonError::into_inner) = Arc::new(publishers);
+    }
+
+    pub fn read(&self) -> RwLockReadGuard<'_, PublishedTopics> {
+        self.topics.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn write(&self) -> RwLockWriteGuard<'_, PublishedTopics> {
+        self.topics.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Finds a topic that was published, or that a publisher may publish later.
+    fn find(&self, name: &str) -> Option<Topic> {
+        let known = self.read().find(name).cloned();
+        let topic = known.or_else(|| checked_topic(name).ok())?;
+        self.publishers()
+            .of_topic(&topic)
+            .is_some()
+            .then_some(topic)
+    }
+}

@@ -1,0 +1,570 @@
+//! A hub for many Sources over HTTP: takes notifications and pings from publishers, and leaves the rest to the hub that
+//! serves subscribers.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use http_body_util::BodyExt;
+use hyper::body::{Body, Bytes, Incoming};
+use hyper::header::{
+    AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HeaderName, HeaderValue, LINK,
+    RETRY_AFTER, WWW_AUTHENTICATE,
+};
+use hyper::{HeaderMap, Method, Request, StatusCode};
+use jiff::Timestamp;
+use tokio::sync::oneshot;
+use tracing::{debug, info, warn};
+
+use crate::hub::log_limit::LogLimit;
+use crate::hub::publication::{
+    FormRequest, PublicationRefusal, PublishedLinks, RequestKind, bearer_token, form_request, kind,
+    links,
+};
+use crate::hub::published_topics::Publication;
+use crate::hub::publisher::{Authorized, Publishers};
+use crate::hub::publisher_counts::PublisherCounts;
+use crate::hub::rate_limiter::RateLimiter;
+use crate::resourcesync::uri::{Hub, Topic};
+use crate::websub::hub::EmbeddedHub;
+use crate::websub::hub::answer::{FORM_BYTES, limit_exceeded, plain_text};
+use crate::websub::hub::hub_topics::TopicDirectory;
+use crate::websub::hub::topic_client::TopicClient;
+use crate::websub::server::{FullResponse, small_body, text};
+
+/// Timeout for receiving a notification.
+const BODY_TIMEOUT: Duration = Duration::from_secs(60);
+/// Publications of one publisher at a time: each may take the memory of a whole body.
+const CONCURRENT_PUBLICATIONS: usize = 64;
+/// Time in which the body of a request that is refused is read, because many clients read no answer before they have
+/// sent it.
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
+/// Maximum bytes of it, beyond the maximum size of a notification.
+const DISCARD_BYTES: usize = 1 << 20;
+/// Log lines about refused publications in an interval.
+const REFUSED_LINES: u32 = 20;
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Settings that a reload may change.
+#[derive(Debug, Clone)]
+pub struct IntakeSettings {
+    /// As advertised.
+    pub hub: Hub,
+    /// Maximum size of a notification, in bytes.
+    pub max_body: usize,
+    pub publications_per_minute: u32,
+}
+
+/// A request that is to be saved before it is answered.
+#[derive(Debug)]
+pub enum AcceptedRequest {
+    Publication(Publication),
+    Pings {
+        topics: Vec<Topic>,
+        publisher: Arc<str>,
+    },
+}
+
+/// Passes on what is to be saved. The answer follows once it is.
+type Accept =
+    dyn Fn(AcceptedRequest, oneshot::Sender<Result<(), PublicationRefusal>>) + Send + Sync;
+
+/// A hub for many Sources. Clones are the same hub.
+#[derive(Clone)]
+pub struct PublicHub {
+    /// The part that serves subscribers.
+    pub hub: EmbeddedHub,
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    settings: RwLock<Arc<IntakeSettings>>,
+    directory: Arc<TopicDirectory>,
+    client: Arc<TopicClient>,
+    accept: Box<Accept>,
+    started: Instant,
+    rate: Mutex<RateLimiter<Arc<str>>>,
+    publishers: Mutex<HashMap<Arc<str>, PublisherUse>>,
+    lines: Mutex<(Instant, LogLimit)>,
+}
+
+#[derive(Debug, Default)]
+struct PublisherUse {
+    counts: PublisherCounts,
+    under_way: usize,
+}
+
+/// A publication under way, counted until this is dropped.
+struct UnderWay {
+    inner: Arc<Inner>,
+    publisher: Arc<str>,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.inner
+            .with_use(&self.publisher, |of_publisher| of_publisher.under_way -= 1);
+    }
+}
+
+impl PublicHub {
+    /// Joins a hub for subscribers with the publishers of a directory. `accept` must not block.
+    pub fn new(
+        hub: EmbeddedHub,
+        settings: IntakeSettings,
+        directory: Arc<TopicDirectory>,
+        client: Arc<TopicClient>,
+        accept: impl Fn(AcceptedRequest, oneshot::Sender<Result<(), PublicationRefusal>>)
+        + Send
+        + Sync
+        + 'static,
+    ) -> PublicHub {
+        PublicHub {
+            hub,
+            inner: Arc::new(Inner {
+                rate: Mutex::new(RateLimiter::new(settings.publications_per_minute)),
+                settings: RwLock::new(Arc::new(settings)),
+                directory,
+                client,
+                accept: Box::new(accept),
+                started: Instant::now(),
+                publishers: Mutex::default(),
+                lines: Mutex::new((Instant::now(), LogLimit::new(REFUSED_LINES))),
+            }),
+        }
+    }
+
+    /// Applies other settings and publishers. Requests under way go on.
+    pub fn apply(&self, settings: IntakeSettings, publishers: Publishers) {
+        let inner = &self.inner;
+        if settings.publications_per_minute != inner.settings().publications_per_minute {
+            let rate = RateLimiter::new(settings.publications_per_minute);
+            *inner.rate.lock().unwrap_or_else(PoisonError::into_inner) = rate;
+        }
+        inner.client.forget();
+        inner.directory.set_publishers(publishers);
+        let current = inner.settings.write();
+        *current.unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+    }
+
+    /// Returns the settings in effect.
+    pub fn settings(&self) -> Arc<IntakeSettings> {
+        self.inner.settings()
+    }
+
+    /// Returns the counts of a publisher.
+    pub fn counts(&self, publisher: &str) -> PublisherCounts {
+        let publishers = self.inner.publishers();
+        let of_publisher = publishers.get(publisher);
+        of_publisher.map_or_else(PublisherCounts::default, |it| it.counts.clone())
+    }
+
+    /// Counts an event of a publisher.
+    pub fn count(&self, publisher: &Arc<str>, count: impl FnOnce(&mut PublisherCounts)) {
+        self.inner
+            .with_use(publisher, |of_publisher| count(&mut of_publisher.counts));
+    }
+
+    /// Answers a request for the hub's path.
+    pub async fn answer(
+        &self,
+        mut request: Request<Incoming>,
+        body_timeout: Duration,
+    ) -> FullResponse {
+        if *request.method() != Method::POST {
+            return self.hub.answer(request, body_timeout).await;
+        }
+        let content_type = text_of(request.headers(), CONTENT_TYPE);
+        let refused = match kind(content_type.as_deref()) {
+            Ok(RequestKind::Form) => return self.answer_form(request, body_timeout).await,
+            Ok(RequestKind::Content) => self.take_content(&mut request).await.err(),
+            Err(refusal) => Some(self.inner.note(None, None, refusal)),
+        };
+        match refused {
+            None => text(StatusCode::OK, "accepted\n"),
+            Some(refused) => {
+                self.inner.discard(request).await;
+                refused.answer()
+            }
+        }
+    }
+
+    async fn take_content(&self, request: &mut Request<Incoming>) -> Result<(), Refused> {
+        let inner = &self.inner;
+        let values = link_values(request.headers());
+        let values: Vec<&str> = values.iter().map(String::as_str).collect();
+        let read = links(&values, request.uri().query());
+        let PublishedLinks {
+            topic,
+            capability_list,
+        } = read.map_err(|refusal| inner.note(None, None, refusal))?;
+        let publishers = inner.directory.publishers();
+        let (authorized, _under_way) = self.admit(&publishers, &topic, request).await?;
+        let name = &authorized.publisher.name;
+        let refuse = |refusal| inner.note(Some(name), Some(&topic), refusal);
+        let max = inner.settings().max_body;
+        let announced = text_of(request.headers(), CONTENT_LENGTH);
+        let announced = announced.and_then(|length| length.parse::<usize>().ok());
+        if announced.is_some_and(|length| length > max) {
+            return Err(refuse(PublicationRefusal::TooLarge { max }));
+        }
+        self.verify(&authorized, &topic).await?;
+        let body = read_body(request, max).await.map_err(|stop| match stop {
+            Stop::TooLarge => refuse(PublicationRefusal::TooLarge { max }),
+            Stop::Broken(status, words) => Refused::Other(Box::new(text(status, words))),
+        })?;
+        if body.is_empty() {
+            return Err(refuse(PublicationRefusal::Empty));
+        }
+        let publication = Publication {
+            topic: topic.clone(),
+            publisher: Arc::clone(name),
+            body: Arc::from(&body[..]),
+            content_type: text_of(request.headers(), CONTENT_TYPE).unwrap_or_default(),
+            capability_list,
+            etag: None,
+            fetched: None,
+        };
+        self.save(AcceptedRequest::Publication(publication))
+            .await
+            .map_err(refuse)
+    }
+
+    async fn answer_form(
+        &self,
+        request: Request<Incoming>,
+        body_timeout: Duration,
+    ) -> FullResponse {
+        let inner = &self.inner;
+        let publishers = inner.directory.publishers();
+        let token = token_of(request.headers());
+        let is_publisher = token
+            .as_deref()
+            .is_some_and(|token| publishers.with_token(token).is_some());
+        let requester = self.hub.requester(&request);
+        // A publisher's requests count for it, and all others for their addresses.
+        if !is_publisher && let Err(exceeded) = self.hub.admit(requester) {
+            self.hub.count_request(exceeded.status());
+            return limit_exceeded(&exceeded);
+        }
+        let (head, body) = request.into_parts();
+        let form = match small_body(body, FORM_BYTES, body_timeout).await {
+            Ok(form) => form,
+            Err((status, words)) => return text(status, words),
+        };
+        let answered = match form_request(&form) {
+            Ok(FormRequest::Subscription) => return self.hub.answer_form(&form, requester),
+            Ok(FormRequest::Ping(topics)) => {
+                self.take_pings(&publishers, topics, &head.headers).await
+            }
+            Ok(FormRequest::Check(topics)) => self.check(&publishers, topics, &head.headers).await,
+            Err(refusal) => Err(inner.note(None, None, refusal)),
+        };
+        answered.unwrap_or_else(Refused::answer)
+    }
+
+    async fn take_pings(
+        &self,
+        publishers: &Publishers,
+        topics: Vec<Topic>,
+        headers: &HeaderMap,
+    ) -> Result<FullResponse, Refused> {
+        let (name, _under_way) = self.authorize_all(publishers, &topics, headers).await?;
+        let pings = AcceptedRequest::Pings {
+            publisher: Arc::clone(&name),
+            topics,
+        };
+        let saved = self.save(pings).await;
+        saved.map_err(|refusal| self.inner.note(Some(&name), None, refusal))?;
+        Ok(text(StatusCode::ACCEPTED, "the topic will be fetched\n"))
+    }
+
+    /// Answers if a publication would be accepted; publishes nothing.
+    async fn check(
+        &self,
+        publishers: &Publishers,
+        topics: Vec<Topic>,
+        headers: &HeaderMap,
+    ) -> Result<FullResponse, Refused> {
+        let (name, _under_way) = self.authorize_all(publishers, &topics, headers).await?;
+        let hub = &self.inner.settings().hub;
+        let lines = topics
+            .iter()
+            .map(|topic| format!("{name} may publish {topic} at {hub}; nothing was published\n"));
+        Ok(text(StatusCode::OK, lines.collect::<String>()))
+    }
+
+    /// Authorizes and verifies all topics of one form, which are those of one publisher.
+    async fn authorize_all(
+        &self,
+        publishers: &Publishers,
+        topics: &[Topic],
+        headers: &HeaderMap,
+    ) -> Result<(Arc<str>, UnderWay), Refused> {
+        let inner = &self.inner;
+        let token = token_of(headers);
+        let mut publisher: Option<Authorized<'_>> = None;
+        for topic in topics {
+            let authorized = publishers
+                .authorize(topic, token.as_deref())
+                .map_err(|refusal| inner.note(None, Some(topic), refusal))?;
+            if let Some(before) = publisher
+                && before.publisher.name != authorized.publisher.name
+            {
+                let refusal = PublicationRefusal::Outside {
+                    topic: topic.clone(),
+                };
+                return Err(inner.note(Some(&before.publisher.name), Some(topic), refusal));
+            }
+            publisher = Some(authorized);
+        }
+        let Some(publisher) = publisher else {
+            return Err(inner.note(None, None, PublicationRefusal::NoTopic));
+        };
+        let under_way = inner.begin(&publisher, topics.first())?;
+        for topic in topics {
+            self.verify(&publisher, topic).await?;
+        }
+        Ok((Arc::clone(&publisher.publisher.name), under_way))
+    }
+
+    /// Finds who publishes, within its limits.
+    async fn admit<'p>(
+        &self,
+        publishers: &'p Publishers,
+        topic: &Topic,
+        request: &Request<Incoming>,
+    ) -> Result<(Authorized<'p>, UnderWay), Refused> {
+        let inner = &self.inner;
+        let token = token_of(request.headers());
+        let authorized = publishers.authorize(topic, token.as_deref());
+        if !authorized
+            .as_ref()
+            .is_ok_and(|authorized| authorized.has_token)
+            && let Err(exceeded) = self.hub.admit(self.hub.requester(request))
+        {
+            return Err(Refused::Other(Box::new(limit_exceeded(&exceeded))));
+        }
+        let authorized = authorized.map_err(|refusal| inner.note(None, Some(topic), refusal))?;
+        let under_way = inner.begin(&authorized, Some(topic))?;
+        Ok((authorized, under_way))
+    }
+
+    async fn verify(&self, authorized: &Authorized<'_>, topic: &Topic) -> Result<(), Refused> {
+        if !authorized.publisher.verify_topic {
+            return Ok(());
+        }
+        let hub = &self.inner.settings().hub;
+        let verified = self.inner.client.verify(topic, hub).await;
+        verified.map_err(|refusal| {
+            let name = &authorized.publisher.name;
+            self.inner.note(Some(name), Some(topic), refusal)
+        })
+    }
+
+    /// Waits until a request is saved.
+    async fn save(&self, request: AcceptedRequest) -> Result<(), PublicationRefusal> {
+        let (sender, receiver) = oneshot::channel();
+        (self.inner.accept)(request, sender);
+        receiver.await.unwrap_or(Err(PublicationRefusal::Unsaved))
+    }
+}
+
+impl fmt::Debug for PublicHub {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PublicHub").finish_non_exhaustive()
+    }
+}
+
+/// An answer other than acceptance.
+enum Refused {
+    Refusal(PublicationRefusal),
+    Other(Box<FullResponse>),
+}
+
+impl Refused {
+    fn answer(self) -> FullResponse {
+        let refusal = match self {
+            Refused::Refusal(refusal) => refusal,
+            Refused::Other(answer) => return *answer,
+        };
+        let mut answer = plain_text(refusal.status(), &refusal);
+        if let Some(wait) = refusal.retry_after() {
+            let seconds = wait.as_secs_f64().ceil() as u64;
+            answer.headers_mut().insert(RETRY_AFTER, seconds.into());
+        }
+        if refusal.status() == StatusCode::UNAUTHORIZED.as_u16() {
+            let scheme = HeaderValue::from_static("Bearer");
+            answer.headers_mut().insert(WWW_AUTHENTICATE, scheme);
+        }
+        answer
+    }
+}
+
+impl Inner {
+    fn settings(&self) -> Arc<IntakeSettings> {
+        let settings = self.settings.read();
+        Arc::clone(&settings.unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn publishers(&self) -> MutexGuard<'_, HashMap<Arc<str>, PublisherUse>> {
+        self.publishers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn with_use<T>(&self, publisher: &Arc<str>, act: impl FnOnce(&mut PublisherUse) -> T) -> T {
+        let mut publishers = self.publishers();
+        act(publishers.entry(Arc::clone(publisher)).or_default())
+    }
+
+    /// Counts a publication that begins, and refuses one too many.
+    fn begin(
+        self: &Arc<Self>,
+        authorized: &Authorized<'_>,
+        topic: Option<&Topic>,
+    ) -> Result<UnderWay, Refused> {
+        let name = &authorized.publisher.name;
+        let per_minute = self.settings().publications_per_minute;
+        let too_many = |retry_after| {
+            let refusal = PublicationRefusal::TooMany {
+                per_minute,
+                retry_after,
+            };
+            self.note(Some(name), topic, refusal)
+        };
+        // Those without a token have been counted for their addresses: a stranger cannot use up what the publisher may.
+        if authorized.has_token {
+            let rate = self.rate.lock();
+            let acquired = rate
+                .unwrap_or_else(PoisonError::into_inner)
+                .acquire(&[(Arc::clone(name), 1)], self.started.elapsed());
+            acquired.map_err(|(_, wait)| too_many(wait))?;
+        }
+        let is_one_more = self.with_use(name, |of_publisher| {
+            let is_one_more = of_publisher.under_way < CONCURRENT_PUBLICATIONS;
+            of_publisher.under_way += usize::from(is_one_more);
+            is_one_more
+        });
+        match is_one_more {
+            true => Ok(UnderWay {
+                inner: Arc::clone(self),
+                publisher: Arc::clone(name),
+            }),
+            false => Err(too_many(Duration::from_secs(1))),
+        }
+    }
+
+    /// Counts and logs a refusal.
+    fn note(
+        &self,
+        publisher: Option<&Arc<str>>,
+        topic: Option<&Topic>,
+        refusal: PublicationRefusal,
+    ) -> Refused {
+        if let Some(name) = publisher {
+            let now = Timestamp::now();
+            self.with_use(name, |of_publisher| {
+                of_publisher.counts.refused(&refusal, now)
+            });
+        }
+        let lines = self.lines.lock();
+        let mut lines = lines.unwrap_or_else(PoisonError::into_inner);
+        let (since, limit) = &mut *lines;
+        if since.elapsed() >= LOG_INTERVAL {
+            *since = Instant::now();
+            let count = limit.next_interval();
+            if count > 0 {
+                info!(count, "{count} more publications were refused");
+            }
+        }
+        let (status, topic) = (refusal.status(), topic.map(Topic::as_str));
+        match (limit.allow(), publisher) {
+            (true, Some(publisher)) => warn!(
+                %publisher, topic, status,
+                "refused a publication of {publisher}: {refusal}"
+            ),
+            (true, None) => info!(topic, status, "refused a publication: {refusal}"),
+            (false, _) => debug!(topic, status, "refused a publication: {refusal}"),
+        }
+        Refused::Refusal(refusal)
+    }
+
+    /// Reads the rest of a request that is refused, unless the client waits for leave to send it.
+    async fn discard(&self, request: Request<Incoming>) {
+        if request.headers().contains_key(EXPECT) {
+            return;
+        }
+        let mut left = self.settings().max_body.saturating_add(DISCARD_BYTES);
+        let mut body = request.into_body();
+        let all = async {
+            while let Some(Ok(frame)) = body.frame().await {
+                let bytes = frame.data_ref().map_or(0, Bytes::len);
+                if bytes > left {
+                    return;
+                }
+                left -= bytes;
+            }
+        };
+        // What is left is the client's loss.
+        let _ = tokio::time::timeout(DISCARD_TIMEOUT, all).await;
+    }
+}
+
+/// The reason for which a body was not read whole.
+enum Stop {
+    TooLarge,
+    Broken(StatusCode, &'static str),
+}
+
+async fn read_body(request: &mut Request<Incoming>, max: usize) -> Result<Vec<u8>, Stop> {
+    let body = request.body_mut();
+    let expected = usize::try_from(body.size_hint().lower()).unwrap_or(0);
+    let mut read = Vec::with_capacity(expected.min(max));
+    let all = async {
+        while let Some(frame) = body.frame().await {
+            let Ok(frame) = frame else {
+                return Err(Stop::Broken(
+                    StatusCode::BAD_REQUEST,
+                    "the body broke off\n",
+                ));
+            };
+            if let Some(bytes) = frame.data_ref() {
+                if read.len() + bytes.len() > max {
+                    return Err(Stop::TooLarge);
+                }
+                read.extend_from_slice(bytes);
+            }
+        }
+        Ok(())
+    };
+    match tokio::time::timeout(BODY_TIMEOUT, all).await {
+        Ok(Ok(())) => Ok(read),
+        Ok(Err(stop)) => Err(stop),
+        Err(_) => Err(Stop::Broken(
+            StatusCode::REQUEST_TIMEOUT,
+            "the body took too long\n",
+        )),
+    }
+}
+
+fn text_of(headers: &HeaderMap, name: HeaderName) -> Option<String> {
+    let value = headers.get(name)?.to_str().ok()?;
+    Some(value.to_owned())
+}
+
+/// Returns the values of `Link`, which may have raw bytes.
+fn link_values(headers: &HeaderMap) -> Vec<String> {
+    let values = headers.get_all(LINK).iter();
+    values
+        .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
+        .collect()
+}
+
+/// Returns the bearer token of a request. One that is not text is no publisher's.
+fn token_of(headers: &HeaderMap) -> Option<String> {
+    let value = headers.get(AUTHORIZATION)?;
+    let value = value.to_str().unwrap_or("Bearer \u{0}");
+    bearer_token(value).map(str::to_owned)
+}

@@ -1,0 +1,230 @@
+//! Requests to the topics of publishers, whose servers the operator named: which hubs a topic links to, and its content
+//! after a ping. No redirection is followed.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use hyper::Method;
+use hyper::header::{ACCEPT, CONTENT_TYPE, ETAG, HeaderName, IF_NONE_MATCH, LINK};
+use reqwest::{Client, Response, StatusCode};
+
+use crate::http::link::{parse_links, targets};
+use crate::hub::publication::{PublicationRefusal, capability_list};
+use crate::resourcesync::payload::PAYLOAD_TYPE;
+use crate::resourcesync::uri::{Hub, Topic, Uri};
+use crate::websub::client;
+use crate::websub::failure::describe;
+use crate::websub::retrieve::is_temporary;
+
+/// Timeout of one request, including the body.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// Time for which a topic that names this hub is not asked again.
+const CACHED: Duration = Duration::from_secs(60);
+/// Time for which a topic that names another hub, or none, is not asked again.
+const CACHED_REFUSAL: Duration = Duration::from_secs(10);
+/// Maximum topics whose answers are kept.
+const MAX_CACHED: usize = 10_000;
+
+/// Makes requests to topics.
+#[derive(Debug)]
+pub struct TopicClient {
+    client: Client,
+    verified: Mutex<HashMap<Topic, Verified>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Verified {
+    names_us: bool,
+    until: Instant,
+}
+
+/// The content of a topic.
+#[derive(Debug, PartialEq, Eq)]
+pub enum FetchedTopic {
+    Content {
+        body: Arc<[u8]>,
+        content_type: String,
+        capability_list: Option<Uri>,
+        etag: Option<String>,
+    },
+    /// 304.
+    Unchanged,
+}
+
+/// An error of fetching a topic.
+#[derive(Debug, thiserror::Error)]
+pub enum FetchError {
+    #[error("cannot read {topic}: {reason}")]
+    Request { topic: Topic, reason: String },
+    #[error("{topic} answers {status}")]
+    Status { topic: Topic, status: StatusCode },
+    #[error("{topic} is larger than {max} bytes")]
+    TooLarge { topic: Topic, max: usize },
+    #[error("{topic} is {content_type}, and a notification is {PAYLOAD_TYPE}")]
+    MediaType { topic: Topic, content_type: String },
+    #[error("{topic} has no content")]
+    Empty { topic: Topic },
+}
+
+impl TopicClient {
+    pub fn new() -> reqwest::Result<TopicClient> {
+        let client = client::build_without_certificates(|| client::builder().timeout(TIMEOUT))?;
+        Ok(TopicClient {
+            client,
+            verified: Mutex::default(),
+        })
+    }
+
+    /// Verifies that the `Link` of a topic names a hub. The answer is kept for a short time.
+    ///
+    /// # Errors
+    /// 403 if it names another hub or none, 503 if it cannot be read at the moment.
+    pub async fn verify(&self, topic: &Topic, hub: &Hub) -> Result<(), PublicationRefusal> {
+        let names_us = match self.known(topic) {
+            Some(known) => known,
+            None => {
+                let names_us = self.ask(topic, hub).await?;
+                self.remember(topic, names_us);
+                names_us
+            }
+        };
+        match names_us {
+            true => Ok(()),
+            false => Err(PublicationRefusal::OtherHub {
+                topic: topic.clone(),
+            }),
+        }
+    }
+
+    /// Forgets which topics name which hub.
+    pub fn forget(&self) {
+        self.cache(HashMap::clear);
+    }
+
+    fn known(&self, topic: &Topic) -> Option<bool> {
+        let now = Instant::now();
+        self.cache(|cache| cache.get(topic).copied())
+            .filter(|verified| now < verified.until)
+            .map(|verified| verified.names_us)
+    }
+
+    fn remember(&self, topic: &Topic, names_us: bool) {
+        let now = Instant::now();
+        let kept = if names_us { CACHED } else { CACHED_REFUSAL };
+        let verified = Verified {
+            names_us,
+            until: now + kept,
+        };
+        self.cache(|cache| {
+            if cache.len() >= MAX_CACHED {
+                cache.retain(|_, verified| now < verified.until);
+            }
+            if cache.len() < MAX_CACHED {
+                cache.insert(topic.clone(), verified);
+            }
+        });
+    }
+
+    fn cache<T>(&self, use_it: impl FnOnce(&mut HashMap<Topic, Verified>) -> T) -> T {
+        let cache = self.verified.lock();
+        use_it(&mut cache.unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Asks by `HEAD`, and by `GET` if that names no hub: some servers set the header with content only.
+    async fn ask(&self, topic: &Topic, hub: &Hub) -> Result<bool, PublicationRefusal> {
+        let mut reason = String::new();
+        for method in [Method::HEAD, Method::GET] {
+            match self.client.request(method, topic.as_str()).send().await {
+                Ok(response) if response.status().is_success() => {
+                    let values = values(&response, LINK);
+                    let links = parse_links(values.iter().map(String::as_str));
+                    if targets(&links, "hub").any(|target| target == hub.as_str()) {
+                        return Ok(true);
+                    }
+                    reason.clear();
+                }
+                Ok(response) if is_temporary(response.status()) => {
+                    reason = format!("it answers {}", response.status());
+                }
+                // A page that is not there names no hub.
+                Ok(_) => reason.clear(),
+                Err(error) => reason = describe(error),
+            }
+        }
+        match reason.as_str() {
+            "" => Ok(false),
+            _ => Err(PublicationRefusal::Unverified {
+                topic: topic.clone(),
+                reason,
+            }),
+        }
+    }
+
+    /// Fetches a topic of at most `max` bytes, unless it still has this `ETag`.
+    pub async fn fetch(
+        &self,
+        topic: &Topic,
+        etag: Option<&str>,
+        max: usize,
+    ) -> Result<FetchedTopic, FetchError> {
+        let failed = |error| FetchError::Request {
+            topic: topic.clone(),
+            reason: describe(error),
+        };
+        let mut get = self.client.get(topic.as_str()).header(ACCEPT, PAYLOAD_TYPE);
+        if let Some(etag) = etag {
+            get = get.header(IF_NONE_MATCH, etag);
+        }
+        let mut response = get.send().await.map_err(failed)?;
+        let status = response.status();
+        if status == StatusCode::NOT_MODIFIED && etag.is_some() {
+            return Ok(FetchedTopic::Unchanged);
+        }
+        if status != StatusCode::OK {
+            let topic = topic.clone();
+            return Err(FetchError::Status { topic, status });
+        }
+        let header = |name| values(&response, name).into_iter().next();
+        let content_type = header(CONTENT_TYPE).unwrap_or_default();
+        if !is_xml(&content_type) {
+            return Err(FetchError::MediaType {
+                topic: topic.clone(),
+                content_type,
+            });
+        }
+        let etag = header(ETAG);
+        let links = values(&response, LINK);
+        let links: Vec<&str> = links.iter().map(String::as_str).collect();
+        let capability_list = capability_list(&links);
+        match client::beginning(&mut response, max.saturating_add(1)).await {
+            (_, Some(error)) => Err(failed(error)),
+            (body, None) if body.len() > max => Err(FetchError::TooLarge {
+                topic: topic.clone(),
+                max,
+            }),
+            (body, None) if body.is_empty() => Err(FetchError::Empty {
+                topic: topic.clone(),
+            }),
+            (body, None) => Ok(FetchedTopic::Content {
+                body: body.into(),
+                content_type,
+                capability_list,
+                etag,
+            }),
+        }
+    }
+}
+
+fn is_xml(content_type: &str) -> bool {
+    let media_type = content_type.split(';').next().unwrap_or_default().trim();
+    let media_type = media_type.to_ascii_lowercase();
+    media_type == PAYLOAD_TYPE || media_type == "text/xml" || media_type.ends_with("+xml")
+}
+
+fn values(response: &Response, name: HeaderName) -> Vec<String> {
+    let values = response.headers().get_all(name).iter();
+    values
+        .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
+        .collect()
+}
