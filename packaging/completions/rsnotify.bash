@@ -49,6 +49,9 @@ _rsnotify() {
             rsnotify,outbox)
                 cmd="rsnotify__subcmd__outbox"
                 ;;
+            rsnotify,resend)
+                cmd="rsnotify__subcmd__resend"
+                ;;
             rsnotify,run)
                 cmd="rsnotify__subcmd__run"
                 ;;
@@ -99,6 +102,9 @@ _rsnotify() {
                 ;;
             rsnotify__subcmd__help,outbox)
                 cmd="rsnotify__subcmd__help__subcmd__outbox"
+                ;;
+            rsnotify__subcmd__help,resend)
+                cmd="rsnotify__subcmd__help__subcmd__resend"
                 ;;
             rsnotify__subcmd__help,run)
                 cmd="rsnotify__subcmd__help__subcmd__run"
@@ -200,7 +206,7 @@ _rsnotify() {
 
     case "${cmd}" in
         rsnotify)
-            opts="-h -V --config --help --version run hub check scan accept status outbox subscriptions listen advertise health completions man config schema snippet help"
+            opts="-h -V --config --help --version run hub check scan accept status outbox subscriptions listen resend advertise health completions man config schema snippet help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -438,7 +444,7 @@ _rsnotify() {
             return 0
             ;;
         rsnotify__subcmd__help)
-            opts="run hub check scan accept status outbox subscriptions listen advertise health completions man config schema snippet help"
+            opts="run hub check scan accept status outbox subscriptions listen resend advertise health completions man config schema snippet help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -650,6 +656,20 @@ _rsnotify() {
         rsnotify__subcmd__help__subcmd__outbox__subcmd__show)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        rsnotify__subcmd__help__subcmd__resend)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -1118,6 +1138,52 @@ _rsnotify() {
             case "${prev}" in
                 --kind)
                     COMPREPLY=($(compgen -W "framework change" -- "${cur}"))
+                    return 0
+                    ;;
+                --root)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --url)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --state-dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        rsnotify__subcmd__resend)
+            opts="-h --destination --under --rate --state --root --url --state-dir --config --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --destination)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --under)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --rate)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --state)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --root)

@@ -5,6 +5,7 @@ use crate::announce::delivery::Submission;
 use crate::broker::frame::Frame;
 use crate::broker::settings::{BrokerSettings, PayloadFormat};
 use crate::contentchange::message::{Message, Notification, resourcesync_message};
+use crate::contentchange::objects::atom_messages;
 
 /// Returns the messages of a notification, in the order in which they are sent.
 pub fn messages(submission: &Submission, settings: &BrokerSettings) -> Vec<Message> {
@@ -15,9 +16,12 @@ pub fn messages(submission: &Submission, settings: &BrokerSettings) -> Vec<Messa
         seq: submission.seq,
         body: &submission.body,
     };
-    match settings.payload {
-        PayloadFormat::ResourceSync => vec![resourcesync_message(&notification)],
-    }
+    let feeds = match &settings.payload {
+        PayloadFormat::ResourceSync => None,
+        PayloadFormat::Atom(form) => atom_messages(&notification, form),
+    };
+    // A notification that became no feeds was saved when the broker was sent something else.
+    feeds.unwrap_or_else(|| vec![resourcesync_message(&notification)])
 }
 
 /// Returns the `SEND` of a message, but for its transaction and receipt. A header of the message counts before a

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::broker::tls;
+use crate::contentchange::objects::AtomForm;
 use crate::http::secret::{Mask, Secret};
 use crate::resourcesync::uri::Hub;
 
@@ -61,6 +62,8 @@ pub struct Login {
 pub enum PayloadFormat {
     /// The notification as hubs get it.
     ResourceSync,
+    /// A feed for each object that changed.
+    Atom(AtomForm),
 }
 
 /// An error of connection settings.

@@ -20,6 +20,7 @@ pub mod options;
 mod outbox;
 mod output;
 mod progress;
+mod resend;
 mod run;
 mod scan;
 mod schema;
@@ -54,6 +55,7 @@ pub fn main() -> Exit {
             subscriptions::subscriptions(options.config.as_deref(), command)
         }
         Command::Listen(listen) => listen::listen(options.config.as_deref(), listen),
+        Command::Resend(resend) => resend::resend(options.config.as_deref(), resend),
         Command::Advertise(advertise) => advertise::advertise(options.config.as_deref(), advertise),
         Command::Health(health) => health::health(options.config.as_deref(), health),
         Command::Completions(completions) => completions::completions(completions),

@@ -2,7 +2,7 @@
 //!
 //! Every flag has one environment variable, `RSNOTIFY_` and the flag in capitals (a test compares them).
 
-use std::num::NonZeroU64;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -76,6 +76,14 @@ pub enum Command {
     /// hub refuses the request, 77 if it denies the subscription, and 76 if it does not verify it; later failures are
     /// retried.
     Listen(ListenOptions),
+    /// Send a broker what is there now, as additions, for consumers that begin anew
+    ///
+    /// Names each resource of the broker's sets once: those of the set's Resource Lists, or, where it has none, those whose last
+    /// entry in its Change Lists is no deletion. The messages are like those about changes, with the property initial=true.
+    /// What the broker was told of stays as it is, and a daemon may run meanwhile. If it is stopped, the same command goes
+    /// on where it was. If the broker does not take a message, the exit status is 69 if it refuses it, and 75 if it cannot
+    /// be reached.
+    Resend(ResendOptions),
     /// Print patches by which Capability Lists advertise their channels, and commands to subscribe
     Advertise(AdvertiseOptions),
     /// Check the health of the running daemon
@@ -363,6 +371,37 @@ pub struct ListenOptions {
     /// The lease to request [default: 3600]
     #[arg(long, value_name = "SECONDS", env = "RSNOTIFY_LEASE")]
     pub lease: Option<NonZeroU64>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct ResendOptions {
+    /// The name of the [[broker]] of the configuration
+    #[arg(value_name = "BROKER")]
+    pub broker: String,
+
+    /// The destination to send to [default: the one of the configuration]
+    #[arg(long, value_name = "DESTINATION", env = "RSNOTIFY_DESTINATION")]
+    pub destination: Option<String>,
+
+    /// Send only the resource with this URI, and those below it
+    #[arg(long, value_name = "URI", env = "RSNOTIFY_UNDER")]
+    pub under: Option<String>,
+
+    /// The number of resources to send in a second, at most
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        env = "RSNOTIFY_RATE",
+        default_value = "500"
+    )]
+    pub rate: NonZeroU32,
+
+    /// The file that remembers how far it came [default: resend-BROKER.json in the state directory]
+    #[arg(long, value_name = "FILE", env = "RSNOTIFY_STATE")]
+    pub state: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub tree: TreeOptions,
 }
 
 /// The kind of channels.

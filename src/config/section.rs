@@ -69,6 +69,18 @@ impl<'s, 'a, 'f> Section<'s, 'a, 'f> {
         tables.value
     }
 
+    /// Returns true if a key was given that was not read yet.
+    pub fn has(&self, key: &Definition) -> bool {
+        self.written.has(key.name)
+    }
+
+    /// Returns the table that a key has as its value.
+    pub fn table(&mut self, key: &Definition) -> WrittenTable<'f> {
+        let table = self.written.take_table(key.name);
+        self.note(key, table.origin);
+        table
+    }
+
     fn report_missing(&mut self, key: &Definition) {
         let origin = self.written.origin;
         self.loader

@@ -117,8 +117,9 @@ fn broker(broker: &Broker) -> Result<BrokerSettings, BrokerSettingsError> {
             password: login.password.content.clone(),
         }),
         destination: broker.destination.clone(),
-        payload: match broker.payload {
+        payload: match &broker.payload {
             Payload::ResourceSync => PayloadFormat::ResourceSync,
+            Payload::Atom(form) => PayloadFormat::Atom(form.clone()),
         },
         headers: headers
             .map(|header| (header.name.clone(), header.value.clone()))

@@ -1,6 +1,7 @@
 //! `listen --broker`: the messages of a broker's destinations, each acknowledged once it was printed, or once the command
 //! has exited with 0.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::path::Path;
 use std::time::Duration;
@@ -22,20 +23,29 @@ use crate::cli::options::ListenOptions;
 use crate::cli::output::Output;
 use crate::config::Config;
 use crate::config::overrides::Overrides;
+use crate::contentchange::feed::{Feed, ItemChange};
 use crate::daemon::settings;
+use crate::resourcesync::escape::escaped;
 use crate::resourcesync::receive::Notification;
 
 /// Waits between attempts to connect, or to run the command.
 const WAITS: [u64; 6] = [1, 2, 4, 8, 15, 30];
 
 /// Properties of messages that a line of JSON has beside what is read of the payload.
-const PROPERTIES: [&str; 5] = ["messageId", "format", "kind", "source", "topic"];
+const PROPERTIES: [&str; 6] = ["messageId", "format", "kind", "source", "topic", "user"];
 
 /// A message, read as far as it can be.
 struct Received {
     message: Frame,
-    /// The notification that it is.
-    handed: Option<Handed>,
+    content: Content,
+}
+
+/// The content of a message.
+enum Content {
+    Notification(Handed),
+    /// The changes of one object.
+    Feed(Feed),
+    Other,
 }
 
 /// Reads messages until a signal comes, or until the output is closed.
@@ -198,55 +208,88 @@ async fn receive(
 impl Received {
     fn new(message: Frame) -> Received {
         let topic = message.header("topic").unwrap_or_default();
-        let is_notification = message.header("format") == Some("resourcesync");
-        let notification = is_notification.then(|| Notification::parse(&message.body).ok());
-        let handed = notification.flatten();
-        let handed = handed.map(|notification| Handed::new(topic, notification));
-        Received { message, handed }
+        let content = match message.header("format") {
+            Some("resourcesync") => Notification::parse(&message.body)
+                .ok()
+                .map(|notification| Content::Notification(Handed::new(topic, notification))),
+            // Other servers' messages may have no properties.
+            Some("atom") | None => Feed::parse(&message.body).ok().map(Content::Feed),
+            Some(_) => None,
+        };
+        Received {
+            message,
+            content: content.unwrap_or(Content::Other),
+        }
     }
 
-    /// Returns the object of JSON: a notification as of a hub with the message's properties, or, of any other message, its
-    /// headers and its text.
+    /// The notification that the message is.
+    fn handed(&self) -> Option<&Handed> {
+        match &self.content {
+            Content::Notification(handed) => Some(handed),
+            Content::Feed(_) | Content::Other => None,
+        }
+    }
+
+    /// Returns the object of JSON: a notification as of a hub, or the changes of an object, with the message's properties;
+    /// or, of any other message, its headers and its text.
     fn json(&self) -> Value {
         let message = &self.message;
-        let Some(handed) = &self.handed else {
-            // The first counts.
-            let headers = message.headers.iter().rev();
-            let headers = headers.map(|(name, value)| (name.clone(), json!(value)));
-            return json!({
-                "event": "message",
-                "destination": message.header("destination"),
-                "headers": headers.collect::<Map<String, Value>>(),
-                "body": String::from_utf8_lossy(&message.body),
-            });
-        };
-        let mut object = json!({
-            "event": "notification",
-            "destination": message.header("destination"),
-        });
-        if let (Some(object), Ok(Value::Object(handed))) =
-            (object.as_object_mut(), serde_json::to_value(handed))
-        {
-            object.extend(handed);
-            for name in PROPERTIES {
-                if let Some(value) = message.header(name) {
-                    object.insert(name.to_owned(), json!(value));
-                }
+        let read = match &self.content {
+            Content::Notification(handed) => serde_json::to_value(handed),
+            Content::Feed(feed) => serde_json::to_value(feed),
+            Content::Other => {
+                // The first counts.
+                let headers = message.headers.iter().rev();
+                let headers = headers.map(|(name, value)| (name.clone(), json!(value)));
+                return json!({
+                    "event": "message",
+                    "destination": message.header("destination"),
+                    "headers": headers.collect::<Map<String, Value>>(),
+                    "body": String::from_utf8_lossy(&message.body),
+                });
             }
-            let seq = message
-                .header("seq")
-                .and_then(|seq| seq.parse::<u64>().ok());
-            if let Some(seq) = seq {
-                object.insert("seq".to_owned(), json!(seq));
+        };
+        let mut object = Map::new();
+        object.insert("event".to_owned(), json!("notification"));
+        object.insert(
+            "destination".to_owned(),
+            json!(message.header("destination")),
+        );
+        if let Ok(Value::Object(read)) = read {
+            object.extend(read);
+        }
+        for name in PROPERTIES {
+            if let Some(value) = message.header(name) {
+                object.insert(name.to_owned(), json!(value));
             }
         }
-        object
+        let seq = message
+            .header("seq")
+            .and_then(|seq| seq.parse::<u64>().ok());
+        if let Some(seq) = seq {
+            object.insert("seq".to_owned(), json!(seq));
+        }
+        if let Content::Feed(feed) = &self.content {
+            let types: BTreeSet<&str> = feed
+                .items
+                .iter()
+                .filter_map(|item| item.modification.map(|modification| modification.as_str()))
+                .collect();
+            object.insert("changeTypes".to_owned(), json!(types));
+            object.insert("itemCount".to_owned(), json!(feed.items.len()));
+            object.insert(
+                "initial".to_owned(),
+                json!(message.header("initial") == Some("true")),
+            );
+        }
+        Value::Object(object)
     }
 
     fn text(&self) -> String {
-        match &self.handed {
-            Some(handed) => handed.to_string(),
-            None => format!("{}\n", String::from_utf8_lossy(&self.message.body)),
+        match &self.content {
+            Content::Notification(handed) => handed.to_string(),
+            Content::Feed(feed) => feed.items.iter().map(line).collect(),
+            Content::Other => format!("{}\n", String::from_utf8_lossy(&self.message.body)),
         }
     }
 
@@ -254,7 +297,7 @@ impl Received {
     async fn execute(&self, command: &str, reporter: Reporter) {
         let header = |name: &str| self.message.header(name).unwrap_or_default().to_owned();
         let text = |value: Option<&String>| value.cloned().unwrap_or_default();
-        let handed = self.handed.as_ref();
+        let handed = self.handed();
         let topic = header("topic");
         for failures in 0.. {
             let run = Run {
@@ -282,6 +325,21 @@ impl Received {
             tokio::time::sleep(wait(failures)).await;
         }
     }
+}
+
+/// Returns the line of text for a change of an item. What would end the line is escaped.
+fn line(item: &ItemChange) -> String {
+    let change = item
+        .modification
+        .map_or("STATE", |modification| modification.as_str());
+    let uri = escaped(&item.item);
+    let media_type = item
+        .content
+        .as_ref()
+        .and_then(|content| content.media_type.as_deref());
+    let media_type = media_type.map(|media_type| format!("  ({})", escaped(media_type)));
+    let media_type = media_type.unwrap_or_default();
+    format!("{}  {change:<6}  {uri}{media_type}\n", item.updated)
 }
 
 fn wait(failures: usize) -> Duration {

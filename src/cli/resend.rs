@@ -1,0 +1,354 @@
+//! `resend`: tells a broker's consumers what is there now, for an index that is built anew. What the broker was told of
+//! stays as it is.
+
+mod position;
+mod resources;
+
+use std::num::NonZeroU32;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use jiff::Timestamp;
+use tokio::runtime::Runtime;
+
+use crate::announce::delivery::Submission;
+use crate::announce::ids::ChannelId;
+use crate::announce::plan::Mode;
+use crate::broker::client::Brokers;
+use crate::broker::settings::BrokerSettings;
+use crate::cli::exit::Exit;
+use crate::cli::one_shot_scan::scan_once;
+use crate::cli::options::ResendOptions;
+use crate::cli::output::{counted, grouped, say};
+use crate::cli::resend::position::{Position, PositionFile, Request};
+use crate::cli::resend::resources::{List, Set, sets};
+use crate::config::Config;
+use crate::config::broker::Broker;
+use crate::daemon::settings;
+use crate::http::answer::{Answer, BrokerAnswer};
+use crate::http::secret::Secret;
+use crate::resourcesync::change::Change;
+use crate::resourcesync::change_payload::ChangePayload;
+use crate::resourcesync::channel_kind::ChannelKind;
+use crate::resourcesync::datetime::Datetime;
+use crate::resourcesync::payload::ChangeKind;
+use crate::resourcesync::uri::Uri;
+
+/// The property that tells such messages from those about changes.
+const INITIAL: &str = "initial";
+/// Resources of one transaction.
+const BATCH: usize = 50;
+/// Waits between attempts to send the same transaction, in seconds.
+const WAITS: [u64; 6] = [1, 2, 4, 8, 15, 30];
+/// Readings of a list that changes while it is read.
+const READINGS: usize = 5;
+
+pub fn resend(file: Option<&Path>, options: &ResendOptions) -> anyhow::Result<Exit> {
+    let config = Config::load(file, &options.tree.overrides())?;
+    let broker = broker(&config, &options.broker)?;
+    if !broker.plan.channels.contains(&ChannelKind::Change) {
+        bail!(
+            "broker {} gets no changes of resources, and so no resources: add \"change\" to its channels",
+            broker.plan.name
+        );
+    }
+    let all = settings::brokers(&config)?;
+    let mut all = all.into_iter();
+    let settings = all.find(|settings| settings.name == broker.plan.name);
+    let settings = settings.context("the broker has no settings")?;
+    let under = options.under.as_deref().map(Uri::parse).transpose()?;
+    let settings = BrokerSettings {
+        destination: options.destination.clone().unwrap_or(settings.destination),
+        headers: [
+            settings.headers,
+            vec![(INITIAL.to_owned(), Secret::new("true"))],
+        ]
+        .concat(),
+        ..settings
+    };
+    let request = Request {
+        broker: options.broker.clone(),
+        destination: settings.destination.clone(),
+        under: options.under.clone(),
+    };
+    let default = || {
+        config
+            .state_dir
+            .join(format!("resend-{}.json", options.broker))
+    };
+    let path = options.state.clone().unwrap_or_else(default);
+    let (positions, position) = PositionFile::open(path, request)?;
+    if let Some(position) = &position {
+        let sent = grouped(position.sent);
+        say(format_args!(
+            "going on after {sent} resources, which were sent before"
+        ));
+    }
+    let scan = scan_once(&config)?;
+    for notice in &scan.notices {
+        say(notice);
+    }
+    let sets = sets(&scan.engine, broker);
+    if sets.is_empty() {
+        bail!(
+            "no set has a channel for changes of resources that broker {} is told of",
+            options.broker
+        );
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .context("cannot start the network threads")?;
+    let mut resending = Resending {
+        brokers: Brokers::new(vec![settings.clone()], runtime.handle()),
+        runtime: &runtime,
+        settings: &settings,
+        rate: options.rate,
+        under,
+        began: Instant::now(),
+        sent_now: 0,
+        position: position.unwrap_or_else(|| Position::new(Timestamp::now())),
+        positions,
+        batch: Vec::new(),
+        failure: None,
+    };
+    let outcome = resending.run(&sets);
+    let sent = grouped(resending.position.sent);
+    match outcome {
+        Ok(()) => {
+            resending.positions.remove()?;
+            let sets = counted(sets.len(), "set");
+            say(format_args!(
+                "sent {sent} resources of {sets} to {}",
+                settings.destination
+            ));
+            Ok(Exit::Fine)
+        }
+        Err(Failure::Broker(exit, reason)) => {
+            let (name, address) = (&settings.name, settings.address());
+            say(format_args!(
+                "broker {name} at {address} did not take the messages after {sent} resources: {reason}; the same \
+                 command goes on there"
+            ));
+            Ok(exit)
+        }
+        Err(Failure::Other(error)) => Err(error),
+    }
+}
+
+/// Returns the broker with a name.
+fn broker<'a>(config: &'a Config, name: &str) -> anyhow::Result<&'a Broker> {
+    let mut brokers = config.brokers.iter();
+    if let Some(broker) = brokers.find(|broker| broker.plan.name.as_str() == name) {
+        return Ok(broker);
+    }
+    let names = config
+        .brokers
+        .iter()
+        .map(|broker| broker.plan.name.as_str());
+    let names: Vec<&str> = names.collect();
+    match names.is_empty() {
+        true => bail!("no broker is named \"{name}\"; there is no [[broker]]"),
+        false => bail!(
+            "no broker is named \"{name}\"; there is {}",
+            names.join(", ")
+        ),
+    }
+}
+
+/// The reason why resending ends early.
+enum Failure {
+    /// The broker did not take a transaction.
+    Broker(Exit, String),
+    Other(anyhow::Error),
+}
+
+impl<E: Into<anyhow::Error>> From<E> for Failure {
+    fn from(error: E) -> Failure {
+        Failure::Other(error.into())
+    }
+}
+
+/// Reads the lists one after the other, and sends their resources in transactions. Memory is bounded by a transaction.
+struct Resending<'a> {
+    brokers: Brokers,
+    runtime: &'a Runtime,
+    settings: &'a BrokerSettings,
+    /// Resources per second.
+    rate: NonZeroU32,
+    under: Option<Uri>,
+    began: Instant,
+    /// Number of resources that this process has sent.
+    sent_now: u64,
+    position: Position,
+    positions: PositionFile,
+    batch: Vec<Change>,
+    failure: Option<Failure>,
+}
+
+impl Resending<'_> {
+    fn run(&mut self, sets: &[Set]) -> Result<(), Failure> {
+        for set in sets {
+            let current = set.current()?;
+            for list in &set.lists {
+                if self.position.is_after(set, list) {
+                    continue;
+                }
+                self.send_list(set, list, &current)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends the resources of a list. One that is replaced meanwhile is read again from its start.
+    fn send_list(
+        &mut self,
+        set: &Set,
+        list: &List,
+        current: &resources::Current,
+    ) -> Result<(), Failure> {
+        for _ in 0..READINGS {
+            let mut file = match list.open() {
+                Ok(file) => file,
+                Err(error) if error.is_stale() => continue,
+                Err(error) => return Err(error.into()),
+            };
+            let start = self.position.start_in(set, list, &file.version());
+            let read = file.each_resource(current, |at, change| {
+                if at >= start && self.failure.is_none() {
+                    self.failure = self.take(set, at, change).err();
+                }
+            });
+            if let Some(failure) = self.failure.take() {
+                return Err(failure);
+            }
+            match read {
+                Ok(()) => return self.flush(set, u32::MAX),
+                Err(error) if error.is_stale() => self.batch.clear(),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let uri = &list.uri;
+        Err(
+            anyhow::anyhow!("{uri} changes while it is read; the same command goes on there")
+                .into(),
+        )
+    }
+
+    /// Takes the resource at a position of the list.
+    fn take(&mut self, set: &Set, at: u32, change: Change) -> Result<(), Failure> {
+        if self
+            .under
+            .as_ref()
+            .is_some_and(|under| !is_under(&change.loc, under))
+        {
+            return Ok(());
+        }
+        let lastmod = || Datetime::parse(change.lastmod.as_deref()?);
+        self.batch.push(Change {
+            kind: ChangeKind::Created,
+            datetime: change.datetime.or_else(lastmod),
+            ..change
+        });
+        let rate = usize::try_from(self.rate.get()).unwrap_or(BATCH);
+        match self.batch.len() >= BATCH.min(rate) {
+            true => self.flush(set, at + 1),
+            false => Ok(()),
+        }
+    }
+
+    /// Sends what was taken, and saves that the next resource is the one at a position.
+    fn flush(&mut self, set: &Set, next: u32) -> Result<(), Failure> {
+        let count = self.batch.len() as u64;
+        if count > 0 {
+            let began = self.position.began;
+            let payload = ChangePayload {
+                up: Some(set.set.clone()),
+                from: began,
+                until: began,
+                entries: std::mem::take(&mut self.batch),
+            };
+            let submission = Submission {
+                channel: ChannelId(0),
+                hub: self.settings.name.clone(),
+                mode: Mode::Broker,
+                seq: self.position.transactions + 1,
+                source: set.source.clone(),
+                kind: ChannelKind::Change,
+                topic: set.topic.clone(),
+                capability_list: set.set.clone(),
+                body: Arc::from(payload.render()),
+            };
+            self.submit(&submission)?;
+            self.position.transactions += 1;
+            self.position.sent += count;
+            self.sent_now += count;
+        }
+        self.position.next = next;
+        self.positions.save(&self.position)?;
+        Ok(())
+    }
+
+    fn submit(&self, submission: &Submission) -> Result<(), Failure> {
+        let due = Duration::from_secs_f64(self.sent_now as f64 / f64::from(self.rate.get()));
+        self.runtime.block_on(async {
+            tokio::time::sleep(due.saturating_sub(self.began.elapsed())).await;
+            let mut waits = WAITS.into_iter();
+            loop {
+                let reason = match self.brokers.submit(submission).await {
+                    Answer::Broker(BrokerAnswer::Receipts) => return Ok(()),
+                    Answer::Broker(BrokerAnswer::Refused { excerpt, .. }) => {
+                        return Err(Failure::Broker(Exit::Refused, excerpt));
+                    }
+                    Answer::Failed(reason) => reason,
+                    Answer::Status { excerpt, .. } => excerpt,
+                };
+                let Some(wait) = waits.next() else {
+                    return Err(Failure::Broker(Exit::Temporary, reason));
+                };
+                say(format_args!(
+                    "{}: {reason}; trying again in {wait} s",
+                    self.settings.name
+                ));
+                tokio::time::sleep(Duration::from_secs(wait)).await;
+            }
+        })
+    }
+}
+
+/// Returns true if a resource is the one with a URI, or lies below it.
+fn is_under(loc: &str, under: &Uri) -> bool {
+    let Ok(uri) = Uri::parse(loc) else {
+        return false;
+    };
+    let rest = uri.as_str().strip_prefix(under.as_str());
+    rest.is_some_and(|rest| {
+        rest.is_empty() || under.as_str().ends_with('/') || rest.starts_with(['/', '?'])
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_under;
+    use crate::resourcesync::uri::Uri;
+
+    #[test]
+    fn a_resource_lies_below_whole_segments() {
+        for (loc, under, want) in [
+            ("https://e.org/a/1", "https://e.org/a/", true),
+            ("https://e.org/a/1", "https://e.org/a", true),
+            ("https://e.org/a", "https://e.org/a", true),
+            ("https://e.org/a?v=1", "https://e.org/a", true),
+            ("https://e.org/ab", "https://e.org/a", false),
+            ("https://e.org/a", "https://e.org/a/", false),
+            ("http://e.org/a/1", "https://e.org/a/", false),
+            ("https://E.org:443/a/1", "https://e.org/a/", true),
+        ] {
+            let under = Uri::parse(under).unwrap();
+            assert_eq!(is_under(loc, &under), want, "{loc} below {under}");
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! How far `resend` has come, in a file, so that it goes on there after a kill.
+
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::cli::resend::resources::{List, ListVersion, Set};
+
+const VERSION: u32 = 1;
+
+/// The options that make a run the same one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Request {
+    pub broker: String,
+    pub destination: String,
+    pub under: Option<String>,
+}
+
+/// The first resource that is not known to be sent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Position {
+    /// Start of the run. Ids of messages depend on it, so that another run is no repeat.
+    pub began: Timestamp,
+    /// Number of transactions so far.
+    pub transactions: u64,
+    /// Number of resources so far.
+    pub sent: u64,
+    /// Source, set and list that are being sent; those before it are through.
+    list: Option<(String, String, String)>,
+    version: Option<ListVersion>,
+    /// Position of the next resource in the list.
+    pub next: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Saved {
+    version: u32,
+    request: Request,
+    position: Position,
+}
+
+/// The file of a position.
+#[derive(Debug)]
+pub struct PositionFile {
+    path: PathBuf,
+    request: Request,
+}
+
+impl Position {
+    pub fn new(began: Timestamp) -> Position {
+        Position {
+            began,
+            transactions: 0,
+            sent: 0,
+            list: None,
+            version: None,
+            next: 0,
+        }
+    }
+
+    /// Returns true if a list is through.
+    pub fn is_after(&self, set: &Set, list: &List) -> bool {
+        self.list.as_ref().is_some_and(|sent| {
+            let key = key(set, list);
+            *sent > key || (*sent == key && self.next == u32::MAX)
+        })
+    }
+
+    /// Begins a version of a list, or goes on with it. Returns the position of the next resource.
+    pub fn start_in(&mut self, set: &Set, list: &List, version: &ListVersion) -> u32 {
+        let key = key(set, list);
+        let is_same = self.list.as_ref() == Some(&key) && self.version.as_ref() == Some(version);
+        if !is_same {
+            self.list = Some(key);
+            self.version = Some(version.clone());
+            self.next = 0;
+        }
+        self.next
+    }
+}
+
+fn key(set: &Set, list: &List) -> (String, String, String) {
+    (
+        set.source.clone(),
+        set.set.as_str().to_owned(),
+        list.uri.as_str().to_owned(),
+    )
+}
+
+impl PositionFile {
+    /// Opens a file. Returns the position in it, if there is one of the same request.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be read, or is of another request, which is not through.
+    pub fn open(
+        path: PathBuf,
+        request: Request,
+    ) -> anyhow::Result<(PositionFile, Option<Position>)> {
+        let position = match fs::read(&path) {
+            Ok(text) => {
+                let saved: Saved = serde_json::from_slice(&text)
+                    .with_context(|| format!("cannot read {}", path.display()))?;
+                if saved.version != VERSION {
+                    bail!(
+                        "{} was written by another version of rsnotify",
+                        path.display()
+                    );
+                }
+                if saved.request != request {
+                    bail!(
+                        "{} is of a run to {} that did not end: run that again, remove the file, or name another with \
+                         --state",
+                        path.display(),
+                        saved.request.destination
+                    );
+                }
+                Some(saved.position)
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => {
+                return Err(error).with_context(|| format!("cannot read {}", path.display()));
+            }
+        };
+        Ok((PositionFile { path, request }, position))
+    }
+
+    /// Replaces the file. A kill leaves the old one or the new one.
+    pub fn save(&self, position: &Position) -> anyhow::Result<()> {
+        let saved = Saved {
+            version: VERSION,
+            request: self.request.clone(),
+            position: position.clone(),
+        };
+        let text = serde_json::to_vec(&saved)?;
+        let mut name = self.path.clone().into_os_string();
+        name.push(".new");
+        let replaced = fs::write(&name, text).and_then(|()| fs::rename(&name, &self.path));
+        replaced.with_context(|| format!("cannot write {}", self.path.display()))
+    }
+
+    /// Removes the file of a run that is through.
+    pub fn remove(&self) -> anyhow::Result<()> {
+        match fs::remove_file(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(error).with_context(|| format!("cannot remove {}", self.path.display()))
+            }
+            _ => Ok(()),
+        }
+    }
+}
