@@ -30,9 +30,9 @@ pub fn send_frame(message: Message, destination: &str, settings: &BrokerSettings
     let mut frame = Frame::new("SEND").with("destination", destination);
     frame.headers.extend(message.headers);
     frame.headers.extend(message.properties);
-    for (name, value) in &settings.headers {
-        if frame.header(name).is_none() {
-            frame = frame.with(name, value.reveal());
+    for header in &settings.headers {
+        if frame.header(&header.name).is_none() {
+            frame = frame.with(&header.name, header.value.reveal());
         }
     }
     frame.body = message.body;

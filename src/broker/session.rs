@@ -277,8 +277,70 @@ async fn write(
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
+    use tokio::net::TcpListener;
 
     use super::*;
+    use crate::broker::settings::{HEART_BEAT, PayloadFormat};
+    use crate::resourcesync::uri::Hub;
+
+    /// Longest wait for an event.
+    const DEADLINE: Duration = Duration::from_secs(60);
+
+    fn settings(port: u16) -> BrokerSettings {
+        BrokerSettings {
+            name: Hub::new("repository"),
+            host: "127.0.0.1".to_owned(),
+            port,
+            transport: Transport::Tcp,
+            vhost: "/".to_owned(),
+            login: None,
+            destination: "/topic/t".to_owned(),
+            payload: PayloadFormat::ResourceSync,
+            headers: Vec::new(),
+            timeout: DEADLINE,
+            heart_beat: HEART_BEAT,
+        }
+    }
+
+    #[tokio::test]
+    async fn heart_beats_go_both_ways_and_two_missing_ones_end_the_connection() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut settings = settings(listener.local_addr().unwrap().port());
+        settings.heart_beat = Duration::from_millis(50);
+        let broker = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            while stream.read_u8().await.unwrap() != 0 {}
+            let connected = Frame::new("CONNECTED")
+                .with("version", "1.2")
+                .with("heart-beat", "50,50");
+            stream.write_all(&connected.encode()).await.unwrap();
+            let beat = stream.read_u8().await.unwrap();
+            (beat, stream)
+        });
+        let mut session = Session::open(&settings).await.unwrap();
+        let silent = timeout(DEADLINE, session.reader.frame()).await.unwrap();
+        assert_eq!(silent, Err(BrokerError::Silent));
+        let (beat, _open) = timeout(DEADLINE, broker).await.unwrap().unwrap();
+        assert_eq!(beat, b'\n');
+    }
+
+    #[rstest]
+    #[case("CONNECTED\nversion:1.1\n\n\0", "it speaks STOMP 1.1, and not 1.2")]
+    #[case("ERROR\nmessage:no such user\n\n\0", "no such user")]
+    #[case("HTTP/1.1 400 Bad Request\r\n\r\n", "it does not answer in STOMP 1.2")]
+    #[case("", "it ended the connection")]
+    #[tokio::test]
+    async fn what_answers_otherwise_is_told(#[case] answer: &'static str, #[case] want: &str) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let settings = settings(listener.local_addr().unwrap().port());
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            while stream.read_u8().await.unwrap() != 0 {}
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        });
+        let error = Session::open(&settings).await.unwrap_err().to_string();
+        assert!(error.starts_with(want), "{error}");
+    }
 
     #[rstest]
     #[case(None, None, None)]

@@ -25,11 +25,20 @@ pub struct BrokerSettings {
     pub destination: String,
     pub payload: PayloadFormat,
     /// Headers of each message, in order of name.
-    pub headers: Vec<(String, Secret)>,
+    pub headers: Vec<BrokerHeader>,
     /// Timeout of connecting, and of the receipts of one notification.
     pub timeout: Duration,
     /// Time between two heart-beats that we offer and ask for.
     pub heart_beat: Duration,
+}
+
+/// A header of each message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BrokerHeader {
+    pub name: String,
+    pub value: Secret,
+    /// True if reports may show the value, because the configuration has it in plain text.
+    pub is_public: bool,
 }
 
 /// The transport of a connection.
@@ -105,6 +114,9 @@ impl BrokerSettings {
 
     /// Returns a mask for its secrets, which the broker may repeat.
     pub fn mask(&self) -> Mask {
-        Mask::new(self.login.iter().map(|login| login.password.clone()))
+        let headers = self.headers.iter().filter(|header| !header.is_public);
+        let headers = headers.map(|header| header.value.clone());
+        let login = self.login.iter().map(|login| login.password.clone());
+        Mask::new(headers.chain(login))
     }
 }

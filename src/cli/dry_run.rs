@@ -143,8 +143,12 @@ fn sent(submission: &Submission, broker: &BrokerSettings, at: Timestamp, now: Ti
     let destination = broker.destination_of(&submission.source);
     let frames = messages(submission, broker).into_iter().map(|message| {
         let mut frame = send_frame(message, &destination, broker);
-        for (name, _) in &broker.headers {
-            for (_, value) in frame.headers.iter_mut().filter(|(known, _)| known == name) {
+        for secret in broker.headers.iter().filter(|header| !header.is_public) {
+            for (_, value) in frame
+                .headers
+                .iter_mut()
+                .filter(|(name, _)| *name == secret.name)
+            {
                 *value = MASKED.to_owned();
             }
         }

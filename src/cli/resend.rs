@@ -17,7 +17,7 @@ use crate::announce::delivery::Submission;
 use crate::announce::ids::ChannelId;
 use crate::announce::plan::Mode;
 use crate::broker::client::Brokers;
-use crate::broker::settings::BrokerSettings;
+use crate::broker::settings::{BrokerHeader, BrokerSettings};
 use crate::cli::exit::Exit;
 use crate::cli::one_shot_scan::scan_once;
 use crate::cli::options::ResendOptions;
@@ -63,7 +63,11 @@ pub fn resend(file: Option<&Path>, options: &ResendOptions) -> anyhow::Result<Ex
         destination: options.destination.clone().unwrap_or(settings.destination),
         headers: [
             settings.headers,
-            vec![(INITIAL.to_owned(), Secret::new("true"))],
+            vec![BrokerHeader {
+                name: INITIAL.to_owned(),
+                value: Secret::new("true"),
+                is_public: true,
+            }],
         ]
         .concat(),
         ..settings

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
+use toml::de::DeValue;
 use url::Url;
 
 use crate::announce::plan::BrokerPlan;
@@ -105,7 +106,7 @@ static CHANNELS: ConfigKey<Vec<Given<String>>> = ConfigKey::new(
             },
             may_be_empty: false,
         },
-        read: |_, _, value| Some(texts(value)),
+        read: |loader, key, value| some(loader, key, value, "name at least one kind"),
     },
     Default("[\"change\"]"),
     "Kinds of channels to send: changes of resources (`change`), changes of documents (`framework`).",
@@ -120,7 +121,10 @@ static SOURCES: ConfigKey<Vec<Given<String>>> = ConfigKey::new(
             item: &TextKind::NOT_EMPTY,
             may_be_empty: false,
         },
-        read: |_, _, value| Some(texts(value)),
+        read: |loader, key, value| {
+            let message = "name at least one source, or leave it out";
+            some(loader, key, value, message)
+        },
     },
     Described("all"),
     "Names of the sources to send notifications of.",
@@ -212,7 +216,12 @@ static VHOST: ConfigKey<String> = ConfigKey::new(
     "vhost",
     Form {
         kind: Kind::Text(&TextKind::NOT_EMPTY),
-        read: |loader, key, value| text(loader, key, &value, one_line),
+        read: |loader, key, value| {
+            text(loader, key, &value, |text| match text {
+                "" => Err("it is empty: leave it out for \"/\""),
+                text => one_line(text),
+            })
+        },
     },
     Default("\"/\""),
     "Virtual host, for brokers that have several.",
@@ -392,6 +401,22 @@ const RESERVED_HEADERS: [&str; 26] = [
     "user",
     "ack",
 ];
+
+/// Returns the texts of a list that is not empty.
+fn some(
+    loader: &mut Loader<'_>,
+    key: &Definition,
+    value: Given<DeValue<'_>>,
+    message: &str,
+) -> Option<Vec<Given<String>>> {
+    let origin = value.origin;
+    let texts = texts(value);
+    if texts.is_empty() {
+        loader.report(origin, key, message);
+        return None;
+    }
+    Some(texts)
+}
 
 /// Reads every `[[broker]]`. `sources` are the names of all sources.
 pub fn brokers(

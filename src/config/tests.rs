@@ -1,5 +1,6 @@
 //! Tests of the whole configuration: files that are accepted, and the values that they give.
 
+mod brokers;
 mod defaults;
 mod effective;
 mod embedded_hub;

@@ -9,7 +9,8 @@ use crate::announce::engine::Engine;
 use crate::announce::observation::{DocumentPath, Stat};
 use crate::announce::plan::Plan;
 use crate::broker::settings::{
-    self as broker, BrokerSettings, BrokerSettingsError, Login, PayloadFormat, Transport,
+    self as broker, BrokerHeader, BrokerSettings, BrokerSettingsError, Login, PayloadFormat,
+    Transport,
 };
 use crate::config::Config;
 use crate::config::address::Address;
@@ -122,7 +123,11 @@ fn broker(broker: &Broker) -> Result<BrokerSettings, BrokerSettingsError> {
             Payload::Atom(form) => PayloadFormat::Atom(form.clone()),
         },
         headers: headers
-            .map(|header| (header.name.clone(), header.value.clone()))
+            .map(|header| BrokerHeader {
+                name: header.name.clone(),
+                value: header.value.clone(),
+                is_public: header.holder.is_none(),
+            })
             .collect(),
         timeout: broker.timeout,
         heart_beat: broker::HEART_BEAT,

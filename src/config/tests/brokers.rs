@@ -1,0 +1,143 @@
+//! Tests of `[[broker]]`.
+
+use std::time::Duration;
+
+use crate::announce::plan::Mode;
+use crate::config::broker::Address;
+use crate::config::overrides::Overrides;
+use crate::config::tests::{SOURCE, message, read};
+use crate::resourcesync::channel_kind::ChannelKind;
+use crate::resourcesync::uri::Uri;
+
+const BROKER: &str = "[[broker]]\nname = \"repository\"\nurl = \"stomp://mq.example.org\"\n\
+                      destination = \"/topic/content.change\"\n";
+
+fn wrong(more: &str) -> String {
+    let text = format!("{SOURCE}{BROKER}{more}");
+    message(read(&text, &Overrides::default()))
+}
+
+#[test]
+fn a_broker_has_defaults_and_is_no_hub() {
+    let config = read(&format!("{SOURCE}{BROKER}"), &Overrides::default()).unwrap();
+    let broker = &config.brokers[0];
+    assert_eq!(broker.vhost, "/");
+    assert_eq!(broker.timeout, Duration::from_secs(30));
+    assert_eq!(broker.plan.channels, [ChannelKind::Change]);
+    assert_eq!(broker.plan.sources, None);
+    assert!(config.embedded_hub.is_some(), "as without any hub");
+    let plan = config.plan(&Uri::parse("http://127.0.0.1:8400/").unwrap());
+    assert_eq!(plan.hubs.len(), 1);
+    assert_eq!(plan.mode_of(&broker.plan.name), Some(Mode::Broker));
+    assert!(!plan.has_hub(&broker.plan.name));
+}
+
+#[test]
+fn an_address_has_a_port_by_its_scheme() {
+    for (url, host, port, is_tls) in [
+        ("stomp://mq.example.org", "mq.example.org", 61613, false),
+        ("stomp://127.0.0.1:1/", "127.0.0.1", 1, false),
+        ("stomp+tls://[::1]", "::1", 61614, true),
+        (
+            "STOMP+TLS://mq.example.org:443",
+            "mq.example.org",
+            443,
+            true,
+        ),
+    ] {
+        let text = BROKER.replace("stomp://mq.example.org", url);
+        let config = read(&format!("{SOURCE}{text}"), &Overrides::default()).unwrap();
+        let address = Address {
+            host: host.to_owned(),
+            port,
+            is_tls,
+        };
+        assert_eq!(config.brokers[0].address, address, "{url}");
+    }
+}
+
+#[test]
+fn every_mistake_is_named() {
+    for (more, want) in [
+        (
+            "channels = [\"changes\"]",
+            "\"changes\" is none of \"framework\", \"change\"",
+        ),
+        ("channels = []", "broker.channels: name at least one kind"),
+        (
+            "sources = []",
+            "broker.sources: name at least one source, or leave it out",
+        ),
+        (
+            "sources = [\"mian\"]",
+            "\"mian\" is no source; did you mean \"main\"?",
+        ),
+        ("payload = \"json\"", "broker.payload: \"json\" is none of"),
+        ("vhost = \"\"", "broker.vhost"),
+        (
+            "username = \"a\"",
+            "broker.username: it needs password_file too",
+        ),
+        (
+            "client_key = \"k\"",
+            "broker.client_key: it needs client_cert too",
+        ),
+        ("timeout = \"0s\"", "it must be longer than zero"),
+        (
+            "headers = { seq = \"1\" }",
+            "each message has this header already",
+        ),
+        (
+            "headers = { a = \"\\u0001\" }",
+            "the value has a control character",
+        ),
+        ("hub = \"x\"", "broker.hub: there is no such key"),
+        (BROKER, "there is a broker repository already"),
+    ] {
+        let said = wrong(more);
+        assert!(said.contains(want), "{more}: {said}");
+    }
+    for (key, value, want) in [
+        ("repository", "a b", "a name has letters, digits"),
+        (
+            "repository",
+            "embedded",
+            "commands mean the embedded hub by it",
+        ),
+        (
+            "stomp://mq.example.org",
+            "https://mq.example.org",
+            "write \"stomp://HOST:PORT\"",
+        ),
+        (
+            "stomp://mq.example.org",
+            "stomp://a:secret@mq",
+            "credentials do not belong into an address",
+        ),
+        (
+            "stomp://mq.example.org",
+            "stomp://mq/x",
+            "write \"stomp://HOST:PORT\"",
+        ),
+        (
+            "/topic/content.change",
+            "/topic/{set}",
+            "it can have {source} only",
+        ),
+        ("/topic/content.change", "", "write a destination"),
+    ] {
+        let text = format!("{SOURCE}{}", BROKER.replace(key, value));
+        let said = message(read(&text, &Overrides::default()));
+        assert!(said.contains(want), "{value}: {said}");
+        assert!(!said.contains("secret"), "{said}");
+    }
+}
+
+#[test]
+fn certificates_need_tls() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("ca.pem");
+    std::fs::write(&path, "-----BEGIN CERTIFICATE-----\n").unwrap();
+    let said = wrong(&format!("ca_file = \"{}\"", path.display()));
+    assert!(said.contains("it has no effect without TLS"), "{said}");
+}
