@@ -5,6 +5,7 @@
 mod activation;
 mod advertise;
 mod asking;
+mod brokers;
 mod change_accounts;
 mod changes;
 mod checking;

@@ -1,5 +1,6 @@
 //! Helpers of the tests with the real binary: it, its documents, and those around it.
 
+pub mod brokers;
 pub mod changes;
 pub mod daemon;
 pub mod documents;
@@ -11,6 +12,7 @@ pub mod namespace;
 pub mod needs;
 pub mod python;
 pub mod source;
+pub mod stomp;
 
 /// Longest wait for an event before a test fails. Generous: the machine may be busy, and where a hub did not get what
 /// it was told to fetch, it is told of the next change only a minute later (R24).

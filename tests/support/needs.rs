@@ -16,7 +16,8 @@ pub struct Need {
 }
 
 /// Every program that a test may ask for. `.ci/run` installs each; a test compares.
-pub const NEEDS: [Need; 19] = [
+pub const NEEDS: [Need; 23] = [
+    need("activemq", "activemq libactivemq-java"),
     need("apache2", "apache2-bin"),
     need("caddy", "caddy"),
     need("chromedriver", "chromium-driver"),
@@ -24,11 +25,14 @@ pub const NEEDS: [Need; 19] = [
     need("curl", "curl"),
     need("git", "git"),
     need("groff", "groff-base"),
+    need("java", "default-jre-headless"),
+    need("javac", "default-jdk-headless"),
     need("kill", "procps"),
     need("nginx", "nginx-light"),
     need("patch", "patch"),
     need("promtool", "prometheus"),
     need("python3", "python3"),
+    need("rabbitmq-server", "rabbitmq-server"),
     need("rsync", "rsync"),
     need("script", "bsdutils"),
     need("setpriv", "util-linux"),

@@ -1,0 +1,150 @@
+//! `listen --broker` and `check`, with a broker that does as it is told.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+
+use serde_json::Value;
+
+use crate::brokers::{Story, broker};
+use crate::support::DEADLINE;
+use crate::support::daemon::{Setup, output};
+use crate::support::stomp::{FakeBroker, Manner};
+
+/// A running `listen`; killed when dropped.
+pub struct Listener {
+    child: Child,
+    lines: Receiver<Value>,
+}
+
+impl Listener {
+    /// Listens to the broker `repository`, and waits until it has subscribed.
+    pub fn start(setup: &Setup, flags: &[&str]) -> Listener {
+        let mut command = setup.command("listen");
+        command
+            .args(["--broker", "repository", "--json"])
+            .args(flags);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            for line in stdout.lines().map_while(Result::ok) {
+                let _ = sender.send(serde_json::from_str(&line).unwrap());
+            }
+        });
+        let listener = Listener { child, lines };
+        assert_eq!(listener.next()["event"], "subscribed");
+        listener
+    }
+
+    #[track_caller]
+    pub fn next(&self) -> Value {
+        self.lines.recv_timeout(DEADLINE).unwrap()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn each_message_is_a_line_of_json_and_acknowledged_once_it_is_printed() {
+    let fake = FakeBroker::start();
+    let mut story = Story::new(&broker(fake.address, ""));
+    let listener = Listener::start(&story.setup, &[]);
+    let daemon = story.start();
+    story.change();
+    let line = listener.next();
+    let message = &fake.messages(1)[0];
+    for (name, value) in [
+        ("event", "notification"),
+        ("format", "resourcesync"),
+        ("kind", "change"),
+        ("source", "main"),
+        ("destination", "/topic/main.changes"),
+        ("messageId", message.header("messageId").unwrap()),
+        ("topic", message.header("topic").unwrap()),
+    ] {
+        assert_eq!(line[name], value, "{line}");
+    }
+    assert_eq!(line["seq"], 1);
+    let entry = &line["entries"][0];
+    assert_eq!(entry["loc"], "https://source.example/a/0.txt");
+    assert_eq!(entry["change"], "updated");
+    fake.await_acknowledged(1);
+    drop(daemon);
+}
+
+#[test]
+fn a_command_that_fails_is_run_again_before_the_message_is_acknowledged() {
+    let fake = FakeBroker::start();
+    let mut story = Story::new(&broker(fake.address, ""));
+    let directory = tempfile::tempdir().unwrap();
+    let (tried, got) = (directory.path().join("tried"), directory.path().join("got"));
+    let command = format!(
+        "test -e {0} || {{ touch {0}; exit 3; }}; cat >>{1}",
+        tried.display(),
+        got.display()
+    );
+    let listener = Listener::start(&story.setup, &["--exec", &command]);
+    let daemon = story.start();
+    story.change();
+    assert_eq!(listener.next()["event"], "command_failed");
+    assert_eq!(fake.acknowledged(), 0);
+    fake.await_acknowledged(1);
+    let got = std::fs::read_to_string(got).unwrap();
+    let line: Value = serde_json::from_str(&got).unwrap();
+    assert_eq!(line["entries"][0]["loc"], "https://source.example/a/0.txt");
+    drop(daemon);
+}
+
+#[test]
+fn listening_to_what_is_not_there_says_so() {
+    let fake = FakeBroker::start();
+    let story = Story::new(&broker(fake.address, ""));
+    let mut unknown = story.setup.command("listen");
+    let (code, _, error) = output(unknown.args(["--broker", "other"]));
+    assert_eq!(code, Some(1));
+    assert!(
+        error.contains("no broker is named \"other\"; there is repository"),
+        "{error}"
+    );
+    fake.behave(Manner::RefuseLogin("User name [a] or password is invalid."));
+    let mut refused = story.setup.command("listen");
+    let (code, _, error) = output(refused.args(["--broker", "repository"]));
+    assert_eq!(code, Some(69), "{error}");
+    assert!(error.contains("password is invalid"), "{error}");
+}
+
+#[test]
+fn check_connects_and_says_what_the_broker_answers() {
+    let fake = FakeBroker::start();
+    let story = Story::new(&broker(fake.address, ""));
+    let check = || {
+        let mut check = story.setup.command("check");
+        let (_, printed, _) = output(check.arg("--json"));
+        let answer: Value = serde_json::from_str(&printed).unwrap();
+        let texts = |key: &str| -> String {
+            let texts = answer[key].as_array().unwrap().iter();
+            let texts = texts.map(|text| text.as_str().unwrap());
+            texts
+                .filter(|text| text.starts_with("repository: "))
+                .collect()
+        };
+        (texts("findings"), texts("notes"))
+    };
+    let (findings, notes) = check();
+    assert_eq!(findings, "");
+    assert_eq!(
+        notes,
+        format!("repository: connected to fake/1 at {}", fake.address)
+    );
+    fake.behave(Manner::RefuseLogin("User name [a] or password is invalid."));
+    let (findings, notes) = check();
+    assert!(findings.contains("password is invalid"), "{findings}");
+    assert_eq!(notes, "");
+    assert_eq!(fake.messages(0).len(), 0);
+}

@@ -1,0 +1,207 @@
+//! A notification is one transaction that all receipts confirm; anything else is repeated with the same ids (F2, F4, F7).
+
+use std::process::Command;
+
+use rsnotify::resourcesync::payload::Payload;
+use rstest::rstest;
+use serde_json::Value;
+
+use crate::brokers::{Story, broker, distinct, view};
+use crate::support::daemon::{Daemon, output};
+use crate::support::documents::list;
+use crate::support::stomp::{FakeBroker, Manner, Place};
+
+#[test]
+fn a_notification_is_a_message_with_properties_to_select_by() {
+    let fake = FakeBroker::start();
+    let more =
+        "channels = [\"change\", \"framework\"]\nheaders = { priority = \"7\" }\nvhost = \"site\"";
+    let mut story = Story::new(&broker(fake.address, more));
+    let daemon = story.start();
+    story.change();
+    // The rewritten Change List is a changed document too.
+    let messages = fake.messages(2);
+    let of_kind = |kind: &str| {
+        let mut messages = messages.iter();
+        let found = messages.find(|message| message.header("kind") == Some(kind));
+        found.unwrap().clone()
+    };
+    let message = of_kind("change");
+    assert_eq!(distinct(std::slice::from_ref(&message)), (story.changes(), 0));
+    for (name, value) in [
+        ("destination", "/topic/main.changes"),
+        ("format", "resourcesync"),
+        ("kind", "change"),
+        ("source", "main"),
+        ("seq", "1"),
+        ("persistent", "true"),
+        ("amq-msg-type", "text"),
+        ("type", "content-change"),
+        ("priority", "7"),
+    ] {
+        assert_eq!(message.header(name), Some(value), "{name}");
+    }
+    let id = message.header("messageId").unwrap();
+    assert_eq!(uuid::Uuid::parse_str(id).unwrap().get_version_num(), 8);
+    let connect = &fake.connects(1)[0];
+    assert_eq!(connect.header("host"), Some("site"));
+    assert_eq!(connect.header("accept-version"), Some("1.2"));
+    assert_eq!(connect.header("heart-beat"), Some("10000,10000"));
+    assert!(Payload::parse(&of_kind("framework").body).is_ok());
+    // All over one connection, which is open still.
+    assert_eq!(fake.connects(1).len(), 1);
+    let status = daemon.status();
+    assert_eq!(view(&status, "repository").unwrap()["mode"], "broker");
+    let (_, metrics) = daemon.get_admin("/metrics");
+    assert!(metrics.contains("hub=\"repository\""), "{metrics}");
+    let (_, page) = daemon.get_admin("/");
+    assert!(page.contains("repository"), "{page}");
+    assert!(daemon.stop().success());
+}
+
+#[rstest]
+#[case(Place::Begun, 0)]
+#[case(Place::Sent, 0)]
+#[case(Place::Commit, 0)]
+#[case(Place::Committed, 1)]
+#[case(Place::Confirmed, 1)]
+fn a_broker_that_dies_in_a_transaction_gets_it_again_with_the_same_id(
+    #[case] place: Place,
+    #[case] repeats: usize,
+) {
+    let fake = FakeBroker::start();
+    let mut story = Story::new(&broker(fake.address, ""));
+    let daemon = story.start();
+    fake.behave(Manner::DieAt(place));
+    story.change();
+    daemon.await_log("did not accept");
+    story.change();
+    let messages = fake.messages(2 + repeats);
+    assert_eq!(distinct(&messages), (story.changes(), repeats));
+    if repeats > 0 {
+        assert_eq!(messages[0].body, messages[1].body);
+        let without = |name: &str| !["receipt", "transaction"].contains(&name);
+        let headers = |at: usize| {
+            let headers = messages[at].headers.iter();
+            headers
+                .filter(|(name, _)| without(name))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(headers(0), headers(1));
+    }
+    assert!(daemon.stop().success());
+}
+
+#[test]
+fn a_broker_that_sends_no_receipt_in_time_is_asked_again() {
+    let fake = FakeBroker::start();
+    let mut story = Story::new(&broker(fake.address, "timeout = \"500ms\""));
+    let daemon = story.start();
+    fake.behave(Manner::SendNoReceipts);
+    story.change();
+    let entry = daemon.await_log("did not accept");
+    assert_eq!(entry["kind"], "no_answer");
+    assert!(
+        entry["reason"]
+            .as_str()
+            .unwrap()
+            .contains("no receipt in time")
+    );
+    fake.behave(Manner::Take);
+    daemon.await_log("delivered");
+    let (changes, repeats) = distinct(&fake.messages(2));
+    assert_eq!(changes, story.changes());
+    assert!(repeats > 0);
+}
+
+#[cfg(debug_assertions)]
+#[test]
+fn a_daemon_that_dies_before_it_saved_the_receipts_repeats_the_same_message() {
+    let fake = FakeBroker::start();
+    let mut story = Story::new(&broker(fake.address, ""));
+    let mut command: Command = story.setup.run();
+    command.env("RSNOTIFY_FAILPOINT", "Answered:1");
+    let mut daemon = Daemon::spawn(command);
+    daemon.await_log("have already are not announced");
+    story.change();
+    fake.messages(1);
+    while daemon.ended().is_none() {
+        std::thread::sleep(std::time::Duration::from_millis(5)); // poll: it dies of a signal
+    }
+    let daemon = story.setup.start();
+    story.change();
+    assert_eq!(distinct(&fake.messages(3)), (story.changes(), 1));
+    assert!(daemon.stop().success());
+}
+
+#[rstest]
+#[case(
+    Manner::RefuseLogin("User name [a] or password is invalid."),
+    "not_allowed"
+)]
+#[case(
+    Manner::RefuseMessage("User a is not authorized to write to: topic://x"),
+    "destination_refused"
+)]
+fn what_an_operator_must_mend_is_said_and_goes_on_by_a_retry(
+    #[case] manner: Manner,
+    #[case] kind: &str,
+) {
+    let fake = FakeBroker::start();
+    fake.behave(manner);
+    let mut story = Story::new(&broker(fake.address, ""));
+    let daemon = story.start();
+    story.change();
+    let entry = daemon.await_log("did not accept");
+    assert_eq!(entry["kind"], kind);
+    let is_reported = |status: &Value| {
+        view(status, "repository").is_some_and(|view| view["state"] == "needs_person")
+    };
+    let status = daemon.await_status(is_reported);
+    let last = &view(&status, "repository").unwrap()["last"];
+    assert_eq!(last["refusal"]["kind"], kind);
+    fake.behave(Manner::Take);
+    let mut retry = story.setup.command("outbox");
+    let (code, _, error) = output(retry.args(["retry"]));
+    assert_eq!(code, Some(0), "{error}");
+    assert_eq!(distinct(&fake.messages(1)), (story.changes(), 0));
+}
+
+#[test]
+fn a_broker_whose_password_is_corrected_is_told_at_once_after_a_reload() {
+    let fake = FakeBroker::start();
+    let other = FakeBroker::start();
+    fake.behave(Manner::RefuseLogin("User name [a] or password is invalid."));
+    let mut story = Story::new(&broker(fake.address, ""));
+    let daemon = story.start();
+    story.change();
+    daemon.await_log("did not accept");
+    story.setup.config = story
+        .setup
+        .config
+        .replace(&fake.address.to_string(), &other.address.to_string());
+    story.setup.file();
+    daemon.signal(rustix::process::Signal::HUP);
+    let reloaded = daemon.await_log("reloaded the configuration");
+    let message = reloaded["message"].as_str().unwrap();
+    assert!(message.contains("broker repository changed"), "{message}");
+    assert_eq!(distinct(&other.messages(1)), (story.changes(), 0));
+}
+
+#[test]
+fn documents_are_told_to_a_broker_that_is_for_them() {
+    let fake = FakeBroker::start();
+    let story = Story::new(&broker(fake.address, "channels = [\"framework\"]"));
+    let daemon = story.setup.start();
+    story
+        .site
+        .write("a/resourcelist.xml", &list("a", "resourcelist", "2"));
+    let message = &fake.messages(1)[0];
+    let payload = Payload::parse(&message.body).unwrap();
+    assert_eq!(payload.entries.len(), 1);
+    assert!(daemon.stop().success());
+    let mut outbox = story.setup.command("outbox");
+    let (code, listed, _) = output(outbox.arg("list"));
+    assert_eq!(code, Some(0));
+    assert!(!listed.contains("failing"), "{listed}");
+}
