@@ -5,6 +5,15 @@
 #[cfg(target_os = "linux")]
 #[path = "process/bare.rs"]
 mod bare;
+#[path = "process/broker.rs"]
+mod broker;
+#[path = "../tests/support/brokers.rs"]
+#[expect(
+    dead_code,
+    clippy::unwrap_used,
+    reason = "the tests need other parts of it"
+)]
+mod brokers;
 #[path = "process/callbacks.rs"]
 mod callbacks;
 #[path = "process/changes.rs"]
@@ -17,9 +26,18 @@ mod fan_out;
 mod hub;
 #[path = "process/memory.rs"]
 mod memory;
+#[path = "../tests/support/needs.rs"]
+mod needs;
 #[path = "process/stage.rs"]
 #[expect(dead_code, reason = "another bench needs other parts of it")]
 mod stage;
+#[path = "../tests/support/stomp.rs"]
+#[expect(
+    dead_code,
+    clippy::unwrap_used,
+    reason = "the tests need other parts of it"
+)]
+mod stomp;
 
 use std::fs;
 use std::process::Command;
@@ -29,12 +47,15 @@ use crate::fan_out::{fan_out, hanging_callbacks, hanging_hosts};
 use crate::hub::Hub;
 use crate::stage::{Stage, cpu_seconds, peak_memory_mib, replace};
 
+/// Longest wait for a broker.
+const DEADLINE: Duration = Duration::from_secs(180);
+
 fn main() {
     let wanted: Vec<String> = std::env::args()
         .skip(1)
         .filter(|name| !name.starts_with('-'))
         .collect();
-    let benches: [(&str, fn()); 22] = [
+    let benches: [(&str, fn()); 23] = [
         ("latency", latency),
         ("burst", burst),
         ("cold_start", cold_start),
@@ -57,6 +78,7 @@ fn main() {
         ("changes_large", changes::large),
         ("changes_many_lists", changes::many_lists),
         ("changes_fresh", changes::fresh),
+        ("broker", broker::receipts),
     ];
     for (name, bench) in benches {
         if wanted.is_empty() || wanted.iter().any(|wanted| name.contains(wanted.as_str())) {

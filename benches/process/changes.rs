@@ -16,7 +16,7 @@ const LISTS: usize = 20;
 
 /// Entries of a Change List, numbered over all lists.
 #[derive(Clone, Copy)]
-struct Entries {
+pub struct Entries {
     first: usize,
     count: usize,
     /// The value of an attribute that is no part of an entry's identity.
@@ -25,7 +25,7 @@ struct Entries {
 
 impl Entries {
     /// Entries of one of several lists.
-    fn of(list: usize, count: usize) -> Entries {
+    pub fn of(list: usize, count: usize) -> Entries {
         Entries {
             first: list * 10 * FULL,
             count,
@@ -38,7 +38,7 @@ impl Entries {
 pub fn small() {
     let hub = Hub::start(Duration::ZERO);
     let stage = Stage::new(1, 2);
-    write(&stage, 1, Entries::of(0, 100));
+    write(&stage, (0, 1), Entries::of(0, 100));
     let daemon = start(&stage, &[hub.table("")]);
     let mut times: Vec<f64> = (101..301)
         .map(|count| {
@@ -62,7 +62,7 @@ pub fn large() {
     let hub = Hub::start(Duration::ZERO);
     let stage = Stage::new(1, 2);
     let mut count = FULL - 5 * ADDED;
-    write(&stage, 1, Entries::of(0, count));
+    write(&stage, (0, 1), Entries::of(0, count));
     let daemon = start(&stage, &[hub.table("")]);
     let mut times = Vec::new();
     for _ in 0..5 {
@@ -96,7 +96,7 @@ pub fn many_lists() {
     let hub = Hub::start(Duration::ZERO);
     let stage = Stage::new(1, LISTS + 1);
     for list in 1..=LISTS {
-        write(&stage, list, Entries::of(list, FULL));
+        write(&stage, (0, list), Entries::of(list, FULL));
     }
     let daemon = start(&stage, &[hub.table("")]);
     std::thread::sleep(Duration::from_secs(20)); // what the lists had is learned
@@ -122,7 +122,7 @@ pub fn fresh() {
         let hubs: Vec<Hub> = (0..hubs).map(|_| Hub::start(Duration::ZERO)).collect();
         let stage = Stage::new(1, LISTS + 1);
         for list in 1..=LISTS {
-            write(&stage, list, Entries::of(list, 1));
+            write(&stage, (0, list), Entries::of(list, 1));
         }
         let tables: Vec<String> = hubs.iter().map(|hub| hub.table("")).collect();
         let daemon = start(&stage, &tables);
@@ -169,8 +169,9 @@ fn grown(stage: &Stage, hub: &Hub, list: usize, entries: Entries) -> Duration {
     begin.elapsed()
 }
 
-fn write(stage: &Stage, list: usize, entries: Entries) {
-    replace(&staged(stage, entries), &stage.document(0, list));
+/// Writes a list of a set, both by number.
+pub fn write(stage: &Stage, (set, list): (usize, usize), entries: Entries) {
+    replace(&staged(stage, entries), &stage.document(set, list));
 }
 
 fn staged(stage: &Stage, entries: Entries) -> PathBuf {

@@ -29,6 +29,8 @@ pub struct Daemon {
     /// Hears once that it is ready, and where its topics are.
     ready: Receiver<SocketAddr>,
     public: Option<SocketAddr>,
+    /// The time that each delivered notification took, from its cut to its acceptance.
+    deliveries: Receiver<Duration>,
 }
 
 impl Stage {
@@ -198,6 +200,7 @@ impl Stage {
             .expect("the daemon");
         let log = BufReader::new(child.stderr.take().expect("a log"));
         let (sender, ready) = channel();
+        let (delivered, deliveries) = channel();
         // A log that is not read stops the daemon that writes it.
         std::thread::spawn(move || {
             let mut public = None;
@@ -208,12 +211,18 @@ impl Stage {
                 if let (true, Some(public)) = (line.contains(" ready"), public) {
                     let _ = sender.send(public);
                 }
+                let seconds = line.split_once("delivered notification");
+                let seconds = seconds.and_then(|(_, rest)| rest.split_once("seconds="));
+                if let Some(Ok(seconds)) = seconds.map(|(_, seconds)| seconds.trim().parse()) {
+                    let _ = delivered.send(Duration::from_secs_f64(seconds));
+                }
             }
         });
         Daemon {
             child,
             ready,
             public: None,
+            deliveries,
         }
     }
 }
@@ -227,6 +236,11 @@ impl Daemon {
     pub fn public(&self) -> SocketAddr {
         self.public
             .expect("the public listener's address in the log")
+    }
+
+    /// Waits for the next notification that some hub or broker accepts. Returns the time that it took.
+    pub fn delivered(&self) -> Duration {
+        self.deliveries.recv().expect("a delivery")
     }
 
     /// Waits until it is ready.
