@@ -38,7 +38,7 @@ use crate::resourcesync::uri::Uri;
 
 /// The property that tells such messages from those about changes.
 const INITIAL: &str = "initial";
-/// Resources of one transaction.
+/// Most resources of one transaction.
 const BATCH: usize = 50;
 /// Waits between attempts to send the same transaction, in seconds.
 const WAITS: [u64; 6] = [1, 2, 4, 8, 15, 30];
@@ -106,6 +106,7 @@ pub fn resend(file: Option<&Path>, options: &ResendOptions) -> anyhow::Result<Ex
         .enable_all()
         .build()
         .context("cannot start the network threads")?;
+    let batch = usize::try_from(options.rate.get()).map_or(BATCH, |rate| rate.min(BATCH));
     let mut resending = Resending {
         brokers: Brokers::new(vec![settings.clone()], runtime.handle()),
         runtime: &runtime,
@@ -114,19 +115,20 @@ pub fn resend(file: Option<&Path>, options: &ResendOptions) -> anyhow::Result<Ex
         under,
         began: Instant::now(),
         sent_now: 0,
-        position: position.unwrap_or_else(|| Position::new(Timestamp::now())),
+        position: position.unwrap_or_else(|| Position::new(Timestamp::now(), batch)),
         positions,
         batch: Vec::new(),
         failure: None,
     };
     let outcome = resending.run(&sets);
-    let sent = grouped(resending.position.sent);
+    let sent = usize::try_from(resending.position.sent).unwrap_or(usize::MAX);
+    let sent = counted(sent, "resource");
     match outcome {
         Ok(()) => {
             resending.positions.remove()?;
             let sets = counted(sets.len(), "set");
             say(format_args!(
-                "sent {sent} resources of {sets} to {}",
+                "sent {sent} of {sets} to {}",
                 settings.destination
             ));
             Ok(Exit::Fine)
@@ -134,7 +136,7 @@ pub fn resend(file: Option<&Path>, options: &ResendOptions) -> anyhow::Result<Ex
         Err(Failure::Broker(exit, reason)) => {
             let (name, address) = (&settings.name, settings.address());
             say(format_args!(
-                "broker {name} at {address} did not take the messages after {sent} resources: {reason}; the same \
+                "broker {name} at {address} did not take the messages after {sent}: {reason}; the same \
                  command goes on there"
             ));
             Ok(exit)
@@ -257,8 +259,7 @@ impl Resending<'_> {
             datetime: change.datetime.or_else(lastmod),
             ..change
         });
-        let rate = usize::try_from(self.rate.get()).unwrap_or(BATCH);
-        match self.batch.len() >= BATCH.min(rate) {
+        match self.batch.len() >= self.position.batch {
             true => self.flush(set, at + 1),
             false => Ok(()),
         }

@@ -25,6 +25,8 @@ pub struct Request {
 pub struct Position {
     /// Start of the run. Ids of messages depend on it, so that another run is no repeat.
     pub began: Timestamp,
+    /// Number of resources in a transaction. Ids of messages depend on it.
+    pub batch: usize,
     /// Number of transactions so far.
     pub transactions: u64,
     /// Number of resources so far.
@@ -51,9 +53,10 @@ pub struct PositionFile {
 }
 
 impl Position {
-    pub fn new(began: Timestamp) -> Position {
+    pub fn new(began: Timestamp, batch: usize) -> Position {
         Position {
             began,
+            batch,
             transactions: 0,
             sent: 0,
             list: None,
