@@ -1,5 +1,7 @@
 //! Message brokers with the real binary: a broker that dies anywhere, and, where they are installed, real ones.
 
+mod consumers;
+mod feeds;
 mod listening;
 mod real;
 mod tls;

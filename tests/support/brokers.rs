@@ -200,7 +200,7 @@ pub struct JmsConsumer {
 }
 
 /// Classes that the consumer is compiled against and runs with.
-const CLASSES: [&str; 5] = [
+pub const CLASSES: [&str; 5] = [
     "/usr/share/java/activemq-client.jar",
     "/usr/share/activemq/lib/geronimo-jms_1.1_spec.jar",
     "/usr/share/activemq/lib/geronimo-j2ee-management-1.1-spec.jar",

@@ -27,7 +27,10 @@ fn a_notification_is_a_message_with_properties_to_select_by() {
         found.unwrap().clone()
     };
     let message = of_kind("change");
-    assert_eq!(distinct(std::slice::from_ref(&message)), (story.changes(), 0));
+    assert_eq!(
+        distinct(std::slice::from_ref(&message)),
+        (story.changes(), 0)
+    );
     for (name, value) in [
         ("destination", "/topic/main.changes"),
         ("format", "resourcesync"),

@@ -1,0 +1,275 @@
+//! Content change messages: `payload = "atom"`, `listen --broker` and `resend`, with a broker that does as it is told.
+
+use std::collections::HashSet;
+
+use rsnotify::broker::frame::Frame;
+use rsnotify::contentchange::feed::{Feed, Modification};
+use serde_json::json;
+
+use crate::brokers::listening::Listener;
+use crate::brokers::{Story, broker};
+use crate::support::changes::change_list;
+use crate::support::daemon::output;
+use crate::support::documents::{URL, capability_list};
+use crate::support::stomp::{FakeBroker, Manner, Place};
+
+const ATOM: &str = "payload = \"atom\"\n";
+
+fn feed(message: &Frame) -> Feed {
+    Feed::parse(&message.body).unwrap()
+}
+
+/// Returns the changes of messages, such as `ADD a/1.txt`, of which a repeat counts once.
+fn told(messages: &[Frame]) -> Vec<String> {
+    let mut ids = HashSet::new();
+    let messages = messages.iter();
+    let new = messages.filter(|message| ids.insert(message.header("messageId").unwrap()));
+    new.flat_map(|message| items(&feed(message))).collect()
+}
+
+fn items(feed: &Feed) -> Vec<String> {
+    let items = feed.items.iter().map(|item| {
+        let change = item.modification.map_or("STATE", Modification::as_str);
+        format!("{change} {}", item.item.strip_prefix(URL).unwrap())
+    });
+    items.collect()
+}
+
+/// Adds entries such as `created 1.txt 10:00:00`, in one version of the Change List.
+fn publish(story: &mut Story, entries: &[&str]) {
+    let entries = entries.iter().map(|&entry| entry.to_owned());
+    story.entries.extend(entries);
+    story.write();
+}
+
+#[test]
+fn the_changes_of_an_object_are_one_message_with_properties() {
+    let fake = FakeBroker::start();
+    let more = "payload = \"atom\"\nobject = \"directory\"\nidentifiers = \"info:fedora\"\n\
+                location = { from = \"https://source.example/\", to = \"https://repo.example.org/\" }";
+    let mut story = Story::new(&broker(fake.address, more));
+    let daemon = story.start();
+    publish(
+        &mut story,
+        &[
+            "created x/1.txt 10:00:00",
+            "updated y/2.txt 10:00:01",
+            "updated x/1.txt 10:00:02",
+            "deleted x/3.txt 10:00:03",
+        ],
+    );
+    let messages = fake.messages(2);
+    for (name, want) in [
+        ("format", "atom"),
+        ("kind", "change"),
+        ("source", "main"),
+        ("seq", "1"),
+        ("changeTypes", "ADD,DELETE,UPDATE"),
+        ("objectUri", "info:fedora/a/x"),
+        ("parentUri", "info:fedora/a"),
+        ("itemCount", "3"),
+        ("JMSXGroupID", "info:fedora/a/x"),
+        ("type", "content-change"),
+        ("amq-msg-type", "text"),
+        ("persistent", "true"),
+    ] {
+        assert_eq!(messages[0].header(name), Some(want), "{name}");
+    }
+    assert_eq!(messages[0].header("user"), None);
+    assert_eq!(messages[0].header("initial"), None);
+    assert_eq!(messages[1].header("objectUri"), Some("info:fedora/a/y"));
+    let feed = feed(&messages[0]);
+    let items: Vec<_> = feed
+        .items
+        .iter()
+        .map(|item| {
+            let content = item.content.as_ref().map(|content| content.src.as_str());
+            (item.item.as_str(), content)
+        })
+        .collect();
+    let location = Some("https://repo.example.org/a/x/1.txt");
+    assert_eq!(
+        items,
+        [
+            ("info:fedora/a/x/1.txt", location),
+            ("info:fedora/a/x/1.txt", location),
+            ("info:fedora/a/x/3.txt", None),
+        ]
+    );
+    // Both are of one transaction.
+    assert_eq!(
+        messages[0].header("transaction"),
+        messages[1].header("transaction")
+    );
+    assert!(daemon.stop().success());
+}
+
+#[test]
+fn a_listener_prints_an_object_of_json_for_each_feed() {
+    let fake = FakeBroker::start();
+    let mut story = Story::new(&broker(fake.address, ATOM));
+    let listener = Listener::start(&story.setup, &[]);
+    let daemon = story.start();
+    publish(&mut story, &["created 1.txt 10:00:00"]);
+    let line = listener.next();
+    let message = &fake.messages(1)[0];
+    for (name, want) in [
+        ("event", json!("notification")),
+        ("format", json!("atom")),
+        ("messageId", json!(message.header("messageId"))),
+        ("seq", json!(1)),
+        ("objectUri", json!("https://source.example/a/1.txt")),
+        ("parentUri", json!("https://source.example/a/")),
+        ("changeTypes", json!(["ADD"])),
+        ("itemCount", json!(1)),
+        ("initial", json!(false)),
+    ] {
+        assert_eq!(line[name], want, "{line}");
+    }
+    let item = &line["items"][0];
+    assert_eq!(item["change"], "ADD");
+    assert_eq!(item["stateAfter"], "ACTIVE");
+    assert_eq!(item["content"]["src"], "https://source.example/a/1.txt");
+    fake.await_acknowledged(1);
+    drop(daemon);
+}
+
+#[test]
+fn feeds_are_for_changes_of_resources_only() {
+    let fake = FakeBroker::start();
+    for (more, want) in [
+        (
+            "payload = \"atom\"\nchannels = [\"framework\", \"change\"]",
+            "feeds are about changed resources: write channels = [\"change\"]",
+        ),
+        (
+            "object = \"directory\"",
+            "it has no effect without feeds: write payload = \"atom\"",
+        ),
+        (
+            "payload = \"atom\"\nobject = \"set\"",
+            "\"set\" is none of \"resource\", \"directory\"",
+        ),
+        (
+            "payload = \"atom\"\nlocation = { from = \"https://e.org/\" }",
+            "broker.location.to: it is missing",
+        ),
+    ] {
+        let story = Story::new(&broker(fake.address, more));
+        let (code, _, said) = output(&mut story.setup.run());
+        assert_eq!(code, Some(78), "{said}");
+        assert!(said.contains(want), "{said}");
+    }
+}
+
+#[test]
+fn a_resend_names_what_the_resource_lists_name_and_goes_on_after_a_kill() {
+    let fake = FakeBroker::start();
+    let mut story = Story::new(&broker(fake.address, ATOM));
+    let entries: Vec<String> = (0..230).map(|at| format!("updated {at:03}.txt")).collect();
+    let list = change_list("a", &entries).replace("\"changelist\"", "\"resourcelist\"");
+    story.site.write("a/resourcelist.xml", &list);
+    let daemon = story.start();
+    story.change();
+    fake.messages(1);
+    assert!(daemon.stop().success());
+    let setup = &story.setup;
+    let resend = |flags: &[&str]| {
+        let mut command = setup.command("resend");
+        command.args(["repository", "--destination", "/queue/initial"]);
+        command.args(flags);
+        command
+    };
+    let mut slow = resend(&["--rate", "25"]).spawn().unwrap();
+    let some = fake.messages(1 + 50).len();
+    slow.kill().unwrap();
+    slow.wait().unwrap();
+    let (code, _, said) = output(&mut resend(&[]));
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("which were sent before"), "{said}");
+    assert!(
+        said.contains("sent 230 resources of 1 set to /queue/initial"),
+        "{said}"
+    );
+    let messages = fake.messages(1 + 230);
+    assert!(some < messages.len());
+    let initial = &messages[1..];
+    let want: Vec<String> = (0..230).map(|at| format!("ADD a/{at:03}.txt")).collect();
+    assert_eq!(told(initial), want);
+    for message in initial {
+        assert_eq!(message.header("initial"), Some("true"));
+        assert_eq!(message.header("destination"), Some("/queue/initial"));
+        assert_eq!(message.header("changeTypes"), Some("ADD"));
+    }
+    // What the broker was told of stays as it is.
+    let daemon = story.setup.start();
+    story.change();
+    let more = fake.messages(messages.len() + 1);
+    assert_eq!(told(&more[messages.len()..]), ["UPDATE a/1.txt"]);
+    assert!(daemon.stop().success());
+    // Another run is no repeat.
+    let mut command = story.setup.command("resend");
+    command.args(["repository", "--under", "https://source.example/a/007.txt"]);
+    let (code, _, said) = output(&mut command);
+    assert_eq!(code, Some(0), "{said}");
+    let all = fake.messages(more.len() + 1);
+    assert_eq!(told(&all[more.len()..]), ["ADD a/007.txt"]);
+    let before = all[..more.len()].iter();
+    let last = all[more.len()].header("messageId");
+    assert!(before.clone().all(|one| one.header("messageId") != last));
+}
+
+#[test]
+fn a_resend_without_resource_lists_names_what_was_not_deleted_last() {
+    let fake = FakeBroker::start();
+    let mut story = Story::new(&broker(fake.address, ATOM));
+    story.site.remove("a/resourcelist.xml");
+    let capabilities = capability_list("a", &["changelist"]);
+    story.site.write("a/capabilitylist.xml", &capabilities);
+    publish(
+        &mut story,
+        &[
+            "created 1.txt 10:00:00",
+            "created 2.txt 10:00:01",
+            "deleted 1.txt 10:00:02",
+            "deleted 3.txt 10:00:03",
+            "created 3.txt 10:00:04",
+            "updated 2.txt 10:00:05",
+        ],
+    );
+    let daemon = story.start();
+    assert!(daemon.stop().success());
+    let resend = |name: &str| output(story.setup.command("resend").arg(name));
+    let (code, _, said) = resend("repository");
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(told(&fake.messages(2)), ["ADD a/3.txt", "ADD a/2.txt"]);
+    let (code, _, said) = resend("other");
+    assert_eq!(code, Some(1));
+    assert!(
+        said.contains("no broker is named \"other\"; there is repository"),
+        "{said}"
+    );
+    fake.behave(Manner::RefuseMessage("Destination is forbidden"));
+    let (code, _, said) = resend("repository");
+    assert_eq!(code, Some(69), "{said}");
+}
+
+#[test]
+fn a_repeat_has_the_same_feeds() {
+    let fake = FakeBroker::start();
+    let mut story = Story::new(&broker(fake.address, ATOM));
+    let daemon = story.start();
+    fake.behave(Manner::DieAt(Place::Committed));
+    publish(
+        &mut story,
+        &["updated 1.txt 10:00:00", "updated 2.txt 10:00:01"],
+    );
+    let messages = fake.messages(4);
+    let parts = |message: &Frame| {
+        let id = message.header("messageId").unwrap().to_owned();
+        (id, message.body.clone())
+    };
+    let parts: Vec<_> = messages.iter().map(parts).collect();
+    assert_eq!(parts[..2], parts[2..]);
+    assert!(daemon.stop().success());
+}
