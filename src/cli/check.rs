@@ -3,6 +3,7 @@
 //! Binds no listener, saves nothing, submits nothing. The facts are gathered here and judged in
 //! [`diagnostics`](crate::diagnostics).
 
+mod hub;
 mod machine;
 mod network;
 
@@ -21,9 +22,11 @@ use crate::cli::options::CheckOptions;
 use crate::cli::output::{counted, grouped, print};
 use crate::config::Config;
 use crate::config::address::Address;
+use crate::config::hub_config::HubConfig;
 use crate::daemon::log::error_chain;
 use crate::daemon::settings;
-use crate::diagnostics::{Diagnostic, Severity, changes, clock, hub};
+use crate::diagnostics::hub as about_hub;
+use crate::diagnostics::{Diagnostic, Severity, changes, clock};
 use crate::report;
 use crate::report::documents::{DocumentState, DocumentView};
 use crate::resourcesync::escape::escaped;
@@ -64,7 +67,12 @@ impl Section {
 }
 
 pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit> {
-    let config = Config::load(file, &with_url(file, options.overrides())?)?;
+    let overrides = options.overrides();
+    if HubConfig::is_at(file, &overrides) {
+        let sections = hub::sections(file, &overrides, options.no_environment)?;
+        return report_sections(&sections, None, options);
+    }
+    let config = Config::load(file, &with_url(file, overrides)?)?;
     // Certificates and headers that no request could be made with are the configuration's fault.
     let hubs = settings::publishers(&config)?;
     let brokers = settings::brokers(&config)?;
@@ -84,6 +92,15 @@ pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit
             &config, &scan, hubs, brokers, unverified,
         )?);
     }
+    report_sections(&sections, Some(documents), options)
+}
+
+/// Prints the diagnostics. There are no `documents` where a hub is checked.
+fn report_sections(
+    sections: &[Section],
+    documents: Option<usize>,
+    options: &CheckOptions,
+) -> anyhow::Result<Exit> {
     let of = |severity| {
         let diagnostics = sections.iter().flat_map(|section| &section.diagnostics);
         let diagnostics = diagnostics.filter(move |diagnostic| diagnostic.severity == severity);
@@ -97,19 +114,21 @@ pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit
             let notes = of(Severity::Note);
             let answer = json!({
                 "version": 1,
-                "documents": documents,
+                "documents": documents.unwrap_or_default(),
                 "findings": findings,
                 "count": count,
                 "notes": notes,
             });
             return writeln!(out, "{answer:#}");
         }
-        for section in &sections {
+        for section in sections {
             write_section(out, section)?;
         }
-        match (count, options.no_environment) {
-            (0, true) => writeln!(out, "the configuration is fine"),
-            (0, false) => writeln!(out, "the configuration and {documents} documents are fine"),
+        match (count, documents.filter(|_| !options.no_environment)) {
+            (0, None) => writeln!(out, "the configuration is fine"),
+            (0, Some(documents)) => {
+                writeln!(out, "the configuration and {documents} documents are fine")
+            }
             (1, _) => writeln!(out, "1 finding"),
             (count, _) => writeln!(out, "{} findings", grouped(count)),
         }
@@ -142,7 +161,7 @@ fn scanned(config: &Config, all: bool) -> anyhow::Result<(OneShotScan, Option<Di
 fn unverified(hubs: &[PublishSettings]) -> Vec<Diagnostic> {
     let trusting = hubs.iter().filter(|hub| hub.danger_accept_invalid_certs);
     trusting
-        .map(|settings| hub::unverified(&settings.hub))
+        .map(|settings| about_hub::unverified(&settings.hub))
         .collect()
 }
 
@@ -153,7 +172,7 @@ fn unnamed_proxy(config: &Config) -> Option<Diagnostic> {
         return None;
     };
     let has_proxies = !embedded.trusted_proxies.is_empty();
-    hub::unnamed_proxy(public_url.as_str(), *listen, has_proxies)
+    about_hub::unnamed_proxy(public_url.as_str(), *listen, has_proxies)
 }
 
 fn tree(scan: &OneShotScan, documents: Vec<DocumentView>, all: bool) -> Section {

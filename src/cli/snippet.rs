@@ -13,15 +13,17 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
+use ipnet::IpNet;
 
 use crate::cli::exit::Exit;
 use crate::cli::inference::with_url;
 use crate::cli::one_shot_scan::scan_once;
 use crate::cli::options::{SnippetOptions, WebServer};
 use crate::cli::output::{print, say};
-use crate::cli::snippet::passing::{Behind, Home, Site, passing};
+use crate::cli::snippet::passing::{Behind, Home, Passing, Site, passing};
 use crate::config::Config;
 use crate::config::address::Address;
+use crate::config::hub_config::HubConfig;
 use crate::report;
 
 impl WebServer {
@@ -46,6 +48,9 @@ impl WebServer {
 
 pub fn snippet(file: Option<&Path>, options: &SnippetOptions) -> anyhow::Result<Exit> {
     let overrides = options.network.overrides(options.tree.overrides());
+    if HubConfig::is_at(file, &overrides) {
+        return of_hub(&HubConfig::load(file, &overrides)?, options.server);
+    }
     let config = Config::load(file, &with_url(file, overrides)?)?;
     let public_url = config.server.public_url.as_ref();
     let public_url = public_url.context(
@@ -81,12 +86,34 @@ pub fn snippet(file: Option<&Path>, options: &SnippetOptions) -> anyhow::Result<
             "a topic lies at {origin}/: with these lines rsnotify answers there, and not the web server"
         ));
     }
+    let embedded = config.embedded_hub.as_ref();
+    let trust = embedded.and_then(|hub| trust("embedded_hub", &hub.trusted_proxies, &behind));
+    write(&passing, options.server, &behind, trust)
+}
+
+/// Prints the lines for `rsnotify hub`, which serves nothing but the hub.
+fn of_hub(config: &HubConfig, server: WebServer) -> anyhow::Result<Exit> {
+    let behind = behind(&config.server.listen)?;
+    let passing = passing(&BTreeSet::new(), None, Some(&config.hub.url));
+    for (address, reason) in &passing.refused {
+        say(format_args!("{address} cannot be passed on: {reason}"));
+    }
+    let trust = trust("hub", &config.hub.subscribers.trusted_proxies, &behind);
+    write(&passing, server, &behind, trust)
+}
+
+fn write(
+    passing: &Passing,
+    server: WebServer,
+    behind: &Behind,
+    trust: Option<String>,
+) -> anyhow::Result<Exit> {
     print(|out| {
         for site in &passing.sites {
-            let (part, lines) = (options.server.part(), options.server.lines(site, &behind));
+            let (part, lines) = (server.part(), server.lines(site, behind));
             writeln!(out, "# In the {part} of {}:\n{lines}", site.origin)?;
         }
-        match trust(&config, &behind) {
+        match trust {
             Some(trust) => writeln!(out, "{trust}"),
             None => Ok(()),
         }
@@ -128,16 +155,15 @@ fn behind(listen: &Address) -> anyhow::Result<Behind> {
 }
 
 /// Returns a note if rsnotify's configuration does not trust the web server's headers about subscribers' addresses.
-fn trust(config: &Config, behind: &Behind) -> Option<String> {
+fn trust(table: &str, trusted: &[IpNet], behind: &Behind) -> Option<String> {
     let Behind::Tcp(address) = behind else {
         return None;
     };
     let ip = address.ip();
-    let trusted = &config.embedded_hub.as_ref()?.trusted_proxies;
     let is_trusted = trusted.iter().any(|network| network.contains(&ip));
     (!is_trusted).then(|| {
         format!(
-            "# In [embedded_hub] of rsnotify's own configuration, or all subscribers count as one:\n\
+            "# In [{table}] of rsnotify's own configuration, or all subscribers count as one:\n\
              # trusted_proxies = [\"{ip}\"]"
         )
     })

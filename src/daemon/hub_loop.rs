@@ -137,6 +137,7 @@ impl HubLoop {
         });
         let pings = pings.collect();
         drop(published);
+        end_foreign_topics(&hub, &directory);
         HubLoop {
             saver: StateSaver::new(store),
             hub,
@@ -225,6 +226,7 @@ impl HubLoop {
     /// Takes note of a configuration that was loaded.
     pub fn configuration_loaded(&mut self, configuration: ConfigurationStatus, ttl: Duration) {
         self.topic_ttl = ttl;
+        end_foreign_topics(&self.hub, &self.directory);
         self.reporter.loaded(configuration);
     }
 
@@ -505,6 +507,19 @@ impl HubLoop {
             hub.drain().await;
             let _ = inputs.send(HubInput::Drained);
         });
+    }
+}
+
+/// Ends the subscriptions to topics that no publisher may publish any more.
+fn end_foreign_topics(hub: &PublicHub, directory: &TopicDirectory) {
+    let publishers = directory.publishers();
+    let is_foreign = |topic: &&Topic| publishers.of_topic(topic).is_none();
+    let foreign: Vec<Topic> = hub.hub.inspect(|subscriptions| {
+        let foreign = subscriptions.topics().filter(is_foreign);
+        foreign.cloned().collect()
+    });
+    for topic in foreign {
+        hub.hub.end_topic(&topic);
     }
 }
 

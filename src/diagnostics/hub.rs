@@ -7,7 +7,9 @@ use url::{Host, Url};
 
 use crate::announce::delivery::attempt::RefusalKind;
 use crate::announce::delivery::redirect::{Hop, next_hop};
-use crate::diagnostics::{Diagnostic, FailureCause, HUB_GREETING, ProbeResult};
+use crate::diagnostics::{
+    Diagnostic, FailureCause, HUB_GREETING, PUBLIC_HUB_GREETING, ProbeResult,
+};
 use crate::report::status::Condition;
 use crate::report::status::hubs::HubTrouble;
 use crate::report::status::words::counted;
@@ -87,6 +89,30 @@ pub fn delivery_trouble(hub: &Hub, trouble: &HubTrouble<'_>) -> Diagnostic {
     }
 }
 
+/// Reports a hub that would refuse the notifications of this Source.
+pub fn disagreement(hub: &Hub, status: u16, reason: &str) -> Diagnostic {
+    let remedy = match status {
+        400 => "correct the topic in the Capability List or in [[channel]]",
+        401 => "set bearer_token_file to the token that the hub's operator has given",
+        403 => {
+            "let the hub's operator add the topic to a prefix of this publisher, and let the topic advertise the hub by its URI"
+        }
+        _ => "check again later; if it lasts, contact the hub's operator",
+    };
+    let message = format!("{hub}: it would refuse notifications, with {status}: {reason}");
+    Diagnostic::finding(message, remedy)
+}
+
+/// Reports a publisher of `rsnotify hub` without a token.
+pub fn open_publisher(name: &str) -> Diagnostic {
+    Diagnostic::note(
+        format!(
+            "publisher {name}: it has no token, so anybody can publish in the name of its topics that name this hub"
+        ),
+        "set bearer_token_file, unless it pings only",
+    )
+}
+
 /// Reports a hub whose certificate is not verified.
 pub fn unverified(hub: &Hub) -> Diagnostic {
     Diagnostic::finding(
@@ -128,7 +154,12 @@ pub fn unnamed_proxy(
 /// Diagnoses the embedded hub by its reply to a `GET` at its advertised address.
 pub fn embedded(hub: &Hub, get: &ProbeResult) -> Option<Diagnostic> {
     let what = match get {
-        Ok(reply) if reply.status == 405 && reply.body.is(HUB_GREETING) => return None,
+        Ok(reply)
+            if reply.status == 405
+                && (reply.body.is(HUB_GREETING) || reply.body.is(PUBLIC_HUB_GREETING)) =>
+        {
+            return None;
+        }
         Ok(reply) => format!("answers {}, which is not from rsnotify", reply.status),
         Err(error) => format!("cannot be reached ({error})"),
     };

@@ -22,6 +22,10 @@ pub const NO_SUCH_TOPIC: &str = "no such topic\n";
 /// Body of our own hub's answer to a `GET`.
 pub const HUB_GREETING: &str = "this is a WebSub hub: POST a subscription form\n";
 
+/// Body of the answer of `rsnotify hub` to a `GET`.
+pub const PUBLIC_HUB_GREETING: &str =
+    "this is a WebSub hub: POST a subscription form, or a notification as a publisher\n";
+
 /// A message to the operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {

@@ -174,6 +174,11 @@ impl Subscriptions {
         subscriber.is_some_and(|subscriber| now < subscriber.expires)
     }
 
+    /// Returns the topics with subscribers.
+    pub fn topics(&self) -> impl Iterator<Item = &Topic> {
+        self.topics.keys()
+    }
+
     /// Returns true if anybody subscribes to a topic.
     pub fn has_topic(&self, topic: &Topic) -> bool {
         self.topics.contains_key(topic)

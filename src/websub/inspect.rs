@@ -11,8 +11,10 @@ use tokio::task::JoinSet;
 
 use crate::diagnostics::topic::TopicReplies;
 use crate::diagnostics::{FailureCause, Links, ProbeError, ProbeReply, ProbeResult, ReplyBody};
+use crate::http::form::{FORM_TYPE, encode_form};
 use crate::http::link::{parse_links, targets};
 use crate::http::secret::Mask;
+use crate::hub::publication::CHECK_MODE;
 use crate::resourcesync::uri::{Hub, Topic};
 use crate::websub::client;
 use crate::websub::failure::{cause, in_its_own_words};
@@ -23,6 +25,10 @@ use crate::websub::publish::{PublishSettings, PublisherError};
 const TOPICS_AT_ONCE: usize = 16;
 /// Timeout of an answer, including its body.
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// Topics in one question to a hub.
+const TOPICS_IN_A_FORM: usize = 20;
+/// Maximum bytes of a reason.
+const REASON_BYTES: usize = 1_000;
 /// Maximum timeout of a hub, whatever its configuration.
 const HUB_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -87,6 +93,61 @@ pub async fn hubs(hubs: Vec<PublishSettings>) -> Vec<ProbeResult> {
 pub async fn hub_in_public(hub: &Hub) -> reqwest::Result<ProbeResult> {
     let request = plain_client()?.get(hub.as_str());
     Ok(probe(request, &Mask::default()).await)
+}
+
+/// Answer of a hub to the question if it would accept publications of topics.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Agreement {
+    pub status: u16,
+    /// The first bytes of the body, which is a sentence; secrets are masked.
+    pub reason: String,
+}
+
+/// Asks hubs that are `rsnotify hub`, which name themselves as a hub in the answer to a `HEAD`, if they would accept publications of these topics, with the configured credentials.
+/// Nothing is published. Returns the first answer that is no acceptance; nothing of another hub, or of one that cannot be
+/// reached.
+pub async fn agreements(hubs: Vec<(PublishSettings, Vec<Topic>)>) -> Vec<Option<Agreement>> {
+    let mut answers = vec![None; hubs.len()];
+    let mut probes = JoinSet::new();
+    for (at, (settings, topics)) in hubs.into_iter().enumerate() {
+        probes.spawn(async move { (at, agreement(&settings, &topics).await) });
+    }
+    for (at, answer) in probes.join_all().await {
+        answers[at] = answer;
+    }
+    answers
+}
+
+async fn agreement(settings: &PublishSettings, topics: &[Topic]) -> Option<Agreement> {
+    let client = settings.client().ok()?;
+    let timeout = settings.timeout.min(HUB_TIMEOUT);
+    let head = client.head(settings.publish_url.clone()).timeout(timeout);
+    let mask = mask([settings]);
+    let greeting = probe(head, &mask).await.ok()?;
+    let names_itself = |hub: &String| *hub == settings.hub.as_str();
+    if greeting.status != 405 || !greeting.links.hubs.iter().any(names_itself) {
+        return None;
+    }
+    for some in topics.chunks(TOPICS_IN_A_FORM) {
+        let topics = some.iter().map(|topic| ("hub.topic", topic.as_str()));
+        let parameters: Vec<_> = std::iter::once(("hub.mode", CHECK_MODE))
+            .chain(topics)
+            .collect();
+        let post = client
+            .post(settings.publish_url.clone())
+            .timeout(timeout)
+            .header(CONTENT_TYPE, FORM_TYPE)
+            .body(encode_form(&parameters));
+        let mut response = post.send().await.ok()?;
+        let status = response.status();
+        if !status.is_success() {
+            let (body, _) = client::beginning(&mut response, REASON_BYTES).await;
+            let reason = mask.hide(String::from_utf8_lossy(&body).trim());
+            let status = status.as_u16();
+            return Some(Agreement { status, reason });
+        }
+    }
+    None
 }
 
 fn plain_client() -> reqwest::Result<Client> {

@@ -31,6 +31,7 @@ mod monitoring;
 mod naming;
 mod offline;
 mod outbox;
+mod own_hub;
 mod packaging;
 mod page;
 mod progress;

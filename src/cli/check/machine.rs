@@ -31,7 +31,7 @@ pub(super) fn unreadable(scan: &OneShotScan) -> Option<Diagnostic> {
     machine::unreadable(scan.unreadable, user(), &users())
 }
 
-fn state_directory(directory: &Path) -> Vec<Diagnostic> {
+pub(super) fn state_directory(directory: &Path) -> Vec<Diagnostic> {
     let place = store::inspect_directory(directory);
     machine::state_directory(&directory.display().to_string(), &place, user(), &users())
 }

@@ -1,5 +1,6 @@
 //! Requests topics and hubs at their public addresses, as hubs and Destinations do.
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -56,7 +57,7 @@ pub(super) fn sections(
     let topics = channels.iter().map(|channel| &channel.topic);
     let mut of_topics = topic::reach(topics, &plan.hubs, &mounts);
 
-    let (is_running, note) = is_running(config);
+    let (is_running, note) = is_running(&config.state_dir);
     of_topics.extend(note);
     let unknown = match config.server.known_public_url() {
         Some(_) => None,
@@ -77,12 +78,17 @@ pub(super) fn sections(
         }
     }
     let embedded = embedded.filter(|hub| is_running && is_known(hub.as_str()));
+    let agreements = match is_running {
+        true => agreements(&expected, &hubs)?,
+        false => Vec::new(),
+    };
     let answers = ask(expected, hubs, brokers, embedded, &channels)?;
 
     of_topics.extend(topic::diagnostics(&answers.topics));
     let configured: Vec<Url> = answers.hubs.iter().flat_map(addresses).collect();
     let mut of_hubs = unverified;
     of_hubs.extend(told(scan));
+    of_hubs.extend(agreements);
     let judged = answers.hubs.iter();
     of_hubs.extend(judged.filter_map(|asked| hub::diagnostic(asked, &configured)));
     let judged = answers.embedded.iter();
@@ -98,14 +104,39 @@ pub(super) fn sections(
     ])
 }
 
+/// Finds out if hubs that are `rsnotify hub` would accept the notifications of these topics.
+fn agreements(
+    expected: &[ExpectedTopic],
+    hubs: &[PublishSettings],
+) -> anyhow::Result<Vec<Diagnostic>> {
+    let asked = hubs.iter().map(|settings| {
+        let topics = expected
+            .iter()
+            .filter(|topic| topic.hubs.contains(&settings.hub));
+        let topics = topics.map(|topic| topic.topic.clone()).collect();
+        (settings.clone(), topics)
+    });
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the network")?;
+    let answers = runtime.block_on(inspect::agreements(asked.collect()));
+    runtime.shutdown_background();
+    let answers = hubs.iter().zip(answers).filter_map(|(settings, answer)| {
+        let inspect::Agreement { status, reason } = answer?;
+        Some(hub::disagreement(&settings.hub, status, &reason))
+    });
+    Ok(answers.collect())
+}
+
 /// Returns true if a daemon is running, so that topics should be served, as far as this user can see.
-fn is_running(config: &Config) -> (bool, Option<Diagnostic>) {
-    match store::is_in_use(&config.state_dir) {
+pub(super) fn is_running(state_dir: &Path) -> (bool, Option<Diagnostic>) {
+    match store::is_in_use(state_dir) {
         Ok(true) => (true, None),
         Ok(false) => {
             let message = format!(
                 "rsnotify is not running with {}, so topics were not checked",
-                config.state_dir.display()
+                state_dir.display()
             );
             let remedy =
                 "start it, and check again; if it runs with another state_dir, give that one";

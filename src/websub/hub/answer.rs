@@ -33,11 +33,7 @@ impl EmbeddedHub {
     /// Answers a request for the hub's path.
     pub async fn answer(&self, request: Request<Incoming>, body_timeout: Duration) -> FullResponse {
         if *request.method() != Method::POST {
-            let mut reply = text(StatusCode::METHOD_NOT_ALLOWED, HUB_GREETING);
-            reply
-                .headers_mut()
-                .insert(ALLOW, HeaderValue::from_static("POST"));
-            return reply;
+            return only_post(HUB_GREETING);
         }
         let reply = match self.inner.is_addressed_to_us(request.headers()) {
             true => self.answer_request(request, body_timeout).await,
@@ -180,6 +176,15 @@ enum NotAccepted {
     Rejected(#[from] Rejection),
     #[error(transparent)]
     LimitExceeded(#[from] LimitExceeded),
+}
+
+/// Returns the answer to another method than `POST`.
+pub fn only_post(greeting: &'static str) -> FullResponse {
+    let mut reply = text(StatusCode::METHOD_NOT_ALLOWED, greeting);
+    reply
+        .headers_mut()
+        .insert(ALLOW, HeaderValue::from_static("POST"));
+    reply
 }
 
 /// Returns an answer with the reason in plain text.

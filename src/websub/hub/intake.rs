@@ -17,6 +17,7 @@ use jiff::Timestamp;
 use tokio::sync::oneshot;
 use tracing::{debug, info, warn};
 
+use crate::diagnostics::PUBLIC_HUB_GREETING;
 use crate::hub::log_limit::LogLimit;
 use crate::hub::publication::{
     FormRequest, PublicationRefusal, PublishedLinks, RequestKind, bearer_token, form_request, kind,
@@ -28,7 +29,7 @@ use crate::hub::publisher_counts::PublisherCounts;
 use crate::hub::rate_limiter::RateLimiter;
 use crate::resourcesync::uri::{Hub, Topic};
 use crate::websub::hub::EmbeddedHub;
-use crate::websub::hub::answer::{FORM_BYTES, limit_exceeded, plain_text};
+use crate::websub::hub::answer::{FORM_BYTES, limit_exceeded, only_post, plain_text};
 use crate::websub::hub::hub_topics::TopicDirectory;
 use crate::websub::hub::topic_client::TopicClient;
 use crate::websub::server::{FullResponse, small_body, text};
@@ -173,7 +174,7 @@ impl PublicHub {
         body_timeout: Duration,
     ) -> FullResponse {
         if *request.method() != Method::POST {
-            return self.hub.answer(request, body_timeout).await;
+            return self.inner.greet();
         }
         let content_type = text_of(request.headers(), CONTENT_TYPE);
         let refused = match kind(content_type.as_deref()) {
@@ -417,6 +418,16 @@ impl Inner {
     fn with_use<T>(&self, publisher: &Arc<str>, act: impl FnOnce(&mut PublisherUse) -> T) -> T {
         let mut publishers = self.publishers();
         act(publishers.entry(Arc::clone(publisher)).or_default())
+    }
+
+    /// Answers another method than `POST`. `check` recognises this hub by its link.
+    fn greet(&self) -> FullResponse {
+        let mut answer = only_post(PUBLIC_HUB_GREETING);
+        let link = format!("<{}>; rel=\"hub\"", self.settings().hub.as_str());
+        if let Ok(link) = HeaderValue::from_str(&link) {
+            answer.headers_mut().insert(LINK, link);
+        }
+        answer
     }
 
     /// Counts a publication that begins, and refuses one too many.

@@ -39,7 +39,6 @@ fn w5_1_a_request_without_a_required_parameter_is_refused(#[case] missing: &str)
 
 #[rstest]
 #[case("hub.mode", "sub", 400)]
-#[case("hub.mode", "publish", 403)]
 #[case("hub.topic", "http://elsewhere.example/topic", 404)]
 #[case("hub.callback", "ftp://127.0.0.1/c", 400)]
 #[case("hub.callback", "/c", 400)]
@@ -61,6 +60,15 @@ fn w5_1_2_an_error_is_answered_with_4xx_and_a_plain_text_reason(
     all.retain(|(field, _)| *field != name);
     all.push((name, value));
     source.post(&form(&all)).assert_refused(status);
+}
+
+#[test]
+fn w5_1_2_a_publication_by_a_stranger_is_refused_with_the_reason() {
+    let source = Source::start();
+    let topic = source.topic();
+    let publication = form(&[("hub.mode", "publish"), ("hub.topic", topic.as_str())]);
+    let status = source.status_of_a_stranger();
+    source.post(&publication).assert_refused(status);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The real binary with its embedded hub, over a tree with one set.
+//! The real binary with its embedded hub, over a tree with one set; or `rsnotify hub` with a source that publishes there.
 
 use std::fmt::Debug;
 use std::io::{Read, Write};
@@ -12,20 +12,34 @@ use tempfile::TempDir;
 use url::form_urlencoded;
 
 use crate::conformance::callback::{Callback, Request};
+use crate::own_hub::setup::{HubSetup, TOKEN, publisher};
 use crate::support::DEADLINE;
 use crate::support::daemon::{Daemon, get};
 use crate::support::documents::{Site, URL, list};
 
+/// The variable with which the fixture is `rsnotify hub` instead of the embedded hub.
+pub const OWN_HUB: &str = "RSNOTIFY_TEST_OWN_HUB";
+
 pub struct Source {
     pub site: Site,
-    pub state: TempDir,
+    state: TempDir,
     daemon: Option<Daemon>,
     address: SocketAddr,
     version: u32,
+    own_hub: Option<OwnHub>,
+}
+
+/// A hub for many Sources, whose only publisher is the source.
+struct OwnHub {
+    setup: HubSetup,
+    publisher: Daemon,
 }
 
 impl Source {
     pub fn start() -> Source {
+        if std::env::var_os(OWN_HUB).is_some() {
+            return Source::at_own_hub();
+        }
         let site = Site::new();
         let state = TempDir::new().unwrap();
         let daemon = run(&site, &state, "127.0.0.1:0");
@@ -35,12 +49,57 @@ impl Source {
             state,
             daemon: Some(daemon),
             version: 1,
+            own_hub: None,
+        }
+    }
+
+    fn at_own_hub() -> Source {
+        let (site, state) = (Site::new(), TempDir::new().unwrap());
+        let mut setup = HubSetup::library();
+        let config = state.path().join("c.toml");
+        let (root, hub) = (site.root.path().display(), setup.url());
+        let token = setup.directory.path().join(format!("{TOKEN}.token"));
+        let text = format!(
+            "state_dir = \"state\"\n[server]\nlisten = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\n\
+             [[source]]\nname = \"main\"\nmount = [{{ path = \"{root}\", url = \"{URL}\" }}]\n\
+             [[hub]]\nurl = \"{hub}\"\nbearer_token_file = \"{}\"\n",
+            token.display()
+        );
+        std::fs::write(&config, text).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rsnotify"));
+        command.args(["run", "--log-format", "json", "--config"]);
+        command.arg(&config);
+        let publisher = Daemon::spawn(command);
+        publisher.await_log("ready");
+        let prefix = format!("http://{}/", publisher.public);
+        setup.publishers = self::publisher("source", &prefix, TOKEN);
+        let daemon = setup.start();
+        Source {
+            address: setup.address,
+            site,
+            state,
+            daemon: Some(daemon),
+            version: 1,
+            own_hub: Some(OwnHub { setup, publisher }),
+        }
+    }
+
+    /// The status of a publication by a stranger: the embedded hub takes none at all.
+    pub fn status_of_a_stranger(&self) -> u16 {
+        match self.own_hub {
+            Some(_) => 401,
+            None => 403,
         }
     }
 
     /// Stops, and starts again with the topic of a channel gone for as long as it is served without its set.
     pub fn retire_topic(&mut self) {
         self.kill();
+        if let Some(own_hub) = &mut self.own_hub {
+            own_hub.setup.publishers = publisher("other", "https://other.example/", TOKEN);
+            self.resume();
+            return;
+        }
         let long_ago = "UPDATE channels SET retired = '2020-01-01T00:00:00Z', last_words = '[]' \
                         WHERE kind = 'framework'";
         assert_eq!(self.state().execute(long_ago, []).unwrap(), 1);
@@ -58,7 +117,11 @@ impl Source {
     /// Starts again, where it was before.
     pub fn resume(&mut self) {
         self.kill();
-        self.daemon = Some(run(&self.site, &self.state, &self.address.to_string()));
+        let daemon = match &self.own_hub {
+            Some(own_hub) => own_hub.setup.start(),
+            None => run(&self.site, &self.state, &self.address.to_string()),
+        };
+        self.daemon = Some(daemon);
     }
 
     pub fn hub(&self) -> String {
@@ -66,7 +129,15 @@ impl Source {
     }
 
     pub fn topic(&self) -> String {
-        format!("http://{}/topics/main/a/capabilitylist/", self.address)
+        format!("http://{}/topics/main/a/capabilitylist/", self.topics_at())
+    }
+
+    /// Returns the address at which topics are served.
+    fn topics_at(&self) -> SocketAddr {
+        match &self.own_hub {
+            Some(own_hub) => own_hub.publisher.public,
+            None => self.address,
+        }
     }
 
     /// Changes a document of the set, which its channel hears of.
@@ -165,11 +236,15 @@ impl Source {
 
     /// The head and body of the topic.
     pub fn fetch_topic(&self) -> (String, String) {
-        get(self.address, "/topics/main/a/capabilitylist/")
+        get(self.topics_at(), "/topics/main/a/capabilitylist/")
     }
 
     fn state(&self) -> Connection {
-        Connection::open(self.state.path().join("state.sqlite")).unwrap()
+        let directory = match &self.own_hub {
+            Some(own_hub) => own_hub.setup.state_dir(),
+            None => self.state.path().to_owned(),
+        };
+        Connection::open(directory.join("state.sqlite")).unwrap()
     }
 
     fn await_saved<T: PartialEq + Debug>(

@@ -1,0 +1,56 @@
+//! `check` of a configuration of `rsnotify hub`.
+
+use std::path::Path;
+
+use anyhow::Context;
+
+use crate::cli::check::{Section, machine, network};
+use crate::config::address::Address;
+use crate::config::hub_config::HubConfig;
+use crate::config::overrides::Overrides;
+use crate::diagnostics::{Diagnostic, hub};
+use crate::websub::inspect;
+
+/// Returns the sections about the hub; of the configuration alone if `no_environment`.
+pub(super) fn sections(
+    file: Option<&Path>,
+    overrides: &Overrides,
+    no_environment: bool,
+) -> anyhow::Result<Vec<Section>> {
+    let config = HubConfig::load(file, overrides)?;
+    let publishers = config
+        .publishers
+        .iter()
+        .filter(|settings| settings.publisher.token.is_none());
+    let mut of_publishers: Vec<Diagnostic> = publishers
+        .map(|settings| hub::open_publisher(&settings.publisher.name))
+        .collect();
+    of_publishers.extend(unnamed_proxy(&config));
+    let mut sections = vec![Section::new("publishers", of_publishers)];
+    if no_environment {
+        return Ok(sections);
+    }
+    let mut of_hub = machine::state_directory(&config.state_dir);
+    let (is_running, note) = network::is_running(&config.state_dir);
+    of_hub.extend(note);
+    if is_running {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .context("cannot start the network")?;
+        let get = runtime.block_on(inspect::hub_in_public(&config.hub.url));
+        runtime.shutdown_background();
+        let get = get.context("cannot prepare requests")?;
+        of_hub.extend(hub::embedded(&config.hub.url, &get));
+    }
+    sections.push(Section::new("hub", of_hub));
+    Ok(sections)
+}
+
+fn unnamed_proxy(config: &HubConfig) -> Option<Diagnostic> {
+    let Address::Tcp(listen) = &config.server.listen else {
+        return None;
+    };
+    let has_proxies = !config.hub.subscribers.trusted_proxies.is_empty();
+    hub::unnamed_proxy(config.hub.url.as_str(), *listen, has_proxies)
+}

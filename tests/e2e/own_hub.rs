@@ -1,0 +1,631 @@
+//! `rsnotify hub`: many publishers, their subscribers, and everything that may end in between.
+
+pub mod setup;
+
+use std::collections::BTreeSet;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use crate::conformance::callback::{Callback, Request, Say, say, willing};
+use crate::own_hub::setup::{HubSetup, LIBRARY, TOKEN, next_bodies, open_publisher, publisher};
+use crate::support::daemon::{Daemon, output};
+use crate::support::documents::{Site, list};
+
+const TOPIC: &str = "https://library.example/t";
+
+/// A topic that is served with a `Link` to a hub, and counts its requests.
+fn served_topic(hub: &str, body: &Arc<Mutex<String>>) -> Callback {
+    let (hub, body) = (hub.to_owned(), Arc::clone(body));
+    Callback::that(move |request: &Request| {
+        let body = body.lock().unwrap().clone();
+        let etag = format!("\"{}\"", body.len());
+        if request.headers.get("if-none-match") == Some(&etag) {
+            return say("304 Not Modified", "");
+        }
+        let body = match request.method.as_str() {
+            "HEAD" => String::new(),
+            _ => body,
+        };
+        Say {
+            status: "200 OK".to_owned(),
+            headers: format!(
+                "Content-Type: application/xml\r\nETag: {etag}\r\nLink: <{hub}>; rel=\"hub\"\r\n"
+            ),
+            body,
+        }
+    })
+}
+
+#[test]
+fn a_publication_that_may_not_be_is_refused_with_the_reason_and_reaches_nobody() {
+    let mut setup = HubSetup::library();
+    setup.publishers += &publisher("archive", "https://archive.example/", "boxes");
+    setup.keys = "max_body = 1000".to_owned();
+    let hub = setup.start();
+    let callback = Callback::start();
+    setup.subscribe(TOPIC, &callback.url("/"));
+    let link = |topic: &str| format!("<{topic}>; rel=\"self\"");
+    let bearer = |token: &str| format!("Bearer {token}");
+    let large = vec![b'x'; 3_000_000];
+    for (status, topic, token, content_type, body) in [
+        (400, "", TOKEN, "application/xml", &b"<a/>"[..]),
+        (400, "/t", TOKEN, "application/xml", b"<a/>"),
+        (
+            400,
+            "https://library.example/a/../t",
+            TOKEN,
+            "application/xml",
+            b"<a/>",
+        ),
+        (
+            400,
+            "https://library.example/%2e%2e/t",
+            TOKEN,
+            "application/xml",
+            b"<a/>",
+        ),
+        (400, TOPIC, TOKEN, "application/xml", b""),
+        (401, TOPIC, "", "application/xml", b"<a/>"),
+        (401, TOPIC, "boks", "application/xml", b"<a/>"),
+        (401, TOPIC, "", "application/xml", &large),
+        (403, TOPIC, "boxes", "application/xml", b"<a/>"),
+        (
+            403,
+            "https://nobody.example/t",
+            TOKEN,
+            "application/xml",
+            b"<a/>",
+        ),
+        (
+            403,
+            "https://library.example.evil/t",
+            TOKEN,
+            "application/xml",
+            b"<a/>",
+        ),
+        (413, TOPIC, TOKEN, "application/xml", &large[..1_001]),
+        (413, TOPIC, TOKEN, "application/xml", &large),
+        (415, TOPIC, TOKEN, "application/json", b"{}"),
+        (415, TOPIC, TOKEN, "text/plain", b"<a/>"),
+    ] {
+        let (link, bearer) = (link(topic), bearer(token));
+        let mut headers = vec![("Content-Type", content_type)];
+        headers.extend((!topic.is_empty()).then_some(("Link", link.as_str())));
+        headers.extend((!token.is_empty()).then_some(("Authorization", bearer.as_str())));
+        setup.post("/hub", &headers, body).assert_refused(status);
+    }
+    assert_eq!(setup.publish(TOPIC, TOKEN, "<a/>").status, 200);
+    assert_eq!(next_bodies(&callback, 1), ["<a/>"]);
+    assert_eq!(callback.heard().len(), 0);
+    hub.stop();
+}
+
+#[test]
+fn a_notification_is_delivered_as_it_was_sent_and_a_repeat_is_not() {
+    let setup = HubSetup::library();
+    let hub = setup.start();
+    let callback = Callback::start();
+    setup.subscribe(TOPIC, &callback.url("/"));
+    let body = "\u{feff}<a>\r\n é</a> ";
+    let links =
+        format!("<{TOPIC}>; rel=\"self\", <https://library.example/cl.xml>; rel=\"resourcesync\"");
+    let headers = [
+        ("Content-Type", "application/xml; charset=utf-8"),
+        ("Link", links.as_str()),
+        ("Authorization", "bearer books"),
+    ];
+    for _ in 0..2 {
+        assert_eq!(setup.post("/hub", &headers, body.as_bytes()).status, 200);
+    }
+    let heard = callback.next("POST");
+    assert_eq!(heard.body, body.as_bytes());
+    assert_eq!(
+        heard.headers["content-type"],
+        "application/xml; charset=utf-8"
+    );
+    let link = &heard.headers["link"];
+    for part in [
+        format!("<{TOPIC}>; rel=\"self\""),
+        format!("<{}>; rel=\"hub\"", setup.url()),
+        "<https://library.example/cl.xml>; rel=\"resourcesync\"".to_owned(),
+    ] {
+        assert!(link.contains(&part), "{link}");
+    }
+    // A repeat after a restart is one too; an earlier body is not.
+    hub.kill();
+    let hub = setup.start();
+    assert_eq!(setup.post("/hub", &headers, body.as_bytes()).status, 200);
+    let query = "/hub?hub.mode=publish&hub.topic=https%3A%2F%2Flibrary.example%2Ft";
+    let in_query = [headers[0], headers[2]];
+    assert_eq!(setup.post(query, &in_query, b"<b/>").status, 200);
+    assert_eq!(setup.post(query, &in_query, body.as_bytes()).status, 200);
+    assert_eq!(next_bodies(&callback, 2), ["<b/>", body]);
+    assert_eq!(callback.heard().len(), 0);
+    hub.stop();
+}
+
+#[test]
+fn a_flooding_publisher_is_limited_and_delays_no_other() {
+    let mut setup = HubSetup::library();
+    setup.publishers += &publisher("archive", "https://archive.example/", "boxes");
+    setup.keys = "max_publications_per_minute = 20".to_owned();
+    let hub = setup.start();
+    let callback = Callback::start();
+    let other = "https://archive.example/t";
+    setup.subscribe(other, &callback.url("/"));
+    let mut limited = 0;
+    for number in 0..60 {
+        let answer = setup.publish(TOPIC, TOKEN, &format!("<a{number}/>"));
+        if answer.status == 429 {
+            answer.assert_refused(429);
+            assert!(answer.head.contains("retry-after: "), "{}", answer.head);
+            limited += 1;
+        }
+    }
+    assert!(limited >= 30, "{limited}");
+    assert_eq!(setup.publish(other, "boxes", "<b/>").status, 200);
+    assert_eq!(next_bodies(&callback, 1), ["<b/>"]);
+    let status = hub.status();
+    let library = &status["publishers"][0];
+    assert_eq!(library["name"], "library");
+    assert_eq!(library["limited"], limited);
+    let (_, metrics) = hub.get_admin("/metrics");
+    let line = format!(
+        "rsnotify_publications_total{{publisher=\"library\",outcome=\"excess\"}} {limited}"
+    );
+    assert!(metrics.contains(&line), "{metrics}");
+    let (head, page) = hub.get_admin("/");
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    assert!(
+        page.contains("archive") && page.contains("too many publications"),
+        "{page}"
+    );
+    let (_, printed, _) = output(&mut setup.command(&["status"]));
+    assert!(printed.contains("publisher library: 1 topic"), "{printed}");
+    hub.stop();
+}
+
+#[test]
+fn a_host_that_hangs_delays_nobody_else() {
+    let setup = HubSetup::library();
+    let hub = setup.start();
+    let held = Arc::new(AtomicBool::new(true));
+    let hold = Arc::clone(&held);
+    let hanging = Callback::that(move |request| {
+        while request.method == "POST" && hold.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(10)); // it hangs
+        }
+        willing(request)
+    });
+    for number in 0..40 {
+        setup.subscribe(TOPIC, &hanging.url(&format!("/{number}")));
+    }
+    // Another host, as far as addresses tell.
+    let callback = Callback::start();
+    let elsewhere = callback.url("/").replace("127.0.0.1", "127.0.0.2");
+    if std::net::TcpStream::connect(("127.0.0.2", callback.address.port())).is_ok() {
+        setup.subscribe(TOPIC, &elsewhere);
+    } else {
+        setup.subscribe(TOPIC, &callback.url("/"));
+    }
+    let began = Instant::now();
+    for number in 0..3 {
+        let body = format!("<a{number}/>");
+        assert_eq!(setup.publish(TOPIC, TOKEN, &body).status, 200);
+        assert_eq!(next_bodies(&callback, 1), [body]);
+    }
+    assert!(
+        began.elapsed() < Duration::from_secs(30),
+        "{:?}",
+        began.elapsed()
+    );
+    held.store(false, Ordering::Relaxed);
+    hub.kill();
+}
+
+#[test]
+fn a_pinged_topic_is_fetched_and_delivered_once_for_each_content() {
+    let mut setup = HubSetup::library();
+    let content = Arc::new(Mutex::new("<a/>".to_owned()));
+    let site = served_topic(&setup.url(), &content);
+    let topic = site.url("/t");
+    setup.publishers = open_publisher("open", &site.url("/"));
+    let hub = setup.start();
+    let callback = Callback::start();
+    setup.subscribe(&topic, &callback.url("/"));
+    for body in ["<a/>", "<b  />"] {
+        body.clone_into(&mut content.lock().unwrap());
+        for _ in 0..2 {
+            assert_eq!(setup.ping(&topic, None).status, 202);
+            site.next("GET");
+        }
+        assert_eq!(next_bodies(&callback, 1), [body]);
+    }
+    // Another hub's topic, and one that redirects.
+    let foreign = served_topic("https://hub.example/", &content);
+    setup.publishers += &open_publisher("foreign", &foreign.url("/"));
+    hub.stop();
+    let hub = setup.start();
+    setup.ping(&foreign.url("/t"), None).assert_refused(403);
+    let (topic_of_two, url) = (site.url("/moved"), setup.url());
+    site.behave(move |request| Say {
+        status: match request.method.as_str() {
+            "HEAD" => "200 OK".to_owned(),
+            _ => "302 Found".to_owned(),
+        },
+        headers: format!("Link: <{url}>; rel=\"hub\"\r\nLocation: /t\r\n"),
+        body: String::new(),
+    });
+    assert_eq!(setup.ping(&topic_of_two, None).status, 202);
+    hub.await_log("cannot fetch");
+    assert_eq!(callback.heard().len(), 0);
+    // A fetch that has not succeeded goes on after a crash.
+    hub.kill();
+    let url = setup.url();
+    site.behave(move |_| Say {
+        status: "200 OK".to_owned(),
+        headers: format!("Content-Type: application/xml\r\nLink: <{url}>; rel=\"hub\"\r\n"),
+        body: "<c/>".to_owned(),
+    });
+    let hub = setup.start();
+    hub.await_status(|status| status["publishers"][0]["published_topics"] == 2);
+    hub.stop();
+}
+
+#[test]
+fn a_publisher_with_both_keys_needs_both() {
+    let mut setup = HubSetup::library();
+    let content = Arc::new(Mutex::new("<a/>".to_owned()));
+    let (ours, foreign) = (
+        served_topic(&setup.url(), &content),
+        served_topic("https://hub.example/", &content),
+    );
+    setup.publishers = publisher("both", &ours.url("/"), TOKEN) + "verify = \"topic\"\n";
+    setup.publishers += &publisher("other", &foreign.url("/"), "boxes");
+    setup.publishers += "verify = \"topic\"\n";
+    let hub = setup.start();
+    assert_eq!(setup.publish(&ours.url("/t"), TOKEN, "<a/>").status, 200);
+    setup.ping(&ours.url("/t"), None).assert_refused(401);
+    let refused = setup.publish(&foreign.url("/t"), "boxes", "<a/>");
+    refused.assert_refused(403);
+    assert!(
+        refused.body.contains("does not name this hub"),
+        "{}",
+        refused.body
+    );
+    hub.stop();
+}
+
+#[test]
+fn whether_publisher_and_hub_agree_is_found_out_without_publishing() {
+    let site = Site::new();
+    let setup = HubSetup::library();
+    let hub = setup.start();
+    let check =
+        |topic: &str, token| setup.form(&[("hub.mode", "check"), ("hub.topic", topic)], token);
+    let accepted = check(TOPIC, Some(TOKEN));
+    assert_eq!(accepted.status, 200);
+    assert!(
+        accepted.body.contains("library may publish"),
+        "{}",
+        accepted.body
+    );
+    check(TOPIC, None).assert_refused(401);
+    check("https://nobody.example/", Some(TOKEN)).assert_refused(403);
+    // A source with the right token, whose topics nobody has configured.
+    let directory = tempfile::tempdir().unwrap();
+    let config = directory.path().join("c.toml");
+    let source = |public_url: &str| {
+        let (root, url) = (site.root.path().display(), setup.url());
+        let token = setup.directory.path().join("books.token");
+        format!(
+            "state_dir = \"state\"\n[server]\nlisten = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\n\
+             public_url = \"{public_url}\"\n[[source]]\nname = \"main\"\n\
+             mount = [{{ path = \"{root}\", url = \"https://source.example/\" }}]\n\
+             [[hub]]\nurl = \"{url}\"\nbearer_token_file = \"{}\"\n",
+            token.display()
+        )
+    };
+    for (public_url, is_refused) in [("https://nobody.example/", true), (LIBRARY, false)] {
+        std::fs::write(&config, source(public_url)).unwrap();
+        let mut run = Command::new(env!("CARGO_BIN_EXE_rsnotify"));
+        run.args(["run", "--log-format", "json", "--config"])
+            .arg(&config);
+        let daemon = Daemon::spawn(run);
+        daemon.await_log("ready");
+        let mut check = Command::new(env!("CARGO_BIN_EXE_rsnotify"));
+        check.args(["check", "--config"]).arg(&config);
+        let (_, printed, _) = output(&mut check);
+        let words = "it would refuse notifications, with 403";
+        assert_eq!(printed.contains(words), is_refused, "{printed}");
+        daemon.stop();
+    }
+    let published = &hub.status()["publishers"][0]["published_topics"];
+    assert_eq!(published, 0);
+    let (code, printed, errors) = output(&mut setup.command(&["check"]));
+    assert_eq!(code, Some(0), "{printed}{errors}");
+    hub.stop();
+}
+
+#[test]
+fn one_state_belongs_to_one_daemon_of_one_kind() {
+    let site = Site::new();
+    let setup = HubSetup::library();
+    let hub = setup.start();
+    let refused = |command: &mut Command, words: &str| {
+        let (code, _, errors) = output(command);
+        assert_ne!(code, Some(0));
+        assert!(errors.contains(words), "{errors}");
+    };
+    refused(
+        &mut setup.command(&["hub"]),
+        "another rsnotify uses the state directory",
+    );
+    refused(
+        &mut setup.command(&["run"]),
+        "start it with `rsnotify hub --config",
+    );
+    refused(
+        &mut setup.command(&["outbox", "list"]),
+        "which has no sources and no outbox",
+    );
+    hub.stop();
+    let run = |state: &std::path::Path| {
+        let mut run = Command::new(env!("CARGO_BIN_EXE_rsnotify"));
+        run.args([
+            "run",
+            "--url",
+            "https://source.example/",
+            "--listen",
+            "127.0.0.1:0",
+        ]);
+        run.args(["--admin-listen", "127.0.0.1:0", "--log-format", "json"]);
+        run.arg("--root").arg(site.root.path());
+        run.arg("--state-dir").arg(state);
+        run
+    };
+    refused(&mut run(&setup.state_dir()), "is that of `rsnotify hub`");
+    let of_run = HubSetup::library();
+    let daemon = Daemon::spawn(run(&of_run.state_dir()));
+    daemon.await_log("ready");
+    daemon.stop();
+    refused(&mut of_run.command(&["hub"]), "is that of `rsnotify run`");
+}
+
+#[test]
+fn a_reload_changes_publishers_and_ends_subscriptions_to_others_topics() {
+    let mut setup = HubSetup::library();
+    let hub = setup.start();
+    let callback = Callback::start();
+    setup.subscribe(TOPIC, &callback.url("/"));
+    setup.publishers = publisher("archive", "https://archive.example/", "boxes");
+    setup.file();
+    hub.signal(rustix::process::Signal::HUP);
+    hub.await_log("reloaded the configuration: publisher archive added; publisher library removed");
+    setup.publish(TOPIC, TOKEN, "<a/>").assert_refused(401);
+    let accepted = setup.publish("https://archive.example/t", "boxes", "<a/>");
+    assert_eq!(accepted.status, 200);
+    let denied = loop {
+        let request = callback.next("GET");
+        if request.parameter("hub.mode").as_deref() == Some("denied") {
+            break request;
+        }
+    };
+    assert_eq!(denied.parameter("hub.topic").as_deref(), Some(TOPIC));
+    hub.stop();
+}
+
+#[test]
+fn what_was_accepted_is_delivered_in_order_however_often_the_hub_is_killed() {
+    let mut setup = HubSetup::library();
+    setup.keys = "max_publications_per_minute = 100000".to_owned();
+    let hub = setup.start();
+    let callback = Callback::start();
+    setup.subscribe(TOPIC, &callback.url("/"));
+    let setup = &setup;
+    let (accepted, hub) = std::thread::scope(move |scope| {
+        let mut hub = hub;
+        let publishing = scope.spawn(move || {
+            let mut accepted = Vec::new();
+            for number in 0..150 {
+                let body = format!("<a{number}/>");
+                // As a publisher does: the same body until it is accepted.
+                while !setup
+                    .try_publish(TOPIC, TOKEN, &body)
+                    .is_ok_and(|answer| answer.status == 200)
+                {
+                    std::thread::sleep(Duration::from_millis(20)); // a retry
+                }
+                accepted.push(body);
+            }
+            accepted
+        });
+        let mut seed = 7_u64;
+        while !publishing.is_finished() {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            std::thread::sleep(Duration::from_millis(100 + (seed >> 33) % 300)); // a random time
+            hub.kill();
+            hub = setup.start();
+        }
+        (publishing.join().unwrap(), hub)
+    });
+    assert_eq!(heard_in_order(&callback, accepted.len()), accepted);
+    hub.stop();
+}
+
+/// The bodies that a callback was sent, each at its first time, until there are so many.
+fn heard_in_order(callback: &Callback, count: usize) -> Vec<String> {
+    let (mut seen, mut heard) = (BTreeSet::new(), Vec::new());
+    while heard.len() < count {
+        let body = String::from_utf8(callback.next("POST").body).unwrap();
+        if seen.insert(body.clone()) {
+            heard.push(body);
+        }
+    }
+    heard
+}
+
+/// A source with one set, which publishes at a hub.
+struct Publishing {
+    site: Site,
+    directory: tempfile::TempDir,
+    topic: String,
+    daemon: Daemon,
+    version: u32,
+}
+
+impl Publishing {
+    fn start(setup: &HubSetup, name: &str, token: &str) -> Publishing {
+        let (site, directory) = (Site::new(), tempfile::tempdir().unwrap());
+        let (root, url) = (site.root.path().display(), setup.url());
+        let token = setup.directory.path().join(format!("{token}.token"));
+        let config = format!(
+            "state_dir = \"state\"\n[server]\nlisten = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\n\
+             public_url = \"https://{name}.example/\"\n[window]\nquiet = \"20ms\"\n\
+             [[source]]\nname = \"main\"\nmount = [{{ path = \"{root}\", url = \"https://source.example/\" }}]\n\
+             settle = \"50ms\"\n[[hub]]\nurl = \"{url}\"\nbearer_token_file = \"{}\"\n",
+            token.display()
+        );
+        std::fs::write(directory.path().join("c.toml"), config).unwrap();
+        Publishing {
+            daemon: Publishing::run(&directory),
+            topic: format!("https://{name}.example/topics/main/a/capabilitylist/"),
+            site,
+            directory,
+            version: 1,
+        }
+    }
+
+    fn run(directory: &tempfile::TempDir) -> Daemon {
+        let mut run = Command::new(env!("CARGO_BIN_EXE_rsnotify"));
+        run.args([
+            "run",
+            "--log-format",
+            "json",
+            "--log-level",
+            "debug",
+            "--config",
+        ]);
+        run.arg(directory.path().join("c.toml"));
+        let daemon = Daemon::spawn(run);
+        daemon.await_log("ready");
+        daemon
+    }
+
+    fn change(&mut self) {
+        self.version += 1;
+        let content = list("a", "changelist", &self.version.to_string());
+        self.site.write("a/changelist.xml", &content);
+    }
+
+    fn restart(self) -> Publishing {
+        let Publishing {
+            site,
+            directory,
+            topic,
+            daemon,
+            version,
+        } = self;
+        daemon.kill();
+        Publishing {
+            daemon: Publishing::run(&directory),
+            site,
+            directory,
+            topic,
+            version,
+        }
+    }
+}
+
+#[test]
+fn every_subscriber_of_three_sources_hears_all_of_its_topic_in_order_though_each_dies() {
+    let names = [
+        ("library", TOKEN),
+        ("archive", "boxes"),
+        ("museum", "other"),
+    ];
+    let publishers =
+        names.map(|(name, token)| publisher(name, &format!("https://{name}.example/"), token));
+    let mut setup = HubSetup::new(&publishers.concat());
+    setup.keys = "max_requests_per_minute = 100000".to_owned();
+    let mut hub = setup.start();
+    let mut sources: Vec<Publishing> = names
+        .iter()
+        .map(|(name, token)| Publishing::start(&setup, name, token))
+        .collect();
+    let is_down = Arc::new(AtomicBool::new(false));
+    let mut subscribers: Vec<Vec<Callback>> = Vec::new();
+    for source in &sources {
+        let mut of_topic = Vec::new();
+        for number in 0..8 {
+            let down = Arc::clone(&is_down);
+            let callback = Callback::that(move |request| {
+                match request.method == "POST" && number % 2 == 1 && down.load(Ordering::Relaxed) {
+                    true => say("503 Service Unavailable", ""),
+                    false => willing(request),
+                }
+            });
+            setup.subscribe(&source.topic, &callback.url("/"));
+            of_topic.push(callback);
+        }
+        subscribers.push(of_topic);
+    }
+    for round in 0..6 {
+        sources.iter_mut().for_each(Publishing::change);
+        is_down.store(round % 2 == 0, Ordering::Relaxed);
+        std::thread::sleep(Duration::from_millis(150)); // somewhere in the middle
+        match round % 3 {
+            0 => {
+                hub.kill();
+                hub = setup.start();
+            }
+            1 => sources = sources.into_iter().map(Publishing::restart).collect(),
+            _ => {}
+        }
+        // Each change is a notification of its own, because the next comes after its end.
+        for source in &sources {
+            source.daemon.await_status(|status| {
+                let channel = &status["channels"][0];
+                channel["pending"].as_array().is_some_and(Vec::is_empty)
+                    && channel["held"].as_array().is_some_and(Vec::is_empty)
+            });
+        }
+    }
+    is_down.store(false, Ordering::Relaxed);
+    hub.await_status(|status| status["embedded_hub"]["owed"] == 0);
+    for of_topic in &subscribers {
+        let heard = |callback: &Callback| -> Vec<Vec<u8>> {
+            let (mut seen, mut heard) = (BTreeSet::new(), Vec::new());
+            let posts = callback.heard();
+            for request in posts.into_iter().filter(|request| request.method == "POST") {
+                if seen.insert(request.body.clone()) {
+                    heard.push(request.body);
+                }
+            }
+            heard
+        };
+        let all: Vec<Vec<Vec<u8>>> = of_topic.iter().map(heard).collect();
+        // A body that was refused while its subscriber was down is heard again, so order is that of first times.
+        assert!(all[0].len() >= 3, "{}", all[0].len());
+        assert!(all.iter().all(|heard| *heard == all[0]));
+    }
+    hub.stop();
+    for source in sources {
+        source.daemon.stop();
+    }
+}
+
+/// The whole suite of the embedded hub, whose fixture is `rsnotify hub` with a publisher in a process of its own.
+#[test]
+fn the_conformance_suite_passes_against_it() {
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["conformance::", "--test-threads", "4"])
+        .env(crate::conformance::source::OWN_HUB, "1")
+        .output()
+        .unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{printed}");
+    assert!(printed.contains("test result: ok. "), "{printed}");
+}
