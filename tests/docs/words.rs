@@ -198,7 +198,8 @@ fn configurations_are_valid() {
 /// Checks a part of a configuration together with the required keys, and returns the errors.
 fn load(block: &Block) -> Result<(), String> {
     let mut text = block.text.clone();
-    if !text.contains("[[source]]") {
+    // `rsnotify hub` has a configuration of its own, without sources.
+    if !text.contains("[[source]]") && !text.contains("[[publisher]]") {
         text.push_str("\n[[source]]\nname = \"main\"\n");
         text.push_str("mount = [{ path = \"/srv/www\", url = \"https://example.org/\" }]\n");
     }
@@ -209,7 +210,10 @@ fn load(block: &Block) -> Result<(), String> {
         sandbox.to_sandbox(&text),
     )
     .unwrap();
-    fs::write(sandbox.to_sandbox("/etc/rsnotify/hub-token"), "secret\n").unwrap();
+    for secret in ["hub-token", "library", "broker-password"] {
+        let path = format!("/etc/rsnotify/{secret}");
+        fs::write(sandbox.to_sandbox(&path), "secret\n").unwrap();
+    }
     let mut shell = sandbox.shell(&sandbox.to_sandbox(commands));
     shell.env("CREDENTIALS_DIRECTORY", sandbox.to_sandbox("/etc/rsnotify"));
     let output = shell.output().unwrap();
