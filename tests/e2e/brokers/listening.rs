@@ -148,3 +148,38 @@ fn check_connects_and_says_what_the_broker_answers() {
     assert_eq!(notes, "");
     assert_eq!(fake.messages(0).len(), 0);
 }
+
+#[test]
+fn a_dry_run_prints_the_messages_and_sends_none() {
+    let fake = FakeBroker::start();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("key");
+    std::fs::write(&file, "hunter2").unwrap();
+    let headers = format!(
+        "headers = {{ priority = \"7\", key = {{ file = \"{}\" }} }}",
+        file.display()
+    );
+    let mut story = Story::new(&broker(fake.address, &headers));
+    assert!(story.start().stop().success());
+    story.change();
+    let mut dry_run = story.setup.command("run");
+    let (code, printed, error) = output(dry_run.arg("--dry-run"));
+    assert_eq!(code, Some(0), "{error}");
+    for line in [
+        "SEND",
+        "destination: /topic/main.changes",
+        "kind: change",
+        "priority: 7",
+        "key: ***",
+    ] {
+        assert!(
+            printed.lines().any(|printed| printed == line),
+            "{line}: {printed}"
+        );
+    }
+    assert!(
+        printed.contains("https://source.example/a/0.txt"),
+        "{printed}"
+    );
+    assert_eq!(fake.messages(0).len(), 0);
+}
