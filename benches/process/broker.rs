@@ -1,4 +1,4 @@
-//! Message brokers: from the end of the window to the last receipt, and 500 notifications at once.
+//! Message brokers: from the end of the window to the last receipt, 500 notifications at once, and feeds for 5,000 changes.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -12,6 +12,10 @@ use crate::stomp::FakeBroker;
 const NOTIFICATIONS: usize = 500;
 /// Notifications one after another.
 const ONE_BY_ONE: usize = 200;
+/// Changes at once, each of another object.
+const CHANGES: usize = 5_000;
+/// Changes of one notification.
+const MOST_ENTRIES: usize = 1_000;
 
 /// A broker that takes everything at once, and those that are installed.
 pub fn receipts() {
@@ -73,6 +77,24 @@ fn measure(name: &str, table: &str) {
     println!(
         "broker: {name}: {NOTIFICATIONS} notifications of as many sets, written and taken in {:.2} s (target 2 s)",
         begin.elapsed().as_secs_f64()
+    );
+    feeds(name, table);
+}
+
+/// From the rename of a Change List to the last receipt of a feed for each of its new entries.
+fn feeds(name: &str, table: &str) {
+    let stage = Stage::new(1, 2);
+    write(&stage, (0, 1), Entries::of(0, 1));
+    let daemon = start(&stage, &format!("{table}payload = \"atom\"\n"));
+    let begin = Instant::now();
+    write(&stage, (0, 1), Entries::of(0, 1 + CHANGES));
+    for _ in 0..CHANGES / MOST_ENTRIES {
+        daemon.delivered();
+    }
+    let seconds = begin.elapsed().as_secs_f64();
+    println!(
+        "broker: {name}: {CHANGES} changes, a feed each, listed to the last receipt in {seconds:.2} s: {:.0} changes per second",
+        CHANGES as f64 / seconds
     );
 }
 

@@ -19,6 +19,9 @@ const SERVER: &str = env!("CARGO_PKG_NAME");
 /// Name and version of the server.
 const SERVER_VERSION: &str = concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION"));
 
+/// Longest feed of several changes, in bytes. A longer one becomes several: consumers and brokers have limits on messages.
+const LONGEST_FEED: usize = 900 << 10;
+
 /// The form of a broker's content change messages.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AtomForm {
@@ -33,12 +36,25 @@ pub struct AtomForm {
 pub fn atom_messages(notification: &Notification<'_>, form: &AtomForm) -> Option<Vec<Message>> {
     let payload = ChangePayload::parse(notification.body)?;
     let until = Datetime::parse(&payload.until.to_string())?;
-    let messages = (0..).zip(objects(&payload.entries, form.object));
-    let messages = messages.map(|(number, object)| {
+    let mut messages = Vec::new();
+    let mut objects = objects(&payload.entries, form.object);
+    // The next one is the last of them.
+    objects.reverse();
+    while let Some(mut object) = objects.pop() {
+        let number = messages.len() as u64;
         let feed = feed(number, &object, until, notification, form);
-        message(number, &object, &feed, notification)
-    });
-    Some(messages.collect())
+        let message = message(number, &object, &feed, notification);
+        let count = object.changes.len();
+        if message.body.len() > LONGEST_FEED && count > 1 {
+            let changes = object.changes.split_off(count / 2);
+            let uri = object.uri;
+            objects.push(Object { uri, changes });
+            objects.push(object);
+        } else {
+            messages.push(message);
+        }
+    }
+    Some(messages)
 }
 
 /// The changes of one object in one notification.
@@ -468,6 +484,30 @@ mod tests {
         assert_eq!(feed.items[0].modification, Some(Modification::Update));
         assert_eq!(feed.items[0].state_before, None);
         assert!(feed.items[0].content.is_some());
+    }
+
+    #[test]
+    fn a_feed_that_would_be_too_long_is_several_in_order() {
+        let path = "x".repeat(400);
+        let entries = (0..1_000).map(|number| {
+            let loc = format!("https://e.org/a/{path}/{number}");
+            change(&loc, ChangeKind::Created, None)
+        });
+        let body = body(entries.collect());
+        let messages = messages(&body, 1, &directories());
+        assert_eq!(messages.len(), 2);
+        let mut items = Vec::new();
+        let mut ids = HashSet::new();
+        for message in &messages {
+            assert!(message.body.len() <= super::LONGEST_FEED);
+            assert!(ids.insert(message.property("messageId").unwrap()));
+            items.extend(Feed::parse(&message.body).unwrap().items);
+        }
+        let numbers = items
+            .iter()
+            .map(|item| item.item.rsplit('/').next().unwrap());
+        let want: Vec<String> = (0..1_000).map(|number: usize| number.to_string()).collect();
+        assert!(numbers.eq(want.iter()));
     }
 
     #[test]
