@@ -120,7 +120,7 @@ impl Admin {
             Route::Readiness => Ok(self.ready()),
             Route::Metrics => self.metrics(request.headers()).await,
             Route::Status => self.status_json().await,
-            Route::Overview => page::overview(self).await,
+            Route::Overview => page::overview(self, query).await,
             Route::Channels => page::channels(self, query).await,
             Route::Channel => page::channel(self, query).await,
             Route::Payload => page::payload(self, query).await,

@@ -3,6 +3,7 @@
 //! The templates escape everything that comes from files, hubs or the configuration.
 
 mod channels;
+mod day;
 mod overview;
 mod parts;
 
@@ -24,10 +25,11 @@ use crate::report::status::Detail;
 use crate::report::status::notification::NotificationView;
 use crate::resourcesync::escape::escaped_lines;
 
-/// Serves `/`, the status page.
-pub(super) async fn overview(admin: &Admin) -> Result<Page, Unanswered> {
+/// Serves `/`, the status page, which renews itself unless the query is `refresh=no`.
+pub(super) async fn overview(admin: &Admin, query: &str) -> Result<Page, Unanswered> {
     let status = admin.status(Detail::Everything).await?;
-    Ok(html(&Overview::new(&status)))
+    let is_still = parameter(&parameters(query), "refresh") == Some("no");
+    Ok(html(&Overview::new(&status, is_still)))
 }
 
 /// Serves `/channels`, all channels page by page.

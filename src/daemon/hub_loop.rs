@@ -451,6 +451,8 @@ impl HubLoop {
         status.embedded_hub = Some(self.hub.hub.status(status.at));
         status.publishers = self.publishers();
         status.configuration = Some(self.reporter.configuration().clone());
+        let totals = report::totals(&self.counts, 0, status.embedded_hub.as_ref());
+        status.last_day = self.reporter.last_day(status.at, totals);
         status.figures.counts = self.counts.clone();
         status
     }
@@ -474,8 +476,13 @@ impl HubLoop {
             saver,
             hub,
             reporter,
+            counts,
             ..
         } = self;
+        reporter.note_totals(|| {
+            let status = hub.hub.status(Timestamp::now());
+            report::totals(counts, 0, Some(&status))
+        });
         reporter.report_activity(|configuration| match saver.trouble() {
             Some(trouble) => Doing::Waiting {
                 trouble: trouble.to_owned(),

@@ -12,6 +12,7 @@ pub mod channels;
 pub mod documents;
 pub mod figures;
 pub mod findings;
+pub mod last_day;
 pub mod missing;
 pub mod notifications;
 pub mod outbox;
@@ -24,7 +25,9 @@ use jiff::Timestamp;
 
 use crate::announce::engine::Engine;
 use crate::announce::engine::source::mounts::MountState;
-use crate::report::figures::Figures;
+use crate::hub::subscriptions::view::HubStatus;
+use crate::report::figures::{Counts, Figures};
+use crate::report::last_day::Totals;
 use crate::report::status::{Condition, SourceStatus, Status};
 use crate::report::summary::Summary;
 
@@ -96,6 +99,7 @@ pub fn of_hub(now: Timestamp) -> Status {
         more_findings: 0,
         finding_groups: Vec::new(),
         notifications: Vec::new(),
+        last_day: Vec::new(),
         figures: Figures::default(),
     }
 }
@@ -129,6 +133,20 @@ pub fn summary(engine: &Engine) -> Summary {
         summary.absent.extend(directories);
     }
     summary
+}
+
+/// Returns what hubs, brokers and subscribers accepted and refused since the start, and what is pending.
+pub fn totals(counts: &Counts, pending: usize, hub: Option<&HubStatus>) -> Totals {
+    let hubs = || counts.hubs.values();
+    let accepted: u64 = hubs().map(|counts| counts.accepted).sum();
+    let refused: u64 = hubs().flat_map(|counts| counts.refused.values()).sum();
+    let deliveries = hub.map(|hub| hub.counts.deliveries).unwrap_or_default();
+    let owed = hub.map_or(0, |hub| hub.owed);
+    Totals {
+        delivered: accepted + deliveries.delivered,
+        failed: refused + deliveries.refused + deliveries.failed + deliveries.abandoned,
+        pending: (pending + owed) as u64,
+    }
 }
 
 /// Returns the first items of a list, and the number of the others.

@@ -20,6 +20,7 @@ use crate::announce::plan::Mode;
 use crate::hub::publisher_counts::PublisherView;
 use crate::hub::subscriptions::view::HubStatus;
 use crate::report::figures::Figures;
+use crate::report::last_day::IntervalView;
 use crate::report::status::notification::NotificationView;
 use crate::resourcesync::capability::Capability;
 use crate::resourcesync::channel_kind::ChannelKind;
@@ -70,6 +71,9 @@ pub struct Status {
     pub finding_groups: Vec<FindingGroup>,
     /// The last notifications, the newest first.
     pub notifications: Vec<NotificationView>,
+    /// The deliveries of the last 24 hours, since the start.
+    #[serde(default)]
+    pub last_day: Vec<IntervalView>,
     /// Nothing where no daemon runs.
     pub configuration: Option<ConfigurationStatus>,
     /// For the metrics alone.

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use rstest::rstest;
+use serde_json::Value;
 
 use crate::support::daemon::Setup;
 use crate::support::documents::{Site, capability_list, description, list};
@@ -118,6 +119,12 @@ fn forty_channels_cost_a_failing_hub_fifteen_attempts_in_30_s_and_are_told_as_so
     // 3 s on a machine that has nothing else to do.
     assert!(took < Duration::from_secs(6), "{took:?}");
     daemon.await_log("recovered");
+    let count = |status: &Value, what: &str| -> u64 {
+        let intervals = status["last_day"].as_array().unwrap().iter();
+        intervals.map(|one| one[what].as_u64().unwrap()).sum()
+    };
+    let status = daemon.await_status(|status| count(status, "delivered") == SETS as u64);
+    assert!(count(&status, "failed") >= attempts as u64, "{status}");
     let (_, log) = daemon.stop_and_tell();
     let refused = |line: &&String| line.contains("did not accept");
     let lines = log

@@ -3,6 +3,7 @@
 use askama::Template;
 use jiff::Timestamp;
 
+use crate::admin::page::day::DayPicture;
 use crate::admin::page::parts::{self, PendingChange, waiting};
 use crate::report::status::alerts::{Alert, Health};
 use crate::report::status::hubs::HubSummary;
@@ -33,10 +34,14 @@ pub struct Overview<'a> {
     more_waiting: usize,
     /// Number of acknowledged findings.
     acknowledged: usize,
+    /// The last 24 hours.
+    day: DayPicture,
+    /// True if the page does not renew itself.
+    is_still: bool,
 }
 
 impl<'a> Overview<'a> {
-    pub fn new(status: &'a Status) -> Overview<'a> {
+    pub fn new(status: &'a Status, is_still: bool) -> Overview<'a> {
         let (alerts, more_alerts) = first(status.alerts(), MAX_ALERTS);
         let (channels, more_channels) = first(status.by_trouble(), MAX_CHANNELS);
         let pending = status.channels.iter().map(ChannelView::pending_count).sum();
@@ -52,7 +57,7 @@ impl<'a> Overview<'a> {
             .filter(|group| group.acknowledged);
         Overview {
             page: "status",
-            address: "/",
+            address: if is_still { "/?refresh=no" } else { "/" },
             now: status.at,
             status,
             verdict: status.health(),
@@ -67,6 +72,8 @@ impl<'a> Overview<'a> {
             more_waiting: beyond + not_listed.sum::<usize>(),
             waiting,
             acknowledged: known.map(|group| group.count).sum(),
+            day: DayPicture::new(&status.last_day),
+            is_still,
         }
     }
 }

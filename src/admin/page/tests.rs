@@ -9,6 +9,7 @@ use crate::announce::delivery::attempt::{Attempt, Refusal, RefusalKind};
 use crate::announce::observation::Unreadable;
 use crate::announce::plan::Mode;
 use crate::report::figures::Figures;
+use crate::report::last_day::IntervalView;
 use crate::report::status::notification::{NotificationView, Outcome, OutcomeView, PayloadText};
 use crate::report::status::{
     BacklogView, BrokenView, ChannelView, Condition, ConfigurationStatus, FellBehindView,
@@ -107,6 +108,12 @@ fn status(channels: usize, words: &str) -> Status {
         remedy: Some(words.to_owned()),
         since: NOW,
     };
+    let interval = IntervalView {
+        from: NOW,
+        delivered: 7,
+        failed: 2,
+        pending: 1,
+    };
     Status {
         at: NOW,
         unsaved: Some(words.to_owned()),
@@ -159,6 +166,7 @@ fn status(channels: usize, words: &str) -> Status {
             },
         ],
         notifications: vec![told; 50],
+        last_day: vec![interval; 96],
         publishers: Vec::new(),
         configuration: Some(ConfigurationStatus {
             loaded: NOW,
@@ -178,7 +186,7 @@ fn pages(status: &Status) -> [(&'static str, String); 3] {
     let filter = ChannelFilter::from_query(&[("text".to_owned(), status.sources[0].name.clone())]);
     let channel = ChannelPage::new(status, &topic).unwrap();
     [
-        ("status", Overview::new(status).render().unwrap()),
+        ("status", Overview::new(status, false).render().unwrap()),
         (
             "channels",
             ChannelsPage::new(status, filter).render().unwrap(),
@@ -280,11 +288,30 @@ fn a_retired_channel_does_not_hide_that_its_hub_refuses() {
 
 #[test]
 fn omitted_items_are_counted() {
-    let page = Overview::new(&status(3, "words")).render().unwrap();
+    let page = Overview::new(&status(3, "words"), false).render().unwrap();
     // What waits on several channels alike is shown once.
     for more in ["30 more are not shown here", "997 more of the kind"] {
         assert!(page.contains(more), "{page}");
     }
+}
+
+#[test]
+fn the_last_day_is_a_picture_with_a_text() {
+    let page = Overview::new(&status(1, "words"), false).render().unwrap();
+    assert_eq!(page.matches("<rect class=\"delivered\"").count(), 96);
+    assert_eq!(page.matches("<rect class=\"failed\"").count(), 96);
+    assert_eq!(page.matches("<polyline class=\"pending\"").count(), 1);
+    assert!(page.contains("Delivered: 672"), "{page}");
+}
+
+#[test]
+fn only_the_status_page_refreshes_itself_unless_asked_not_to() {
+    let status = status(1, "words");
+    let refreshes = |page: &str| page.contains("<meta http-equiv=\"refresh\" content=\"60\">");
+    for (name, page) in pages(&status) {
+        assert_eq!(refreshes(&page), name == "status", "{name}");
+    }
+    assert!(!refreshes(&Overview::new(&status, true).render().unwrap()));
 }
 
 #[test]

@@ -13,6 +13,7 @@ use crate::announce::time::earlier;
 use crate::daemon::event_loop::EventLoop;
 use crate::daemon::service_manager::ServiceManager;
 use crate::report;
+use crate::report::last_day::{IntervalView, LastDay, Totals};
 use crate::report::status::{
     ConfigurationStatus, Detail, FellBehindView, RefusedConfiguration, Status,
 };
@@ -24,12 +25,18 @@ use crate::tree::TreeReport;
 /// Time for which the status shows that a hub fell behind.
 const FELL_BEHIND_FOR: Duration = Duration::from_secs(24 * 3600);
 
+/// The least time between two additions to the counts of the last day.
+const NOTED_EACH: Duration = Duration::from_secs(60);
+
 /// Readiness, the service manager, and the configuration that the status shows.
 pub struct StatusReporter {
     readiness: Readiness,
     service_manager: ServiceManager,
     configuration: ConfigurationStatus,
     is_ready: bool,
+    last_day: LastDay,
+    /// The time of the last addition to it.
+    noted: Option<Instant>,
 }
 
 impl StatusReporter {
@@ -41,12 +48,29 @@ impl StatusReporter {
             service_manager,
             configuration,
             is_ready: false,
+            last_day: LastDay::default(),
+            noted: None,
         }
     }
 
     /// Returns the effective configuration and the last one that was refused.
     pub fn configuration(&self) -> &ConfigurationStatus {
         &self.configuration
+    }
+
+    /// Adds to the counts of the last day, if the last time was a while ago.
+    pub fn note_totals(&mut self, totals: impl FnOnce() -> Totals) {
+        if self.noted.is_none_or(|noted| noted.elapsed() >= NOTED_EACH) {
+            self.noted = Some(Instant::now());
+            self.last_day.note(Timestamp::now(), totals());
+        }
+    }
+
+    /// Returns the counts of the last day, with `totals` added to them.
+    pub fn last_day(&self, now: Timestamp, totals: Totals) -> Vec<IntervalView> {
+        let mut last_day = self.last_day.clone();
+        last_day.note(now, totals);
+        last_day.view()
     }
 
     /// Takes note of a configuration that was loaded.
@@ -111,6 +135,8 @@ impl EventLoop {
             trees,
             reporter,
             failpoints,
+            hub,
+            counts,
             ..
         } = self;
         let is_settled = engine.is_settled();
@@ -123,6 +149,11 @@ impl EventLoop {
         if self.stop_by.is_some() {
             return;
         }
+        reporter.note_totals(|| {
+            let pending = report::summary(engine).pending;
+            let hub = hub.open().map(|hub| hub.status(Timestamp::now()));
+            report::totals(counts, pending, hub.as_ref())
+        });
         reporter.report_activity(|configuration| match saver.trouble() {
             Some(trouble) => Doing::Waiting {
                 trouble: trouble.to_owned(),
@@ -161,6 +192,10 @@ impl EventLoop {
     pub(super) fn complete(&self, status: &mut Status) {
         status.embedded_hub = self.hub.open().map(|hub| hub.status(status.at));
         status.configuration = Some(self.reporter.configuration().clone());
+        let hubs = status.channels.iter().flat_map(|channel| &channel.hubs);
+        let pending = hubs.map(|hub| hub.due).sum();
+        let totals = report::totals(&self.counts, pending, status.embedded_hub.as_ref());
+        status.last_day = self.reporter.last_day(status.at, totals);
         let fell_behind = self.counts.fell_behind.iter();
         let lately = earlier(status.at, FELL_BEHIND_FOR);
         let lately = fell_behind.filter(|(_, behind)| behind.last > lately);

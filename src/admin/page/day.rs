@@ -1,0 +1,138 @@
+//! The picture of the last 24 hours: a bar for each interval, and a line for what was pending.
+
+use std::fmt::Write;
+
+use crate::report::last_day::{INTERVALS, IntervalView};
+
+/// Width of an interval, and height of the picture, in its own units.
+const WIDTH: usize = 8;
+const HEIGHT: u64 = 100;
+
+/// The shapes of the picture.
+pub struct DayPicture {
+    pub bars: Vec<Bar>,
+    /// The points of the line of pending deliveries; empty if none were.
+    pub pending: String,
+    /// The most deliveries and failures of an interval.
+    pub most: u64,
+    pub most_pending: u64,
+    pub delivered: u64,
+    pub failed: u64,
+}
+
+/// The bar of one interval: the failures stand on the deliveries.
+pub struct Bar {
+    pub x: usize,
+    pub delivered: Span,
+    pub failed: Span,
+}
+
+/// The vertical extent of a part of a bar.
+pub struct Span {
+    pub y: u64,
+    pub height: u64,
+}
+
+impl DayPicture {
+    pub const WIDTH: usize = WIDTH * INTERVALS;
+    pub const HEIGHT: u64 = HEIGHT;
+    pub const BAR: usize = WIDTH - 1;
+
+    /// Draws the intervals, the last at the right.
+    pub fn new(intervals: &[IntervalView]) -> DayPicture {
+        let sums = intervals.iter().map(|one| one.delivered + one.failed);
+        let most = sums.max().unwrap_or(0);
+        let most_pending = intervals.iter().map(|one| one.pending).max().unwrap_or(0);
+        let first = INTERVALS.saturating_sub(intervals.len());
+        let places = (first..).map(|place| place * WIDTH);
+        let mut pending = String::new();
+        let mut bars = Vec::new();
+        for (x, one) in places.zip(intervals) {
+            let delivered = scaled(one.delivered, most);
+            let failed = scaled(one.failed, most).min(HEIGHT - delivered);
+            if delivered + failed > 0 {
+                bars.push(Bar {
+                    x,
+                    delivered: standing_on(HEIGHT, delivered),
+                    failed: standing_on(HEIGHT - delivered, failed),
+                });
+            }
+            if most_pending > 0 {
+                let y = HEIGHT - scaled(one.pending, most_pending);
+                // Writing to a String cannot fail.
+                let _ = write!(pending, "{x},{y} {},{y} ", x + WIDTH);
+            }
+        }
+        DayPicture {
+            bars,
+            pending,
+            most,
+            most_pending,
+            delivered: intervals.iter().map(|one| one.delivered).sum(),
+            failed: intervals.iter().map(|one| one.failed).sum(),
+        }
+    }
+}
+
+/// Returns the height of a value; anything but nothing can be seen.
+fn scaled(value: u64, most: u64) -> u64 {
+    match value {
+        0 => 0,
+        value => (value.saturating_mul(HEIGHT) / most.max(1)).clamp(2, HEIGHT),
+    }
+}
+
+fn standing_on(bottom: u64, height: u64) -> Span {
+    Span {
+        y: bottom - height,
+        height,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::DayPicture;
+    use crate::report::last_day::IntervalView;
+
+    fn interval(delivered: u64, failed: u64, pending: u64) -> IntervalView {
+        IntervalView {
+            from: Timestamp::UNIX_EPOCH,
+            delivered,
+            failed,
+            pending,
+        }
+    }
+
+    #[test]
+    fn bars_end_at_the_right_and_are_scaled_to_the_highest() {
+        let picture = DayPicture::new(&[interval(30, 10, 0), interval(0, 0, 5), interval(1, 0, 1)]);
+        let bars = picture.bars.iter().map(|bar| {
+            let (delivered, failed) = (&bar.delivered, &bar.failed);
+            (
+                bar.x,
+                delivered.y,
+                delivered.height,
+                failed.y,
+                failed.height,
+            )
+        });
+        let bars: Vec<_> = bars.collect();
+        assert_eq!(bars, [(744, 25, 75, 0, 25), (760, 98, 2, 98, 0)]);
+        assert_eq!(
+            picture.pending,
+            "744,100 752,100 752,0 760,0 760,80 768,80 "
+        );
+        assert_eq!((picture.delivered, picture.failed), (31, 10));
+    }
+
+    #[test]
+    fn nothing_is_drawn_of_nothing() {
+        let picture = DayPicture::new(&[interval(0, 0, 0)]);
+        assert!(picture.bars.is_empty() && picture.pending.is_empty());
+        assert!(DayPicture::new(&[]).bars.is_empty());
+        let large = DayPicture::new(&[interval(u64::MAX / 4, 1, u64::MAX)]);
+        assert_eq!(large.bars.len(), 1);
+    }
+}

@@ -1,0 +1,156 @@
+//! The deliveries of the last 24 hours, in intervals, for the picture on the status page. Since the start only: nothing
+//! here is saved.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::announce::time::later;
+
+/// Length of an interval.
+const INTERVAL: Duration = Duration::from_secs(15 * 60);
+/// Intervals of a day.
+pub const INTERVALS: usize = 96;
+
+/// What was counted since the start, and what is pending now.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Deliveries that a hub, a broker or a subscriber accepted.
+    pub delivered: u64,
+    /// Attempts that failed.
+    pub failed: u64,
+    /// Deliveries that are pending now.
+    pub pending: u64,
+}
+
+/// The deliveries of one interval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IntervalView {
+    /// Its start; it lasts for 15 minutes.
+    pub from: Timestamp,
+    pub delivered: u64,
+    pub failed: u64,
+    /// The most that were pending at a time.
+    pub pending: u64,
+}
+
+/// Counts by interval.
+#[derive(Debug, Clone, Default)]
+pub struct LastDay {
+    intervals: VecDeque<IntervalView>,
+    last: Totals,
+}
+
+impl LastDay {
+    /// Adds what was counted since the last time to the interval of `now`.
+    pub fn note(&mut self, now: Timestamp, totals: Totals) {
+        self.advance(now);
+        let last = std::mem::replace(&mut self.last, totals);
+        if let Some(interval) = self.intervals.back_mut() {
+            interval.delivered += totals.delivered.saturating_sub(last.delivered);
+            interval.failed += totals.failed.saturating_sub(last.failed);
+            interval.pending = interval.pending.max(totals.pending);
+        }
+    }
+
+    /// Begins the intervals up to `now`. A clock that is set back begins none.
+    fn advance(&mut self, now: Timestamp) {
+        let wanted = start_of_interval(now);
+        let mut next = match self.intervals.back() {
+            None => wanted,
+            Some(last) => later(last.from, INTERVAL),
+        };
+        let day = INTERVAL.saturating_mul(u32::try_from(INTERVALS).unwrap_or(u32::MAX));
+        if later(next, day) < wanted {
+            self.intervals.clear();
+            next = wanted;
+        }
+        while next <= wanted {
+            if self.intervals.len() == INTERVALS {
+                self.intervals.pop_front();
+            }
+            self.intervals.push_back(IntervalView {
+                from: next,
+                delivered: 0,
+                failed: 0,
+                pending: self.last.pending,
+            });
+            next = later(next, INTERVAL);
+        }
+    }
+
+    /// Returns the intervals since the start, at most those of a day, the oldest first.
+    pub fn view(&self) -> Vec<IntervalView> {
+        self.intervals.iter().copied().collect()
+    }
+}
+
+fn start_of_interval(time: Timestamp) -> Timestamp {
+    let length = i64::try_from(INTERVAL.as_secs()).unwrap_or(1);
+    let second = time.as_second();
+    Timestamp::from_second(second - second.rem_euclid(length)).unwrap_or(time)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{INTERVALS, LastDay, Totals};
+    use jiff::Timestamp;
+
+    fn at(text: &str) -> Timestamp {
+        format!("2026-11-{text}Z").parse().unwrap()
+    }
+
+    fn totals(delivered: u64, failed: u64, pending: u64) -> Totals {
+        Totals {
+            delivered,
+            failed,
+            pending,
+        }
+    }
+
+    /// Returns start, delivered, failed and pending of each interval.
+    fn view(day: &LastDay) -> Vec<String> {
+        let view = day.view().into_iter();
+        let rows = view.map(|one| {
+            let from = one.from.to_string();
+            let (delivered, failed, pending) = (one.delivered, one.failed, one.pending);
+            format!("{} {delivered} {failed} {pending}", &from[11..16])
+        });
+        rows.collect()
+    }
+
+    #[test]
+    fn counts_belong_to_the_interval_in_which_they_are_noted() {
+        let mut day = LastDay::default();
+        day.note(at("20T10:07:00"), totals(3, 0, 2));
+        day.note(at("20T10:14:59"), totals(5, 1, 4));
+        day.note(at("20T10:50:00"), totals(9, 1, 0));
+        assert_eq!(
+            view(&day),
+            ["10:00 5 1 4", "10:15 0 0 4", "10:30 0 0 4", "10:45 4 0 4"]
+        );
+        day.note(at("20T11:00:00"), totals(9, 1, 0));
+        assert_eq!(view(&day).last().unwrap(), "11:00 0 0 0");
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_adds_to_the_last_interval() {
+        let mut day = LastDay::default();
+        day.note(at("20T10:07:00"), totals(1, 0, 0));
+        day.note(at("20T09:00:00"), totals(2, 0, 0));
+        assert_eq!(view(&day), ["10:00 2 0 0"]);
+    }
+
+    #[test]
+    fn older_intervals_than_those_of_a_day_are_forgotten() {
+        let mut day = LastDay::default();
+        day.note(at("20T10:00:00"), totals(1, 0, 1));
+        day.note(at("21T10:00:00"), totals(2, 0, 1));
+        assert_eq!(day.view().len(), INTERVALS);
+        assert_eq!(view(&day)[0], "10:15 0 0 1");
+        day.note(at("25T10:00:00"), totals(4, 0, 0));
+        assert_eq!(view(&day), ["10:00 2 0 1"]);
+    }
+}
