@@ -310,7 +310,8 @@ pub struct ListenOptions {
         long,
         value_name = "DESTINATION",
         env = "RSNOTIFY_DESTINATION",
-        requires = "broker"
+        requires = "broker",
+        conflicts_with = "urls"
     )]
     pub destination: Option<String>,
 
@@ -319,7 +320,8 @@ pub struct ListenOptions {
         long,
         value_name = "SELECTOR",
         env = "RSNOTIFY_SELECTOR",
-        requires = "broker"
+        requires = "broker",
+        conflicts_with = "urls"
     )]
     pub selector: Option<String>,
 
@@ -328,7 +330,8 @@ pub struct ListenOptions {
         long,
         value_name = "NAME",
         env = "RSNOTIFY_DURABLE",
-        requires = "broker"
+        requires = "broker",
+        conflicts_with = "urls"
     )]
     pub durable: Option<String>,
 

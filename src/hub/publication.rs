@@ -11,7 +11,7 @@ use crate::http::form::FORM_TYPE;
 use crate::http::link::{parse_links, targets};
 use crate::hub::publisher::checked_topic;
 use crate::resourcesync::payload::PAYLOAD_TYPE;
-use crate::resourcesync::uri::{Topic, Uri};
+use crate::resourcesync::uri::{Hub, Topic, Uri};
 
 /// The value of `hub.mode` that asks if a publication would be accepted, and publishes nothing.
 pub const CHECK_MODE: &str = "check";
@@ -119,6 +119,24 @@ pub struct PublishedLinks {
     pub topic: Topic,
     /// The target of `rel="resourcesync"`.
     pub capability_list: Option<Uri>,
+    /// The targets of `rel="hub"`.
+    pub hubs: Vec<String>,
+}
+
+impl PublishedLinks {
+    /// Refuses a notification whose links name hubs, and not this one.
+    ///
+    /// # Errors
+    /// 403.
+    pub fn verify_hub(&self, hub: &Hub) -> Result<(), PublicationRefusal> {
+        let mut hubs = self.hubs.iter();
+        if self.hubs.is_empty() || hubs.any(|named| named == hub.as_str()) {
+            return Ok(());
+        }
+        Err(PublicationRefusal::OtherHub {
+            topic: self.topic.clone(),
+        })
+    }
 }
 
 /// Returns the topic that the `Link` headers name as `self`, or the query as `hub.topic` or `hub.url`.
@@ -145,6 +163,7 @@ pub fn links(
     Ok(PublishedLinks {
         topic: checked_topic(&topic)?,
         capability_list: capability_list(link_headers),
+        hubs: targets(&links, "hub").map(str::to_owned).collect(),
     })
 }
 
@@ -312,6 +331,22 @@ mod tests {
             read.map(|read| assert_eq!(read.topic.as_str(), TOPIC)),
             want
         );
+    }
+
+    #[rstest]
+    #[case("", Ok(()))]
+    #[case(", <https://hub.example/>; rel=\"hub\"", Ok(()))]
+    #[case(", <https://other.example/>; rel=hub, <https://hub.example/>; rel=hub", Ok(()))]
+    #[case(", <https://other.example/>; rel=\"hub\"", Err(403))]
+    #[case(", <https://hub.example>; rel=\"hub\"", Err(403))]
+    fn links_that_name_other_hubs_only_are_refused(
+        #[case] hubs: &str,
+        #[case] want: Result<(), u16>,
+    ) {
+        let header = format!("<{TOPIC}>; rel=\"self\"{hubs}");
+        let links = links(&[&header], None).unwrap();
+        let verified = links.verify_hub(&Hub::new("https://hub.example/"));
+        assert_eq!(verified.map_err(|refusal| refusal.status()), want);
     }
 
     #[test]

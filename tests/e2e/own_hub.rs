@@ -134,7 +134,7 @@ fn a_notification_is_delivered_as_it_was_sent_and_a_repeat_is_not() {
         assert!(link.contains(&part), "{link}");
     }
     // A repeat after a restart is one too; an earlier body is not.
-    hub.kill();
+    hub.stop();
     let hub = setup.start();
     assert_eq!(setup.post("/hub", &headers, body.as_bytes()).status, 200);
     let query = "/hub?hub.mode=publish&hub.topic=https%3A%2F%2Flibrary.example%2Ft";

@@ -20,8 +20,7 @@ use tracing::{debug, info, warn};
 use crate::diagnostics::PUBLIC_HUB_GREETING;
 use crate::hub::log_limit::LogLimit;
 use crate::hub::publication::{
-    FormRequest, PublicationRefusal, PublishedLinks, RequestKind, bearer_token, form_request, kind,
-    links,
+    FormRequest, PublicationRefusal, RequestKind, bearer_token, form_request, kind, links,
 };
 use crate::hub::published_topics::Publication;
 use crate::hub::publisher::{Authorized, Publishers};
@@ -196,14 +195,15 @@ impl PublicHub {
         let values = link_values(request.headers());
         let values: Vec<&str> = values.iter().map(String::as_str).collect();
         let read = links(&values, request.uri().query());
-        let PublishedLinks {
-            topic,
-            capability_list,
-        } = read.map_err(|refusal| inner.note(None, None, refusal))?;
+        let published = read.map_err(|refusal| inner.note(None, None, refusal))?;
+        let topic = published.topic.clone();
         let publishers = inner.directory.publishers();
         let (authorized, _under_way) = self.admit(&publishers, &topic, request).await?;
         let name = &authorized.publisher.name;
         let refuse = |refusal| inner.note(Some(name), Some(&topic), refusal);
+        published
+            .verify_hub(&inner.settings().hub)
+            .map_err(refuse)?;
         let max = inner.settings().max_body;
         let announced = text_of(request.headers(), CONTENT_LENGTH);
         let announced = announced.and_then(|length| length.parse::<usize>().ok());
@@ -223,7 +223,7 @@ impl PublicHub {
             publisher: Arc::clone(name),
             body: Arc::from(&body[..]),
             content_type: text_of(request.headers(), CONTENT_TYPE).unwrap_or_default(),
-            capability_list,
+            capability_list: published.capability_list,
             etag: None,
             fetched: None,
         };
