@@ -192,7 +192,7 @@ complete -c rsnotify -n "__fish_rsnotify_using_subcommand subscriptions; and __f
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand subscriptions; and __fish_seen_subcommand_from help" -f -a "show" -d 'Print the details of a subscription'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand subscriptions; and __fish_seen_subcommand_from help" -f -a "remove" -d 'Remove a subscription, and notify its subscriber'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand subscriptions; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c rsnotify -n "__fish_rsnotify_using_subcommand listen" -l broker -d 'The [[broker]] of the configuration to read messages from, instead of subscribing to topics' -r
+complete -c rsnotify -n "__fish_rsnotify_using_subcommand listen" -l broker -d 'The broker of the configuration to read messages from, instead of subscribing to topics' -r
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand listen" -l destination -d 'The destination of the broker to read from [default: the one of the configuration]' -r
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand listen" -l selector -d 'The messages to read, by their properties, as a JMS selector; not with RabbitMQ' -r
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand listen" -l durable -d 'The name of a durable subscription, for which the broker keeps messages while nobody reads them' -r

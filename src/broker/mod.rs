@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`frame`] | the codec: bytes become frames, without I/O |
 //! | [`settings`] | the connection settings of a broker |
-//! | [`tls`] | TLS to a broker |
+//! | `tls` | TLS to a broker |
 //! | [`session`] | one connection: connecting, heart-beats, reading and writing frames |
 //! | [`messages`] | the messages of a notification, by the broker's settings; pure |
 //! | [`client`] | sends notifications: one transaction each, over one connection to each broker |

@@ -38,7 +38,7 @@ pub enum Command {
     /// Run a hub for many Sources, until stopped
     ///
     /// Takes notifications over WebSub from the publishers that the configuration names, and delivers them to their
-    /// subscribers. The configuration file has [hub] and [[publisher]] in the place of sources; the hub is served at --listen,
+    /// subscribers. The configuration file has the tables hub and publisher in the place of sources; the hub is served at --listen,
     /// health, metrics and the status page at --admin-listen. SIGHUP reloads the configuration, SIGTERM stops the hub as soon
     /// as requests in flight are done; deliveries that are pending then are made after the next start.
     Hub(HubOptions),
@@ -300,7 +300,7 @@ pub struct ListenOptions {
     #[arg(value_name = "URL", required_unless_present = "broker")]
     pub urls: Vec<String>,
 
-    /// The [[broker]] of the configuration to read messages from, instead of subscribing to topics
+    /// The broker of the configuration to read messages from, instead of subscribing to topics
     #[arg(long, value_name = "NAME", env = "RSNOTIFY_BROKER",
         conflicts_with_all = ["urls", "kind", "callback", "callback_listen", "hub", "exec_batch", "state", "lease"])]
     pub broker: Option<String>,
@@ -378,7 +378,7 @@ pub struct ListenOptions {
 
 #[derive(Debug, Clone, Args)]
 pub struct ResendOptions {
-    /// The name of the [[broker]] of the configuration
+    /// The name of the broker in the configuration
     #[arg(value_name = "BROKER")]
     pub broker: String,
 
