@@ -48,8 +48,18 @@ impl Admission {
 
     /// Counts a request of any kind. Times count from any one start.
     pub fn request(&mut self, from: Option<Requester>, now: Duration) -> Result<(), LimitExceeded> {
+        self.requests(from, 1, now)
+    }
+
+    /// Counts as many requests, or none of them beyond a limit.
+    pub fn requests(
+        &mut self,
+        from: Option<Requester>,
+        count: u32,
+        now: Duration,
+    ) -> Result<(), LimitExceeded> {
         let buckets = from.as_ref().map(requesters).unwrap_or_default();
-        self.acquire(&buckets, now)
+        self.acquire(&buckets, count, now)
     }
 
     /// Counts a verification that begins. Renewing or ending an existing subscription (`is_known`) is limited neither by
@@ -83,7 +93,7 @@ impl Admission {
         }
         check_quota(&[&self.verifications], quota_key, quota)
             .map_err(exceeded(LimitKind::Verifications, VERIFICATION))?;
-        self.acquire(&quota_key.hosts(), now)?;
+        self.acquire(&quota_key.hosts(), 1, now)?;
         self.verifications.add(quota_key);
         Ok(())
     }
@@ -91,7 +101,7 @@ impl Admission {
     /// Counts a connection of a verification to an address that a name resolved to: names cost nothing, so the address
     /// counts as a host too.
     pub fn connect(&mut self, address: IpAddr, now: Duration) -> Result<(), LimitExceeded> {
-        self.acquire(&callbacks(address), now)
+        self.acquire(&callbacks(address), 1, now)
     }
 
     /// Returns true if the total of verifications is reached. Then each is attempted only once.
@@ -117,8 +127,13 @@ impl Admission {
         self.subscriptions.remove(quota_key);
     }
 
-    fn acquire(&mut self, buckets: &[(Bucket, u32)], now: Duration) -> Result<(), LimitExceeded> {
-        let acquired = self.rate.acquire(buckets, now);
+    fn acquire(
+        &mut self,
+        buckets: &[(Bucket, u32)],
+        count: u32,
+        now: Duration,
+    ) -> Result<(), LimitExceeded> {
+        let acquired = self.rate.acquire(buckets, count, now);
         acquired.map_err(|(bucket, retry_after)| LimitExceeded {
             kind: LimitKind::Requests,
             scope: bucket.scope(),

@@ -34,16 +34,22 @@ impl<K: Ord + Clone> RateLimiter<K> {
         }
     }
 
-    /// Takes a token from the bucket of each key, whose rate is multiplied by the number beside it; or returns the key
-    /// that has to wait longest, with that time, and takes nothing.
-    pub fn acquire(&mut self, keys: &[(K, u32)], now: Duration) -> Result<(), (K, Duration)> {
+    /// Takes `count` tokens from the bucket of each key, whose rate is multiplied by the number beside it; or returns the
+    /// key that has to wait longest, with that time, and takes nothing. More tokens than a bucket holds are never there.
+    pub fn acquire(
+        &mut self,
+        keys: &[(K, u32)],
+        count: u32,
+        now: Duration,
+    ) -> Result<(), (K, Duration)> {
         if now.saturating_sub(self.rotated_at) >= MINUTE || self.recent.len() >= MAX_KEYS {
             self.older = std::mem::take(&mut self.recent);
             self.rotated_at = now;
         }
         let spent_until = |(key, times): &(K, u32)| {
             let known = self.recent.get(key).or_else(|| self.older.get(key));
-            known.copied().unwrap_or(now).max(now) + self.interval / (*times).max(1)
+            let cost = (self.interval / (*times).max(1)).saturating_mul(count);
+            known.copied().unwrap_or(now).max(now).saturating_add(cost)
         };
         let spent: Vec<Duration> = keys.iter().map(spent_until).collect();
         let waits = keys
@@ -68,7 +74,7 @@ mod tests {
 
     impl<K: Ord + Clone> RateLimiter<K> {
         fn acquire_one(&mut self, key: &K, now: Duration) -> Result<(), Duration> {
-            let acquired = self.acquire(&[(key.clone(), 1)], now);
+            let acquired = self.acquire(&[(key.clone(), 1)], 1, now);
             acquired.map_err(|(_, wait)| wait)
         }
     }
@@ -78,17 +84,17 @@ mod tests {
         let mut limiter = RateLimiter::new(2);
         let both = [("customer", 1), ("provider", 2)];
         for _ in 0..2 {
-            assert_eq!(limiter.acquire(&both, seconds(1)), Ok(()));
+            assert_eq!(limiter.acquire(&both, 1, seconds(1)), Ok(()));
         }
         let wait = Err(("customer", seconds(30)));
-        assert_eq!(limiter.acquire(&both, seconds(1)), wait);
+        assert_eq!(limiter.acquire(&both, 1, seconds(1)), wait);
         let another = [("another", 1), ("provider", 2)];
         for _ in 0..2 {
-            assert_eq!(limiter.acquire(&another, seconds(1)), Ok(()));
+            assert_eq!(limiter.acquire(&another, 1, seconds(1)), Ok(()));
         }
         let third = [("third", 1), ("provider", 2)];
         let wait = Err(("provider", seconds(15)));
-        assert_eq!(limiter.acquire(&third, seconds(1)), wait);
+        assert_eq!(limiter.acquire(&third, 1, seconds(1)), wait);
     }
 
     fn seconds(seconds: u64) -> Duration {
@@ -114,6 +120,20 @@ mod tests {
             assert_eq!(limiter.acquire_one(&1, seconds(300)), Ok(()));
         }
         assert_eq!(limiter.acquire_one(&1, seconds(300)), Err(seconds(10)));
+    }
+
+    #[test]
+    fn many_tokens_are_taken_together_or_not_at_all() {
+        let mut limiter = RateLimiter::new(6);
+        let key = [("a", 1)];
+        assert_eq!(limiter.acquire(&key, 0, seconds(1)), Ok(()));
+        assert_eq!(limiter.acquire(&key, 4, seconds(1)), Ok(()));
+        let wait = Err(("a", seconds(10)));
+        assert_eq!(limiter.acquire(&key, 3, seconds(1)), wait);
+        assert_eq!(limiter.acquire(&key, 2, seconds(1)), Ok(()));
+        assert_eq!(limiter.acquire(&key, 1, seconds(1)), wait);
+        assert!(limiter.acquire(&key, 7, seconds(600)).is_err());
+        assert_eq!(limiter.acquire(&[("a", 2)], 12, seconds(600)), Ok(()));
     }
 
     #[test]

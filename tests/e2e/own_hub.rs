@@ -188,6 +188,64 @@ fn a_flooding_publisher_is_limited_and_delays_no_other() {
 }
 
 #[test]
+fn each_topic_of_a_ping_counts_against_the_limit() {
+    let mut setup = HubSetup::library();
+    let content = Arc::new(Mutex::new("<a/>".to_owned()));
+    let site = served_topic(&setup.url(), &content);
+    setup.publishers += &open_publisher("open", &site.url("/"));
+    setup.keys = "max_publications_per_minute = 20\nmax_requests_per_minute = 30".to_owned();
+    let hub = setup.start();
+    let ping = |prefix: &str, topics: usize, token| {
+        let topics: Vec<String> = (0..topics).map(|n| format!("{prefix}{n}")).collect();
+        let topics = topics.iter().map(|topic| ("hub.url", topic.as_str()));
+        let parameters: Vec<_> = std::iter::once(("hub.mode", "publish"))
+            .chain(topics)
+            .collect();
+        setup.form(&parameters, token)
+    };
+    for (prefix, token, limit) in [(LIBRARY, Some(TOKEN), 20), (&site.url("/"), None, 30)] {
+        let refused = ping(prefix, limit + 1, token);
+        refused.assert_refused(429);
+        assert!(refused.head.contains("retry-after: "), "{}", refused.head);
+        // The refused form has cost one request.
+        assert_eq!(ping(prefix, limit - 1, token).status, 202);
+        ping(prefix, limit / 2, token).assert_refused(429);
+    }
+    hub.kill();
+}
+
+#[test]
+fn refusals_are_limited_and_counted_for_who_is_refused() {
+    let mut setup = HubSetup::library();
+    setup.keys = "max_requests_per_minute = 10".to_owned();
+    let hub = setup.start();
+    let outside = "https://nobody.example/t";
+    setup.publish(outside, TOKEN, "<a/>").assert_refused(403);
+    setup.ping(outside, Some(TOKEN)).assert_refused(403);
+    let library = &hub.status()["publishers"][0];
+    assert_eq!(library["refused"], 2);
+    let reason = library["last_refusal"]["reason"].as_str().unwrap();
+    assert!(reason.contains("may not publish"), "{reason}");
+    let statuses: Vec<u16> = (0..20)
+        .map(|number| match number % 2 {
+            0 => setup.post("/hub", &[("Content-Type", "text/plain")], b"x"),
+            _ => setup.post("/hub", &[("Content-Type", "application/xml")], b"<a/>"),
+        })
+        .map(|answer| answer.status)
+        .collect();
+    assert_eq!(statuses[..2], [415, 400]);
+    assert!(
+        statuses[10..]
+            .iter()
+            .filter(|status| **status == 429)
+            .count()
+            >= 8,
+        "{statuses:?}"
+    );
+    hub.stop();
+}
+
+#[test]
 fn a_host_that_hangs_delays_nobody_else() {
     let setup = HubSetup::library();
     let hub = setup.start();

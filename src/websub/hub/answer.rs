@@ -66,8 +66,17 @@ impl EmbeddedHub {
 
     /// Counts a request of any kind for the address that it comes from.
     pub fn admit(&self, requester: Option<Requester>) -> Result<(), LimitExceeded> {
+        self.admit_many(requester, 1)
+    }
+
+    /// Counts as many requests for the address that they come from, or none of them beyond a limit.
+    pub fn admit_many(
+        &self,
+        requester: Option<Requester>,
+        count: u32,
+    ) -> Result<(), LimitExceeded> {
         let now = self.inner.started.elapsed();
-        self.inner.admission().request(requester, now)
+        self.inner.admission().requests(requester, count, now)
     }
 
     /// Returns the address that a request comes from.

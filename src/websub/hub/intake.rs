@@ -26,6 +26,7 @@ use crate::hub::published_topics::Publication;
 use crate::hub::publisher::{Authorized, Publishers};
 use crate::hub::publisher_counts::PublisherCounts;
 use crate::hub::rate_limiter::RateLimiter;
+use crate::hub::requester::Requester;
 use crate::resourcesync::uri::{Hub, Topic};
 use crate::websub::hub::EmbeddedHub;
 use crate::websub::hub::answer::{FORM_BYTES, limit_exceeded, only_post, plain_text};
@@ -93,6 +94,25 @@ struct Inner {
 struct PublisherUse {
     counts: PublisherCounts,
     under_way: usize,
+}
+
+/// The one whose rate limit a request counts against.
+#[derive(Debug, Clone)]
+enum Payer {
+    /// The publisher whose token the request has.
+    Publisher(Arc<str>),
+    /// The address of any other request: a stranger cannot use up what the publisher may.
+    Address(Option<Requester>),
+}
+
+impl Payer {
+    /// Returns the publisher for which a refusal is counted.
+    fn publisher(&self) -> Option<&Arc<str>> {
+        match self {
+            Payer::Publisher(name) => Some(name),
+            Payer::Address(_) => None,
+        }
+    }
 }
 
 /// A publication under way, counted until this is dropped.
@@ -176,10 +196,26 @@ impl PublicHub {
             return self.inner.greet();
         }
         let content_type = text_of(request.headers(), CONTENT_TYPE);
-        let refused = match kind(content_type.as_deref()) {
-            Ok(RequestKind::Form) => return self.answer_form(request, body_timeout).await,
-            Ok(RequestKind::Content) => self.take_content(&mut request).await.err(),
-            Err(refusal) => Some(self.inner.note(None, None, refusal)),
+        let kind = kind(content_type.as_deref());
+        let publishers = self.inner.directory.publishers();
+        let payer = self.payer(&publishers, &request);
+        let charged = self.charge(&payer, 1).inspect_err(|refused| {
+            if matches!((&kind, &payer), (Ok(RequestKind::Form), Payer::Address(_))) {
+                self.hub.count_request(refused.status());
+            }
+        });
+        let refused = match (charged, kind) {
+            (Ok(()), Ok(RequestKind::Form)) => {
+                return self
+                    .answer_form(&publishers, &payer, request, body_timeout)
+                    .await;
+            }
+            (Ok(()), Ok(RequestKind::Content)) => self
+                .take_content(&publishers, &payer, &mut request)
+                .await
+                .err(),
+            (Ok(()), Err(refusal)) => Some(self.inner.note(payer.publisher(), None, refusal)),
+            (Err(refused), _) => Some(refused),
         };
         match refused {
             None => text(StatusCode::OK, "accepted\n"),
@@ -190,15 +226,59 @@ impl PublicHub {
         }
     }
 
-    async fn take_content(&self, request: &mut Request<Incoming>) -> Result<(), Refused> {
+    /// Finds the one whose rate limit a request counts against.
+    fn payer(&self, publishers: &Publishers, request: &Request<Incoming>) -> Payer {
+        let token = token_of(request.headers());
+        match token.and_then(|token| publishers.with_token(&token)) {
+            Some(publisher) => Payer::Publisher(Arc::clone(&publisher.name)),
+            None => Payer::Address(self.hub.requester(request)),
+        }
+    }
+
+    /// Counts requests against the rate limit of their payer: all of them, or none beyond it.
+    fn charge(&self, payer: &Payer, count: u32) -> Result<(), Refused> {
+        let inner = &self.inner;
+        match payer {
+            Payer::Publisher(name) => {
+                let rate = inner.rate.lock();
+                let acquired = rate.unwrap_or_else(PoisonError::into_inner).acquire(
+                    &[(Arc::clone(name), 1)],
+                    count,
+                    inner.started.elapsed(),
+                );
+                acquired.map_err(|(_, retry_after)| {
+                    let per_minute = inner.settings().publications_per_minute;
+                    let refusal = PublicationRefusal::TooMany {
+                        per_minute,
+                        retry_after,
+                    };
+                    inner.note(Some(name), None, refusal)
+                })
+            }
+            Payer::Address(requester) => self
+                .hub
+                .admit_many(*requester, count)
+                .map_err(|exceeded| Refused::Other(Box::new(limit_exceeded(&exceeded)))),
+        }
+    }
+
+    async fn take_content(
+        &self,
+        publishers: &Publishers,
+        payer: &Payer,
+        request: &mut Request<Incoming>,
+    ) -> Result<(), Refused> {
         let inner = &self.inner;
         let values = link_values(request.headers());
         let values: Vec<&str> = values.iter().map(String::as_str).collect();
         let read = links(&values, request.uri().query());
-        let published = read.map_err(|refusal| inner.note(None, None, refusal))?;
+        let published = read.map_err(|refusal| inner.note(payer.publisher(), None, refusal))?;
         let topic = published.topic.clone();
-        let publishers = inner.directory.publishers();
-        let (authorized, _under_way) = self.admit(&publishers, &topic, request).await?;
+        let token = token_of(request.headers());
+        let authorized = publishers
+            .authorize(&topic, token.as_deref())
+            .map_err(|refusal| inner.note(payer.publisher(), Some(&topic), refusal))?;
+        let _under_way = inner.begin(&authorized, Some(&topic))?;
         let name = &authorized.publisher.name;
         let refuse = |refusal| inner.note(Some(name), Some(&topic), refusal);
         published
@@ -234,21 +314,12 @@ impl PublicHub {
 
     async fn answer_form(
         &self,
+        publishers: &Publishers,
+        payer: &Payer,
         request: Request<Incoming>,
         body_timeout: Duration,
     ) -> FullResponse {
-        let inner = &self.inner;
-        let publishers = inner.directory.publishers();
-        let token = token_of(request.headers());
-        let is_publisher = token
-            .as_deref()
-            .is_some_and(|token| publishers.with_token(token).is_some());
         let requester = self.hub.requester(&request);
-        // A publisher's requests count for it, and all others for their addresses.
-        if !is_publisher && let Err(exceeded) = self.hub.admit(requester) {
-            self.hub.count_request(exceeded.status());
-            return limit_exceeded(&exceeded);
-        }
         let (head, body) = request.into_parts();
         let form = match small_body(body, FORM_BYTES, body_timeout).await {
             Ok(form) => form,
@@ -257,10 +328,13 @@ impl PublicHub {
         let answered = match form_request(&form) {
             Ok(FormRequest::Subscription) => return self.hub.answer_form(&form, requester),
             Ok(FormRequest::Ping(topics)) => {
-                self.take_pings(&publishers, topics, &head.headers).await
+                self.take_pings(publishers, payer, topics, &head.headers)
+                    .await
             }
-            Ok(FormRequest::Check(topics)) => self.check(&publishers, topics, &head.headers).await,
-            Err(refusal) => Err(inner.note(None, None, refusal)),
+            Ok(FormRequest::Check(topics)) => {
+                self.check(publishers, payer, topics, &head.headers).await
+            }
+            Err(refusal) => Err(self.inner.note(payer.publisher(), None, refusal)),
         };
         answered.unwrap_or_else(Refused::answer)
     }
@@ -268,10 +342,14 @@ impl PublicHub {
     async fn take_pings(
         &self,
         publishers: &Publishers,
+        payer: &Payer,
         topics: Vec<Topic>,
         headers: &HeaderMap,
     ) -> Result<FullResponse, Refused> {
-        let (name, _under_way) = self.authorize_all(publishers, &topics, headers).await?;
+        let authorized = self.authorize_all(publishers, payer, &topics, headers)?;
+        self.charge(payer, all_but_one(&topics))?;
+        let _under_way = self.verify_all(&authorized, &topics).await?;
+        let name = Arc::clone(&authorized.publisher.name);
         let pings = AcceptedRequest::Pings {
             publisher: Arc::clone(&name),
             topics,
@@ -285,10 +363,17 @@ impl PublicHub {
     async fn check(
         &self,
         publishers: &Publishers,
+        payer: &Payer,
         topics: Vec<Topic>,
         headers: &HeaderMap,
     ) -> Result<FullResponse, Refused> {
-        let (name, _under_way) = self.authorize_all(publishers, &topics, headers).await?;
+        let authorized = self.authorize_all(publishers, payer, &topics, headers)?;
+        // It costs nothing else: `rsnotify check` must not use up what its Source may publish.
+        if authorized.publisher.verify_topic {
+            self.charge(payer, all_but_one(&topics))?;
+        }
+        let _under_way = self.verify_all(&authorized, &topics).await?;
+        let name = &authorized.publisher.name;
         let hub = &self.inner.settings().hub;
         let lines = topics
             .iter()
@@ -296,20 +381,21 @@ impl PublicHub {
         Ok(text(StatusCode::OK, lines.collect::<String>()))
     }
 
-    /// Authorizes and verifies all topics of one form, which are those of one publisher.
-    async fn authorize_all(
+    /// Authorizes all topics of one form, which are those of one publisher.
+    fn authorize_all<'p>(
         &self,
-        publishers: &Publishers,
+        publishers: &'p Publishers,
+        payer: &Payer,
         topics: &[Topic],
         headers: &HeaderMap,
-    ) -> Result<(Arc<str>, UnderWay), Refused> {
+    ) -> Result<Authorized<'p>, Refused> {
         let inner = &self.inner;
         let token = token_of(headers);
-        let mut publisher: Option<Authorized<'_>> = None;
+        let mut publisher: Option<Authorized<'p>> = None;
         for topic in topics {
             let authorized = publishers
                 .authorize(topic, token.as_deref())
-                .map_err(|refusal| inner.note(None, Some(topic), refusal))?;
+                .map_err(|refusal| inner.note(payer.publisher(), Some(topic), refusal))?;
             if let Some(before) = publisher
                 && before.publisher.name != authorized.publisher.name
             {
@@ -320,36 +406,20 @@ impl PublicHub {
             }
             publisher = Some(authorized);
         }
-        let Some(publisher) = publisher else {
-            return Err(inner.note(None, None, PublicationRefusal::NoTopic));
-        };
-        let under_way = inner.begin(&publisher, topics.first())?;
-        for topic in topics {
-            self.verify(&publisher, topic).await?;
-        }
-        Ok((Arc::clone(&publisher.publisher.name), under_way))
+        publisher.ok_or_else(|| inner.note(payer.publisher(), None, PublicationRefusal::NoTopic))
     }
 
-    /// Finds who publishes, within its limits.
-    async fn admit<'p>(
+    /// Verifies all topics of one form.
+    async fn verify_all(
         &self,
-        publishers: &'p Publishers,
-        topic: &Topic,
-        request: &Request<Incoming>,
-    ) -> Result<(Authorized<'p>, UnderWay), Refused> {
-        let inner = &self.inner;
-        let token = token_of(request.headers());
-        let authorized = publishers.authorize(topic, token.as_deref());
-        if !authorized
-            .as_ref()
-            .is_ok_and(|authorized| authorized.has_token)
-            && let Err(exceeded) = self.hub.admit(self.hub.requester(request))
-        {
-            return Err(Refused::Other(Box::new(limit_exceeded(&exceeded))));
+        authorized: &Authorized<'_>,
+        topics: &[Topic],
+    ) -> Result<UnderWay, Refused> {
+        let under_way = self.inner.begin(authorized, topics.first())?;
+        for topic in topics {
+            self.verify(authorized, topic).await?;
         }
-        let authorized = authorized.map_err(|refusal| inner.note(None, Some(topic), refusal))?;
-        let under_way = inner.begin(&authorized, Some(topic))?;
-        Ok((authorized, under_way))
+        Ok(under_way)
     }
 
     async fn verify(&self, authorized: &Authorized<'_>, topic: &Topic) -> Result<(), Refused> {
@@ -385,6 +455,13 @@ enum Refused {
 }
 
 impl Refused {
+    fn status(&self) -> u16 {
+        match self {
+            Refused::Refusal(refusal) => refusal.status(),
+            Refused::Other(answer) => answer.status().as_u16(),
+        }
+    }
+
     fn answer(self) -> FullResponse {
         let refusal = match self {
             Refused::Refusal(refusal) => refusal,
@@ -445,14 +522,6 @@ impl Inner {
             };
             self.note(Some(name), topic, refusal)
         };
-        // Those without a token have been counted for their addresses: a stranger cannot use up what the publisher may.
-        if authorized.has_token {
-            let rate = self.rate.lock();
-            let acquired = rate
-                .unwrap_or_else(PoisonError::into_inner)
-                .acquire(&[(Arc::clone(name), 1)], self.started.elapsed());
-            acquired.map_err(|(_, wait)| too_many(wait))?;
-        }
         let is_one_more = self.with_use(name, |of_publisher| {
             let is_one_more = of_publisher.under_way < CONCURRENT_PUBLICATIONS;
             of_publisher.under_way += usize::from(is_one_more);
@@ -558,6 +627,11 @@ async fn read_body(request: &mut Request<Incoming>, max: usize) -> Result<Vec<u8
             "the body took too long\n",
         )),
     }
+}
+
+/// Returns the number of topics besides the first, for which the request was counted before it was read.
+fn all_but_one(topics: &[Topic]) -> u32 {
+    u32::try_from(topics.len().saturating_sub(1)).unwrap_or(u32::MAX)
 }
 
 fn text_of(headers: &HeaderMap, name: HeaderName) -> Option<String> {
