@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use hyper::Method;
 use hyper::header::{ACCEPT, CONTENT_TYPE, ETAG, HeaderName, IF_NONE_MATCH, LINK};
 use reqwest::{Client, Response, StatusCode};
+use url::Url;
 
-use crate::http::link::{parse_links, targets};
+use crate::http::link::{Link, parse_links, targets};
 use crate::hub::publication::{PublicationRefusal, capability_list};
 use crate::resourcesync::payload::PAYLOAD_TYPE;
 use crate::resourcesync::uri::{Hub, Topic, Uri};
@@ -76,7 +77,7 @@ impl TopicClient {
         })
     }
 
-    /// Verifies that the `Link` of a topic names a hub. The answer is kept for a short time.
+    /// Verifies that the `Link` of a topic names a hub, and no other topic. The answer is kept for a short time.
     ///
     /// # Errors
     /// 403 if it names another hub or none, 503 if it cannot be read at the moment.
@@ -140,7 +141,7 @@ impl TopicClient {
                     let values = values(&response, LINK);
                     let links = parse_links(values.iter().map(String::as_str));
                     if targets(&links, "hub").any(|target| target == hub.as_str()) {
-                        return Ok(true);
+                        return Ok(is_itself(topic, &links));
                     }
                     reason.clear();
                 }
@@ -216,6 +217,17 @@ impl TopicClient {
     }
 }
 
+/// Returns true if the links name this topic as `self`, or none: the hub of another page is not that of this topic.
+fn is_itself(topic: &Topic, links: &[Link]) -> bool {
+    let mut named = targets(links, "self").peekable();
+    let base = Url::parse(topic.as_str()).ok();
+    let is_topic = |target: &str| {
+        let resolved = base.as_ref().and_then(|base| base.join(target).ok());
+        target == topic.as_str() || resolved.is_some_and(|resolved| base == Some(resolved))
+    };
+    named.peek().is_none() || named.any(is_topic)
+}
+
 fn is_xml(content_type: &str) -> bool {
     let media_type = content_type.split(';').next().unwrap_or_default().trim();
     let media_type = media_type.to_ascii_lowercase();
@@ -227,4 +239,29 @@ fn values(response: &Response, name: HeaderName) -> Vec<String> {
     values
         .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_that_names_another_topic_as_itself_is_not_the_topic() {
+        let topic = Topic::new("https://e.org/t?a");
+        for (header, want) in [
+            ("<https://hub.example/>; rel=\"hub\"", true),
+            ("<https://e.org/t?a>; rel=\"self\"", true),
+            ("<HTTPS://E.org:443/t?a>; rel=\"self\"", true),
+            ("</t?a>; rel=\"self\"", true),
+            (
+                "<https://e.org/u>; rel=self, <https://e.org/t?a>; rel=self",
+                true,
+            ),
+            ("<https://e.org/t>; rel=\"self\"", false),
+            ("<https://e.org/u>; rel=\"self\"", false),
+            ("<https://other.example/t?a>; rel=\"self\"", false),
+        ] {
+            assert_eq!(is_itself(&topic, &parse_links([header])), want, "{header}");
+        }
+    }
 }
