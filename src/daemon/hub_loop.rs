@@ -2,6 +2,7 @@
 //! delivers. Many publications that wait are one transaction.
 
 use std::mem;
+use std::slice;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
@@ -20,7 +21,7 @@ use crate::daemon::event_loop::status_reporter::StatusReporter;
 use crate::daemon::failpoints::{Failpoint, Failpoints};
 use crate::hub::HubRecord;
 use crate::hub::publication::PublicationRefusal;
-use crate::hub::published_topics::{Publication, Published};
+use crate::hub::published_topics::{MAX_TOPICS, Publication, Published};
 use crate::hub::publisher_counts::{PublisherView, views};
 use crate::report;
 use crate::report::figures::Counts;
@@ -264,6 +265,19 @@ impl HubLoop {
         // Nothing piles up while nothing can be saved.
         if self.saver.trouble().is_some() || self.stop_by.is_some() {
             let _ = reply.send(Err(PublicationRefusal::Unsaved));
+            return;
+        }
+        let (topics, publisher) = match &request {
+            AcceptedRequest::Publication(publication) => {
+                (slice::from_ref(&publication.topic), &publication.publisher)
+            }
+            AcceptedRequest::Pings { topics, publisher } => (&topics[..], publisher),
+        };
+        let directory = self.directory.read();
+        let room = directory.verify_room(publisher, topics, MAX_TOPICS);
+        drop(directory);
+        if let Err(refusal) = room {
+            let _ = reply.send(Err(refusal));
             return;
         }
         match request {

@@ -49,9 +49,12 @@ pub enum PublicationRefusal {
     #[error("this publisher may not publish {topic}: it lies outside the configured prefixes")]
     Outside { topic: Topic },
     #[error(
-        "{topic} does not name this hub: its Link header needs rel=\"hub\" with this hub's URI"
+        "{topic} does not name this hub: its Link header needs rel=\"hub\" with this hub's URI, and no rel=\"self\" but \
+         its own"
     )]
     OtherHub { topic: Topic },
+    #[error("this publisher has {max} topics on this hub, and may not have more")]
+    TooManyTopics { max: usize },
     #[error("cannot find out if {topic} names this hub ({reason}); try again later")]
     Unverified { topic: Topic, reason: String },
     #[error("the body is larger than {max} bytes")]
@@ -81,7 +84,9 @@ impl PublicationRefusal {
             | PublicationRefusal::TwoTopics
             | PublicationRefusal::Empty => 400,
             PublicationRefusal::NoToken | PublicationRefusal::UnknownToken => 401,
-            PublicationRefusal::Outside { .. } | PublicationRefusal::OtherHub { .. } => 403,
+            PublicationRefusal::Outside { .. }
+            | PublicationRefusal::OtherHub { .. }
+            | PublicationRefusal::TooManyTopics { .. } => 403,
             PublicationRefusal::TooLarge { .. } => 413,
             PublicationRefusal::MediaType => 415,
             PublicationRefusal::TooMany { .. } => 429,

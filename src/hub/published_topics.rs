@@ -1,17 +1,21 @@
 //! The topics of a hub for many Sources: which publications are relayed, which are repeats, and which topics are forgotten.
 
 use std::collections::HashMap;
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use percent_encoding::percent_decode_str;
 
-use crate::hub::publication::{BodyDigest, PublishedTopic};
+use crate::hub::publication::{BodyDigest, PublicationRefusal, PublishedTopic};
 use crate::resourcesync::uri::{Topic, Uri};
 
 /// The age from which a repeat renews the time of its topic: no repeat needs a write of its own otherwise.
 const RENEWAL: Duration = Duration::from_secs(24 * 3_600);
+
+/// Maximum topics of one publisher.
+pub const MAX_TOPICS: usize = 100_000;
 
 /// A notification that was accepted from a publisher, or fetched.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,6 +47,8 @@ pub enum Published {
 pub struct PublishedTopics {
     topics: HashMap<Topic, PublishedTopic>,
     by_decoded: HashMap<Vec<u8>, Topic>,
+    /// The number of topics of each publisher.
+    counts: HashMap<String, usize>,
 }
 
 impl PublishedTopics {
@@ -76,6 +82,28 @@ impl PublishedTopics {
         let exact = self.topics.get_key_value(&Topic::new(name));
         let exact = exact.map(|(topic, _)| topic);
         exact.or_else(|| self.by_decoded.get(&decoded(name)))
+    }
+
+    /// Verifies that a publisher would have at most `max` topics with these. Those it has stay its own beyond that.
+    ///
+    /// # Errors
+    /// 403 if it would have more.
+    pub fn verify_room(
+        &self,
+        publisher: &str,
+        topics: &[Topic],
+        max: usize,
+    ) -> Result<(), PublicationRefusal> {
+        let is_new = |topic: &&Topic| {
+            let known = self.topics.get(*topic);
+            known.is_none_or(|known| known.publisher != publisher)
+        };
+        let new = topics.iter().filter(is_new).count();
+        let count = self.counts.get(publisher).copied().unwrap_or(0);
+        match new == 0 || count + new <= max {
+            true => Ok(()),
+            false => Err(PublicationRefusal::TooManyTopics { max }),
+        }
     }
 
     /// Takes a publication.
@@ -150,7 +178,9 @@ impl PublishedTopics {
         let over = self.iter().filter(is_over);
         let over: Vec<Topic> = over.map(|published| published.topic.clone()).collect();
         for topic in &over {
-            self.topics.remove(topic);
+            if let Some(forgotten) = self.topics.remove(topic) {
+                self.uncount(&forgotten.publisher);
+            }
             self.by_decoded.remove(&decoded(topic.as_str()));
         }
         over
@@ -160,21 +190,43 @@ impl PublishedTopics {
         if !self.topics.contains_key(topic) {
             self.insert(PublishedTopic::new(topic.clone(), publisher, now));
         }
-        let entry = self
-            .topics
-            .get_mut(topic)
-            .expect("a topic that was missing has been inserted");
-        if entry.publisher != publisher {
-            publisher.clone_into(&mut entry.publisher);
+        let is_others = |entry: &PublishedTopic| entry.publisher != publisher;
+        if let Some(entry) = self.topics.get_mut(topic).filter(|entry| is_others(entry)) {
+            let before = mem::replace(&mut entry.publisher, publisher.to_owned());
+            self.uncount(&before);
+            self.count(publisher);
         }
-        entry
+        self.topics
+            .get_mut(topic)
+            .expect("a topic that was missing has been inserted")
+    }
+
+    fn count(&mut self, publisher: &str) {
+        match self.counts.get_mut(publisher) {
+            Some(count) => *count += 1,
+            None => {
+                self.counts.insert(publisher.to_owned(), 1);
+            }
+        }
+    }
+
+    fn uncount(&mut self, publisher: &str) {
+        if let Some(count) = self.counts.get_mut(publisher) {
+            *count -= 1;
+            if *count == 0 {
+                self.counts.remove(publisher);
+            }
+        }
     }
 
     fn insert(&mut self, published: PublishedTopic) {
         let topic = published.topic.clone();
         self.by_decoded
             .insert(decoded(topic.as_str()), topic.clone());
-        self.topics.insert(topic, published);
+        self.count(&published.publisher);
+        if let Some(before) = self.topics.insert(topic, published) {
+            self.uncount(&before.publisher);
+        }
     }
 }
 
@@ -274,6 +326,37 @@ mod tests {
         assert_eq!(topics.find(other.as_str()), Some(&other));
         topics.settle(&other, late);
         assert_eq!(topics.forget(ttl, late, |_| false), [other]);
+    }
+
+    #[test]
+    fn a_publisher_has_a_bounded_number_of_topics() {
+        let now = at("2026-01-01T00:00:00Z");
+        let topic = |number: u32| Topic::new(format!("https://e.org/{number}"));
+        let mut topics = PublishedTopics::default();
+        for number in 0..3 {
+            let room = topics.verify_room("library", &[topic(number)], 3);
+            assert_eq!(room, Ok(()));
+            topics.ping(&topic(number), "library", now);
+        }
+        let status = |topics: &PublishedTopics, publisher: &str, wanted: &[Topic]| {
+            let room = topics.verify_room(publisher, wanted, 3);
+            room.map_err(|refusal| refusal.status())
+        };
+        let (known, new) = ([topic(0), topic(2)], [topic(1), topic(3)]);
+        assert_eq!(status(&topics, "library", &known), Ok(()));
+        assert_eq!(status(&topics, "library", &new), Err(403));
+        assert_eq!(status(&topics, "archive", &new), Ok(()));
+        // A topic that another publishes later counts for that one.
+        topics.ping(&topic(1), "archive", now);
+        assert_eq!(status(&topics, "library", &[topic(3)]), Ok(()));
+        let restored = topics.iter().cloned().collect();
+        let mut topics = PublishedTopics::restore(restored);
+        topics.ping(&topic(3), "library", now);
+        assert_eq!(status(&topics, "library", &[topic(4)]), Err(403));
+        topics.settle(&topic(3), now);
+        let late = at("2026-01-02T00:00:00Z");
+        topics.forget(Duration::from_secs(60), late, |_| false);
+        assert_eq!(status(&topics, "library", &[topic(4)]), Ok(()));
     }
 
     #[test]
