@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use jiff::Timestamp;
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 use tracing::debug;
 
 use crate::http::retry::backoff;
@@ -17,6 +18,8 @@ use crate::websub::hub::topic_client::{FetchError, FetchedTopic, TopicClient};
 const MAX_ATTEMPTS: u32 = 100;
 /// Fetches from one publisher at a time.
 const CONCURRENT_FETCHES: usize = 8;
+/// Time between a failed attempt and the next one if the topic is pinged in between.
+const PINGED_WAIT: Duration = Duration::from_secs(1);
 
 /// The outcome of a fetch.
 #[derive(Debug)]
@@ -39,12 +42,20 @@ pub enum FetchOutcome {
     },
 }
 
+/// A fetch under way.
+#[derive(Debug, Default)]
+struct Fetch {
+    /// True if the topic was pinged again since the fetch began.
+    is_again: bool,
+    /// Ends the wait for the next attempt.
+    pinged: Arc<Notify>,
+}
+
 /// The fetches under way.
 pub struct Fetches {
     client: Arc<TopicClient>,
     directory: Arc<TopicDirectory>,
-    /// By topic: true if it was pinged again since its fetch began.
-    under_way: Mutex<HashMap<Topic, bool>>,
+    under_way: Mutex<HashMap<Topic, Fetch>>,
     slots: Mutex<HashMap<Arc<str>, Arc<Semaphore>>>,
     report: Box<dyn Fn(FetchOutcome) + Send + Sync>,
 }
@@ -64,24 +75,33 @@ impl Fetches {
         }
     }
 
-    /// Fetches a topic, of at most `max` bytes; again after a fetch that is under way. Must be called within a tokio
-    /// runtime.
+    /// Fetches a topic, of at most `max` bytes; again after a fetch that is under way, or soon if that waits for its next
+    /// attempt. Must be called within a tokio runtime.
     pub fn begin(self: &Arc<Self>, topic: Topic, publisher: Arc<str>, max: usize) {
         let mut under_way = self.under_way();
-        if let Some(is_again) = under_way.get_mut(&topic) {
-            *is_again = true;
+        if let Some(fetch) = under_way.get_mut(&topic) {
+            fetch.is_again = true;
+            fetch.pinged.notify_one();
             return;
         }
-        under_way.insert(topic.clone(), false);
-        tokio::spawn(Arc::clone(self).run(topic, publisher, max));
+        let fetch = Fetch::default();
+        let pinged = Arc::clone(&fetch.pinged);
+        under_way.insert(topic.clone(), fetch);
+        tokio::spawn(Arc::clone(self).run(topic, publisher, max, pinged));
     }
 
-    async fn run(self: Arc<Self>, topic: Topic, publisher: Arc<str>, max: usize) {
+    async fn run(
+        self: Arc<Self>,
+        topic: Topic,
+        publisher: Arc<str>,
+        max: usize,
+        pinged: Arc<Notify>,
+    ) {
         loop {
-            self.fetch(&topic, &publisher, max).await;
+            self.fetch(&topic, &publisher, max, &pinged).await;
             let mut under_way = self.under_way();
             match under_way.get_mut(&topic) {
-                Some(is_again) if *is_again => *is_again = false,
+                Some(fetch) if fetch.is_again => fetch.is_again = false,
                 _ => {
                     under_way.remove(&topic);
                     return;
@@ -90,11 +110,14 @@ impl Fetches {
         }
     }
 
-    async fn fetch(&self, topic: &Topic, publisher: &Arc<str>, max: usize) {
-        for attempts in 1..=MAX_ATTEMPTS {
+    async fn fetch(&self, topic: &Topic, publisher: &Arc<str>, max: usize, pinged: &Notify) {
+        let mut is_first = true;
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
             // A ping during the wait is answered by this attempt too.
-            if let Some(is_again) = self.under_way().get_mut(topic) {
-                *is_again = false;
+            if let Some(fetch) = self.under_way().get_mut(topic) {
+                fetch.is_again = false;
             }
             let began = Timestamp::now();
             match self.attempt(topic, publisher, max).await {
@@ -128,12 +151,18 @@ impl Fetches {
                         publisher: Arc::clone(publisher),
                         reason: error.to_string(),
                         began,
-                        is_first: attempts == 1,
+                        is_first,
                         is_last: attempts == MAX_ATTEMPTS,
                     });
                 }
             }
-            tokio::time::sleep(backoff(attempts, fastrand::f64())).await;
+            if attempts == MAX_ATTEMPTS {
+                return;
+            }
+            is_first = false;
+            if wait(backoff(attempts, fastrand::f64()), pinged).await {
+                attempts = 0;
+            }
         }
     }
 
@@ -162,15 +191,49 @@ impl Fetches {
         Arc::clone(of_publisher)
     }
 
-    fn under_way(&self) -> MutexGuard<'_, HashMap<Topic, bool>> {
+    fn under_way(&self) -> MutexGuard<'_, HashMap<Topic, Fetch>> {
         self.under_way
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+/// Waits before the next attempt: for a time, or for a shorter one if the topic is pinged. Returns true if it was.
+async fn wait(backoff: Duration, pinged: &Notify) -> bool {
+    let soon = tokio::time::sleep(PINGED_WAIT);
+    tokio::select! {
+        () = tokio::time::sleep(backoff) => false,
+        () = pinged.notified() => {
+            soon.await;
+            true
+        }
+    }
+}
+
 impl std::fmt::Debug for Fetches {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Fetches").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_ping_shortens_the_wait_for_the_next_attempt() {
+        let (short, long) = (Duration::from_millis(10), Duration::from_secs(900));
+        let pinged = Notify::new();
+        assert!(!wait(short, &pinged).await);
+        // During the attempt before, or during the wait.
+        let began = Instant::now();
+        pinged.notify_one();
+        assert!(wait(long, &pinged).await);
+        assert!(began.elapsed() >= PINGED_WAIT);
+        let ping = async { pinged.notify_one() };
+        assert!(tokio::join!(wait(long, &pinged), ping).0);
+        assert!(began.elapsed() < long);
     }
 }
