@@ -334,7 +334,14 @@ impl HubLoop {
 
     fn fetched(&mut self, outcome: FetchOutcome) {
         match outcome {
+            // It was fetched before a reload.
+            FetchOutcome::Fetched(Publication {
+                topic, publisher, ..
+            }) if !self.directory.may_publish(&publisher, &topic) => {
+                self.withdraw(&topic, &publisher);
+            }
             FetchOutcome::Fetched(publication) => self.publish(publication, None),
+            FetchOutcome::Withdrawn { topic, publisher } => self.withdraw(&topic, &publisher),
             FetchOutcome::Unchanged {
                 topic,
                 publisher,
@@ -366,6 +373,11 @@ impl HubLoop {
                     .count(&publisher, |counts| counts.failed_fetch(reason, now));
             }
         }
+    }
+
+    fn withdraw(&mut self, topic: &Topic, publisher: &str) {
+        info!(%topic, %publisher, "dropped a ping of {publisher}, which may not publish {topic} any more");
+        self.settle(topic, Timestamp::now());
     }
 
     fn settle(&mut self, topic: &Topic, began: Timestamp) {

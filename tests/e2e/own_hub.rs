@@ -333,6 +333,50 @@ fn a_pinged_topic_is_fetched_and_delivered_once_for_each_content() {
 }
 
 #[test]
+fn a_ping_shortens_a_retry_and_ends_with_its_publisher() {
+    let mut setup = HubSetup::library();
+    let (sender, gets) = std::sync::mpsc::channel();
+    let url = setup.url();
+    let site = Callback::that(move |request: &Request| {
+        let link = format!("Content-Type: application/xml\r\nLink: <{url}>; rel=\"hub\"\r\n");
+        if request.method == "GET" {
+            sender.send(Instant::now()).unwrap();
+        }
+        Say {
+            status: match request.method.as_str() {
+                "HEAD" => "200 OK".to_owned(),
+                _ => "503 Service Unavailable".to_owned(),
+            },
+            headers: link,
+            body: String::new(),
+        }
+    });
+    setup.publishers += &open_publisher("open", &site.url("/"));
+    let hub = setup.start();
+    let topic = site.url("/t");
+    assert_eq!(setup.ping(&topic, None).status, 202);
+    let first = gets.recv_timeout(Duration::from_secs(10)).unwrap();
+    for _ in 0..6 {
+        while gets.try_recv().is_ok() {}
+        assert_eq!(setup.ping(&topic, None).status, 202);
+        let pinged = Instant::now();
+        let next = gets.recv_timeout(Duration::from_secs(10)).unwrap();
+        assert!(next - pinged < Duration::from_secs(3), "{:?}", next - first);
+    }
+    hub.kill();
+    setup.publishers = publisher("library", LIBRARY, TOKEN);
+    let hub = setup.start();
+    hub.await_log("dropped a ping of open");
+    while gets.try_recv().is_ok() {}
+    setup.publishers += &open_publisher("open", &site.url("/"));
+    hub.stop();
+    let hub = setup.start();
+    assert_eq!(hub.status()["publishers"][1]["waiting_fetches"], 0);
+    assert!(gets.try_recv().is_err());
+    hub.stop();
+}
+
+#[test]
 fn a_publisher_with_both_keys_needs_both() {
     let mut setup = HubSetup::library();
     let content = Arc::new(Mutex::new("<a/>".to_owned()));

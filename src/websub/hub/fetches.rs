@@ -31,6 +31,11 @@ pub enum FetchOutcome {
         publisher: Arc<str>,
         began: Timestamp,
     },
+    /// The publisher may not publish the topic any more.
+    Withdrawn {
+        topic: Topic,
+        publisher: Arc<str>,
+    },
     /// An attempt failed; if it was the last one, the ping is given up.
     Failed {
         topic: Topic,
@@ -118,6 +123,12 @@ impl Fetches {
             // A ping during the wait is answered by this attempt too.
             if let Some(fetch) = self.under_way().get_mut(topic) {
                 fetch.is_again = false;
+            }
+            if !self.directory.may_publish(publisher, topic) {
+                return (self.report)(FetchOutcome::Withdrawn {
+                    topic: topic.clone(),
+                    publisher: Arc::clone(publisher),
+                });
             }
             let began = Timestamp::now();
             match self.attempt(topic, publisher, max).await {

@@ -87,6 +87,13 @@ impl TopicDirectory {
         *current.unwrap_or_else(PoisonError::into_inner) = Arc::new(publishers);
     }
 
+    /// Returns true if a topic lies below the prefixes of the publisher with this name.
+    pub fn may_publish(&self, publisher: &str, topic: &Topic) -> bool {
+        let publishers = self.publishers();
+        let of_topic = publishers.of_topic(topic);
+        of_topic.is_some_and(|of_topic| *of_topic.name == *publisher)
+    }
+
     pub fn read(&self) -> RwLockReadGuard<'_, PublishedTopics> {
         self.topics.read().unwrap_or_else(PoisonError::into_inner)
     }
