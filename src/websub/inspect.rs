@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use hyper::header::{AGE, CONTENT_ENCODING, CONTENT_TYPE, DATE, HeaderName, LINK, LOCATION};
 use jiff::Timestamp;
-use reqwest::{Client, Method, RequestBuilder, Response};
+use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
 use tokio::task::JoinSet;
 
 use crate::diagnostics::topic::TopicReplies;
@@ -25,8 +25,9 @@ use crate::websub::publish::{PublishSettings, PublisherError};
 const TOPICS_AT_ONCE: usize = 16;
 /// Timeout of an answer, including its body.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Topics in one question to a hub.
+/// Topics in one question to a hub, and bytes of it, of which a hub reads 16 KiB.
 const TOPICS_IN_A_FORM: usize = 20;
+const FORM_BYTES: usize = 12 * 1024;
 /// Maximum bytes of a reason.
 const REASON_BYTES: usize = 1_000;
 /// Maximum timeout of a hub, whatever its configuration.
@@ -128,18 +129,18 @@ async fn agreement(settings: &PublishSettings, topics: &[Topic]) -> Option<Agree
     if greeting.status != 405 || !greeting.links.hubs.iter().any(names_itself) {
         return None;
     }
-    for some in topics.chunks(TOPICS_IN_A_FORM) {
-        let topics = some.iter().map(|topic| ("hub.topic", topic.as_str()));
-        let parameters: Vec<_> = std::iter::once(("hub.mode", CHECK_MODE))
-            .chain(topics)
-            .collect();
+    for form in forms(topics) {
         let post = client
             .post(settings.publish_url.clone())
             .timeout(timeout)
             .header(CONTENT_TYPE, FORM_TYPE)
-            .body(encode_form(&parameters));
+            .body(form);
         let mut response = post.send().await.ok()?;
         let status = response.status();
+        // The hub has not looked at the topics.
+        if status == StatusCode::TOO_MANY_REQUESTS {
+            return None;
+        }
         if !status.is_success() {
             let (body, _) = client::beginning(&mut response, REASON_BYTES).await;
             let reason = mask.hide(String::from_utf8_lossy(&body).trim());
@@ -148,6 +149,27 @@ async fn agreement(settings: &PublishSettings, topics: &[Topic]) -> Option<Agree
         }
     }
     None
+}
+
+/// Returns the questions to a hub if it would accept publications of topics.
+fn forms(topics: &[Topic]) -> Vec<String> {
+    let mode = encode_form(&[("hub.mode", CHECK_MODE)]);
+    let (mut forms, mut count) = (Vec::<String>::new(), 0);
+    for topic in topics {
+        let parameter = encode_form(&[("hub.topic", topic.as_str())]);
+        match forms.last_mut() {
+            Some(form) if count < TOPICS_IN_A_FORM && form.len() + parameter.len() < FORM_BYTES => {
+                *form += "&";
+                *form += &parameter;
+                count += 1;
+            }
+            _ => {
+                forms.push(format!("{mode}&{parameter}"));
+                count = 1;
+            }
+        }
+    }
+    forms
 }
 
 fn plain_client() -> reqwest::Result<Client> {
@@ -217,4 +239,31 @@ fn values(response: &Response, name: HeaderName) -> Vec<String> {
     values
         .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::hub::publication::{FormRequest, form_request};
+
+    use super::*;
+
+    #[test]
+    fn topics_are_asked_about_in_forms_that_a_hub_reads() {
+        for (count, length, want) in [(0, 1, 0), (20, 1, 1), (21, 1, 2), (20, 1_500, 3)] {
+            let topics: Vec<Topic> = (0..count)
+                .map(|number| Topic::new(format!("https://e.org/{number}/{}", "x".repeat(length))))
+                .collect();
+            let forms = forms(&topics);
+            assert_eq!(forms.len(), want, "{count} topics");
+            let mut named = Vec::new();
+            for form in &forms {
+                assert!(form.len() <= FORM_BYTES, "{}", form.len());
+                match form_request(form.as_bytes()) {
+                    Ok(FormRequest::Check(topics)) => named.extend(topics),
+                    other => panic!("{other:?}"),
+                }
+            }
+            assert_eq!(named, topics);
+        }
+    }
 }
