@@ -59,6 +59,8 @@ pub enum PublicationRefusal {
     Unverified { topic: Topic, reason: String },
     #[error("the body is larger than {max} bytes")]
     TooLarge { max: usize },
+    #[error("the body has a Content-Encoding: send it without")]
+    Encoded,
     #[error("a notification is {PAYLOAD_TYPE}, and a subscription or ping is {FORM_TYPE}")]
     MediaType,
     #[error("too many publications: at most {per_minute} a minute")]
@@ -88,7 +90,7 @@ impl PublicationRefusal {
             | PublicationRefusal::OtherHub { .. }
             | PublicationRefusal::TooManyTopics { .. } => 403,
             PublicationRefusal::TooLarge { .. } => 413,
-            PublicationRefusal::MediaType => 415,
+            PublicationRefusal::MediaType | PublicationRefusal::Encoded => 415,
             PublicationRefusal::TooMany { .. } => 429,
             PublicationRefusal::Unverified { .. } | PublicationRefusal::Unsaved => 503,
         }
@@ -116,6 +118,23 @@ pub fn kind(content_type: Option<&str>) -> Result<RequestKind, PublicationRefusa
         xml if xml.eq_ignore_ascii_case(PAYLOAD_TYPE) => Ok(RequestKind::Content),
         _ => Err(PublicationRefusal::MediaType),
     }
+}
+
+/// Verifies that a notification is not encoded: it is delivered as it was sent, without that header.
+///
+/// # Errors
+/// 415.
+pub fn verify_plain(content_encodings: &[&str]) -> Result<(), PublicationRefusal> {
+    match content_encodings.iter().copied().all(is_plain) {
+        true => Ok(()),
+        false => Err(PublicationRefusal::Encoded),
+    }
+}
+
+/// Returns true if a `Content-Encoding` names none.
+pub fn is_plain(content_encoding: &str) -> bool {
+    let mut codings = content_encoding.split(',').map(str::trim);
+    codings.all(|coding| coding.is_empty() || coding.eq_ignore_ascii_case("identity"))
 }
 
 /// The topic of a notification, with what its `Link` header says besides.
@@ -311,6 +330,21 @@ mod tests {
         #[case] want: Result<RequestKind, PublicationRefusal>,
     ) {
         assert_eq!(kind(content_type), want);
+    }
+
+    #[rstest]
+    #[case(&[], Ok(()))]
+    #[case(&["identity"], Ok(()))]
+    #[case(&["Identity, "], Ok(()))]
+    #[case(&["gzip"], Err(415))]
+    #[case(&["identity", "br"], Err(415))]
+    #[case(&["identity, gzip"], Err(415))]
+    fn an_encoded_notification_is_refused(
+        #[case] encodings: &[&str],
+        #[case] want: Result<(), u16>,
+    ) {
+        let verified = verify_plain(encodings);
+        assert_eq!(verified.map_err(|refusal| refusal.status()), want);
     }
 
     #[rstest]

@@ -333,6 +333,46 @@ fn a_pinged_topic_is_fetched_and_delivered_once_for_each_content() {
 }
 
 #[test]
+fn encoded_content_is_refused() {
+    let mut setup = HubSetup::library();
+    let url = setup.url();
+    let site = Callback::that(move |request: &Request| {
+        if request.method == "GET" {
+            assert_eq!(request.headers["accept-encoding"], "identity");
+        }
+        let link = format!("Content-Type: application/xml\r\nLink: <{url}>; rel=\"hub\"\r\n");
+        Say {
+            status: "200 OK".to_owned(),
+            headers: link + "Content-Encoding: gzip\r\n",
+            body: String::new(),
+        }
+    });
+    setup.publishers += &open_publisher("open", &site.url("/"));
+    let hub = setup.start();
+    let (link, bearer) = (
+        format!("<{TOPIC}>; rel=\"self\""),
+        format!("Bearer {TOKEN}"),
+    );
+    let headers = [
+        ("Content-Type", "application/xml"),
+        ("Link", link.as_str()),
+        ("Authorization", bearer.as_str()),
+        ("Content-Encoding", "gzip"),
+    ];
+    let refused = setup.post("/hub", &headers, b"<a/>");
+    refused.assert_refused(415);
+    assert!(
+        refused.body.contains("Content-Encoding"),
+        "{}",
+        refused.body
+    );
+    assert_eq!(setup.post("/hub", &headers[..3], b"<a/>").status, 200);
+    assert_eq!(setup.ping(&site.url("/t"), None).status, 202);
+    hub.await_log("has the Content-Encoding gzip");
+    hub.stop();
+}
+
+#[test]
 fn a_ping_shortens_a_retry_and_ends_with_its_publisher() {
     let mut setup = HubSetup::library();
     let (sender, gets) = std::sync::mpsc::channel();

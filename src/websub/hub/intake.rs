@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Bytes, Incoming};
 use hyper::header::{
-    AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HeaderName, HeaderValue, LINK,
-    RETRY_AFTER, WWW_AUTHENTICATE,
+    AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HeaderName, HeaderValue,
+    LINK, RETRY_AFTER, WWW_AUTHENTICATE,
 };
 use hyper::{HeaderMap, Method, Request, StatusCode};
 use jiff::Timestamp;
@@ -21,6 +21,7 @@ use crate::diagnostics::PUBLIC_HUB_GREETING;
 use crate::hub::log_limit::LogLimit;
 use crate::hub::publication::{
     FormRequest, PublicationRefusal, RequestKind, bearer_token, form_request, kind, links,
+    verify_plain,
 };
 use crate::hub::published_topics::Publication;
 use crate::hub::publisher::{Authorized, Publishers};
@@ -277,6 +278,13 @@ impl PublicHub {
         let token = token_of(request.headers());
         let authorized = publishers
             .authorize(&topic, token.as_deref())
+            .map_err(|refusal| inner.note(payer.publisher(), Some(&topic), refusal))?;
+        // Bytes that are not text are no encoding that is known.
+        let encodings = request.headers().get_all(CONTENT_ENCODING).iter();
+        let encodings: Vec<&str> = encodings
+            .map(|value| value.to_str().unwrap_or("unknown"))
+            .collect();
+        verify_plain(&encodings)
             .map_err(|refusal| inner.note(payer.publisher(), Some(&topic), refusal))?;
         let _under_way = inner.begin(&authorized, Some(&topic))?;
         let name = &authorized.publisher.name;

@@ -6,12 +6,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use hyper::Method;
-use hyper::header::{ACCEPT, CONTENT_TYPE, ETAG, HeaderName, IF_NONE_MATCH, LINK};
+use hyper::header::{
+    ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderName, IF_NONE_MATCH, LINK,
+};
 use reqwest::{Client, Response, StatusCode};
 use url::Url;
 
 use crate::http::link::{Link, parse_links, targets};
-use crate::hub::publication::{PublicationRefusal, capability_list};
+use crate::hub::publication::{PublicationRefusal, capability_list, is_plain};
 use crate::resourcesync::payload::PAYLOAD_TYPE;
 use crate::resourcesync::uri::{Hub, Topic, Uri};
 use crate::websub::client;
@@ -64,6 +66,8 @@ pub enum FetchError {
     TooLarge { topic: Topic, max: usize },
     #[error("{topic} is {content_type}, and a notification is {PAYLOAD_TYPE}")]
     MediaType { topic: Topic, content_type: String },
+    #[error("{topic} has the Content-Encoding {encoding}, for which nobody asked")]
+    Encoded { topic: Topic, encoding: String },
     #[error("{topic} has no content")]
     Empty { topic: Topic },
 }
@@ -173,7 +177,8 @@ impl TopicClient {
             topic: topic.clone(),
             reason: describe(error),
         };
-        let mut get = self.client.get(topic.as_str()).header(ACCEPT, PAYLOAD_TYPE);
+        let get = self.client.get(topic.as_str()).header(ACCEPT, PAYLOAD_TYPE);
+        let mut get = get.header(ACCEPT_ENCODING, "identity");
         if let Some(etag) = etag {
             get = get.header(IF_NONE_MATCH, etag);
         }
@@ -185,6 +190,11 @@ impl TopicClient {
         if status != StatusCode::OK {
             let topic = topic.clone();
             return Err(FetchError::Status { topic, status });
+        }
+        let encoding = values(&response, CONTENT_ENCODING).join(", ");
+        if !is_plain(&encoding) {
+            let topic = topic.clone();
+            return Err(FetchError::Encoded { topic, encoding });
         }
         let header = |name| values(&response, name).into_iter().next();
         let content_type = header(CONTENT_TYPE).unwrap_or_default();
