@@ -68,10 +68,14 @@ pub enum PublicationRefusal {
         per_minute: u32,
         retry_after: Duration,
     },
+    #[error("too many publications in progress at a time; try again later")]
+    Busy,
     #[error("the hub cannot save at the moment; try again later")]
     Unsaved,
 }
 
+/// `Retry-After` where publications are in progress.
+const SOON: Duration = Duration::from_secs(1);
 /// `Retry-After` where something is amiss here, or at the topic.
 const LATER: Duration = Duration::from_secs(30);
 
@@ -91,7 +95,7 @@ impl PublicationRefusal {
             | PublicationRefusal::TooManyTopics { .. } => 403,
             PublicationRefusal::TooLarge { .. } => 413,
             PublicationRefusal::MediaType | PublicationRefusal::Encoded => 415,
-            PublicationRefusal::TooMany { .. } => 429,
+            PublicationRefusal::TooMany { .. } | PublicationRefusal::Busy => 429,
             PublicationRefusal::Unverified { .. } | PublicationRefusal::Unsaved => 503,
         }
     }
@@ -100,6 +104,7 @@ impl PublicationRefusal {
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             PublicationRefusal::TooMany { retry_after, .. } => Some(*retry_after),
+            PublicationRefusal::Busy => Some(SOON),
             PublicationRefusal::Unverified { .. } | PublicationRefusal::Unsaved => Some(LATER),
             _ => None,
         }

@@ -39,7 +39,7 @@ impl PublisherCounts {
     /// Counts a publication that is refused.
     pub fn refused(&mut self, refusal: &PublicationRefusal, now: Timestamp) {
         match refusal {
-            PublicationRefusal::TooMany { .. } => self.limited += 1,
+            PublicationRefusal::TooMany { .. } | PublicationRefusal::Busy => self.limited += 1,
             _ => self.refused += 1,
         }
         self.failed(refusal.to_string(), now);

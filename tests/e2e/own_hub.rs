@@ -3,6 +3,8 @@
 pub mod setup;
 
 use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -10,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::conformance::callback::{Callback, Request, Say, say, willing};
 use crate::own_hub::setup::{HubSetup, LIBRARY, TOKEN, next_bodies, open_publisher, publisher};
+use crate::support::DEADLINE;
 use crate::support::daemon::{Daemon, output};
 use crate::support::documents::{Site, list};
 
@@ -329,6 +332,50 @@ fn a_pinged_topic_is_fetched_and_delivered_once_for_each_content() {
     });
     let hub = setup.start();
     hub.await_status(|status| status["publishers"][0]["published_topics"] == 2);
+    hub.stop();
+}
+
+/// Begins to publish without a token, and never sends the body.
+fn begin_to_publish(setup: &HubSetup, topic: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(setup.address).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    let address = setup.address;
+    let head = format!(
+        "POST /hub HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/xml\r\n\
+         Link: <{topic}>; rel=\"self\"\r\nContent-Length: 10\r\n\r\n<a"
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    stream
+}
+
+#[test]
+fn an_address_without_a_token_takes_few_slots_of_a_publisher() {
+    let mut setup = HubSetup::library();
+    let content = Arc::new(Mutex::new("<a/>".to_owned()));
+    let site = served_topic(&setup.url(), &content);
+    setup.publishers += &open_publisher("open", &site.url("/"));
+    let hub = setup.start();
+    let topic = site.url("/t");
+    let mut begun: Vec<TcpStream> = (0..4).map(|_| begin_to_publish(&setup, &topic)).collect();
+    let deadline = Instant::now() + DEADLINE;
+    let refused = loop {
+        let answer = setup.ping(&topic, None);
+        if answer.status != 202 {
+            break answer;
+        }
+        assert!(Instant::now() < deadline, "never refused");
+        // The ping may have had the slot of one of them.
+        begun.push(begin_to_publish(&setup, &topic));
+        std::thread::sleep(Duration::from_millis(50)); // poll: nothing announces it
+    };
+    refused.assert_refused(429);
+    assert!(refused.head.contains("retry-after: 1"), "{}", refused.head);
+    assert_eq!(setup.publish(TOPIC, TOKEN, "<a/>").status, 200);
+    drop(begun);
+    while setup.ping(&topic, None).status != 202 {
+        assert!(Instant::now() < deadline, "never accepted");
+        std::thread::sleep(Duration::from_millis(50)); // poll: nothing announces it
+    }
     hub.stop();
 }
 

@@ -13,6 +13,7 @@ use hyper::header::{
     LINK, RETRY_AFTER, WWW_AUTHENTICATE,
 };
 use hyper::{HeaderMap, Method, Request, StatusCode};
+use ipnet::IpNet;
 use jiff::Timestamp;
 use tokio::sync::oneshot;
 use tracing::{debug, info, warn};
@@ -37,6 +38,8 @@ use crate::websub::server::{FullResponse, small_body, text};
 
 /// Timeout for receiving a notification.
 const BODY_TIMEOUT: Duration = Duration::from_secs(60);
+/// Publications without a token from one address at a time; a multiple of that for larger IPv6 networks.
+const CONCURRENT_OF_ADDRESS: u32 = 4;
 /// Publications of one publisher at a time: each may take the memory of a whole body.
 const CONCURRENT_PUBLICATIONS: usize = 64;
 /// Time in which the body of a request that is refused is read, because many clients read no answer before they have
@@ -88,6 +91,8 @@ struct Inner {
     started: Instant,
     rate: Mutex<RateLimiter<Arc<str>>>,
     publishers: Mutex<HashMap<Arc<str>, PublisherUse>>,
+    /// Publications without a token under way, by network.
+    networks: Mutex<HashMap<IpNet, u32>>,
     lines: Mutex<(Instant, LogLimit)>,
 }
 
@@ -107,6 +112,14 @@ enum Payer {
 }
 
 impl Payer {
+    /// Returns the networks whose publications are counted, each with the multiple of the limit that it has.
+    fn networks(&self) -> Vec<(IpNet, u32)> {
+        match self {
+            Payer::Address(Some(requester)) => requester.networks(),
+            Payer::Address(None) | Payer::Publisher(_) => Vec::new(),
+        }
+    }
+
     /// Returns the publisher for which a refusal is counted.
     fn publisher(&self) -> Option<&Arc<str>> {
         match self {
@@ -120,10 +133,12 @@ impl Payer {
 struct UnderWay {
     inner: Arc<Inner>,
     publisher: Arc<str>,
+    networks: Vec<(IpNet, u32)>,
 }
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
+        free(&mut self.inner.networks(), &self.networks);
         self.inner
             .with_use(&self.publisher, |of_publisher| of_publisher.under_way -= 1);
     }
@@ -151,6 +166,7 @@ impl PublicHub {
                 accept: Box::new(accept),
                 started: Instant::now(),
                 publishers: Mutex::default(),
+                networks: Mutex::default(),
                 lines: Mutex::new((Instant::now(), LogLimit::new(REFUSED_LINES))),
             }),
         }
@@ -286,7 +302,7 @@ impl PublicHub {
             .collect();
         verify_plain(&encodings)
             .map_err(|refusal| inner.note(payer.publisher(), Some(&topic), refusal))?;
-        let _under_way = inner.begin(&authorized, Some(&topic))?;
+        let _under_way = inner.begin(&authorized, payer, Some(&topic))?;
         let name = &authorized.publisher.name;
         let refuse = |refusal| inner.note(Some(name), Some(&topic), refusal);
         published
@@ -356,7 +372,7 @@ impl PublicHub {
     ) -> Result<FullResponse, Refused> {
         let authorized = self.authorize_all(publishers, payer, &topics, headers)?;
         self.charge(payer, all_but_one(&topics))?;
-        let _under_way = self.verify_all(&authorized, &topics).await?;
+        let _under_way = self.verify_all(&authorized, payer, &topics).await?;
         let name = Arc::clone(&authorized.publisher.name);
         let pings = AcceptedRequest::Pings {
             publisher: Arc::clone(&name),
@@ -380,7 +396,7 @@ impl PublicHub {
         if authorized.publisher.verify_topic {
             self.charge(payer, all_but_one(&topics))?;
         }
-        let _under_way = self.verify_all(&authorized, &topics).await?;
+        let _under_way = self.verify_all(&authorized, payer, &topics).await?;
         let name = &authorized.publisher.name;
         let hub = &self.inner.settings().hub;
         let lines = topics
@@ -421,9 +437,10 @@ impl PublicHub {
     async fn verify_all(
         &self,
         authorized: &Authorized<'_>,
+        payer: &Payer,
         topics: &[Topic],
     ) -> Result<UnderWay, Refused> {
-        let under_way = self.inner.begin(authorized, topics.first())?;
+        let under_way = self.inner.begin(authorized, payer, topics.first())?;
         for topic in topics {
             self.verify(authorized, topic).await?;
         }
@@ -500,6 +517,10 @@ impl Inner {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn networks(&self) -> MutexGuard<'_, HashMap<IpNet, u32>> {
+        self.networks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn with_use<T>(&self, publisher: &Arc<str>, act: impl FnOnce(&mut PublisherUse) -> T) -> T {
         let mut publishers = self.publishers();
         act(publishers.entry(Arc::clone(publisher)).or_default())
@@ -519,29 +540,29 @@ impl Inner {
     fn begin(
         self: &Arc<Self>,
         authorized: &Authorized<'_>,
+        payer: &Payer,
         topic: Option<&Topic>,
     ) -> Result<UnderWay, Refused> {
         let name = &authorized.publisher.name;
-        let per_minute = self.settings().publications_per_minute;
-        let too_many = |retry_after| {
-            let refusal = PublicationRefusal::TooMany {
-                per_minute,
-                retry_after,
-            };
-            self.note(Some(name), topic, refusal)
-        };
+        let busy = || self.note(Some(name), topic, PublicationRefusal::Busy);
+        let networks = payer.networks();
+        if !occupy(&mut self.networks(), &networks) {
+            return Err(busy());
+        }
         let is_one_more = self.with_use(name, |of_publisher| {
             let is_one_more = of_publisher.under_way < CONCURRENT_PUBLICATIONS;
             of_publisher.under_way += usize::from(is_one_more);
             is_one_more
         });
-        match is_one_more {
-            true => Ok(UnderWay {
-                inner: Arc::clone(self),
-                publisher: Arc::clone(name),
-            }),
-            false => Err(too_many(Duration::from_secs(1))),
+        if !is_one_more {
+            free(&mut self.networks(), &networks);
+            return Err(busy());
         }
+        Ok(UnderWay {
+            inner: Arc::clone(self),
+            publisher: Arc::clone(name),
+            networks,
+        })
     }
 
     /// Counts and logs a refusal.
@@ -637,6 +658,33 @@ async fn read_body(request: &mut Request<Incoming>, max: usize) -> Result<Vec<u8
     }
 }
 
+/// Counts one more publication for each of these networks, or for none if one of them has no more slots.
+fn occupy(under_way: &mut HashMap<IpNet, u32>, networks: &[(IpNet, u32)]) -> bool {
+    let has_slot = |(network, times): &(IpNet, u32)| {
+        let count = under_way.get(network).copied().unwrap_or(0);
+        count < CONCURRENT_OF_ADDRESS * times
+    };
+    if !networks.iter().all(has_slot) {
+        return false;
+    }
+    for (network, _) in networks {
+        *under_way.entry(*network).or_default() += 1;
+    }
+    true
+}
+
+/// Counts one publication less for each of these networks.
+fn free(under_way: &mut HashMap<IpNet, u32>, networks: &[(IpNet, u32)]) {
+    for (network, _) in networks {
+        if let Some(count) = under_way.get_mut(network) {
+            *count -= 1;
+            if *count == 0 {
+                under_way.remove(network);
+            }
+        }
+    }
+}
+
 /// Returns the number of topics besides the first, for which the request was counted before it was read.
 fn all_but_one(topics: &[Topic]) -> u32 {
     u32::try_from(topics.len().saturating_sub(1)).unwrap_or(u32::MAX)
@@ -660,4 +708,35 @@ fn token_of(headers: &HeaderMap) -> Option<String> {
     let value = headers.get(AUTHORIZATION)?;
     let value = value.to_str().unwrap_or("Bearer \u{0}");
     bearer_token(value).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_has_few_slots_and_its_neighbours_have_their_own() {
+        let mut under_way = HashMap::new();
+        let networks = |address: &str| Requester::new(address.parse().unwrap()).networks();
+        let (one, other) = (networks("203.0.113.1"), networks("203.0.113.2"));
+        for _ in 0..4 {
+            assert!(occupy(&mut under_way, &one));
+        }
+        assert!(!occupy(&mut under_way, &one));
+        assert!(occupy(&mut under_way, &other));
+        free(&mut under_way, &one);
+        assert!(occupy(&mut under_way, &one));
+        // The /48 of a customer has four times as many.
+        let customer = (0..1_000).map(|number| networks(&format!("2001:db8:0:{number:x}::1")));
+        let occupied: Vec<_> = customer
+            .filter(|networks| occupy(&mut under_way, networks))
+            .collect();
+        assert_eq!(occupied.len(), 16);
+        for networks in &occupied {
+            free(&mut under_way, networks);
+        }
+        (0..4).for_each(|_| free(&mut under_way, &one));
+        free(&mut under_way, &other);
+        assert!(under_way.is_empty());
+    }
 }
