@@ -204,6 +204,7 @@ impl HubDaemon {
         let HubDaemon {
             runtime,
             mut event_loop,
+            hub,
             public,
             admin,
             control,
@@ -212,6 +213,7 @@ impl HubDaemon {
         } = self;
         // Clients are turned away first, so that what they left can be saved.
         drop((public, admin, control));
+        hub.end();
         let left = by.saturating_duration_since(Instant::now());
         runtime.block_on(async {
             let all = async {

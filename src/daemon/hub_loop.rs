@@ -535,6 +535,7 @@ impl HubLoop {
         self.reporter.stopping();
         self.stop_by = Some(Instant::now() + grace);
         self.is_draining = true;
+        self.hub.stop();
         let (hub, inputs) = (self.hub.hub.clone(), self.inputs.clone());
         self.runtime.spawn(async move {
             hub.drain().await;

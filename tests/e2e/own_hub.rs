@@ -380,6 +380,30 @@ fn an_address_without_a_token_takes_few_slots_of_a_publisher() {
 }
 
 #[test]
+fn a_publication_in_progress_is_answered_when_the_hub_stops() {
+    let mut setup = HubSetup::library();
+    let content = Arc::new(Mutex::new("<a/>".to_owned()));
+    let site = served_topic(&setup.url(), &content);
+    setup.publishers += &open_publisher("open", &site.url("/"));
+    let hub = setup.start();
+    let mut publishing = begin_to_publish(&setup, &site.url("/t"));
+    site.next("HEAD");
+    let began = Instant::now();
+    hub.signal(rustix::process::Signal::TERM);
+    let mut answer = String::new();
+    publishing.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+    assert!(answer.to_lowercase().contains("retry-after: "), "{answer}");
+    hub.await_log("stopped; everything is saved");
+    assert!(
+        began.elapsed() < Duration::from_secs(8),
+        "{:?}",
+        began.elapsed()
+    );
+    hub.stop();
+}
+
+#[test]
 fn encoded_content_is_refused() {
     let mut setup = HubSetup::library();
     let url = setup.url();

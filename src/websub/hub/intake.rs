@@ -15,7 +15,7 @@ use hyper::header::{
 use hyper::{HeaderMap, Method, Request, StatusCode};
 use ipnet::IpNet;
 use jiff::Timestamp;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tracing::{debug, info, warn};
 
 use crate::diagnostics::PUBLIC_HUB_GREETING;
@@ -83,6 +83,16 @@ pub struct PublicHub {
     inner: Arc<Inner>,
 }
 
+/// The progress of a shutdown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    Running,
+    /// No publication is taken any more.
+    Stopping,
+    /// Nobody answers what was passed on to be saved.
+    Ended,
+}
+
 struct Inner {
     settings: RwLock<Arc<IntakeSettings>>,
     directory: Arc<TopicDirectory>,
@@ -94,6 +104,7 @@ struct Inner {
     /// Publications without a token under way, by network.
     networks: Mutex<HashMap<IpNet, u32>>,
     lines: Mutex<(Instant, LogLimit)>,
+    stage: watch::Sender<Stage>,
 }
 
 #[derive(Debug, Default)]
@@ -168,6 +179,7 @@ impl PublicHub {
                 publishers: Mutex::default(),
                 networks: Mutex::default(),
                 lines: Mutex::new((Instant::now(), LogLimit::new(REFUSED_LINES))),
+                stage: watch::Sender::new(Stage::Running),
             }),
         }
     }
@@ -183,6 +195,16 @@ impl PublicHub {
         inner.directory.set_publishers(publishers);
         let current = inner.settings.write();
         *current.unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+    }
+
+    /// Answers 503 to publications from now on, also to those whose body or topic is being read.
+    pub fn stop(&self) {
+        self.inner.stage.send_replace(Stage::Stopping);
+    }
+
+    /// Answers 503 to what was passed on and not answered: the loop that saves has ended.
+    pub fn end(&self) {
+        self.inner.stage.send_replace(Stage::Ended);
     }
 
     /// Returns the settings in effect.
@@ -315,7 +337,8 @@ impl PublicHub {
             return Err(refuse(PublicationRefusal::TooLarge { max }));
         }
         self.verify(&authorized, &topic).await?;
-        let body = read_body(request, max).await.map_err(|stop| match stop {
+        let read = inner.unless_stopping(read_body(request, max)).await;
+        let body = read.map_err(refuse)?.map_err(|stop| match stop {
             Stop::TooLarge => refuse(PublicationRefusal::TooLarge { max }),
             Stop::Broken(status, words) => Refused::Other(Box::new(text(status, words))),
         })?;
@@ -452,8 +475,9 @@ impl PublicHub {
             return Ok(());
         }
         let hub = &self.inner.settings().hub;
-        let verified = self.inner.client.verify(topic, hub).await;
-        verified.map_err(|refusal| {
+        let verified = self.inner.client.verify(topic, hub);
+        let verified = self.inner.unless_stopping(verified).await;
+        verified.flatten().map_err(|refusal| {
             let name = &authorized.publisher.name;
             self.inner.note(Some(name), Some(topic), refusal)
         })
@@ -463,7 +487,12 @@ impl PublicHub {
     async fn save(&self, request: AcceptedRequest) -> Result<(), PublicationRefusal> {
         let (sender, receiver) = oneshot::channel();
         (self.inner.accept)(request, sender);
-        receiver.await.unwrap_or(Err(PublicationRefusal::Unsaved))
+        // What has been answered counts, whatever ends at the same time.
+        tokio::select! {
+            biased;
+            saved = receiver => saved.unwrap_or(Err(PublicationRefusal::Unsaved)),
+            () = self.inner.reached(Stage::Ended) => Err(PublicationRefusal::Unsaved),
+        }
     }
 }
 
@@ -509,6 +538,24 @@ impl Inner {
     fn settings(&self) -> Arc<IntakeSettings> {
         let settings = self.settings.read();
         Arc::clone(&settings.unwrap_or_else(PoisonError::into_inner))
+    }
+
+    async fn reached(&self, stage: Stage) {
+        let mut stages = self.stage.subscribe();
+        // The sender is in `self`.
+        let _ = stages.wait_for(|reached| *reached >= stage).await;
+    }
+
+    /// Waits for a step of a publication, unless the hub stops.
+    async fn unless_stopping<T>(
+        &self,
+        step: impl Future<Output = T>,
+    ) -> Result<T, PublicationRefusal> {
+        tokio::select! {
+            biased;
+            () = self.reached(Stage::Stopping) => Err(PublicationRefusal::Unsaved),
+            done = step => Ok(done),
+        }
     }
 
     fn publishers(&self) -> MutexGuard<'_, HashMap<Arc<str>, PublisherUse>> {
@@ -617,7 +664,8 @@ impl Inner {
             }
         };
         // What is left is the client's loss.
-        let _ = tokio::time::timeout(DISCARD_TIMEOUT, all).await;
+        let all = tokio::time::timeout(DISCARD_TIMEOUT, all);
+        let _ = self.unless_stopping(all).await;
     }
 }
 
