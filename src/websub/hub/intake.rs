@@ -25,7 +25,7 @@ use crate::hub::publication::{
     verify_plain,
 };
 use crate::hub::published_topics::Publication;
-use crate::hub::publisher::{Authorized, Publishers};
+use crate::hub::publisher::{Publisher, Publishers};
 use crate::hub::publisher_counts::PublisherCounts;
 use crate::hub::rate_limiter::RateLimiter;
 use crate::hub::requester::Requester;
@@ -314,7 +314,7 @@ impl PublicHub {
         let published = read.map_err(|refusal| inner.note(payer.publisher(), None, refusal))?;
         let topic = published.topic.clone();
         let token = token_of(request.headers());
-        let authorized = publishers
+        let publisher = publishers
             .authorize(&topic, token.as_deref())
             .map_err(|refusal| inner.note(payer.publisher(), Some(&topic), refusal))?;
         // Bytes that are not text are no encoding that is known.
@@ -324,8 +324,8 @@ impl PublicHub {
             .collect();
         verify_plain(&encodings)
             .map_err(|refusal| inner.note(payer.publisher(), Some(&topic), refusal))?;
-        let _under_way = inner.begin(&authorized, payer, Some(&topic))?;
-        let name = &authorized.publisher.name;
+        let _under_way = inner.begin(publisher, payer, Some(&topic))?;
+        let name = &publisher.name;
         let refuse = |refusal| inner.note(Some(name), Some(&topic), refusal);
         published
             .verify_hub(&inner.settings().hub)
@@ -336,7 +336,7 @@ impl PublicHub {
         if announced.is_some_and(|length| length > max) {
             return Err(refuse(PublicationRefusal::TooLarge { max }));
         }
-        self.verify(&authorized, &topic).await?;
+        self.verify(publisher, &topic).await?;
         let read = inner.unless_stopping(read_body(request, max)).await;
         let body = read.map_err(refuse)?.map_err(|stop| match stop {
             Stop::TooLarge => refuse(PublicationRefusal::TooLarge { max }),
@@ -393,10 +393,10 @@ impl PublicHub {
         topics: Vec<Topic>,
         headers: &HeaderMap,
     ) -> Result<FullResponse, Refused> {
-        let authorized = self.authorize_all(publishers, payer, &topics, headers)?;
+        let publisher = self.authorize_all(publishers, payer, &topics, headers)?;
         self.charge(payer, all_but_one(&topics))?;
-        let _under_way = self.verify_all(&authorized, payer, &topics).await?;
-        let name = Arc::clone(&authorized.publisher.name);
+        let _under_way = self.verify_all(publisher, payer, &topics).await?;
+        let name = Arc::clone(&publisher.name);
         let pings = AcceptedRequest::Pings {
             publisher: Arc::clone(&name),
             topics,
@@ -414,13 +414,13 @@ impl PublicHub {
         topics: Vec<Topic>,
         headers: &HeaderMap,
     ) -> Result<FullResponse, Refused> {
-        let authorized = self.authorize_all(publishers, payer, &topics, headers)?;
+        let publisher = self.authorize_all(publishers, payer, &topics, headers)?;
         // It costs nothing else: `rsnotify check` must not use up what its Source may publish.
-        if authorized.publisher.verify_topic {
+        if publisher.verify_topic {
             self.charge(payer, all_but_one(&topics))?;
         }
-        let _under_way = self.verify_all(&authorized, payer, &topics).await?;
-        let name = &authorized.publisher.name;
+        let _under_way = self.verify_all(publisher, payer, &topics).await?;
+        let name = &publisher.name;
         let hub = &self.inner.settings().hub;
         let lines = topics
             .iter()
@@ -435,50 +435,50 @@ impl PublicHub {
         payer: &Payer,
         topics: &[Topic],
         headers: &HeaderMap,
-    ) -> Result<Authorized<'p>, Refused> {
+    ) -> Result<&'p Publisher, Refused> {
         let inner = &self.inner;
         let token = token_of(headers);
-        let mut publisher: Option<Authorized<'p>> = None;
+        let mut found: Option<&'p Publisher> = None;
         for topic in topics {
-            let authorized = publishers
+            let publisher = publishers
                 .authorize(topic, token.as_deref())
                 .map_err(|refusal| inner.note(payer.publisher(), Some(topic), refusal))?;
-            if let Some(before) = publisher
-                && before.publisher.name != authorized.publisher.name
+            if let Some(before) = found
+                && before.name != publisher.name
             {
                 let refusal = PublicationRefusal::Outside {
                     topic: topic.clone(),
                 };
-                return Err(inner.note(Some(&before.publisher.name), Some(topic), refusal));
+                return Err(inner.note(Some(&before.name), Some(topic), refusal));
             }
-            publisher = Some(authorized);
+            found = Some(publisher);
         }
-        publisher.ok_or_else(|| inner.note(payer.publisher(), None, PublicationRefusal::NoTopic))
+        found.ok_or_else(|| inner.note(payer.publisher(), None, PublicationRefusal::NoTopic))
     }
 
     /// Verifies all topics of one form.
     async fn verify_all(
         &self,
-        authorized: &Authorized<'_>,
+        publisher: &Publisher,
         payer: &Payer,
         topics: &[Topic],
     ) -> Result<UnderWay, Refused> {
-        let under_way = self.inner.begin(authorized, payer, topics.first())?;
+        let under_way = self.inner.begin(publisher, payer, topics.first())?;
         for topic in topics {
-            self.verify(authorized, topic).await?;
+            self.verify(publisher, topic).await?;
         }
         Ok(under_way)
     }
 
-    async fn verify(&self, authorized: &Authorized<'_>, topic: &Topic) -> Result<(), Refused> {
-        if !authorized.publisher.verify_topic {
+    async fn verify(&self, publisher: &Publisher, topic: &Topic) -> Result<(), Refused> {
+        if !publisher.verify_topic {
             return Ok(());
         }
         let hub = &self.inner.settings().hub;
         let verified = self.inner.client.verify(topic, hub);
         let verified = self.inner.unless_stopping(verified).await;
         verified.flatten().map_err(|refusal| {
-            let name = &authorized.publisher.name;
+            let name = &publisher.name;
             self.inner.note(Some(name), Some(topic), refusal)
         })
     }
@@ -586,11 +586,11 @@ impl Inner {
     /// Counts a publication that begins, and refuses one too many.
     fn begin(
         self: &Arc<Self>,
-        authorized: &Authorized<'_>,
+        publisher: &Publisher,
         payer: &Payer,
         topic: Option<&Topic>,
     ) -> Result<UnderWay, Refused> {
-        let name = &authorized.publisher.name;
+        let name = &publisher.name;
         let busy = || self.note(Some(name), topic, PublicationRefusal::Busy);
         let networks = payer.networks();
         if !occupy(&mut self.networks(), &networks) {
