@@ -7,6 +7,7 @@ changes were handled, so one may come again; its id tells, and is remembered in 
 """
 
 import pathlib
+import re
 import socket
 import sys
 import time
@@ -26,9 +27,15 @@ def frame(command, headers, body=""):
 
 
 def unescaped(text):
-    for escape, character in ("\\c", ":"), ("\\n", "\n"), ("\\r", "\r"), ("\\\\", "\\"):
-        text = text.replace(escape, character)
-    return text
+    characters = {"c": ":", "n": "\n", "r": "\r"}
+    return re.sub(r"\\(.)", lambda escape: characters.get(escape[1], escape[1]), text)
+
+
+def exactly(stream, count):
+    data = stream.read(count)
+    if len(data) < count:
+        raise ConnectionError("the broker closed the connection")
+    return data
 
 
 def frames(stream):
@@ -40,15 +47,21 @@ def frames(stream):
         if not command.strip():
             continue  # a heart-beat
         headers = {}
-        while line := stream.readline().rstrip(b"\r\n").decode():
+        while True:
+            line = stream.readline()
+            if not line.endswith(b"\n"):
+                raise ConnectionError("the broker closed the connection")
+            line = line.rstrip(b"\r\n").decode()
+            if not line:
+                break
             name, value = line.split(":", 1)
             headers.setdefault(unescaped(name), unescaped(value))
         if "content-length" in headers:
-            body = stream.read(int(headers["content-length"]))
-            stream.read(1)
+            body = exactly(stream, int(headers["content-length"]))
+            exactly(stream, 1)
         else:
             body = b""
-            while (byte := stream.read(1)) != b"\0":
+            while (byte := exactly(stream, 1)) != b"\0":
                 body += byte
         yield command.strip().decode(), headers, body
 

@@ -113,8 +113,7 @@ pub fn resend(file: Option<&Path>, options: &ResendOptions) -> anyhow::Result<Ex
         settings: &settings,
         rate: options.rate,
         under,
-        began: Instant::now(),
-        sent_now: 0,
+        not_before: Instant::now(),
         position: position.unwrap_or_else(|| Position::new(Timestamp::now(), batch)),
         positions,
         batch: Vec::new(),
@@ -186,9 +185,8 @@ struct Resending<'a> {
     /// Resources per second.
     rate: NonZeroU32,
     under: Option<Uri>,
-    began: Instant,
-    /// Number of resources that this process has sent.
-    sent_now: u64,
+    /// The time of the next transaction at the earliest.
+    not_before: Instant,
     position: Position,
     positions: PositionFile,
     batch: Vec<Change>,
@@ -198,12 +196,18 @@ struct Resending<'a> {
 impl Resending<'_> {
     fn run(&mut self, sets: &[Set]) -> Result<(), Failure> {
         for set in sets {
-            let current = set.current()?;
+            if set.lists.is_empty() {
+                say(format_args!(
+                    "{} has neither Resource Lists nor Change Lists: nothing is sent of it",
+                    set.set
+                ));
+            }
+            let mut current = current(set)?;
             for list in &set.lists {
                 if self.position.is_after(set, list) {
                     continue;
                 }
-                self.send_list(set, list, &current)?;
+                self.send_list(set, list, &mut current)?;
             }
         }
         Ok(())
@@ -214,7 +218,7 @@ impl Resending<'_> {
         &mut self,
         set: &Set,
         list: &List,
-        current: &resources::Current,
+        current: &mut resources::Current,
     ) -> Result<(), Failure> {
         for _ in 0..READINGS {
             let mut file = match list.open() {
@@ -222,7 +226,12 @@ impl Resending<'_> {
                 Err(error) if error.is_stale() => continue,
                 Err(error) => return Err(error.into()),
             };
-            let start = self.position.start_in(set, list, &file.version());
+            let version = file.version();
+            if current.is_stale(list, &version) {
+                *current = self::current(set)?;
+                continue;
+            }
+            let start = self.position.start_in(set, list, &version);
             let read = file.each_resource(current, |at, change| {
                 if at >= start && self.failure.is_none() {
                     self.failure = self.take(set, at, change).err();
@@ -287,20 +296,22 @@ impl Resending<'_> {
                 capability_list: set.set.clone(),
                 body: Arc::from(payload.render()),
             };
-            self.submit(&submission)?;
+            self.submit(&submission, count)?;
             self.position.transactions += 1;
             self.position.sent += count;
-            self.sent_now += count;
         }
         self.position.next = next;
         self.positions.save(&self.position)?;
         Ok(())
     }
 
-    fn submit(&self, submission: &Submission) -> Result<(), Failure> {
-        let due = Duration::from_secs_f64(self.sent_now as f64 / f64::from(self.rate.get()));
+    /// Sends a transaction of so many resources, not before the one before it allows that.
+    fn submit(&mut self, submission: &Submission, count: u64) -> Result<(), Failure> {
+        let pause = Duration::from_secs_f64(count as f64 / f64::from(self.rate.get()));
+        let not_before = self.not_before;
+        self.not_before = not_before.max(Instant::now()) + pause;
         self.runtime.block_on(async {
-            tokio::time::sleep(due.saturating_sub(self.began.elapsed())).await;
+            tokio::time::sleep(not_before.saturating_duration_since(Instant::now())).await;
             let mut waits = WAITS.into_iter();
             loop {
                 let reason = match self.brokers.submit(submission).await {
@@ -322,6 +333,17 @@ impl Resending<'_> {
             }
         })
     }
+}
+
+/// Reads which entries of a set's Change Lists are the last ones, again if one is replaced meanwhile.
+fn current(set: &Set) -> Result<resources::Current, Failure> {
+    for _ in 1..READINGS {
+        match set.current() {
+            Err(error) if error.is_stale() => {}
+            read => return Ok(read?),
+        }
+    }
+    Ok(set.current()?)
 }
 
 /// Returns true if a resource is the one with a URI, or lies below it.

@@ -75,6 +75,11 @@ fn path_start(uri: &str) -> Option<usize> {
         .then_some(authority + slash)
 }
 
+/// Begins the path of an object in the interface of Fedora 3.
+const OBJECTS: &str = "/objects/";
+/// Begins the path of a resource in the interface of Fedora 4 and later.
+const REST: &str = "/rest/";
+
 /// Returns the repository's identifier for a URI of its HTTP interface: what follows `/objects/` or `/rest/`, and the
 /// whole path of others. A datastream is named after its object.
 fn info_fedora(uri: &str) -> String {
@@ -86,15 +91,27 @@ fn info_fedora(uri: &str) -> String {
     };
     let end = uri[start..].find(['?', '#']);
     let path = &uri[start..end.map_or(uri.len(), |end| start + end)];
-    let after = |marker: &str| path.split_once(marker).map(|(_, rest)| rest);
-    let below = match after("/objects/") {
-        Some(object) => {
-            let object = object.strip_suffix("/content").unwrap_or(object);
-            return joined(&object.replacen("/datastreams/", "/", 1));
+    // The marker that comes first is the interface's; the other is a part of a name.
+    let (objects, rest) = (path.find(OBJECTS), path.find(REST));
+    match (objects, rest) {
+        (Some(at), rest) if rest.is_none_or(|rest| at < rest) => {
+            joined(&object(&path[at + OBJECTS.len()..]))
         }
-        None => after("/rest/").unwrap_or(path),
-    };
-    joined(below)
+        (_, Some(at)) => joined(&uri[start + at + REST.len()..]),
+        _ => joined(&uri[start..]),
+    }
+}
+
+/// Returns an object or datastream below `/objects/` as an identifier has it. The content of a datastream is named as the
+/// datastream.
+fn object(path: &str) -> String {
+    match path.split_once("/datastreams/") {
+        Some((object, datastream)) => {
+            let datastream = datastream.strip_suffix("/content").unwrap_or(datastream);
+            format!("{object}/{datastream}")
+        }
+        None => path.to_owned(),
+    }
 }
 
 fn joined(path: &str) -> String {

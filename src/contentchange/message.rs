@@ -7,6 +7,9 @@ use crate::resourcesync::channel_kind::ChannelKind;
 /// The `type` of each message, which JMS has as `JMSType`.
 pub const MESSAGE_TYPE: &str = "content-change";
 
+/// Longest value of a property or header that is made of a URI, in bytes. ActiveMQ refuses longer headers than 10 KiB.
+pub(crate) const LONGEST_PROPERTY: usize = 4 << 10;
+
 /// One message on a broker's destination, as it is sent each time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
@@ -53,8 +56,9 @@ pub struct Notification<'a> {
 pub enum Position {
     /// The message that has the whole notification.
     Whole,
-    /// The feed of the object with this number.
-    Feed(u64),
+    /// The feed of this many changes of an object, by the number of the first. Both count, so that feeds of the same
+    /// changes by other settings are no repeats.
+    Feed { first: u64, count: u64 },
     /// The entry of a feed: the change with this number.
     Entry(u64),
 }
@@ -70,10 +74,10 @@ impl MessageId {
     /// The body counts too, since numbers begin anew when a state file is lost, and new changes must not be discarded
     /// as repeats of old ones.
     pub fn of(notification: &Notification<'_>, position: Position) -> MessageId {
-        let (kind, number) = match position {
-            Position::Whole => (0_u8, 0),
-            Position::Feed(number) => (1, number),
-            Position::Entry(number) => (2, number),
+        let (kind, number, count) = match position {
+            Position::Whole => (0_u8, 0, 0),
+            Position::Feed { first, count } => (1, first, count),
+            Position::Entry(number) => (2, number, 1),
         };
         let mut hasher = blake3::Hasher::new();
         // Of a fixed length, or with its length, so that two positions never yield the same bytes.
@@ -82,6 +86,7 @@ impl MessageId {
         hasher.update(&notification.seq.to_le_bytes());
         hasher.update(&[kind]);
         hasher.update(&number.to_le_bytes());
+        hasher.update(&count.to_le_bytes());
         hasher.update(blake3::hash(notification.body).as_bytes());
         let mut bytes = [0; 16];
         hasher.finalize_xof().fill(&mut bytes);
@@ -129,6 +134,14 @@ pub fn resourcesync_message(notification: &Notification<'_>) -> Message {
 /// consumers that compete.
 pub(crate) fn headers(id: MessageId, group: &str, content_type: &str) -> Vec<(String, String)> {
     let urn = id.urn();
+    let hash;
+    let group = match group.len() <= LONGEST_PROPERTY {
+        true => group,
+        false => {
+            hash = blake3::hash(group.as_bytes()).to_hex();
+            hash.as_str()
+        }
+    };
     let headers = [
         ("type", MESSAGE_TYPE),
         ("content-type", content_type),
@@ -218,7 +231,7 @@ mod tests {
 
     #[test]
     fn an_id_is_a_uuid_of_version_8() {
-        let id = MessageId::of(&NOTIFICATION, Position::Feed(0));
+        let id = MessageId::of(&NOTIFICATION, Position::Feed { first: 0, count: 1 });
         let parsed = uuid::Uuid::parse_str(&id.to_string()).unwrap();
         assert_eq!(parsed.get_version_num(), 8);
         assert_eq!(parsed.get_variant(), uuid::Variant::RFC4122);
@@ -244,7 +257,15 @@ mod tests {
             NOTIFICATION,
         ];
         let mut ids = HashSet::new();
-        let positions = (0..300).flat_map(|at| [Position::Feed(at), Position::Entry(at)]);
+        let positions = (0..300).flat_map(|at| {
+            [
+                Position::Feed {
+                    first: at,
+                    count: 1,
+                },
+                Position::Entry(at),
+            ]
+        });
         for position in positions.chain([Position::Whole]) {
             for notification in &others {
                 let id = MessageId::of(notification, position);

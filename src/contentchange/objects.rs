@@ -7,7 +7,7 @@ use crate::contentchange::feed::{
 };
 use crate::contentchange::identifier::{Identifiers, ObjectKind, Relocation, directory};
 use crate::contentchange::message::{
-    Message, MessageId, Notification, Position, headers, properties,
+    LONGEST_PROPERTY, Message, MessageId, Notification, Position, headers, properties,
 };
 use crate::resourcesync::change::Change;
 use crate::resourcesync::change_payload::ChangePayload;
@@ -37,13 +37,12 @@ pub fn atom_messages(notification: &Notification<'_>, form: &AtomForm) -> Option
     let payload = ChangePayload::parse(notification.body)?;
     let until = Datetime::parse(&payload.until.to_string())?;
     let mut messages = Vec::new();
-    let mut objects = objects(&payload.entries, form.object);
+    let mut objects = objects(&payload.entries, form);
     // The next one is the last of them.
     objects.reverse();
     while let Some(mut object) = objects.pop() {
-        let number = messages.len() as u64;
-        let feed = feed(number, &object, until, notification, form);
-        let message = message(number, &object, &feed, notification);
+        let feed = feed(&object, until, notification, form);
+        let message = message(&object, &feed, notification);
         let count = object.changes.len();
         if message.body.len() > LONGEST_FEED && count > 1 {
             let changes = object.changes.split_off(count / 2);
@@ -73,9 +72,19 @@ impl Object<'_> {
         changes.find_map(|(_, change)| linked(change, relation))
     }
 
+    /// Returns its place among the ids of the notification.
+    fn position(&self) -> Position {
+        Position::Feed {
+            first: self.changes.first().map_or(0, |(number, _)| *number),
+            count: self.changes.len() as u64,
+        }
+    }
+
     /// Returns the URI of the object that it is part of: what its collection is, or else the directory.
     fn parent(&self) -> Option<&str> {
-        self.linked("collection").or_else(|| directory(self.uri))
+        let is_other = |uri: &&str| normal(uri).ok() != normal(self.uri).ok();
+        let collection = self.linked("collection").filter(is_other);
+        collection.or_else(|| directory(self.uri))
     }
 
     /// Returns the media types of its changed resources without their parameters, each once.
@@ -92,16 +101,17 @@ impl Object<'_> {
 }
 
 /// Returns the objects that changed, in order of their first changes.
-fn objects(changes: &[Change], kind: ObjectKind) -> Vec<Object<'_>> {
+fn objects<'a>(changes: &'a [Change], form: &AtomForm) -> Vec<Object<'a>> {
     let mut objects: Vec<Object<'_>> = Vec::new();
     let mut known = HashMap::new();
     for (number, change) in (0..).zip(changes) {
-        let uri = match kind {
+        let uri = match form.object {
             ObjectKind::Resource => &change.loc,
             ObjectKind::Directory => directory_of(&change.loc),
         };
-        // URIs that mean the same are one object, named as its first change names it.
-        let key = normal(uri).unwrap_or_else(|_| uri.into());
+        // URIs that have the same identifier are one object, named as its first change names it.
+        let same = normal(uri).unwrap_or_else(|_| uri.into());
+        let key = form.identifiers.of(&same);
         let index = *known.entry(key).or_insert_with(|| {
             objects.push(Object {
                 uri,
@@ -114,9 +124,9 @@ fn objects(changes: &[Change], kind: ObjectKind) -> Vec<Object<'_>> {
     objects
 }
 
-/// Returns the object of a resource with `object = "directory"`. A URI that ends in a slash is its own.
+/// Returns the object of a resource with `object = "directory"`. A URI whose path ends in a slash is its own.
 fn directory_of(uri: &str) -> &str {
-    if uri.ends_with('/') {
+    if uri.ends_with('/') && !uri.contains(['?', '#']) {
         return uri;
     }
     directory(uri).unwrap_or(uri)
@@ -132,7 +142,6 @@ fn linked<'a>(change: &'a Change, relation: &str) -> Option<&'a str> {
 }
 
 fn feed(
-    number: u64,
     object: &Object<'_>,
     until: Datetime,
     notification: &Notification<'_>,
@@ -149,7 +158,7 @@ fn feed(
         .collect();
     let updated = items.iter().map(|item| item.updated).max();
     Feed {
-        id: MessageId::of(notification, Position::Feed(number)).urn(),
+        id: MessageId::of(notification, object.position()).urn(),
         server: Some(SERVER_VERSION.to_owned()),
         format: Some(FORMAT.to_owned()),
         author: object.linked("author").unwrap_or(SERVER).to_owned(),
@@ -209,13 +218,8 @@ fn title(object: &Object<'_>) -> String {
     parts.join(", ")
 }
 
-fn message(
-    number: u64,
-    object: &Object<'_>,
-    feed: &Feed,
-    notification: &Notification<'_>,
-) -> Message {
-    let id = MessageId::of(notification, Position::Feed(number));
+fn message(object: &Object<'_>, feed: &Feed, notification: &Notification<'_>) -> Message {
+    let id = MessageId::of(notification, object.position());
     let types: BTreeSet<&str> = feed
         .items
         .iter()
@@ -224,8 +228,8 @@ fn message(
     let types: Vec<&str> = types.into_iter().collect();
     let mut properties = properties(id, "atom", notification);
     let mut add = |name: &str, value: String| {
-        // An absent property selects like a null, which an empty one does not.
-        if !value.is_empty() {
+        // An absent property selects like a null, which an empty one does not. The feed has those that are too long.
+        if !value.is_empty() && value.len() <= LONGEST_PROPERTY {
             properties.push((name.to_owned(), value));
         }
     };

@@ -55,7 +55,7 @@ impl LastDay {
         }
     }
 
-    /// Begins the intervals up to `now`. A clock that is set back begins none.
+    /// Begins the intervals up to `now`. A clock that is set back begins none, unless by more than a day.
     fn advance(&mut self, now: Timestamp) {
         let wanted = start_of_interval(now);
         let mut next = match self.intervals.back() {
@@ -63,7 +63,8 @@ impl LastDay {
             Some(last) => later(last.from, INTERVAL),
         };
         let day = INTERVAL.saturating_mul(u32::try_from(INTERVALS).unwrap_or(u32::MAX));
-        if later(next, day) < wanted {
+        // So is a clock that was far ahead.
+        if later(next, day) < wanted || later(wanted, day) < next {
             self.intervals.clear();
             next = wanted;
         }

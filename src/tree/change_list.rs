@@ -119,7 +119,18 @@ impl ChangeListFile {
         capability: Capability,
         take: impl FnMut(u32, Change),
     ) -> Result<(), ChangeListFileError> {
-        self.read(|reader| each_entry(reader, capability, take))
+        self.file.seek(SeekFrom::Start(0))?;
+        let result = match self.is_packed {
+            true => each_entry(unpacked(&self.file), capability, take),
+            false => each_entry(&self.file, capability, take),
+        };
+        let after = file_status::of(&self.file).map_err(io::Error::from)?;
+        // A file that was replaced by renaming is still the version that it was.
+        let content = |status: &FileStatus| (status.stat.size, status.stat.modified);
+        match result {
+            Ok(()) if content(&after) == content(&self.opened) => Ok(()),
+            _ => Err(ChangeListFileError::Stale),
+        }
     }
 
     fn read<T>(

@@ -277,11 +277,9 @@ impl Received {
                 .collect();
             object.insert("changeTypes".to_owned(), json!(types));
             object.insert("itemCount".to_owned(), json!(feed.items.len()));
-            object.insert(
-                "initial".to_owned(),
-                json!(message.header("initial") == Some("true")),
-            );
         }
+        let is_initial = message.header("initial") == Some("true");
+        object.insert("initial".to_owned(), json!(is_initial));
         Value::Object(object)
     }
 

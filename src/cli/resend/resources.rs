@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::announce::engine::Engine;
 use crate::announce::observation::Stat;
+use crate::announce::state::Record;
 use crate::config::broker::Broker;
 use crate::daemon::change_reader::file;
 use crate::report;
@@ -77,7 +78,11 @@ impl ListError {
 
 /// The last entries of resources in Change Lists, by 128 bits of blake3 over their URIs. Empty for Resource Lists.
 #[derive(Debug, Default)]
-pub struct Current(HashMap<[u8; 16], LastEntry, FixedState>);
+pub struct Current {
+    last: HashMap<[u8; 16], LastEntry, FixedState>,
+    /// The versions of the Change Lists that were read, by number.
+    versions: HashMap<usize, ListVersion>,
+}
 
 #[derive(Debug, Clone, Copy)]
 struct LastEntry {
@@ -92,15 +97,21 @@ impl Current {
             at: (at, list.number, position),
             is_deletion: change.kind == ChangeKind::Deleted,
         };
-        let last = self.0.entry(key(&change.loc)).or_insert(entry);
+        let last = self.last.entry(key(&change.loc)).or_insert(entry);
         if entry.at > last.at {
             *last = entry;
         }
     }
 
+    /// Returns true if it tells nothing of this version of a list, whose entries stand elsewhere.
+    pub fn is_stale(&self, list: &List, version: &ListVersion) -> bool {
+        list.capability == Capability::ChangeList
+            && self.versions.get(&list.number) != Some(version)
+    }
+
     fn is_current(&self, list: &List, position: u32, change: &Change) -> bool {
         list.capability == Capability::ResourceList
-            || self.0.get(&key(&change.loc)).is_some_and(|last| {
+            || self.last.get(&key(&change.loc)).is_some_and(|last| {
                 (last.at.1, last.at.2) == (list.number, position) && !last.is_deletion
             })
     }
@@ -123,6 +134,11 @@ pub fn sets(engine: &Engine, broker: &Broker) -> Vec<Set> {
         let mut sources = broker.plan.sources.iter().flatten().peekable();
         sources.peek().is_none() || sources.any(|one| one == source)
     };
+    let is_gone = |uri: &Uri| {
+        let mut sources = engine.sources().iter();
+        let record = sources.find_map(|source| source.catalog().get(uri));
+        record.is_some_and(Record::is_gone)
+    };
     let channels = channels.filter(|channel| {
         channel.kind == ChannelKind::Change && channel.retired.is_none() && is_told(&channel.source)
     });
@@ -132,10 +148,9 @@ pub fn sets(engine: &Engine, broker: &Broker) -> Vec<Set> {
                 document.source == channel.source
                     && document.kind == Some((capability, Form::List))
                     && document.sets.contains(&channel.set)
-                    && !matches!(
-                        document.state,
-                        DocumentState::Missing | DocumentState::Archived
-                    )
+                    && !is_gone(&document.uri)
+                    && (document.state != DocumentState::Archived
+                        || capability == Capability::ChangeList)
             });
             let lists = lists.enumerate().filter_map(|(number, document)| {
                 Some(List {
@@ -173,7 +188,9 @@ impl Set {
             }
             // An entry without a datetime comes after the one before it.
             let mut latest = None;
-            list.open()?.each(|position, change| {
+            let mut file = list.open()?;
+            current.versions.insert(list.number, file.version());
+            file.each(|position, change| {
                 latest = change.datetime.map(|datetime| datetime.at()).or(latest);
                 current.add(list, position, latest, &change);
             })?;

@@ -44,6 +44,11 @@ impl HubLink {
         self.hub.as_ref().filter(|_| self.is_open)
     }
 
+    /// Returns the hub, even if it takes no subscriptions.
+    pub fn linked(&self) -> Option<&EmbeddedHub> {
+        self.hub.as_ref()
+    }
+
     /// Returns the deliveries that a submission makes the hub owe.
     pub fn relay(&self, submission: &Submission) -> Option<Relay> {
         self.hub.as_ref()?.relay(submission)

@@ -151,7 +151,7 @@ impl EventLoop {
         }
         reporter.note_totals(|| {
             let pending = report::summary(engine).pending;
-            let hub = hub.open().map(|hub| hub.status(Timestamp::now()));
+            let hub = hub.linked().map(|hub| hub.status(Timestamp::now()));
             report::totals(counts, pending, hub.as_ref())
         });
         reporter.report_activity(|configuration| match saver.trouble() {
@@ -194,7 +194,8 @@ impl EventLoop {
         status.configuration = Some(self.reporter.configuration().clone());
         let hubs = status.channels.iter().flat_map(|channel| &channel.hubs);
         let pending = hubs.map(|hub| hub.due).sum();
-        let totals = report::totals(&self.counts, pending, status.embedded_hub.as_ref());
+        let hub = self.hub.linked().map(|hub| hub.status(status.at));
+        let totals = report::totals(&self.counts, pending, hub.as_ref());
         status.last_day = self.reporter.last_day(status.at, totals);
         let fell_behind = self.counts.fell_behind.iter();
         let lately = earlier(status.at, FELL_BEHIND_FOR);
