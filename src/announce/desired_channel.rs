@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use crate::announce::catalog::Catalog;
+use crate::announce::channel::Channel;
 use crate::announce::finding::{Finding, TopicProblem};
-use crate::announce::plan::{ChannelPlan, Plan, SourcePlan};
+use crate::announce::plan::{ChannelPlan, Mode, Plan, SourcePlan};
 use crate::announce::topic::{default_topics, problem};
 use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::document::Advertisement;
@@ -94,10 +95,48 @@ pub fn desired(
                 set: set.clone(),
                 topic,
             });
-            (Desired::Nothing, findings)
+            (for_brokers(plan, source, set, kind, had), findings)
         }
+        Desired::Nothing => (for_brokers(plan, source, set, kind, had), findings),
         desired => (with_brokers(plan, source, kind, desired), findings),
     }
+}
+
+/// Returns the channel that only brokers hear, if any does: its topic is only a name (F1).
+pub fn for_brokers(
+    plan: &Plan,
+    source: &SourcePlan,
+    set: &Uri,
+    kind: ChannelKind,
+    had: &BTreeSet<Topic>,
+) -> Desired {
+    let hubs: Vec<Hub> = plan.brokers_of(&source.name, kind).cloned().collect();
+    match default_topic(plan, source, set, kind, had) {
+        Some(topic) if !hubs.is_empty() => Desired::Channel { topic, hubs },
+        _ => Desired::Nothing,
+    }
+}
+
+/// Returns true if the topic of a channel is only the name of what brokers hear: nobody may fetch or subscribe to it.
+pub fn is_name_only(
+    plan: &Plan,
+    source: &SourcePlan,
+    catalog: &Catalog,
+    channel: &Channel,
+) -> bool {
+    let (set, kind) = (&channel.row.set, channel.row.kind);
+    let mut modes = channel.listening().map(|(_, ledger)| ledger.mode);
+    let is_heard_by_brokers = modes.next() == Some(Mode::Broker);
+    let is_heard_by_hubs = modes.any(|mode| mode != Mode::Broker);
+    let advertised = catalog.structure(set).map(|structure| &structure.channels);
+    let mut advertised = advertised.into_iter().flatten();
+    let is_advertised = advertised.any(|one| one.kind == kind && one.topic == channel.row.topic);
+    let mut configured = plan.channels.iter();
+    let is_configured = configured.any(|one| one.capability_list == *set && one.kind == kind);
+    let is_default = default_topics(plan, source, set, kind)
+        .is_some_and(|topics| topics.contains(&channel.row.topic));
+    let is_only_of_brokers = is_heard_by_brokers && !is_heard_by_hubs;
+    is_only_of_brokers && is_default && !is_advertised && !is_configured
 }
 
 /// Adds the brokers that hear such channels, whatever is advertised (F1).
@@ -178,26 +217,31 @@ fn by_default(
 ) -> Desired {
     let is_wanted = kind == ChannelKind::Framework || source.change_notifications;
     let is_for_hubs = source.unadvertised_channels && is_wanted;
-    let is_for_brokers = plan.brokers_of(&source.name, kind).next().is_some();
-    if !is_for_hubs && !is_for_brokers {
+    if !is_for_hubs {
         return Desired::Nothing;
     }
-    let Some([topic, other]) = default_topics(plan, source, set, kind) else {
+    let Some(topic) = default_topic(plan, source, set, kind, had) else {
         return Desired::Nothing;
     };
-    let keeps_other = had.contains(&other) && !had.contains(&topic);
-    let topic = if keeps_other { other } else { topic };
-    if !is_for_hubs {
-        // Nobody is to subscribe to it: the topic only names what the brokers hear.
-        let hubs = Vec::new();
-        return Desired::Channel { topic, hubs };
-    }
     findings.push(Finding::Unadvertised {
         set: set.clone(),
         topic: topic.clone(),
     });
     let hubs = all_hubs(plan);
     Desired::Channel { topic, hubs }
+}
+
+/// Returns the default topic of a set, or the other one that it had before.
+fn default_topic(
+    plan: &Plan,
+    source: &SourcePlan,
+    set: &Uri,
+    kind: ChannelKind,
+    had: &BTreeSet<Topic>,
+) -> Option<Topic> {
+    let [topic, other] = default_topics(plan, source, set, kind)?;
+    let keeps_other = had.contains(&other) && !had.contains(&topic);
+    Some(if keeps_other { other } else { topic })
 }
 
 fn all_hubs(plan: &Plan) -> Vec<Hub> {

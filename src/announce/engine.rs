@@ -433,6 +433,12 @@ impl Engine {
     fn finish(&mut self) -> Vec<Effect> {
         self.timers.set(self.step.take_timers());
         let topic_since = earlier(self.step.now(), self.plan.topic_window);
-        effects(self.step.take(), &self.sources, &self.channels, topic_since)
+        effects(
+            self.step.take(),
+            &self.plan,
+            &self.sources,
+            &self.channels,
+            topic_since,
+        )
     }
 }

@@ -45,7 +45,11 @@ impl BrokerError {
         let body = String::from_utf8_lossy(&error.body);
         let first = body.lines().map(str::trim).find(|line| !line.is_empty());
         let first = first.unwrap_or_default();
-        let text = match error.header("message").map(str::trim) {
+        let text = match error
+            .header("message")
+            .map(str::trim)
+            .filter(|message| !message.is_empty())
+        {
             // Some brokers put a stack trace there, which begins with the message.
             Some(message) if first.is_empty() || first.contains(message) => message.to_owned(),
             Some(message) => format!("{message}: {first}"),

@@ -25,6 +25,7 @@ use crate::config::Config;
 use crate::config::address::Address;
 use crate::config::hub_config::HubConfig;
 use crate::report;
+use crate::report::channels::is_for_brokers_only;
 
 impl WebServer {
     /// The lines for one site of it.
@@ -63,7 +64,10 @@ pub fn snippet(file: Option<&Path>, options: &SnippetOptions) -> anyhow::Result<
         say(notice);
     }
     let topics = report::channels::all(&scan.engine).into_iter();
-    let topics: BTreeSet<_> = topics.map(|channel| channel.topic).collect();
+    let topics = topics.map(|channel| channel.topic);
+    // Nobody is to fetch a topic that only names what brokers hear.
+    let topics = topics.filter(|topic| !is_for_brokers_only(&scan.engine, topic));
+    let topics: BTreeSet<_> = topics.collect();
     let mut sources = config.sources.iter();
     let makes_topics = sources.any(|source| source.plan.unadvertised_channels);
     let mut sources = config.sources.iter();

@@ -155,6 +155,15 @@ mod tests {
                 "info:fedora/books/1/page",
             ),
             ("https://e.org/books/1/", "info:fedora/books/1"),
+            (
+                "http://e.org/rest/museum/objects/7",
+                "info:fedora/museum/objects/7",
+            ),
+            (
+                "http://e.org/fedora/objects/a/content",
+                "info:fedora/a/content",
+            ),
+            ("https://e.org/view?id=1", "info:fedora/view?id=1"),
             ("https://e.org/", "info:fedora/"),
             ("info:fedora/demo:1", "info:fedora/demo:1"),
         ] {

@@ -236,7 +236,7 @@ mod tests {
         assert_eq!(parsed.get_version_num(), 8);
         assert_eq!(parsed.get_variant(), uuid::Variant::RFC4122);
         assert_eq!(id.urn(), parsed.urn().to_string());
-        assert_eq!(id.to_string(), "d84cf826-9ea1-8976-984e-cd6a0c664b35");
+        assert_eq!(id.to_string(), "d38aff5e-6775-884a-8b6d-a109c12aaa50");
     }
 
     #[test]

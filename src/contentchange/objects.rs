@@ -382,10 +382,10 @@ mod tests {
           <link rel="related" href="https://e.org/series/7"/>
           <category term="application/pdf" scheme="changes:OBJECT:TYPE"/>
           <category term="text/plain" scheme="changes:OBJECT:TYPE"/>
-          <id>urn:uuid:06b0132e-071c-8c35-8aaa-200188381511</id>
+          <id>urn:uuid:d33d67f7-1892-82c8-960b-c76f174d4d70</id>
           <entry>
             <author><name>rsnotify</name></author>
-            <id>urn:uuid:7e39e1c4-3003-8604-b74f-6a0fe67c0fe6</id>
+            <id>urn:uuid:5295baad-466b-8f34-8da8-cba4f2b36a55</id>
             <title type="text">1 added, 1 deleted, 1 updated</title>
             <updated>2026-11-22T09:10:00.25Z</updated>
             <content type="application/pdf" src="https://e.org/reports/1.pdf"/>
@@ -396,7 +396,7 @@ mod tests {
           </entry>
           <entry>
             <author><name>mailto:ada@e.org</name></author>
-            <id>urn:uuid:b94cdf8e-35d2-836e-9eb0-ec6b057a5203</id>
+            <id>urn:uuid:70ad3df8-f092-864f-a543-50ba24c9a3f2</id>
             <title type="text">1 added, 1 deleted, 1 updated</title>
             <updated>2026-11-22T09:30:00Z</updated>
             <content type="text/plain; charset=utf-8" src="https://e.org/reports/2.txt"/>
@@ -406,7 +406,7 @@ mod tests {
           </entry>
           <entry>
             <author><name>rsnotify</name></author>
-            <id>urn:uuid:f16835f4-644b-87d1-8164-362ad2976ce1</id>
+            <id>urn:uuid:0434af1e-a9b7-8639-9032-604118a8d80c</id>
             <title type="text">1 added, 1 deleted, 1 updated</title>
             <updated>2026-11-22T09:20:00Z</updated>
             <link rel="alternate" href="https://e.org/reports/3.txt"/>
@@ -474,6 +474,70 @@ mod tests {
         assert_eq!(feed.items[0].item, "info:fedora/books/1");
         let content = feed.items[0].content.as_ref().unwrap();
         assert_eq!(content.src, "https://repo.example.org/rest/books/1");
+    }
+
+    #[test]
+    fn changes_of_one_identifier_are_one_feed_in_order() {
+        let form = AtomForm {
+            identifiers: Identifiers::InfoFedora,
+            ..AtomForm::default()
+        };
+        let datastream = "http://e.org/objects/demo:1/datastreams/DC";
+        let first = format!("{datastream}/content?asOfDateTime=1");
+        let last = format!("{datastream}/content?asOfDateTime=2");
+        let body = body(vec![
+            change(&first, ChangeKind::Created, None),
+            change(datastream, ChangeKind::Deleted, None),
+            change(&last, ChangeKind::Created, None),
+        ]);
+        let messages = messages(&body, 1, &form);
+        assert_eq!(messages.len(), 1);
+        assert_eq!(messages[0].property("itemCount"), Some("3"));
+        assert_eq!(
+            messages[0].property("objectUri"),
+            Some("info:fedora/demo:1/DC")
+        );
+    }
+
+    #[test]
+    fn an_object_is_not_its_own_parent_and_a_query_has_no_directories() {
+        let in_collection = Change {
+            links: vec![link("collection", "https://e.org/reports/")],
+            ..change("https://e.org/reports/1", ChangeKind::Updated, None)
+        };
+        let in_query = change("https://e.org/list?path=/a/", ChangeKind::Updated, None);
+        let messages = messages(&body(vec![in_collection, in_query]), 1, &directories());
+        let property = |number: usize, name| messages[number].property(name);
+        assert_eq!(property(0, "objectUri"), Some("https://e.org/reports/"));
+        assert_eq!(property(0, "parentUri"), Some("https://e.org/"));
+        assert_eq!(property(1, "objectUri"), Some("https://e.org/"));
+    }
+
+    #[test]
+    fn properties_that_brokers_would_refuse_are_left_to_the_feed() {
+        let long = format!("https://e.org/{}", "a".repeat(11_000));
+        let messages = messages(
+            &body(vec![change(&long, ChangeKind::Updated, None)]),
+            1,
+            &AtomForm::default(),
+        );
+        assert_eq!(messages[0].property("objectUri"), None);
+        assert_eq!(messages[0].header("JMSXGroupID").unwrap().len(), 64);
+        assert_eq!(Feed::parse(&messages[0].body).unwrap().object, long);
+    }
+
+    #[test]
+    fn feeds_of_the_same_notification_by_other_settings_are_no_repeats() {
+        let body = body(vec![
+            change("https://e.org/a/1", ChangeKind::Updated, None),
+            change("https://e.org/a/2", ChangeKind::Updated, None),
+        ]);
+        let ids = |form: &AtomForm| -> HashSet<String> {
+            let messages = messages(&body, 1, form);
+            let ids = messages.iter().map(|message| message.property("messageId"));
+            ids.map(|id| id.unwrap().to_owned()).collect()
+        };
+        assert!(ids(&AtomForm::default()).is_disjoint(&ids(&directories())));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use crate::announce::channel::Channel;
 use crate::announce::delivery::hub_queue::HubQueue;
+use crate::announce::desired_channel::is_name_only;
 use crate::announce::engine::Engine;
 use crate::announce::ids::ChannelId;
 use crate::announce::ledger::Ledger;
@@ -69,15 +70,10 @@ pub fn is_for_brokers_only(engine: &Engine, topic: &Topic) -> bool {
     let Some(channel) = channels.of_topic(topic).and_then(|id| channels.get(id)) else {
         return false;
     };
-    let (set, kind) = (&channel.row.set, channel.row.kind);
-    let catalog = engine.sources()[channel.source].catalog();
-    let advertised = catalog.structure(set).map(|structure| &structure.channels);
-    let is_advertised =
-        advertised.is_some_and(|channels| channels.iter().any(|of| of.kind == kind));
-    let mut configured = engine.plan().channels.iter();
-    let is_configured = configured.any(|plan| plan.capability_list == *set && plan.kind == kind);
-    let is_heard = channel.listening().next().is_some();
-    is_heard && channel.advertised().is_empty() && !is_advertised && !is_configured
+    let plan = engine.plan();
+    let source = engine.sources().get(channel.source);
+    let source = source.zip(plan.sources.get(channel.source));
+    source.is_some_and(|(source, of)| is_name_only(plan, of, source.catalog(), channel))
 }
 
 /// Returns the hubs that take nothing at the moment (R23).

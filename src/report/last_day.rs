@@ -145,6 +145,14 @@ mod tests {
     }
 
     #[test]
+    fn a_clock_that_was_far_ahead_begins_anew() {
+        let mut day = LastDay::default();
+        day.note(at("27T10:00:00"), totals(1, 0, 0));
+        day.note(at("20T10:00:00"), totals(3, 0, 0));
+        assert_eq!(view(&day), ["10:00 2 0 0"]);
+    }
+
+    #[test]
     fn older_intervals_than_those_of_a_day_are_forgotten() {
         let mut day = LastDay::default();
         day.note(at("20T10:00:00"), totals(1, 0, 1));

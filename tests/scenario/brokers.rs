@@ -97,6 +97,28 @@ fn a_set_that_advertises_no_channel_has_one_for_the_broker_alone() {
     world.wait(10);
     assert_eq!(world.heard_by(BROKER).len(), 1);
     assert!(report::findings::all(world.engine()).is_empty());
+    assert_eq!(world.topics(), NOTHING, "nobody is to subscribe to it");
+    world.crash_and_start();
+    world.wait(100);
+    assert_eq!(world.topics(), NOTHING);
+}
+
+#[test]
+fn a_set_whose_topic_cannot_be_served_is_heard_all_the_same() {
+    let mut world = World::new(with_broker(plan(), &BOTH));
+    world.write_set("/a", &["changelist"]);
+    let capabilities = list("capabilitylist").lists(&["/a/changelist.xml"]);
+    world.write(
+        "/a/capabilitylist.xml",
+        capabilities.channel("https://elsewhere.example/t", &[HUB]),
+    );
+    world.wait(10);
+    world.start();
+    world.wait(100);
+    world.update("/a/changelist.xml");
+    world.wait(10);
+    assert_eq!(world.news_at(HUB), NOTHING);
+    assert_eq!(world.news_at(BROKER), [UPDATED]);
 }
 
 #[test]

@@ -2,15 +2,18 @@
 
 use jiff::Timestamp;
 
+use crate::announce::desired_channel::is_name_only;
 use crate::announce::engine::channels::Channels;
 use crate::announce::engine::source::Source;
 use crate::announce::engine::step::Collected;
 use crate::announce::event::Effect;
+use crate::announce::plan::Plan;
 use crate::announce::state::{Save, append};
 
 /// Returns the effects of what a step collected. Topics that ping hubs read serve what was cut since `topic_since` (C25).
 pub fn effects(
     mut collected: Collected,
+    plan: &Plan,
     sources: &[Source],
     channels: &Channels,
     topic_since: Timestamp,
@@ -23,6 +26,11 @@ pub fn effects(
     effects.extend(collected.withdraw.into_iter().map(Effect::Withdraw));
     let served = collected.serve.iter();
     let served = served.filter_map(|id| Some((*id, channels.get(*id)?)));
+    let served = served.filter(|(_, channel)| {
+        let source = sources.get(channel.source);
+        let source = source.zip(plan.sources.get(channel.source));
+        source.is_none_or(|(source, of)| !is_name_only(plan, of, source.catalog(), channel))
+    });
     effects.extend(served.map(|(id, channel)| {
         let page = channel.topic_page();
         match channel.logged_page(topic_since) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::announce::catalog::Catalog;
 use crate::announce::channel::Channel;
-use crate::announce::desired_channel::{Desired, desired};
+use crate::announce::desired_channel::{Desired, desired, for_brokers};
 use crate::announce::engine::Engine;
 use crate::announce::engine::source::changes::Changes;
 use crate::announce::event::Fact;
@@ -150,7 +150,11 @@ impl Engine {
                 set: set.clone(),
                 topic: topic.clone(),
             });
-            wanted = Desired::Nothing;
+            let had = BTreeSet::new();
+            wanted = match for_brokers(&self.plan, plan, set, kind, &had) {
+                Desired::Channel { topic, .. } if is_taken(&topic) => Desired::Nothing,
+                wanted => wanted,
+            };
         }
         (wanted, findings)
     }

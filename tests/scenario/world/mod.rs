@@ -755,6 +755,11 @@ impl World {
         Some(page)
     }
 
+    /// Returns the topics that are served.
+    pub fn topics(&self) -> Vec<&str> {
+        self.pages.keys().map(Topic::as_str).collect()
+    }
+
     /// Returns the changes that a topic serves.
     pub fn served(&mut self, topic: &str) -> Vec<String> {
         let page = self.fetch(topic).unwrap();
