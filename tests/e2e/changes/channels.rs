@@ -12,6 +12,8 @@ use crate::support::hub::Request;
 
 const ADVERTISED: &str = "https://topics.example/poems/changes/";
 const MOVED: &str = "https://topics.example/poems/changes-2/";
+/// The number of migrations before the one for changes of resources.
+const BEFORE_CHANGES: i64 = 5;
 
 /// A Capability List of the set `a` that advertises a channel of changes.
 fn advertising(topic: &str, hub: &str) -> String {
@@ -197,7 +199,9 @@ fn an_upgrade_announces_no_change_that_was_listed_before() {
     let database = rusqlite::Connection::open(path).unwrap();
     database
         .execute_batch(
-            "DELETE FROM channels WHERE kind = 'change';
+            "DROP TABLE published_topics;
+             DROP TABLE daemon;
+             DELETE FROM channels WHERE kind = 'change';
              DROP TABLE change_log;
              DROP TABLE change_inventory;
              DROP TABLE change_keys;
@@ -213,11 +217,8 @@ fn an_upgrade_announces_no_change_that_was_listed_before() {
              ALTER TABLE channels DROP COLUMN kind;",
         )
         .unwrap();
-    let version: i64 = database
-        .query_row("PRAGMA user_version", [], |row| row.get(0))
-        .unwrap();
     database
-        .pragma_update(None, "user_version", version - 1)
+        .pragma_update(None, "user_version", BEFORE_CHANGES)
         .unwrap();
     drop(database);
     story.add(&["updated 1.txt 10:00:00"]);
