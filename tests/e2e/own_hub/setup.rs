@@ -1,9 +1,10 @@
 //! `rsnotify hub` as a process, with its configuration, and requests of publishers.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -38,10 +39,19 @@ pub fn open_publisher(name: &str, prefix: &str) -> String {
     format!("[[publisher]]\nname = \"{name}\"\ntopics = [\"{prefix}\"]\nverify = \"topic\"\n")
 }
 
+/// Returns an address of this machine at which no other test takes ports.
+fn own_address() -> Ipv4Addr {
+    static TAKEN: AtomicU16 = AtomicU16::new(0);
+    let [high, low] = TAKEN.fetch_add(1, Ordering::Relaxed).to_be_bytes();
+    let process = std::process::id() % 64;
+    let process = u8::try_from(process).unwrap();
+    Ipv4Addr::new(127, 64 + process, 1 + high, low)
+}
+
 impl HubSetup {
     pub fn new(publishers: &str) -> HubSetup {
-        // Free for now: the URL must be known before the hub starts.
-        let free = TcpListener::bind("127.0.0.1:0").unwrap();
+        // The URL must be known before the hub starts, and the port must stay free until then.
+        let free = TcpListener::bind((own_address(), 0)).unwrap();
         let directory = TempDir::new().unwrap();
         for token in [TOKEN, "boxes", "other"] {
             let file = directory.path().join(format!("{token}.token"));
