@@ -48,8 +48,10 @@ pub enum FetchOutcome {
 }
 
 /// A fetch under way.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Fetch {
+    /// The publisher that pinged last.
+    publisher: Arc<str>,
     /// True if the topic was pinged again since the fetch began.
     is_again: bool,
     /// Ends the wait for the next attempt.
@@ -86,24 +88,23 @@ impl Fetches {
         let mut under_way = self.under_way();
         if let Some(fetch) = under_way.get_mut(&topic) {
             fetch.is_again = true;
+            fetch.publisher = publisher;
             fetch.pinged.notify_one();
             return;
         }
-        let fetch = Fetch::default();
-        let pinged = Arc::clone(&fetch.pinged);
+        let pinged = Arc::new(Notify::new());
+        let fetch = Fetch {
+            publisher,
+            is_again: false,
+            pinged: Arc::clone(&pinged),
+        };
         under_way.insert(topic.clone(), fetch);
-        tokio::spawn(Arc::clone(self).run(topic, publisher, max, pinged));
+        tokio::spawn(Arc::clone(self).run(topic, max, pinged));
     }
 
-    async fn run(
-        self: Arc<Self>,
-        topic: Topic,
-        publisher: Arc<str>,
-        max: usize,
-        pinged: Arc<Notify>,
-    ) {
+    async fn run(self: Arc<Self>, topic: Topic, max: usize, pinged: Arc<Notify>) {
         loop {
-            self.fetch(&topic, &publisher, max, &pinged).await;
+            self.fetch(&topic, max, &pinged).await;
             let mut under_way = self.under_way();
             match under_way.get_mut(&topic) {
                 Some(fetch) if fetch.is_again => fetch.is_again = false,
@@ -115,15 +116,19 @@ impl Fetches {
         }
     }
 
-    async fn fetch(&self, topic: &Topic, publisher: &Arc<str>, max: usize, pinged: &Notify) {
+    async fn fetch(&self, topic: &Topic, max: usize, pinged: &Notify) {
         let mut is_first = true;
         let mut attempts = 0;
         loop {
             attempts += 1;
             // A ping during the wait is answered by this attempt too.
-            if let Some(fetch) = self.under_way().get_mut(topic) {
+            let publisher = self.under_way().get_mut(topic).map(|fetch| {
                 fetch.is_again = false;
-            }
+                Arc::clone(&fetch.publisher)
+            });
+            let Some(publisher) = &publisher else {
+                return;
+            };
             if !self.directory.may_publish(publisher, topic) {
                 return (self.report)(FetchOutcome::Withdrawn {
                     topic: topic.clone(),
