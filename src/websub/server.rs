@@ -3,6 +3,7 @@
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -13,12 +14,11 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use rustix::process::{Resource, getrlimit};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::oneshot;
-use tokio::time::Sleep;
+use tokio::sync::{Notify, oneshot, watch};
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::websub::connection_slots::{ConnectionSlot, ConnectionSlots};
 
@@ -26,6 +26,9 @@ use crate::websub::connection_slots::{ConnectionSlot, ConnectionSlots};
 const RESERVED_DESCRIPTORS: u64 = 32;
 /// Maximum connections, however many descriptors there are.
 const MAX_CONNECTIONS: usize = 16_384;
+
+/// The time, from connecting, that a client has for its first request if the server stops meanwhile.
+const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Maximum bytes, and time, for draining a connection after the last answer.
 const DRAIN_BYTES: usize = 256 * 1024;
@@ -82,7 +85,8 @@ impl Default for ServerLimits {
     }
 }
 
-/// Serves until `shutdown`, then finishes requests under way; the caller limits that wait.
+/// Serves until `shutdown`, then finishes requests under way, and those of clients that have just connected: nobody who was
+/// accepted is turned away without an answer. The caller limits that wait.
 pub async fn serve<H, F>(
     listener: Listener,
     limits: ServerLimits,
@@ -93,7 +97,8 @@ pub async fn serve<H, F>(
     F: Future<Output = FullResponse> + Send + 'static,
 {
     let slots = ConnectionSlots::new(limits.connections);
-    let graceful = GracefulShutdown::new();
+    // Each connection holds a receiver until it has ended.
+    let (stop, stopping) = watch::channel(());
     let mut shutdown = pin!(shutdown);
     let with_peer = |peer| {
         let handler = handler.clone();
@@ -109,16 +114,16 @@ pub async fn serve<H, F>(
                     Ok((stream, peer)) => {
                         // Only latency depends on it.
                         let _ = stream.set_nodelay(true);
-                        let (handler, watcher) = (with_peer(Some(peer.ip())), graceful.watcher());
-                        connection(stream, &limits, handler, watcher, slots.take().await);
+                        let (handler, stopping) = (with_peer(Some(peer.ip())), stopping.clone());
+                        connection(stream, &limits, handler, stopping, slots.take().await);
                         Ok(())
                     }
                     Err(error) => Err(error),
                 },
                 Listener::Unix(listener) => match listener.accept().await {
                     Ok((stream, _)) => {
-                        let (handler, watcher) = (with_peer(None), graceful.watcher());
-                        connection(stream, &limits, handler, watcher, slots.take().await);
+                        let (handler, stopping) = (with_peer(None), stopping.clone());
+                        connection(stream, &limits, handler, stopping, slots.take().await);
                         Ok(())
                     }
                     Err(error) => Err(error),
@@ -133,8 +138,9 @@ pub async fn serve<H, F>(
         () = accept_all => {}
         () = &mut shutdown => {}
     }
-    drop(listener);
-    graceful.shutdown().await;
+    drop((listener, stopping));
+    let _ = stop.send(());
+    stop.closed().await;
 }
 
 /// Reads a request's body up to a size and within a time; else returns the error to answer.
@@ -168,14 +174,17 @@ fn connection<H, F>(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     limits: &ServerLimits,
     handler: H,
-    watcher: Watcher,
-    (slot, must_close): (ConnectionSlot, oneshot::Receiver<()>),
+    mut stopping: watch::Receiver<()>,
+    (slot, mut must_close): (ConnectionSlot, oneshot::Receiver<()>),
 ) where
     H: Fn(Request<Incoming>) -> F + Send + 'static,
     F: Future<Output = FullResponse> + Send + 'static,
 {
+    let first_request_until = Instant::now() + FIRST_REQUEST_TIMEOUT;
+    let received = Arc::new(Notify::new());
     let stream = TimedStream {
         stream,
+        received: Arc::clone(&received),
         slot,
         timeout: limits.answer_timeout,
         write_timeout: None,
@@ -191,11 +200,26 @@ fn connection<H, F>(
         .max_header_size(limits.header_bytes)
         .max_buf_size(limits.header_bytes.max(8 * 1024))
         .serve_connection(TokioIo::new(stream), service);
-    let connection = watcher.watch(connection);
     tokio::spawn(async move {
+        let mut connection = pin!(connection);
+        // Errors are the client's. It is polled first, so that a request that was received is answered.
         tokio::select! {
             biased;
-            // Errors are the client's. Polled first, so that a request that was received is answered.
+            _ = connection.as_mut() => return,
+            _ = &mut must_close => return,
+            _ = stopping.changed() => {}
+        }
+        // hyper closes at once what has sent nothing yet.
+        tokio::select! {
+            biased;
+            _ = connection.as_mut() => return,
+            _ = &mut must_close => return,
+            () = received.notified() => {}
+            () = sleep_until(first_request_until) => {}
+        }
+        connection.as_mut().graceful_shutdown();
+        tokio::select! {
+            biased;
             _ = connection => {}
             _ = must_close => {}
         }
@@ -220,6 +244,8 @@ pub fn spare(descriptors: Option<u64>) -> usize {
 /// the next flush: hyper flushes after it has written a whole answer. A client that reads keeps its slot.
 struct TimedStream<S> {
     stream: S,
+    /// Notified of all that the client sends.
+    received: Arc<Notify>,
     slot: ConnectionSlot,
     timeout: Duration,
     /// Runs from the first blocked write.
@@ -261,7 +287,12 @@ impl<S: AsyncRead + Unpin> AsyncRead for TimedStream<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, buffer)
+        let filled = buffer.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+        if buffer.filled().len() > filled {
+            self.received.notify_one();
+        }
+        read
     }
 }
 

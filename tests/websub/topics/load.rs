@@ -129,6 +129,29 @@ async fn who_does_not_read_its_answers_is_cut_off() {
 }
 
 #[tokio::test]
+async fn who_was_accepted_before_the_stop_is_answered() {
+    let (stop, stopped) = oneshot::channel::<()>();
+    let (address, server) = serve(one_topic(), ServerLimits::default(), async {
+        stopped.await.unwrap();
+    })
+    .await;
+    let mut idle = connect(address, "").await;
+    is_answered(&mut idle, REQUEST).await;
+    let mut silent = connect(address, "").await;
+    let mut newcomer = connect(address, "").await;
+    // Clients are accepted in order.
+    is_answered(&mut connect(address, "").await, REQUEST).await;
+    stop.send(()).unwrap();
+    // The one that had its answer is closed at once, so the server is stopping.
+    is_closed(&mut idle).await;
+    is_answered(&mut newcomer, REQUEST).await;
+    is_closed(&mut newcomer).await;
+    // Nobody is waited for longer than a second.
+    is_closed(&mut silent).await;
+    soon(server).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_header_without_end_is_cut_off() {
     let topics = one_topic();
     let address = places(10, topics).await;
