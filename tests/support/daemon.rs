@@ -29,6 +29,15 @@ const PROXY_VARIABLES: [&str; 8] = [
     "no_proxy",
 ];
 
+/// Variables that a service manager or container may set for the tests themselves.
+const SERVICE_VARIABLES: [&str; 5] = [
+    "NOTIFY_SOCKET",
+    "WATCHDOG_USEC",
+    "WATCHDOG_PID",
+    "LISTEN_FDS",
+    "LISTEN_PID",
+];
+
 /// A state directory and configuration that outlive the daemons that use them.
 pub struct Setup {
     pub state: TempDir,
@@ -77,7 +86,7 @@ impl Setup {
         let mut process = Command::new(env!("CARGO_BIN_EXE_rsnotify"));
         process.arg(command).arg("--config").arg(self.file());
         process.env("STATE_DIRECTORY", self.state.path().join("state"));
-        for variable in PROXY_VARIABLES {
+        for variable in PROXY_VARIABLES.into_iter().chain(SERVICE_VARIABLES) {
             process.env_remove(variable);
         }
         process
