@@ -36,7 +36,7 @@ complete -c rsnotify -n "__fish_rsnotify_needs_command" -f -a "status" -d 'Print
 complete -c rsnotify -n "__fish_rsnotify_needs_command" -f -a "outbox" -d 'Show pending changes of each hub; retry or drop them'
 complete -c rsnotify -n "__fish_rsnotify_needs_command" -f -a "subscriptions" -d 'Show the subscriptions of the embedded hub; remove one'
 complete -c rsnotify -n "__fish_rsnotify_needs_command" -f -a "listen" -d 'Subscribe to topics, and print their notifications or run a command for each'
-complete -c rsnotify -n "__fish_rsnotify_needs_command" -f -a "resend" -d 'Send a broker what is there now, as additions, for consumers that begin anew'
+complete -c rsnotify -n "__fish_rsnotify_needs_command" -f -a "resend" -d 'Send a broker the current resources, as additions, for consumers that start from nothing'
 complete -c rsnotify -n "__fish_rsnotify_needs_command" -f -a "advertise" -d 'Print patches by which Capability Lists advertise their channels, and commands to subscribe'
 complete -c rsnotify -n "__fish_rsnotify_needs_command" -f -a "health" -d 'Check the health of the running daemon'
 complete -c rsnotify -n "__fish_rsnotify_needs_command" -f -a "completions" -d 'Print completions for a shell'
@@ -81,7 +81,7 @@ complete -c rsnotify -n "__fish_rsnotify_using_subcommand check" -l hub -d 'The 
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand check" -l listen -d 'The address to serve topics and the embedded hub at [default: 127.0.0.1:8400]' -r
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand check" -l public-url -d 'The public URL of --listen [default: http://LISTEN/]' -r
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand check" -l config -d 'The configuration file [default: /etc/rsnotify/config.toml, unless --root is given]' -r -F
-complete -c rsnotify -n "__fish_rsnotify_using_subcommand check" -l all -d 'Print each finding, instead of three of a kind and how many more'
+complete -c rsnotify -n "__fish_rsnotify_using_subcommand check" -l all -d 'Print each finding, instead of three of a kind and the number of others'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand check" -l no-environment -d 'Check the configuration only, not trees, machine, topics and hubs'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand check" -l json -d 'Print JSON'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand check" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -196,7 +196,7 @@ complete -c rsnotify -n "__fish_rsnotify_using_subcommand listen" -l broker -d '
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand listen" -l destination -d 'The destination of the broker to read from [default: the one of the configuration]' -r
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand listen" -l selector -d 'The messages to read, by their properties, as a JMS selector; not with RabbitMQ' -r
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand listen" -l durable -d 'The name of a durable subscription, for which the broker keeps messages while nobody reads them' -r
-complete -c rsnotify -n "__fish_rsnotify_using_subcommand listen" -l kind -d 'The kind of channels to take of a Capability List or Source Description [default: both]' -r -f -a "framework\t'Changes of documents: Resource Lists, Change Lists and others'
+complete -c rsnotify -n "__fish_rsnotify_using_subcommand listen" -l kind -d 'The kind of channels to take from a Capability List or Source Description [default: both]' -r -f -a "framework\t'Changes of documents: Resource Lists, Change Lists and others'
 change\t'Changes of resources'"
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand listen" -l callback -d 'The callback URL for the hub to call [default: http://CALLBACK_LISTEN/]' -r
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand listen" -l callback-listen -d 'The address to receive notifications at [default: a free port of 127.0.0.1, with --state the same each time]' -r
@@ -212,7 +212,7 @@ complete -c rsnotify -n "__fish_rsnotify_using_subcommand listen" -s h -l help -
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand resend" -l destination -d 'The destination to send to [default: the one of the configuration]' -r
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand resend" -l under -d 'Send only the resource with this URI, and those below it' -r
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand resend" -l rate -d 'The number of resources to send in a second, at most' -r
-complete -c rsnotify -n "__fish_rsnotify_using_subcommand resend" -l state -d 'The file that remembers how far it came [default: resend-BROKER.json in the state directory]' -r -F
+complete -c rsnotify -n "__fish_rsnotify_using_subcommand resend" -l state -d 'The file that stores the position, to continue there [default: resend-BROKER.json in the state directory]' -r -F
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand resend" -l root -d 'The directory that is published; replaces the file\'s sources by one named "main"' -r -F
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand resend" -l url -d 'The URI that --root is published as [default: as its Capability Lists name it]' -r
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand resend" -l state-dir -d 'The directory of the state file' -r -F
@@ -270,7 +270,7 @@ complete -c rsnotify -n "__fish_rsnotify_using_subcommand help; and not __fish_s
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand help; and not __fish_seen_subcommand_from run hub check scan accept status outbox subscriptions listen resend advertise health completions man config schema snippet help" -f -a "outbox" -d 'Show pending changes of each hub; retry or drop them'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand help; and not __fish_seen_subcommand_from run hub check scan accept status outbox subscriptions listen resend advertise health completions man config schema snippet help" -f -a "subscriptions" -d 'Show the subscriptions of the embedded hub; remove one'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand help; and not __fish_seen_subcommand_from run hub check scan accept status outbox subscriptions listen resend advertise health completions man config schema snippet help" -f -a "listen" -d 'Subscribe to topics, and print their notifications or run a command for each'
-complete -c rsnotify -n "__fish_rsnotify_using_subcommand help; and not __fish_seen_subcommand_from run hub check scan accept status outbox subscriptions listen resend advertise health completions man config schema snippet help" -f -a "resend" -d 'Send a broker what is there now, as additions, for consumers that begin anew'
+complete -c rsnotify -n "__fish_rsnotify_using_subcommand help; and not __fish_seen_subcommand_from run hub check scan accept status outbox subscriptions listen resend advertise health completions man config schema snippet help" -f -a "resend" -d 'Send a broker the current resources, as additions, for consumers that start from nothing'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand help; and not __fish_seen_subcommand_from run hub check scan accept status outbox subscriptions listen resend advertise health completions man config schema snippet help" -f -a "advertise" -d 'Print patches by which Capability Lists advertise their channels, and commands to subscribe'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand help; and not __fish_seen_subcommand_from run hub check scan accept status outbox subscriptions listen resend advertise health completions man config schema snippet help" -f -a "health" -d 'Check the health of the running daemon'
 complete -c rsnotify -n "__fish_rsnotify_using_subcommand help; and not __fish_seen_subcommand_from run hub check scan accept status outbox subscriptions listen resend advertise health completions man config schema snippet help" -f -a "completions" -d 'Print completions for a shell'

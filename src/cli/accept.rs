@@ -1,4 +1,4 @@
-//! `accept`: the documents of a source that are missing now are deleted (R15).
+//! `accept`: counts the missing documents of a source as deleted (R15).
 
 use std::io::{self, Write};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! `advertise`: what each Capability List lacks to advertise its channels, and how a Destination subscribes.
+//! `advertise`: the entries that Capability Lists lack to advertise their channels, and the commands of a Destination.
 
 mod patch;
 mod recipe;
@@ -25,7 +25,7 @@ use crate::resourcesync::advertise::entry;
 use crate::resourcesync::escape::escaped;
 use crate::resourcesync::uri::Hub;
 
-const NOT_IN_THE_TREE: &str = "is not in the tree: what generates it has to add the entry";
+const NOT_IN_THE_TREE: &str = "is not in the tree: its generator has to add the entry";
 
 impl AdvertiseOptions {
     pub fn overrides(&self) -> Overrides {
@@ -35,7 +35,7 @@ impl AdvertiseOptions {
 
 pub fn advertise(file: Option<&Path>, options: &AdvertiseOptions) -> anyhow::Result<Exit> {
     let mut config = Config::load(file, &with_url(file, options.overrides())?)?;
-    // A running daemon knows what it listens on, whatever its flags were; those that are given here count more.
+    // A running daemon knows its addresses, whatever its flags were; flags given here take precedence.
     let is_given = options.network.listen.is_some() || options.network.public_url.is_some();
     if !is_given && let Some(url) = daemon_client::public_url(&config) {
         config.server.public_url = Some(url);
@@ -53,7 +53,7 @@ pub fn advertise(file: Option<&Path>, options: &AdvertiseOptions) -> anyhow::Res
     for reservation in reservations(&config, &sets) {
         say(reservation);
     }
-    // Where the entry is all that was asked for, it does not matter what the list has.
+    // If only entries are requested, the content of the list does not matter.
     let failures = sets.iter().filter_map(|set| {
         let is_asked_for = !options.entry || set.channels.is_empty();
         Some((set, set.failure().filter(|_| is_asked_for)?))
@@ -125,7 +125,7 @@ fn remedy(config: &Config, origin: &str) -> &'static str {
     }
 }
 
-/// Scheme, host and port of a URI that means another host to everybody who reads it.
+/// Scheme, host and port of a URI that means another host on each machine.
 fn local_origin(uri: &str) -> Option<String> {
     let url = Url::parse(uri).ok()?;
     let is_local = match url.host()? {
@@ -183,7 +183,7 @@ fn write_entry(out: &mut impl Write, set: &Set) -> io::Result<()> {
     entries.try_for_each(|entry| write!(out, "{entry}"))
 }
 
-/// Writes the patches, and notes for people in lines that `patch` ignores.
+/// Writes the patches, and notes in lines that `patch` ignores.
 fn write_patches(out: &mut Output, sets: &[Set]) -> io::Result<()> {
     if sets
         .iter()

@@ -73,7 +73,7 @@ pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit
         return report_sections(&sections, None, options);
     }
     let config = Config::load(file, &with_url(file, overrides)?)?;
-    // Certificates and headers that no request could be made with are the configuration's fault.
+    // Certificates and headers that make requests impossible are errors of the configuration.
     let hubs = settings::publishers(&config)?;
     let brokers = settings::brokers(&config)?;
     let mut sections = Vec::new();
@@ -150,7 +150,7 @@ fn scanned(config: &Config, all: bool) -> anyhow::Result<(OneShotScan, Option<Di
         Err(error) => error,
     };
     let diagnostic = match error.downcast_ref() {
-        // That is about who looks.
+        // This concerns the user who runs the check, not the daemon.
         Some(error @ StoreError::Denied { .. }) => Diagnostic::note(error_chain(error), ""),
         Some(error) => Diagnostic::finding(error_chain(error), ""),
         None => return Err(error),

@@ -1,4 +1,4 @@
-//! `completions`: what shells complete, made from the command line as it is.
+//! `completions`: completions for shells, generated from the command line.
 
 use clap::CommandFactory;
 

@@ -1,4 +1,4 @@
-//! `config`: the effective configuration, and where each value of it comes from.
+//! `config`: the effective configuration, with the origin of each value.
 
 use std::io::Write;
 use std::path::Path;
@@ -53,7 +53,7 @@ pub fn config(file: Option<&Path>, options: &ConfigOptions) -> anyhow::Result<Ex
     Ok(Exit::Fine)
 }
 
-/// Returns the flag, or the variable in its place, if there is one.
+/// Returns the flag, or else the variable that sets it, if there is one.
 fn as_given(given: &ArgMatches, flag: &str) -> Option<String> {
     let name = flag.trim_start_matches('-').replace('-', "_");
     match given.value_source(&name)? {

@@ -115,14 +115,14 @@ fn open(state_dir: &Path) -> Result<Option<Store>, StoreError> {
     }
 }
 
-/// Answers from the state. Only what was asked is saved: the rest is done and announced by the next daemon.
+/// Answers from the state. Saves only the requested change; the next daemon does and announces the rest.
 fn answer_from(
     config: &Config,
     mut store: Option<Store>,
     request: ControlRequest,
 ) -> anyhow::Result<ControlReply> {
     if request.is_query() {
-        // Nothing keeps a daemon from starting meanwhile.
+        // A daemon may start meanwhile.
         drop(store.take());
         store = Store::open_to_read(&config.state_dir)?;
     }

@@ -30,13 +30,13 @@ use crate::store::Store;
 use crate::websub::preview::Preview;
 use crate::websub::publish::PublishSettings;
 
-/// The longest that a retry waits (R23).
+/// The longest wait before a retry (R23).
 const LONGEST_RETRY: Duration = Duration::from_secs(3600);
 
-/// Text in the place of header values that may be secrets.
+/// Text shown instead of header values that may be secrets.
 const MASKED: &str = "***";
 
-/// A request, and what it is.
+/// A request with its description.
 struct Shown {
     title: String,
     /// As text.
@@ -106,7 +106,7 @@ pub fn dry_run(config: &Config) -> anyhow::Result<Exit> {
     Ok(Exit::Fine)
 }
 
-/// Whatever is still to be said of the tree as it is now has been said after so long.
+/// Returns the time after which everything about the current tree has been announced.
 fn horizon(config: &Config) -> Duration {
     let graces = config
         .sources
@@ -137,7 +137,7 @@ fn submitted(
     }
 }
 
-/// Returns the messages that a broker would be sent, without what tells transactions apart.
+/// Returns the messages that a broker would be sent, without the headers that identify the transaction.
 fn sent(submission: &Submission, broker: &BrokerSettings, at: Timestamp, now: Timestamp) -> Shown {
     let Submission { seq, topic, .. } = submission;
     let destination = broker.destination_of(&submission.source);
@@ -239,7 +239,7 @@ impl<'a> OwnHub<'a> {
     }
 }
 
-/// Returns the time until then, for people.
+/// Returns the time until then in words.
 fn wait(at: Timestamp, now: Timestamp) -> String {
     let wait = Duration::try_from(at.duration_since(now)).unwrap_or_default();
     match wait.as_secs_f64() {

@@ -18,7 +18,7 @@ pub enum Exit {
     NotVerified,
     /// A hub denies a subscription.
     Denied,
-    /// The configuration is wrong; nothing else answers so, and a service manager need not try again.
+    /// The configuration is wrong. No other error has this code, and a service manager need not try again.
     Configuration,
 }
 

@@ -1,7 +1,7 @@
 //! `health`: checks the health of the running daemon, for a supervisor that restarts it.
 //!
-//! A container image without a shell has nothing else to ask with. So this needs no published tree, no state
-//! directory and no secret, only where the admin listener is.
+//! A container image without a shell has no other means to check. So this needs no published tree, no state directory
+//! and no secret, only the address of the admin listener.
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -10,10 +10,10 @@ use crate::config::overrides::Overrides;
 
 /// The prefix of a tree while it is unknown. No document is named by it (RFC 2606 section 2).
 const UNKNOWN: &str = "http://url.invalid/";
-/// So many prefixes are offered.
+/// The maximum number of prefixes that are suggested.
 const MOST_OFFERED: usize = 5;
 
-/// Nothing says what the tree is published as.
+/// The prefix of the tree cannot be inferred.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot tell what {root} is published as: {reason}; give --url URI")]
 pub struct NoUrl {
@@ -21,7 +21,7 @@ pub struct NoUrl {
     reason: String,
 }
 
-/// The flags with the missing `--url`, and says which was taken.
+/// Returns the flags with the missing `--url`, and prints the prefix that was inferred.
 pub fn with_url(file: Option<&Path>, overrides: Overrides) -> anyhow::Result<Overrides> {
     let (Some(root), None) = (&overrides.root, &overrides.url) else {
         return Ok(overrides);

@@ -1,4 +1,4 @@
-//! `listen`: subscribe to topics, or read from a message broker, and hand their notifications over: print them, or run a command for each.
+//! `listen`: subscribes to topics, or reads from a message broker, and prints each notification or runs a command.
 
 mod broker;
 mod change_lists;
@@ -139,7 +139,7 @@ async fn run(options: &ListenOptions) -> Result<(), Failure> {
             Some(ended) = receivers.join_next() => break of_output(ended.context("a task ended")?),
         }
     };
-    // A failure here is that all have ended.
+    // An error means that all have ended.
     let _ = stop.send(true);
     let finish = async {
         while subscriptions.join_next().await.is_some() {}
@@ -154,7 +154,7 @@ async fn run(options: &ListenOptions) -> Result<(), Failure> {
     outcome
 }
 
-/// Finds the channels of all URLs, by topic. What cannot be read now and was known before is as it was.
+/// Finds the channels of all URLs, by topic. Channels that cannot be read now and were known before stay as they were.
 async fn wanted_channels(
     options: &ListenOptions,
     hub: Option<&Hub>,
@@ -370,7 +370,7 @@ impl From<anyhow::Error> for Failure {
 
 /// Waits until it is to stop.
 async fn stopped(stop: &mut watch::Receiver<bool>) {
-    // An error is that the sender has ended, and so everything.
+    // An error means that the sender has ended, and so has everything else.
     let _ = stop.wait_for(|is_stopped| *is_stopped).await;
 }
 

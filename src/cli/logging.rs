@@ -1,4 +1,4 @@
-//! Log lines on standard error: for people, for machines or for the journal.
+//! Log lines on standard error: as text, as JSON or for the journal.
 
 mod queue;
 
@@ -21,7 +21,7 @@ use crate::resourcesync::escape::escaped;
 /// Longest time for which the end of the process waits until lines are read.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Dropped at the end of the process, writes what was logged.
+/// Writes the queued lines when it is dropped at the end of the process.
 pub struct Logging(Option<Queue>);
 
 impl Drop for Logging {
@@ -40,8 +40,8 @@ pub fn start(options: &Options) -> Logging {
         }
         _ => ("warn", LogFormat::Human),
     };
-    // The `notify` crate warns of each directory that goes, because it forgets a watch twice. The verifier of
-    // certificates names no hub; what it finds is told with the hub's name.
+    // The `notify` crate warns of each removed directory, because it removes the watch twice. The certificate verifier
+    // names no hub; its result is logged elsewhere with the hub's name.
     let filter = EnvFilter::new(format!(
         "warn,notify=error,rustls_platform_verifier=off,rsnotify={level}"
     ));
@@ -152,7 +152,7 @@ impl Line<'_> {
 
 impl Visit for Line<'_> {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        // What the `log` crate says of where it was called from.
+        // The fields in which the `log` crate records its caller.
         if self.written.is_ok() && !field.name().starts_with("log.") {
             self.written = self.write(field, &format!("{value:?}"));
         }
@@ -224,7 +224,7 @@ mod tests {
         }
     }
 
-    /// Returns what is written when `log` logs.
+    /// Returns the output of `log`.
     fn written(is_journal: bool, has_colours: bool, log: impl FnOnce()) -> String {
         let lines = Lines::default();
         let writer = lines.clone();

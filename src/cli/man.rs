@@ -1,4 +1,4 @@
-//! `man`: the manual pages, made from the command line as it is.
+//! `man`: the manual pages, generated from the command line.
 
 use std::fs;
 use std::io;
@@ -13,12 +13,15 @@ use crate::cli::exit::Exit;
 use crate::cli::options::{ManOptions, Options};
 use crate::cli::output::print;
 
-/// Those of [`Exit`], and what the argument parser answers.
+/// Those of [`Exit`], and that of the argument parser.
 const EXIT_STATUS: [(&str, &str); 4] = [
-    ("0", "All is well."),
-    ("1", "Something was found, or failed."),
+    ("0", "Success."),
+    ("1", "A finding, or a failure."),
     ("2", "The command line is wrong."),
-    ("78", "The configuration is wrong; nothing else answers so."),
+    (
+        "78",
+        "The configuration is wrong; no other error has this code.",
+    ),
 ];
 
 /// Those of `listen` alone, if no subscription can be made.
@@ -44,7 +47,7 @@ const ENVIRONMENT: [(&str, &str); 7] = [
     ),
     (
         "CREDENTIALS_DIRECTORY",
-        "Where secrets lie that are configured as { credential = \"NAME\" }. systemd sets it.",
+        "The directory of the secrets that are configured as { credential = \"NAME\" }. systemd sets it.",
     ),
     (
         "HTTPS_PROXY, HTTP_PROXY, ALL_PROXY",
@@ -56,7 +59,7 @@ const ENVIRONMENT: [(&str, &str); 7] = [
     ),
     (
         "NOTIFY_SOCKET, WATCHDOG_USEC",
-        "How systemd hears that the daemon is ready, and that it works.",
+        "The socket by which systemd is notified of readiness and the watchdog. systemd sets it.",
     ),
     (
         "LISTEN_FDS",
@@ -71,7 +74,7 @@ const FILES: [(&str, &str); 3] = [
     ),
     (
         "/var/lib/rsnotify/",
-        "What was seen and told, when rsnotify is run as a service.",
+        "The state of the service: the documents seen, and what each hub was told.",
     ),
     (
         "/usr/share/doc/rsnotify/",
@@ -113,9 +116,9 @@ fn name(command: &Command) -> &str {
     command.get_display_name().unwrap_or(command.get_name())
 }
 
-/// Returns the page of a command: what the command line knows, then sections that it does not.
+/// Returns the page of a command: the sections of the command line, then those that it lacks.
 fn page(command: &Command, parent: Option<&str>) -> io::Result<Vec<u8>> {
-    // As `--help` has it, which names what flags take.
+    // As in `--help`, which names the values of flags.
     let usage = command.clone().render_usage().to_string();
     let usage = usage.trim_start_matches("Usage: ").to_owned();
     let mut page = Vec::new();

@@ -35,12 +35,11 @@ pub struct OneShotScan {
     pub latest: Option<(String, Timestamp)>,
 }
 
-/// So many directories are named where documents are missing.
+/// The maximum number of directories of missing documents that are named.
 const MOST_DIRECTORIES: usize = 20;
 
 impl OneShotScan {
-    /// The sources of which too much is missing to be believed, and what to do about it (R15); and in which directories
-    /// it is missing.
+    /// The sources whose deletions are suspended, with the remedy (R15) and the directories of the missing documents.
     pub fn suspensions(&self) -> Vec<(String, String)> {
         let sources = sources::all(&self.engine).into_iter().enumerate();
         let suspensions = sources.filter_map(|(position, source)| {
@@ -81,7 +80,7 @@ pub fn scan_once(config: &Config) -> anyhow::Result<OneShotScan> {
     scan_in_detail(config, Detail::Bounded)
 }
 
-/// As [`scan_once`], with so many findings.
+/// As [`scan_once`], with a maximum number of findings.
 pub fn scan_in_detail(config: &Config, detail: Detail) -> anyhow::Result<OneShotScan> {
     let store = Store::open_to_read(&config.state_dir)?;
     scan_beside(config, store.as_ref(), detail)

@@ -38,7 +38,7 @@ pub enum Command {
     /// Run a hub for many Sources, until stopped
     ///
     /// Takes notifications over WebSub from the publishers that the configuration names, and delivers them to their
-    /// subscribers. The configuration file has the tables hub and publisher in the place of sources; the hub is served at --listen,
+    /// subscribers. The configuration file has the tables hub and publisher instead of sources; the hub is served at --listen,
     /// health, metrics and the status page at --admin-listen. SIGHUP reloads the configuration, SIGTERM stops the hub as soon
     /// as requests in flight are done; deliveries that are pending then are made after the next start.
     Hub(HubOptions),
@@ -67,7 +67,7 @@ pub enum Command {
     Subscriptions(SubscriptionsCommand),
     /// Subscribe to topics, and print their notifications or run a command for each
     ///
-    /// Takes topics, and Capability Lists or Source Descriptions, whose channels are then all meant. A notification is
+    /// Takes topics, and Capability Lists or Source Descriptions, which stand for all their channels. A notification is
     /// acknowledged to the hub only after it was printed or the command exited with 0; otherwise the hub is answered 503 and
     /// delivers it again. The command finds RSNOTIFY_TOPIC, RSNOTIFY_KIND, RSNOTIFY_FROM and RSNOTIFY_UNTIL in its
     /// environment. Gaps and repeats are reported on standard error, or as events with --json. With --state, SIGTERM and
@@ -76,13 +76,13 @@ pub enum Command {
     /// hub refuses the request, 77 if it denies the subscription, and 76 if it does not verify it; later failures are
     /// retried.
     Listen(ListenOptions),
-    /// Send a broker what is there now, as additions, for consumers that begin anew
+    /// Send a broker the current resources, as additions, for consumers that start from nothing
     ///
-    /// Names each resource of the broker's sets once: those of the set's Resource Lists, or, where it has none, those whose last
-    /// entry in its Change Lists is no deletion. The messages are like those about changes, with the property initial=true.
-    /// What the broker was told of stays as it is, and a daemon may run meanwhile. If it is stopped, the same command goes
-    /// on where it was. If the broker does not take a message, the exit status is 69 if it refuses it, and 75 if it cannot
-    /// be reached.
+    /// Sends each resource of the broker's sets once: those of the set's Resource Lists, or, where it has none, those
+    /// whose last entry in its Change Lists is no deletion. The messages are like those about changes, with the
+    /// property initial=true. The broker's ledger does not change, and a daemon may run meanwhile. If it is
+    /// interrupted, the same command continues where it stopped. The exit status is 69 if the broker refuses a message,
+    /// and 75 if it cannot be reached.
     Resend(ResendOptions),
     /// Print patches by which Capability Lists advertise their channels, and commands to subscribe
     Advertise(AdvertiseOptions),
@@ -246,7 +246,7 @@ pub struct CheckOptions {
     #[command(flatten)]
     pub network: NetworkOptions,
 
-    /// Print each finding, instead of three of a kind and how many more
+    /// Print each finding, instead of three of a kind and the number of others
     #[arg(long, env = "RSNOTIFY_ALL", value_parser = FalseyValueParser::new())]
     pub all: bool,
 
@@ -296,7 +296,7 @@ pub struct RequestOptions {
 
 #[derive(Debug, Clone, Args)]
 pub struct ListenOptions {
-    /// Topics, and Capability Lists or Source Descriptions whose channels are meant
+    /// Topics, or Capability Lists and Source Descriptions, which stand for their channels
     #[arg(value_name = "URL", required_unless_present = "broker")]
     pub urls: Vec<String>,
 
@@ -335,7 +335,7 @@ pub struct ListenOptions {
     )]
     pub durable: Option<String>,
 
-    /// The kind of channels to take of a Capability List or Source Description [default: both]
+    /// The kind of channels to take from a Capability List or Source Description [default: both]
     #[arg(long, value_name = "KIND", env = "RSNOTIFY_KIND")]
     pub kind: Option<ListenKind>,
 
@@ -399,7 +399,7 @@ pub struct ResendOptions {
     )]
     pub rate: NonZeroU32,
 
-    /// The file that remembers how far it came [default: resend-BROKER.json in the state directory]
+    /// The file that stores the position, to continue there [default: resend-BROKER.json in the state directory]
     #[arg(long, value_name = "FILE", env = "RSNOTIFY_STATE")]
     pub state: Option<PathBuf>,
 

@@ -167,10 +167,7 @@ fn say_what_would_be_dropped(
             write_due(out, &shown)?;
             if !shown.held.is_empty() {
                 let held = counted(shown.held.len() + shown.more_held, "document");
-                writeln!(
-                    out,
-                    "\n{held} would stay held, and be told once they are free"
-                )?;
+                writeln!(out, "\n{held} would stay held, and be announced later")?;
             }
             writeln!(out, "\nnothing was dropped; --yes drops it")
         })?;

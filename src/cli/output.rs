@@ -9,7 +9,7 @@ use crate::resourcesync::escape::{escaped, escaped_lines};
 
 pub use crate::report::status::words::{counted, grouped, next_try, relative, when};
 
-/// Standard output. File names and contents cannot command a terminal through it, and JSON stays as it is. Line ends
+/// Standard output. File names and contents cannot control a terminal through it, and JSON stays as it is. Line ends
 /// inside such a text are left to the caller to escape.
 pub struct Output(StdoutLock<'static>);
 
@@ -18,12 +18,12 @@ impl Output {
         Output(io::stdout().lock())
     }
 
-    /// Writes what is ours, for programs: byte for byte.
+    /// Writes our own text, for programs: byte for byte.
     pub fn exact(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.0.write_all(bytes)
     }
 
-    /// Writes what others wrote, for programs: byte for byte, unless a terminal shows it.
+    /// Writes text of others, for programs: byte for byte, unless a terminal shows it.
     pub fn foreign(&mut self, bytes: &[u8]) -> io::Result<()> {
         match self.0.is_terminal() {
             true => self.write_all(bytes),
@@ -44,7 +44,7 @@ impl Write for Output {
     }
 }
 
-/// Says something on standard error, in one line.
+/// Prints one line on standard error.
 pub fn say(words: impl Display) {
     eprintln!("rsnotify: {}", escaped(&words.to_string()));
 }
@@ -77,7 +77,7 @@ pub fn print_json<T: Serialize>(running: bool, answer: &T) -> anyhow::Result<()>
     Ok(print(|out| writeln!(out, "{text}"))?)
 }
 
-/// Lines in columns; `numbers` are the columns that stand right.
+/// Lines in columns; `numbers` are the right-aligned columns.
 pub fn aligned<const N: usize>(lines: &[[String; N]], numbers: &[usize]) -> Vec<String> {
     let widths: [usize; N] = std::array::from_fn(|column| {
         let lengths = lines.iter().map(|line| line[column].chars().count());

@@ -1,5 +1,5 @@
-//! `resend`: tells a broker's consumers what is there now, for an index that is built anew. What the broker was told of
-//! stays as it is.
+//! `resend`: sends a broker the current resources, for consumers that rebuild an index. The broker's ledger does not
+//! change.
 
 mod position;
 mod resources;
@@ -36,13 +36,13 @@ use crate::resourcesync::datetime::Datetime;
 use crate::resourcesync::payload::ChangeKind;
 use crate::resourcesync::uri::Uri;
 
-/// The property that tells such messages from those about changes.
+/// The property that distinguishes these messages from those about changes.
 const INITIAL: &str = "initial";
-/// Most resources of one transaction.
+/// Maximum resources of one transaction.
 const BATCH: usize = 50;
 /// Waits between attempts to send the same transaction, in seconds.
 const WAITS: [u64; 6] = [1, 2, 4, 8, 15, 30];
-/// Readings of a list that changes while it is read.
+/// Maximum attempts to read a list that changes meanwhile.
 const READINGS: usize = 5;
 
 pub fn resend(file: Option<&Path>, options: &ResendOptions) -> anyhow::Result<Exit> {
@@ -87,7 +87,7 @@ pub fn resend(file: Option<&Path>, options: &ResendOptions) -> anyhow::Result<Ex
     if let Some(position) = &position {
         let sent = grouped(position.sent);
         say(format_args!(
-            "going on after {sent} resources, which were sent before"
+            "continuing after {sent} resources that were sent before"
         ));
     }
     let scan = scan_once(&config)?;
@@ -136,7 +136,7 @@ pub fn resend(file: Option<&Path>, options: &ResendOptions) -> anyhow::Result<Ex
             let (name, address) = (&settings.name, settings.address());
             say(format_args!(
                 "broker {name} at {address} did not take the messages after {sent}: {reason}; the same \
-                 command goes on there"
+                 command continues there"
             ));
             Ok(exit)
         }
@@ -248,7 +248,7 @@ impl Resending<'_> {
         }
         let uri = &list.uri;
         Err(
-            anyhow::anyhow!("{uri} changes while it is read; the same command goes on there")
+            anyhow::anyhow!("{uri} changes while it is read; the same command continues there")
                 .into(),
         )
     }
@@ -274,7 +274,7 @@ impl Resending<'_> {
         }
     }
 
-    /// Sends what was taken, and saves that the next resource is the one at a position.
+    /// Sends the taken resources, and saves the position of the next one.
     fn flush(&mut self, set: &Set, next: u32) -> Result<(), Failure> {
         let count = self.batch.len() as u64;
         if count > 0 {

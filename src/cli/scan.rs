@@ -1,4 +1,4 @@
-//! `scan`: every document in the tree, and what it means for notifications.
+//! `scan`: every document in the tree, with its state.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -64,7 +64,7 @@ pub fn scan(file: Option<&Path>, options: &ScanOptions) -> anyhow::Result<Exit> 
     Ok(Exit::Fine)
 }
 
-/// Counts the entries of a Change List anew that is not the version which was taken as a whole.
+/// Counts the entries of a Change List again if another version than this was taken as a whole.
 fn read_changes(plan: &Plan, document: &mut DocumentView) {
     let Some(changes) = &mut document.changes else {
         return;

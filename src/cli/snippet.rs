@@ -1,4 +1,4 @@
-//! `snippet`: what a web server in front needs to be told, so that it passes topics and the embedded hub on.
+//! `snippet`: configuration by which a web server passes topics and the embedded hub on.
 
 mod apache;
 mod caddy;
@@ -65,7 +65,7 @@ pub fn snippet(file: Option<&Path>, options: &SnippetOptions) -> anyhow::Result<
     }
     let topics = report::channels::all(&scan.engine).into_iter();
     let topics = topics.map(|channel| channel.topic);
-    // Nobody is to fetch a topic that only names what brokers hear.
+    // A topic that only names notifications for brokers is not served.
     let topics = topics.filter(|topic| !is_for_brokers_only(&scan.engine, topic));
     let topics: BTreeSet<_> = topics.collect();
     let mut sources = config.sources.iter();

@@ -17,11 +17,11 @@ use crate::report::status::{SourceStatus, Status, WaitingView};
 use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::escape::{escaped, excerpt};
 
-/// So many lines of one kind are printed; of others it is said where they are.
+/// The maximum number of lines of one kind; for the others, the command that prints them is named.
 const MOST_LINES: usize = 20;
-/// So much is printed of what others wrote.
+/// The maximum number of characters printed of a text of others.
 const MOST_CHARACTERS: usize = 500;
-/// So many of the last notifications are printed.
+/// The number of last notifications that are printed.
 const MOST_NOTIFICATIONS: usize = 10;
 
 pub fn status(file: Option<&Path>, options: &RequestOptions) -> anyhow::Result<Exit> {
@@ -257,7 +257,7 @@ fn write_troubled(out: &mut impl Write, status: &Status) -> io::Result<()> {
     let shown = &rows[..rows.len().min(MOST_LINES)];
     writeln!(
         out,
-        "\nin trouble; `rsnotify outbox show CHANNEL HUB` says more:"
+        "\nchannels with problems; `rsnotify outbox show CHANNEL HUB` prints details:"
     )?;
     write_rows(out, shown, status.at)?;
     write_more(out, rows.len(), "rsnotify outbox list")

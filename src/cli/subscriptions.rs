@@ -1,4 +1,4 @@
-//! `subscriptions`: who subscribes at the embedded hub, and how to end one.
+//! `subscriptions`: the subscriptions at the embedded hub, and the command that removes one.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -83,8 +83,8 @@ fn remove(daemon: &DaemonClient<'_>, options: &SubscriptionRemoveOptions) -> any
         return Ok(Exit::Fine);
     }
     let told = match is_running {
-        true => "its subscriber is being told",
-        false => "rsnotify is not running, so its subscriber is not told",
+        true => "its subscriber is being notified",
+        false => "rsnotify is not running, so its subscriber is not notified",
     };
     print(|out| {
         writeln!(

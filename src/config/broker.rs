@@ -60,7 +60,7 @@ pub static NAME: ConfigKey<String> = ConfigKey::new(
     Required,
     "Name of the broker in reports and commands: letters, digits, `.`, `_` and `-`.",
 )
-.more("Another name is another broker, which begins with what changes from then on.")
+.more("Another name is another broker, which is sent later changes only.")
 .example(Example::Comment("\"repository\""));
 
 static URL: ConfigKey<Address> = ConfigKey::new(
@@ -186,7 +186,7 @@ static LOCATION: Definition = Definition {
     ..Definition::table(
         "location",
         Kind::Table(&[&FROM.definition, &TO.definition]),
-        "With `payload = \"atom\"`, another place of the content than the URI of the resource.",
+        "With `payload = \"atom\"`, another location of the content than the URI of the resource.",
     )
 };
 
@@ -203,7 +203,7 @@ static TO: ConfigKey<String> = ConfigKey::new(
     "to",
     LOCATION_PREFIX,
     Required,
-    "What replaces it.",
+    "Text that replaces it.",
 );
 
 const LOCATION_PREFIX: Form<String> = Form {
@@ -510,7 +510,7 @@ fn broker(section: &mut Section<'_, '_, '_>, known: &[&str]) -> Option<Broker> {
     })
 }
 
-/// Returns the content of messages, of which feeds tell of changed resources only (F6).
+/// Returns the content of messages, of which feeds have changed resources only (F6).
 fn payload(section: &mut Section<'_, '_, '_>, kinds: &[ChannelKind]) -> Payload {
     const ONLY_CHANGES: &str = "feeds are about changed resources: write channels = [\"change\"], and send changes of \
                                 documents to another [[broker]] with payload = \"resourcesync\"";
@@ -586,7 +586,7 @@ fn name(text: &str) -> Result<String, &'static str> {
         );
     }
     if text == EMBEDDED {
-        return Err("commands mean the embedded hub by it: choose another name");
+        return Err("it means the embedded hub in commands: choose another name");
     }
     Ok(text.to_owned())
 }

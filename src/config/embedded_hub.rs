@@ -60,7 +60,7 @@ pub struct EmbeddedHubSettings {
     pub path: String,
     pub callbacks: CallbackPolicy,
     pub limits: HubLimits,
-    /// The proxies whose `Forwarded` and `X-Forwarded-For` headers are believed.
+    /// The proxies whose `Forwarded` and `X-Forwarded-For` headers are trusted.
     pub trusted_proxies: Vec<IpNet>,
 }
 
@@ -89,7 +89,7 @@ pub fn embedded_hub(
     let enabled = section.given(&ENABLED);
     let is_enabled = enabled.as_ref().map_or(!has_hubs, |enabled| enabled.value);
     if let (false, false, Some(enabled)) = (is_enabled, has_hubs, &enabled) {
-        let message = "no hub is left to tell: add a [[hub]], or leave this one enabled";
+        let message = "no hub is left to notify: add a [[hub]], or leave this one enabled";
         let loader = &mut section.loader;
         loader.report_absence(&[HUB.name], enabled.origin, &ENABLED.definition, message);
     }

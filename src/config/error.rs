@@ -1,4 +1,4 @@
-//! Errors of a configuration, with their places.
+//! Errors of a configuration, with their locations.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -51,7 +51,7 @@ pub struct Problem {
     pub suggestion: Option<String>,
 }
 
-/// The place of a value. Lines and columns count from 1, columns in characters.
+/// The location of a value. Lines and columns count from 1, columns in characters.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Location {
     /// A flag, or the environment variable of the same name.

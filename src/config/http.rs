@@ -138,13 +138,13 @@ pub struct HttpSettings {
 /// The proxy of requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Proxy {
-    /// The one that `HTTPS_PROXY`, `NO_PROXY` and their kin name.
+    /// The one that `HTTPS_PROXY`, `NO_PROXY` and the like name.
     Environment,
     None,
     Through(Url),
 }
 
-/// A header that goes along with each request.
+/// A header that is sent with each request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
     pub name: String,
@@ -362,7 +362,7 @@ fn checked_header(name: &str, is_literal: bool) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// The text in the place of a secret.
+/// The text shown instead of a secret.
 pub const MASKED: &str = "***";
 
 /// Writes the keys that say how requests are made.

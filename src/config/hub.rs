@@ -108,7 +108,7 @@ static REPLACES: ConfigKey<Replaces> = ConfigKey::new(
     },
     Default("\"auto\""),
     "Hub that this one replaces, whose pending changes it takes over: the URI of one that is no longer configured, \
-     `\"nothing\"`, or `\"auto\"`, which is the one in whose place it was configured, if it was one for one.",
+     `\"nothing\"`, or `\"auto\"`, which is the hub that it replaced in the configuration, if one replaced one.",
 );
 
 /// A hub outside this process.

@@ -1,4 +1,4 @@
-//! The configuration of `rsnotify hub`: a file with `[hub]` and `[[publisher]]`, in the place of sources.
+//! The configuration of `rsnotify hub`: a file with `[hub]` and `[[publisher]]` instead of sources.
 
 use std::path::{Path, PathBuf};
 
@@ -123,7 +123,7 @@ fn load(
     let hub = written.take_table(OWN_HUB.name);
     let hub = own_hub::own_hub(&mut Section::new(loader, 0, hub));
     let mut server = server::with_flags(written.take_table(SERVER.name), overrides);
-    // Where the hub is reached, it says itself.
+    // The URL of the hub says where it is reached.
     if let Some(origin) = hub.as_ref().and_then(OwnHubSettings::origin) {
         server::set_public_url(&mut server, origin.as_str());
     }

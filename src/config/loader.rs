@@ -15,7 +15,7 @@ use crate::config::error::{ConfigError, Location, Problem};
 use crate::config::origin::{FileText, Given, Origin, Origins};
 use crate::config::structure::Slip;
 
-/// The values that were loaded, as far as it concerns other values, and what is wrong with them.
+/// The values that were loaded, as far as other values depend on them, and the problems.
 #[derive(Debug)]
 pub struct Loader<'a> {
     file: Option<FileText<'a>>,

@@ -129,7 +129,7 @@ pub fn numbered(
     plan
 }
 
-/// Two mounts that cannot both be.
+/// Two mounts that exclude each other.
 enum Conflict {
     Path(String),
     Url(String),

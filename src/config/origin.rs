@@ -1,4 +1,4 @@
-//! Origins of values: a flag, a place in the file, or a default.
+//! Origins of values: a flag, a location in the file, or a default.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -39,7 +39,7 @@ impl<T> Given<T> {
     }
 }
 
-/// Returns a value of the file with its place.
+/// Returns a value of the file with its location.
 pub fn located<T>(written: toml::Spanned<T>) -> Given<T> {
     Given {
         origin: Origin::File(written.span().start),

@@ -70,7 +70,7 @@ static MAX_PUBLICATIONS_PER_MINUTE: ConfigKey<u32> = ConfigKey::new(
     "max_publications_per_minute",
     integer(u32::MAX),
     Described("as `max_requests_per_minute`"),
-    "Rate limit for the publications of one publisher. As many may come at once.",
+    "Rate limit for the publications of one publisher. A burst may have the same number.",
 )
 .example(Example::Comment("600"));
 

@@ -1,4 +1,4 @@
-//! `[[publisher]]`: who may publish at `rsnotify hub`, and below which prefixes.
+//! `[[publisher]]`: the publishers of `rsnotify hub`, with the prefixes of their topics.
 
 use std::collections::HashSet;
 
@@ -81,8 +81,8 @@ static VERIFY: ConfigKey<Verify> = ConfigKey::new(
     "`\"topic\"`: a publication is accepted if the `Link` of its topic names this hub.",
 )
 .more(
-    "Without a token, anybody may then publish in the name of such a topic: prefer a token, or pings, whose content comes \
-     from the topic itself.",
+    "Without a token, anybody may then publish on such a topic: prefer a token, or pings, whose content comes from the \
+     topic itself.",
 )
 .example(Example::Value("\"topic\""));
 

@@ -37,7 +37,7 @@ pub fn schema() -> Value {
         }),
     );
     schema.insert("title".to_owned(), json!("Configuration of rsnotify"));
-    let description = "What rsnotify reads from the file that `--config` names.";
+    let description = "The file that `--config` names.";
     schema.insert("description".to_owned(), json!(description));
     Value::Object(schema)
 }

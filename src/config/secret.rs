@@ -81,7 +81,7 @@ pub fn pem(
         .ok()
 }
 
-/// Returns what messages call the holder, the holder, and its content, which may have `max` bytes.
+/// Returns the name of the holder in messages, the holder, and its content, which may have `max` bytes.
 fn content(
     loader: &Loader<'_>,
     holder: Given<Holder>,

@@ -150,7 +150,7 @@ fn default_public_url(mut address: SocketAddr) -> Uri {
     Uri::parse(&format!("http://{address}/")).expect("a socket address is a URI's authority")
 }
 
-/// Puts the flags in the place of what `[server]` says.
+/// Replaces values of `[server]` by those of the flags.
 pub fn with_flags<'f>(mut written: WrittenTable<'f>, overrides: &Overrides) -> WrittenTable<'f> {
     written.set(&LISTEN.definition, overrides.listen.as_ref());
     written.set(&PUBLIC_URL.definition, overrides.public_url.as_ref());

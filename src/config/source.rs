@@ -103,7 +103,7 @@ static SETTLE: ConfigKey<Duration> = ConfigKey::new(
     "settle",
     DURATION,
     Default("\"1s\""),
-    "Time for which a file that was found without a hint must be unchanged before it is believed complete.",
+    "Time for which a file that was found without a hint must be unchanged before it counts as complete.",
 );
 
 static OPEN_WRITER: ConfigKey<Duration> = ConfigKey::new(
@@ -111,7 +111,7 @@ static OPEN_WRITER: ConfigKey<Duration> = ConfigKey::new(
     "open_writer",
     DURATION,
     Default("\"30s\""),
-    "Time for which a writer that keeps a file open must write nothing before the file is believed complete.",
+    "Time for which a writer that keeps a file open must write nothing before the file counts as complete.",
 );
 
 static BROKEN_AFTER: ConfigKey<Duration> = ConfigKey::new(

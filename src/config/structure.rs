@@ -36,7 +36,7 @@ pub struct Slip {
     pub name: String,
 }
 
-/// Returns the tables of the file, or a problem for each place that is not TOML.
+/// Returns the tables of the file, or a problem for each part that is not TOML.
 pub fn parse(file: FileText<'_>) -> Result<Spanned<DeTable<'_>>, ConfigError> {
     let (table, errors) = DeTable::parse_recoverable(file.text);
     if errors.is_empty() {
@@ -104,7 +104,7 @@ impl<'f> WrittenTable<'f> {
         }
     }
 
-    /// Puts what a flag says in the place of what the file says.
+    /// Replaces a value of the file by that of a flag.
     pub fn set(&mut self, key: &Definition, text: Option<&String>) {
         if let (Some(text), Some(flag)) = (text, key.flags.first()) {
             let given = Given {

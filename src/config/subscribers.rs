@@ -32,7 +32,7 @@ pub struct SubscriberKeys {
 pub struct SubscriberSettings {
     pub callbacks: CallbackPolicy,
     pub limits: HubLimits,
-    /// The proxies whose `Forwarded` and `X-Forwarded-For` headers are believed.
+    /// The proxies whose `Forwarded` and `X-Forwarded-For` headers are trusted.
     pub trusted_proxies: Vec<IpNet>,
 }
 
@@ -93,10 +93,10 @@ impl SubscriberKeys {
                 "trusted_proxies",
                 NETWORKS,
                 Default("[]"),
-                "Proxies, such as `\"127.0.0.1\"`, whose `Forwarded` or `X-Forwarded-For` is believed. A proxy in \
+                "Proxies, such as `\"127.0.0.1\"`, whose `Forwarded` or `X-Forwarded-For` is trusted. A proxy in \
                  front must be named here, or all subscribers count as one address.",
             )
-            .more("Every client on a Unix socket is believed."),
+            .more("Every client on a Unix socket is trusted."),
             max_subscriptions: ConfigKey::new(
                 table,
                 "max_subscriptions",
@@ -127,8 +127,8 @@ impl SubscriberKeys {
                 "Rate limit for requests from one address, and for verifications at one host.",
             )
             .more(
-                "A host is a callback's name, and also the address that it stands for. As many requests may come at \
-                 once, and be in flight. An IPv6 address counts as its /64, its /56 with twice as many, and its /48 \
+                "A host is a callback's name, and also the address that it stands for. The burst, \
+                 and the number of requests in flight, are limited to the same number. An IPv6 address counts as its /64, its /56 with twice as many, and its /48 \
                  with four times as many.",
             ),
         }

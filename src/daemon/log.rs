@@ -129,7 +129,7 @@ pub fn log_fact(fact: &Fact) {
             lists,
         } => info!(
             %topic, changes, lists,
-            "{changes} changes that {lists} change lists of {topic} have already are not announced"
+            "{changes} existing changes in {lists} Change Lists of {topic} are not announced"
         ),
         Fact::Took {
             topic,
@@ -147,7 +147,7 @@ pub fn log_fact(fact: &Fact) {
             let undated = undated.missing + undated.invalid + undated.ahead + back_dated;
             info!(
                 %topic, seq, changes, lists, notifications, undated,
-                "took {changes} changes from {lists} change lists"
+                "took {changes} changes from {lists} Change Lists"
             );
         }
         Fact::SkippedEntries { list, count, .. } => {

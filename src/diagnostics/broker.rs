@@ -10,12 +10,12 @@ pub struct BrokerProbe {
     pub name: Hub,
     /// Host and port.
     pub address: String,
-    /// Name and version of the broker, if it says them; or the reason why there is no connection, with the kind of an
+    /// Name and version of the broker, if it states them; or the reason why there is no connection, with the kind of an
     /// `ERROR`.
     pub answer: Result<Option<String>, (Option<BrokerRefusal>, String)>,
 }
 
-/// Diagnoses a broker. That it answers is said too: nothing else shows that the credentials are right.
+/// Diagnoses a broker. An answer is reported too: nothing else shows that the credentials are right.
 pub fn diagnostic(probe: &BrokerProbe) -> Diagnostic {
     let BrokerProbe {
         name,

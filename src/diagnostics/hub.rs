@@ -107,7 +107,7 @@ pub fn disagreement(hub: &Hub, status: u16, reason: &str) -> Diagnostic {
 pub fn open_publisher(name: &str) -> Diagnostic {
     Diagnostic::note(
         format!(
-            "publisher {name}: it has no token, so anybody can publish in the name of its topics that name this hub"
+            "publisher {name}: it has no token, so anybody can publish on its topics that name this hub"
         ),
         "set bearer_token_file, unless it pings only",
     )

@@ -56,7 +56,7 @@ pub fn outline(engine: &Engine) -> impl Iterator<Item = ChannelView> {
     })
 }
 
-/// Returns the hubs of a channel, in order; those that have left are none of them (R11).
+/// Returns the hubs of a channel, in order; without those that have left (R11).
 pub fn hubs_of(engine: &Engine, topic: &Topic) -> Vec<Hub> {
     let channels = engine.channels();
     let channel = channels.of_topic(topic).and_then(|id| channels.get(id));
@@ -64,7 +64,8 @@ pub fn hubs_of(engine: &Engine, topic: &Topic) -> Vec<Hub> {
     listening.map(|(hub, _)| hub.clone()).collect()
 }
 
-/// Returns true if only message brokers hear a channel and nothing advertises it, so that its topic is no more than a name.
+/// Returns true if only message brokers are told on a channel and nothing advertises it, so that its topic is only a
+/// name.
 pub fn is_for_brokers_only(engine: &Engine, topic: &Topic) -> bool {
     let channels = engine.channels();
     let Some(channel) = channels.of_topic(topic).and_then(|id| channels.get(id)) else {
@@ -76,7 +77,7 @@ pub fn is_for_brokers_only(engine: &Engine, topic: &Topic) -> bool {
     source.is_some_and(|(source, of)| is_name_only(plan, of, source.catalog(), channel))
 }
 
-/// Returns the hubs that take nothing at the moment (R23).
+/// Returns the hubs that accept nothing at the moment (R23).
 pub fn failing_hubs(engine: &Engine) -> Vec<FailingHub> {
     let failing = engine.hubs().iter().filter_map(|(hub, queue)| {
         let outage = queue.outage()?;
@@ -112,7 +113,7 @@ pub fn hub_view(engine: &Engine, id: ChannelId, hub: &Hub, ledger: &Ledger) -> H
     view
 }
 
-/// Returns what a hub has not heard of the log of a change channel.
+/// Returns the part of the log of a change channel that a hub was not told.
 fn backlog(engine: &Engine, channel: &Channel, ledger: &Ledger) -> BacklogView {
     let position = &ledger.row.position;
     let backlog = channel.log.backlog(position);
@@ -120,7 +121,7 @@ fn backlog(engine: &Engine, channel: &Channel, ledger: &Ledger) -> BacklogView {
     let first = unheard.next();
     let last = unheard.next_back().or(first);
     let flight = ledger.row.flight.as_ref();
-    // What is in flight while the hub falls behind counts as heard only once it is answered (C22).
+    // What is in flight while the hub falls behind counts as told only once it is answered (C22).
     let beside = flight.filter(|flight| position.skipped_to >= Some(flight.seq));
     let reason = waiting::reason(engine, channel, ledger, engine.now());
     BacklogView {
@@ -133,7 +134,7 @@ fn backlog(engine: &Engine, channel: &Channel, ledger: &Ledger) -> BacklogView {
     }
 }
 
-/// Returns the state of a hub on a channel, as far as its account tells.
+/// Returns the state of a hub on a channel, as far as its ledger has it.
 fn account_view(hub: &Hub, ledger: &Ledger) -> HubView {
     let flight = ledger.row.flight.as_ref();
     let ping = ledger.row.ping.filter(|_| ledger.mode == Mode::Ping);

@@ -189,7 +189,7 @@ fn state_of(
     let state = state_alone(record, told);
     let reason = match (state, record.hold) {
         (DocumentState::Held, Hold::Waiting { since }) => Some(format!(
-            "waits since {since:.0} for a document that lists it"
+            "has waited since {since:.0} for a document that lists it"
         )),
         (DocumentState::Silent, _) => Some(match record.version.capability.is_manifest() {
             true => "manifests are not announced".to_owned(),
@@ -276,7 +276,7 @@ pub fn state_alone(record: &Record, told: &ToldSets<'_>) -> DocumentState {
     }
 }
 
-/// Returns since when a missing document is not there, and whether that is believed (R15).
+/// Returns since when a document is missing, and if its deletion is accepted or suspended (R15).
 fn absence(source: &Source, plan: &SourcePlan, record: &Record) -> String {
     let Presence::Missing { since, approved } = record.presence else {
         return String::new();

@@ -91,7 +91,7 @@ pub struct Counts {
     pub fell_behind: BTreeMap<(Hub, Topic), FellBehind>,
     /// By source and directory.
     pub mounts: BTreeMap<(String, String), Sweeps>,
-    /// By source, of trees that others have taken the place of.
+    /// By source, of trees that were replaced.
     pub hints: BTreeMap<String, Hints>,
 }
 
@@ -221,7 +221,7 @@ pub struct UndatedCounts {
     pub ahead: u64,
 }
 
-/// Change Lists that were read, by what became of it.
+/// Change Lists that were read, by outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReadCounts {
     /// Their entries count as taken without being told (C10).
@@ -231,7 +231,7 @@ pub struct ReadCounts {
     pub stale: u64,
 }
 
-/// The changes that count as told although a hub has not heard them.
+/// The changes that count as told although a hub was not told them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FellBehind {
     pub changes: usize,

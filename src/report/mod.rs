@@ -104,7 +104,7 @@ pub fn of_hub(now: Timestamp) -> Status {
     }
 }
 
-/// Returns the status in a few numbers and names, without a look at each document: it is asked for each second.
+/// Returns the status in a few numbers and names, without reading each document: it is requested each second.
 pub fn summary(engine: &Engine) -> Summary {
     let mut summary = Summary {
         muted: findings::muted(engine).count(),
@@ -117,8 +117,8 @@ pub fn summary(engine: &Engine) -> Summary {
             summary.pending += view.due;
             if view.state <= Condition::Unfetched {
                 let reason = view.last_failure;
-                let reason = reason
-                    .unwrap_or_else(|| "it does not fetch what it is pinged about".to_owned());
+                let reason =
+                    reason.unwrap_or_else(|| "it does not fetch topics after pings".to_owned());
                 summary.troubled.entry(view.hub).or_insert(reason);
             }
         }

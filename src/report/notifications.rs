@@ -1,4 +1,4 @@
-//! The last notifications, and what became of them at each hub.
+//! The last notifications, and their outcomes at each hub.
 
 use crate::announce::channel::Channel;
 use crate::announce::engine::Engine;

@@ -1,4 +1,4 @@
-//! All that one hub is due on one channel, and what came of announcing it.
+//! The changes due to one hub on one channel, and the outcome of announcing them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::payload::{Entry, Payload};
 use crate::resourcesync::uri::{Hub, Uri};
 
-/// Names that are offered instead of one that is not known.
+/// Maximum names that are suggested for an unknown one.
 const MOST_NAMES: usize = 10;
 /// The name of the embedded hub, besides its URI.
 const EMBEDDED: &str = "embedded";
@@ -71,8 +71,8 @@ pub fn account(
     Ok((account.id, account.hub.clone()))
 }
 
-/// Returns all that a hub is due on a channel, named as in [`account`], and what came of announcing it. `logged` returns
-/// the body of a part of a logged notification, which is in the state file.
+/// Returns the changes due to a hub on a channel, named as in [`account`], and the outcome of announcing them. `logged`
+/// returns the body of a part of a logged notification, which is in the state file.
 pub fn account_view(
     engine: &Engine,
     names: AccountNames<'_>,
@@ -236,7 +236,7 @@ fn next_changes(engine: &Engine, account: &Account<'_>) -> Vec<Entry> {
     spoken.flat_map(|spoken| spoken.entries).collect()
 }
 
-/// Returns the names that there are instead of one that is not known.
+/// Returns the known names, for the error about an unknown one.
 fn offer<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let names: Vec<&str> = names.collect();
     let more = match names.len().saturating_sub(MOST_NAMES) {

@@ -1,4 +1,4 @@
-//! The sources and their mounts, and what each holds.
+//! The sources and their mounts, with their contents.
 
 use std::path::PathBuf;
 

@@ -43,7 +43,7 @@ pub struct Status {
     pub unsaved: Option<String>,
     pub sources: Vec<SourceStatus>,
     pub channels: Vec<ChannelView>,
-    /// The hubs that take nothing at the moment (R23).
+    /// The hubs that accept nothing at the moment (R23).
     #[serde(default)]
     pub failing_hubs: Vec<FailingHub>,
     /// The hubs that fell behind on a change channel within a day, since the daemon began (C22).
@@ -124,7 +124,7 @@ pub struct RefusedConfiguration {
     pub error: String,
 }
 
-/// A candidate that is there and tells nothing (R3).
+/// A candidate that exists and cannot be read (R3).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BrokenView {
     pub source: String,
@@ -217,11 +217,11 @@ pub struct ChannelView {
     pub retired: Option<Timestamp>,
     pub seq: u64,
     pub hubs: Vec<HubView>,
-    /// The documents of which some hub is due something for longest, and how many more. For a change channel, the number
-    /// of changes that the hub furthest behind is due.
+    /// The documents that have been due to some hub for longest, and the number of others. For a change channel, the
+    /// number of changes that the hub furthest behind is due.
     pub pending: Vec<WaitingView>,
     pub more_pending: usize,
-    /// The documents of which something will be said, but not yet, that wait for longest, and how many more.
+    /// The held documents that have waited for longest, and the number of others.
     pub held: Vec<WaitingView>,
     pub more_held: usize,
 }
@@ -236,7 +236,7 @@ pub struct WaitingView {
     pub reason: String,
 }
 
-/// One hub's account on one channel.
+/// One hub on one channel.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HubView {
     pub hub: Hub,
@@ -256,7 +256,7 @@ pub struct HubView {
     pub next_try: Option<Timestamp>,
     /// The reason why the last attempt at the notification in flight failed.
     pub last_failure: Option<String>,
-    /// The hub's last failure on any channel, where the notification in flight waits for the hub to take anything.
+    /// The hub's last failure on any channel, where the notification in flight waits for the hub to accept anything.
     #[serde(default)]
     pub hub_failure: Option<Refusal>,
     /// The last attempt, accepted or not.
@@ -282,7 +282,7 @@ pub struct BacklogView {
     pub waits: Option<String>,
 }
 
-/// A hub that takes nothing: one submission at a time asks whether it does again (R23).
+/// A hub that accepts nothing, and is tried with one submission at a time (R23).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailingHub {
     pub hub: Hub,
@@ -296,7 +296,7 @@ pub struct FailingHub {
     pub waiting: usize,
 }
 
-/// A hub that was so far behind that changes count as told which it has not heard (C22).
+/// A hub that fell so far behind that changes count as told although it was not told them (C22).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FellBehindView {
     pub hub: Hub,
@@ -381,7 +381,7 @@ impl Condition {
 }
 
 impl Status {
-    /// Returns the channels, those in trouble first, then those on which something waits.
+    /// Returns the channels, those with problems first, then those on which something waits.
     pub fn by_trouble(&self) -> Vec<&ChannelView> {
         let mut channels: Vec<&ChannelView> = self.channels.iter().collect();
         channels.sort_by_key(|channel| (channel.worst(), channel.held.is_empty(), &channel.topic));
@@ -404,7 +404,7 @@ impl ChannelView {
         self.hubs.iter().filter_map(|hub| hub.accepted).max()
     }
 
-    /// Returns true if nothing is sent on it, for want of a hub.
+    /// Returns true if nothing is sent on it, because it has no hub.
     pub fn is_muted(&self) -> bool {
         self.retired.is_none() && self.hubs.is_empty()
     }

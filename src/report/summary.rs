@@ -101,7 +101,7 @@ impl Summary {
         if !self.suspended.is_empty() {
             let sources = self.suspended.join(", ");
             parts.push(format!(
-                "deletions of {sources} are not believed, see `rsnotify status`"
+                "deletions of {sources} are suspended, see `rsnotify status`"
             ));
         }
         match self.absent.as_slice() {
@@ -165,7 +165,7 @@ mod tests {
     )]
     #[case(
         watching(|summary| summary.suspended = vec!["main".into(), "more".into()]),
-        "deletions of main, more are not believed, see `rsnotify status`; 12 channels, 0 pending"
+        "deletions of main, more are suspended, see `rsnotify status`; 12 channels, 0 pending"
     )]
     #[case(watching(|summary| summary.muted = 1), "NOTHING IS SENT of 1 set, see `rsnotify status`; 12 channels, 0 pending")]
     #[case(

@@ -176,10 +176,10 @@ fn held_since(record: &Record) -> Timestamp {
 fn hold_view(uri: &Uri, record: &Record) -> WaitingView {
     let reason = match (record.presence, record.hold) {
         (Presence::Missing { since, .. }, _) => {
-            format!("it is missing since {since:.0}: it may return, or turn out to be deleted")
+            format!("it has been missing since {since:.0}: it may return, or count as deleted")
         }
         (_, Hold::Waiting { since }) => {
-            format!("it waits since {since:.0} for a document that lists it")
+            format!("it has waited since {since:.0} for a document that lists it")
         }
         _ => "it waits for a document that lists it".to_owned(),
     };

@@ -33,7 +33,7 @@ fn refused() -> (Site, FakeHub, Setup, Daemon) {
     let entry = format!("[[hub]]\nurl = \"{}\"\n", hub.url());
     let setup = Setup::with_source(&site, "change_notifications = true", &entry);
     let daemon = setup.start();
-    daemon.await_log("have already are not announced");
+    daemon.await_log("existing changes in");
     hub.behave(Manner::Refuse(403));
     site.write("a/changelist.xml", &change_list(3));
     daemon.await_status(|status| {

@@ -249,7 +249,7 @@ fn a_subscription_is_removed_from_the_state_that_a_daemon_left() {
     daemon.stop();
     let text = said(&mut subscriptions(&setup, &["remove", &digest, "--yes"]), 0);
     let words =
-        "with 0 notifications owed; rsnotify is not running, so its subscriber is not told\n";
+        "with 0 notifications owed; rsnotify is not running, so its subscriber is not notified\n";
     assert!(text.ends_with(words), "{text}");
     let again = said(&mut subscriptions(&setup, &["remove", &digest, "--yes"]), 1);
     assert!(

@@ -204,7 +204,7 @@ fn what_is_held_is_told_on_its_channel_and_of_many_only_the_oldest() {
         .find(|other| *other != channel)
         .unwrap();
     assert_eq!(other.held_count(), 1);
-    assert!(other.held[0].reason.contains("it is missing since"));
+    assert!(other.held[0].reason.contains("it has been missing since"));
     assert_eq!(status.health(), Health::Busy);
 }
 

@@ -45,12 +45,12 @@ pub fn expose(exposition: &mut Exposition, status: &Status) {
     );
     exposition.counters(
         "rsnotify_change_entries_skipped_total",
-        "Entries of Change Lists that cannot be told, for want of a URI or a change",
+        "Entries of Change Lists that cannot be told, because they have no URI or no change",
         sources().map(|(source, counts)| ([("source", source.clone())], counts.skipped)),
     );
     exposition.counters(
         "rsnotify_change_reads_total",
-        "Change Lists that were read, by outcome: learned (nothing of it is told), taken, stale (it is read again)",
+        "Change Lists that were read, by outcome: learned (its entries are not told), taken, stale (it is read again)",
         sources().flat_map(|(source, counts): (&String, &ChangeCounts)| {
             let reads = &counts.reads;
             let outcomes = [

@@ -150,7 +150,7 @@ fn expose_counts(
     let of_changes = || counts().filter(|((_, kind), _)| *kind == ChannelKind::Change);
     exposition.gauges(
         "rsnotify_change_backlog_entries",
-        "Changes of resources that a hub has not heard, over all change channels; beyond `window.change_backlog` on one, \
+        "Changes of resources that a hub was not told, over all change channels; beyond `window.change_backlog` on one, \
          the oldest count as told",
         hubs.iter()
             .filter(|((_, kind), _)| *kind == ChannelKind::Change)

@@ -9,7 +9,7 @@ use crate::http::form::encode_form;
 use crate::report::status::notification::NotificationView;
 use crate::report::status::{ChannelView, Status};
 
-/// ChannelFilter of the list of channels.
+/// Filter of the list of channels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChannelFilter {
     pub text: String,

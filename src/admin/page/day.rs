@@ -74,7 +74,7 @@ impl DayPicture {
     }
 }
 
-/// Returns the height of a value; anything but nothing can be seen.
+/// Returns the height of a value; any value above zero is visible.
 fn scaled(value: u64, most: u64) -> u64 {
     match value {
         0 => 0,

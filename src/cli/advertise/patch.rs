@@ -6,8 +6,8 @@ use std::path::Path;
 use similar::udiff::UnifiedHunkHeader;
 use similar::{Algorithm, ChangeTag, capture_diff_slices, group_diff_ops};
 
-/// Number of lines before and after a change. `patch` without `-p` goes by the last part of the path, and
-/// forgives two lines: so many lines are those of no other Capability List.
+/// Number of lines before and after a change. `patch` without `-p` uses only the last part of the path, and tolerates
+/// two differing lines: no other Capability List has this many lines in common.
 const CONTEXT: usize = 6;
 
 /// A unified diff. The path is absolute and leads through no link, or `patch` refuses it.

@@ -5,7 +5,7 @@ use crate::resourcesync::document::Advertisement;
 /// A placeholder for a Destination's callback.
 const CALLBACK: &str = "https://destination.example.net/callback/";
 
-/// The channel's addresses, and the commands to discover, to subscribe, to look only (WebSub sections 4 and 5).
+/// The channel's addresses, and the commands to discover it, to subscribe and to listen (WebSub sections 4 and 5).
 pub fn recipe(channel: &Advertisement) -> String {
     let topic = channel.topic.as_str();
     let mut recipe = format!("  topic      {topic} (kind {})\n", channel.kind);

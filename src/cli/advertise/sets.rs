@@ -1,4 +1,4 @@
-//! Every set of resources, with what its Capability List lacks to advertise its channels.
+//! Every set of resources, with the entries that its Capability List lacks to advertise its channels.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -18,7 +18,7 @@ use crate::resourcesync::document::{Advertisement, Form};
 use crate::resourcesync::uri::{Hub, Uri};
 use crate::tree;
 
-/// A set of resources and what became of its Capability List.
+/// A set of resources, compared with its Capability List.
 pub struct Set {
     pub list: Uri,
     /// The path of the list, without links; nothing if it is not in the tree.
@@ -35,7 +35,7 @@ pub enum Outcome {
     Lacks {
         patch: Vec<u8>,
     },
-    /// Software generates it, and must be taught.
+    /// The list is not in the tree: its generator has to add the entries.
     NotInTheTree,
     /// Returns the message about the list: a predicate.
     Failed {
@@ -44,7 +44,7 @@ pub enum Outcome {
 }
 
 impl Set {
-    /// The reason why nothing can be done for it.
+    /// The reason why the list cannot be patched.
     pub fn failure(&self) -> Option<&str> {
         match &self.outcome {
             Outcome::Failed { reason } => Some(reason),
@@ -97,7 +97,7 @@ fn file_of(engine: &Engine, path: &DocumentPath) -> Option<PathBuf> {
     let (_, source) = engine.plan().source_of(path.mount)?;
     let mount = source.mounts.iter().find(|mount| mount.id == path.mount)?;
     let path = mount.directory.join(OsStr::from_bytes(&path.below));
-    // What leads through a link, `patch` takes for an attack.
+    // `patch` refuses paths that lead through a link.
     Some(path.canonicalize().unwrap_or(path))
 }
 
@@ -155,7 +155,7 @@ fn failed(reason: impl AsRef<str>) -> Outcome {
     Outcome::Failed { reason }
 }
 
-/// Hubs of ours that are no longer configured, as far as anything tells: those of the state file, and the embedded one.
+/// Our hubs that are no longer configured, as far as known: those of the state file, and the embedded one.
 fn former_hubs(engine: &Engine) -> BTreeSet<Hub> {
     let plan = engine.plan();
     let embedded = Uri::below(&plan.public_url, b"hub");

@@ -66,7 +66,7 @@ pub async fn run(name: &str, file: Option<&Path>, options: &ListenOptions) -> Re
     .await
 }
 
-/// Returns the broker of the configuration, and what is wanted of it.
+/// Returns the broker of the configuration, and the requested subscription.
 fn wanted(
     name: &str,
     file: Option<&Path>,
@@ -325,7 +325,7 @@ impl Received {
     }
 }
 
-/// Returns the line of text for a change of an item. What would end the line is escaped.
+/// Returns the line of text for a change of an item. Characters that would end the line are escaped.
 fn line(item: &ItemChange) -> String {
     let change = item
         .modification

@@ -183,7 +183,7 @@ fn no_channel(asked: &str, kind: Option<ChannelKind>) -> anyhow::Error {
     }
 }
 
-/// Says what a URI that names no hub is instead of a topic.
+/// Describes the document at a URI that is no topic because it names no hub.
 fn no_hub(topic: &str, listing: Option<Listing>) -> anyhow::Error {
     match listing.and_then(|listing| listing.capability) {
         Some(capability) if ChannelKind::of_capability(&capability).is_none() => anyhow::anyhow!(

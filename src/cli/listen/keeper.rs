@@ -19,7 +19,7 @@ use crate::websub::subscribe::{Decision, Destination, SubscribeError, Subscripti
 const RENEWAL: f64 = 0.8;
 /// Lease if the hub does not state one.
 const UNTOLD_LEASE: Duration = Duration::from_secs(600);
-/// Maximum lease that is believed.
+/// Maximum lease that is relied on.
 const LONGEST_LEASE: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// Minimum time between renewals, however short the lease.
 const MIN_RENEWAL: Duration = Duration::from_secs(30);
@@ -145,7 +145,7 @@ impl Keeper {
         let topic = self.channel.topic.as_str();
         let hub = self.channel.hub.as_str();
         let lease_seconds = granted.map(|granted| granted.as_secs());
-        // Later ones, such as after a denial, are renewals of what was once said.
+        // Later verifications are reported as renewals, unless the lease has ended.
         let has_lapsed = earlier.is_none_or(|earlier| earlier.ends_at <= Instant::now());
         self.reporter.report(&match has_lapsed {
             true => Event::Subscribed {
@@ -205,7 +205,7 @@ impl Keeper {
         let wait = backoff(attempts, fastrand::f64());
         match denial {
             Some(reason) => self.report_denial(&reason),
-            // The caller knows if it is the last word.
+            // The caller knows if it is retried.
             None if is_first => {}
             None => self.reporter.report(&Event::NotSubscribed {
                 topic: &topic,

@@ -21,7 +21,7 @@ pub struct Missed {
 #[derive(Debug)]
 pub struct Selection<'a> {
     memory: &'a Memory,
-    /// Start of the notification that ends the gap, which has what is later.
+    /// Start of the notification that ends the gap, which has the later changes.
     before: Option<Timestamp>,
     now: Timestamp,
     missed: Vec<Missed>,
@@ -30,7 +30,7 @@ pub struct Selection<'a> {
 }
 
 impl<'a> Selection<'a> {
-    /// Begins a selection of what is later than the last `until` in `memory` and not later than `before`.
+    /// Begins a selection of the changes later than the last `until` in `memory` and not later than `before`.
     pub fn new(memory: &'a Memory, before: Option<Timestamp>, now: Timestamp) -> Selection<'a> {
         Selection {
             memory,

@@ -77,7 +77,7 @@ impl Handed {
         }
     }
 
-    /// Returns what decides on its relation to others, given its body.
+    /// Returns the parts that decide on its relation to others, given its body.
     pub fn identity(&self, body: &[u8]) -> Identity {
         Identity {
             kind: self.kind,
@@ -121,7 +121,7 @@ fn framework(entry: &Entry) -> FrameworkEntry {
     }
 }
 
-/// One line per entry. What would end a line is escaped; the rest is left to the output.
+/// One line per entry. Characters that would end a line are escaped; the rest is left to the output.
 impl fmt::Display for Handed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.entries {

@@ -101,7 +101,8 @@ impl Receiver {
         }
     }
 
-    /// Takes what was received, and with a batch all that is waiting. The hub is answered 200 once it was handed over.
+    /// Takes a received notification, and with a batch all that are waiting. The hub is answered 200 once they were
+    /// handed over.
     async fn take(&mut self, first: Received) -> io::Result<()> {
         let mut received = vec![first];
         if let Recipient::Command { is_batch: true, .. } = self.recipient {
@@ -141,7 +142,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// Reads what was missed: the content of the topic, and for changes the Change Lists.
+    /// Reads missed notifications: the content of the topic, and for changes the Change Lists.
     async fn catch_up(&mut self) -> io::Result<()> {
         self.retry.at = None;
         if !self.state.is_kept() {
@@ -216,7 +217,7 @@ impl Receiver {
         match memory.relation(&identity) {
             Relation::Next => {}
             Relation::Repeat => {
-                // The topic often has what was delivered last.
+                // The topic often has the notification that was delivered last.
                 if !is_caught_up {
                     self.report(&repeat);
                 }
@@ -397,7 +398,7 @@ impl Receiver {
         outcome.is_ok()
     }
 
-    /// Remembers what was handed over, and saves it.
+    /// Records that a notification was handed over, and saves the memory.
     fn remember(&mut self, step: Step) {
         if let Some(handed) = &step.handed {
             self.heard.add(handed.changes().iter().map(key));
@@ -420,7 +421,7 @@ impl Receiver {
     }
 }
 
-/// Returns the memory of a topic to which nobody has subscribed yet: what it has now was not missed.
+/// Returns the memory of a topic to which nobody has subscribed yet: its current content was not missed.
 pub async fn baseline(topic: &Topic, kind: Option<ChannelKind>, up: Option<&str>) -> Memory {
     let mut memory = Memory::new(kind, up);
     let content = content(topic).await.unwrap_or_default();

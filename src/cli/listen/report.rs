@@ -154,7 +154,7 @@ impl Event<'_> {
                 format!("the command failed for a notification of {topic}: {reason}")
             }
             Event::NotSaved { topic, reason } => {
-                format!("what was received of {topic} is not saved: {reason}")
+                format!("cannot save the state of {topic}: {reason}")
             }
         })
     }

@@ -1,4 +1,4 @@
-//! The state file of `listen`: what makes a restart the same subscriber.
+//! The state file of `listen`: the data by which a restart is the same subscriber.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -71,7 +71,7 @@ impl State {
         self.path.is_some()
     }
 
-    /// Returns what was loaded and changed since.
+    /// Returns the loaded state with all later changes.
     pub fn saved(&self) -> Saved {
         let saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
         saved.clone()

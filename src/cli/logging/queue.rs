@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Most bytes that may wait.
+/// Maximum bytes that may wait.
 const MOST_WAITING: usize = 4 << 20;
 
 /// Takes lines, and writes them on a thread of its own.
@@ -89,7 +89,7 @@ impl Queue {
             let dropped = std::mem::take(&mut waiting.dropped);
             drop(waiting);
             for line in lines {
-                // The reader is gone, and with it the place to report that.
+                // The reader is gone, so there is nowhere to report that.
                 let _ = target.write_all(&line);
                 self.waiting().bytes -= line.len();
             }
@@ -101,7 +101,7 @@ impl Queue {
     }
 }
 
-/// One line comes in one piece.
+/// Each call writes one whole line.
 impl Write for Queue {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         self.push(line);
@@ -119,7 +119,7 @@ mod tests {
 
     use super::*;
 
-    /// Passes on what is written once it may.
+    /// Passes written bytes on once it is opened.
     struct Gate {
         open: Receiver<()>,
         written: Sender<Vec<u8>>,
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_logs_never_waits_and_hears_how_much_was_dropped() {
+    fn logging_never_waits_and_reports_the_number_of_dropped_lines() {
         let (opener, open) = channel();
         let (written, lines) = channel();
         let (teller, told) = channel();
@@ -150,7 +150,7 @@ mod tests {
         for _ in 0..count {
             queue.write_all(&line).unwrap();
         }
-        // Nobody reads: this comes back all the same.
+        // Nobody reads, and this returns nevertheless.
         queue.flush(Duration::from_millis(10));
         drop(opener);
         queue.flush(Duration::from_secs(30));

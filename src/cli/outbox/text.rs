@@ -80,7 +80,7 @@ pub fn write_rows(out: &mut impl Write, rows: &[Row<'_>], now: Timestamp) -> io:
     Ok(())
 }
 
-/// The channels on which nothing is sent, for want of a hub.
+/// The channels on which nothing is sent because no advertised hub is configured.
 pub fn write_muted(out: &mut impl Write, channels: &[ChannelView]) -> io::Result<()> {
     for channel in channels.iter().filter(|channel| channel.is_muted()) {
         let (topic, set) = (&channel.topic, &channel.set);
@@ -92,7 +92,7 @@ pub fn write_muted(out: &mut impl Write, channels: &[ChannelView]) -> io::Result
     Ok(())
 }
 
-/// All there is to know about one hub on one channel.
+/// The details of one hub on one channel.
 pub fn write_account(out: &mut impl Write, account: &AccountView) -> io::Result<()> {
     let now = account.at;
     let hub = &account.hub;
@@ -108,7 +108,7 @@ pub fn write_account(out: &mut impl Write, account: &AccountView) -> io::Result<
     if let Some(since) = account.retired {
         writeln!(
             out,
-            "           retired {}: only its last words are sent",
+            "           retired {}: only its last changes are sent",
             when(since, now)
         )?;
     }
@@ -135,7 +135,7 @@ pub fn write_account(out: &mut impl Write, account: &AccountView) -> io::Result<
     if !account.held.is_empty() {
         let count = account.held.len() + account.more_held;
         let held = counted(count, "document");
-        writeln!(out, "held       {held}, not to be said yet")?;
+        writeln!(out, "held       {held}, not announced yet")?;
         for held in &account.held {
             writeln!(
                 out,
@@ -227,7 +227,7 @@ fn write_resources(out: &mut impl Write, flight: &FlightView) -> io::Result<()> 
     Ok(())
 }
 
-/// Writes all that a hub is due on a change channel, what is in flight included.
+/// Writes the changes due to a hub on a change channel, what is in flight included.
 fn write_backlog(out: &mut impl Write, backlog: &BacklogView) -> io::Result<()> {
     let (Some(from), Some(until)) = (backlog.from, backlog.until) else {
         return Ok(());

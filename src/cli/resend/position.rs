@@ -1,4 +1,4 @@
-//! How far `resend` has come, in a file, so that it goes on there after a kill.
+//! The position of `resend`, in a file from which it continues after a kill.
 
 use std::fs;
 use std::io;
@@ -31,7 +31,7 @@ pub struct Position {
     pub transactions: u64,
     /// Number of resources so far.
     pub sent: u64,
-    /// Source, set and list that are being sent; those before it are through.
+    /// Source, set and list that are being sent; those before it are done.
     list: Option<(String, String, String)>,
     version: Option<ListVersion>,
     /// Position of the next resource in the list.
@@ -65,7 +65,7 @@ impl Position {
         }
     }
 
-    /// Returns true if a list is through.
+    /// Returns true if a list is done.
     pub fn is_after(&self, set: &Set, list: &List) -> bool {
         self.list.as_ref().is_some_and(|sent| {
             let key = key(set, list);
@@ -99,7 +99,7 @@ impl PositionFile {
     ///
     /// # Errors
     ///
-    /// If it cannot be read, or is of another request, which is not through.
+    /// If it cannot be read, or is of another request, which is not done.
     pub fn open(
         path: PathBuf,
         request: Request,
@@ -146,7 +146,7 @@ impl PositionFile {
         replaced.with_context(|| format!("cannot write {}", self.path.display()))
     }
 
-    /// Removes the file of a run that is through.
+    /// Removes the file of a run that is done.
     pub fn remove(&self) -> anyhow::Result<()> {
         match fs::remove_file(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {

@@ -1,5 +1,5 @@
-//! The resources that are there now: those that the Resource Lists of a set name; without one, those whose last entry in
-//! the set's Change Lists is no deletion.
+//! The current resources: those that the Resource Lists of a set name; without one, those whose last entry in the set's
+//! Change Lists is no deletion.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ use crate::resourcesync::payload::ChangeKind;
 use crate::resourcesync::uri::{Topic, Uri};
 use crate::tree::change_list::{ChangeListFile, ChangeListFileError};
 
-/// A set of resources with the lists that say what is there.
+/// A set of resources with the lists that name them.
 #[derive(Debug)]
 pub struct Set {
     pub source: String,
@@ -39,7 +39,7 @@ pub struct Set {
 #[derive(Debug)]
 pub struct List {
     pub uri: Uri,
-    /// Its place among the lists of its set.
+    /// Its position among the lists of its set.
     number: usize,
     capability: Capability,
     path: PathBuf,
@@ -70,7 +70,7 @@ pub struct ListError {
 }
 
 impl ListError {
-    /// Returns true if another version has taken its place.
+    /// Returns true if another version has replaced it.
     pub fn is_stale(&self) -> bool {
         matches!(self.source, ChangeListFileError::Stale)
     }
@@ -86,7 +86,7 @@ pub struct Current {
 
 #[derive(Debug, Clone, Copy)]
 struct LastEntry {
-    /// By datetime, then by place.
+    /// By datetime, then by position.
     at: (Option<Timestamp>, usize, u32),
     is_deletion: bool,
 }
@@ -103,7 +103,7 @@ impl Current {
         }
     }
 
-    /// Returns true if it tells nothing of this version of a list, whose entries stand elsewhere.
+    /// Returns true if it was made from another version of a list, whose entries are at other positions.
     pub fn is_stale(&self, list: &List, version: &ListVersion) -> bool {
         list.capability == Capability::ChangeList
             && self.versions.get(&list.number) != Some(version)
@@ -200,7 +200,7 @@ impl Set {
 }
 
 impl List {
-    /// Opens the version that is there now.
+    /// Opens the current version.
     pub fn open(&self) -> Result<OpenList<'_>, ListError> {
         let (file, stat) = ChangeListFile::open_latest(&self.path).map_err(|source| ListError {
             uri: self.uri.clone(),
@@ -223,7 +223,7 @@ impl OpenList<'_> {
         }
     }
 
-    /// Hands over the resources that are there, with their positions in the list.
+    /// Hands over the current resources, with their positions in the list.
     pub fn each_resource(
         &mut self,
         current: &Current,

@@ -1,4 +1,4 @@
-//! The lines for Apache: what compares the request line with a topic as it was sent, and passes it on likewise.
+//! The lines for Apache: they compare the request line with a topic as it was sent, and pass it on likewise.
 //! `ProxyPass` would undo the escapes and write others.
 
 use crate::cli::snippet::passing::{Behind, Site, pattern};

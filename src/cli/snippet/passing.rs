@@ -1,5 +1,5 @@
-//! What a web server in front has to pass on, site by site: topics come from files that anyone may have written, so
-//! what cannot be written safely for each server is refused.
+//! The paths that a web server passes on, site by site. Topics come from files that anyone may have written, so paths
+//! that cannot be written safely for each server are refused.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -45,7 +45,7 @@ pub enum Behind {
     Unix(String),
 }
 
-/// The place of the topics that rsnotify makes.
+/// The location of the topics that rsnotify makes.
 #[derive(Debug, Clone, Copy)]
 pub struct Home<'a> {
     pub public_url: &'a Uri,

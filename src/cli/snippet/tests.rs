@@ -186,7 +186,7 @@ fn each_web_server_is_told_in_its_own_words() {
 proptest! {
     #[test]
     fn nothing_in_a_topic_has_a_meaning_of_its_own(path in "/\\PC{0,30}") {
-        // What is left are letters, digits, escapes, and what means itself everywhere.
+        // Only letters, digits, escapes, and characters that have no special meaning anywhere are left.
         let mut pattern = pattern(&path);
         for part in ["[.]", "\\x{", "}"] {
             pattern = pattern.replace(part, "");

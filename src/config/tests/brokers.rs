@@ -102,7 +102,7 @@ fn every_mistake_is_named() {
         (
             "repository",
             "embedded",
-            "commands mean the embedded hub by it",
+            "it means the embedded hub in commands",
         ),
         (
             "stomp://mq.example.org",

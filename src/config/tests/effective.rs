@@ -10,7 +10,7 @@ use crate::config::error::ConfigError;
 use crate::config::overrides::Overrides;
 use crate::config::tests::{SOURCE, environment, flags, load_in, read};
 
-/// The same configuration, read from what is said of it.
+/// The same configuration, read from its effective form.
 fn again(config: &Config, environment: &Environment) -> Result<Config, ConfigError> {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("c.toml");

@@ -236,7 +236,7 @@ fn every_mistake_in_the_file_is_named_with_its_place() {
         ),
         (
             "[embedded_hub]\nenabled = false",
-            "6:11: embedded_hub.enabled: no hub is left to tell: add a [[hub]], or leave this one enabled",
+            "6:11: embedded_hub.enabled: no hub is left to notify: add a [[hub]], or leave this one enabled",
         ),
         (
             "[embedded_hub]\npath = \"hub\"",

@@ -61,7 +61,7 @@ impl EventLoop {
         }
     }
 
-    /// Answers commands: nothing is said to be done that a crash could undo.
+    /// Answers commands. None is reported as done while a crash could undo it.
     pub(super) fn send_replies(&mut self) {
         for reply in self.replies.drain(..) {
             reply.send(self.saver.trouble());
@@ -103,7 +103,7 @@ pub fn ask_hub(hub: &EmbeddedHub, about: SubscriptionsAction, now: Timestamp) ->
 
 /// Returns the answer to a question about subscriptions where no hub is embedded.
 pub fn no_embedded_hub() -> ControlReply {
-    let words = "no embedded hub is configured: subscriptions are with the hubs that are";
+    let words = "no embedded hub is configured: the configured hubs have the subscriptions";
     ControlReply::Error(words.to_owned())
 }
 

@@ -1,4 +1,4 @@
-//! All that one hub is due on one channel, as `outbox show` tells it.
+//! The changes due to one hub on one channel, as `outbox show` prints them.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::payload::Entry;
 use crate::resourcesync::uri::{Topic, Uri};
 
-/// One hub's account on one channel, with all that it is due.
+/// One hub on one channel, with all changes due to it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AccountView {
     /// The time of this report.

@@ -116,7 +116,7 @@ impl Status {
             alerts.extend(troubles.map(|trouble| of_hub(summary.hub, trouble)));
         }
         alerts.extend(self.fell_behind.iter().map(of_fallen_behind));
-        // Those that lasted come first: those that are not told of did only if all that are did.
+        // Lasting ones come first, so the others that are only counted are lasting only if all in the list are.
         let lasting = self
             .broken
             .iter()
@@ -279,7 +279,7 @@ fn of_fallen_behind(behind: &FellBehindView) -> Alert {
     Alert {
         urgency: Urgency::Look,
         part: Part::Hubs,
-        what: format!("{hub} fell behind on {topic}: {changes} that it has not heard count as told"),
+        what: format!("{hub} fell behind on {topic}: {changes} that it was never sent count as told"),
         since: Some(*last),
         advice: Some(
             "its Destinations see the gap, and have to read the Change Lists; raise window.change_backlog if that is \

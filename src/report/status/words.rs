@@ -12,7 +12,7 @@ pub fn counted(count: usize, thing: &str) -> String {
     }
 }
 
-/// Returns a number as people read it, such as 41,200.
+/// Returns a number with separators of thousands, such as 41,200.
 pub fn grouped(number: impl Display) -> String {
     let digits = number.to_string();
     let mut grouped = String::with_capacity(digits.len() * 4 / 3);
