@@ -51,7 +51,7 @@ use crate::websub::topics::Topics;
 pub use crate::daemon::event_loop::commands::{ask_subscriptions, execute, no_embedded_hub};
 pub use crate::daemon::event_loop::logged_bodies::reduced;
 
-/// Shortest time that listeners get to send the answers that are at hand when the daemon stops.
+/// Minimum time that listeners get to send the answers that are ready when the daemon stops.
 const LAST_MOMENT: Duration = Duration::from_secs(1);
 
 /// The event loop, and what runs beside it.
@@ -66,7 +66,8 @@ struct Daemon {
     brokers: Arc<Brokers>,
     submission_runtime: Handle,
     readiness: Readiness,
-    /// The embedded hub, once there was one: without a place in the configuration, it ends what it has begun.
+    /// The embedded hub, if there ever was one: once it is removed from the configuration, it finishes what it has
+    /// begun.
     hub: Option<EmbeddedHub>,
     /// The embedded hub while it takes subscriptions.
     open_hub: watch::Sender<Option<EmbeddedHub>>,
@@ -127,7 +128,7 @@ impl Daemon {
         let topics = Topics::new({
             let inputs = inputs.clone();
             move |topic| {
-                // A stopped loop no longer cares.
+                // A stopped loop ignores it.
                 let _ = inputs.send(Input::Event(Event::Fetched(topic)));
             }
         });
@@ -185,7 +186,7 @@ impl Daemon {
         Ok((daemon, received))
     }
 
-    /// Waits until `by` for what is left to end by itself, and saves what it left.
+    /// Waits until `by` for remaining work to end by itself, and saves its results.
     fn stop(self, received: &Receiver<Input>, by: Instant) -> anyhow::Result<()> {
         let Daemon {
             runtime,
@@ -196,7 +197,7 @@ impl Daemon {
             served,
             ..
         } = self;
-        // Clients are turned away first, so that what they left can be saved.
+        // The listeners end first, so that the effects of their last requests can be saved.
         drop((public, admin, control));
         let left = by.saturating_duration_since(Instant::now());
         runtime.block_on(async {

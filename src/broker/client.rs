@@ -137,7 +137,7 @@ impl Broker {
     }
 }
 
-/// Connects whenever there is something to send, until nobody can send any more.
+/// Connects whenever there is something to send, until all senders are gone.
 async fn serve(settings: Arc<BrokerSettings>, mut requests: UnboundedReceiver<Request>) {
     while let Some(first) = requests.recv().await {
         match Session::open(&settings).await {
@@ -147,7 +147,7 @@ async fn serve(settings: Arc<BrokerSettings>, mut requests: UnboundedReceiver<Re
                     .await
             }
             Err(error) => {
-                // Those that came meanwhile would fail the same way.
+                // Notifications that arrived meanwhile would fail in the same way.
                 let waiting = std::iter::from_fn(|| requests.try_recv().ok());
                 for request in std::iter::once(first).chain(waiting) {
                     let _ = request.taken.send(Err(error.clone()));
@@ -157,7 +157,7 @@ async fn serve(settings: Arc<BrokerSettings>, mut requests: UnboundedReceiver<Re
     }
 }
 
-/// An open connection with the transactions whose receipts are to come.
+/// An open connection with the transactions whose receipts are pending.
 struct Connection<'a> {
     session: Session,
     settings: &'a BrokerSettings,
@@ -169,7 +169,7 @@ struct Connection<'a> {
 
 /// A transaction that was sent.
 struct Pending {
-    /// The receipts that are to come; the last one is that of the `COMMIT`.
+    /// The pending receipts; the last one is that of the `COMMIT`.
     receipts: BTreeSet<usize>,
     deadline: tokio::time::Instant,
     taken: oneshot::Sender<Result<(), BrokerError>>,
@@ -185,7 +185,7 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Sends what comes until the connection fails, or until nobody can send any more and everything was answered.
+    /// Sends notifications until the connection fails, or until all senders are gone and everything was answered.
     async fn run(mut self, first: Request, requests: &mut UnboundedReceiver<Request>) {
         self.send(first);
         let mut is_open = true;
@@ -247,7 +247,7 @@ impl<'a> Connection<'a> {
         self.pending.insert(number, pending);
     }
 
-    /// Takes a frame from the broker. Returns the error that ends the connection for what is left.
+    /// Handles a frame from the broker. Returns the error that ends the connection for the remaining transactions.
     fn received(&mut self, frame: &Frame) -> Result<(), BrokerError> {
         let id = frame.header("receipt-id").and_then(parse_receipt);
         match frame.command.as_str() {

@@ -2,7 +2,7 @@
 
 /// Largest body that is read, in bytes (F7).
 pub const MAX_BODY: usize = 1 << 20;
-/// Most bytes that are read of command and headers.
+/// Maximum bytes of command and headers, together.
 pub const MAX_HEAD: usize = 64 << 10;
 
 /// A STOMP frame.
@@ -81,7 +81,7 @@ fn is_escaped(command: &str) -> bool {
     command != "CONNECT" && command != "CONNECTED"
 }
 
-/// Appends the name or the value of a header. Where there are no escapes, drops what would end the header.
+/// Appends the name or the value of a header. Where there are no escapes, drops characters that would end the header.
 fn escape(text: &str, is_escaped: bool, bytes: &mut Vec<u8>) {
     for byte in text.bytes() {
         match (byte, is_escaped) {
@@ -133,7 +133,7 @@ impl Decoder {
     ///
     /// # Errors
     ///
-    /// If no frame can follow, whatever comes.
+    /// If the received bytes can never become a frame.
     pub fn frame(&mut self) -> Result<Option<Frame>, FrameError> {
         let rest = &self.received[self.taken..];
         let beats = rest.iter().take_while(|byte| matches!(byte, b'\r' | b'\n'));

@@ -20,7 +20,7 @@ pub fn messages(submission: &Submission, settings: &BrokerSettings) -> Vec<Messa
         PayloadFormat::ResourceSync => None,
         PayloadFormat::Atom(form) => atom_messages(&notification, form),
     };
-    // A notification that became no feeds was saved when the broker was sent something else.
+    // A notification that yields no feeds was saved while the broker had other settings.
     feeds.unwrap_or_else(|| vec![resourcesync_message(&notification)])
 }
 

@@ -5,10 +5,10 @@ use crate::http::answer::{Answer, BrokerAnswer, BrokerRefusal};
 use crate::http::secret::Mask;
 use crate::resourcesync::escape::excerpt;
 
-/// Characters that are repeated of an `ERROR`.
+/// The maximum number of characters quoted of an `ERROR`.
 const EXCERPT_CHARS: usize = 500;
 
-/// A notification that was not taken, or a connection that could not be used.
+/// A notification that was not accepted, or a connection that could not be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BrokerError {
     #[error("its host name cannot be resolved: {0}")]
@@ -62,7 +62,7 @@ impl BrokerError {
         }
     }
 
-    /// Returns the answer that it is to the engine.
+    /// Returns it as an answer for the engine.
     pub fn answer(self) -> Answer {
         match self {
             BrokerError::Refused { refusal, text } => Answer::Broker(BrokerAnswer::Refused {
@@ -74,7 +74,7 @@ impl BrokerError {
     }
 }
 
-/// Returns the kind of refusal that the text of an `ERROR` says, in the words of ActiveMQ, Artemis and RabbitMQ.
+/// Returns the kind of refusal that the text of an `ERROR` describes, in the words of ActiveMQ, Artemis and RabbitMQ.
 fn refusal(text: &str) -> BrokerRefusal {
     const CREDENTIALS: [&str; 7] = [
         "password is invalid",

@@ -26,9 +26,9 @@ const MISSING_BEATS: u32 = 2;
 pub struct Session {
     pub reader: FrameReader,
     pub writer: FrameWriter,
-    /// Name and version of the broker, if it says them.
+    /// Name and version of the broker, if it states them.
     pub server: Option<String>,
-    /// Hides secrets in what the broker says.
+    /// Masks secrets in texts of the broker.
     pub mask: Mask,
 }
 
@@ -148,7 +148,7 @@ async fn stream(settings: &BrokerSettings) -> Result<(Box<dyn Stream>, Socket), 
     for address in addresses {
         match TcpStream::connect(address).await {
             Ok(stream) => {
-                // Receipts are waited for: nothing is to be gained by waiting for more to send.
+                // Each receipt is awaited, so delaying a write to combine it with more data gains nothing.
                 let _ = stream.set_nodelay(true);
                 let socket = Socket(stream.as_fd().try_clone_to_owned().ok());
                 let stream = over(stream, settings).await?;
@@ -175,7 +175,7 @@ async fn over(
     Ok(Box::new(stream))
 }
 
-/// Returns the times between heart-beats of the broker and of ours, by what it said and by what we offered.
+/// Returns the times between heart-beats of the broker and of ours, from its header and ours.
 fn heart_beats(said: Option<&str>, offered: Duration) -> (Option<Duration>, Option<Duration>) {
     let (sends, wants) = said
         .and_then(|said| said.split_once(','))
@@ -193,7 +193,7 @@ impl Socket {
     #[cfg(target_os = "linux")]
     fn acknowledge_at_once(&self) {
         if let Some(socket) = &self.0 {
-            // It is no more than a hint.
+            // It is only a hint.
             let _ = rustix::net::sockopt::set_tcp_quickack(socket, true);
         }
     }
@@ -209,7 +209,7 @@ impl FrameReader {
     ///
     /// # Errors
     ///
-    /// If the connection ends, if what comes is no frame, or if the broker is silent.
+    /// If the connection ends, if the received bytes are no frame, or if the broker is silent.
     pub async fn frame(&mut self) -> Result<Frame, BrokerError> {
         loop {
             if let Some(frame) = self.decoder.frame()? {
@@ -248,7 +248,7 @@ impl FrameWriter {
         }
     }
 
-    /// Has bytes of frames written. If the connection has failed, the reader will say so.
+    /// Has bytes of frames written. If the connection has failed, the reader reports it.
     pub fn write(&self, frames: Vec<u8>) {
         let _ = self.frames.send(frames);
     }
@@ -269,7 +269,7 @@ impl Drop for FrameWriter {
     }
 }
 
-/// Writes what comes, and a heart-beat in good time where nothing does.
+/// Writes queued frames, and a heart-beat in time while there are none.
 async fn write(
     mut half: WriteHalf<Box<dyn Stream>>,
     mut frames: UnboundedReceiver<Vec<u8>>,

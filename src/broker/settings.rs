@@ -13,7 +13,7 @@ pub const HEART_BEAT: Duration = Duration::from_secs(10);
 /// Settings of one broker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BrokerSettings {
-    /// The name, as the plan has it in the place of a hub's address.
+    /// The name, by which the plan identifies it as it does a hub by its address.
     pub name: Hub,
     pub host: String,
     pub port: u16,
@@ -28,7 +28,7 @@ pub struct BrokerSettings {
     pub headers: Vec<BrokerHeader>,
     /// Timeout of connecting, and of the receipts of one notification.
     pub timeout: Duration,
-    /// Time between two heart-beats that we offer and ask for.
+    /// Time between two heart-beats that we offer and request.
     pub heart_beat: Duration,
 }
 

@@ -7,7 +7,7 @@ use crate::broker::refusal::BrokerError;
 use crate::broker::session::Session;
 use crate::broker::settings::BrokerSettings;
 
-/// The messages that are wanted.
+/// The selection of messages to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
     /// At least one.
@@ -22,7 +22,7 @@ pub struct Wanted {
 #[derive(Debug)]
 pub struct Subscription {
     session: Session,
-    /// Messages that came before the receipts of all subscriptions.
+    /// Messages that arrived before the receipts of all subscriptions.
     first: VecDeque<Frame>,
 }
 

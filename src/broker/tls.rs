@@ -33,7 +33,7 @@ pub fn check(ca_pem: Option<&Secret>, identity: Option<&ClientIdentity>) -> Resu
     presented(builder, identity).map(|_| ())
 }
 
-/// Returns what connects over TLS.
+/// Returns a TLS connector.
 ///
 /// # Errors
 ///

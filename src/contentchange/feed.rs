@@ -43,7 +43,7 @@ pub struct Feed {
     pub format: Option<String>,
     /// The user that made the changes, or the server's name where no user is known. Empty if a message has none.
     pub author: String,
-    /// Description for people.
+    /// Description in words.
     pub title: String,
     /// Time of the changes, of the last of them if they have several.
     #[serde(serialize_with = "as_text")]
@@ -71,17 +71,17 @@ pub struct ItemChange {
     /// Empty if a message has none.
     pub id: String,
     pub author: String,
-    /// Description for people.
+    /// Description in words.
     pub title: String,
     #[serde(serialize_with = "as_text")]
     pub updated: Datetime,
     /// Identifier of the item: the link with relation `via`.
     #[serde(rename = "itemUri")]
     pub item: String,
-    /// Place of the new content; `None` for a deletion, and for a change of state alone.
+    /// Location of the new content; `None` for a deletion, and for a change of state alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content: Option<ContentLocation>,
-    /// Description for people, required by Atom.
+    /// Description in words, required by Atom.
     pub summary: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state_before: Option<String>,
@@ -92,7 +92,7 @@ pub struct ItemChange {
     pub modification: Option<Modification>,
 }
 
-/// Place of the content of an item.
+/// Location of the content of an item.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ContentLocation {
     /// The URI to get it from.

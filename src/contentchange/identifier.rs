@@ -1,4 +1,4 @@
-//! Identifiers of objects and items, and the places of their content, as a broker's consumers expect them.
+//! Identifiers of objects and items, and the locations of their content, as a broker's consumers expect them.
 
 use serde::{Deserialize, Serialize};
 
@@ -38,7 +38,7 @@ impl Identifiers {
     }
 }
 
-/// Another place of the content, for consumers to whom the published one is not the right one.
+/// Another location of the content, for consumers that cannot use the published one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Relocation {
     /// Start of the URIs that are replaced.
@@ -47,7 +47,7 @@ pub struct Relocation {
 }
 
 impl Relocation {
-    /// Returns the place of a resource's content. A URI that does not begin as the replaced ones do stays as it is.
+    /// Returns the location of a resource's content. A URI that does not begin like the replaced ones stays unchanged.
     pub fn of(&self, uri: &str) -> String {
         match uri.strip_prefix(&self.from) {
             Some(rest) => format!("{}{rest}", self.to),

@@ -51,7 +51,7 @@ pub struct Notification<'a> {
     pub body: &'a [u8],
 }
 
-/// Place of an id among those of one notification.
+/// Position of an id among those of one notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Position {
     /// The message that has the whole notification.

@@ -27,7 +27,7 @@ const LONGEST_FEED: usize = 900 << 10;
 pub struct AtomForm {
     pub object: ObjectKind,
     pub identifiers: Identifiers,
-    /// Another place of the content than the resource's URI.
+    /// Another location of the content than the resource's URI.
     pub location: Option<Relocation>,
 }
 
@@ -72,7 +72,7 @@ impl Object<'_> {
         changes.find_map(|(_, change)| linked(change, relation))
     }
 
-    /// Returns its place among the ids of the notification.
+    /// Returns its position among the ids of the notification.
     fn position(&self) -> Position {
         Position::Feed {
             first: self.changes.first().map_or(0, |(number, _)| *number),
@@ -80,7 +80,7 @@ impl Object<'_> {
         }
     }
 
-    /// Returns the URI of the object that it is part of: what its collection is, or else the directory.
+    /// Returns the URI of the object that it is part of: its collection, or else the directory.
     fn parent(&self) -> Option<&str> {
         let is_other = |uri: &&str| normal(uri).ok() != normal(self.uri).ok();
         let collection = self.linked("collection").filter(is_other);
@@ -542,7 +542,7 @@ mod tests {
 
     #[test]
     fn a_purge_of_the_latest_version_is_an_update() {
-        // The list says that the resource changed; which version it has now is all that counts.
+        // The list reports that the resource changed; only its current version counts.
         let body = body(vec![change(
             "https://e.org/1",
             ChangeKind::Updated,

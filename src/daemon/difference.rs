@@ -5,7 +5,7 @@ use crate::config::Config;
 use crate::config::hub_config::HubConfig;
 use crate::config::source::SourceSettings;
 
-/// Most names of one kind; more of them are counted instead.
+/// Maximum names of one kind; beyond it they are counted instead.
 const MAX_NAMES: usize = 3;
 
 /// Returns the difference, such as `source blog added; window changed`. It has no values: they may be secrets.

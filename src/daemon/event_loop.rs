@@ -1,6 +1,6 @@
 //! The only loop: it takes inputs, steps the engine, saves, and only then sends.
 //!
-//! One step takes every input that is at hand, so that a burst costs one commit. While the state cannot be saved,
+//! One step takes every input that is waiting, so that a burst costs one commit. While the state cannot be saved,
 //! nothing is sent: effects wait, and saving is retried.
 
 pub mod commands;
@@ -79,10 +79,10 @@ pub enum Ended {
     Stopped { by: Instant },
 }
 
-/// Most inputs that are taken into one step.
+/// Maximum inputs that are taken into one step.
 const MAX_INPUTS: usize = 4_096;
 
-/// Everything that the loop is built from.
+/// The parts that the loop is built from.
 pub struct Parts<'a> {
     pub config: &'a Config,
     pub store: Store,
@@ -125,7 +125,7 @@ pub struct EventLoop {
 
 impl EventLoop {
     /// Joins the parts, serves the topics as they were saved, and starts to watch the trees. `start_hub` is called in
-    /// between: deliveries name what the topics link to, and no report of a tree may find it missing.
+    /// between: deliveries contain the links of the topics, and the hub must exist before the first report of a tree.
     pub fn new(
         parts: Parts<'_>,
         start_hub: impl FnOnce() -> Option<EmbeddedHub>,
@@ -226,7 +226,7 @@ impl EventLoop {
         }
     }
 
-    /// Saves what came after the last step, once nobody can send any more.
+    /// Saves inputs that came after the last step, once all senders are gone.
     pub fn finish(&mut self, received: &Receiver<Input>) -> Result<(), String> {
         for input in received.try_iter() {
             self.input(input);

@@ -4,14 +4,14 @@
 //! second time since it was ready (since it was started, for those of reading Change Lists): by SIGKILL, so that nothing
 //! is unwound, flushed or answered. A release build has none of this.
 
-/// A place in the life of a delivery. At one without `Saved` in its name, the change is about to be saved.
+/// A point in the life of a delivery. At one without `Saved` in its name, the change is about to be saved.
 #[cfg_attr(
     not(debug_assertions),
     expect(dead_code, reason = "failpoints are told apart in debug builds only")
 )]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failpoint {
-    /// The tree has reported a change, and the engine has not heard of it.
+    /// The tree has reported a change, and the engine has not received it.
     Observed,
     Seen,
     SeenSaved,
@@ -22,13 +22,13 @@ pub enum Failpoint {
     Served,
     /// The request to the hub is about to be sent.
     Submitting,
-    /// The hub's answer is here, and the loop has not heard of it.
+    /// The hub has answered, and the loop has not received the answer.
     Answered,
     Told,
     ToldSaved,
     /// The embedded hub has the deliveries that it owes.
     Dispatched,
-    /// A subscriber's answer is here, and the loop has not heard of it.
+    /// A subscriber has answered, and the loop has not received the answer.
     Relayed,
     Recorded,
     RecordedSaved,

@@ -199,7 +199,7 @@ impl HubDaemon {
         Ok(changes)
     }
 
-    /// Waits until `by` for what is left to end by itself, and saves what it left.
+    /// Waits until `by` for remaining work to end by itself, and saves its results.
     fn stop(self, received: &Receiver<HubInput>, by: Instant) -> anyhow::Result<()> {
         let HubDaemon {
             runtime,
@@ -211,7 +211,7 @@ impl HubDaemon {
             served,
             ..
         } = self;
-        // Clients are turned away first, so that what they left can be saved.
+        // The listeners end first, so that the effects of their last requests can be saved.
         drop((public, admin, control));
         hub.end();
         let left = by.saturating_duration_since(Instant::now());

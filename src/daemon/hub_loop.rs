@@ -33,7 +33,7 @@ use crate::websub::hub::fetches::{FetchOutcome, Fetches};
 use crate::websub::hub::hub_topics::TopicDirectory;
 use crate::websub::hub::intake::{AcceptedRequest, PublicHub};
 
-/// Most inputs that are taken into one step, and so into one transaction.
+/// Maximum inputs that are taken into one step, and so into one transaction.
 const MAX_INPUTS: usize = 4_096;
 /// Time between two searches for topics to forget.
 const FORGET_INTERVAL: Duration = Duration::from_secs(600);
@@ -60,7 +60,7 @@ pub enum HubInput {
     Stop,
 }
 
-/// Everything that the loop is built from.
+/// The parts that the loop is built from.
 pub struct HubParts {
     pub store: Store,
     pub hub: PublicHub,
@@ -208,7 +208,7 @@ impl HubLoop {
         }
     }
 
-    /// Saves what came after the last step, once nobody can send any more.
+    /// Saves inputs that came after the last step, once all senders are gone.
     pub fn finish(&mut self, received: &Receiver<HubInput>) -> Result<(), String> {
         for input in received.try_iter() {
             self.input(input);
@@ -262,7 +262,7 @@ impl HubLoop {
     }
 
     fn accept(&mut self, request: AcceptedRequest, reply: PublicationReply) {
-        // Nothing piles up while nothing can be saved.
+        // While nothing can be saved, nothing is queued.
         if self.saver.trouble().is_some() || self.stop_by.is_some() {
             let _ = reply.send(Err(PublicationRefusal::Unsaved));
             return;
@@ -387,7 +387,7 @@ impl HubLoop {
         }
     }
 
-    /// Forgets topics (S3), now and then.
+    /// Forgets topics (S3), at intervals.
     fn forget_topics(&mut self) {
         if Instant::now() < self.forget_at {
             return;
@@ -413,7 +413,7 @@ impl HubLoop {
             .save(must_answer, &self.failpoints, &mut self.counts);
         let accepted = mem::take(&mut self.accepted);
         let Some(saved) = saved else {
-            // The changes stay to be saved; who sends a publication again is told once they are.
+            // The changes are saved later; a publication that is sent again is answered then.
             for reply in accepted.into_iter().filter_map(|accepted| accepted.reply) {
                 let _ = reply.send(Err(PublicationRefusal::Unsaved));
             }
@@ -464,7 +464,7 @@ impl HubLoop {
         self.replies.push(CommandReply::new(reply, answer));
     }
 
-    /// Answers commands: nothing is said to be done that a crash could undo.
+    /// Answers commands. None is reported as done while a crash could undo it.
     fn send_replies(&mut self) {
         for reply in self.replies.drain(..) {
             reply.send(self.saver.trouble());

@@ -30,7 +30,7 @@ use crate::websub::topics::Topics;
 /// is rejected at a Unix socket. The system may allow fewer.
 const BACKLOG: i32 = 4_096;
 
-/// Most connections to the admin pages: probes, Prometheus and an operator or two.
+/// Maximum connections to the admin pages: probes, Prometheus and an operator or two.
 const ADMIN_CONNECTIONS: usize = 64;
 
 /// A listener that is bound and not served yet.
@@ -205,7 +205,7 @@ fn remove_stale_socket(path: &Path) {
     let refused = UnixStream::connect(path)
         .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
     if is_socket && refused {
-        // If it stays, binding says so.
+        // If it stays, binding reports it.
         let _ = std::fs::remove_file(path);
     }
 }

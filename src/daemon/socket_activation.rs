@@ -1,4 +1,5 @@
-//! Socket activation: listeners that the service manager has opened, so that clients may come before the daemon does.
+//! Socket activation: listeners that the service manager has opened, so that clients may connect before the daemon has
+//! started.
 
 use std::os::fd::AsFd;
 

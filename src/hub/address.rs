@@ -1,6 +1,6 @@
 //! Public and special-purpose IP addresses, in any notation.
 
-// The addresses alone: `core` has no sockets.
+// `core::net` has the addresses without the sockets.
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{Ipv4Net, Ipv6Net};

@@ -1,7 +1,7 @@
 //! Admission control: limits requests, verifications under way and subscriptions, for each callback host, for each
 //! requester, and in total.
 
-// The addresses alone: `core` has no sockets.
+// `core::net` has the addresses without the sockets.
 use core::net::IpAddr;
 use std::time::Duration;
 
@@ -286,7 +286,7 @@ mod tests {
             admission.begin(&quota_key("a", 1), &SUBSCRIBE, false, START),
             Ok(())
         );
-        // Until that one is verified or not, it may become the last there is room for.
+        // Until that verification ends, its subscription may become the last one that the limit permits.
         let found = admission.begin(&quota_key("c", 3), &SUBSCRIBE, false, START);
         assert_eq!(found.unwrap_err().status(), 503);
     }
@@ -309,7 +309,7 @@ mod tests {
                 refused(found),
                 Some((LimitKind::Requests, LimitScope::Host))
             );
-            // Nor does it keep those out who have subscribed.
+            // Existing subscriptions are not affected either.
             assert_eq!(admission.begin(&quota_key, &action, true, START), Ok(()));
         }
     }
@@ -329,7 +329,7 @@ mod tests {
                 Some((LimitKind::Requests, LimitScope::Host))
             );
         }
-        // Those who name it by its address come to the same.
+        // Callbacks that name it by its address count against the same limit.
         let found = admission.begin(&quota_key("9.9.9.9", 1), &SUBSCRIBE, false, START);
         assert_eq!(
             refused(found),

@@ -3,7 +3,7 @@
 //! A URL is checked by its text alone, so that the answer to a subscription request reveals nothing about the network.
 //! The addresses behind a name are known only when it is called, and that outcome is not revealed to the subscriber.
 
-// The addresses alone: `core` has no sockets.
+// `core::net` has the addresses without the sockets.
 use core::net::IpAddr;
 use std::ops::RangeInclusive;
 

@@ -1,6 +1,6 @@
 //! IP networks in the configuration, such as `10.0.0.0/8`, and those under which an address is counted.
 
-// The addresses alone: `core` has no sockets.
+// `core::net` has the addresses without the sockets.
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};

@@ -76,7 +76,7 @@ pub enum PublicationRefusal {
 
 /// `Retry-After` where publications are in progress.
 const SOON: Duration = Duration::from_secs(1);
-/// `Retry-After` where something is amiss here, or at the topic.
+/// `Retry-After` where this hub, or the topic, has a temporary problem.
 const LATER: Duration = Duration::from_secs(30);
 
 impl PublicationRefusal {

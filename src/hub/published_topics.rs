@@ -84,7 +84,7 @@ impl PublishedTopics {
         exact.or_else(|| self.by_decoded.get(&decoded(name)))
     }
 
-    /// Verifies that a publisher would have at most `max` topics with these. Those it has stay its own beyond that.
+    /// Verifies that a publisher would have at most `max` topics with these. It keeps those that it has beyond that.
     ///
     /// # Errors
     /// 403 if it would have more.

@@ -1,4 +1,4 @@
-//! The publishers of a hub for many Sources: the topics that each may publish, and how it proves who it is.
+//! The publishers of a hub for many Sources: the topics that each may publish, and its credentials.
 
 use std::sync::Arc;
 

@@ -62,7 +62,7 @@ pub struct PublisherView {
     pub name: String,
     /// The prefixes below which it may publish.
     pub topics: Vec<String>,
-    /// True if it proves who it is by a bearer token.
+    /// True if it authenticates by a bearer token.
     pub token: bool,
     /// True if its topics have to name this hub.
     pub verify_topic: bool,
@@ -110,7 +110,7 @@ impl PublisherView {
     }
 }
 
-/// Returns the views of all publishers with what their topics tell.
+/// Returns the views of all publishers, with the figures of their topics.
 pub fn views<'a>(
     publishers: impl Iterator<Item = (&'a Publisher, PublisherCounts)>,
     topics: &PublishedTopics,

@@ -1,6 +1,6 @@
 //! The requester: the client address under which requests are counted, behind trusted proxies too.
 
-// The addresses alone: `core` has no sockets.
+// `core::net` has the addresses without the sockets.
 use core::net::{IpAddr, SocketAddr};
 use std::fmt;
 

@@ -1,6 +1,6 @@
 //! Usage counters, and the quota keys under which a request is counted.
 
-// The addresses alone: `core` has no sockets.
+// `core::net` has the addresses without the sockets.
 use core::net::IpAddr;
 use std::collections::BTreeMap;
 

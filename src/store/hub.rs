@@ -39,7 +39,7 @@ impl Store {
             })
     }
 
-    /// Takes the state for `rsnotify hub`.
+    /// Marks the state as that of `rsnotify hub`.
     ///
     /// # Errors
     /// It is that of `rsnotify run`, or cannot be written.

@@ -23,8 +23,7 @@ struct ListingMode {
 }
 
 impl Observer<'_> {
-    /// Lists a directory and brings the model up to it; its subdirectories are listed later if they are new
-    /// or `depth` says so.
+    /// Lists a directory and updates the model; its subdirectories are listed later if they are new or `depth` says so.
     pub(super) fn list(&mut self, id: DirectoryId, depth: Depth, in_sweep: bool) {
         let Some(directory) = self.model.directory(id) else {
             return;
@@ -87,8 +86,7 @@ impl Observer<'_> {
         self.remove_unmet(mode, &fd);
     }
 
-    /// Returns what the file system of a directory promises. It is asked only where it is another than that of the
-    /// parent.
+    /// Returns the properties of a directory's file system, which is queried only if it differs from the parent's.
     fn file_system_of(
         &self,
         parent: Option<DirectoryId>,
@@ -135,7 +133,7 @@ impl Observer<'_> {
         Ok(found)
     }
 
-    /// Brings the model up to one name of a listing, and queues its file if that may have changed.
+    /// Updates the model for one name of a listing, and queues its file if that may have changed.
     fn update_listed(
         &mut self,
         mode: ListingMode,
@@ -155,7 +153,7 @@ impl Observer<'_> {
                     status = Some(found);
                     found.kind
                 }
-                // Gone since, which an event or the next listing says; or not ours to see.
+                // Removed since, which an event or the next listing reports; or not readable for this user.
                 Err(_) => return,
             },
         };
@@ -205,7 +203,7 @@ impl Observer<'_> {
     }
 }
 
-/// A name in a directory, and its kind if the directory itself says so.
+/// A name in a directory, and its kind if the directory itself states it.
 struct ListedName {
     name: Box<[u8]>,
     kind: Option<FileKind>,

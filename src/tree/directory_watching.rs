@@ -1,4 +1,4 @@
-//! Watching directories: which give hints, and what is done about those that cannot be watched or read.
+//! Watching directories: those that give hints, and the handling of those that cannot be watched or read.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::tree::watches::WatchError;
 use crate::tree::{SystemLimit, TreeNotice, WatchMode};
 
 impl Observer<'_> {
-    /// Returns true if the kernel may be asked to tell this mount's changes.
+    /// Returns true if the kernel may be asked to report this mount's changes.
     pub(super) fn trusts_hints(&self, at: usize) -> bool {
         self.settings.watch.trusts(self.mounts[at].file_system)
     }
@@ -27,7 +27,7 @@ impl Observer<'_> {
         self.trusts_hints(at) && self.watches.backend().is_some()
     }
 
-    /// Returns the number of directories that the kernel is asked to watch, as far as it is trusted with them.
+    /// Returns the number of directories that the kernel is asked to watch, where its events are relied on.
     pub(super) fn directories_to_watch(&self) -> usize {
         let mounts = self
             .mounts
@@ -38,7 +38,7 @@ impl Observer<'_> {
             .sum()
     }
 
-    /// Watches a directory. Repeated, it heals a watch that was lost.
+    /// Watches a directory. Repeated, it restores a watch that was lost.
     pub(super) fn watch(&mut self, id: DirectoryId, path: &Path) {
         let Some(directory) = self.model.directory(id) else {
             return;
@@ -77,7 +77,7 @@ impl Observer<'_> {
                 }
                 self.sweep_soon(at);
             }
-            // Gone since it was opened: its parent says so.
+            // Removed since it was opened: an event of its parent reports that.
             Err(WatchError::Failed(error)) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(WatchError::Failed(_)) if self.mounts[at].has_unwatched => {}
             Err(WatchError::Failed(error)) => {

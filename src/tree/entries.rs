@@ -1,5 +1,4 @@
-//! One name in one directory: the model is brought up to what the file system says about it now, whatever
-//! the event was that led here.
+//! One name in one directory: the model is updated to the present state of the file system, whatever the event was.
 
 use std::path::PathBuf;
 
@@ -35,7 +34,7 @@ impl Observer<'_> {
                 }
             }
             Err(error) if file_status::is_absence(error) => self.remove_entry(id, name),
-            // The listing or the read will say why.
+            // The listing or the read will report the reason.
             Err(_) => match existing {
                 Some(Entry::File(file)) => self.queue.push_file(file),
                 Some(Entry::Directory(directory)) => self.queue.push_directory(directory, depth),
@@ -126,7 +125,7 @@ impl Observer<'_> {
         }
         let file = self.model.add_file(id, name);
         self.model.meet_file(file);
-        // A file that was reported as out of sight is reported again.
+        // A file that was reported as unreachable is reported again.
         let unmet = mount.unmet.remove(&*below);
         if let Some(unmet) = unmet.filter(|unmet| !unmet.is_reported_denied)
             && let Some(last_read) = unmet.last_read

@@ -13,7 +13,7 @@ use crate::tree::watches::WatchKey;
 /// A file made without being written (a hard link, `O_TMPFILE`) is told from one about to be written by
 /// waiting this long for the first write.
 const CREATED_GRACE: Duration = Duration::from_millis(2);
-/// Time that an empty file that is new gets to be filled, before it is reported as broken.
+/// Time for a new empty file to be filled before it is reported as broken.
 pub(super) const EMPTY_GRACE: Duration = Duration::from_millis(50);
 /// A file that is being written for longer than this is reported so.
 pub(super) const LONG_WRITE: Duration = Duration::from_secs(2);
@@ -207,7 +207,7 @@ impl File {
         self.last_read
     }
 
-    /// Returns true if somebody heard of it, or waits to.
+    /// Returns true if it was reported, or a report is awaited.
     pub(super) fn is_reported_or_requested(&self) -> bool {
         self.is_requested || self.reported != Reported::Nothing
     }
@@ -307,7 +307,7 @@ impl File {
         })
     }
 
-    /// Takes note of a read that found the file whole.
+    /// Takes note of a read that found the file complete.
     pub(super) fn read_whole(&mut self, stat: Stat, now: Timestamp) {
         self.last_read = Some(LastRead { stat, at: now });
         self.reported = Reported::Whole;

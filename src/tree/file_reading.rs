@@ -1,4 +1,4 @@
-//! Reading files: decides whether a file may be read now, reads several at once, and reports what they hold (R3, R4).
+//! Reading files: decides whether a file may be read now, reads several at once, and reports their contents (R3, R4).
 
 use std::num::NonZero;
 use std::path::PathBuf;
@@ -16,10 +16,11 @@ use crate::tree::observer::Observer;
 use crate::tree::pending_hints::Hint;
 use crate::tree::read_file::{ReadOutcome, read};
 
-/// Most files of a sweep that are read at once, and most bytes of them: their contents are in memory until all are read.
+/// Maximum files of a sweep that are read at once, and maximum bytes of them: their contents are in memory until all
+/// are read.
 const MAX_AT_ONCE: usize = 256;
 const MAX_SIZE_AT_ONCE: u64 = 4 << 20;
-/// Fewest files that are worth another thread.
+/// Minimum files for each additional thread.
 const MIN_SHARED: usize = 16;
 const MAX_THREADS: usize = 4;
 
@@ -195,7 +196,7 @@ impl Observer<'_> {
         true
     }
 
-    /// Returns true if an event came during the read: then the read is worth nothing, whatever the times say.
+    /// Returns true if an event came during the read: then the read does not count, whatever the file's times are.
     fn is_written_again(&mut self, id: FileId) -> bool {
         let Some(file) = self.model.file(id) else {
             return true;

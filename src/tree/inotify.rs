@@ -50,7 +50,7 @@ struct Reader {
     buffer: Vec<u8>,
 }
 
-/// Tells the thread to read in the observer's place.
+/// Tells the thread to read instead of the observer.
 #[derive(Debug, Default)]
 struct StandIn {
     state: Mutex<StandInState>,

@@ -5,10 +5,10 @@ use std::ops::Bound;
 
 use crate::tree::model::DirectoryId;
 
-/// Most directory links that one path may lead through: links into each other multiply paths.
+/// Maximum directory links that one path may lead through: links into each other multiply paths.
 const MAX_LINKS: usize = 4;
-/// Most directories of one mount that may be reached through links before no more links are followed. The contents of one
-/// link, such as a release, are never cut.
+/// Maximum directories of one mount that may be reached through links before no more links are followed. The contents
+/// of one link, such as a release, are never cut.
 pub(super) const MAX_LINKED: usize = 10_000;
 
 /// Reason why a link to a directory is not followed.

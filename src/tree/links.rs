@@ -16,7 +16,7 @@ use crate::tree::pending_hints::Hint;
 use crate::tree::watches::WatchedName;
 use crate::tree::work_queue::Depth;
 
-/// Most links that are rechecked each second.
+/// Maximum links that are rechecked each second.
 const MAX_RECHECKED: usize = 4096;
 
 impl Observer<'_> {

@@ -1,8 +1,8 @@
 //! The file system: mounts, watches, sweeps, complete reads.
 //!
-//! A kernel event is only a hint that says where to look; what counts is the look. So every backend follows
-//! one discipline: watch a directory, then list it; on any hint look again; when hints may have been lost,
-//! sweep. Paths stay bytes below a mount here, and what is announced is decided elsewhere.
+//! A kernel event is only a hint that says where to look; only what is then read counts. So every backend follows one
+//! discipline: watch a directory, then list it; on any hint look again; when hints may have been lost, sweep. Paths
+//! stay bytes below a mount here, and what is announced is decided elsewhere.
 //!
 //! The `observer` is the thread that joins the parts: it takes `pending_hints`, keeps the `timers`, works through the
 //! `work_queue` and the sweeps of its `mount`s, and sends `reports`. Its parts own their state: `model` and `file` (the tree
@@ -91,7 +91,7 @@ pub enum WatchMode {
 }
 
 impl WatchMode {
-    /// Returns true if the kernel may be asked to tell the changes of a mount in this file system.
+    /// Returns true if the kernel may be asked to report the changes of a mount in this file system.
     fn trusts(self, file_system: FileSystem) -> bool {
         match self {
             WatchMode::Auto => file_system.is_local,
@@ -141,7 +141,7 @@ pub enum TreeReport {
         /// Candidates met.
         files: u64,
         took: Duration,
-        /// WatchedEvents should tell of its changes and do not, everywhere: it is swept each `poll_interval` instead.
+        /// Events should report its changes, and do not do so everywhere: it is swept each `poll_interval` instead.
         unwatched: bool,
     },
     /// The first directories of a mount that may not be read now, and the number of others: reported on change.
@@ -354,7 +354,7 @@ pub fn scan_once(
     Ok(observer.directories_to_watch())
 }
 
-/// Returns all bytes of the file at `path`, read as gently as documents are.
+/// Returns all bytes of the file at `path`, read with the same care as documents.
 pub fn content(path: &Path) -> io::Result<Vec<u8>> {
     read_file::content(path)
 }

@@ -69,7 +69,7 @@ enum Presence {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct UnmetFile {
     pub(super) last_read: Option<LastRead>,
-    /// True if it was reported as out of sight.
+    /// True if it was reported as unreachable.
     pub(super) is_reported_denied: bool,
 }
 

@@ -22,7 +22,7 @@ use crate::tree::{KnownFile, TreeNotice, TreeReport, TreeSettings};
 
 /// Time between two checks of mounts and links without a hint.
 const HEARTBEAT: Duration = Duration::from_secs(1);
-/// Longest work of one round, before the next hints are taken.
+/// Maximum duration of one round, before the next hints are taken.
 const TIME_SLICE: Duration = Duration::from_millis(5);
 
 pub(super) struct Observer<'a> {

@@ -11,7 +11,7 @@ use crate::announce::observation::DocumentPath;
 use crate::report::figures;
 use crate::tree::watches::WatchKey;
 
-/// Most names in one directory that are told apart, candidates aside: with more, it is listed.
+/// Maximum names in one directory that are kept apart, candidates aside: with more, it is listed.
 const MAX_STRANGERS: usize = 4096;
 
 /// An event about a name.
@@ -99,7 +99,7 @@ pub(super) struct DirectoryHints {
 #[derive(Debug, Default)]
 pub(super) struct HintBatch {
     pub(super) directories: HashMap<WatchKey, DirectoryHints>,
-    /// WatchedEvents were lost.
+    /// Events were lost.
     pub(super) overflow: bool,
     /// Paths to report on.
     pub(super) requested: Vec<DocumentPath>,

@@ -10,7 +10,7 @@ use crate::tree::TreeReport;
 use crate::tree::file_status;
 use crate::tree::mount::{Mount, UnmetFile};
 
-/// Most observations in one report.
+/// Maximum observations in one report.
 const BATCH: usize = 512;
 
 pub(super) struct Reports<'a> {

@@ -1,5 +1,5 @@
-//! A sweep lists every directory of a mount and looks at every candidate that changed: it is the truth that
-//! hints only anticipate.
+//! A sweep lists every directory of a mount and looks at every candidate that changed: hints only make its results
+//! known earlier.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -83,7 +83,7 @@ impl Observer<'_> {
         self.send(report);
     }
 
-    /// Reports files of an earlier run that this sweep did not meet: they are missing, unless they lie out of sight.
+    /// Reports files of an earlier run that this sweep did not meet: they are missing, unless they are unreachable.
     fn report_unmet(&mut self, at: usize) {
         let unseen = self.out_of_sight(at);
         let unmet = std::mem::take(&mut self.mounts[at].unmet);
@@ -103,7 +103,7 @@ impl Observer<'_> {
         }
     }
 
-    /// Returns the paths in a mount beneath which nothing can be seen, and why.
+    /// Returns the paths in a mount beneath which nothing can be read, with the reasons.
     fn out_of_sight(&self, at: usize) -> HashMap<Vec<u8>, &'static str> {
         let in_mount = |id: &DirectoryId| self.model.mount_of(*id) == Some(at);
         let denied = self.unreadable.ids().filter(in_mount);

@@ -13,7 +13,7 @@ use crate::tree::model::{DirectoryId, Model, join};
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LAST_RETRY: Duration = Duration::from_secs(30);
 
-/// Most directories of a mount that are reported by name.
+/// Maximum directories of a mount that are reported by name.
 const MAX_NAMED: usize = 20;
 
 #[derive(Debug, Default)]

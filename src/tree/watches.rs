@@ -196,7 +196,7 @@ impl Watches {
         self.watched.clear();
     }
 
-    /// Watches a directory of the tree. Repeated, it heals a watch that was lost.
+    /// Watches a directory of the tree. Repeated, it restores a watch that was lost.
     pub(super) fn add(
         &mut self,
         path: &Path,
@@ -295,10 +295,10 @@ impl Watches {
         let reduced = match &mut self.backend {
             #[cfg(target_os = "linux")]
             Backend::Inotify(inotify) => inotify.reduce(path).ok(),
-            // It knows no difference.
+            // The `notify` crate has no selection of events.
             Backend::None | Backend::Notify(_) => Some(key),
         };
-        // Where another directory has come in its place, the next look at the mount says so.
+        // Where another directory has come in its place, the next check of the mount detects it.
         if reduced == Some(key)
             && let Some(watched) = self.watched.get_mut(&key)
         {

@@ -1,4 +1,4 @@
-//! Why a request got no answer, in words that name the usual cause.
+//! Descriptions of failed requests, which name the usual cause.
 
 use std::error::Error;
 use std::io::{self, ErrorKind};
@@ -21,7 +21,7 @@ pub fn describe(error: reqwest::Error) -> String {
     if let Some(words) = causes(&error).find_map(tls).and_then(usual_cause) {
         return words;
     }
-    // What wraps the cause repeats only that a request was sent.
+    // The outer error only repeats that a request was sent.
     let told: Vec<String> = causes(&error)
         .filter(|cause| !cause.is::<reqwest::Error>())
         .map(ToString::to_string)
@@ -117,7 +117,7 @@ fn tls_cause(error: &rustls::Error) -> FailureCause {
     }
 }
 
-/// An error, and what it names as its cause, down to the system's own.
+/// An error and its chain of causes, down to the system's own.
 fn causes<'a>(error: &'a reqwest::Error) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     let mut next: Option<&'a (dyn Error + 'static)> = Some(error);
     std::iter::from_fn(move || {

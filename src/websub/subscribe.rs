@@ -24,7 +24,7 @@ use crate::websub::server::{self, Listener, ServerLimits};
 mod callback;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Deliveries of one subscription that wait for their turn before the next one is read.
+/// Deliveries of one subscription that are queued before the next one is read.
 const WAITING: usize = 64;
 
 /// The unguessable last segment of a callback, and the secret of its subscription.
@@ -201,7 +201,8 @@ impl Destination {
         self.address
     }
 
-    /// Opens a callback for a topic. Returns the subscription and what arrives at the callback.
+    /// Opens a callback for a topic. Returns the subscription and the receiver of the requests that arrive at the
+    /// callback.
     pub fn open(
         &self,
         key: &CallbackKey,
@@ -307,7 +308,7 @@ impl Destination {
         mode: &str,
         more: &[(&str, &str)],
     ) -> Result<Option<Duration>, SubscribeError> {
-        // What was decided before this request is no answer to it.
+        // A decision made before this request is no answer to it.
         while subscription.decisions.try_recv().is_ok() {}
         let callback = format!("{}{}", self.base, subscription.id);
         let mut parameters = vec![
@@ -340,7 +341,7 @@ impl Destination {
                 });
             }
             Answer::Failed(reason) => return Err(SubscribeError::NoAnswer { hub, reason }),
-            // No HTTP server answers so.
+            // No HTTP server gives this answer.
             Answer::Broker(_) => {
                 let reason = String::new();
                 return Err(SubscribeError::NoAnswer { hub, reason });

@@ -33,7 +33,7 @@ struct TopicsInner {
 /// Pages by request target, byte for byte. Several share a target only on different hosts.
 type Pages = HashMap<Box<str>, Vec<Arc<ServedPage>>>;
 
-/// A page, without what is quickly made of it for an answer.
+/// A page with the header values that are computed once.
 struct ServedPage {
     page: TopicPage,
     host: Box<str>,

@@ -25,9 +25,9 @@ const ACCEPTED: Answer = Answer::Status {
 #[derive(Default)]
 pub struct HubLink {
     hub: Option<EmbeddedHub>,
-    /// True if it takes subscriptions; one that does not ends what it has begun.
+    /// True if it takes subscriptions; one that does not finishes what it has begun.
     is_open: bool,
-    /// Its acceptances, which the engine hears of in the next step.
+    /// Its acceptances, which the engine receives in the next step.
     accepted: Vec<Event>,
     is_draining: bool,
 }
@@ -81,12 +81,12 @@ impl HubLink {
         }
     }
 
-    /// Returns the acceptances that the engine has not heard of.
+    /// Returns the acceptances that the engine has not received.
     pub fn accepted(&self) -> &[Event] {
         &self.accepted
     }
 
-    /// Takes the acceptances that the engine has not heard of.
+    /// Takes the acceptances that the engine has not received.
     pub fn take_accepted(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.accepted)
     }

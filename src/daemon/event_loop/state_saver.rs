@@ -1,4 +1,4 @@
-//! The state file as the loop uses it: collects what one step changes, saves it, and remembers why it cannot.
+//! The state file as the loop uses it: collects the changes of one step, saves them, and keeps the error if that fails.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use crate::hub::{HubRecord, Relay};
 use crate::report::figures::Counts;
 use crate::store::Store;
 
-/// Longest time between two probes of the store, so that a full disk is known before it matters.
+/// Longest time between two probes of the store, so that a full disk is detected before there is something to save.
 const PROBE_INTERVAL: Duration = Duration::from_secs(60);
 /// Time between two checks that the state file was not deleted or cut.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
@@ -39,7 +39,7 @@ impl Unsaved {
     }
 }
 
-/// The store, and the changes that it has not taken yet.
+/// The store, and the changes that are not saved yet.
 pub struct StateSaver {
     store: Store,
     unsaved: Unsaved,

@@ -1,4 +1,4 @@
-//! Health of the loop as others see it: probes, the service manager, and requests for the status.
+//! Health of the loop, as reported to probes, the service manager, and requests for the status.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! The trees that are watched under the effective plan, and how far their first sweeps have come.
+//! The trees that are watched under the effective plan, and the progress of their first sweeps.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

@@ -41,7 +41,7 @@ impl HubTopics {
         }
     }
 
-    /// Returns what a delivery says of its topic.
+    /// Returns the header values of deliveries of a topic.
     pub fn headers(&self, topic: &Topic) -> TopicHeaders {
         let usual = |capability_list| TopicHeaders {
             content_type: PAYLOAD_TYPE.to_owned(),

@@ -71,7 +71,7 @@ pub enum AcceptedRequest {
     },
 }
 
-/// Passes on what is to be saved. The answer follows once it is.
+/// Passes on requests to be saved. Each is answered once it is saved.
 type Accept =
     dyn Fn(AcceptedRequest, oneshot::Sender<Result<(), PublicationRefusal>>) + Send + Sync;
 
@@ -87,9 +87,9 @@ pub struct PublicHub {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     Running,
-    /// No publication is taken any more.
+    /// True when no publication is accepted any more.
     Stopping,
-    /// Nobody answers what was passed on to be saved.
+    /// True when requests that were passed on to be saved are not answered any more.
     Ended,
 }
 
@@ -113,12 +113,12 @@ struct PublisherUse {
     under_way: usize,
 }
 
-/// The one whose rate limit a request counts against.
+/// The publisher or address whose rate limit a request counts against.
 #[derive(Debug, Clone)]
 enum Payer {
     /// The publisher whose token the request has.
     Publisher(Arc<str>),
-    /// The address of any other request: a stranger cannot use up what the publisher may.
+    /// The address of any other request: a stranger cannot use up the quota of the publisher.
     Address(Option<Requester>),
 }
 
@@ -202,7 +202,7 @@ impl PublicHub {
         self.inner.stage.send_replace(Stage::Stopping);
     }
 
-    /// Answers 503 to what was passed on and not answered: the loop that saves has ended.
+    /// Answers 503 to requests that were passed on and not answered: the loop that saves has ended.
     pub fn end(&self) {
         self.inner.stage.send_replace(Stage::Ended);
     }
@@ -265,7 +265,7 @@ impl PublicHub {
         }
     }
 
-    /// Finds the one whose rate limit a request counts against.
+    /// Finds the publisher or address whose rate limit a request counts against.
     fn payer(&self, publishers: &Publishers, request: &Request<Incoming>) -> Payer {
         let token = token_of(request.headers());
         match token.and_then(|token| publishers.with_token(&token)) {
@@ -415,7 +415,7 @@ impl PublicHub {
         headers: &HeaderMap,
     ) -> Result<FullResponse, Refused> {
         let publisher = self.authorize_all(publishers, payer, &topics, headers)?;
-        // It costs nothing else: `rsnotify check` must not use up what its Source may publish.
+        // Nothing else is charged: `rsnotify check` must not use up the quota of its Source.
         if publisher.verify_topic {
             self.charge(payer, all_but_one(&topics))?;
         }
@@ -487,7 +487,7 @@ impl PublicHub {
     async fn save(&self, request: AcceptedRequest) -> Result<(), PublicationRefusal> {
         let (sender, receiver) = oneshot::channel();
         (self.inner.accept)(request, sender);
-        // What has been answered counts, whatever ends at the same time.
+        // An answer counts, whatever ends at the same time.
         tokio::select! {
             biased;
             saved = receiver => saved.unwrap_or(Err(PublicationRefusal::Unsaved)),
@@ -663,7 +663,7 @@ impl Inner {
                 left -= bytes;
             }
         };
-        // What is left is the client's loss.
+        // The rest is not read.
         let all = tokio::time::timeout(DISCARD_TIMEOUT, all);
         let _ = self.unless_stopping(all).await;
     }

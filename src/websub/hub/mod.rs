@@ -138,7 +138,7 @@ struct HubInner {
     admission: Mutex<Admission>,
     /// Locked only to count.
     counts: Mutex<EmbeddedHubCounts>,
-    /// The start of the times that admission counts.
+    /// The start of the times that admission measures.
     started: Instant,
     proxy_was_reported: AtomicBool,
     verifications: KeyedQueue<PendingVerification>,
