@@ -11,7 +11,7 @@ use crate::config::overrides::Overrides;
 /// The prefix of a tree while it is unknown. No document is named by it (RFC 2606 section 2).
 const UNKNOWN: &str = "http://url.invalid/";
 /// The maximum number of prefixes that are suggested.
-const MOST_OFFERED: usize = 5;
+const MAX_OFFERED: usize = 5;
 
 /// The prefix of the tree cannot be inferred.
 #[derive(Debug, thiserror::Error)]
@@ -57,7 +57,7 @@ fn reason(naming: &Naming, notices: &[String]) -> String {
     }
     let mut candidates: Vec<_> = naming.otherwise.iter().collect();
     candidates.sort_by_key(|(prefix, count)| (std::cmp::Reverse(**count), (*prefix).clone()));
-    let first = candidates.iter().take(MOST_OFFERED);
+    let first = candidates.iter().take(MAX_OFFERED);
     let offered: Vec<String> = first
         .map(|(prefix, count)| format!("{prefix} ({count})"))
         .collect();

@@ -36,7 +36,7 @@ pub struct OneShotScan {
 }
 
 /// The maximum number of directories of missing documents that are named.
-const MOST_DIRECTORIES: usize = 20;
+const MAX_DIRECTORIES: usize = 20;
 
 impl OneShotScan {
     /// The sources whose deletions are suspended, with the remedy (R15) and the directories of the missing documents.
@@ -44,10 +44,10 @@ impl OneShotScan {
         let sources = sources::all(&self.engine).into_iter().enumerate();
         let suspensions = sources.filter_map(|(position, source)| {
             let directories = missing::suspended(&self.engine, position);
-            let names = directories.iter().take(MOST_DIRECTORIES);
+            let names = directories.iter().take(MAX_DIRECTORIES);
             let mut missing: Vec<String> = names.map(ToString::to_string).collect();
-            if directories.len() > MOST_DIRECTORIES {
-                let more = more_directories(directories.len() - MOST_DIRECTORIES);
+            if directories.len() > MAX_DIRECTORIES {
+                let more = more_directories(directories.len() - MAX_DIRECTORIES);
                 missing.push(format!("and {more}"));
             }
             let missing = format!("missing: {}", missing.join(", "));

@@ -115,9 +115,9 @@ fn write_row(out: &mut impl Write, document: &DocumentView) -> io::Result<()> {
         format!("{taken} of {listed} changes taken")
     });
     let reason = document.reason.iter().map(|reason| escaped(reason).into());
-    let remarks: Vec<String> = reason.chain(changes).collect();
-    match remarks.as_slice() {
+    let notes: Vec<String> = reason.chain(changes).collect();
+    match notes.as_slice() {
         [] => writeln!(out),
-        remarks => writeln!(out, "  ({})", remarks.join("; ")),
+        notes => writeln!(out, "  ({})", notes.join("; ")),
     }
 }

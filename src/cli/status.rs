@@ -18,11 +18,11 @@ use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::escape::{escaped, excerpt};
 
 /// The maximum number of lines of one kind; for the others, the command that prints them is named.
-const MOST_LINES: usize = 20;
+const MAX_LINES: usize = 20;
 /// The maximum number of characters printed of a text of others.
-const MOST_CHARACTERS: usize = 500;
+const MAX_CHARACTERS: usize = 500;
 /// The number of last notifications that are printed.
-const MOST_NOTIFICATIONS: usize = 10;
+const MAX_NOTIFICATIONS: usize = 10;
 
 pub fn status(file: Option<&Path>, options: &RequestOptions) -> anyhow::Result<Exit> {
     let daemon = DaemonClient::new(file, &options.tree)?;
@@ -120,7 +120,7 @@ fn write_publishers(out: &mut impl Write, status: &Status) -> io::Result<()> {
         }
         writeln!(out)?;
         if let Some(refusal) = &publisher.last_refusal {
-            let reason = excerpt(&refusal.reason, MOST_CHARACTERS);
+            let reason = excerpt(&refusal.reason, MAX_CHARACTERS);
             let at = when(refusal.at, status.at);
             writeln!(out, "    refused {at}: {}", shown(&reason))?;
         }
@@ -170,7 +170,7 @@ fn write_findings(out: &mut impl Write, status: &Status) -> io::Result<()> {
 fn write_alerts(out: &mut impl Write, status: &Status) -> io::Result<()> {
     let mut alerts = status.alerts();
     alerts.retain(|alert| alert.part != Part::State);
-    for alert in alerts.iter().take(MOST_LINES) {
+    for alert in alerts.iter().take(MAX_LINES) {
         let mark = match alert.urgency {
             Urgency::Act => "!!",
             Urgency::Look => " !",
@@ -254,7 +254,7 @@ fn write_troubled(out: &mut impl Write, status: &Status) -> io::Result<()> {
         return Ok(());
     }
     rows.sort_by_key(|row| (row.hub.state, &row.channel.topic, &row.hub.hub));
-    let shown = &rows[..rows.len().min(MOST_LINES)];
+    let shown = &rows[..rows.len().min(MAX_LINES)];
     writeln!(
         out,
         "\nchannels with problems; `rsnotify outbox show CHANNEL HUB` prints details:"
@@ -276,7 +276,7 @@ fn write_waiting(out: &mut impl Write, status: &Status) -> io::Result<()> {
     waiting.sort_by_key(|(state, view)| (view.since, *state, &view.uri));
     waiting.dedup_by(|one, other| one == other);
     writeln!(out, "\npending changes, the oldest first:")?;
-    for (state, view) in waiting.iter().take(MOST_LINES) {
+    for (state, view) in waiting.iter().take(MAX_LINES) {
         let (since, capability) = (relative(view.since, status.at), view.capability.as_str());
         writeln!(
             out,
@@ -288,8 +288,8 @@ fn write_waiting(out: &mut impl Write, status: &Status) -> io::Result<()> {
     let channels = status.channels.iter();
     let channels = channels.filter(|channel| channel.kind == ChannelKind::Framework);
     let untold = channels.map(|channel| channel.more_pending + channel.more_held);
-    let more = waiting.len().saturating_sub(MOST_LINES) + untold.sum::<usize>();
-    write_more(out, more + MOST_LINES, "rsnotify outbox show CHANNEL HUB")
+    let more = waiting.len().saturating_sub(MAX_LINES) + untold.sum::<usize>();
+    write_more(out, more + MAX_LINES, "rsnotify outbox show CHANNEL HUB")
 }
 
 /// Writes what hubs are due on change channels, those furthest behind first.
@@ -305,7 +305,7 @@ fn write_backlogs(out: &mut impl Write, status: &Status) -> io::Result<()> {
     }
     due.sort_by_key(|(channel, hub, backlog)| (Reverse(backlog.changes), &channel.topic, &hub.hub));
     writeln!(out, "\nchanges of resources that are due:")?;
-    for (channel, hub, backlog) in due.iter().take(MOST_LINES) {
+    for (channel, hub, backlog) in due.iter().take(MAX_LINES) {
         let (topic, hub) = (&channel.topic, &hub.hub);
         let changes = counted(backlog.changes, "change");
         let notifications = counted(backlog.notifications, "notification");
@@ -326,7 +326,7 @@ fn write_broken(out: &mut impl Write, status: &Status) -> io::Result<()> {
         return Ok(());
     }
     writeln!(out, "\ncannot be read:")?;
-    for document in status.broken.iter().take(MOST_LINES) {
+    for document in status.broken.iter().take(MAX_LINES) {
         let since = relative(document.since, status.at);
         let (path, reason) = (shown(&document.path), shown(&document.reason));
         writeln!(out, "{path}  {since}  ({reason})")?;
@@ -343,7 +343,7 @@ fn write_notifications(out: &mut impl Write, status: &Status) -> io::Result<()> 
         return Ok(());
     }
     writeln!(out, "\nlast notifications:")?;
-    let shown = status.notifications.iter().take(MOST_NOTIFICATIONS);
+    let shown = status.notifications.iter().take(MAX_NOTIFICATIONS);
     for notification in shown {
         let changes = match notification.changes {
             Some(changes) => counted(changes, "change"),
@@ -358,11 +358,7 @@ fn write_notifications(out: &mut impl Write, status: &Status) -> io::Result<()> 
             outcomes(notification)
         )?;
     }
-    match status
-        .notifications
-        .len()
-        .saturating_sub(MOST_NOTIFICATIONS)
-    {
+    match status.notifications.len().saturating_sub(MAX_NOTIFICATIONS) {
         0 => Ok(()),
         more => writeln!(
             out,
@@ -385,11 +381,11 @@ fn outcomes(notification: &NotificationView) -> String {
 
 /// A text of others in one line that is not too long.
 fn shown(text: &str) -> String {
-    excerpt(&escaped(text), MOST_CHARACTERS)
+    excerpt(&escaped(text), MAX_CHARACTERS)
 }
 
 fn write_more(out: &mut impl Write, count: usize, command: &str) -> io::Result<()> {
-    match count.saturating_sub(MOST_LINES) {
+    match count.saturating_sub(MAX_LINES) {
         0 => Ok(()),
         more => writeln!(out, "and {more} more: see `{command}`"),
     }

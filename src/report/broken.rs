@@ -7,7 +7,7 @@ use crate::announce::time::later;
 use crate::report::status::BrokenView;
 
 /// Candidates that are reported; of others, their number.
-const MOST_BROKEN: usize = 100;
+const MAX_BROKEN: usize = 100;
 
 /// Returns the first candidates that cannot be read, and the number of the others: first those that lasted, each kind by
 /// how long it cannot be read.
@@ -23,7 +23,7 @@ pub fn first(engine: &Engine, now: Timestamp) -> (Vec<BrokenView>, usize) {
         let is_fresh = later(trouble.since, plan.broken_after) > now;
         (is_fresh, trouble.since, *uri)
     });
-    let first = all.iter().take(MOST_BROKEN);
+    let first = all.iter().take(MAX_BROKEN);
     let first = first.map(|(source, plan, uri, trouble)| {
         let mut mounts = plan.mounts.iter();
         let mount = mounts.find(|mount| mount.id == trouble.path.mount);
@@ -41,5 +41,5 @@ pub fn first(engine: &Engine, now: Timestamp) -> (Vec<BrokenView>, usize) {
             lasting: later(trouble.since, plan.broken_after) <= now,
         }
     });
-    (first.collect(), all.len().saturating_sub(MOST_BROKEN))
+    (first.collect(), all.len().saturating_sub(MAX_BROKEN))
 }

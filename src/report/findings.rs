@@ -12,7 +12,7 @@ use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::uri::{Hub, Uri};
 
 /// Findings that are reported in words; of others, their number.
-const MOST_FINDINGS: usize = 100;
+const MAX_FINDINGS: usize = 100;
 
 /// Returns all findings.
 pub fn all(engine: &Engine) -> BTreeSet<Finding> {
@@ -74,7 +74,7 @@ pub fn first(engine: &Engine) -> (Vec<String>, usize) {
             }
             count += finding.count();
             first.insert(finding);
-            if first.len() > MOST_FINDINGS {
+            if first.len() > MAX_FINDINGS {
                 first.pop_last();
             }
         }

@@ -10,7 +10,7 @@ use crate::announce::state::{Presence, Record};
 use crate::report::status::{MissingDirectory, MissingView};
 
 /// Directories that are reported; of others, their number.
-const MOST_DIRECTORIES: usize = 10;
+const MAX_DIRECTORIES: usize = 10;
 
 /// Returns what [`Event::Accept`](crate::announce::event::Event::Accept) would accept of the source at this position in
 /// the plan.
@@ -34,8 +34,8 @@ pub fn acceptable(engine: &Engine, position: usize) -> MissingView {
 /// Returns the first directories of [`suspended`], and the number of the others.
 pub fn first_suspended(engine: &Engine, position: usize) -> (Vec<MissingDirectory>, usize) {
     let mut directories = suspended(engine, position);
-    let more = directories.len().saturating_sub(MOST_DIRECTORIES);
-    directories.truncate(MOST_DIRECTORIES);
+    let more = directories.len().saturating_sub(MAX_DIRECTORIES);
+    directories.truncate(MAX_DIRECTORIES);
     (directories, more)
 }
 

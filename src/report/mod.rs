@@ -32,7 +32,7 @@ use crate::report::status::{Condition, SourceStatus, Status};
 use crate::report::summary::Summary;
 
 /// Items of a list that are reported; of others, their number.
-const MOST_LISTED: usize = 1_000;
+const MAX_LISTED: usize = 1_000;
 
 /// Returns the daemon's status.
 pub fn status(engine: &Engine, now: Timestamp) -> Status {
@@ -151,7 +151,7 @@ pub fn totals(counts: &Counts, pending: usize, hub: Option<&HubStatus>) -> Total
 
 /// Returns the first items of a list, and the number of the others.
 fn limited<T>(mut all: Vec<T>) -> (Vec<T>, usize) {
-    let more = all.len().saturating_sub(MOST_LISTED);
-    all.truncate(MOST_LISTED);
+    let more = all.len().saturating_sub(MAX_LISTED);
+    all.truncate(MAX_LISTED);
     (all, more)
 }

@@ -22,7 +22,7 @@ use crate::resourcesync::payload::{Entry, Payload};
 use crate::resourcesync::uri::{Hub, Uri};
 
 /// Maximum names that are suggested for an unknown one.
-const MOST_NAMES: usize = 10;
+const MAX_NAMES: usize = 10;
 /// The name of the embedded hub, besides its URI.
 const EMBEDDED: &str = "embedded";
 
@@ -239,11 +239,11 @@ fn next_changes(engine: &Engine, account: &Account<'_>) -> Vec<Entry> {
 /// Returns the known names, for the error about an unknown one.
 fn offer<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let names: Vec<&str> = names.collect();
-    let more = match names.len().saturating_sub(MOST_NAMES) {
+    let more = match names.len().saturating_sub(MAX_NAMES) {
         0 => String::new(),
         more => format!(" and {more} more; `rsnotify outbox list` has them all"),
     };
-    match &names[..names.len().min(MOST_NAMES)] {
+    match &names[..names.len().min(MAX_NAMES)] {
         [] => "there is none".to_owned(),
         some => format!("there is {}{more}", some.join(", ")),
     }

@@ -14,7 +14,7 @@ use crate::report::status::WaitingView;
 use crate::resourcesync::uri::{Hub, Uri};
 
 /// Documents of each channel that are reported; of others, their number.
-const MOST_REPORTED: usize = 10;
+const MAX_REPORTED: usize = 10;
 
 /// The documents of one channel that are held.
 #[derive(Default)]
@@ -28,7 +28,7 @@ impl<'a> HeldDocuments<'a> {
     fn add(&mut self, uri: &'a Uri, record: &'a Record) {
         self.count += 1;
         self.first.insert((held_since(record), uri), record);
-        if self.first.len() > MOST_REPORTED {
+        if self.first.len() > MAX_REPORTED {
             self.first.pop_last();
         }
     }
@@ -82,14 +82,14 @@ pub fn pending(engine: &Engine, channel: &Channel, now: Timestamp) -> (Vec<Waiti
     owed.sort_by_key(|(_, record)| changed(record));
     let first = owed
         .iter()
-        .take(MOST_REPORTED)
+        .take(MAX_REPORTED)
         .map(|(uri, record)| WaitingView {
             uri: (*uri).clone(),
             capability: record.version.capability,
             since: changed(record),
             reason: pending_reason(engine, channel, uri, now),
         });
-    (first.collect(), owed.len().saturating_sub(MOST_REPORTED))
+    (first.collect(), owed.len().saturating_sub(MAX_REPORTED))
 }
 
 /// Returns what each hub that is due a document waits for; once if it is the same.

@@ -1,8 +1,8 @@
 //! The entry with which a Capability List advertises its channel (Framework Notification 1.0.1 section 5), written into
 //! its text.
 //!
-//! The list is edited as text, so that everything else stays as it is. An addition takes the prefixes in force there
-//! and the indentation of its neighbour.
+//! The list is edited as text, so that everything else stays as it is. An addition takes the prefixes that are declared
+//! there and the indentation of its neighbour.
 
 mod layout;
 mod style;
@@ -34,7 +34,7 @@ pub enum Unpatchable {
     Encoding(&'static str),
     #[error("its {0} has bytes that would not stay as they are")]
     Recoded(&'static str),
-    #[error("no place for the entry was found in its markup")]
+    #[error("no position for the entry was found in its markup")]
     Markup,
 }
 

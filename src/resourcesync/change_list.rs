@@ -517,7 +517,7 @@ struct EntryStart {
     bound: Bound,
 }
 
-/// A place in the text.
+/// A position in the text.
 #[derive(Debug, Clone, Copy)]
 enum Bound {
     /// Length of the window's text from there on.

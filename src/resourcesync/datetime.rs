@@ -11,7 +11,7 @@ use jiff::tz::Offset;
 use jiff::{SignedDuration, Timestamp};
 
 /// Most digits of a fraction that are kept: nanoseconds.
-const MOST_DIGITS: usize = 9;
+const MAX_DIGITS: usize = 9;
 /// Longest text that is a datetime: a fraction of some hundred digits means nothing.
 const LONGEST: usize = 64;
 /// Farthest zone of an `xsd:dateTime`, in seconds.
@@ -43,14 +43,14 @@ impl Datetime {
 
     /// Returns the first instant after the second, or after the finer unit, that it names as [displayed](fmt::Display).
     pub fn end(&self) -> Timestamp {
-        let unit = 10_i64.pow((MOST_DIGITS - self.digits()) as u32);
+        let unit = 10_i64.pow((MAX_DIGITS - self.digits()) as u32);
         let end = self.at().checked_add(SignedDuration::from_nanos(unit));
         end.unwrap_or(Timestamp::MAX)
     }
 
     /// Returns the number of digits after the seconds.
     fn digits(&self) -> usize {
-        usize::from(self.precision.get() - 1).min(MOST_DIGITS)
+        usize::from(self.precision.get() - 1).min(MAX_DIGITS)
     }
 }
 
@@ -209,10 +209,10 @@ impl Digits<'_> {
             .count();
         let (digits, rest) = fraction.split_at(length);
         self.0 = rest;
-        let kept = length.min(MOST_DIGITS);
+        let kept = length.min(MAX_DIGITS);
         let padded = digits.iter().copied().chain(repeat(b'0'));
         let nanosecond = padded
-            .take(MOST_DIGITS)
+            .take(MAX_DIGITS)
             .fold(0, |number, digit| number * 10 + i32::from(digit - b'0'));
         (length > 0).then_some((nanosecond, kept as u8))
     }

@@ -8,9 +8,9 @@ use crate::resourcesync::document::{Content, MAX_SIZE, Malformed};
 use crate::resourcesync::parse::{ReadError, parse};
 
 /// Largest unpacked size: ten times what the protocol allows.
-const MOST_UNPACKED: u64 = 10 * MAX_SIZE;
+const MAX_UNPACKED: u64 = 10 * MAX_SIZE;
 /// Largest ratio of unpacked to packed size beyond [`SMALL`]. Lists have 10 to 50.
-const MOST_TIMES: u64 = 200;
+const MAX_TIMES: u64 = 200;
 /// Unpacked size below which any ratio is accepted.
 const SMALL: u64 = 1 << 20;
 
@@ -62,7 +62,7 @@ impl<R: Read> Read for Unpacked<R> {
                 self.count += read as u64;
                 let unpacked = self.count;
                 let is_bomb =
-                    unpacked > MOST_UNPACKED || unpacked > SMALL && unpacked / MOST_TIMES > packed;
+                    unpacked > MAX_UNPACKED || unpacked > SMALL && unpacked / MAX_TIMES > packed;
                 if !is_bomb {
                     return Ok(read);
                 }

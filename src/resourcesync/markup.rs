@@ -11,7 +11,7 @@ use crate::resourcesync::stop::Stop;
 pub(crate) struct Markup<'a> {
     pub(crate) kind: MarkupKind<'a>,
     pub(crate) length: usize,
-    /// Offset and message of an error that leaves its end clear.
+    /// Offset and message of an error after which its end is still known.
     pub(crate) error: Option<(usize, String)>,
 }
 

@@ -7,7 +7,7 @@ pub(crate) const RS: &str = "http://www.openarchives.org/rs/terms/";
 const XML: &str = "http://www.w3.org/XML/1998/namespace";
 
 /// Most declarations in scope, to keep memory bounded.
-const MOST_DECLARATIONS: usize = 1_000;
+const MAX_DECLARATIONS: usize = 1_000;
 /// Longest namespace with its prefix, so that all in scope stay below 64 MiB.
 const LONGEST_NAMESPACE: usize = 32 << 10;
 
@@ -58,7 +58,7 @@ impl Namespaces {
         if uri.len() + prefix.len() > LONGEST_NAMESPACE {
             return Err("a namespace is too long");
         }
-        if self.bindings.len() >= MOST_DECLARATIONS || self.others.len() >= MOST_DECLARATIONS {
+        if self.bindings.len() >= MAX_DECLARATIONS || self.others.len() >= MAX_DECLARATIONS {
             return Err("too many namespaces are declared");
         }
         let namespace = match uri {

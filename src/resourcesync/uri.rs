@@ -218,8 +218,8 @@ pub(crate) fn normal(text: &str) -> Result<Cow<'_, str>, NotAUri> {
     Ok(Cow::Owned(uri))
 }
 
-/// Returns true if a URI is normal at first sight, as most are: it has a host in lower case and a path, and nothing
-/// that could be written in another way.
+/// Returns true if a URI is evidently normal, as most are: it has a host in lower case and a path, and nothing that
+/// could be written in another way.
 fn is_plain(text: &str) -> bool {
     let rest = text.strip_prefix("http");
     let rest = rest.map(|rest| rest.strip_prefix('s').unwrap_or(rest));

@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Maximum bytes that may wait.
-const MOST_WAITING: usize = 4 << 20;
+const MAX_WAITING: usize = 4 << 20;
 
 /// Takes lines, and writes them on a thread of its own.
 #[derive(Clone)]
@@ -66,7 +66,7 @@ impl Queue {
 
     fn push(&self, line: &[u8]) {
         let mut waiting = self.waiting();
-        if waiting.bytes + line.len() > MOST_WAITING {
+        if waiting.bytes + line.len() > MAX_WAITING {
             waiting.dropped += 1;
         } else {
             waiting.bytes += line.len();
@@ -146,7 +146,7 @@ mod tests {
         let tell = move |dropped| teller.send(dropped).unwrap();
         let mut queue = Queue::start(gate, tell).unwrap();
         let line = [b'x'; 1 << 10];
-        let count = 3 * MOST_WAITING / line.len();
+        let count = 3 * MAX_WAITING / line.len();
         for _ in 0..count {
             queue.write_all(&line).unwrap();
         }

@@ -43,7 +43,7 @@ pub enum Part {
 }
 
 /// Directories that are named in an alert.
-const MOST_DIRECTORIES: usize = 3;
+const MAX_DIRECTORIES: usize = 3;
 
 /// The health of the daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -219,7 +219,7 @@ fn of_source(source: &SourceStatus, alerts: &mut Vec<Alert>) {
 
 /// Returns the directories with most missing documents.
 fn missing_in(source: &SourceStatus) -> Option<String> {
-    let first = source.missing_in.iter().take(MOST_DIRECTORIES);
+    let first = source.missing_in.iter().take(MAX_DIRECTORIES);
     let mut parts: Vec<String> = first.map(ToString::to_string).collect();
     let more = source.missing_in.len() + source.more_missing_in - parts.len();
     if more > 0 {

@@ -1,4 +1,4 @@
-//! The elements of an entry, written with the prefixes in force at a place in somebody else's document.
+//! The elements of an entry, written with the prefixes that are declared at a position in a document of others.
 
 use crate::resourcesync::advertise::layout::Node;
 use crate::resourcesync::document::Advertisement;
@@ -6,7 +6,7 @@ use crate::resourcesync::namespaces::RS;
 use crate::resourcesync::payload::{write_attribute, write_escaped};
 use crate::resourcesync::uri::Hub;
 
-/// Prefixes at a place, with the colon.
+/// Prefixes at a position, with the colon.
 pub(super) struct Style<'a> {
     sitemap: &'a str,
     terms: &'a str,
@@ -15,7 +15,7 @@ pub(super) struct Style<'a> {
 }
 
 impl<'a> Style<'a> {
-    /// Returns the prefixes in force within an element of the sitemap namespace.
+    /// Returns the prefixes that are declared within an element of the sitemap namespace.
     pub(super) fn within(node: &'a Node) -> Style<'a> {
         Style {
             sitemap: &node.prefix,

@@ -450,7 +450,7 @@ mod broken {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_line_and_column() {
+    fn mistakes_are_reported_with_line_and_column() {
         let list = list("\n<url><loc>https://e.org/é?a&b</loc></url>");
         assert_eq!(
             malformed_at(&list).to_string(),

@@ -1,4 +1,4 @@
-//! Which addresses are equal, which are refused, and what becomes of a path.
+//! Tests of equal addresses, refused addresses, and paths.
 
 use super::Uri;
 
