@@ -148,7 +148,7 @@ impl Browser {
         );
     }
 
-    /// A picture of the whole page, for people: written where `RSNOTIFY_SCREENSHOTS` says, if it does.
+    /// A picture of the whole page, for developers: written where `RSNOTIFY_SCREENSHOTS` says, if it does.
     pub fn picture(&self, name: &str) {
         let Some(directory) = std::env::var_os("RSNOTIFY_SCREENSHOTS") else {
             return;

@@ -18,7 +18,7 @@ struct Case {
     flags: &'static [(&'static str, &'static str, &'static str)],
     /// What the file says.
     written: &'static str,
-    /// What is in force without any of them, with the file, with the variable too, and with the flag too.
+    /// The effective value without any of them, with the file, with the variable too, and with the flag too.
     in_force: [&'static str; 4],
 }
 

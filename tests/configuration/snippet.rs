@@ -51,7 +51,7 @@ fn what_a_web_server_cannot_be_told_is_said() {
 }
 
 #[test]
-fn rsnotify_is_reached_where_it_listens_and_must_trust_who_passes_on() {
+fn rsnotify_is_reached_where_it_listens_and_must_trust_the_web_server() {
     for (listen, address, trusted) in [
         (
             "127.0.0.1:8400",

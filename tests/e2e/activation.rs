@@ -53,7 +53,7 @@ fn without_address(site: &Site) -> Setup {
 }
 
 #[test]
-fn who_came_before_the_daemon_is_answered() {
+fn a_client_that_came_before_the_daemon_is_answered() {
     let site = Site::new();
     let mut setup = without_address(&site);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -153,7 +153,7 @@ fn the_file_of_a_given_unix_socket_stays() {
 }
 
 #[test]
-fn what_was_given_and_cannot_be_used_is_said() {
+fn a_socket_that_cannot_be_used_is_reported() {
     let site = Site::new();
     let setup = Setup::new(&site, &[], "");
     let (connected, _other) = UnixStream::pair().unwrap();

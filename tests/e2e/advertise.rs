@@ -72,7 +72,7 @@ fn entry(set: &str, line: &str, indent: &str) -> String {
 }
 
 #[test]
-fn patched_lists_advertise_their_channels_and_the_daemon_hears_of_it() {
+fn patched_lists_advertise_their_channels_and_the_daemon_notices() {
     if needs::program("patch").is_none() {
         return;
     }
@@ -322,7 +322,7 @@ fn generators_get_the_entry_alone_also_of_lists_that_are_not_in_the_tree() {
 }
 
 #[test]
-fn what_cannot_be_patched_is_said_with_the_entry_and_exits_with_1() {
+fn a_list_that_cannot_be_patched_is_reported_with_the_entry_and_exits_with_1() {
     if needs::program("patch").is_none() {
         return;
     }

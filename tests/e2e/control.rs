@@ -266,7 +266,7 @@ fn a_state_directory_with_a_long_path_has_one_too() {
 }
 
 #[test]
-fn what_cannot_be_saved_is_not_said_to_be_accepted() {
+fn what_cannot_be_saved_is_not_reported_as_accepted() {
     let (_site, setup, daemon) = suspended();
     let state = setup.state.path().join("state/state.sqlite");
     let database = rusqlite::Connection::open(&state).unwrap();

@@ -66,7 +66,7 @@ fn a_hub_that_was_down_gets_one_exact_difference_and_the_other_noticed_nothing()
 }
 
 #[test]
-fn a_hub_that_is_gone_hears_everything_when_it_is_back_even_after_a_restart() {
+fn a_hub_that_is_gone_receives_everything_when_it_is_back_even_after_a_restart() {
     let site = Site::new();
     let hub = FakeHub::start();
     let address = hub.address;
@@ -213,7 +213,7 @@ fn slow_answers_are_waited_for_side_by_side() {
 }
 
 #[test]
-fn a_hub_that_takes_one_change_at_a_time_hears_of_all_one_by_one() {
+fn a_hub_that_accepts_one_change_at_a_time_receives_all_one_by_one() {
     let site = Site::new();
     let good = FakeHub::start();
     let small = FakeHub::start();

@@ -24,7 +24,7 @@ use Found::{Nothing, Saved, Sent, Told};
 /// Points where a delivery to a hub dies: the names of `daemon::failpoints::Failpoint`, and `Sent`, when the hub has
 /// the whole request and has not answered.
 #[rstest]
-fn a_hub_hears_everything_in_order_wherever_the_daemon_dies(
+fn a_hub_receives_everything_in_order_wherever_the_daemon_dies(
     #[values(Hubs::Content, Hubs::ContentQuery, Hubs::Ping, Hubs::OneDown)] hubs: Hubs,
     #[values(
         ("Observed", Nothing),
@@ -82,7 +82,7 @@ fn a_hub_hears_everything_in_order_wherever_the_daemon_dies(
 
 /// Points where a delivery by the embedded hub dies.
 #[rstest]
-fn a_subscriber_hears_everything_in_order_wherever_the_daemon_dies(
+fn a_subscriber_receives_everything_in_order_wherever_the_daemon_dies(
     #[values(
         "Observed",
         "Seen",

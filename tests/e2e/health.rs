@@ -111,7 +111,7 @@ fn a_daemon_that_still_looks_at_its_tree_is_alive_and_not_ready() {
 }
 
 #[test]
-fn nobody_there_is_said_so() {
+fn a_daemon_that_does_not_run_is_unhealthy() {
     let address = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -124,7 +124,7 @@ fn nobody_there_is_said_so() {
 }
 
 #[test]
-fn whoever_takes_too_long_is_not_well() {
+fn a_server_that_takes_too_long_is_unhealthy() {
     // It accepts connections, and nobody takes them.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let slow = impostor(

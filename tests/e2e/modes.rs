@@ -45,7 +45,7 @@ fn dead() -> String {
 }
 
 #[test]
-fn each_hub_of_a_channel_hears_in_its_own_way_and_waits_for_no_other() {
+fn each_hub_of_a_channel_is_told_in_its_own_mode_and_waits_for_no_other() {
     let site = Site::new();
     let [content, query, pinged, hanging, strict] = [(); 5].map(|()| FakeHub::start());
     hanging.behave(Manner::Hang);

@@ -38,7 +38,7 @@ fn a_second_daemon_on_the_same_state_says_so() {
 }
 
 #[test]
-fn a_document_that_is_excluded_is_forgotten_and_included_again_without_a_word() {
+fn a_document_that_is_excluded_is_forgotten_and_included_again_unannounced() {
     let site = Site::new();
     site.add_set("b");
     let hub = FakeHub::start();

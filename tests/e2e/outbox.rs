@@ -49,7 +49,7 @@ fn metric(daemon: &Daemon, name: &str) -> Option<String> {
 }
 
 #[test]
-fn a_refusal_is_shown_with_what_the_hub_said_while_the_daemon_runs_and_after() {
+fn a_refusal_is_shown_with_the_hub_s_answer_while_the_daemon_runs_and_after() {
     let (_site, hub, setup, daemon) = refused();
     assert_eq!(metric(&daemon, "needs_person").as_deref(), Some("1"));
     let (_, metrics) = daemon.get_admin("/metrics");
@@ -291,7 +291,7 @@ fn a_topic_that_is_not_fetched_after_a_ping_is_told_everywhere_until_it_is() {
 }
 
 #[test]
-fn what_cannot_be_saved_is_not_said_to_be_dropped() {
+fn what_cannot_be_saved_is_not_reported_as_dropped() {
     let (_site, hub, setup, daemon) = refused();
     let path = setup.state.path().join("state/state.sqlite");
     let database = rusqlite::Connection::open(path).unwrap();

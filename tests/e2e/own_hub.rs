@@ -218,7 +218,7 @@ fn each_topic_of_a_ping_counts_against_the_limit() {
 }
 
 #[test]
-fn refusals_are_limited_and_counted_for_who_is_refused() {
+fn refusals_are_limited_and_counted_by_publisher() {
     let mut setup = HubSetup::library();
     setup.keys = "max_requests_per_minute = 10".to_owned();
     let hub = setup.start();
@@ -752,7 +752,7 @@ impl Publishing {
 }
 
 #[test]
-fn every_subscriber_of_three_sources_hears_all_of_its_topic_in_order_though_each_dies() {
+fn every_subscriber_of_three_sources_receives_all_of_its_topic_in_order_though_each_dies() {
     let names = [
         ("library", TOKEN),
         ("archive", "boxes"),

@@ -165,7 +165,7 @@ fn a_change_of_the_source_description_goes_to_every_channel() {
 }
 
 #[test]
-fn a_new_set_opens_a_channel_that_hears_of_all_its_documents() {
+fn a_new_set_opens_a_channel_that_is_told_of_all_its_documents() {
     let site = Site::new();
     let (hub, _setup, daemon) = started(&site);
     site.add_set("b");
@@ -179,7 +179,7 @@ fn a_new_set_opens_a_channel_that_hears_of_all_its_documents() {
 }
 
 #[test]
-fn an_archived_document_is_silent_and_its_archive_is_not() {
+fn an_archived_document_is_not_announced_and_its_archive_is() {
     let site = Site::new();
     site.write("a/old.xml", &list("a", "changelist", "old"));
     site.write(

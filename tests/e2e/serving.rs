@@ -265,7 +265,7 @@ fn hold_nobody_up(limit: &str, is_raised: bool) {
         "POST /hub HTTP/1.1\r\nContent-Length: 9\r\n\r\nhub",
         &format!("GET {TARGET} HTTP/1.1\r\nHost: e.org\r\n\r\n"),
     ];
-    let crowd: Vec<TcpStream> = (0..most_connections())
+    let clients: Vec<TcpStream> = (0..most_connections())
         .map(|number| {
             let mut stream = TcpStream::connect(daemon.public).unwrap();
             stream.write_all(sent[number % 4].as_bytes()).unwrap();
@@ -283,7 +283,7 @@ fn hold_nobody_up(limit: &str, is_raised: bool) {
     let line = listener.line();
     assert!(line.contains("updated  changelist"), "{line}");
     assert!(get(daemon.public, TARGET).1.contains("a/changelist.xml"));
-    drop((crowd, listener));
+    drop((clients, listener));
     let (status, log) = daemon.stop_and_tell();
     assert!(status.success());
     let raised = log

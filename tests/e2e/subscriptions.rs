@@ -66,7 +66,7 @@ fn stop(daemon: &Daemon) {
 }
 
 #[test]
-fn who_fails_is_shown_first_and_no_callback_is_while_the_daemon_runs_and_after() {
+fn failing_subscriptions_come_first_and_no_callback_is_shown_while_the_daemon_runs_and_after() {
     let site = Site::new();
     let setup = Setup::new(&site, &[], "");
     let daemon = setup.start();
@@ -215,7 +215,7 @@ fn a_removed_subscription_is_gone_for_good_and_its_subscriber_is_told() {
 }
 
 #[test]
-fn what_cannot_be_saved_is_not_said_to_be_removed() {
+fn what_cannot_be_saved_is_not_reported_as_removed() {
     let site = Site::new();
     let setup = Setup::new(&site, &[], "");
     let daemon = setup.start();

@@ -95,7 +95,7 @@ fn signs_of_life_come_as_often_as_is_asked_for_idle_and_busy() {
     };
     pings(&mut || {});
     let mut version = 1;
-    // Each of these is a turn or several.
+    // Each of these is one step of the event loop or several.
     pings(&mut || {
         for _ in 0..50 {
             version += 1;

@@ -102,7 +102,7 @@ fn settings() -> impl Strategy<Value = Settings> {
 }
 
 #[rstest]
-fn every_hub_hears_the_difference_and_nothing_else(#[values(1, 2, 3, TESTS)] part: u64) {
+fn every_hub_receives_the_difference_and_nothing_else(#[values(1, 2, 3, TESTS)] part: u64) {
     let mut runner = TestRunner::new(Config {
         cases: cases(),
         rng_seed: seed(part),
@@ -128,7 +128,7 @@ fn every_hub_hears_the_difference_and_nothing_else(#[values(1, 2, 3, TESTS)] par
 }
 
 #[rstest]
-fn every_hub_hears_each_fresh_change_once_and_in_order(#[values(1, 2)] part: u64) {
+fn every_hub_receives_each_fresh_change_once_and_in_order(#[values(1, 2)] part: u64) {
     let mut runner = TestRunner::new(Config {
         cases: cases().div_ceil(2),
         rng_seed: seed(part),

@@ -137,7 +137,7 @@ fn everyone_says_so(story: &Story) {
 }
 
 #[rstest]
-fn documents_that_return_unchanged_return_in_silence(#[values(Inotify, Poll)] watch: Watch) {
+fn documents_that_return_unchanged_are_not_announced(#[values(Inotify, Poll)] watch: Watch) {
     let (mut story, away) = emptied(watch);
     outlast_the_grace();
     bring_back(&story.site, &away);

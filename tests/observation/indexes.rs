@@ -109,7 +109,9 @@ fn each_component_is_announced_if_asked_for(#[values(Inotify, Poll)] watch: Watc
 }
 
 #[rstest]
-fn a_component_that_goes_with_its_entry_goes_silently(#[values(Inotify, Poll)] watch: Watch) {
+fn a_component_that_is_removed_with_its_entry_is_not_announced(
+    #[values(Inotify, Poll)] watch: Watch,
+) {
     let mut story = Story::over(watch, indexed(2), "");
     story.resume();
     write_index(&story.site, 1);

@@ -165,7 +165,7 @@ fn gone_for_a_while(#[values(Inotify, Poll)] watch: Watch) {
 }
 
 #[rstest]
-fn gone_before_a_deletion_is_believed(#[values(Inotify, Poll)] watch: Watch) {
+fn gone_before_a_deletion_counts(#[values(Inotify, Poll)] watch: Watch) {
     let mut story = start(watch, "deletion_grace = \"5m\"");
     let (root, away) = (story.site.path("www"), story.site.path("away"));
     story.site.remove("www/b/capabilitylist.xml");

@@ -70,7 +70,7 @@ fn what_goes_missing_after_an_acceptance_is_not_accepted() {
 }
 
 #[test]
-fn a_deletion_is_accepted_before_its_grace_ends_and_believed_after() {
+fn a_deletion_is_accepted_before_its_grace_ends_and_counts_after() {
     let mut world = large();
     delete_most(&mut world);
     world.wait(10);
@@ -122,7 +122,7 @@ fn nothing_is_accepted_below_a_mount_that_is_away() {
 }
 
 #[test]
-fn what_was_accepted_is_not_believed_while_its_mount_is_away() {
+fn an_accepted_deletion_does_not_count_while_its_mount_is_away() {
     let mut world = large();
     delete_most(&mut world);
     world.wait(10);
@@ -190,7 +190,7 @@ fn an_acceptance_is_about_one_source() {
 }
 
 #[test]
-fn each_channel_hears_of_its_own_end_when_all_capability_lists_are_accepted() {
+fn each_channel_announces_its_own_end_when_all_capability_lists_are_accepted() {
     let mut world = World::with_two_sets(plan());
     world.delete("/a/capabilitylist.xml");
     world.delete("/b/capabilitylist.xml");

@@ -10,7 +10,7 @@ use crate::world::{HUB, Reply, World, capability_list, index, list, plan};
 const NOTHING: [&str; 0] = [];
 
 #[test]
-fn a_channel_speaks_after_a_quiet_while() {
+fn a_channel_is_announced_after_a_quiet_time() {
     let mut world = World::with_two_sets(plan());
     world.update("/a/changelist.xml");
     world.wait(1);
@@ -30,7 +30,7 @@ fn a_channel_speaks_after_a_quiet_while() {
 }
 
 #[test]
-fn a_channel_that_is_never_quiet_speaks_after_a_while_all_the_same() {
+fn a_channel_that_is_never_quiet_is_announced_after_the_maximum_wait() {
     let mut world = World::with_two_sets(plan());
     for _ in 0..30 {
         assert_eq!(world.news(), NOTHING);
@@ -41,7 +41,7 @@ fn a_channel_that_is_never_quiet_speaks_after_a_while_all_the_same() {
 }
 
 #[test]
-fn without_a_window_it_speaks_at_once() {
+fn without_a_window_it_announces_at_once() {
     let mut plan = plan();
     plan.window.quiet = Duration::ZERO;
     let mut world = World::with_two_sets(plan);
@@ -52,7 +52,7 @@ fn without_a_window_it_speaks_at_once() {
 }
 
 #[test]
-fn there_and_back_within_the_window_is_silence() {
+fn a_change_and_its_reversal_within_the_window_announce_nothing() {
     let mut world = World::with_two_sets(plan());
     world.update("/a/changelist.xml");
     world.wait(1);
@@ -172,7 +172,7 @@ fn entries_are_in_order_of_their_datetimes() {
 }
 
 #[test]
-fn a_file_s_own_time_is_believed_since_the_last_look_only() {
+fn a_file_s_own_time_counts_since_the_last_look_only() {
     let mut world = World::with_two_sets(plan());
     world.crash();
     let downtime = world.now;

@@ -41,7 +41,7 @@ fn a_broker_is_told_like_a_hub_and_no_topic_names_it() {
 }
 
 #[test]
-fn a_broker_hears_the_kinds_and_sources_that_it_is_for() {
+fn a_broker_is_sent_the_kinds_and_sources_that_are_configured() {
     for (channels, sources, want) in [
         (&BOTH[..1], None, 1),
         (&BOTH[1..], None, 0),
@@ -62,7 +62,7 @@ fn a_broker_hears_the_kinds_and_sources_that_it_is_for() {
 }
 
 #[test]
-fn a_set_that_advertises_only_foreign_hubs_is_heard_all_the_same() {
+fn a_set_that_advertises_only_foreign_hubs_is_sent_to_brokers() {
     let mut world = World::new(with_broker(plan(), &BOTH));
     world.write_set("/a", &["changelist"]);
     let capabilities = list("capabilitylist").lists(&["/a/changelist.xml"]);
@@ -104,7 +104,7 @@ fn a_set_that_advertises_no_channel_has_one_for_the_broker_alone() {
 }
 
 #[test]
-fn a_set_whose_topic_cannot_be_served_is_heard_all_the_same() {
+fn a_set_whose_topic_cannot_be_served_is_sent_to_brokers() {
     let mut world = World::new(with_broker(plan(), &BOTH));
     world.write_set("/a", &["changelist"]);
     let capabilities = list("capabilitylist").lists(&["/a/changelist.xml"]);
@@ -243,7 +243,7 @@ fn a_broker_that_is_added_starts_at_now_and_takes_no_hub_s_place() {
 }
 
 #[test]
-fn a_reload_that_narrows_a_broker_lets_it_hear_its_last() {
+fn a_reload_that_narrows_a_broker_sends_its_last_changes() {
     let mut world = World::with_two_sets(with_broker(plan(), &BOTH));
     world.script(BROKER, Reply::Fail(0));
     world.update("/a/changelist.xml");

@@ -385,7 +385,7 @@ fn a_cut_falls_between_two_times() {
 
 // 21.
 #[test]
-fn a_hub_that_was_down_hears_the_same_notifications() {
+fn a_hub_that_was_down_receives_the_same_notifications() {
     let mut world = world_of(two_hubs());
     world.script(OTHER_HUB, Reply::Status(503));
     let mut entries = vec!["u z 00:00".to_owned()];
@@ -408,7 +408,7 @@ fn a_hub_that_was_down_hears_the_same_notifications() {
 
 // 22.
 #[test]
-fn a_hub_that_answers_413_hears_halves() {
+fn a_hub_that_answers_413_receives_halves() {
     let mut world = world_of(two_hubs());
     world.script(OTHER_HUB, Reply::AtMost(500));
     world.write_changes(LIST, &apart(1_000, 100));
@@ -428,7 +428,7 @@ fn a_hub_that_answers_413_hears_halves() {
 
 // 23.
 #[test]
-fn a_hub_beyond_the_backlog_hears_where_it_goes_on() {
+fn a_hub_beyond_the_backlog_is_told_where_it_continues() {
     let mut plan = two_hubs();
     plan.window.changes.backlog = 2;
     let mut world = world_of(plan);

@@ -77,7 +77,7 @@ fn a_retired_channel_revives_with_what_it_has_told() {
 }
 
 #[test]
-fn a_retired_channel_says_its_last_words_to_every_hub_and_no_more() {
+fn a_retired_channel_announces_its_last_changes_to_every_hub_and_no_more() {
     let mut world = World::with_two_sets(two_hubs());
     world.script(OTHER_HUB, crate::world::Reply::Status(503));
     world.update("/a/changelist.xml");
@@ -426,7 +426,7 @@ fn a_channel_s_number_is_never_given_to_another() {
 }
 
 #[test]
-fn what_a_dead_hub_never_heard_is_forgotten_when_its_channel_ends() {
+fn changes_due_to_a_dead_hub_are_dropped_when_its_channel_ends() {
     let mut plan = plan();
     plan.retired_topic = Duration::from_secs(1_000);
     let mut world = World::with_two_sets(plan);
@@ -439,7 +439,7 @@ fn what_a_dead_hub_never_heard_is_forgotten_when_its_channel_ends() {
 }
 
 #[test]
-fn what_a_dead_hub_never_heard_is_forgotten_when_it_leaves_the_channel() {
+fn changes_due_to_a_dead_hub_are_dropped_when_it_leaves_the_channel() {
     let mut plan = two_hubs();
     plan.sources[0].announce_all_deletions = true;
     let mut world = World::with_two_sets(plan);
@@ -465,7 +465,7 @@ fn what_a_dead_hub_never_heard_is_forgotten_when_it_leaves_the_channel() {
 }
 
 #[test]
-fn what_is_wrong_with_a_topic_is_said() {
+fn a_problem_with_a_topic_is_reported() {
     for (topic, is_sent, words) in [
         (
             "/n/a topic/",

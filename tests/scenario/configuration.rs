@@ -131,7 +131,7 @@ fn documents_no_longer_configured_are_forgotten() {
 }
 
 #[test]
-fn another_fingerprint_version_is_silent() {
+fn another_fingerprint_version_announces_nothing() {
     let mut world = World::with_two_sets(plan());
     world.script(HUB, Reply::Status(503));
     world.update("/b/changelist.xml");

@@ -48,7 +48,7 @@ fn a_crash_before_the_answer_repeats_the_same_bytes() {
 
 /// R22: the hub took both changes, and its refusal to hear of them again is no proof that it did not.
 #[test]
-fn what_a_hub_may_have_taken_before_it_refused_it_is_said_again() {
+fn changes_that_a_hub_may_have_taken_before_it_refused_them_are_announced_again() {
     let mut world = World::with_two_sets(plan());
     world.script(HUB, Reply::Slow(5));
     let before = list("changelist").up("/a/capabilitylist.xml");

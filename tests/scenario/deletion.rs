@@ -39,7 +39,7 @@ fn deleted_and_recreated_different_within_the_grace_is_an_update() {
 }
 
 #[test]
-fn nothing_is_said_of_a_document_while_it_is_missing() {
+fn nothing_is_announced_of_a_document_while_it_is_missing() {
     let mut world = World::with_two_sets(plan());
     world.update("/a/changelist.xml");
     world.wait(1);
@@ -196,7 +196,7 @@ fn a_mass_deletion_survives_a_restart_unbelieved() {
 }
 
 #[test]
-fn deletions_are_believed_again_once_enough_documents_return() {
+fn deletions_count_again_once_enough_documents_return() {
     let mut world = many();
     delete_many(&mut world);
     world.wait(10_000);

@@ -173,7 +173,7 @@ fn a_retry_keeps_its_time_over_a_restart() {
 }
 
 #[test]
-fn a_clock_that_went_back_silences_no_hub() {
+fn a_clock_that_was_set_back_delays_no_hub() {
     let mut world = World::with_two_sets(plan());
     world.script(HUB, Reply::Status(503));
     world.update("/a/changelist.xml");
@@ -224,7 +224,7 @@ fn a_document_that_ended_and_began_is_too_large_without_haste() {
 }
 
 #[test]
-fn a_clock_that_steps_back_while_it_runs_silences_nobody() {
+fn a_clock_that_steps_back_while_it_runs_delays_no_notification() {
     let mut world = World::with_two_sets(plan());
     world.update("/b/changelist.xml");
     world.wait(10);

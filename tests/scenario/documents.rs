@@ -82,7 +82,7 @@ fn every_deletion_is_announced_if_asked_for() {
 }
 
 #[test]
-fn what_changes_nothing_is_silent() {
+fn a_write_without_a_change_announces_nothing() {
     let mut world = World::with_two_sets(plan());
     world.touch("/a/changelist.xml");
     world.wait(10);
@@ -195,7 +195,7 @@ fn a_broken_document_keeps_its_state_and_is_reported_once() {
 }
 
 #[test]
-fn an_archived_document_is_routed_and_silent() {
+fn an_archived_document_is_routed_and_not_announced() {
     let mut world = World::with_two_sets(plan());
     let up = |doc: Doc| doc.up("/a/capabilitylist.xml");
     world.write(

@@ -190,7 +190,7 @@ fn what_is_acknowledged_colours_nothing_and_is_counted_apart() {
 }
 
 #[test]
-fn a_document_that_no_hub_of_ours_hears_of_is_not_announced() {
+fn a_document_that_no_configured_hub_is_told_of_is_unrouted() {
     let mut world = World::new(plan());
     world.write_set("/a", &["resourcelist"]);
     let bare = || list("capabilitylist").lists(&["/a/resourcelist.xml"]);

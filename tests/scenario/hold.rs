@@ -57,7 +57,7 @@ fn a_hold_expires_once_with_a_warning() {
 }
 
 #[test]
-fn a_document_that_is_gone_is_not_said_to_be_announced_all_the_same() {
+fn a_deleted_document_is_not_reported_as_announced_anyway() {
     let mut world = World::with_two_sets(plan());
     world.write(NEW, new_list());
     world.wait(10);

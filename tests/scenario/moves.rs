@@ -215,8 +215,7 @@ fn a_set_of_the_baseline_that_waited_for_its_topic_is_known() {
 }
 
 #[test]
-fn a_hub_that_is_replaced_hears_of_it_with_all_it_was_due_and_the_new_one_of_all_that_was_not_told()
-{
+fn a_replaced_hub_is_told_of_it_with_all_it_was_due_and_the_new_one_of_all_that_was_not_told() {
     for (is_down, is_restarted) in [(false, false), (true, false), (true, true)] {
         let mut world = World::with_two_sets(two_hubs());
         world.write("/a/capabilitylist.xml", set_a(&[HUB]));
@@ -262,7 +261,7 @@ fn a_hub_that_is_replaced_hears_of_it_with_all_it_was_due_and_the_new_one_of_all
 }
 
 #[test]
-fn a_hub_that_comes_back_while_it_is_told_its_last_hears_everything() {
+fn a_hub_that_returns_while_it_is_told_its_last_changes_receives_everything() {
     let mut world = World::with_two_sets(two_hubs());
     world.script(HUB, Reply::Status(503));
     world.write("/a/capabilitylist.xml", set_a(&[OTHER_HUB]));
@@ -311,7 +310,7 @@ fn a_hub_that_follows_a_foreign_one_starts_from_what_the_channel_had_told() {
 }
 
 #[test]
-fn a_retired_channel_whose_topic_another_set_has_is_silent() {
+fn a_retired_channel_whose_topic_another_set_has_announces_nothing() {
     let mut world = World::with_two_sets(plan());
     write_renamed(&mut world, "/a", "/n");
     world.wait(1_000);
@@ -378,7 +377,7 @@ fn a_source_that_is_published_elsewhere_keeps_its_topic_and_says_nothing_twice()
 }
 
 #[test]
-fn a_hub_that_replaces_one_other_inherits_what_that_was_due() {
+fn a_hub_that_replaces_one_other_takes_over_what_that_was_due() {
     let mut world = World::with_two_sets(plan());
     world.script(HUB, Reply::Status(503));
     world.update("/a/changelist.xml");
@@ -398,7 +397,7 @@ fn a_hub_that_replaces_one_other_inherits_what_that_was_due() {
 }
 
 #[test]
-fn a_hub_that_replaces_one_that_lists_still_advertise_hears_it_once_they_are_corrected() {
+fn a_hub_that_replaces_one_that_lists_still_advertise_is_told_once_they_are_corrected() {
     let mut world = World::with_two_sets(plan());
     world.write("/a/capabilitylist.xml", set_a(&[HUB]));
     world.wait(100);

@@ -246,7 +246,7 @@ fn a_change_undone_while_it_flew_is_done_with_when_that_is_dropped() {
 }
 
 #[test]
-fn the_last_words_of_a_retired_channel_end_when_they_are_dropped() {
+fn the_last_changes_of_a_retired_channel_end_when_they_are_dropped() {
     let mut world = World::with_two_sets(two_hubs());
     world.script(HUB, Reply::Status(403));
     world.update("/a/changelist.xml");
@@ -280,7 +280,7 @@ fn the_last_words_of_a_retired_channel_end_when_they_are_dropped() {
 }
 
 #[test]
-fn the_outbox_says_what_would_come_next_once_what_flies_is_accepted() {
+fn the_outbox_shows_what_comes_next_once_what_is_in_flight_is_accepted() {
     let mut world = World::with_two_sets(plan());
     world.script(HUB, Reply::Status(401));
     let dump = || list("changedump").up("/a/capabilitylist.xml");

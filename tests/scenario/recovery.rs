@@ -253,7 +253,7 @@ fn refusals_of_the_same_kind_are_told_three_times_and_then_by_number() {
 }
 
 #[test]
-fn a_retry_that_somebody_asks_for_is_made_at_once() {
+fn a_requested_retry_is_made_at_once() {
     let mut world = sets(plan(), SETS);
     world.script(HUB, Reply::Busy(503, 3_000));
     update_all(&mut world, SETS);

@@ -75,7 +75,7 @@ fn a_source_description_is_announced_on_every_channel_of_its_source() {
 }
 
 #[test]
-fn a_new_set_hears_of_a_source_description_that_is_seen_before_it() {
+fn a_new_set_is_told_of_a_source_description_that_is_seen_before_it() {
     let mut world = World::with_two_sets(plan());
     world.update("/.well-known/resourcesync");
     world.wait(1);
@@ -129,7 +129,7 @@ fn a_document_belongs_to_the_set_that_lists_it_and_to_the_one_it_names() {
 }
 
 #[test]
-fn joining_a_set_is_created_there_and_leaving_is_silent() {
+fn joining_a_set_is_created_there_and_leaving_is_not_announced() {
     let mut world = World::with_two_sets(plan());
     world.write(
         "/a/changelist.xml",

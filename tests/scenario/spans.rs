@@ -101,7 +101,7 @@ fn each_notification_begins_where_the_one_before_ended() {
 }
 
 #[test]
-fn a_hub_that_was_down_continues_from_what_it_heard_last() {
+fn a_hub_that_was_down_continues_from_what_it_accepted_last() {
     let mut world = World::with_two_sets(two_hubs());
     world.update("/a/changelist.xml");
     world.wait(10);
@@ -217,7 +217,7 @@ fn until_is_not_later_than_what_is_held() {
 }
 
 #[test]
-fn until_is_not_later_than_a_deletion_that_is_not_believed_yet() {
+fn until_is_not_later_than_a_deletion_that_does_not_count_yet() {
     let mut world = World::with_two_sets(plan());
     world.update("/a/changelist.xml");
     world.wait(10);

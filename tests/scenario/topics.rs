@@ -45,7 +45,7 @@ fn before_the_first_change_a_pinged_topic_serves_a_notification_without_entries(
 }
 
 #[test]
-fn a_pinged_topic_repeats_what_was_said_within_its_window() {
+fn a_pinged_topic_repeats_what_was_announced_within_its_window() {
     let mut world = World::with_two_sets(ping_hub());
     for name in ["/a/changelist.xml", "/a/resourcelist.xml"] {
         world.update(name);
@@ -161,7 +161,7 @@ fn a_topic_fetched_before_the_ping_is_answered_counts_as_fetched() {
 }
 
 #[test]
-fn a_fetch_of_the_last_ping_is_not_missed_while_the_next_one_flies() {
+fn a_fetch_of_the_last_ping_is_not_missed_while_the_next_one_is_in_flight() {
     let mut world = World::with_two_sets(ping_hub());
     world.update("/a/changelist.xml");
     world.wait(3);
@@ -283,7 +283,7 @@ fn what_is_on_its_way_is_served_first_and_then_what_is_due() {
 }
 
 #[test]
-fn no_more_is_kept_of_what_was_said_than_a_topic_can_repeat() {
+fn no_more_is_kept_of_what_was_announced_than_a_topic_can_repeat() {
     let mut plan = ping_hub();
     plan.window.max_entries = 3;
     let mut world = World::with_two_sets(plan);
@@ -310,7 +310,7 @@ fn a_retired_topic_is_served_after_a_restart() {
 }
 
 #[test]
-fn silence_is_told_once_and_so_is_its_end() {
+fn an_unfetched_topic_is_reported_once_and_so_is_the_next_fetch() {
     let mut world = World::with_two_sets(ping_hub());
     let told = |world: &mut World| -> Vec<&str> {
         let facts = world.facts().into_iter();

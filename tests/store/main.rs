@@ -353,7 +353,7 @@ fn the_embedded_hub_finds_its_subscriptions_and_what_it_owes() {
 }
 
 #[test]
-fn who_reads_a_state_at_rest_leaves_nothing_beside_it() {
+fn reading_a_state_at_rest_leaves_nothing_beside_it() {
     let parent = tempfile::tempdir().unwrap();
     let directory = parent.path().join("a b?c#d%20e&ü");
     let mut store = Store::open(&directory).unwrap();

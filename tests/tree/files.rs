@@ -93,7 +93,7 @@ fn under_events_an_open_writer_is_waited_for_however_complete_its_file_looks(
 }
 
 #[rstest]
-fn a_writer_that_keeps_its_file_open_is_heard_once_it_is_silent(
+fn a_file_that_its_writer_keeps_open_is_read_once_nothing_more_is_written(
     #[values(Inotify, Notify)] watch: WatchMode,
 ) {
     let place = tempfile::tempdir().unwrap();
@@ -196,7 +196,7 @@ fn names_of_any_bytes_are_files_like_others(#[values(Inotify, Notify, Poll)] wat
 }
 
 #[rstest]
-fn what_is_no_regular_file_is_said_and_hangs_nobody(
+fn a_file_that_is_not_regular_is_reported_and_hangs_nothing(
     #[values(Inotify, Notify, Poll)] watch: WatchMode,
 ) {
     let mut it = Watched::start(watch);

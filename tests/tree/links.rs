@@ -110,7 +110,7 @@ fn a_document_behind_a_link_is_watched_where_it_lies(
 }
 
 #[rstest]
-fn loops_are_cut_and_said_once(#[values(Inotify, Notify, Poll)] watch: WatchMode) {
+fn loops_are_cut_and_logged_once(#[values(Inotify, Notify, Poll)] watch: WatchMode) {
     let mut it = Watched::start_on(watch, |root| {
         fs::create_dir_all(root.join("a/b")).unwrap();
         symlink("../..", root.join("a/b/up")).unwrap();

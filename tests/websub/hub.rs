@@ -142,7 +142,7 @@ fn unsubscribed(callback: &str) -> HubRecord {
 }
 
 #[tokio::test]
-async fn a_subscriber_hears_what_is_relayed_until_it_unsubscribes() {
+async fn a_subscriber_receives_what_is_relayed_until_it_unsubscribes() {
     let mut running = start(SavedHub::default()).await;
     let subscriber = Destination::bind("127.0.0.1:0".parse().unwrap(), None)
         .await

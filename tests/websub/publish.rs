@@ -30,7 +30,7 @@ fn name(answer: &Answer) -> String {
         Verdict::Accepted => "accepted".into(),
         Verdict::TooLarge => "too_large".into(),
         Verdict::Retry { reason, .. } => format!("retry {}", reason.name()),
-        Verdict::NeedsOperator { reason, .. } => format!("person {}", reason.name()),
+        Verdict::NeedsOperator { reason, .. } => format!("operator {}", reason.name()),
     }
 }
 
@@ -44,7 +44,7 @@ fn judged(answer: &Answer) -> String {
         Verdict::TooLarge => "too large".into(),
         Verdict::Retry { at, reason } => format!("in {} s: {reason}", seconds(at)),
         Verdict::NeedsOperator { at, reason } => {
-            format!("in {} s, by a person: {reason}", seconds(at))
+            format!("in {} s, by an operator: {reason}", seconds(at))
         }
     }
 }

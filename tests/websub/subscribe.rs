@@ -240,7 +240,7 @@ async fn only_what_was_asked_for_is_confirmed() {
 }
 
 #[tokio::test]
-async fn only_what_is_signed_is_believed() {
+async fn only_signed_notifications_are_accepted() {
     let mut this = Subscribing::new(|| say("202 Accepted", "", "")).await;
     let callback = this.callback();
     let signed = signature(&Secret::new("shared"), b"<urlset/>");

@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn open_metrics_is_written_for_who_asks_for_it() {
+    fn open_metrics_is_written_on_request() {
         let prometheus =
             "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
         for (accept, format) in [

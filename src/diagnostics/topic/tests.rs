@@ -144,7 +144,7 @@ fn a_web_server_that_answers_itself_is_recognised(#[case] reply: ProbeReply, #[c
 #[case("http://e.org/t?a", "https://www.e.org/t?a", RedirectTarget::SamePath("https://www.e.org".into()))]
 #[case("https://e.org/t?a", "https://e.org/t?b", RedirectTarget::Elsewhere("https://e.org/t?…".into()))]
 #[case("https://e.org/t?a", "/t", RedirectTarget::Elsewhere("https://e.org/t".into()))]
-fn where_a_redirection_leads_is_said_in_words(
+fn the_target_of_a_redirection_is_described_in_words(
     #[case] topic: &str,
     #[case] location: &str,
     #[case] want: RedirectTarget,

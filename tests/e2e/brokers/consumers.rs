@@ -173,7 +173,7 @@ fn delivered(subscriber: &Subscriber, count: usize) -> Vec<String> {
 }
 
 #[test]
-fn everyone_hears_the_same_changes_although_broker_and_daemon_are_killed() {
+fn all_consumers_receive_the_same_changes_although_broker_and_daemon_are_killed() {
     let Some(mut activemq) = ActiveMq::start() else {
         return;
     };

@@ -146,7 +146,7 @@ fn a_daemon_that_dies_before_it_saved_the_receipts_repeats_the_same_message() {
     Manner::RefuseMessage("User a is not authorized to write to: topic://x"),
     "destination_refused"
 )]
-fn what_an_operator_must_mend_is_said_and_goes_on_by_a_retry(
+fn a_failure_that_needs_an_operator_is_reported_and_continues_by_a_retry(
     #[case] manner: Manner,
     #[case] kind: &str,
 ) {

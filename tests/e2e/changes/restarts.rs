@@ -48,7 +48,7 @@ fn changes_of_the_downtime_are_told_in_order_of_time() {
 }
 
 #[test]
-fn a_hub_that_was_down_across_restarts_hears_everything() {
+fn a_hub_that_was_down_across_restarts_receives_everything() {
     let mut story = Story::start();
     story.hub_is_down();
     for minute in 0..3 {

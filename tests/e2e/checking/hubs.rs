@@ -230,7 +230,7 @@ fn write_if_any(path: &Path, text: Option<&String>) {
 }
 
 #[test]
-fn a_hub_that_is_believed_without_a_certificate_is_found_in_both_tiers() {
+fn a_hub_whose_certificate_is_not_verified_is_found_in_both_tiers() {
     let site = Site::new();
     let (_, server) = certificate(&["hub.example"], |_| {});
     let (address, _asked) = hub(FINE.to_owned(), Some(server));
@@ -303,7 +303,7 @@ fn a_web_server_that_the_embedded_hub_does_not_know_is_noted() {
 }
 
 #[test]
-fn a_hub_that_refused_what_it_was_last_sent_is_a_finding_although_it_likes_head() {
+fn a_hub_that_refused_the_last_notification_is_a_finding_although_it_accepts_head() {
     for (status, wanted) in [(401, 1), (503, 0)] {
         let site = Site::new();
         let hub = FakeHub::start();

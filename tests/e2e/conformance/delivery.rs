@@ -39,7 +39,7 @@ fn f4_3_a_delivery_is_the_notification_with_its_links() {
 }
 
 #[test]
-fn w7_1_a_delivery_to_who_gave_a_secret_is_signed() {
+fn w7_1_a_delivery_to_a_subscriber_with_a_secret_is_signed() {
     let mut source = Source::start();
     let callback = Callback::start();
     let secret = "s".repeat(199);
@@ -122,7 +122,7 @@ fn w7_410_ends_a_subscription() {
 }
 
 #[test]
-fn f4_3_a_subscriber_hears_everything_in_order_across_a_kill() {
+fn f4_3_a_subscriber_receives_everything_in_order_across_a_kill() {
     let mut source = Source::start();
     let callback = Callback::that(|request| match request.method.as_str() {
         "POST" => say("503 Service Unavailable", ""),

@@ -185,7 +185,7 @@ impl Source {
         self.post(&form(all.iter().chain(more)))
     }
 
-    /// Subscribes a willing callback, and waits until the subscription is in force.
+    /// Subscribes a willing callback, and waits until the subscription exists.
     pub fn subscribe(
         &mut self,
         callback: &Callback,
@@ -200,7 +200,7 @@ impl Source {
         asked
     }
 
-    /// Waits until so many subscriptions are in force.
+    /// Waits until there are so many subscriptions.
     pub fn await_subscriptions(&self, wanted: i64) {
         let count = "SELECT count(*) FROM subscriptions";
         self.await_saved(|state| state.query_row(count, [], |row| row.get(0)), wanted);

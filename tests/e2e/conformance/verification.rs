@@ -194,7 +194,7 @@ fn w5_3_a_forged_unsubscription_changes_nothing() {
 }
 
 #[test]
-fn w5_2_who_is_no_subscriber_any_more_is_told() {
+fn w5_2_a_removed_subscriber_is_notified() {
     let mut source = Source::start();
     let callback = Callback::start();
     source.subscribe(&callback, "/c?k=v", &[]);

@@ -124,7 +124,7 @@ fn start_generator(tree: &str, site: &str) -> Service {
 }
 
 #[test]
-fn a_destination_hears_through_the_web_server_what_the_generator_wrote() {
+fn a_destination_receives_through_the_web_server_what_the_generator_wrote() {
     let (Some(nginx), Some(_)) = (needs::program("nginx"), needs::program("python3")) else {
         return;
     };

@@ -172,7 +172,7 @@ fn a_daemon_that_is_killed_in_between_loses_nothing() {
 }
 
 #[test]
-fn our_own_listener_hears_by_a_hub_of_others() {
+fn our_own_listener_receives_from_another_hub() {
     let Some(hub) = RealHub::start(Fetches::Later) else {
         return;
     };

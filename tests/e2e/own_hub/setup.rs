@@ -175,7 +175,7 @@ impl HubSetup {
         self.form(&[("hub.mode", "publish"), ("hub.url", topic)], token)
     }
 
-    /// Subscribes a callback, and waits until that is in force.
+    /// Subscribes a callback, and waits until the subscription exists.
     pub fn subscribe(&self, topic: &str, callback: &str) {
         let parameters = [
             ("hub.mode", "subscribe"),

@@ -29,7 +29,7 @@ fn a_new_hub_starts_at_now() {
 }
 
 #[test]
-fn what_a_removed_hub_was_due_is_dropped_and_said() {
+fn changes_due_to_a_removed_hub_are_dropped_and_logged() {
     let (site, hub, other) = (Site::new(), FakeHub::start(), FakeHub::start());
     let mut setup = Setup::new(&site, &[hub.url()], "");
     let without = setup.config.clone();
@@ -156,7 +156,7 @@ fn what_is_under_way_is_not_sent_again_and_its_answer_counts() {
 }
 
 #[test]
-fn a_hub_that_takes_the_place_of_another_hears_what_that_was_due() {
+fn a_hub_that_replaces_another_receives_what_that_was_due() {
     let (site, hub, other) = (Site::new(), FakeHub::start(), FakeHub::start());
     let mut setup = Setup::new(&site, &[hub.url()], "");
     hub.behave(Manner::Refuse(503));
@@ -173,7 +173,7 @@ fn a_hub_that_takes_the_place_of_another_hears_what_that_was_due() {
 }
 
 #[test]
-fn a_hub_that_takes_the_place_of_another_and_inherits_nothing_starts_at_now() {
+fn a_hub_that_replaces_another_and_takes_nothing_over_starts_now() {
     let (site, hub, other) = (Site::new(), FakeHub::start(), FakeHub::start());
     let mut setup = Setup::new(&site, &[hub.url()], "");
     hub.behave(Manner::Refuse(503));

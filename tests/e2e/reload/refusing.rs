@@ -22,7 +22,7 @@ fn is_refused(daemon: &Daemon, setup: &Setup, why: &str) {
 }
 
 #[test]
-fn what_is_refused_is_said_and_the_one_before_goes_on() {
+fn a_refused_configuration_is_reported_and_the_previous_one_is_kept() {
     let (site, hub) = (Site::new(), FakeHub::start());
     let mut setup = Setup::new(&site, &[hub.url()], "");
     let good = setup.config.clone();
@@ -86,7 +86,7 @@ fn a_listener_is_not_moved_where_the_other_cannot_be() {
 }
 
 #[test]
-fn the_service_manager_hears_of_it_before_anything_else_happens() {
+fn the_service_manager_is_notified_before_anything_else_happens() {
     let (site, hub, manager) = (Site::new(), FakeHub::start(), FakeManager::start());
     let mut setup = Setup::new(&site, &[hub.url()], "");
     let good = setup.config.clone();

@@ -26,7 +26,7 @@ fn without_up(text: &str) -> String {
 }
 
 #[rstest]
-fn a_change_of_the_index_alone_is_silent(#[values(Inotify, Poll)] watch: Watch) {
+fn a_change_of_the_index_alone_announces_nothing(#[values(Inotify, Poll)] watch: Watch) {
     let mut story = Story::over(watch, indexed(2), "");
     story.resume();
     let members = [part(0), part(1)];
@@ -89,7 +89,7 @@ fn a_component_whose_index_is_in_another_set_is_announced_in_both(
 }
 
 #[rstest]
-fn an_index_of_indexes_is_as_silent_as_they_are(#[values(Inotify, Poll)] watch: Watch) {
+fn an_index_of_indexes_is_not_announced_either(#[values(Inotify, Poll)] watch: Watch) {
     let site = Site::new();
     let below = ["a/below.xml".to_owned()];
     site.write("a/top.xml", &index("a", "changelist", &below));
@@ -108,7 +108,9 @@ fn an_index_of_indexes_is_as_silent_as_they_are(#[values(Inotify, Poll)] watch: 
 }
 
 #[rstest]
-fn an_index_that_is_deleted_and_written_anew_is_silent(#[values(Inotify, Poll)] watch: Watch) {
+fn an_index_that_is_deleted_and_written_anew_is_not_announced(
+    #[values(Inotify, Poll)] watch: Watch,
+) {
     let mut story = Story::over(watch, indexed(1), "deletion_grace = \"10m\"");
     story.resume();
     story.site.remove(INDEX);
@@ -161,7 +163,7 @@ fn parts_that_stay_behind_are_announced_when_they_change(#[values(Inotify, Poll)
 }
 
 #[rstest]
-fn a_component_whose_index_never_comes_is_announced_once_and_said_once(
+fn a_component_whose_index_never_comes_is_announced_once_and_logged_once(
     #[values(Inotify, Poll)] watch: Watch,
 ) {
     let mut story = with_hold(watch, Site::new(), "200ms", "");

@@ -24,7 +24,7 @@ const SAID: [&str; 3] = [
 ];
 
 #[rstest]
-fn what_is_wrong_is_said_once(#[values(Inotify, Poll)] watch: Watch) {
+fn findings_are_logged_once(#[values(Inotify, Poll)] watch: Watch) {
     let mut story = Story::over(watch, Site::new(), "broken_after = \"100ms\"");
     let window = "[window]\nhold = \"0s\"\n";
     story.setup.config = story.setup.config.replace("[window]\n", window);

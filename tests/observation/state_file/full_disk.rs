@@ -43,7 +43,7 @@ fn change(story: &Story) {
     }
 }
 
-/// The log speaks within a turn, readiness changes at its end.
+/// The log line comes within a step of the event loop, readiness changes at its end.
 pub(super) fn await_readiness(story: &Story, status: &str) {
     let deadline = Instant::now() + DEADLINE;
     loop {

@@ -37,9 +37,7 @@ fn polling_tells_of_a_whole_file_that_is_open_and_nothing_when_it_is_closed() {
 }
 
 #[rstest]
-fn one_who_has_it_open_and_writes_nothing_keeps_nobody_waiting(
-    #[values(Inotify, Poll)] watch: Watch,
-) {
+fn a_writer_that_writes_nothing_delays_nothing(#[values(Inotify, Poll)] watch: Watch) {
     let mut story = Story::start(watch);
     let path = story.site.path(PATH);
     let idle = File::options().append(true).open(path).unwrap();
@@ -54,9 +52,7 @@ fn one_who_has_it_open_and_writes_nothing_keeps_nobody_waiting(
 }
 
 #[rstest]
-fn one_who_writes_a_file_that_was_replaced_says_nothing_of_the_new_one(
-    #[values(Inotify, Poll)] watch: Watch,
-) {
+fn a_writer_of_a_replaced_file_does_not_affect_the_new_one(#[values(Inotify, Poll)] watch: Watch) {
     let mut story = Story::start(watch);
     let path = story.site.path(PATH);
     let mut late = File::options().append(true).open(path).unwrap();

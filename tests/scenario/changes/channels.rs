@@ -84,7 +84,7 @@ fn a_topic_that_moves_and_moves_back_goes_on() {
 }
 
 #[test]
-fn an_advertisement_that_goes_is_followed_by_the_last_words() {
+fn a_removed_advertisement_is_followed_by_the_last_changes() {
     let mut world = world_of(plan());
     world.script(HUB, Reply::Status(503));
     world.write_changes(LIST, &["u z 00:00", "u a 01:00"]);
@@ -108,7 +108,7 @@ fn an_advertisement_that_goes_is_followed_by_the_last_words() {
 }
 
 #[test]
-fn a_deleted_capability_list_is_followed_by_the_last_words() {
+fn a_deleted_capability_list_is_followed_by_its_last_changes() {
     let mut world = world_of(plan());
     world.write("/b/capabilitylist.xml", capability_list("/b", &[]));
     world.wait(10);

@@ -66,7 +66,7 @@ fn an_operator_may_retry_at_once() {
 }
 
 #[test]
-fn a_hub_that_joins_hears_what_is_cut_from_then_on() {
+fn a_hub_that_joins_receives_what_is_cut_from_then_on() {
     for is_advertised in [true, false] {
         let mut world = world_of(two_hubs());
         world.write(UP, set_a(TOPIC, &[HUB]));
@@ -84,7 +84,7 @@ fn a_hub_that_joins_hears_what_is_cut_from_then_on() {
 }
 
 #[test]
-fn a_hub_that_leaves_hears_what_was_cut_until_then() {
+fn a_hub_that_leaves_receives_what_was_cut_until_then() {
     let mut world = world_of(two_hubs());
     world.script(OTHER_HUB, Reply::Status(503));
     publish(&mut world, 1);
@@ -97,7 +97,7 @@ fn a_hub_that_leaves_hears_what_was_cut_until_then() {
 }
 
 #[test]
-fn a_hub_that_left_and_returns_before_it_heard_all_goes_on() {
+fn a_hub_that_left_and_returns_before_it_received_all_continues() {
     let mut world = world_of(two_hubs());
     world.script(OTHER_HUB, Reply::Status(503));
     publish(&mut world, 1);
@@ -129,7 +129,7 @@ fn a_hub_that_replaces_another_goes_on_for_it() {
 }
 
 #[test]
-fn a_hub_that_replaces_another_and_is_not_advertised_hears_nothing() {
+fn a_hub_that_replaces_another_and_is_not_advertised_receives_nothing() {
     let mut world = world_of(plan());
     world.write(UP, set_a(TOPIC, &[HUB]));
     world.script(HUB, Reply::Status(503));

@@ -74,7 +74,7 @@ fn asked_in(seen: &Seen) -> usize {
 }
 
 #[tokio::test]
-async fn nobody_is_subscribed_who_does_not_repeat_the_challenge() {
+async fn a_callback_that_does_not_repeat_the_challenge_is_not_subscribed() {
     let mut elsewhere = Peer::start(willing).await;
     let other = elsewhere.url("/stolen");
     // The first question to each path is answered badly, the one after it well.

@@ -119,7 +119,7 @@ async fn verifications_that_hang_take_no_more_than_their_share() {
 }
 
 #[tokio::test]
-async fn who_asks_too_often_must_wait_and_a_trusted_proxy_says_who_it_is() {
+async fn a_client_that_asks_too_often_must_wait_and_a_trusted_proxy_names_it() {
     let set = |proxies: &'static [&'static str]| {
         move |settings: &mut EmbeddedHubSettings| {
             let proxies = proxies.iter().map(|text| network::parse(text).unwrap());
@@ -152,7 +152,7 @@ async fn who_asks_too_often_must_wait_and_a_trusted_proxy_says_who_it_is() {
 }
 
 #[tokio::test]
-async fn behind_a_unix_socket_the_proxy_says_who_asks() {
+async fn behind_a_unix_socket_the_proxy_names_the_client() {
     let running = start_with(SavedHub::default(), |settings| {
         settings.limits.requests_per_minute = 1;
     })

@@ -96,7 +96,7 @@ async fn ten_thousand_hanging_callbacks_on_ten_hosts_delay_no_others() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_name_server_that_is_silent_delays_no_others() {
+async fn a_name_server_that_does_not_answer_delays_no_others() {
     let mut peers = honest(20).await;
     let names = (0..1_000).map(|n| format!("http://n{n}.silent.example/c"));
     let mut subscriptions: Vec<_> = names.map(subscribed).collect();
@@ -233,7 +233,7 @@ async fn three_hundred_subscriptions_may_come_at_once() {
 }
 
 #[tokio::test]
-async fn who_is_verified_again_gets_what_it_is_owed_at_once() {
+async fn a_subscriber_that_is_verified_again_gets_pending_deliveries_at_once() {
     let mut peer = Peer::start(willing).await;
     let (subscription, _) = subscribed(peer.url("/c"));
     let later = Timestamp::now() + SignedDuration::from_mins(15);

@@ -181,7 +181,7 @@ async fn tries_count_by_what_comes_of_them_and_latency_from_when_it_was_relayed(
 }
 
 #[tokio::test]
-async fn what_waits_for_too_long_counts_as_given_up_for_each_who_waits() {
+async fn an_abandoned_notification_counts_as_given_up_for_each_subscriber() {
     let peer = Peer::start(|seen| match seen.parameter("hub.challenge") {
         Some(_) => willing(seen),
         None => in_its_way(seen),
@@ -206,7 +206,7 @@ async fn what_waits_for_too_long_counts_as_given_up_for_each_who_waits() {
 }
 
 #[tokio::test]
-async fn who_is_removed_is_told_and_hears_nothing_more() {
+async fn a_removed_subscriber_is_notified_and_receives_nothing_more() {
     let mut peer = Peer::start(willing).await;
     let mut running = start(SavedHub::default()).await;
     let callback = peer.url("/c?k=1");

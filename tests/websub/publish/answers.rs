@@ -33,7 +33,7 @@ async fn every_answer_of_a_hub_has_its_verdict() {
             "200 OK",
             form,
             "hub.mode=denied",
-            "in 900 s, by a person: it denies the publication: no reason given",
+            "in 900 s, by an operator: it denies the publication: no reason given",
         ),
         ("200 OK", form, "hub.mode=accepted", "accepted"),
         (
@@ -46,43 +46,43 @@ async fn every_answer_of_a_hub_has_its_verdict() {
             "400 Bad Request",
             "",
             "what?",
-            "in 900 s, by a person: it wants the notification in another form (400): try another mode",
+            "in 900 s, by an operator: it wants the notification in another form (400): try another mode",
         ),
         (
             "401 Unauthorized",
             "",
             "",
-            "in 900 s, by a person: it wants credentials, or the topic to be registered first (401)",
+            "in 900 s, by an operator: it wants credentials, or the topic to be registered first (401)",
         ),
         (
             "403 Forbidden",
             "",
             "",
-            "in 900 s, by a person: it wants credentials, or the topic to be registered first (403)",
+            "in 900 s, by an operator: it wants credentials, or the topic to be registered first (403)",
         ),
         (
             "404 Not Found",
             "",
             "",
-            "in 900 s, by a person: it takes no notifications at this address (404): correct url or publish_url",
+            "in 900 s, by an operator: it takes no notifications at this address (404): correct url or publish_url",
         ),
         (
             "405 Method Not Allowed",
             "Allow: GET\r\n",
             "",
-            "in 900 s, by a person: it wants the notification in another form (405): try another mode",
+            "in 900 s, by an operator: it wants the notification in another form (405): try another mode",
         ),
         (
             "406 Not Acceptable",
             "",
             "",
-            "in 900 s, by a person: it wants the notification in another form (406): try another mode",
+            "in 900 s, by an operator: it wants the notification in another form (406): try another mode",
         ),
         (
             "407 HubProxy Authentication Required",
             "",
             "",
-            "in 900 s, by a person: the proxy wants credentials (407): put them into the variable that names it, \
+            "in 900 s, by an operator: the proxy wants credentials (407): put them into the variable that names it, \
              such as HTTPS_PROXY",
         ),
         (
@@ -96,13 +96,13 @@ async fn every_answer_of_a_hub_has_its_verdict() {
             "415 Unsupported Media Type",
             "",
             "",
-            "in 900 s, by a person: it wants the notification in another form (415): try another mode",
+            "in 900 s, by an operator: it wants the notification in another form (415): try another mode",
         ),
         (
             "418 I'm a teapot",
             "",
             "",
-            "in 900 s, by a person: it refuses (418)",
+            "in 900 s, by an operator: it refuses (418)",
         ),
         (
             "425 Too Early",
@@ -202,7 +202,7 @@ async fn every_answer_of_a_hub_has_its_verdict() {
 
 #[tokio::test]
 async fn a_form_denies_however_it_is_sent() {
-    let denied = "in 900 s, by a person: it denies the publication: not registered";
+    let denied = "in 900 s, by an operator: it denies the publication: not registered";
     let body = "hub.mode=denied&hub.reason=not+registered";
     let long = format!("hub.topic={}&{body}", "x".repeat(3_000));
     let form = "Content-Type: application/x-www-form-urlencoded";

@@ -113,7 +113,7 @@ async fn a_proxy_that_fails_is_no_answer_and_one_that_refuses_is_named() {
         (
             &strict,
             "http://hub.invalid/",
-            "in 900 s, by a person: the proxy wants credentials (407)",
+            "in 900 s, by an operator: the proxy wants credentials (407)",
         ),
         (
             &strict,

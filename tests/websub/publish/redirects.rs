@@ -61,7 +61,7 @@ async fn a_redirection_keeps_method_and_body_and_leads_to_configured_hubs_only()
         let answer = publisher
             .submit(&submission(&peer.url(path), Mode::Content, 1))
             .await;
-        assert_eq!(name(&answer), "person redirected", "{path}");
+        assert_eq!(name(&answer), "operator redirected", "{path}");
         for _ in 0..requests {
             peer.next().await;
         }
@@ -154,7 +154,7 @@ async fn every_redirection_leads_to_a_hub_or_nowhere(
     let judged = judged(&answer);
     assert!(judged.contains(&filled(want)), "{judged}");
     assert_eq!(
-        judged.starts_with("in 900 s, by a person: it redirects"),
+        judged.starts_with("in 900 s, by an operator: it redirects"),
         want != "accepted"
     );
     for _ in 0..requests {

@@ -195,7 +195,7 @@ async fn submit(settings: PublishSettings) -> String {
 }
 
 #[tokio::test]
-async fn a_hub_of_a_private_authority_hears_the_same_in_http_1_and_2() {
+async fn a_hub_of_a_private_authority_receives_the_same_in_http_1_and_2() {
     let authority = Authority::new("Us");
     for (protocols, want) in [
         (vec!["http/1.1"], "POST /in HTTP/1.1"),
@@ -306,7 +306,7 @@ async fn a_hub_that_wants_a_certificate_gets_ours_or_says_so() {
 }
 
 #[tokio::test]
-async fn tls_and_plain_text_do_not_understand_one_another_and_that_is_said() {
+async fn a_mismatch_of_tls_and_plain_text_is_reported() {
     let authority = Authority::new("Us");
     let plain = Peer::start(|_| say("200 OK", "", "")).await;
     let want = "in 8 s: no answer: it does not answer in TLS; is its address http?";
@@ -326,7 +326,7 @@ async fn tls_and_plain_text_do_not_understand_one_another_and_that_is_said() {
 }
 
 #[tokio::test]
-async fn a_self_signed_certificate_is_believed_if_it_is_named_unless_it_is_an_authority_s() {
+async fn a_self_signed_certificate_is_trusted_if_it_is_named_unless_it_is_an_authority_s() {
     for is_authority in [false, true] {
         let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
         if is_authority {

@@ -36,7 +36,7 @@ async fn serve(
     (address, tokio::spawn(server))
 }
 
-/// Serves as long as the test lasts, with so few places that nobody loses for being slow.
+/// Serves as long as the test lasts, with so few connection slots that nobody loses for being slow.
 async fn places(connections: usize, topics: Topics) -> SocketAddr {
     let hour = Duration::from_secs(3_600);
     let limits = ServerLimits {
@@ -106,7 +106,7 @@ async fn slow_and_huge_headers_are_cut_off() {
 }
 
 #[tokio::test]
-async fn who_does_not_read_its_answers_is_cut_off() {
+async fn a_client_that_does_not_read_its_answers_is_disconnected() {
     let topics = unreported();
     topics.serve(page("https://e.org/large", &vec![b'x'; 64 << 20]));
     topics.serve(page("https://e.org/small", &vec![b'x'; 256 << 10]));
@@ -129,7 +129,7 @@ async fn who_does_not_read_its_answers_is_cut_off() {
 }
 
 #[tokio::test]
-async fn who_was_accepted_before_the_stop_is_answered() {
+async fn a_client_accepted_before_the_stop_is_answered() {
     let (stop, stopped) = oneshot::channel::<()>();
     let (address, server) = serve(one_topic(), ServerLimits::default(), async {
         stopped.await.unwrap();
@@ -171,7 +171,7 @@ async fn a_header_without_end_is_cut_off() {
 }
 
 #[tokio::test]
-async fn who_has_been_idle_longest_makes_room_for_who_comes() {
+async fn the_client_that_was_idle_longest_makes_room_for_a_new_one() {
     let topics = one_topic();
     let address = places(3, topics).await;
     let mut first = connect(address, "").await;
@@ -223,7 +223,7 @@ async fn leaving_answers_unread_keeps_no_place() {
 }
 
 #[tokio::test]
-async fn who_takes_its_answer_is_left_alone_however_many_come() {
+async fn a_client_that_reads_its_answer_is_left_alone_however_many_come() {
     let topics = one_topic();
     topics.serve(page("https://e.org/large", &vec![b'x'; LARGE]));
     let address = places(2, topics).await;
@@ -250,15 +250,15 @@ async fn a_thousand_idle_clients_hold_nobody_up() {
     allow_many_files();
     let topics = one_topic();
     let address = places(64, topics).await;
-    let mut crowd = Vec::new();
+    let mut clients = Vec::new();
     for number in 0..1_000 {
         let begun = ["", "G", "GET /t HTTP/1.1\r\n", REQUEST][number % 4];
-        crowd.push(connect(address, begun).await);
+        clients.push(connect(address, begun).await);
         if number % 10 == 9 {
             assert_eq!(status(&ask(address, "GET", "/t", "").await.0), 200);
         }
     }
-    for stream in &mut crowd[..900] {
+    for stream in &mut clients[..900] {
         is_closed(stream).await;
     }
 }

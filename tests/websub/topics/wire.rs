@@ -201,7 +201,7 @@ async fn http_1_0_is_answered_in_kind() {
 }
 
 #[tokio::test]
-async fn a_client_that_has_said_all_is_answered() {
+async fn a_client_that_has_closed_its_side_is_answered() {
     let address = one_topic().await;
     for requests in [1, 3] {
         let mut stream = TcpStream::connect(address).await.unwrap();
