@@ -21,7 +21,7 @@ pub fn fan_out(subscribers: usize) {
     stage.subscribe(address, CROWDED, callbacks.address, subscribers);
     stage.subscribe(address, QUIET, single.address, 1);
     let daemon = stage.start_with_embedded_hub(address);
-    let resting = current_memory_mib(daemon.id());
+    let idle = current_memory_mib(daemon.id());
 
     let alone = latency(&stage, &single, 50, "alone");
 
@@ -64,7 +64,7 @@ pub fn fan_out(subscribers: usize) {
         }
     }
     println!(
-        "fan_out: {subscribers} subscriptions: {resting:.0} MiB at rest, {:.0} MiB after, {:.0} MiB at most",
+        "fan_out: {subscribers} subscriptions: {idle:.0} MiB at rest, {:.0} MiB after, {:.0} MiB at most",
         current_memory_mib(daemon.id()),
         peak_memory_mib(daemon.id()),
     );
