@@ -1,8 +1,9 @@
 //! The engine: events in, effects out, all state within.
 //!
-//! It is made of parts that own their data: each [`Source`] knows its documents, mounts, deletions and findings, the
-//! [`Channels`] what every hub was told, the [`ChangeSets`] which entries of Change Lists were taken, the [`Hubs`] which submissions may go, `Timers` when something is to be done,
-//! and a `Step` collects what one event changes and causes. [`Engine::step`] joins them.
+//! It is made of parts that own their data: each of the [`Sources`] knows its documents, mounts, deletions and findings,
+//! the [`Channels`] what every hub was told, the [`ChangeSets`] which entries of Change Lists were taken, the [`Hubs`]
+//! which submissions may go, `Timers` when something is to be done, and a `Step` collects what one event changes and
+//! causes. [`Engine::step`] joins them.
 //!
 //! Nothing is derived from the order of events, only from what is seen and what was told.
 
@@ -25,6 +26,7 @@ mod retirement;
 mod route;
 mod settle;
 pub mod source;
+pub mod sources;
 mod step;
 mod timers;
 
@@ -38,15 +40,14 @@ use crate::announce::engine::channels::Channels;
 use crate::announce::engine::effects::effects;
 use crate::announce::engine::hubs::Hubs;
 use crate::announce::engine::replacement::HubChanges;
-use crate::announce::engine::source::Source;
 use crate::announce::engine::source::mounts::UnreadableDirectories;
+use crate::announce::engine::sources::Sources;
 use crate::announce::engine::step::Step;
 use crate::announce::engine::timers::{Timer, Timers};
 use crate::announce::event::{Effect, Event, Now};
 use crate::announce::history::History;
-use crate::announce::observation::{DocumentPath, MountId, Observation, Stat};
 use crate::announce::plan::Plan;
-use crate::announce::state::{State, Trouble};
+use crate::announce::state::State;
 use crate::announce::time::{earlier, elapsed, later};
 use crate::resourcesync::uri::{Hub, Uri};
 
@@ -55,8 +56,7 @@ use crate::resourcesync::uri::{Hub, Uri};
 pub struct Engine {
     plan: Plan,
     configured: Configured,
-    /// In the order of the plan.
-    sources: Vec<Source>,
+    sources: Sources,
     channels: Channels,
     change_sets: ChangeSets,
     hubs: Hubs,
@@ -72,7 +72,7 @@ impl Engine {
     pub fn new(plan: Plan, state: State, now: Timestamp) -> (Engine, Vec<Effect>) {
         let mut engine = Engine {
             configured: Configured::new(&plan),
-            sources: Vec::new(),
+            sources: Sources::default(),
             channels: Channels::default(),
             change_sets: ChangeSets::default(),
             hubs: Hubs::default(),
@@ -98,7 +98,7 @@ impl Engine {
         self.settle();
         // Once, after all that is due is known.
         self.cut_ready();
-        self.tell_lasting();
+        self.sources.tell_lasting(&mut self.step);
         self.dispatch();
         self.finish()
     }
@@ -117,17 +117,12 @@ impl Engine {
         self.history = std::mem::take(&mut before.history);
         self.step.continue_clock(before.step.monotonic());
         self.change_sets.continue_rounds(&before.change_sets);
-        for (source, plan) in self.sources.iter_mut().zip(&self.plan.sources) {
-            if let Ok(position) = before.plan.source_named(&plan.name) {
-                source.inherit(&before.sources[position], plan);
-            }
-        }
+        self.sources.inherit(&before.sources);
     }
 
     /// Returns the time for a [`Event::Tick`], if nothing else happens before.
     pub fn wake(&self) -> Option<Timestamp> {
-        let graces = self.sources.iter().filter_map(Source::next_grace_end);
-        let grace_ends = graces.min().map(|at| {
+        let grace_ends = self.sources.next_grace_end().map(|at| {
             let left = at.saturating_sub(self.step.monotonic());
             later(self.step.now(), left)
         });
@@ -139,10 +134,9 @@ impl Engine {
     pub fn take_stock(&mut self, now: Timestamp) {
         self.begin(now.into());
         for position in 0..self.sources.len() {
-            let plan = &self.plan.sources[position];
             let source = &mut self.sources[position];
-            source.judge_suspension(plan, &mut self.step);
-            source.expire_free_holds();
+            source.judge_suspension(&mut self.step);
+            source.documents_mut().expire_free_holds();
             let known = source.catalog().iter();
             let known: Vec<Uri> = known.map(|(uri, _)| uri.clone()).collect();
             for uri in known {
@@ -154,9 +148,7 @@ impl Engine {
 
     /// Makes each document that a list names, and of which there is no file, a finding of its own.
     pub fn find_each(&mut self) {
-        for source in &mut self.sources {
-            source.findings_mut().find_each();
-        }
+        self.sources.find_each();
     }
 
     // Read-only access to the parts.
@@ -166,7 +158,7 @@ impl Engine {
     }
 
     /// Returns the sources, in the order of the plan.
-    pub fn sources(&self) -> &[Source] {
+    pub fn sources(&self) -> &Sources {
         &self.sources
     }
 
@@ -196,36 +188,6 @@ impl Engine {
         self.step.now()
     }
 
-    /// Returns true if every present mount of every source was swept.
-    pub fn is_settled(&self) -> bool {
-        self.sources.iter().all(Source::is_settled)
-    }
-
-    /// Returns the documents whose stat data decide whether they are read again (R4). Structural ones are always
-    /// read at start, and so are those whose fingerprint an earlier version computed.
-    pub fn known(&self) -> impl Iterator<Item = (&DocumentPath, Stat, Timestamp)> {
-        let sources = self.sources.iter();
-        let records = sources.flat_map(|source| source.catalog().iter());
-        records
-            .filter(|(_, record)| !record.is_gone() && !record.is_read_at_start())
-            .map(|(_, record)| (&record.path, record.stat, record.looked))
-    }
-
-    /// Returns the paths that must be reported as missing if nothing is there, although they are not among
-    /// [`Engine::known`]: of documents, and of candidates that could not be read.
-    pub fn reread(&self) -> impl Iterator<Item = &DocumentPath> {
-        let sources = self.sources.iter();
-        let records = sources.flat_map(|source| source.catalog().iter());
-        let documents = records
-            .filter(|(_, record)| !record.is_gone() && record.is_read_at_start())
-            .map(|(_, record)| &record.path);
-        let troubles = self.sources.iter().flat_map(|source| {
-            let unknown = |(uri, _): &(&Uri, &Trouble)| !source.catalog().is_there(uri);
-            source.troubles().iter().filter(unknown)
-        });
-        documents.chain(troubles.map(|(_, trouble)| &trouble.path))
-    }
-
     // The steps of a step.
 
     fn begin(&mut self, now: Now) {
@@ -244,28 +206,27 @@ impl Engine {
         self.hubs.set_back(by);
         self.channels.set_back(by);
         self.change_sets.set_back(by);
-        for source in &mut self.sources {
-            source.set_back(by);
-        }
+        self.sources.set_back(by);
         for (position, uri) in self.timers.holds() {
-            self.sources[position].set_back_hold(uri, by);
+            let documents = self.sources[position].documents_mut();
+            documents.set_back_hold(uri, by);
         }
     }
 
     /// Notes what an event changed.
     fn note(&mut self, event: Event) {
+        let step = &mut self.step;
         match event {
             Event::Observed(observations) => {
                 for observation in observations {
-                    self.observe(observation);
+                    if let Some(recomputed) = self.sources.observe(observation, step) {
+                        self.channels.recompute(&recomputed, step);
+                    }
                 }
             }
             Event::Explained(explained) => {
                 for (path, cause) in explained {
-                    if let Some((position, uri)) = self.located(&path) {
-                        let plan = &self.plan.sources[position];
-                        self.sources[position].explain(uri, cause, plan, &mut self.step);
-                    }
+                    self.sources.explain(&path, cause, step);
                 }
             }
             Event::MountFound {
@@ -273,15 +234,13 @@ impl Engine {
                 identity,
                 started,
             } => {
-                if let Some(position) = self.source_of(mount) {
-                    let step = &mut self.step;
-                    self.sources[position].mount_found(mount, identity, started, step);
+                if let Some(source) = self.sources.of_mount(mount) {
+                    source.mount_found(mount, identity, started, step);
                 }
             }
             Event::MountLost { mount, reason } => {
-                if let Some(position) = self.source_of(mount) {
-                    let plan = &self.plan.sources[position];
-                    self.sources[position].mount_lost(mount, reason, plan, &mut self.step);
+                if let Some(source) = self.sources.of_mount(mount) {
+                    source.mount_lost(mount, reason, step);
                 }
             }
             Event::Swept {
@@ -289,12 +248,10 @@ impl Engine {
                 complete,
                 candidates,
             } => {
-                if let Some(position) = self.source_of(mount) {
-                    let plan = &self.plan.sources[position];
-                    let source = &mut self.sources[position];
+                if let Some(source) = self.sources.of_mount(mount) {
                     match complete {
-                        true => source.mount_swept(mount, candidates, plan, &mut self.step),
-                        false => source.leave_mount(mount, &mut self.step),
+                        true => source.mount_swept(mount, candidates, step),
+                        false => source.leave_mount(mount, step),
                     }
                 }
             }
@@ -303,9 +260,8 @@ impl Engine {
                 directories: first,
                 more,
             } => {
-                if let Some(position) = self.source_of(mount) {
-                    let unreadable = UnreadableDirectories { first, more };
-                    self.sources[position].set_unreadable(mount, unreadable);
+                if let Some(source) = self.sources.of_mount(mount) {
+                    source.set_unreadable(mount, UnreadableDirectories { first, more });
                 }
             }
             Event::Answered {
@@ -319,9 +275,8 @@ impl Engine {
             Event::Fetched(topic) => self.fetched(&topic),
             Event::Accept { source } => {
                 if let Ok(position) = self.plan.source_named(&source) {
-                    let plan = &self.plan.sources[position];
-                    self.sources[position].accept(plan, &mut self.step);
-                    self.change_sets.accept(position, &mut self.step);
+                    self.sources[position].accept(step);
+                    self.change_sets.accept(position, step);
                 }
             }
             Event::HubChanged(hub) => self.hub_changed(&hub),
@@ -331,27 +286,6 @@ impl Engine {
         }
     }
 
-    fn observe(&mut self, observation: Observation) {
-        let Some((position, uri)) = self.located(&observation.path) else {
-            return;
-        };
-        let plan = &self.plan.sources[position];
-        let source = &mut self.sources[position];
-        if let Some(recomputed) = source.observe(uri, observation, plan, &mut self.step) {
-            self.channels.recompute(&recomputed, &mut self.step);
-        }
-    }
-
-    fn source_of(&self, mount: MountId) -> Option<usize> {
-        self.plan.source_of(mount).map(|(position, _)| position)
-    }
-
-    /// Returns the source of a path, and the URI that the file there is published as.
-    fn located(&self, path: &DocumentPath) -> Option<(usize, Uri)> {
-        let uri = self.plan.uri_of(path)?;
-        Some((self.source_of(path.mount)?, uri))
-    }
-
     /// Handles every timer and every grace that has expired.
     fn expire(&mut self) {
         self.timers.set(self.step.take_timers());
@@ -359,9 +293,7 @@ impl Engine {
             self.handle(timer);
             self.timers.set(self.step.take_timers());
         }
-        for (source, plan) in self.sources.iter_mut().zip(&self.plan.sources) {
-            source.end_graces(plan, &mut self.step);
-        }
+        self.sources.end_graces(&mut self.step);
     }
 
     fn handle(&mut self, timer: Timer) {
@@ -378,29 +310,18 @@ impl Engine {
             Timer::Retired(channel) => self.retirement_ends(channel),
             Timer::Left(channel, hub) => self.leaving_ends(channel, &hub),
             Timer::Hold(position, uri) => {
-                self.sources[position].hold_expires(&uri, window.hold, step);
+                let documents = self.sources[position].documents_mut();
+                documents.hold_expires(&uri, window.hold, step);
             }
-            Timer::Broken(position, uri) => {
-                let plan = &self.plan.sources[position];
-                self.sources[position].trouble_lasted(&uri, plan, step);
-            }
-            Timer::Finding(position, uri) => {
-                let plan = &self.plan.sources[position];
-                self.sources[position].findings_lasted(&uri, plan, step);
-            }
-            Timer::FindingKind(position, kind) => {
-                let plan = &self.plan.sources[position];
-                let findings = self.sources[position].findings_mut();
-                findings.tell_untold(kind, plan, step);
-            }
+            Timer::Broken(position, uri) => self.sources[position].trouble_lasted(&uri, step),
+            Timer::Finding(position, uri) => self.sources[position].findings_lasted(&uri, step),
+            Timer::FindingKind(position, kind) => self.sources[position].tell_untold(kind, step),
         }
     }
 
     fn judge_deletions(&mut self) {
-        for (source, plan) in self.sources.iter_mut().zip(&self.plan.sources) {
-            for recomputed in source.judge_deletions(plan, &mut self.step) {
-                self.channels.recompute(&recomputed, &mut self.step);
-            }
+        for recomputed in self.sources.judge_deletions(&mut self.step) {
+            self.channels.recompute(&recomputed, &mut self.step);
         }
     }
 
@@ -416,16 +337,8 @@ impl Engine {
             }
             let freed = self.channels.take_freed();
             if !freed.is_empty() {
-                for source in &mut self.sources {
-                    source.offer_topics(&freed);
-                }
+                self.sources.offer_topics(&freed);
             }
-        }
-    }
-
-    fn tell_lasting(&mut self) {
-        for (source, plan) in self.sources.iter_mut().zip(&self.plan.sources) {
-            source.tell_lasting(plan, &mut self.step);
         }
     }
 

@@ -273,15 +273,6 @@ impl Plan {
     pub fn may_hold(&self, source: &SourcePlan, set: &Uri) -> bool {
         source.mount_of(set).is_some() || self.sources.len() == 1
     }
-
-    /// Returns the URI that the file at `path` is published as; nothing if another mount of the source, with a longer
-    /// prefix, publishes that URI (R1).
-    pub fn uri_of(&self, path: &DocumentPath) -> Option<Uri> {
-        let (_, source) = self.source_of(path.mount)?;
-        let mount = source.mounts.iter().find(|mount| mount.id == path.mount)?;
-        let uri = Uri::below(&mount.prefix, &path.below);
-        (source.mount_of(&uri)?.id == mount.id).then_some(uri)
-    }
 }
 
 impl SourcePlan {
@@ -304,6 +295,14 @@ impl SourcePlan {
             .iter()
             .filter(|mount| uri.is_below(&mount.prefix))
             .max_by_key(|mount| mount.prefix.as_str().len())
+    }
+
+    /// Returns the URI that the file at `path` is published as; nothing if another mount, with a longer prefix, publishes
+    /// that URI (R1).
+    pub fn uri_of(&self, path: &DocumentPath) -> Option<Uri> {
+        let mount = self.mounts.iter().find(|mount| mount.id == path.mount)?;
+        let uri = Uri::below(&mount.prefix, &path.below);
+        (self.mount_of(&uri)?.id == mount.id).then_some(uri)
     }
 
     /// Returns the path of the file that is published as `uri`; nothing if no file can be (R1).

@@ -225,8 +225,8 @@ impl SourceScan {
 
 /// Returns the documents that the state knows, and the candidates that could not be read.
 fn remembered(engine: &Engine) -> impl Iterator<Item = &DocumentPath> {
-    let read = engine.known().map(|(path, _, _)| path);
-    read.chain(engine.reread())
+    let read = engine.sources().known().map(|(path, _, _)| path);
+    read.chain(engine.sources().reread())
 }
 
 /// Returns the public URL.

@@ -216,10 +216,10 @@ pub fn known(
             .source_of(path.mount)
             .is_some_and(|(position, _)| position == source)
     };
-    let documents = engine.known();
+    let documents = engine.sources().known();
     let others = others.iter().map(|(path, stat, at)| (path, *stat, *at));
     // No file has this size: it is read again, and missed if it is not there.
-    let reread = engine.reread().map(|path| {
+    let reread = engine.sources().reread().map(|path| {
         let stat = Stat {
             size: u64::MAX,
             modified: Timestamp::MIN,

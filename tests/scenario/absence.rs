@@ -78,7 +78,7 @@ fn an_empty_root_in_the_place_of_one_with_documents_is_an_absent_mount() {
     );
     assert_eq!(presence(&world), [Some(false)]);
     assert!(
-        world.engine().is_settled(),
+        world.engine().sources().are_settled(),
         "it keeps nobody from being ready"
     );
     let state = world.state_of("/a/capabilitylist.xml");

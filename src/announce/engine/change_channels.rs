@@ -169,7 +169,8 @@ impl Engine {
     pub(super) fn remove_channel(&mut self, id: ChannelId) {
         if let Some(channel) = self.channels.remove(id, &mut self.step) {
             for ledger in channel.ledgers.values() {
-                self.sources[channel.source].account_ended(ledger);
+                let documents = self.sources[channel.source].documents_mut();
+                documents.account_ended(ledger);
             }
             if channel.is_of_changes() {
                 self.forget_set_without_channel(&channel.row.set);

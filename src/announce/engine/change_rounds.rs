@@ -351,10 +351,9 @@ impl Engine {
             missing: missing.missing,
             of: missing.of,
         });
-        let plan = &self.plan.sources[position];
         let source = &mut self.sources[position];
         let findings = finding.into_iter().collect();
-        source.find_about_entries(set, findings, plan, &mut self.step);
+        source.find_about_entries(set, findings, &mut self.step);
     }
 
     /// Notes what is wrong with the entries of the lists that were read. `back_dated` are numbers of entries, by list.
@@ -391,7 +390,7 @@ impl Engine {
                 });
             }
             let source = &mut self.sources[position];
-            source.find_about_entries(&list.list, findings, plan, &mut self.step);
+            source.find_about_entries(&list.list, findings, &mut self.step);
             if list.skipped > 0 {
                 self.step.tell(Fact::SkippedEntries {
                     source: plan.name.clone(),

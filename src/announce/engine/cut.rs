@@ -89,7 +89,7 @@ impl Engine {
         let catalog = source.catalog();
         let limits = self.limits(channel, hub);
         let overhead = overhead(&channel.row.set, catalog);
-        let settled = source.times_settled();
+        let settled = source.documents().times_settled();
         let prepared = (!ledger.prepared.is_valid(settled))
             .then(|| prepare(channel, hub, catalog, plan, limits, settled));
         let waiting = ledger.waiting_since(catalog);

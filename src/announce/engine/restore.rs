@@ -1,6 +1,6 @@
 //! Takes up where a stored state ends, as far as the plan still has a place for it (R13).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -11,18 +11,14 @@ use crate::announce::delivery::attempt::RefusalScope;
 use crate::announce::delivery::hub_queue::{HubQueue, Outage};
 use crate::announce::engine::Engine;
 use crate::announce::engine::replacement::{Accounts, HubChanges};
-use crate::announce::engine::source::Source;
-use crate::announce::engine::source::mounts::Mounts;
+use crate::announce::engine::sources::Sources;
 use crate::announce::engine::timers::Timer;
 use crate::announce::event::Fact;
 use crate::announce::history;
 use crate::announce::ids::ChannelId;
 use crate::announce::ledger::{Ledger, PING_APART, PING_FETCHED_WITHIN};
-use crate::announce::observation::{DocumentPath, MountId};
 use crate::announce::plan::Mode;
-use crate::announce::state::{
-    ChangeListRow, ChangeSetRow, ChannelRow, LedgerRow, MountRow, Record, State, Told, Trouble,
-};
+use crate::announce::state::{ChangeListRow, ChangeSetRow, ChannelRow, LedgerRow, State, Told};
 use crate::announce::time::later;
 use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::payload::Payload;
@@ -54,21 +50,12 @@ impl Engine {
         self.hub_changes = HubChanges::new(&self.plan, &hubs, &mut accounts, &mut self.step);
         let Accounts { ledgers, told } = accounts;
 
-        self.restore_sources(mounts);
-        self.forget_others(others.into_keys());
-        for (uri, record) in documents {
-            match self.baselined_source(&uri, &record) {
-                Some(position) => {
-                    let hold = self.plan.window.hold;
-                    self.sources[position].restore_document(uri, record, hold, &mut self.step);
-                }
-                // A baseline that was not finished is taken again.
-                None => {
-                    self.step.rows().documents.insert(uri, None);
-                }
-            }
-        }
-        self.restore_troubles(troubles);
+        let step = &mut self.step;
+        self.sources = Sources::new(&self.plan, mounts, step);
+        self.sources.forget_others(others.into_keys(), step);
+        let hold = self.plan.window.hold;
+        self.sources.restore_documents(documents, hold, step);
+        self.sources.restore_troubles(troubles, step);
         self.restore_channels(channels, ledgers, told, change_log);
         self.restore_change_sets(change_sets, change_lists);
         let hubs: Vec<Hub> = self
@@ -81,57 +68,6 @@ impl Engine {
             self.hubs.add(hub, queue);
         }
         self.history = history::recalled(self.channels.iter());
-    }
-
-    fn restore_sources(&mut self, mut rows: BTreeMap<MountId, MountRow>) {
-        for (position, source) in self.plan.sources.iter().enumerate() {
-            let sets = self.plan.channels.iter();
-            let sets = sets.map(|channel| channel.capability_list.clone());
-            let sets: BTreeSet<Uri> = sets.filter(|set| self.plan.may_hold(source, set)).collect();
-            let mounts = Mounts::new(source, &mut rows, self.step.now());
-            self.sources.push(Source::new(position, sets, mounts));
-        }
-        let rows = rows.into_keys().map(|id| (id, None));
-        self.step.rows().mounts.extend(rows);
-    }
-
-    /// Forgets files that are no documents, and no candidates any more.
-    fn forget_others(&mut self, paths: impl Iterator<Item = DocumentPath>) {
-        for path in paths {
-            if !self.is_candidate(&path) {
-                self.step.rows().others.insert(path, None);
-            }
-        }
-    }
-
-    fn restore_troubles(&mut self, troubles: BTreeMap<Uri, Trouble>) {
-        for (uri, trouble) in troubles {
-            let position = self.source_of(trouble.path.mount);
-            match position.filter(|_| self.is_candidate(&trouble.path)) {
-                Some(position) => {
-                    let plan = &self.plan.sources[position];
-                    self.sources[position].restore_trouble(uri, trouble, plan, &mut self.step);
-                }
-                None => {
-                    self.step.rows().troubles.insert(uri, None);
-                }
-            }
-        }
-    }
-
-    /// Returns the source of a document that it has looked at to the end, and still does.
-    fn baselined_source(&self, uri: &Uri, record: &Record) -> Option<usize> {
-        let position = self.source_of(record.path.mount)?;
-        let mount = self.sources[position].mounts().get(record.path.mount)?;
-        let is_ours = self.plan.uri_of(&record.path).as_ref() == Some(uri);
-        let is_baselined = !mount.is_new_ground(&record.path.below);
-        (is_baselined && is_ours && self.is_candidate(&record.path)).then_some(position)
-    }
-
-    /// Returns true if the plan still wants this path looked at.
-    fn is_candidate(&self, path: &DocumentPath) -> bool {
-        let source = self.plan.source_of(path.mount);
-        source.is_some_and(|(_, source)| source.accepts(path))
     }
 
     fn restore_channels(

@@ -37,7 +37,7 @@ impl Engine {
             for uri in doubtful {
                 self.step.save_told(id, hub.clone(), uri);
             }
-            self.sources[source].reconsider(owed);
+            self.sources[source].documents_mut().reconsider(owed);
             self.step.tell(Fact::Dropped {
                 topic,
                 hub: hub.clone(),

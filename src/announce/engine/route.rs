@@ -84,8 +84,7 @@ impl Engine {
             }
             change_channels.push((set.clone(), of_changes));
             findings.extend(more);
-            let plan = &self.plan.sources[position];
-            self.sources[position].find_about_channel(set, findings, plan, &mut self.step);
+            self.sources[position].find_about_channel(set, findings, &mut self.step);
             let live = self.channels.live(set, ChannelKind::Framework);
             let (topic, hubs) = match (wanted, live) {
                 (Desired::AsItIs, _) | (Desired::Nothing, None) => continue,
@@ -107,7 +106,7 @@ impl Engine {
                 set: set.clone(),
                 topic,
                 hubs: hubs.into_iter().collect(),
-                is_new_set: self.sources[position].is_new_set(set),
+                is_new_set: self.sources[position].documents().is_new_set(set),
                 documents: Vec::new(),
             });
         }
@@ -212,7 +211,8 @@ impl Engine {
         }
         if !opening.hubs.is_empty() {
             self.end_accounts(id);
-            self.sources[position].is_told_of(&opening.set, &mut self.step);
+            let documents = self.sources[position].documents_mut();
+            documents.is_told_of(&opening.set, &mut self.step);
         }
         if opened.is_changed {
             self.step.serve(id);
@@ -322,7 +322,7 @@ impl Engine {
             return;
         };
         for ledger in self.channels.end_accounts(id, &mut self.step) {
-            self.sources[source].account_ended(&ledger);
+            self.sources[source].documents_mut().account_ended(&ledger);
         }
     }
 }

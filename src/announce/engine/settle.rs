@@ -11,17 +11,18 @@ use crate::resourcesync::uri::{Hub, Uri};
 impl Engine {
     /// Settles what changed in a source, in the order in which one follows from the other.
     pub(super) fn settle_source(&mut self, position: usize) {
-        let Some(mut changes) = self.sources[position].take_changes() else {
+        let Some(mut changes) = self.sources[position].documents_mut().take_changes() else {
             return;
         };
-        let is_first = self.sources[position].times_settled() == 1;
+        let is_first = self.sources[position].documents().times_settled() == 1;
         if is_first {
             let channels = self.channels.of_source(position);
             changes
                 .sets
                 .extend(channels.map(|(_, channel)| channel.row.set.clone()));
         }
-        let mut affected = self.relate(position, &mut changes);
+        let documents = self.sources[position].documents_mut();
+        let mut affected = documents.relate(&mut changes, &mut self.step);
         self.compare_all(position, &affected, &changes);
         let (quiet, now) = (self.plan.window.quiet, self.step.now());
         self.sources[position].remember_descriptions(&changes, quiet, now);
@@ -33,21 +34,10 @@ impl Engine {
         // Sets are joined by `append`, which merges: they may hold every document of the source.
         affected.append(&mut rerouted);
         affected.append(&mut changes.sets);
-        let plan = &self.plan.sources[position];
-        self.sources[position].find(&mut affected, &changes, plan, &mut self.step);
+        self.sources[position].find(&mut affected, &changes, &mut self.step);
         for uri in &affected {
             self.forget_if_done(position, uri);
         }
-    }
-
-    /// Resolves relations, and returns the documents of which another change may be due (R5, R7).
-    fn relate(&mut self, position: usize, changes: &mut Changes) -> BTreeSet<Uri> {
-        let affected = std::mem::take(&mut changes.relations).into_iter();
-        let mut affected: BTreeSet<Uri> = affected.collect();
-        let mut rerouted = self.sources[position].relate(&affected, &mut self.step);
-        affected.append(&mut rerouted);
-        affected.append(&mut changes.changed.iter().cloned().collect());
-        affected
     }
 
     fn compare_all(&mut self, position: usize, uris: &BTreeSet<Uri>, changes: &Changes) {
@@ -69,7 +59,8 @@ impl Engine {
             }
         }
         let hold = self.plan.window.hold;
-        self.sources[position].set_held(uri, is_held, hold, &mut self.step);
+        let documents = self.sources[position].documents_mut();
+        documents.set_held(uri, is_held, hold, &mut self.step);
     }
 
     /// Brings one hub's account up to date. Returns true if the change is held.
@@ -106,7 +97,7 @@ impl Engine {
         let is_gone = source.catalog().get(uri).is_some_and(Record::is_gone);
         if is_gone && !self.channels.owes(uri) {
             self.channels.forget(uri);
-            source.forget(uri, &mut self.step);
+            source.documents_mut().forget(uri, &mut self.step);
         }
     }
 }

@@ -70,7 +70,7 @@ impl EventLoop {
 
     /// Withdraws topics that no channel has claimed under this plan, once every tree is known.
     pub(super) fn withdraw_unclaimed(&mut self) {
-        if self.engine.is_settled() {
+        if self.engine.sources().are_settled() {
             for topic in self.topics.take_unclaimed() {
                 self.perform(Effect::Withdraw(topic));
             }

@@ -72,7 +72,7 @@ impl EventLoop {
         engine.await_answers(under_way.chain(accepted));
         let next = self.trees.next_generation(config, &engine, &others)?;
         self.carry_counts_over(engine.plan());
-        let was_settled = self.trees.was_settled() || self.engine.is_settled();
+        let was_settled = self.trees.was_settled() || self.engine.sources().are_settled();
         let was_settled = was_settled && covers(self.engine.plan(), engine.plan());
         self.trees.replace(next, began, was_settled);
         self.topics.await_claims();

@@ -139,7 +139,7 @@ impl EventLoop {
             counts,
             ..
         } = self;
-        let is_settled = engine.is_settled();
+        let is_settled = engine.sources().are_settled();
         if reporter.stepped(is_saved, is_settled, trees.was_settled()) {
             failpoints.ready();
         }

@@ -37,7 +37,7 @@ pub use plan::{HUB, OTHER_HUB, excluding, mount, ping_hub, plan, set_hubs, two_h
 
 use changes::{ChangeRows, summary};
 use hub::FakeHub;
-use tree::FakeTree;
+use tree::{FakeTree, uri_of};
 
 /// Everything outside the engine, and the engine while it runs.
 pub struct World {
@@ -370,16 +370,16 @@ impl World {
             return;
         };
         let mut unchanged = Vec::new();
-        for (path, stat, _) in engine.known() {
-            let name = self.plan.uri_of(path).unwrap().to_string();
+        for (path, stat, _) in engine.sources().known() {
+            let name = uri_of(&self.plan, path).to_string();
             if self.tree.stat(&name) == Some(stat) {
                 unchanged.push(name);
             } else {
                 names.insert(name);
             }
         }
-        for path in engine.reread() {
-            names.insert(self.plan.uri_of(path).unwrap().to_string());
+        for path in engine.sources().reread() {
+            names.insert(uri_of(&self.plan, path).to_string());
         }
         let candidates = self.candidates(position);
         let observed = names
@@ -561,7 +561,7 @@ impl World {
                 Effect::Submit(submission) => self.submit(submission),
                 Effect::Look(paths) => {
                     for path in paths {
-                        let name = self.plan.uri_of(&path).unwrap().to_string();
+                        let name = uri_of(&self.plan, &path).to_string();
                         let observation = self.observation(&name).unwrap_or(Observation {
                             path,
                             at: self.now,

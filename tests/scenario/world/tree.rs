@@ -44,6 +44,12 @@ pub fn absolute(name: &str) -> String {
     }
 }
 
+/// Returns the URI that the file at a path is published as.
+pub fn uri_of(plan: &Plan, path: &DocumentPath) -> Uri {
+    let (_, source) = plan.source_of(path.mount).unwrap();
+    source.uri_of(path).unwrap()
+}
+
 /// Returns the path of a candidate under a plan, and the directory of its mount.
 pub fn path_of(plan: &Plan, name: &str) -> Option<(DocumentPath, PathBuf)> {
     let uri = Uri::parse(&absolute(name)).unwrap();
@@ -154,8 +160,8 @@ impl FakeTree {
     /// Returns why there is no document at a path, whatever is included.
     pub fn explain(&self, plan: &Plan, path: &DocumentPath) -> Option<NoDocument> {
         let (_, source) = plan.source_of(path.mount).unwrap();
-        let uri = plan.uri_of(path).unwrap().to_string();
-        let mount = source.mount_of(&plan.uri_of(path).unwrap()).unwrap();
+        let uri = uri_of(plan, path).to_string();
+        let mount = source.mount_of(&uri_of(plan, path)).unwrap();
         let exclusion = source.candidates.exclusion(&mount.published(), &path.below);
         match (self.look(&uri), exclusion) {
             (Look::Missing, _) => Some(NoDocument::Nothing),

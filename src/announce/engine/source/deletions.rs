@@ -3,14 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use jiff::Timestamp;
+
 use crate::announce::catalog::Catalog;
 use crate::announce::catalog::census::{Census, MountCount, PresenceCount};
+use crate::announce::engine::source::documents::Documents;
 use crate::announce::engine::source::mounts::Mounts;
 use crate::announce::engine::source::sighting::Sighting;
 use crate::announce::engine::step::Step;
-use crate::announce::event::Suspension;
+use crate::announce::event::{Fact, Suspension};
 use crate::announce::observation::MountId;
-use crate::announce::plan::MassDeletion;
+use crate::announce::plan::{MassDeletion, SourcePlan};
 use crate::announce::state::Presence;
 use crate::resourcesync::uri::{Uri, UriMap};
 
@@ -26,7 +29,22 @@ pub struct Deletions {
     /// True while deletions are not believed.
     suspended: bool,
     /// Documents that looks of this step did not find, each with the document that was found in its place.
-    vanished: BTreeMap<Uri, Option<Sighting>>,
+    vanished: BTreeMap<Uri, Option<Box<Sighting>>>,
+}
+
+/// A look that did not find a document at its path.
+#[derive(Debug)]
+pub struct Vanishing {
+    pub at: Timestamp,
+    pub found: FoundInstead,
+}
+
+/// The thing that lies at the path of a document which is not there.
+#[derive(Debug)]
+pub enum FoundInstead {
+    Nothing,
+    File,
+    Document(Box<Sighting>),
 }
 
 /// A document that is absent from a tree that is there.
@@ -39,24 +57,45 @@ struct Absence {
 }
 
 impl Deletions {
-    /// Begins the grace of a document that a look did not find, unless it has begun.
+    /// R15: takes a document that a look did not find to be missing, and begins its grace, unless it has begun. It is
+    /// deleted later; so is one whose path holds something else.
     pub fn vanished(
         &mut self,
         uri: &Uri,
-        is_replaced: bool,
-        successor: Option<Sighting>,
+        vanishing: Vanishing,
+        documents: &mut Documents,
         grace: Duration,
-        now: Duration,
+        step: &mut Step,
     ) {
+        let Some(record) = documents.catalog().get(uri) else {
+            return;
+        };
+        match record.presence {
+            Presence::Gone { .. } => return,
+            Presence::Missing { .. } => {}
+            Presence::Present => {
+                let missing = Presence::Missing {
+                    since: vanishing.at,
+                    approved: false,
+                };
+                documents.set_presence(uri, missing, step);
+            }
+        }
+        let is_replaced = !matches!(vanishing.found, FoundInstead::Nothing);
         let absence = self.absent.entry(uri.clone()).or_insert(Absence {
             since: None,
             is_replaced,
         });
         absence.is_replaced = is_replaced;
         if absence.since.is_none() {
+            let now = step.monotonic();
             absence.since = Some(now);
             self.graces.insert((now.saturating_add(grace), uri.clone()));
         }
+        let successor = match vanishing.found {
+            FoundInstead::Document(successor) => Some(successor),
+            FoundInstead::Nothing | FoundInstead::File => None,
+        };
         self.vanished.insert(uri.clone(), successor);
     }
 
@@ -87,13 +126,8 @@ impl Deletions {
         });
     }
 
-    /// Returns true if this run sees that a document is absent.
-    pub fn is_seen_absent(&self, uri: &Uri) -> bool {
-        self.since(uri).is_some()
-    }
-
     /// Returns true if a running daemon saw a document absent for the whole grace, in one piece.
-    pub fn is_grace_over(&self, uri: &Uri, grace: Duration, now: Duration) -> bool {
+    fn is_grace_over(&self, uri: &Uri, grace: Duration, now: Duration) -> bool {
         let since = self.since(uri);
         since.is_some_and(|since| since.saturating_add(grace) <= now)
     }
@@ -107,8 +141,15 @@ impl Deletions {
         self.graces.first().map(|(at, _)| *at)
     }
 
+    /// Asks for a look at each document whose grace has ended.
+    pub fn end_graces(&mut self, catalog: &Catalog, grace: Duration, step: &mut Step) {
+        while let Some(uri) = self.take_ended(step.monotonic()) {
+            self.verify(&uri, catalog, grace, step);
+        }
+    }
+
     /// Takes out the first document whose grace may have ended.
-    pub fn take_ended(&mut self, now: Duration) -> Option<Uri> {
+    fn take_ended(&mut self, now: Duration) -> Option<Uri> {
         let (at, _) = self.graces.first()?;
         if *at > now {
             return None;
@@ -117,7 +158,7 @@ impl Deletions {
     }
 
     /// Asks for a look at a document whose grace is over: a deletion is believed only by a look after the grace.
-    pub fn verify(&mut self, uri: &Uri, catalog: &Catalog, grace: Duration, step: &mut Step) {
+    fn verify(&mut self, uri: &Uri, catalog: &Catalog, grace: Duration, step: &mut Step) {
         let Some(record) = catalog.get(uri) else {
             return;
         };
@@ -133,20 +174,107 @@ impl Deletions {
             .insert((now.saturating_add(LOOK_AGAIN), uri.clone()));
     }
 
-    /// Takes the documents that looks of this step did not find.
-    pub fn take_vanished(&mut self) -> BTreeMap<Uri, Option<Sighting>> {
+    /// Asks for a look at what is missing, if its grace is over; and, below a mount that was swept just now, at what this
+    /// run has not seen to be absent.
+    pub fn look_at_missing(
+        &mut self,
+        swept: Option<MountId>,
+        catalog: &Catalog,
+        grace: Duration,
+        step: &mut Step,
+    ) {
+        for uri in catalog.census().missing() {
+            let path = catalog.get(uri).map(|record| &record.path);
+            match path {
+                Some(path) if Some(path.mount) == swept && self.since(uri).is_none() => {
+                    step.look_at(path.clone());
+                }
+                _ => self.verify(uri, catalog, grace, step),
+            }
+        }
+    }
+
+    /// Takes the documents that looks of this step did not find, each with the document that was found in its place.
+    pub fn take_vanished(&mut self) -> BTreeMap<Uri, Option<Box<Sighting>>> {
         std::mem::take(&mut self.vanished)
+    }
+
+    /// Takes a document to be deleted that was missing for the whole grace, unless deletions are suspended. Returns true
+    /// if it is deleted.
+    pub fn believe(
+        &mut self,
+        uri: &Uri,
+        documents: &mut Documents,
+        grace: Duration,
+        step: &mut Step,
+    ) -> bool {
+        let Some(record) = documents.catalog().get(uri) else {
+            return false;
+        };
+        let Presence::Missing { since, approved } = record.presence else {
+            return false;
+        };
+        let is_suspended = self.suspended && !approved;
+        let is_believed = !is_suspended && self.is_grace_over(uri, grace, step.monotonic());
+        if is_believed {
+            self.end(uri);
+            documents.delete(uri, since, step);
+        }
+        is_believed
+    }
+
+    /// Accepts as deleted what is missing now, except below a mount that is away, where nobody can see what is missing.
+    /// What goes missing later, or returns and goes missing again, is not accepted.
+    pub fn accept(
+        &mut self,
+        plan: &SourcePlan,
+        documents: &mut Documents,
+        mounts: &Mounts,
+        step: &mut Step,
+    ) {
+        let catalog = documents.catalog();
+        let missing = catalog.census().missing().iter().filter(|uri| {
+            let record = catalog.get(uri);
+            record.is_some_and(|record| !mounts.is_absent(record.path.mount))
+        });
+        let missing: Vec<Uri> = missing.cloned().collect();
+        for uri in &missing {
+            documents.approve_deletion(uri, step);
+        }
+        if !missing.is_empty() {
+            step.tell(Fact::Accepted {
+                source: plan.name.clone(),
+                documents: missing.len(),
+            });
+        }
+        self.look_at_missing(None, documents.catalog(), plan.deletion_grace, step);
     }
 
     pub fn are_suspended(&self) -> bool {
         self.suspended
     }
 
-    /// Decides whether deletions are suspended. Returns true if that changed.
-    pub fn judge(&mut self, limit: MassDeletion, census: &Census, mounts: &Mounts) -> bool {
+    /// Suspends deletions if too many documents are missing, and believes them again if not.
+    pub fn judge(
+        &mut self,
+        plan: &SourcePlan,
+        catalog: &Catalog,
+        mounts: &Mounts,
+        step: &mut Step,
+    ) {
         let were_suspended = self.suspended;
-        self.suspended = is_mass_deletion(limit, census, mounts);
-        were_suspended != self.suspended
+        self.suspended = is_mass_deletion(plan.mass_deletion, catalog.census(), mounts);
+        if were_suspended == self.suspended {
+            return;
+        }
+        match self.suspension(&plan.name, catalog.census(), mounts) {
+            Some(suspension) => step.tell(Fact::Suspended(suspension)),
+            None => {
+                let source = plan.name.clone();
+                step.tell(Fact::Resumed { source });
+                self.look_at_missing(None, catalog, plan.deletion_grace, step);
+            }
+        }
     }
 
     /// Returns the numbers of missing documents if they suspend deletions. `name` is the source's.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::announce::catalog::Catalog;
+use crate::announce::engine::source::changes::Changes;
 use crate::announce::engine::step::Step;
 use crate::announce::engine::timers::Timer;
 use crate::announce::event::Fact;
@@ -25,6 +26,9 @@ pub const EXAMPLES: usize = 3;
 const BROKEN: &str = "broken";
 /// The time for which no more is told of a kind of which there were more.
 const COUNTED_FOR: Duration = Duration::from_secs(60);
+/// A list of more entries is not gone through again each time that one of them comes or goes, but a little later, once
+/// for all of them.
+const LARGE: usize = 1_000;
 /// Documents that a list names, and of which there is no file, that are findings of their own; the others are counted.
 const MOST_WITHOUT_FILE: usize = 100;
 
@@ -103,8 +107,35 @@ impl Findings {
         })
     }
 
+    /// Looks for findings about what changed, adding to `affected` the lists that name a document which came or went:
+    /// those of large lists a little later.
+    pub fn follow(
+        &mut self,
+        changes: &Changes,
+        affected: &mut BTreeSet<Uri>,
+        catalog: &Catalog,
+        plan: &SourcePlan,
+        step: &mut Step,
+    ) {
+        let came_or_went = changes
+            .previous
+            .iter()
+            .filter(|(uri, before)| before.is_some() != catalog.is_there(uri));
+        let listers = came_or_went.flat_map(|(uri, _)| catalog.listers(uri));
+        let listers: UriSet = listers.map(|(lister, _)| lister.clone()).collect();
+        let is_large = |uri: &Uri| {
+            let structure = catalog.structure(uri);
+            structure.is_some_and(|structure| structure.members.len() > LARGE)
+        };
+        let (large, others): (BTreeSet<Uri>, BTreeSet<Uri>) =
+            listers.into_iter().partition(is_large);
+        affected.extend(others);
+        self.find_later(large, affected, plan.broken_after, step);
+        self.find(affected, &changes.changed, catalog, plan, step);
+    }
+
     /// Looks for findings about documents that changed, or that others changed of.
-    pub fn find(
+    fn find(
         &mut self,
         uris: &BTreeSet<Uri>,
         changed: &UriSet,
@@ -133,7 +164,7 @@ impl Findings {
     }
 
     /// Looks for findings about large lists once the operator may be told of them, unless that is done now.
-    pub fn find_later(
+    fn find_later(
         &mut self,
         lists: BTreeSet<Uri>,
         done_now: &BTreeSet<Uri>,

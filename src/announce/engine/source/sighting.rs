@@ -30,7 +30,7 @@ pub struct Recomputed {
 
 /// The facts that were known of a document that is sighted.
 #[derive(Debug)]
-pub struct Seen<'a> {
+pub struct Prior<'a> {
     pub before: Option<&'a Record>,
     /// True if this is another version.
     pub is_changed: bool,
@@ -67,7 +67,7 @@ impl Sighting {
     /// Makes a record, with the entries if the document is structural.
     pub fn into_record(
         self,
-        seen: &Seen<'_>,
+        prior: &Prior<'_>,
         catalog: &Catalog,
         plan: &SourcePlan,
     ) -> (Record, Option<Structure>) {
@@ -78,23 +78,28 @@ impl Sighting {
             stat,
             at,
         } = self;
-        let previous = seen.before.filter(|before| !before.is_gone());
+        let previous = prior.before.filter(|before| !before.is_gone());
         let (document, structure) = resolve_aliases(parsed.document, plan);
         let index = document.index.as_ref().and_then(|uri| catalog.get(uri));
         let index = index.filter(|index| !index.is_gone());
         let named_index_form = index.map(|index| index.version.form);
-        let last_look = seen.swept.max(previous.map(|before| before.looked));
-        let relations = seen.before.map(|before| before.relations.clone());
+        let last_look = prior.swept.max(previous.map(|before| before.looked));
+        let relations = prior.before.map(|before| before.relations.clone());
         let record = Record {
             path,
             stat,
             version,
             outdated: false,
-            newly_indexed: is_newly_indexed(previous, seen.is_changed, &document, named_index_form),
+            newly_indexed: is_newly_indexed(
+                previous,
+                prior.is_changed,
+                &document,
+                named_index_form,
+            ),
             named_index_form,
             up: document.up.map(|up| catalog.interned(up)),
             named_index: document.index.map(|index| catalog.interned(index)),
-            changed: match (seen.before, seen.is_changed) {
+            changed: match (prior.before, prior.is_changed) {
                 (Some(before), false) => before.changed,
                 _ => moment(stat.modified, last_look, at),
             },
@@ -104,7 +109,7 @@ impl Sighting {
             relations: relations.unwrap_or_default(),
             is_new_set: match previous.filter(|before| before.is_capability_list()) {
                 Some(before) => before.is_new_set,
-                None => is_set(&version) && !seen.is_in_baseline,
+                None => is_set(&version) && !prior.is_in_baseline,
             },
         };
         (record, structure)
