@@ -14,17 +14,16 @@ mod change_rounds;
 pub mod change_sets;
 pub mod channels;
 mod cut;
-mod deliver;
+mod drop_due;
 mod effects;
 pub mod hubs;
-mod operator;
 mod page;
 mod ping;
+mod reconciler;
 mod replacement;
 mod restore;
 mod retirement;
 mod route;
-mod settle;
 pub mod source;
 pub mod sources;
 mod step;
@@ -39,6 +38,7 @@ use crate::announce::engine::change_sets::ChangeSets;
 use crate::announce::engine::channels::Channels;
 use crate::announce::engine::effects::effects;
 use crate::announce::engine::hubs::Hubs;
+use crate::announce::engine::reconciler::Reconciler;
 use crate::announce::engine::replacement::HubChanges;
 use crate::announce::engine::source::mounts::UnreadableDirectories;
 use crate::announce::engine::sources::Sources;
@@ -46,10 +46,11 @@ use crate::announce::engine::step::Step;
 use crate::announce::engine::timers::{Timer, Timers};
 use crate::announce::event::{Effect, Event, Now};
 use crate::announce::history::History;
+use crate::announce::ids::SubmissionId;
 use crate::announce::plan::Plan;
 use crate::announce::state::State;
 use crate::announce::time::{earlier, elapsed, later};
-use crate::resourcesync::uri::{Hub, Uri};
+use crate::resourcesync::uri::Hub;
 
 /// All of rsnotify's decisions.
 #[derive(Debug)]
@@ -120,6 +121,12 @@ impl Engine {
         self.sources.inherit(&before.sources);
     }
 
+    /// Awaits the answers to submissions of an engine before this one: until then nothing else is submitted in their
+    /// place.
+    pub fn await_answers(&mut self, under_way: impl IntoIterator<Item = SubmissionId>) {
+        self.hubs.await_answers(&mut self.channels, under_way);
+    }
+
     /// Returns the time for a [`Event::Tick`], if nothing else happens before.
     pub fn wake(&self) -> Option<Timestamp> {
         let grace_ends = self.sources.next_grace_end().map(|at| {
@@ -137,11 +144,7 @@ impl Engine {
             let source = &mut self.sources[position];
             source.judge_suspension(&mut self.step);
             source.documents_mut().expire_free_holds();
-            let known = source.catalog().iter();
-            let known: Vec<Uri> = known.map(|(uri, _)| uri.clone()).collect();
-            for uri in known {
-                self.compare(position, &uri, false);
-            }
+            self.reconciler(position).all_documents();
         }
         self.step.take();
     }
@@ -272,15 +275,24 @@ impl Engine {
                 jitter,
             } => self.answered(channel, &hub, seq, &answer, jitter),
             Event::Taken(round) => self.taken(*round),
-            Event::Fetched(topic) => self.fetched(&topic),
+            Event::Fetched(topic) => {
+                let id = self.channels.of_topic(&topic);
+                if let Some((id, channel)) =
+                    id.and_then(|id| Some((id, self.channels.get_mut(id)?)))
+                {
+                    ping::fetched(channel, id, step);
+                }
+            }
             Event::Accept { source } => {
                 if let Ok(position) = self.plan.source_named(&source) {
                     self.sources[position].accept(step);
                     self.change_sets.accept(position, step);
                 }
             }
-            Event::HubChanged(hub) => self.hub_changed(&hub),
-            Event::Retry { only } => self.retry(only.as_ref()),
+            Event::HubChanged(hub) => {
+                self.hubs.reached_otherwise(&mut self.channels, &hub, step);
+            }
+            Event::Retry { only } => self.hubs.retry(&mut self.channels, only.as_ref(), step),
             Event::Drop { channel, hub } => self.drop_due(channel, &hub),
             Event::Tick => {}
         }
@@ -302,11 +314,18 @@ impl Engine {
         match timer {
             Timer::Window(channel) => self.channels.close_window(channel, window, step),
             Timer::Changes(set) => self.take_if_ready(&set),
-            Timer::Try(channel, hub) => self.try_again(channel, &hub),
+            Timer::Try(channel, hub) => {
+                self.hubs.try_again(&mut self.channels, channel, &hub, step);
+            }
             // What may go now is dispatched at the end of each step.
             Timer::Probe(_) => {}
-            Timer::Refusals(hub) => self.sum_up_refusals(&hub),
-            Timer::Ping(channel, hub) => self.ping_due(channel, &hub),
+            Timer::Refusals(hub) => self.hubs.sum_up_refusals(&hub, step),
+            Timer::Ping(id, hub) => {
+                self.channels.set_ready(id);
+                if let Some(channel) = self.channels.get_mut(id) {
+                    ping::report_unfetched(channel, id, &hub, step);
+                }
+            }
             Timer::Retired(channel) => self.retirement_ends(channel),
             Timer::Left(channel, hub) => self.leaving_ends(channel, &hub),
             Timer::Hold(position, uri) => {
@@ -339,6 +358,61 @@ impl Engine {
             if !freed.is_empty() {
                 self.sources.offer_topics(&freed);
             }
+        }
+    }
+
+    /// Settles what changed in a source, in the order in which one follows from the other.
+    fn settle_source(&mut self, position: usize) {
+        let Some(mut changes) = self.sources[position].documents_mut().take_changes() else {
+            return;
+        };
+        let is_first = self.sources[position].documents().times_settled() == 1;
+        if is_first {
+            let channels = self.channels.of_source(position);
+            changes
+                .sets
+                .extend(channels.map(|(_, channel)| channel.row.set.clone()));
+        }
+        let documents = self.sources[position].documents_mut();
+        let mut affected = documents.relate(&mut changes, &mut self.step);
+        self.reconciler(position)
+            .documents(&affected, &changes.changed);
+        let (quiet, now) = (self.plan.window.quiet, self.step.now());
+        self.sources[position].remember_descriptions(&changes, quiet, now);
+
+        let mut rerouted = self.route(position, &changes, is_first);
+        self.reconciler(position)
+            .documents(&rerouted, &changes.changed);
+        self.note_change_lists(position, &affected, &changes, is_first);
+
+        // Sets are joined by `append`, which merges: they may hold every document of the source.
+        affected.append(&mut rerouted);
+        affected.append(&mut changes.sets);
+        self.sources[position].find(&mut affected, &changes, &mut self.step);
+        let mut reconciler = self.reconciler(position);
+        for uri in &affected {
+            reconciler.forget_if_done(uri);
+        }
+    }
+
+    /// Returns a source with the channels, to bring the accounts of hubs up to date with it.
+    fn reconciler(&mut self, position: usize) -> Reconciler<'_> {
+        Reconciler::new(
+            position,
+            &mut self.sources[position],
+            &mut self.channels,
+            &self.plan.window,
+            &mut self.step,
+        )
+    }
+
+    /// Submits what may go now (R23).
+    fn dispatch(&mut self) {
+        for hub in self.hubs.names() {
+            while let Some(id) = self.hubs.next(&self.channels, &hub, self.step.now()) {
+                self.submit_or_cut_again(id, &hub);
+            }
+            self.hubs.plan_probe(&hub, &mut self.step);
         }
     }
 

@@ -10,7 +10,7 @@ use crate::announce::delivery::attempt::{Attempt, RefusalScope};
 use crate::announce::delivery::hub_queue::{HubQueue, SizeLimit};
 use crate::announce::notification::Spoken;
 use crate::announce::plan::Mode;
-use crate::announce::state::{Flight, LedgerRow, Presence, Retirement, Told};
+use crate::announce::state::{Flight, LedgerRow, Ping, Presence, Retirement, Told};
 use crate::announce::time::{earlier, later};
 use crate::resourcesync::uri::Uri;
 
@@ -136,6 +136,67 @@ impl Ledger {
         };
         let last = self.row.last.as_ref().filter(|last| last.seq == flight.seq);
         self.sending.is_none() && last.is_none_or(|last| last.scope() == Some(RefusalScope::Hub))
+    }
+
+    /// Returns the most entries that the next notification may have: no more than `most`, and than the hub refused.
+    pub fn entry_limit(&self, most: usize, size: Option<SizeLimit>) -> usize {
+        let size = size.map(|size| size.entries);
+        let limits = self.row.limit.into_iter().chain(size);
+        limits.fold(most, usize::min)
+    }
+
+    /// Returns half the number of entries of what is in flight, which is too large, and no more than `limit`; nothing if it
+    /// cannot be made smaller.
+    pub fn half(&self, limit: usize) -> Option<usize> {
+        let flight = self.row.flight.as_ref()?;
+        let entries = flight.entries;
+        // One document may have two entries, which no limit parts.
+        let is_logged = flight.part.is_some();
+        let is_divisible = entries > 2 || (entries == 2 && (limit > 1 || is_logged));
+        is_divisible.then(|| limit.min(entries / 2))
+    }
+
+    /// Returns true if what is in flight was never sent, and has a size that the hub refused since it was cut.
+    pub fn is_too_large(&self, size: SizeLimit) -> bool {
+        let flight = self.row.flight.as_ref();
+        let is_new_limit = !self.in_doubt && self.cut_for != Some(size);
+        flight.filter(|_| is_new_limit).is_some_and(|flight| {
+            let is_unsent = flight.attempts == 0 && flight.covers.len() > 1;
+            is_unsent && (flight.entries > size.entries || flight.body.len() > size.bytes)
+        })
+    }
+
+    /// Takes what is in flight as told, on a channel that `retired`, if it did. Returns the documents; nothing if there was
+    /// nothing in flight (R22).
+    pub fn acknowledge(
+        &mut self,
+        retired: Option<&Retirement>,
+        now: Timestamp,
+    ) -> Option<Vec<Uri>> {
+        let flight = self.row.flight.take()?;
+        self.row.limit = None;
+        self.row.accepted = Some(now);
+        self.is_answer_old = false;
+        match self.mode {
+            Mode::Ping => self.row.ping = Some(Ping::accepted(self.row.ping, now)),
+            // Of a hub that is pinged, what it fetches counts.
+            _ => self.row.until = flight.until,
+        }
+        let covers: BTreeMap<Uri, Option<Told>> = flight.covers.into_iter().collect();
+        // R11: what was cut before the channel retired, or the hub left, is not its last word.
+        if let Some(retirement) = self.row.left.as_ref().or(retired) {
+            let is_last = flight.cut > retirement.since;
+            for uri in covers.keys() {
+                match !is_last && retirement.last_words.contains(uri) {
+                    true => self.due.insert(uri.clone()),
+                    false => self.due.remove(uri),
+                };
+            }
+        }
+        for (uri, told) in &covers {
+            self.set_told(uri, *told);
+        }
+        Some(covers.into_keys().collect())
     }
 
     /// Drops what the hub is owed, of which these versions count as told. Returns what was in flight.

@@ -1,7 +1,6 @@
 //! The answers of hubs, and their consequences for the notification, for the hub's account, and for the other
 //! notifications that wait for the hub (R22, R23).
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -11,6 +10,9 @@ use crate::announce::delivery::attempt::{Attempt, Refusal, RefusalKind, RefusalS
 use crate::announce::delivery::hub_queue::{Failure, HubQueue, Outage};
 use crate::announce::delivery::verdict::{Verdict, verdict};
 use crate::announce::engine::Engine;
+use crate::announce::engine::channels::Channels;
+use crate::announce::engine::hubs::Hubs;
+use crate::announce::engine::step::Step;
 use crate::announce::engine::timers::Timer;
 use crate::announce::event::Fact;
 use crate::announce::history::Fate;
@@ -18,10 +20,9 @@ use crate::announce::ids::ChannelId;
 use crate::announce::ledger::{Ledger, PING_APART, PING_FETCHED_WITHIN, Prepared};
 use crate::announce::notification::overhead;
 use crate::announce::plan::Mode;
-use crate::announce::state::{Ping, Told};
 use crate::announce::time::{elapsed, later};
 use crate::http::answer::Answer;
-use crate::resourcesync::uri::{Hub, Topic, Uri};
+use crate::resourcesync::uri::{Hub, Topic};
 
 /// The wait of a notification that cannot be made smaller (R23).
 const TOO_LARGE_WAIT: Duration = Duration::from_secs(15 * 60);
@@ -43,7 +44,7 @@ struct Answered<'a> {
 }
 
 /// The retry of a refused notification.
-struct Retry {
+struct PlannedRetry {
     at: Timestamp,
     /// True if it tells the operator something new.
     is_news: bool,
@@ -63,8 +64,9 @@ impl Engine {
         answer: &Answer,
         jitter: f64,
     ) {
-        let queue = self.hubs.get_mut(hub);
-        let was_probe = queue.is_some_and(|queue| queue.ended(id, seq));
+        let now = self.step.now();
+        let was_probe = self.hubs.ended(hub, id, seq);
+        let size = self.hubs.size_limit(hub, now);
         let Some(channel) = self.channels.get_mut(id) else {
             return;
         };
@@ -92,27 +94,28 @@ impl Engine {
             was_probe,
             jitter,
         };
+        let most = ledger.entry_limit(self.plan.window.max_entries, size);
+        let half = ledger.half(most);
         self.step.save_ledger(id, hub.clone());
-        let now = self.step.now();
-        match verdict(answer, answered.attempts, now, jitter) {
-            Verdict::Accepted => self.accepted(&answered),
-            Verdict::TooLarge => match self.smaller(&answered) {
-                Some(limit) => self.halve(&answered, limit),
+        let (at, refusal) = match verdict(answer, answered.attempts, now, jitter) {
+            Verdict::Accepted => return self.accepted(&answered),
+            Verdict::TooLarge => match half {
+                Some(limit) => return self.halve(&answered, limit),
                 None => {
                     let reason = "a notification of one document is too large for it";
                     let refusal = Refusal::new(RefusalKind::TooLarge, reason, true);
-                    self.refused(&answered, later(now, TOO_LARGE_WAIT), refusal);
+                    (later(now, TOO_LARGE_WAIT), refusal)
                 }
             },
             Verdict::Retry { at, reason } => {
-                let refusal = Refusal::new(reason.kind(), &reason.to_string(), false);
-                self.refused(&answered, at, refusal);
+                (at, Refusal::new(reason.kind(), &reason.to_string(), false))
             }
             Verdict::NeedsOperator { at, reason } => {
-                let refusal = Refusal::new(reason.kind(), &reason.to_string(), true);
-                self.refused(&answered, at, refusal);
+                (at, Refusal::new(reason.kind(), &reason.to_string(), true))
             }
-        }
+        };
+        let step = &mut self.step;
+        answered.refused(&mut self.channels, &mut self.hubs, at, refusal, step);
     }
 
     fn accepted(&mut self, answered: &Answered<'_>) {
@@ -149,7 +152,8 @@ impl Engine {
             }
         }
         let ended = self.hubs.queue(hub).accepted(now);
-        self.release(hub, ended);
+        self.hubs
+            .release(&mut self.channels, hub, ended, &mut self.step);
     }
 
     /// R22: takes what was in flight as told, and lets the next notification be cut from what is due now.
@@ -159,64 +163,13 @@ impl Engine {
             return;
         };
         let position = channel.source;
-        let Some(ledger) = channel.ledgers.get_mut(hub) else {
-            return;
-        };
-        let Some(flight) = ledger.row.flight.take() else {
-            return;
-        };
-        ledger.row.limit = None;
-        ledger.row.accepted = Some(now);
-        ledger.is_answer_old = false;
-        match ledger.mode {
-            Mode::Ping => ledger.row.ping = Some(Ping::accepted(ledger.row.ping, now)),
-            // Of a hub that is pinged, what it fetches counts.
-            _ => ledger.row.until = flight.until,
+        let retired = channel.row.retired.as_ref();
+        let ledger = channel.ledgers.get_mut(hub);
+        if let Some(covered) = ledger.and_then(|ledger| ledger.acknowledge(retired, now)) {
+            let mut reconciler = self.reconciler(position);
+            reconciler.told(id, hub, covered.iter());
+            self.channels.set_ready(id);
         }
-        // R11: what was cut before the channel retired, or the hub left, is not its last word.
-        let ended = ledger.row.left.as_ref().or(channel.row.retired.as_ref());
-        let covers: BTreeMap<Uri, Option<Told>> = flight.covers.into_iter().collect();
-        let mut still_due = Vec::new();
-        if let Some(retirement) = ended {
-            let is_last = flight.cut > retirement.since;
-            let is_still_due = |uri: &&Uri| !is_last && retirement.last_words.contains(*uri);
-            still_due.extend(covers.keys().map(|uri| (uri, is_still_due(&uri))));
-        }
-        for (uri, is_due) in still_due {
-            match is_due {
-                true => ledger.due.insert(uri.clone()),
-                false => ledger.due.remove(uri),
-            };
-        }
-        for (uri, told) in &covers {
-            ledger.set_told(uri, *told);
-        }
-        for uri in covers.keys() {
-            self.channels.hears(id, uri);
-            self.step.save_told(id, hub.clone(), uri.clone());
-        }
-        for uri in covers.keys() {
-            self.compare_again(position, id, hub, uri);
-            self.forget_if_done(position, uri);
-        }
-        self.channels
-            .strike_last_words(id, covers.keys(), &mut self.step);
-        self.end_accounts(id);
-        self.channels.set_ready(id);
-    }
-
-    /// Returns half the number of entries of a notification that is too large, unless it cannot be made smaller.
-    fn smaller(&self, answered: &Answered<'_>) -> Option<usize> {
-        let ledger = self.channels.ledger(answered.id, answered.hub)?;
-        let entries = ledger.row.flight.as_ref()?.entries;
-        let size = self.hubs.size_limit(answered.hub, self.step.now());
-        let size = size.map(|size| size.entries);
-        let limits = ledger.row.limit.into_iter().chain(size);
-        let limit = limits.fold(self.plan.window.max_entries, usize::min);
-        // One document may have two entries, which no limit parts.
-        let is_logged = ledger.row.flight.as_ref()?.part.is_some();
-        let is_divisible = entries > 2 || (entries == 2 && (limit > 1 || is_logged));
-        is_divisible.then(|| limit.min(entries / 2))
     }
 
     /// Withdraws a notification that is too large, so that half of it is cut.
@@ -256,85 +209,53 @@ impl Engine {
             limit,
             is_news,
         });
-        for uri in doubtful {
-            self.step.save_told(id, hub.clone(), uri.clone());
-            self.compare_again(position, id, hub, &uri);
-        }
-        self.release(hub, ended);
-    }
-
-    /// Plans the retry of a notification that was not accepted.
-    fn refused(&mut self, answered: &Answered<'_>, at: Timestamp, refusal: Refusal) {
-        let now = self.step.now();
-        let (id, hub) = (answered.id, answered.hub);
-        let queue = self.hubs.queue(hub);
-        let Some(ledger) = self.channels.ledger_mut(id, hub) else {
-            return;
-        };
-        let retry = answered.retry(ledger, queue, at, &refusal, now);
-        ledger.row.last = Some(answered.attempt(Some(refusal.clone()), now));
-        if let Some(flight) = &mut ledger.row.flight {
-            flight.next_try = retry.at;
-        }
-        if let Some(at) = retry.sum_up_at {
-            self.step.wake_at(at, Timer::Refusals(hub.clone()));
-        }
-        self.step.wake_at(retry.at, Timer::Try(id, hub.clone()));
-        self.step.tell(Fact::Refused {
-            topic: answered.topic.clone(),
-            hub: hub.clone(),
-            seq: answered.seq,
-            attempts: answered.attempts,
-            reason: refusal.reason,
-            next_try: retry.at,
-            kind: refusal.kind,
-            needs_operator: refusal.needs_operator,
-            is_news: retry.is_news,
-        });
-        self.release(hub, retry.ended);
-    }
-
-    /// Lets everything go that waited for a failing hub, now that it answers (R23).
-    fn release(&mut self, hub: &Hub, ended: Option<Outage>) {
-        let Some(outage) = ended else {
-            return;
-        };
-        let channels = self.channels.iter();
-        let waiting = channels.filter(|(_, channel)| {
-            let ledger = channel.ledgers.get(hub);
-            ledger.is_some_and(|ledger| ledger.waits_for_hub())
-        });
-        let waiting: Vec<ChannelId> = waiting.map(|(id, _)| id).collect();
-        for id in &waiting {
-            self.enqueue(*id, hub);
-        }
-        self.step.tell(Fact::Recovered {
-            hub: hub.clone(),
-            attempts: outage.attempts,
-            took: elapsed(outage.since, self.step.now()),
-            notifications: waiting.len(),
-        });
-    }
-
-    /// Tells how many refusals were like those that were told.
-    pub(super) fn sum_up_refusals(&mut self, hub: &Hub) {
-        let Some(queue) = self.hubs.get_mut(hub) else {
-            return;
-        };
-        for (kind, reason, notifications) in queue.sum_up(self.step.now()) {
-            self.step.tell(Fact::RefusedAlike {
-                hub: hub.clone(),
-                kind,
-                reason,
-                notifications,
-            });
-        }
+        self.reconciler(position).doubted(id, hub, doubtful);
+        self.hubs
+            .release(&mut self.channels, hub, ended, &mut self.step);
     }
 }
 
 impl Answered<'_> {
     fn attempt(&self, refusal: Option<Refusal>, now: Timestamp) -> Attempt {
         Attempt::new(self.seq, self.answer, refusal, now)
+    }
+
+    /// Plans the retry of a notification that was not accepted.
+    fn refused(
+        &self,
+        channels: &mut Channels,
+        hubs: &mut Hubs,
+        at: Timestamp,
+        refusal: Refusal,
+        step: &mut Step,
+    ) {
+        let now = step.now();
+        let (id, hub) = (self.id, self.hub);
+        let queue = hubs.queue(hub);
+        let Some(ledger) = channels.ledger_mut(id, hub) else {
+            return;
+        };
+        let retry = self.retry(ledger, queue, at, &refusal, now);
+        ledger.row.last = Some(self.attempt(Some(refusal.clone()), now));
+        if let Some(flight) = &mut ledger.row.flight {
+            flight.next_try = retry.at;
+        }
+        if let Some(at) = retry.sum_up_at {
+            step.wake_at(at, Timer::Refusals(hub.clone()));
+        }
+        step.wake_at(retry.at, Timer::Try(id, hub.clone()));
+        step.tell(Fact::Refused {
+            topic: self.topic.clone(),
+            hub: hub.clone(),
+            seq: self.seq,
+            attempts: self.attempts,
+            reason: refusal.reason,
+            next_try: retry.at,
+            kind: refusal.kind,
+            needs_operator: refusal.needs_operator,
+            is_news: retry.is_news,
+        });
+        hubs.release(channels, hub, retry.ended, step);
     }
 
     /// Decides when a notification is retried, by whether the hub fails as a whole or the notification does. `at` is what
@@ -346,8 +267,8 @@ impl Answered<'_> {
         at: Timestamp,
         refusal: &Refusal,
         now: Timestamp,
-    ) -> Retry {
-        let mut retry = Retry {
+    ) -> PlannedRetry {
+        let mut retry = PlannedRetry {
             at,
             is_news: true,
             sum_up_at: None,

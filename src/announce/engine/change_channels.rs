@@ -146,6 +146,7 @@ impl Engine {
         let Some(channel) = self.channels.get(id) else {
             return false;
         };
+        let position = channel.source;
         let listening: BTreeSet<Hub> = channel.listening().map(|(hub, _)| hub.clone()).collect();
         let known: BTreeSet<Hub> = channel.ledgers.keys().cloned().collect();
         for hub in listening.difference(hubs) {
@@ -160,7 +161,7 @@ impl Engine {
         if listening == *hubs {
             return false;
         }
-        self.end_accounts(id);
+        self.reconciler(position).end_accounts(id);
         self.channels.set_ready(id);
         true
     }

@@ -184,10 +184,7 @@ impl Engine {
             if ledger.free_from().is_none_or(|at| at > now) {
                 continue;
             }
-            let limits = ledger.row.limit.into_iter();
-            let limit = limits
-                .chain(size.map(|size| size.entries))
-                .fold(most, usize::min);
+            let limit = ledger.entry_limit(most, size);
             let Some((seq, part)) = channel.log.next(&ledger.row.position, limit) else {
                 continue;
             };
@@ -207,7 +204,8 @@ impl Engine {
             };
             ledger.launch(flight, size);
             self.step.save_ledger(id, hub.clone());
-            self.enqueue(id, &hub);
+            self.hubs
+                .enqueue(&mut self.channels, id, &hub, &mut self.step);
         }
     }
 
@@ -230,10 +228,10 @@ impl Engine {
         if ledger.mode == Mode::Ping {
             ledger.row.ping = Some(Ping::accepted(ledger.row.ping, now));
         }
-        let set = channel.row.set.clone();
+        let (position, set) = (channel.source, channel.row.set.clone());
         self.step.save_ledger(id, hub.clone());
         self.trim_log(id);
-        self.end_accounts(id);
+        self.reconciler(position).end_accounts(id);
         self.channels.set_ready(id);
         self.take_if_ready(&set);
     }

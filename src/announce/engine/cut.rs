@@ -6,15 +6,17 @@ use jiff::Timestamp;
 
 use crate::announce::catalog::Catalog;
 use crate::announce::channel::Channel;
+use crate::announce::delivery::hub_queue::SizeLimit;
 use crate::announce::due::{Due, due};
 use crate::announce::engine::Engine;
 use crate::announce::engine::page;
+use crate::announce::engine::source::Source;
 use crate::announce::event::Fact;
 use crate::announce::history::{Fate, Notification};
 use crate::announce::ids::ChannelId;
-use crate::announce::ledger::Prepared;
+use crate::announce::ledger::{Ledger, Prepared};
 use crate::announce::notification::{Cut, NotificationLimits, cut, overhead, spoken, up};
-use crate::announce::plan::SourcePlan;
+use crate::announce::plan::{Mode, SourcePlan, WindowPlan};
 use crate::announce::span::Span;
 use crate::announce::state::{Flight, Said};
 use crate::announce::time::earlier;
@@ -26,7 +28,7 @@ const PREPARED: usize = 16;
 
 /// The next notification of a hub.
 #[derive(Debug, PartialEq, Eq)]
-struct Next {
+struct NextNotification {
     cut: Cut,
     /// The `until` of the notification before.
     before: Option<Timestamp>,
@@ -59,9 +61,9 @@ impl Engine {
             self.channels.park(id);
             return;
         }
-        let mut cuts: Vec<(Next, Vec<Hub>)> = Vec::new();
+        let mut cuts: Vec<(NextNotification, Vec<Hub>)> = Vec::new();
         for hub in self.channels.hubs(id) {
-            let Some(next) = self.next_cut(id, &hub) else {
+            let Some(next) = self.next_notification(id, &hub) else {
                 continue;
             };
             match cuts.iter_mut().find(|(cut, _)| *cut == next) {
@@ -78,53 +80,21 @@ impl Engine {
     }
 
     /// Cuts the next notification of a hub, if it may have one and is due anything.
-    fn next_cut(&mut self, id: ChannelId, hub: &Hub) -> Option<Next> {
-        let channel = self.channels.get(id)?;
+    fn next_notification(&mut self, id: ChannelId, hub: &Hub) -> Option<NextNotification> {
+        let now = self.step.now();
+        let channel = self.channels.get_mut(id)?;
+        let source = &self.sources[channel.source];
         let ledger = channel.ledgers.get(hub)?;
-        if ledger.due.is_empty() || ledger.free_from()? > self.step.now() {
+        if ledger.due.is_empty() || ledger.free_from()? > now {
             return None;
         }
-        let plan = &self.plan.sources[channel.source];
-        let source = &self.sources[channel.source];
-        let catalog = source.catalog();
-        let limits = self.limits(channel, hub);
-        let overhead = overhead(&channel.row.set, catalog);
-        let settled = source.documents().times_settled();
-        let prepared = (!ledger.prepared.is_valid(settled))
-            .then(|| prepare(channel, hub, catalog, plan, limits, settled));
-        let waiting = ledger.waiting_since(catalog);
-
-        let ledger = self.channels.ledger_mut(id, hub)?;
-        if let Some(prepared) = prepared {
-            ledger.prepared = prepared;
-        }
-        let cut = cut(&mut ledger.prepared.spoken, limits, overhead);
-        let left = ledger.prepared.spoken.iter().map(|spoken| spoken.since);
-        let open = left.chain(ledger.prepared.beyond).chain(waiting).min();
-        (!cut.entries.is_empty()).then_some(Next {
-            cut,
-            before: ledger.row.until,
-            open,
-        })
-    }
-
-    /// Returns what the next notification of a hub may hold: no more than is configured, and than the hub refused lately
-    /// (R21, R23).
-    fn limits(&self, channel: &Channel, hub: &Hub) -> NotificationLimits {
-        let window = &self.plan.window;
-        let size = self.hubs.size_limit(hub, self.step.now());
-        let ledger = channel.ledgers.get(hub);
-        let limit = ledger.and_then(|ledger| ledger.row.limit);
-        let entries = limit.into_iter().chain(size.map(|size| size.entries));
-        NotificationLimits {
-            entries: entries.fold(window.max_entries, usize::min),
-            bytes: size.map_or(window.max_bytes, |size| window.max_bytes.min(size.bytes)),
-            all_components: self.plan.sources[channel.source].announce_all_components,
-        }
+        let size = self.hubs.size_limit(hub, now);
+        let limits = limits(&self.plan.window, source.plan(), ledger, size);
+        next_notification(channel, hub, source, limits)
     }
 
     /// Puts a notification in flight to the hubs that get it.
-    fn launch(&mut self, id: ChannelId, next: Next, hubs: &[Hub]) {
+    fn launch(&mut self, id: ChannelId, next: NextNotification, hubs: &[Hub]) {
         let now = self.step.now();
         let Some(channel) = self.channels.get_mut(id) else {
             return;
@@ -168,8 +138,38 @@ impl Engine {
         self.step.serve(id);
         for hub in hubs {
             self.step.save_ledger(id, hub.clone());
-            self.enqueue(id, hub);
+            self.hubs
+                .enqueue(&mut self.channels, id, hub, &mut self.step);
         }
+    }
+
+    /// Submits the notification in flight of a hub on a channel, or cuts what there is to announce now, as large as the hub
+    /// takes, if it was never answered and is out of date or too large.
+    pub(super) fn submit_or_cut_again(&mut self, id: ChannelId, hub: &Hub) {
+        let now = self.step.now();
+        let Some(channel) = self.channels.get_mut(id) else {
+            return;
+        };
+        let position = channel.source;
+        let is_stale = is_stale(channel, hub, &self.sources[position], now);
+        let size = self.hubs.size_limit(hub, now);
+        let Some(ledger) = channel.ledgers.get_mut(hub) else {
+            return;
+        };
+        if !is_stale && !size.is_some_and(|size| ledger.is_too_large(size)) {
+            self.hubs
+                .submit(&mut self.channels, id, hub, &mut self.step);
+            return;
+        }
+        let seq = ledger.row.flight.as_ref().map(|flight| flight.seq);
+        let doubtful = ledger.withdraw();
+        ledger.prepared = Prepared::default();
+        self.step.save_ledger(id, hub.clone());
+        if let Some(seq) = seq {
+            self.history.note(id, seq, hub, Fate::Withdrawn);
+        }
+        self.reconciler(position).doubted(id, hub, doubtful);
+        self.cut_channel(id);
     }
 
     /// Serves what a ping hub is due and cannot be told yet, if its topic does not have it (R25).
@@ -183,6 +183,67 @@ impl Engine {
             page::write(channel, &self.plan, catalog, now);
             self.step.serve(id);
         }
+    }
+}
+
+/// Returns true if the notification in flight was never answered, and no longer announces what there is to announce: its
+/// documents changed while it waited for a failing hub, or while the daemon was down.
+fn is_stale(channel: &Channel, hub: &Hub, source: &Source, now: Timestamp) -> bool {
+    let ledger = channel.ledgers.get(hub);
+    // A hub that is pinged fetches what the topic serves then.
+    let ledger = ledger.filter(|ledger| ledger.mode != Mode::Ping);
+    let flight = ledger.and_then(|ledger| ledger.row.flight.as_ref());
+    let is_old = |flight: &&Flight| flight.attempts == 0 && flight.cut < now;
+    let Some(flight) = flight.filter(is_old) else {
+        return false;
+    };
+    flight.covers.iter().any(|(uri, covered)| {
+        let due = due(source.plan(), source.catalog(), channel, hub, uri);
+        !matches!(due, Due::Announce(announcement) if announcement.becomes == *covered)
+    })
+}
+
+/// Cuts the next notification of a hub from what was prepared, or is prepared now.
+fn next_notification(
+    channel: &mut Channel,
+    hub: &Hub,
+    source: &Source,
+    limits: NotificationLimits,
+) -> Option<NextNotification> {
+    let catalog = source.catalog();
+    let overhead = overhead(&channel.row.set, catalog);
+    let settled = source.documents().times_settled();
+    let ledger = channel.ledgers.get(hub)?;
+    let prepared = (!ledger.prepared.is_valid(settled))
+        .then(|| prepare(channel, hub, catalog, source.plan(), limits, settled));
+    let waiting = ledger.waiting_since(catalog);
+
+    let ledger = channel.ledgers.get_mut(hub)?;
+    if let Some(prepared) = prepared {
+        ledger.prepared = prepared;
+    }
+    let cut = cut(&mut ledger.prepared.spoken, limits, overhead);
+    let left = ledger.prepared.spoken.iter().map(|spoken| spoken.since);
+    let open = left.chain(ledger.prepared.beyond).chain(waiting).min();
+    (!cut.entries.is_empty()).then_some(NextNotification {
+        cut,
+        before: ledger.row.until,
+        open,
+    })
+}
+
+/// Returns what the next notification of a hub may hold: no more than is configured, and than the hub refused lately
+/// (R21, R23).
+fn limits(
+    window: &WindowPlan,
+    source: &SourcePlan,
+    ledger: &Ledger,
+    size: Option<SizeLimit>,
+) -> NotificationLimits {
+    NotificationLimits {
+        entries: ledger.entry_limit(window.max_entries, size),
+        bytes: size.map_or(window.max_bytes, |size| window.max_bytes.min(size.bytes)),
+        all_components: source.announce_all_components,
     }
 }
 
@@ -214,12 +275,12 @@ fn prepare(
 /// Numbers and renders the next notification of some hubs of a channel.
 fn compose(
     channel: &mut Channel,
-    next: Next,
+    next: NextNotification,
     hubs: &[Hub],
     catalog: &Catalog,
     now: Timestamp,
 ) -> (Payload, Flight) {
-    let Next {
+    let NextNotification {
         mut cut,
         before,
         open,

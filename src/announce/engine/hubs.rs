@@ -1,12 +1,22 @@
-//! The queue of submissions of each hub, over all channels (R23).
+//! The submissions that may go to each hub, over all channels: at once, in turn, or when a failing hub is to be asked again
+//! (R22, R23).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::announce::delivery::hub_queue::{HubQueue, SizeLimit};
-use crate::announce::ids::ChannelId;
+use crate::announce::delivery::Submission;
+use crate::announce::delivery::attempt::RefusalScope;
+use crate::announce::delivery::hub_queue::{HubQueue, Outage, SizeLimit};
+use crate::announce::engine::channels::Channels;
+use crate::announce::engine::step::Step;
+use crate::announce::engine::timers::Timer;
+use crate::announce::event::Fact;
+use crate::announce::ids::{ChannelId, SubmissionId};
+use crate::announce::plan::{Mode, Plan};
+use crate::announce::state::LedgerRow;
+use crate::announce::time::elapsed;
 use crate::resourcesync::uri::Hub;
 
 /// The queues of all hubs.
@@ -16,17 +26,18 @@ pub struct Hubs {
 }
 
 impl Hubs {
-    /// Adds the queue of a configured hub.
-    pub fn add(&mut self, hub: Hub, queue: HubQueue) {
-        self.queues.insert(hub, queue);
+    /// Makes the queues of all configured hubs. A hub that failed when the state was saved is taken to fail still, until it
+    /// is asked.
+    pub fn restore(plan: &Plan, channels: &Channels) -> Hubs {
+        let hubs = plan.destinations();
+        let queues = hubs.map(|(hub, _)| (hub.clone(), restored_queue(channels, hub)));
+        Hubs {
+            queues: queues.collect(),
+        }
     }
 
     pub fn get(&self, hub: &Hub) -> Option<&HubQueue> {
         self.queues.get(hub)
-    }
-
-    pub fn get_mut(&mut self, hub: &Hub) -> Option<&mut HubQueue> {
-        self.queues.get_mut(hub)
     }
 
     /// Returns the queue of a hub, a new one if there is none.
@@ -47,18 +58,6 @@ impl Hubs {
         self.queues.get(hub)?.size_limit(now)
     }
 
-    /// Takes the next channel whose notification may be submitted to a hub now.
-    pub fn pop(&mut self, hub: &Hub, now: Timestamp) -> Option<ChannelId> {
-        self.queues.get_mut(hub)?.pop(now)
-    }
-
-    /// Has a failing hub asked now.
-    pub fn hurry(&mut self, hub: &Hub, now: Timestamp) {
-        if let Some(queue) = self.queues.get_mut(hub) {
-            queue.hurry(now);
-        }
-    }
-
     /// Continues what the queues of an engine with another plan have learned of their hubs.
     pub fn inherit(&mut self, before: &mut Hubs) {
         for (hub, before) in &mut before.queues {
@@ -74,4 +73,259 @@ impl Hubs {
             queue.set_back(by);
         }
     }
+
+    // Submissions.
+
+    /// Lets the notification in flight of a hub on a channel be submitted as soon as the hub may be sent more.
+    pub fn enqueue(&mut self, channels: &mut Channels, id: ChannelId, hub: &Hub, step: &mut Step) {
+        let Some(ledger) = channels.ledger(id, hub) else {
+            return;
+        };
+        let Some(flight) = &ledger.row.flight else {
+            return;
+        };
+        // It takes everything at once, in this process.
+        if ledger.mode == Mode::Embedded {
+            self.submit(channels, id, hub, step);
+        } else if ledger.sending.is_none() {
+            self.queue(hub).push(id, flight.attempts == 0);
+        }
+    }
+
+    /// Retries a notification, if it is time.
+    pub fn try_again(
+        &mut self,
+        channels: &mut Channels,
+        id: ChannelId,
+        hub: &Hub,
+        step: &mut Step,
+    ) {
+        let ledger = channels.ledger(id, hub);
+        let flight = ledger.and_then(|ledger| ledger.row.flight.as_ref());
+        if flight.is_some_and(|flight| flight.next_try <= step.now()) {
+            self.enqueue(channels, id, hub, step);
+        }
+    }
+
+    /// Takes the next channel with a notification that may be submitted to a hub now: of a hub that fails one at a time,
+    /// of others what waits.
+    pub fn next(&mut self, channels: &Channels, hub: &Hub, now: Timestamp) -> Option<ChannelId> {
+        let queue = self.queues.get_mut(hub)?;
+        std::iter::from_fn(|| queue.pop(now)).find(|id| {
+            let ledger = channels.ledger(*id, hub);
+            ledger.is_some_and(|ledger| ledger.row.flight.is_some() && ledger.sending.is_none())
+        })
+    }
+
+    /// Sets the timer for the next probe of a hub that fails.
+    pub fn plan_probe(&self, hub: &Hub, step: &mut Step) {
+        let probe = self.queues.get(hub).and_then(HubQueue::wake);
+        if let Some(at) = probe.filter(|at| *at > step.now()) {
+            step.wake_at(at, Timer::Probe(hub.clone()));
+        }
+    }
+
+    /// Submits the notification in flight of a hub on a channel.
+    pub fn submit(&mut self, channels: &mut Channels, id: ChannelId, hub: &Hub, step: &mut Step) {
+        let Some(channel) = channels.get_mut(id) else {
+            return;
+        };
+        let Some(ledger) = channel.ledgers.get_mut(hub) else {
+            return;
+        };
+        let Some(flight) = &ledger.row.flight else {
+            return;
+        };
+        ledger.sending = Some(flight.seq);
+        if let Some(queue) = self.queues.get_mut(hub) {
+            queue.sent(id, flight.seq);
+        }
+        let part = flight.part;
+        let submission = Submission {
+            channel: id,
+            hub: hub.clone(),
+            mode: ledger.mode,
+            seq: flight.seq,
+            source: channel.row.source.clone(),
+            kind: channel.row.kind,
+            topic: channel.row.topic.clone(),
+            capability_list: channel.row.set.clone(),
+            body: flight.body.clone(),
+        };
+        step.submit(submission, part);
+    }
+
+    /// Awaits the answers to submissions of an engine before this one: until then nothing else is submitted in their
+    /// place.
+    pub fn await_answers(
+        &mut self,
+        channels: &mut Channels,
+        under_way: impl IntoIterator<Item = SubmissionId>,
+    ) {
+        for (id, hub, seq) in under_way {
+            // A new channel must not hear the answer to one that is gone.
+            channels.reserve(id);
+            if let Some(ledger) = channels.ledger_mut(id, &hub) {
+                ledger.sending = Some(seq);
+                if let Some(queue) = self.queues.get_mut(&hub) {
+                    queue.remove(id);
+                    queue.sent(id, seq);
+                }
+            }
+        }
+    }
+
+    // Answers.
+
+    /// Notes that a submission was answered. Returns true if it was a probe of a failing hub.
+    pub fn ended(&mut self, hub: &Hub, id: ChannelId, seq: u64) -> bool {
+        let queue = self.queues.get_mut(hub);
+        queue.is_some_and(|queue| queue.ended(id, seq))
+    }
+
+    /// Lets everything go that waited for a failing hub, now that it answers.
+    pub fn release(
+        &mut self,
+        channels: &mut Channels,
+        hub: &Hub,
+        ended: Option<Outage>,
+        step: &mut Step,
+    ) {
+        let Some(outage) = ended else {
+            return;
+        };
+        let waiting = channels.iter().filter(|(_, channel)| {
+            let ledger = channel.ledgers.get(hub);
+            ledger.is_some_and(|ledger| ledger.waits_for_hub())
+        });
+        let waiting: Vec<ChannelId> = waiting.map(|(id, _)| id).collect();
+        for id in &waiting {
+            self.enqueue(channels, *id, hub, step);
+        }
+        step.tell(Fact::Recovered {
+            hub: hub.clone(),
+            attempts: outage.attempts,
+            took: elapsed(outage.since, step.now()),
+            notifications: waiting.len(),
+        });
+    }
+
+    /// Tells how many refusals were like those that were told.
+    pub fn sum_up_refusals(&mut self, hub: &Hub, step: &mut Step) {
+        let Some(queue) = self.queues.get_mut(hub) else {
+            return;
+        };
+        for (kind, reason, notifications) in queue.sum_up(step.now()) {
+            step.tell(Fact::RefusedAlike {
+                hub: hub.clone(),
+                kind,
+                reason,
+                notifications,
+            });
+        }
+    }
+
+    // Operators.
+
+    /// Retries now what waits for its next attempt: of one hub on one channel, or of all. What is under way is left
+    /// to its answer.
+    pub fn retry(
+        &mut self,
+        channels: &mut Channels,
+        only: Option<&(ChannelId, Hub)>,
+        step: &mut Step,
+    ) {
+        let now = step.now();
+        let mut notifications = 0;
+        for (id, channel) in channels.iter_mut() {
+            for (hub, ledger) in &mut channel.ledgers {
+                let is_meant = only.is_none_or(|(meant, name)| *meant == id && name == hub);
+                if !is_meant || ledger.sending.is_some() {
+                    continue;
+                }
+                let Some(flight) = &mut ledger.row.flight else {
+                    continue;
+                };
+                flight.next_try = now;
+                notifications += 1;
+                step.save_ledger(id, hub.clone());
+                step.wake_at(now, Timer::Try(id, hub.clone()));
+                if let Some(queue) = self.queues.get_mut(hub) {
+                    match only {
+                        Some(_) => queue.push_asked_for(id),
+                        None => queue.hurry(now),
+                    }
+                }
+            }
+        }
+        if notifications > 0 {
+            step.tell(Fact::Retried { notifications });
+        }
+    }
+
+    /// Retries now what waits for a hub that is reached otherwise than before; the answer to what is under way says
+    /// nothing of it, so that is tried again after it.
+    pub fn reached_otherwise(&mut self, channels: &mut Channels, hub: &Hub, step: &mut Step) {
+        let now = step.now();
+        for (id, channel) in channels.iter_mut() {
+            let Some(ledger) = channel.ledgers.get_mut(hub) else {
+                continue;
+            };
+            let Some(flight) = &mut ledger.row.flight else {
+                continue;
+            };
+            ledger.is_answer_old = ledger.sending.is_some();
+            flight.next_try = now;
+            step.save_ledger(id, hub.clone());
+            step.wake_at(now, Timer::Try(id, hub.clone()));
+        }
+        if let Some(queue) = self.queues.get_mut(hub) {
+            queue.hurry(now);
+        }
+    }
+
+    /// Forgets that a notification waits for a hub, as it was dropped.
+    pub fn forget(&mut self, channels: &Channels, id: ChannelId, hub: &Hub) {
+        let is_last = !channels.is_sending_to(hub);
+        if let Some(queue) = self.queues.get_mut(hub) {
+            queue.remove(id);
+            // Nothing is left that could find out whether the hub still fails: the next notification does.
+            if is_last {
+                queue.answers();
+            }
+        }
+    }
+}
+
+fn restored_queue(channels: &Channels, hub: &Hub) -> HubQueue {
+    let ledgers = channels
+        .iter()
+        .filter_map(|(_, channel)| channel.ledgers.get(hub));
+    let rows: Vec<&LedgerRow> = ledgers.map(|ledger| &ledger.row).collect();
+    let accepted = rows.iter().filter_map(|row| row.accepted).max();
+    let mut queue = HubQueue::default();
+    if let Some(accepted) = accepted {
+        queue.resume_accepted(accepted);
+    }
+    if let Some(outage) = stored_outage(&rows, accepted) {
+        queue.resume(outage);
+    }
+    queue
+}
+
+/// Returns the outage that the last attempts at a hub tell of. Those before its last acceptance tell of none.
+fn stored_outage(rows: &[&LedgerRow], accepted: Option<Timestamp>) -> Option<Outage> {
+    let failing = rows.iter().filter_map(|row| {
+        let last = row.last.as_ref()?;
+        let flight = row.flight.as_ref();
+        let flight = flight.filter(|flight| flight.seq == last.seq)?;
+        let is_later = accepted.is_none_or(|accepted| accepted < last.at);
+        (is_later && last.scope() == Some(RefusalScope::Hub)).then_some((flight, last))
+    });
+    let failing: Vec<_> = failing.collect();
+    let attempts = failing.iter().map(|(flight, _)| flight.attempts).sum();
+    let since = failing.iter().map(|(flight, _)| flight.cut).min()?;
+    let (flight, last) = failing.iter().max_by_key(|(_, last)| last.at)?;
+    let refusal = last.refusal.clone()?;
+    Some(Outage::resumed(since, attempts, refusal, flight.next_try))
 }

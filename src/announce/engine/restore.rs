@@ -3,13 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use jiff::Timestamp;
-
 use crate::announce::changes::log::{ChangeLog, Logged};
 use crate::announce::channel::Channel;
-use crate::announce::delivery::attempt::RefusalScope;
-use crate::announce::delivery::hub_queue::{HubQueue, Outage};
 use crate::announce::engine::Engine;
+use crate::announce::engine::hubs::Hubs;
 use crate::announce::engine::replacement::{Accounts, HubChanges};
 use crate::announce::engine::sources::Sources;
 use crate::announce::engine::timers::Timer;
@@ -58,15 +55,7 @@ impl Engine {
         self.sources.restore_troubles(troubles, step);
         self.restore_channels(channels, ledgers, told, change_log);
         self.restore_change_sets(change_sets, change_lists);
-        let hubs: Vec<Hub> = self
-            .plan
-            .destinations()
-            .map(|(hub, _)| hub.clone())
-            .collect();
-        for hub in hubs {
-            let queue = self.restored_queue(&hub);
-            self.hubs.add(hub, queue);
-        }
+        self.hubs = Hubs::restore(&self.plan, &self.channels);
         self.history = history::recalled(self.channels.iter());
     }
 
@@ -325,25 +314,6 @@ impl Engine {
         told.copied() != seen.map(|record| Told::from(record.version))
     }
 
-    /// Returns the queue of a hub. One that failed when the state was saved is taken to fail still, until it is asked
-    /// (R23).
-    fn restored_queue(&self, hub: &Hub) -> HubQueue {
-        let ledgers = self
-            .channels
-            .iter()
-            .filter_map(|(_, channel)| channel.ledgers.get(hub));
-        let rows: Vec<&LedgerRow> = ledgers.map(|ledger| &ledger.row).collect();
-        let accepted = rows.iter().filter_map(|row| row.accepted).max();
-        let mut queue = HubQueue::default();
-        if let Some(accepted) = accepted {
-            queue.resume_accepted(accepted);
-        }
-        if let Some(outage) = stored_outage(&rows, accepted) {
-            queue.resume(outage);
-        }
-        queue
-    }
-
     /// Lets what was on its way to a hub that was replaced go to the one that took its place, now that it is known
     /// whether that is advertised.
     pub(super) fn try_inherited(&mut self, position: usize) {
@@ -356,21 +326,4 @@ impl Engine {
             }
         }
     }
-}
-
-/// Returns the outage that the last attempts at a hub tell of. Those before its last acceptance tell of none.
-fn stored_outage(rows: &[&LedgerRow], accepted: Option<Timestamp>) -> Option<Outage> {
-    let failing = rows.iter().filter_map(|row| {
-        let last = row.last.as_ref()?;
-        let flight = row.flight.as_ref();
-        let flight = flight.filter(|flight| flight.seq == last.seq)?;
-        let is_later = accepted.is_none_or(|accepted| accepted < last.at);
-        (is_later && last.scope() == Some(RefusalScope::Hub)).then_some((flight, last))
-    });
-    let failing: Vec<_> = failing.collect();
-    let attempts = failing.iter().map(|(flight, _)| flight.attempts).sum();
-    let since = failing.iter().map(|(flight, _)| flight.cut).min()?;
-    let (flight, last) = failing.iter().max_by_key(|(_, last)| last.at)?;
-    let refusal = last.refusal.clone()?;
-    Some(Outage::resumed(since, attempts, refusal, flight.next_try))
 }

@@ -44,7 +44,7 @@ impl Engine {
                 changes,
             });
         }
-        self.end_accounts(id);
+        self.reconciler(source).end_accounts(id);
     }
 
     /// Removes a retired channel that was kept for long enough.

@@ -210,7 +210,7 @@ impl Engine {
             }
         }
         if !opening.hubs.is_empty() {
-            self.end_accounts(id);
+            self.reconciler(position).end_accounts(id);
             let documents = self.sources[position].documents_mut();
             documents.is_told_of(&opening.set, &mut self.step);
         }
@@ -314,16 +314,6 @@ impl Engine {
             Some((uri.clone(), told))
         });
         self.channels.fill_account(id, hub, told, &mut self.step);
-    }
-
-    /// Ends the accounts of hubs that have left and heard their last, if another one goes on.
-    pub(super) fn end_accounts(&mut self, id: ChannelId) {
-        let Some(source) = self.channels.get(id).map(|channel| channel.source) else {
-            return;
-        };
-        for ledger in self.channels.end_accounts(id, &mut self.step) {
-            self.sources[source].documents_mut().account_ended(&ledger);
-        }
     }
 }
 

@@ -1,0 +1,134 @@
+//! Reconciles what is seen of the documents of a source with what every hub was told of them (R10, R22).
+
+use std::collections::BTreeSet;
+
+use crate::announce::engine::channels::Channels;
+use crate::announce::engine::source::Source;
+use crate::announce::engine::step::Step;
+use crate::announce::ids::ChannelId;
+use crate::announce::plan::WindowPlan;
+use crate::announce::state::Record;
+use crate::resourcesync::uri::{Hub, Uri, UriSet};
+
+/// One source and the channels, while the accounts of hubs are brought up to date with it.
+///
+/// What a hub is due and what is held follow from a comparison; each change of what it was told is followed by one.
+#[derive(Debug)]
+pub struct Reconciler<'a> {
+    /// The position of the source in the plan.
+    position: usize,
+    source: &'a mut Source,
+    channels: &'a mut Channels,
+    window: &'a WindowPlan,
+    step: &'a mut Step,
+}
+
+impl<'a> Reconciler<'a> {
+    pub fn new(
+        position: usize,
+        source: &'a mut Source,
+        channels: &'a mut Channels,
+        window: &'a WindowPlan,
+        step: &'a mut Step,
+    ) -> Reconciler<'a> {
+        Reconciler {
+            position,
+            source,
+            channels,
+            window,
+            step,
+        }
+    }
+
+    /// Compares some documents, of which the `changed` ones have a new version.
+    pub fn documents(&mut self, uris: &BTreeSet<Uri>, changed: &UriSet) {
+        for uri in uris {
+            self.document(uri, changed.contains(uri));
+        }
+    }
+
+    /// Compares all documents, of which none has a new version.
+    pub fn all_documents(&mut self) {
+        let known = self.source.catalog().iter();
+        let known: Vec<Uri> = known.map(|(uri, _)| uri.clone()).collect();
+        for uri in known {
+            self.document(&uri, false);
+        }
+    }
+
+    /// Compares a document on every channel that must hear of it or did.
+    fn document(&mut self, uri: &Uri, is_new: bool) {
+        let Some(record) = self.source.catalog().get(uri) else {
+            return;
+        };
+        let mut is_held = false;
+        for id in self.channels.concerned(self.position, uri, record) {
+            for hub in self.channels.hubs(id) {
+                is_held |= self.account(id, &hub, uri, is_new);
+            }
+        }
+        let documents = self.source.documents_mut();
+        documents.set_held(uri, is_held, self.window.hold, self.step);
+    }
+
+    /// Brings one hub's account up to date. Returns true if the change is held.
+    fn account(&mut self, id: ChannelId, hub: &Hub, uri: &Uri, is_new: bool) -> bool {
+        let (plan, catalog) = (self.source.plan(), self.source.catalog());
+        let compared = self
+            .channels
+            .compare(id, hub, uri, catalog, plan, self.step);
+        if compared.is_newly_due || (compared.is_due && is_new) {
+            self.channels.touch(id, self.window, self.step);
+        }
+        compared.is_held
+    }
+
+    /// Compares again after what a hub knows of a document changed. If that makes the document wait, it does from now on
+    /// (R17).
+    fn again(&mut self, id: ChannelId, hub: &Hub, uri: &Uri) {
+        if self.account(id, hub, uri, false) {
+            self.document(uri, false);
+        }
+    }
+
+    /// Follows up on documents of which it is not known any more what a hub was told.
+    pub fn doubted(&mut self, id: ChannelId, hub: &Hub, uris: Vec<Uri>) {
+        for uri in uris {
+            self.step.save_told(id, hub.clone(), uri.clone());
+            self.again(id, hub, &uri);
+        }
+    }
+
+    /// Follows up on documents of which a hub was told, or that count as told.
+    pub fn told<'u>(
+        &mut self,
+        id: ChannelId,
+        hub: &Hub,
+        uris: impl Iterator<Item = &'u Uri> + Clone,
+    ) {
+        for uri in uris.clone() {
+            self.step.save_told(id, hub.clone(), uri.clone());
+            self.channels.hears(id, uri);
+            self.again(id, hub, uri);
+            self.forget_if_done(uri);
+        }
+        self.channels.strike_last_words(id, uris, self.step);
+        self.end_accounts(id);
+    }
+
+    /// Forgets a deleted document once every hub knows.
+    pub fn forget_if_done(&mut self, uri: &Uri) {
+        let is_gone = self.source.catalog().get(uri).is_some_and(Record::is_gone);
+        if is_gone && !self.channels.owes(uri) {
+            self.channels.forget(uri);
+            self.source.documents_mut().forget(uri, self.step);
+        }
+    }
+
+    /// Ends the accounts of hubs that have left and heard their last, if another one goes on (R11).
+    pub fn end_accounts(&mut self, id: ChannelId) {
+        for ledger in self.channels.end_accounts(id, self.step) {
+            self.source.documents_mut().account_ended(&ledger);
+        }
+    }
+}
