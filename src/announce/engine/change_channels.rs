@@ -148,7 +148,6 @@ impl Engine {
         };
         let position = channel.source;
         let listening: BTreeSet<Hub> = channel.listening().map(|(hub, _)| hub.clone()).collect();
-        let known: BTreeSet<Hub> = channel.ledgers.keys().cloned().collect();
         for hub in listening.difference(hubs) {
             let is_inherited = is_first && self.hub_changes.is_inherited(hub);
             let kept = self.plan.retired_topic;
@@ -156,7 +155,8 @@ impl Engine {
                 .leave(id, hub, !is_inherited, kept, &mut self.step);
         }
         for hub in hubs.difference(&listening) {
-            self.join(id, hub, None, known.contains(hub));
+            let (mode, step) = (self.plan.mode_of(hub), &mut self.step);
+            self.channels.join(id, hub, mode, None, step);
         }
         if listening == *hubs {
             return false;

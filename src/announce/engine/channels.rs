@@ -336,8 +336,25 @@ impl Channels {
 
     // Hubs that come and go.
 
+    /// Lets a hub hear of all that changes on a channel from now on; not one that is not configured, which has no mode. A
+    /// new account begins with what was told on the channel.
+    pub fn join(
+        &mut self,
+        id: ChannelId,
+        hub: &Hub,
+        mode: Option<Mode>,
+        told: Option<&BTreeMap<Uri, Told>>,
+        step: &mut Step,
+    ) {
+        if self.ledger(id, hub).is_some() {
+            self.resume(id, hub, step);
+        } else if let Some(mode) = mode {
+            self.add_account(id, hub, mode, told, step);
+        }
+    }
+
     /// Adds a hub's account, which begins with what was told on the channel.
-    pub fn add_account(
+    fn add_account(
         &mut self,
         id: ChannelId,
         hub: &Hub,
@@ -389,7 +406,7 @@ impl Channels {
     }
 
     /// Lets a hub that had left hear everything again.
-    pub fn resume(&mut self, id: ChannelId, hub: &Hub, step: &mut Step) {
+    fn resume(&mut self, id: ChannelId, hub: &Hub, step: &mut Step) {
         if let Some(ledger) = self.ledger_mut(id, hub)
             && ledger.row.left.take().is_some()
         {

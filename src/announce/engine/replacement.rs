@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::announce::engine::channels::Channels;
 use crate::announce::engine::step::Step;
+use crate::announce::engine::timers::Timer;
 use crate::announce::event::Fact;
 use crate::announce::ids::ChannelId;
 use crate::announce::plan::{HubPlan, Mode, Plan, Replaces};
@@ -78,6 +80,18 @@ impl HubChanges {
     /// Returns the hubs that were configured once, and are no more.
     pub fn former(&self) -> &BTreeSet<Hub> {
         &self.former
+    }
+
+    /// Lets what was on its way to a hub that was replaced go to the one that took its place, now that it is known
+    /// whether the channels of this source advertise that.
+    pub fn try_inherited(&self, channels: &Channels, source: usize, step: &mut Step) {
+        for (id, channel) in channels.of_source(source) {
+            for (hub, ledger) in channel.listening() {
+                if self.is_inherited(hub) && ledger.row.flight.is_some() {
+                    step.wake_at(step.now(), Timer::Try(id, hub.clone()));
+                }
+            }
+        }
     }
 
     /// Returns each hub that is no longer configured and goes on as one that is, with that one.

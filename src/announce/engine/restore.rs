@@ -6,15 +6,18 @@ use std::time::Duration;
 use crate::announce::changes::log::{ChangeLog, Logged};
 use crate::announce::channel::Channel;
 use crate::announce::engine::Engine;
+use crate::announce::engine::change_sets::ChangeSets;
+use crate::announce::engine::channels::Channels;
 use crate::announce::engine::hubs::Hubs;
 use crate::announce::engine::replacement::{Accounts, HubChanges};
 use crate::announce::engine::sources::Sources;
+use crate::announce::engine::step::Step;
 use crate::announce::engine::timers::Timer;
 use crate::announce::event::Fact;
 use crate::announce::history;
 use crate::announce::ids::ChannelId;
 use crate::announce::ledger::{Ledger, PING_APART, PING_FETCHED_WITHIN};
-use crate::announce::plan::Mode;
+use crate::announce::plan::{Mode, Plan};
 use crate::announce::state::{ChangeListRow, ChangeSetRow, ChannelRow, LedgerRow, State, Told};
 use crate::announce::time::later;
 use crate::resourcesync::channel_kind::ChannelKind;
@@ -53,13 +56,61 @@ impl Engine {
         let hold = self.plan.window.hold;
         self.sources.restore_documents(documents, hold, step);
         self.sources.restore_troubles(troubles, step);
-        self.restore_channels(channels, ledgers, told, change_log);
-        self.restore_change_sets(change_sets, change_lists);
+        let mut restorer = ChannelRestorer {
+            plan: &self.plan,
+            sources: &self.sources,
+            hub_changes: &self.hub_changes,
+            channels: &mut self.channels,
+            step,
+        };
+        restorer.channels(channels, ledgers, told, change_log);
+        restore_change_sets(
+            &mut self.change_sets,
+            &self.channels,
+            change_sets,
+            change_lists,
+            step,
+        );
         self.hubs = Hubs::restore(&self.plan, &self.channels);
         self.history = history::recalled(self.channels.iter());
     }
+}
 
-    fn restore_channels(
+/// Puts the sets with a change channel back, and forgets the others.
+fn restore_change_sets(
+    change_sets: &mut ChangeSets,
+    channels: &Channels,
+    sets: BTreeMap<Uri, ChangeSetRow>,
+    mut lists: BTreeMap<Uri, BTreeMap<Uri, ChangeListRow>>,
+    step: &mut Step,
+) {
+    for (set, row) in sets {
+        let channel = channels.of_set(&set, ChannelKind::Change).next();
+        let lists = lists.remove(&set).unwrap_or_default();
+        match channel {
+            Some((_, channel)) => change_sets.restore(set, channel.source, row, lists),
+            None => {
+                step.rows().change_sets.insert(set, None);
+            }
+        }
+    }
+    let channels = channels.iter().map(|(_, channel)| channel);
+    for channel in channels.filter(|channel| channel.is_of_changes()) {
+        change_sets.open(&channel.row.set, channel.source);
+    }
+}
+
+/// Puts stored channels back, with the accounts of their hubs.
+struct ChannelRestorer<'a> {
+    plan: &'a Plan,
+    sources: &'a Sources,
+    hub_changes: &'a HubChanges,
+    channels: &'a mut Channels,
+    step: &'a mut Step,
+}
+
+impl ChannelRestorer<'_> {
+    fn channels(
         &mut self,
         channels: BTreeMap<ChannelId, ChannelRow>,
         ledgers: BTreeMap<(ChannelId, Hub), LedgerRow>,
@@ -79,38 +130,12 @@ impl Engine {
             match self.source_of_channel(&row) {
                 Some(position) => {
                     let log = logs.remove(&id).unwrap_or_default();
-                    self.restore_channel(id, position, row, rows, &mut told, log);
+                    self.channel(id, position, row, rows, &mut told, log);
                 }
                 None => {
                     self.step.rows().channels.insert(id, None);
                 }
             }
-        }
-    }
-
-    /// Puts the sets with a change channel back, and forgets the others.
-    fn restore_change_sets(
-        &mut self,
-        sets: BTreeMap<Uri, ChangeSetRow>,
-        mut lists: BTreeMap<Uri, BTreeMap<Uri, ChangeListRow>>,
-    ) {
-        for (set, row) in sets {
-            let source = {
-                let mut channels = self.channels.of_set(&set, ChannelKind::Change);
-                channels.next().map(|(_, channel)| channel.source)
-            };
-            let lists = lists.remove(&set).unwrap_or_default();
-            match source {
-                Some(source) => self.change_sets.restore(set, source, row, lists),
-                None => {
-                    self.step.rows().change_sets.insert(set, None);
-                }
-            }
-        }
-        let channels = self.channels.iter();
-        let channels = channels.filter(|(_, channel)| channel.is_of_changes());
-        for (_, channel) in channels {
-            self.change_sets.open(&channel.row.set, channel.source);
         }
     }
 
@@ -181,7 +206,7 @@ impl Engine {
         })
     }
 
-    fn restore_channel(
+    fn channel(
         &mut self,
         id: ChannelId,
         position: usize,
@@ -205,7 +230,7 @@ impl Engine {
             let told = told.remove(&(id, hub.clone())).unwrap_or_default();
             match self.plan.mode_of(&hub) {
                 Some(mode) => {
-                    let ledger = self.restored_ledger(id, &channel, &hub, mode, row, told);
+                    let ledger = self.ledger(id, &channel, &hub, mode, row, told);
                     channel.ledgers.insert(hub, Box::new(ledger));
                 }
                 None => self.drop_account(id, &channel, hub, &row, &told),
@@ -248,7 +273,7 @@ impl Engine {
         self.step.save_ledger(id, hub);
     }
 
-    fn restored_ledger(
+    fn ledger(
         &mut self,
         id: ChannelId,
         channel: &Channel,
@@ -312,18 +337,5 @@ impl Engine {
         let record = self.sources[position].catalog().get(uri);
         let seen = record.filter(|record| !record.is_gone());
         told.copied() != seen.map(|record| Told::from(record.version))
-    }
-
-    /// Lets what was on its way to a hub that was replaced go to the one that took its place, now that it is known
-    /// whether that is advertised.
-    pub(super) fn try_inherited(&mut self, position: usize) {
-        for (id, channel) in self.channels.of_source(position) {
-            for (hub, ledger) in channel.listening() {
-                if self.hub_changes.is_inherited(hub) && ledger.row.flight.is_some() {
-                    let timer = Timer::Try(id, hub.clone());
-                    self.step.wake_at(self.step.now(), timer);
-                }
-            }
-        }
     }
 }

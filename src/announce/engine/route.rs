@@ -5,13 +5,16 @@ use std::sync::Arc;
 
 use crate::announce::catalog::Catalog;
 use crate::announce::channel::Channel;
-use crate::announce::desired_channel::{Desired, desired, for_brokers};
+use crate::announce::desired_channel::{Configured, Desired, desired, for_brokers};
 use crate::announce::engine::Engine;
+use crate::announce::engine::channels::Channels;
+use crate::announce::engine::source::Source;
 use crate::announce::engine::source::changes::Changes;
 use crate::announce::event::Fact;
 use crate::announce::finding::Finding;
 use crate::announce::ids::ChannelId;
 use crate::announce::ledger::Ledger;
+use crate::announce::plan::Plan;
 use crate::announce::state::{ChannelRow, Told};
 use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::uri::{Hub, Topic, Uri, UriMap};
@@ -28,7 +31,7 @@ struct Opening {
 }
 
 /// The channel of a set that opens.
-struct Opened {
+struct OpenedChannel {
     id: ChannelId,
     /// True if it was another set's.
     is_taken_over: bool,
@@ -57,7 +60,8 @@ impl Engine {
             .fill_baseline(position, baseline, catalog, &mut self.step);
         again.append(&mut filled);
         if is_first {
-            self.try_inherited(position);
+            self.hub_changes
+                .try_inherited(&self.channels, position, &mut self.step);
         }
         again
     }
@@ -74,11 +78,17 @@ impl Engine {
         let mut change_channels = Vec::new();
         let mut taken = BTreeSet::new();
         for set in sets {
-            let (wanted, mut findings) = self.wanted(position, set, ChannelKind::Framework, &taken);
+            let wishes = Wishes {
+                plan: &self.plan,
+                configured: &self.configured,
+                source: &self.sources[position],
+                channels: &self.channels,
+            };
+            let (wanted, mut findings) = wishes.wanted(set, ChannelKind::Framework, &taken);
             if let Desired::Channel { topic, .. } = &wanted {
                 taken.insert(topic.clone());
             }
-            let (of_changes, more) = self.wanted(position, set, ChannelKind::Change, &taken);
+            let (of_changes, more) = wishes.wanted(set, ChannelKind::Change, &taken);
             if let Desired::Channel { topic, .. } = &of_changes {
                 taken.insert(topic.clone());
             }
@@ -89,7 +99,8 @@ impl Engine {
             let (topic, hubs) = match (wanted, live) {
                 (Desired::AsItIs, _) | (Desired::Nothing, None) => continue,
                 (Desired::Nothing, Some(live)) => {
-                    self.retire(live);
+                    self.channels
+                        .retire(live, self.plan.retired_topic, &mut self.step);
                     continue;
                 }
                 (Desired::Channel { topic, hubs }, _) => (topic, hubs),
@@ -99,7 +110,8 @@ impl Engine {
                     continue;
                 }
                 if channel.row.topic != topic {
-                    self.retire(id);
+                    self.channels
+                        .retire(id, self.plan.retired_topic, &mut self.step);
                 }
             }
             openings.push(Opening {
@@ -115,52 +127,6 @@ impl Engine {
             add_documents(&mut openings, catalog, is_first);
         }
         (openings, change_channels)
-    }
-
-    /// Returns the channel of this kind that a set should have, with the findings about it. `taken` are the topics of
-    /// channels before this one.
-    fn wanted(
-        &self,
-        position: usize,
-        set: &Uri,
-        kind: ChannelKind,
-        taken: &BTreeSet<Topic>,
-    ) -> (Desired, Vec<Finding>) {
-        let catalog = self.sources[position].catalog();
-        let plan = &self.plan.sources[position];
-        let (mut wanted, mut findings) = match catalog.is_set(set) {
-            true => {
-                let had = self.channels.of_set(set, kind);
-                let had = had.map(|(_, channel)| channel.row.topic.clone()).collect();
-                desired(&self.plan, &self.configured, plan, catalog, set, kind, &had)
-            }
-            false => (Desired::Nothing, Vec::new()),
-        };
-        // A configured channel takes its topic from any other.
-        let is_taken = |topic: &Topic| {
-            let has_other =
-                !self.configured.has(set, kind) && self.channels.has_other(topic, set, kind);
-            has_other || taken.contains(topic)
-        };
-        if let Desired::Channel { topic, .. } = &wanted
-            && is_taken(topic)
-        {
-            findings.push(Finding::SharedTopic {
-                set: set.clone(),
-                topic: topic.clone(),
-            });
-            let had = BTreeSet::new();
-            wanted = match for_brokers(&self.plan, plan, set, kind, &had) {
-                Desired::Channel { topic, .. } if is_taken(&topic) => Desired::Nothing,
-                wanted => wanted,
-            };
-        }
-        (wanted, findings)
-    }
-
-    fn retire(&mut self, id: ChannelId) {
-        self.channels
-            .retire(id, self.plan.retired_topic, &mut self.step);
     }
 
     /// Opens, revives or takes over the channel of a topic, or changes its hubs. Returns the documents to compare again.
@@ -197,9 +163,16 @@ impl Engine {
             // R13: a hub that the configuration adds starts at now.
             let is_added = is_first && self.hub_changes.is_added(hub);
             let told = told.as_ref().filter(|_| !is_added);
-            self.join(id, hub, told, is_known);
+            let (mode, step) = (self.plan.mode_of(hub), &mut self.step);
+            self.channels.join(id, hub, mode, told, step);
             if opened.is_taken_over || !(is_known || told.is_some()) {
-                self.fill(position, id, hub, opening, changes);
+                let source = &self.sources[position];
+                let told = opening.documents.iter().filter_map(|uri| {
+                    let is_known = !opening.is_new_set;
+                    let told = source.starting_point(uri, is_known, &changes.previous)?;
+                    Some((uri.clone(), told))
+                });
+                self.channels.fill_account(id, hub, told, &mut self.step);
             }
             if let Some(ledger) = self.channels.ledger_mut(id, hub) {
                 if opened.is_taken_over && !opening.is_new_set {
@@ -221,7 +194,7 @@ impl Engine {
         again
     }
 
-    fn open_channel(&mut self, position: usize, opening: &Opening) -> Opened {
+    fn open_channel(&mut self, position: usize, opening: &Opening) -> OpenedChannel {
         let Opening {
             set, topic, hubs, ..
         } = opening;
@@ -245,7 +218,7 @@ impl Engine {
             hubs: hubs.len(),
         };
         match existing {
-            Some(id) if is_of_set(id) => Opened {
+            Some(id) if is_of_set(id) => OpenedChannel {
                 id,
                 is_taken_over: false,
                 is_changed: self.channels.revive(id, &mut self.step),
@@ -254,7 +227,7 @@ impl Engine {
                 self.channels
                     .take_over(id, position, source, set, &mut self.step);
                 self.step.tell(opened);
-                Opened {
+                OpenedChannel {
                     id,
                     is_taken_over: true,
                     is_changed: true,
@@ -274,7 +247,7 @@ impl Engine {
                 };
                 let id = self.channels.open(position, row, &mut self.step);
                 self.step.tell(opened);
-                Opened {
+                OpenedChannel {
                     id,
                     is_taken_over: false,
                     is_changed: true,
@@ -282,38 +255,54 @@ impl Engine {
             }
         }
     }
+}
 
-    /// Lets a hub hear of all that changes on a channel from now on.
-    pub(super) fn join(
-        &mut self,
-        id: ChannelId,
-        hub: &Hub,
-        told: Option<&BTreeMap<Uri, Told>>,
-        is_known: bool,
-    ) {
-        if is_known {
-            self.channels.resume(id, hub, &mut self.step);
-        } else if let Some(mode) = self.plan.mode_of(hub) {
-            self.channels
-                .add_account(id, hub, mode, told, &mut self.step);
+/// The channels that there are, and what advertises them.
+struct Wishes<'a> {
+    plan: &'a Plan,
+    configured: &'a Configured,
+    source: &'a Source,
+    channels: &'a Channels,
+}
+
+impl Wishes<'_> {
+    /// Returns the channel of this kind that a set should have, with the findings about it. `taken` are the topics of
+    /// channels before this one.
+    fn wanted(
+        &self,
+        set: &Uri,
+        kind: ChannelKind,
+        taken: &BTreeSet<Topic>,
+    ) -> (Desired, Vec<Finding>) {
+        let (catalog, plan) = (self.source.catalog(), self.source.plan());
+        let (mut wanted, mut findings) = match catalog.is_set(set) {
+            true => {
+                let had = self.channels.of_set(set, kind);
+                let had = had.map(|(_, channel)| channel.row.topic.clone()).collect();
+                desired(self.plan, self.configured, plan, catalog, set, kind, &had)
+            }
+            false => (Desired::Nothing, Vec::new()),
+        };
+        // A configured channel takes its topic from any other.
+        let is_taken = |topic: &Topic| {
+            let has_other =
+                !self.configured.has(set, kind) && self.channels.has_other(topic, set, kind);
+            has_other || taken.contains(topic)
+        };
+        if let Desired::Channel { topic, .. } = &wanted
+            && is_taken(topic)
+        {
+            findings.push(Finding::SharedTopic {
+                set: set.clone(),
+                topic: topic.clone(),
+            });
+            let had = BTreeSet::new();
+            wanted = match for_brokers(self.plan, plan, set, kind, &had) {
+                Desired::Channel { topic, .. } if is_taken(&topic) => Desired::Nothing,
+                wanted => wanted,
+            };
         }
-    }
-
-    /// R13: takes documents as told to a hub that was told nothing of them.
-    fn fill(
-        &mut self,
-        position: usize,
-        id: ChannelId,
-        hub: &Hub,
-        opening: &Opening,
-        changes: &Changes,
-    ) {
-        let source = &self.sources[position];
-        let told = opening.documents.iter().filter_map(|uri| {
-            let told = source.starting_point(uri, !opening.is_new_set, &changes.previous)?;
-            Some((uri.clone(), told))
-        });
-        self.channels.fill_account(id, hub, told, &mut self.step);
+        (wanted, findings)
     }
 }
 
