@@ -119,12 +119,12 @@ fn a_read_only_file_system_is_refused_with_its_name() {
     story.stop();
     let changed = list("a", "changelist", "2");
     story.site.write("a/changelist.xml", &changed);
-    mount(&["-o", "remount,ro"], &directory);
+    mount(&["-o", "remount,bind,ro"], &directory);
     let (code, error) = ends(&story);
     assert_eq!(code, Some(1), "{error}");
     assert!(error.contains(directory.to_str().unwrap()), "{error}");
     assert!(story.hub.heard().is_empty());
-    mount(&["-o", "remount,rw"], &directory);
+    mount(&["-o", "remount,bind,rw"], &directory);
     story.resume();
     story.hears(&["updated changelist a/changelist.xml"]);
     story.ends();

@@ -13,6 +13,7 @@ use rsnotify::websub::hub::EmbeddedHub;
 use rsnotify::websub::public::serve_public;
 use rsnotify::websub::server::{Listener, ServerLimits};
 use rsnotify::websub::topics::Topics;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
@@ -330,4 +331,15 @@ pub fn page(topic: &str, body: &[u8]) -> TopicPage {
         body: body.into(),
         report_fetches: false,
     }
+}
+
+/// Raises the limit on open files: a thousand connections are two thousand files in a test, and a shell usually allows a
+/// thousand.
+pub fn allow_many_files() {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    let all = Rlimit {
+        current: maximum,
+        maximum,
+    };
+    setrlimit(Resource::Nofile, all).unwrap();
 }

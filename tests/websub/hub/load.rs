@@ -16,7 +16,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
 
 use crate::hub::{Running, TOPIC, form, start_with, willing};
-use crate::support::{Peer, exchange, form_request, say, soon, status};
+use crate::support::{Peer, allow_many_files, exchange, form_request, say, soon, status};
 
 /// The deadline for serving the others, on a busy machine.
 const SOON: Duration = Duration::from_secs(10);
@@ -75,6 +75,7 @@ async fn honest(count: usize) -> Vec<Peer> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_thousand_hanging_callbacks_on_ten_hosts_delay_no_others() {
+    allow_many_files();
     let mut subscriptions = Vec::new();
     for host in 0..10 {
         let port = hanging(&format!("127.0.2.{}:0", host + 1)).await;

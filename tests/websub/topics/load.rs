@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
-use crate::support::{BODY, ask, page, soon, status};
+use crate::support::{BODY, allow_many_files, ask, page, soon, status};
 use crate::topics::unreported;
 
 const REQUEST: &str = "GET /t HTTP/1.1\r\nHost: e.org\r\n\r\n";
@@ -261,15 +261,4 @@ async fn a_thousand_idle_clients_hold_nobody_up() {
     for stream in &mut clients[..900] {
         is_closed(stream).await;
     }
-}
-
-/// A thousand connections are two thousand files here, and a shell usually allows a thousand.
-fn allow_many_files() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    let all = Rlimit {
-        current: maximum,
-        maximum,
-    };
-    setrlimit(Resource::Nofile, all).unwrap();
 }
