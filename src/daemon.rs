@@ -1,98 +1,167 @@
-//! The daemon: binds the listeners, starts the parts and joins them; the only loop is in `event_loop`.
+//! The daemons `rsnotify run` and `rsnotify hub`: bind the listeners, start the parts and join them with the event loop.
+//!
+//! Both are a [`Daemon`]: what they share is here, in `front` and in `event_loop`, what differs in `announcer` (engine,
+//! trees, submissions) and `intake` (publications, fetches).
 
+mod announcer;
 pub mod change_reader;
 mod descriptors;
-mod difference;
 mod event_loop;
 mod failpoints;
-pub mod hub_daemon;
-mod hub_loop;
+mod front;
+mod intake;
 mod listen;
 pub mod log;
-mod reload;
 mod service_manager;
 pub mod settings;
 mod signals;
 mod socket_activation;
 
-use std::net::SocketAddr;
-use std::path::Path;
-use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::Context;
 use jiff::Timestamp;
-use tokio::runtime::{Handle, Runtime};
-use tokio::sync::{oneshot, watch};
+use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
-use tracing::{info, warn};
+use tracing::{error, info};
 
-use crate::admin::{Admin, Readiness};
-use crate::announce::event::Event;
-use crate::broker::client::Brokers;
+use crate::admin::Readiness;
 use crate::config::Config;
-use crate::config::error::{ConfigError, Location, Problem};
-use crate::control::{self, ControlReply, ControlRequest};
-use crate::daemon::event_loop::reload::{LoadedEngine, saved_subscriptions};
-use crate::daemon::event_loop::{Ended, EventLoop, Input, Parts};
-use crate::daemon::failpoints::{Failpoint, Failpoints};
-use crate::daemon::listen::{ServedListener, bind, until_dropped};
+use crate::config::error::ConfigError;
+use crate::config::hub_config::HubConfig;
+use crate::config::reload::DaemonConfig;
+use crate::config::server::ServerSettings;
+use crate::daemon::event_loop::{Ended, EventLoop, Input, LoopParts, Role};
+use crate::daemon::failpoints::Failpoints;
+use crate::daemon::front::Front;
+use crate::daemon::listen::{BoundListener, ServedListener, bind};
+use crate::daemon::log::error_chain;
 use crate::daemon::signals::Signals;
-use crate::hub::{HubRecord, SavedHub};
-use crate::report::status::ConfigurationStatus;
-use crate::resourcesync::uri::Uri;
+use crate::report::status::{ConfigurationStatus, RefusedConfiguration};
 use crate::store::Store;
-use crate::websub::hub::hub_topics::HubTopics;
-use crate::websub::hub::{EmbeddedHub, HubError, PreparedHub};
-use crate::websub::publish::Publisher;
-use crate::websub::topics::Topics;
 
+pub use crate::daemon::announcer::logged_bodies::reduced;
 pub use crate::daemon::event_loop::commands::{ask_subscriptions, execute, no_embedded_hub};
-pub use crate::daemon::event_loop::logged_bodies::reduced;
+pub use crate::daemon::intake::no_sources;
 
-/// Minimum time that listeners get to send the answers that are ready when the daemon stops.
-const LAST_MOMENT: Duration = Duration::from_secs(1);
-
-/// The event loop, and what runs beside it.
-struct Daemon {
-    runtime: Runtime,
-    config: Config,
-    public_url: Uri,
-    inputs: Sender<Input>,
-    event_loop: EventLoop,
-    topics: Topics,
-    publisher: Arc<Publisher>,
-    brokers: Arc<Brokers>,
-    submission_runtime: Handle,
-    readiness: Readiness,
-    /// The embedded hub, if there ever was one: once it is removed from the configuration, it finishes what it has
-    /// begun.
-    hub: Option<EmbeddedHub>,
-    /// The embedded hub while it takes subscriptions.
-    open_hub: watch::Sender<Option<EmbeddedHub>>,
-    failpoints: Failpoints,
-    public: ServedListener,
-    admin: ServedListener,
-    control: Option<(control::ControlSocket, watch::Sender<()>)>,
-    served: Vec<JoinHandle<()>>,
+/// Runs `rsnotify run` until SIGTERM or SIGINT. At SIGHUP the configuration that `reread` returns takes effect, if it can.
+pub fn run(config: Config, reread: impl Fn() -> Result<Config, ConfigError>) -> anyhow::Result<()> {
+    Daemon::announcing(config)?.run(reread, Daemon::apply_config)
 }
 
-/// Runs until SIGTERM or SIGINT. At SIGHUP the configuration that `reread` returns takes effect, if it can. Everything
-/// that can fail for want of permission or a free address does so before the first file is read.
-pub fn run(config: Config, reread: impl Fn() -> Result<Config, ConfigError>) -> anyhow::Result<()> {
-    let (mut daemon, received) = Daemon::start(config)?;
-    loop {
-        let grace = daemon.config.server.shutdown_grace;
-        match daemon.event_loop.run(&received, grace) {
-            Ended::Reload => daemon.reload(&reread),
-            Ended::Stopped { by } => return daemon.stop(&received, by),
+/// As [`run`], for `rsnotify hub`.
+pub fn run_hub(
+    config: HubConfig,
+    reread: impl Fn() -> Result<HubConfig, ConfigError>,
+) -> anyhow::Result<()> {
+    Daemon::relaying(config)?.run(reread, Daemon::apply_hub_config)
+}
+
+/// An event loop, and what runs beside it.
+struct Daemon<R: Role, C> {
+    runtime: Runtime,
+    config: C,
+    event_loop: EventLoop<R>,
+    received: Receiver<Input<R::Input>>,
+    readiness: Readiness,
+    front: Front,
+}
+
+impl<R: Role, C: DaemonConfig> Daemon<R, C> {
+    /// Runs until it is told to stop. `apply` puts another configuration into effect, all of it or nothing.
+    fn run(
+        mut self,
+        reread: impl Fn() -> Result<C, ConfigError>,
+        apply: fn(&mut Daemon<R, C>, &C) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        loop {
+            let grace = self.config.server().shutdown_grace;
+            match self.event_loop.run(&self.received, grace) {
+                Ended::Reload => self.reload(&reread, apply),
+                Ended::Stopped { by } => return self.stop(by),
+            }
         }
+    }
+
+    /// Reloads the configuration, or keeps the previous one if that fails.
+    fn reload(
+        &mut self,
+        reread: impl Fn() -> Result<C, ConfigError>,
+        apply: fn(&mut Daemon<R, C>, &C) -> anyhow::Result<()>,
+    ) {
+        match self.change_configuration(reread, apply) {
+            Ok(changes) => info!(changes, "reloaded the configuration: {changes}"),
+            Err(error) => {
+                let error = error_chain(error.as_ref());
+                error!(
+                    error,
+                    "configuration not reloaded, keeping the previous one: {error}"
+                );
+                let at = Timestamp::now();
+                let refused = RefusedConfiguration { at, error };
+                self.event_loop
+                    .note_configuration(|status| status.refused = Some(refused));
+            }
+        }
+    }
+
+    /// Puts another configuration into effect. Returns what that changes, in words.
+    fn change_configuration(
+        &mut self,
+        reread: impl Fn() -> Result<C, ConfigError>,
+        apply: fn(&mut Daemon<R, C>, &C) -> anyhow::Result<()>,
+    ) -> anyhow::Result<String> {
+        let config = reread()?;
+        self.config.verify_change(&config)?;
+        let handle = self.runtime.handle().clone();
+        let _context = handle.enter();
+        apply(self, &config)?;
+        let effective = configuration_status(&config);
+        self.event_loop
+            .note_configuration(|status| *status = effective);
+        let changes = self.config.difference(&config);
+        self.config = config;
+        Ok(changes)
+    }
+
+    /// Waits until `by` for remaining work to end by itself, and saves its results.
+    fn stop(self, by: Instant) -> anyhow::Result<()> {
+        let Daemon {
+            runtime,
+            mut event_loop,
+            received,
+            front,
+            ..
+        } = self;
+        // The listeners end first, so that the effects of their last requests can be saved.
+        let closed = front.close();
+        event_loop.role.end();
+        runtime.block_on(closed.ended(by));
+        let finished = event_loop.finish(&received);
+        drop(event_loop);
+        runtime.shutdown_background();
+        if let Err(trouble) = finished {
+            let unsaved = R::UNSAVED_CHANGES;
+            anyhow::bail!("stopped with unsaved changes{unsaved}: {trouble}");
+        }
+        info!("stopped; everything is saved");
+        Ok(())
     }
 }
 
-impl Daemon {
-    fn start(config: Config) -> anyhow::Result<(Daemon, Receiver<Input>)> {
+/// A process that is to become a daemon: signals are handled, and inputs of its event loop are kept.
+struct Process<I> {
+    began: Timestamp,
+    runtime: Runtime,
+    signals: Signals,
+    inputs: Sender<Input<I>>,
+    received: Receiver<Input<I>>,
+    readiness: Readiness,
+}
+
+impl<I: Send + 'static> Process<I> {
+    fn begin() -> anyhow::Result<Process<I>> {
         let began = Timestamp::now();
         descriptors::raise_limit();
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -104,227 +173,66 @@ impl Daemon {
         // Before anything that takes time or is logged: signals may come as soon as the process is known.
         let signals = Signals::take()?;
         let (inputs, received) = mpsc::channel();
-        let publisher = Arc::new(Publisher::new(settings::publishers(&config)?)?);
-        let submission_runtime = submission_runtime()?;
-        let brokers = settings::brokers(&config)?;
-        let brokers = Arc::new(Brokers::new(brokers, &submission_runtime));
-        let store = Store::open(&config.state_dir)?;
-        store.refuse_of_hub()?;
+        Ok(Process {
+            began,
+            runtime,
+            signals,
+            inputs,
+            received,
+            readiness: Readiness::new(),
+        })
+    }
+
+    /// Binds the public listener and that of the admin pages, unless the service manager has passed them.
+    fn listeners(&self, server: &ServerSettings) -> anyhow::Result<(BoundListener, BoundListener)> {
         let activated = socket_activation::take()?;
         let public = match activated.public {
             Some(public) => public,
-            None => runtime.block_on(bind(&config.server.listen, "public"))?,
+            None => self.runtime.block_on(bind(&server.listen, "public"))?,
         };
         public.log_address();
         let admin = match activated.admin {
             Some(admin) => admin,
-            None => runtime.block_on(bind(&config.server.admin_listen, "admin"))?,
+            None => self.runtime.block_on(bind(&server.admin_listen, "admin"))?,
         };
         admin.log_address();
-        let public_url = public_url(&config, public.tcp_address())?;
-        let prepared_hub = prepared_hub(&config, &public_url)?;
+        Ok((public, admin))
+    }
 
+    /// Returns the parts of the event loop. Must be called within a tokio runtime.
+    fn loop_parts(&self, store: Store) -> LoopParts<I> {
         let failpoints = Failpoints::from_environment();
-        let topics = Topics::new({
-            let inputs = inputs.clone();
-            move |topic| {
-                // A stopped loop ignores it.
-                let _ = inputs.send(Input::Event(Event::Fetched(topic)));
-            }
-        });
-        let readiness = Readiness::new();
-        let saved = saved_subscriptions(&store, prepared_hub.is_some())?;
-        let parts = Parts {
-            config: &config,
-            loaded: LoadedEngine::new(&store, config.plan(&public_url))?,
-            store,
-            topics: topics.clone(),
-            publisher: Arc::clone(&publisher),
-            brokers: Arc::clone(&brokers),
-            submission_runtime: submission_runtime.clone(),
-            runtime: handle.clone(),
-            inputs: inputs.clone(),
-            readiness: readiness.clone(),
-            configuration: loaded(config.effective()),
-            failpoints: failpoints.clone(),
-            began,
-        };
-        let mut hub = None;
-        let event_loop = EventLoop::new(parts, || {
-            let start = |prepared_hub| {
-                let (topics, inputs) = (topics.clone(), inputs.clone());
-                start_hub(prepared_hub, saved, topics, inputs, failpoints.clone())
-            };
-            hub = prepared_hub.map(start);
-            hub.clone()
-        })?;
-        let (open_hub, opened) = watch::channel(hub.clone());
-        let (public, public_served) = public.serve_public(topics.clone(), opened);
-        let (admin, admin_served) = admin.serve_admin(admin_pages(&config, &readiness, &inputs));
-        let mut served = vec![public_served, admin_served];
-        let control = serve_commands(&config.state_dir, &inputs, Input::Command, &mut served);
-        tokio::spawn(signals.forward(inputs.clone(), || Input::Stop, || Input::Reload));
-        let daemon = Daemon {
-            inputs,
-            event_loop,
-            topics,
-            publisher,
-            brokers,
-            submission_runtime,
-            readiness,
-            hub,
-            open_hub,
-            failpoints,
-            public,
-            public_url,
-            admin,
-            control,
-            served,
+        LoopParts::new(store, self.inputs.clone(), failpoints, self.began)
+    }
+
+    /// Serves the admin pages and commands, and forwards signals. Must be called within a tokio runtime.
+    fn into_daemon<R: Role<Input = I>, C: DaemonConfig>(
+        self,
+        event_loop: EventLoop<R>,
+        config: C,
+        public: (ServedListener, JoinHandle<()>),
+        admin: BoundListener,
+    ) -> Daemon<R, C> {
+        let pages = front::admin_pages(config.server(), &self.readiness, &self.inputs);
+        let admin = admin.serve_admin(pages);
+        let front = Front::new(public, admin, config.state_dir(), &self.inputs);
+        tokio::spawn(self.signals.forward(self.inputs));
+        Daemon {
+            runtime: self.runtime,
             config,
-            runtime,
-        };
-        Ok((daemon, received))
+            event_loop,
+            received: self.received,
+            readiness: self.readiness,
+            front,
+        }
     }
-
-    /// Waits until `by` for remaining work to end by itself, and saves its results.
-    fn stop(self, received: &Receiver<Input>, by: Instant) -> anyhow::Result<()> {
-        let Daemon {
-            runtime,
-            mut event_loop,
-            public,
-            admin,
-            control,
-            served,
-            ..
-        } = self;
-        // The listeners end first, so that the effects of their last requests can be saved.
-        drop((public, admin, control));
-        let left = by.saturating_duration_since(Instant::now());
-        runtime.block_on(async {
-            let all = async {
-                for task in served {
-                    let _ = task.await;
-                }
-            };
-            let _ = tokio::time::timeout(left.max(LAST_MOMENT), all).await;
-        });
-        let finished = event_loop.finish(received);
-        drop(event_loop);
-        runtime.shutdown_background();
-        if let Err(trouble) = finished {
-            anyhow::bail!(
-                "stopped with unsaved changes, which are detected again at the next start: {trouble}"
-            );
-        }
-        info!("stopped; everything is saved");
-        Ok(())
-    }
-}
-
-/// Returns the runtime of a thread for submissions: on the threads that serve, each submission would wake another. It
-/// ends with the process, because submissions that are under way then are repeated at the next start.
-fn submission_runtime() -> anyhow::Result<Handle> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("cannot start the submission thread")?;
-    let handle = runtime.handle().clone();
-    std::thread::Builder::new()
-        .name("submitting".into())
-        .spawn(move || runtime.block_on(std::future::pending::<()>()))
-        .context("cannot start the submission thread")?;
-    Ok(handle)
-}
-
-fn start_hub(
-    prepared_hub: PreparedHub,
-    saved: SavedHub,
-    topics: Topics,
-    inputs: Sender<Input>,
-    failpoints: Failpoints,
-) -> EmbeddedHub {
-    let records = move |changed: Vec<HubRecord>| {
-        for record in &changed {
-            if matches!(record, HubRecord::Progressed(..)) {
-                failpoints.pass(Failpoint::Relayed);
-            }
-        }
-        let _ = inputs.send(Input::HubRecords(changed));
-    };
-    EmbeddedHub::start(prepared_hub, saved, HubTopics::Served(topics), records)
-}
-
-/// Returns the URL of the public listener. The configuration cannot know the address of one that the service manager
-/// passed.
-fn public_url(config: &Config, bound: Option<SocketAddr>) -> Result<Uri, ConfigError> {
-    let message = match (&config.server.public_url, bound) {
-        (Some(url), _) => return Ok(url.clone()),
-        (None, Some(address)) if !address.ip().is_unspecified() => {
-            return Ok(config.server.public_url_at(address));
-        }
-        (None, Some(address)) => format!("nobody can reach {address} under that name: set it"),
-        (None, None) => "a Unix socket says nothing about how it is reached: set it".to_owned(),
-    };
-    let problem = Problem {
-        place: Location::Nowhere,
-        key: "server.public_url".to_owned(),
-        message,
-        suggestion: None,
-    };
-    Err(ConfigError::Invalid {
-        problems: vec![problem],
-    })
-}
-
-fn prepared_hub(config: &Config, public_url: &Uri) -> Result<Option<PreparedHub>, HubError> {
-    let embedded = config.embedded_hub.as_ref();
-    let settings = embedded
-        .map(|embedded| settings::embedded_hub(embedded, public_url, config.file.is_some()));
-    settings.map(PreparedHub::new).transpose()
 }
 
 /// Returns the status of a configuration that has just been loaded.
-fn loaded(effective: String) -> ConfigurationStatus {
+fn configuration_status(config: &impl DaemonConfig) -> ConfigurationStatus {
     ConfigurationStatus {
         loaded: Timestamp::now(),
         refused: None,
-        in_force: effective,
-    }
-}
-
-fn admin_pages(config: &Config, readiness: &Readiness, inputs: &Sender<Input>) -> Admin {
-    let inputs = inputs.clone();
-    Admin::new(
-        readiness.clone(),
-        settings::hosts(&config.server),
-        move |detail, answer| {
-            let _ = inputs.send(Input::Ask(detail, answer));
-        },
-    )
-}
-
-/// Serves commands until the return value is dropped.
-fn serve_commands<I: Send + 'static>(
-    state_dir: &Path,
-    inputs: &Sender<I>,
-    input: fn(ControlRequest, oneshot::Sender<ControlReply>) -> I,
-    served: &mut Vec<JoinHandle<()>>,
-) -> Option<(control::ControlSocket, watch::Sender<()>)> {
-    match control::ControlServer::bind(state_dir) {
-        Ok((server, socket)) => {
-            let inputs = inputs.clone();
-            let command = move |request, reply| {
-                // A loop that has stopped answers by dropping the reply.
-                let _ = inputs.send(input(request, reply));
-            };
-            let (open, ended) = until_dropped();
-            served.push(tokio::spawn(server.serve(command, ended)));
-            Some((socket, open))
-        }
-        Err(error) => {
-            let directory = state_dir.display();
-            warn!(%error, "cannot accept commands such as `rsnotify accept` in {directory}: {error}");
-            None
-        }
+        in_force: config.effective(),
     }
 }

@@ -5,11 +5,11 @@ use std::path::Path;
 use crate::cli::exit::Exit;
 use crate::cli::options::HubOptions;
 use crate::config::hub_config::HubConfig;
-use crate::daemon::hub_daemon;
+use crate::daemon;
 
 pub fn hub(file: Option<&Path>, options: &HubOptions) -> anyhow::Result<Exit> {
     let overrides = options.overrides();
     let load = || HubConfig::load(file, &overrides);
-    hub_daemon::run(load()?, load)?;
+    daemon::run_hub(load()?, load)?;
     Ok(Exit::Fine)
 }

@@ -28,6 +28,7 @@ pub mod own_hub;
 pub mod partial;
 pub mod publisher;
 pub mod reference;
+pub mod reload;
 pub mod schema;
 pub mod secret;
 mod section;

@@ -1,68 +1,45 @@
-//! The only loop: it takes inputs, steps the engine, saves, and only then sends.
+//! The only loop, of `rsnotify run` as of `rsnotify hub`: it takes inputs, steps, saves, and only then performs effects.
 //!
 //! One step takes every input that is waiting, so that a burst costs one commit. While the state cannot be saved,
-//! nothing is sent: effects wait, and saving is retried.
+//! nothing is sent: effects wait, and saving is retried. The two daemons differ in their [`Role`].
 
 pub mod commands;
-mod effects;
-mod hub_link;
-pub mod logged_bodies;
-pub mod reload;
-mod served_topics;
-mod shutdown;
+pub mod hub_link;
 pub mod state_saver;
 pub mod status_reporter;
-mod submissions;
-pub mod watched_trees;
 
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
+use tracing::{info, warn};
 
 use crate::admin::Readiness;
-use crate::announce::changes::round::{TakeRequest, TakenRound};
-use crate::announce::engine::Engine;
-use crate::announce::event::{Event, Now};
-use crate::broker::client::Brokers;
-use crate::config::Config;
-use crate::control::{self, ControlRequest};
-use crate::daemon::change_reader::ChangeReader;
-use crate::daemon::event_loop::commands::CommandReply;
+use crate::control::{ControlReply, ControlRequest};
+use crate::daemon::event_loop::commands::{CommandReply, ask_hub, no_embedded_hub};
 use crate::daemon::event_loop::hub_link::HubLink;
-use crate::daemon::event_loop::reload::LoadedEngine;
-use crate::daemon::event_loop::served_topics::ServedTopics;
-use crate::daemon::event_loop::state_saver::StateSaver;
-use crate::daemon::event_loop::status_reporter::StatusReporter;
-use crate::daemon::event_loop::submissions::Submissions;
-use crate::daemon::event_loop::watched_trees::{Generation, WatchedTrees};
-use crate::daemon::failpoints::{Failpoint, Failpoints};
-use crate::daemon::log;
+use crate::daemon::event_loop::state_saver::{StateSaver, Unsaved};
+use crate::daemon::event_loop::status_reporter::{Settled, StatusReporter};
+use crate::daemon::failpoints::Failpoints;
 use crate::hub::HubRecord;
+use crate::report;
 use crate::report::figures::Counts;
+use crate::report::last_day::Totals;
 use crate::report::status::{ConfigurationStatus, Detail, Status};
+use crate::report::summary::Doing;
 use crate::store::Store;
-use crate::tree::{TreeError, TreeReport};
-use crate::websub::hub::EmbeddedHub;
-use crate::websub::publish::Publisher;
-use crate::websub::topics::Topics;
 
-/// Inputs of the loop.
-pub enum Input {
-    Event(Event),
-    /// Change Lists were read, as was requested, in so much time.
-    Read(Box<TakenRound>, TakeRequest, Duration),
-    /// A report of a tree, with the generation of the tree: one of an earlier generation is ignored.
-    Tree(Generation, TreeReport),
+/// Inputs of the loop; `I` are those that only one of the daemons has.
+pub enum Input<I> {
+    Work(I),
     /// Changes that the embedded hub wants saved, all of them or none.
     HubRecords(Vec<HubRecord>),
     /// A request for the status, as by the admin pages.
     Ask(Detail, oneshot::Sender<Status>),
     /// A request by a command.
-    Command(ControlRequest, oneshot::Sender<control::ControlReply>),
+    Command(ControlRequest, oneshot::Sender<ControlReply>),
     /// The reply to a command that the embedded hub has executed; its records came before this.
     CommandDone(CommandReply),
     /// The embedded hub has ended the deliveries that it had begun.
@@ -79,111 +56,139 @@ pub enum Ended {
     Stopped { by: Instant },
 }
 
-/// Maximum inputs that are taken into one step.
+/// Maximum inputs that are taken into one step, and so into one transaction.
 const MAX_INPUTS: usize = 4_096;
 
-/// The parts that the loop is built from.
-pub struct Parts<'a> {
-    pub config: &'a Config,
-    pub store: Store,
-    pub loaded: LoadedEngine,
-    pub topics: Topics,
-    pub publisher: Arc<Publisher>,
-    pub brokers: Arc<Brokers>,
-    /// Runtime for submissions: they are kept off the threads that serve.
-    pub submission_runtime: Handle,
-    pub runtime: Handle,
-    pub inputs: Sender<Input>,
-    pub readiness: Readiness,
-    pub configuration: ConfigurationStatus,
-    pub failpoints: Failpoints,
-    /// Start of the process.
-    pub began: Timestamp,
+/// The work of a daemon, as its loop calls for it: [`Announcer`](crate::daemon::announcer::Announcer) or
+/// [`Intake`](crate::daemon::intake::Intake).
+///
+/// A step is `begin`, `input` for each input, `advance`, and `perform` once the changes are saved. Effects that wait for
+/// that stay with the role.
+pub trait Role: Sized {
+    type Input: Send + 'static;
+
+    /// Consequence of changes that are not saved when the daemon stops, to continue a sentence.
+    const UNSAVED_CHANGES: &'static str;
+
+    /// Begins a step with the consequences of the last one.
+    fn begin(&mut self, parts: &mut LoopParts<Self::Input>);
+
+    /// Takes an input.
+    fn input(&mut self, input: Self::Input, parts: &mut LoopParts<Self::Input>);
+
+    /// Does what is due by now.
+    fn advance(&mut self, parts: &mut LoopParts<Self::Input>);
+
+    /// Performs the effects that have waited for `saved`.
+    fn perform(&mut self, saved: Unsaved, parts: &mut LoopParts<Self::Input>);
+
+    /// Takes note that the state cannot be saved.
+    fn not_saved(&mut self);
+
+    /// Returns the time until [`Role::advance`] has something to do.
+    fn time_to_wait(&self, parts: &LoopParts<Self::Input>) -> Option<Duration>;
+
+    /// Executes a command about sources, channels or hubs; its answer is given once the step is saved.
+    fn command(
+        &mut self,
+        request: ControlRequest,
+        parts: &mut LoopParts<Self::Input>,
+    ) -> ControlReply;
+
+    /// Returns the status of its own work.
+    fn status(&self, detail: Detail, now: Timestamp, parts: &LoopParts<Self::Input>) -> Status;
+
+    /// Returns the number of changes that are pending, counted for each hub.
+    fn pending(&self) -> usize;
+
+    /// Takes note of the end of a step, and returns if all that the daemon works on is known.
+    fn settle(&mut self) -> Settled;
+
+    /// Returns its activity, while the state can be saved. `refused` is the reason why the last configuration was not
+    /// reloaded.
+    fn activity(&self, refused: Option<&str>, parts: &LoopParts<Self::Input>) -> Doing;
+
+    /// Begins to shut down: begins nothing new.
+    fn stop(&mut self);
+
+    /// Returns true if nothing that it has begun is under way.
+    fn is_done(&self) -> bool;
+
+    /// Logs what is under way when the time for the shutdown is over.
+    fn log_unanswered(&self);
+
+    /// Takes note that the loop has ended: nobody answers any more.
+    fn end(&mut self);
 }
 
-/// The engine and the parts that act for it.
-pub struct EventLoop {
-    engine: Engine,
-    saver: StateSaver,
-    trees: WatchedTrees,
-    topics: ServedTopics,
-    submissions: Submissions,
-    change_reader: ChangeReader,
-    hub: HubLink,
-    reporter: StatusReporter,
-    /// Replies to commands of this step, which wait until it is saved.
-    replies: Vec<CommandReply>,
-    counts: Counts,
-    failpoints: Failpoints,
-    inputs: Sender<Input>,
-    runtime: Handle,
-    /// Origin of the engine's monotonic clock.
-    started: Instant,
+/// The parts of a loop that its [`Role`] uses.
+pub struct LoopParts<I> {
+    pub saver: StateSaver,
+    pub hub: HubLink,
+    pub counts: Counts,
+    pub failpoints: Failpoints,
+    pub inputs: Sender<Input<I>>,
+    pub runtime: Handle,
     /// Once it was told to stop: the end of the wait for work that is under way.
     stop_by: Option<Instant>,
 }
 
-impl EventLoop {
-    /// Joins the parts, serves the topics as they were saved, and starts to watch the trees. `start_hub` is called in
-    /// between: deliveries contain the links of the topics, and the hub must exist before the first report of a tree.
+impl<I> LoopParts<I> {
+    /// Returns the parts of a process that began at `began`, without a hub.
     pub fn new(
-        parts: Parts<'_>,
-        start_hub: impl FnOnce() -> Option<EmbeddedHub>,
-    ) -> Result<EventLoop, TreeError> {
-        let LoadedEngine {
-            engine,
-            effects,
-            others,
-        } = parts.loaded;
-        let trees = WatchedTrees::new(parts.inputs.clone(), parts.began);
-        let submissions = Submissions::new(
-            parts.publisher,
-            parts.brokers,
-            parts.submission_runtime,
-            parts.inputs.clone(),
-            parts.failpoints.clone(),
-        );
-        let inputs = parts.inputs.clone();
-        let failpoints = parts.failpoints.clone();
-        let answer = move |round, request, took| {
-            failpoints.pass(Failpoint::Taken);
-            // If the loop has stopped, the next start reads again.
-            let _ = inputs.send(Input::Read(Box::new(round), request, took));
-        };
-        let mut event_loop = EventLoop {
-            engine,
-            saver: StateSaver::new(parts.store),
-            trees,
-            topics: ServedTopics::new(parts.topics),
-            submissions,
-            change_reader: ChangeReader::start(answer),
+        store: Store,
+        inputs: Sender<Input<I>>,
+        failpoints: Failpoints,
+        began: Timestamp,
+    ) -> LoopParts<I> {
+        LoopParts {
+            saver: StateSaver::new(store),
             hub: HubLink::default(),
-            reporter: StatusReporter::new(parts.readiness, parts.configuration),
-            replies: Vec::new(),
             counts: Counts {
-                began: parts.began,
+                began,
                 ..Counts::default()
             },
-            failpoints: parts.failpoints,
-            inputs: parts.inputs,
-            runtime: parts.runtime,
-            started: Instant::now(),
+            failpoints,
+            inputs,
+            runtime: Handle::current(),
             stop_by: None,
-        };
-        event_loop.take(effects);
-        event_loop.commit(false);
-        let hub = start_hub();
-        let is_open = hub.is_some();
-        event_loop.hub.change(hub, is_open);
-        let EventLoop { trees, engine, .. } = &mut event_loop;
-        let first = trees.next_generation(parts.config, engine, &others)?;
-        trees.begin(first);
-        Ok(event_loop)
+        }
+    }
+
+    /// Returns true once nothing new is to begin.
+    pub fn is_stopping(&self) -> bool {
+        self.stop_by.is_some()
+    }
+}
+
+/// A role, and the parts that act for it.
+pub struct EventLoop<R: Role> {
+    pub role: R,
+    pub parts: LoopParts<R::Input>,
+    reporter: StatusReporter,
+    /// Replies to commands of this step, which wait until it is saved.
+    replies: Vec<CommandReply>,
+}
+
+impl<R: Role> EventLoop<R> {
+    /// Joins the parts. Must be called within a tokio runtime.
+    pub fn new(
+        role: R,
+        parts: LoopParts<R::Input>,
+        readiness: Readiness,
+        configuration: ConfigurationStatus,
+    ) -> EventLoop<R> {
+        EventLoop {
+            role,
+            parts,
+            reporter: StatusReporter::new(readiness, configuration),
+            replies: Vec::new(),
+        }
     }
 
     /// Runs until the configuration is to be reloaded, or until it was told to stop: then it waits up to `grace` for
     /// answers to what was sent, and sends nothing more.
-    pub fn run(&mut self, received: &Receiver<Input>, grace: Duration) -> Ended {
+    pub fn run(&mut self, received: &Receiver<Input<R::Input>>, grace: Duration) -> Ended {
         loop {
             let first = match received.recv_timeout(self.time_to_wait()) {
                 Ok(input) => Some(input),
@@ -194,7 +199,7 @@ impl EventLoop {
             };
             let is_ping_due = self.reporter.is_ping_due();
             let mut is_reload_wanted = false;
-            self.step_accepted();
+            self.role.begin(&mut self.parts);
             for input in first
                 .into_iter()
                 .chain(received.try_iter().take(MAX_INPUTS))
@@ -205,17 +210,14 @@ impl EventLoop {
                     input => self.input(input),
                 }
             }
-            self.step(Event::Tick);
+            self.role.advance(&mut self.parts);
             let is_saved = self.commit(is_ping_due);
-            if is_saved {
-                self.withdraw_unclaimed();
-            }
             self.send_replies();
             self.report_health(is_saved);
             if is_ping_due {
                 self.reporter.ping();
             }
-            match self.stop_by {
+            match self.parts.stop_by {
                 Some(by) if self.is_done() || Instant::now() >= by => {
                     self.log_unanswered();
                     return Ended::Stopped { by };
@@ -226,55 +228,44 @@ impl EventLoop {
         }
     }
 
-    /// Saves inputs that came after the last step, once all senders are gone.
-    pub fn finish(&mut self, received: &Receiver<Input>) -> Result<(), String> {
+    /// Saves inputs that came after the last step, once all senders are gone. Returns why it cannot be saved.
+    pub fn finish(&mut self, received: &Receiver<Input<R::Input>>) -> Result<(), String> {
         for input in received.try_iter() {
             self.input(input);
         }
-        self.saver.restore_file();
+        self.parts.saver.restore_file();
         // If saving failed before, it is retried now.
-        let must_answer = self.saver.forget_trouble();
+        let must_answer = self.parts.saver.forget_trouble();
         self.commit(must_answer);
         // Submissions that the embedded hub has accepted are not to be submitted again.
-        self.step_accepted();
+        self.role.begin(&mut self.parts);
         self.commit(false);
         self.send_replies();
-        match self.saver.trouble() {
+        match self.parts.saver.trouble() {
             None => Ok(()),
             Some(trouble) => Err(trouble.to_owned()),
         }
     }
 
-    /// Returns how long to wait for the next input.
-    fn time_to_wait(&self) -> Duration {
-        if !self.hub.accepted().is_empty() {
-            return Duration::ZERO;
-        }
-        let wakes = [self.reporter.wake(), self.stop_by].into_iter().flatten();
-        let wake = wakes.fold(self.saver.wake(), Instant::min);
-        let mut wait = wake.saturating_duration_since(Instant::now());
-        if self.saver.trouble().is_none()
-            && let Some(wake) = self.engine.wake()
-        {
-            let left = wake.duration_since(Timestamp::now());
-            wait = wait.min(Duration::try_from(left).unwrap_or_default());
-        }
-        wait
+    /// Takes note of a configuration that was loaded, or of one that was refused.
+    pub fn note_configuration(&mut self, note: impl FnOnce(&mut ConfigurationStatus)) {
+        self.reporter.note_configuration(note);
     }
 
-    fn input(&mut self, input: Input) {
+    /// Returns how long to wait for the next input.
+    fn time_to_wait(&self) -> Duration {
+        let wakes = [self.reporter.wake(), self.parts.stop_by];
+        let wakes = wakes.into_iter().flatten();
+        let wake = wakes.fold(self.parts.saver.wake(), Instant::min);
+        let wait = wake.saturating_duration_since(Instant::now());
+        let work = self.role.time_to_wait(&self.parts);
+        work.map_or(wait, |work| work.min(wait))
+    }
+
+    fn input(&mut self, input: Input<R::Input>) {
         match input {
-            Input::Event(event) => {
-                self.submissions.note(&event);
-                self.step(event);
-            }
-            Input::Read(round, request, took) => {
-                self.count_read(&request, &round.outcome, took);
-                self.step(Event::Taken(round));
-            }
-            Input::Tree(generation, _) if !self.trees.is_current(generation) => {}
-            Input::Tree(_, report) => self.tree_report(report),
-            Input::HubRecords(records) => self.saver.unsaved().records.extend(records),
+            Input::Work(input) => self.role.input(input, &mut self.parts),
+            Input::HubRecords(records) => self.parts.saver.unsaved().records.extend(records),
             // The client may have disconnected, before or during the answer.
             Input::Ask(_, answer) if answer.is_closed() => {}
             Input::Ask(detail, answer) => {
@@ -282,41 +273,127 @@ impl EventLoop {
             }
             Input::Command(request, reply) => self.command(request, reply),
             Input::CommandDone(reply) => self.replies.push(reply),
-            Input::HubDrained => self.hub.drained(),
+            Input::HubDrained => self.parts.hub.drained(),
             // The loop has taken note of it, or has ended.
             Input::Reload | Input::Stop => {}
         }
     }
 
-    fn tree_report(&mut self, mut report: TreeReport) {
-        self.trees.note(&mut report);
-        log::log_report(&report, self.engine.plan());
-        self.count_sweep(&report);
-        if matches!(report, TreeReport::Observed(_)) {
-            self.failpoints.pass(Failpoint::Observed);
-        }
-        if let Some(event) = log::engine_event(report) {
-            self.step(event);
-        }
-    }
-
-    fn step(&mut self, event: Event) {
-        let effects = self.engine.step(event, self.now());
-        self.take(effects);
-    }
-
-    /// Tells the engine what the embedded hub has accepted.
-    fn step_accepted(&mut self) {
-        for event in self.hub.take_accepted() {
-            self.step(event);
+    /// Saves the changes of this step, then performs its effects. Returns false while the state cannot be saved. The
+    /// store is asked even if nothing changed if it `must_answer`.
+    pub fn commit(&mut self, must_answer: bool) -> bool {
+        let LoopParts {
+            saver,
+            failpoints,
+            counts,
+            ..
+        } = &mut self.parts;
+        match saver.save(must_answer, failpoints, counts) {
+            Some(saved) => {
+                self.role.perform(saved, &mut self.parts);
+                true
+            }
+            None => {
+                self.role.not_saved();
+                false
+            }
         }
     }
 
-    /// Returns the time on both clocks. `Instant` does not count the time that the machine is suspended.
-    fn now(&self) -> Now {
-        Now {
-            wall: Timestamp::now(),
-            monotonic: self.started.elapsed(),
+    /// Executes a command; [`EventLoop::send_replies`] answers it.
+    fn command(&mut self, request: ControlRequest, reply: oneshot::Sender<ControlReply>) {
+        let answer = match request {
+            ControlRequest::Status => {
+                ControlReply::Status(Box::new(self.status(Detail::Everything)))
+            }
+            ControlRequest::Subscriptions(about) => {
+                let hub = self.parts.hub.open();
+                let answer = hub.map_or_else(no_embedded_hub, |hub| {
+                    ask_hub(&hub, about, Timestamp::now())
+                });
+                // The records of the hub wait before it in the queue, and so are saved before it is answered.
+                let done = CommandReply::new(reply, answer);
+                let _ = self.parts.inputs.send(Input::CommandDone(done));
+                return;
+            }
+            request => self.role.command(request, &mut self.parts),
+        };
+        self.replies.push(CommandReply::new(reply, answer));
+    }
+
+    /// Answers commands. None is reported as done while a crash could undo it.
+    fn send_replies(&mut self) {
+        for reply in self.replies.drain(..) {
+            reply.send(self.parts.saver.trouble());
         }
     }
+
+    fn status(&self, detail: Detail) -> Status {
+        let now = Timestamp::now();
+        let parts = &self.parts;
+        let mut status = self.role.status(detail, now, parts);
+        status.unsaved = parts.saver.trouble().map(str::to_owned);
+        status.embedded_hub = parts.hub.open().map(|hub| hub.status(now));
+        status.configuration = Some(self.reporter.configuration().clone());
+        status.last_day = self.reporter.last_day(now, totals(&self.role, parts, now));
+        status.figures.counts = parts.counts.clone();
+        status
+    }
+
+    /// Tells probes and the service manager the outcome of a step.
+    fn report_health(&mut self, is_saved: bool) {
+        let EventLoop {
+            role,
+            parts,
+            reporter,
+            ..
+        } = self;
+        if reporter.stepped(is_saved, role.settle()) {
+            parts.failpoints.ready();
+        }
+        if parts.is_stopping() {
+            return;
+        }
+        reporter.note_totals(|now| totals(role, parts, now));
+        reporter.report_activity(|refused| match parts.saver.trouble() {
+            Some(trouble) => Doing::Waiting {
+                trouble: trouble.to_owned(),
+            },
+            None => role.activity(refused, parts),
+        });
+    }
+
+    /// Begins to shut down: begins no work and no delivery. A second call ends the wait.
+    fn stop(&mut self, grace: Duration) {
+        let parts = &mut self.parts;
+        if parts.is_stopping() {
+            parts.stop_by = Some(Instant::now());
+            return;
+        }
+        info!("stopping");
+        self.reporter.stopping();
+        parts.stop_by = Some(Instant::now() + grace);
+        self.role.stop();
+        parts.hub.drain(&parts.runtime, &parts.inputs);
+    }
+
+    /// Returns true if nothing is under way any more.
+    fn is_done(&self) -> bool {
+        self.role.is_done() && !self.parts.hub.is_draining()
+    }
+
+    fn log_unanswered(&self) {
+        self.role.log_unanswered();
+        if self.parts.hub.is_draining() {
+            warn!(
+                "shutdown timeout: subscribers did not answer in time; unanswered deliveries are retried at the next start"
+            );
+        }
+    }
+}
+
+/// Returns what was counted since the start, and what is pending.
+fn totals<R: Role>(role: &R, parts: &LoopParts<R::Input>, now: Timestamp) -> Totals {
+    let hub = parts.hub.linked().map(|hub| hub.status(now));
+    report::totals(&parts.counts, role.pending(), hub.as_ref())
 }

@@ -5,6 +5,8 @@ use std::sync::mpsc::Sender;
 use anyhow::Context;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::daemon::event_loop::Input;
+
 /// Signals that are handled as long as this exists; unhandled, each would end the process.
 pub struct Signals {
     terminate: Signal,
@@ -24,12 +26,12 @@ impl Signals {
     }
 
     /// Forwards each signal to the loop, as the input that it stands for.
-    pub async fn forward<I>(mut self, inputs: Sender<I>, stop: fn() -> I, reload: fn() -> I) {
+    pub async fn forward<I>(mut self, inputs: Sender<Input<I>>) {
         loop {
             let input = tokio::select! {
-                _ = self.terminate.recv() => stop(),
-                _ = self.interrupt.recv() => stop(),
-                _ = self.hangup.recv() => reload(),
+                _ = self.terminate.recv() => Input::Stop,
+                _ = self.interrupt.recv() => Input::Stop,
+                _ = self.hangup.recv() => Input::Reload,
             };
             if inputs.send(input).is_err() {
                 return;

@@ -13,8 +13,6 @@ use crate::announce::ids::ChannelId;
 use crate::control::{
     AccountName, ControlReply, ControlRequest, SubscriptionName, SubscriptionsAction,
 };
-use crate::daemon::event_loop::logged_bodies::logged_part;
-use crate::daemon::event_loop::{EventLoop, Input};
 use crate::hub::SubscriptionKey;
 use crate::hub::subscriptions::Subscriptions;
 use crate::report;
@@ -27,48 +25,6 @@ pub struct CommandReply {
     answer: ControlReply,
 }
 
-impl EventLoop {
-    /// Executes a command; [`EventLoop::send_replies`] answers it.
-    pub(super) fn command(
-        &mut self,
-        request: ControlRequest,
-        reply: oneshot::Sender<ControlReply>,
-    ) {
-        let now = self.now();
-        let is_for_hub = matches!(request, ControlRequest::Subscriptions(_));
-        let hub = self.hub.open();
-        let ask_hub = |about| hub.map_or_else(no_embedded_hub, |hub| ask_hub(hub, about, now.wall));
-        let saver = &self.saver;
-        let logged = |id, seq, part| logged_part(saver, id, seq, part).ok();
-        let (mut answer, effects) = execute(
-            &mut self.engine,
-            Engine::step,
-            ask_hub,
-            logged,
-            request,
-            now,
-        );
-        if let ControlReply::Status(status) = &mut answer {
-            self.complete(status);
-        }
-        self.take(effects);
-        let reply = CommandReply { reply, answer };
-        if is_for_hub {
-            // The records of the hub wait before it in the queue, and so are saved before it is answered.
-            let _ = self.inputs.send(Input::CommandDone(reply));
-        } else {
-            self.replies.push(reply);
-        }
-    }
-
-    /// Answers commands. None is reported as done while a crash could undo it.
-    pub(super) fn send_replies(&mut self) {
-        for reply in self.replies.drain(..) {
-            reply.send(self.saver.trouble());
-        }
-    }
-}
-
 impl CommandReply {
     pub fn new(reply: oneshot::Sender<ControlReply>, answer: ControlReply) -> CommandReply {
         CommandReply { reply, answer }
@@ -77,8 +33,8 @@ impl CommandReply {
     /// Answers, unless the state cannot be saved because of some `trouble`, which is the answer then.
     pub fn send(self, trouble: Option<&str>) {
         let answer = match (trouble, self.answer) {
-            (Some(trouble), ControlReply::Status(mut status)) => {
-                status.unsaved = Some(trouble.to_owned());
+            (trouble, ControlReply::Status(mut status)) => {
+                status.unsaved = trouble.map(str::to_owned);
                 ControlReply::Status(status)
             }
             (Some(trouble), answer) if answer.is_change() => ControlReply::Error(format!(

@@ -1,47 +1,64 @@
-//! The embedded hub as the loop uses it: submissions to it never leave the process, and it accepts one by owing it to
-//! its subscribers.
+//! The embedded hub as the loop uses it: opened and closed by reloads, drained by a shutdown. Each change of it is saved
+//! by the loop, which delivers what it owes.
 
 use std::sync::mpsc::Sender;
 
 use tokio::runtime::Handle;
+use tokio::sync::watch;
 
-use crate::announce::delivery::Submission;
-use crate::announce::event::Event;
-use crate::daemon::event_loop::Input;
-use crate::http::answer::Answer;
-use crate::hub::Relay;
-use crate::resourcesync::uri::Topic;
-use crate::websub::hub::EmbeddedHub;
-
-/// Answer of the embedded hub to a submission.
-const ACCEPTED: Answer = Answer::Status {
-    status: 202,
-    content_type: None,
-    retry_after: None,
-    excerpt: String::new(),
-};
+use crate::daemon::event_loop::{Input, LoopParts};
+use crate::daemon::failpoints::{Failpoint, Failpoints};
+use crate::hub::{HubRecord, Relay, SavedHub};
+use crate::websub::hub::hub_topics::HubTopics;
+use crate::websub::hub::{EmbeddedHub, PreparedHub};
 
 /// The embedded hub, if there ever was one in this process.
 #[derive(Default)]
 pub struct HubLink {
+    /// A hub that takes no subscriptions any more finishes what it has begun.
     hub: Option<EmbeddedHub>,
-    /// True if it takes subscriptions; one that does not finishes what it has begun.
-    is_open: bool,
-    /// Its acceptances, which the engine receives in the next step.
-    accepted: Vec<Event>,
+    /// The hub while it takes subscriptions.
+    open: watch::Sender<Option<EmbeddedHub>>,
     is_draining: bool,
 }
 
 impl HubLink {
-    /// Links another hub, and opens or closes it to subscriptions.
-    pub fn change(&mut self, hub: Option<EmbeddedHub>, is_open: bool) {
-        self.hub = hub;
-        self.is_open = is_open;
+    /// Links a hub that takes subscriptions.
+    pub fn new(hub: EmbeddedHub) -> HubLink {
+        HubLink {
+            open: watch::Sender::new(Some(hub.clone())),
+            hub: Some(hub),
+            is_draining: false,
+        }
+    }
+
+    /// Changes the settings of the hub, or starts it; without settings, it takes no more subscriptions.
+    pub fn change(
+        &mut self,
+        settings: Option<PreparedHub>,
+        start: impl FnOnce(PreparedHub) -> EmbeddedHub,
+    ) {
+        let open = settings.map(|settings| match &self.hub {
+            Some(hub) => {
+                hub.apply(settings);
+                hub.clone()
+            }
+            None => start(settings),
+        });
+        if open.is_some() {
+            self.hub.clone_from(&open);
+        }
+        self.open.send_replace(open);
     }
 
     /// Returns the hub if it takes subscriptions.
-    pub fn open(&self) -> Option<&EmbeddedHub> {
-        self.hub.as_ref().filter(|_| self.is_open)
+    pub fn open(&self) -> Option<EmbeddedHub> {
+        self.open.borrow().clone()
+    }
+
+    /// Returns the hub as it is opened and closed.
+    pub fn subscribe(&self) -> watch::Receiver<Option<EmbeddedHub>> {
+        self.open.subscribe()
     }
 
     /// Returns the hub, even if it takes no subscriptions.
@@ -49,50 +66,8 @@ impl HubLink {
         self.hub.as_ref()
     }
 
-    /// Returns the deliveries that a submission makes the hub owe.
-    pub fn relay(&self, submission: &Submission) -> Option<Relay> {
-        self.hub.as_ref()?.relay(submission)
-    }
-
-    /// Dispatches deliveries that are saved, and accepts the submissions that they came from. Returns true if there
-    /// were deliveries.
-    pub fn dispatch(&mut self, owed: Vec<Relay>, relayed: Vec<Submission>) -> bool {
-        let accepted = relayed.into_iter().map(|submission| Event::Answered {
-            channel: submission.channel,
-            hub: submission.hub,
-            seq: submission.seq,
-            answer: ACCEPTED,
-            jitter: 0.0,
-        });
-        self.accepted.extend(accepted);
-        match &self.hub {
-            Some(hub) if !owed.is_empty() => {
-                hub.dispatch(owed);
-                true
-            }
-            _ => false,
-        }
-    }
-
-    /// Ends the subscriptions to a topic that is no longer served.
-    pub fn end_topic(&self, topic: &Topic) {
-        if let Some(hub) = &self.hub {
-            hub.end_topic(topic);
-        }
-    }
-
-    /// Returns the acceptances that the engine has not received.
-    pub fn accepted(&self) -> &[Event] {
-        &self.accepted
-    }
-
-    /// Takes the acceptances that the engine has not received.
-    pub fn take_accepted(&mut self) -> Vec<Event> {
-        std::mem::take(&mut self.accepted)
-    }
-
     /// Starts to drain: no delivery is begun any more. [`Input::HubDrained`] follows.
-    pub fn drain(&mut self, runtime: &Handle, inputs: &Sender<Input>) {
+    pub fn drain<I: Send + 'static>(&mut self, runtime: &Handle, inputs: &Sender<Input<I>>) {
         let Some(hub) = self.hub.clone() else { return };
         self.is_draining = true;
         let inputs = inputs.clone();
@@ -111,4 +86,36 @@ impl HubLink {
     pub fn is_draining(&self) -> bool {
         self.is_draining
     }
+}
+
+impl<I> LoopParts<I> {
+    /// Dispatches deliveries that are saved.
+    pub fn dispatch(&self, owed: Vec<Relay>) {
+        if let Some(hub) = self.hub.linked()
+            && !owed.is_empty()
+        {
+            hub.dispatch(owed);
+            self.failpoints.pass(Failpoint::Dispatched);
+        }
+    }
+}
+
+/// Starts a hub whose changes are saved by the loop.
+pub fn start_hub<I: Send + 'static>(
+    settings: PreparedHub,
+    saved: SavedHub,
+    topics: HubTopics,
+    inputs: &Sender<Input<I>>,
+    failpoints: &Failpoints,
+) -> EmbeddedHub {
+    let (inputs, failpoints) = (inputs.clone(), failpoints.clone());
+    let records = move |changed: Vec<HubRecord>| {
+        for record in &changed {
+            if matches!(record, HubRecord::Progressed(..)) {
+                failpoints.pass(Failpoint::Relayed);
+            }
+        }
+        let _ = inputs.send(Input::HubRecords(changed));
+    };
+    EmbeddedHub::start(settings, saved, topics, records)
 }

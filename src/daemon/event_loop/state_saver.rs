@@ -4,8 +4,6 @@ use std::time::{Duration, Instant};
 
 use tracing::{error, info, warn};
 
-use crate::announce::delivery::Submission;
-use crate::announce::event::Effect;
 use crate::announce::state::Save;
 use crate::daemon::failpoints::Failpoints;
 use crate::daemon::log::error_chain;
@@ -20,17 +18,13 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// Delay before a failed save is retried.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Changes that wait to be saved, and the effects that wait for that. They are saved together or not at all.
+/// Changes that wait to be saved, together or not at all.
 #[derive(Default)]
 pub struct Unsaved {
     pub save: Save,
     pub records: Vec<HubRecord>,
     /// Deliveries that the embedded hub owes its subscribers.
     pub owed: Vec<Relay>,
-    /// Submissions that the embedded hub accepts by owing them to its subscribers.
-    pub relayed: Vec<Submission>,
-    /// Effects to perform once the rest is saved.
-    pub effects: Vec<Effect>,
 }
 
 impl Unsaved {
@@ -92,8 +86,7 @@ impl StateSaver {
         self.trouble.take().is_some()
     }
 
-    /// Saves all changes and returns them with the effects that waited; returns nothing while the state cannot be
-    /// saved. The store is probed if `must_answer`, and left alone while nothing changed and no probe is due.
+    /// Saves all changes and returns them; returns nothing while the state cannot be saved. The store is probed if `must_answer`, and left alone while nothing changed and no probe is due.
     pub fn save(
         &mut self,
         must_answer: bool,

@@ -43,6 +43,11 @@ impl ServedTopics {
         std::mem::take(&mut self.unclaimed)
     }
 
+    /// Returns the topics, to serve them at another listener.
+    pub fn topics(&self) -> &Topics {
+        &self.topics
+    }
+
     /// Returns the requests for topics so far.
     pub fn requests(&self) -> TopicRequests {
         self.topics.requests()

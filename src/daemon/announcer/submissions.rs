@@ -12,11 +12,13 @@ use crate::announce::event::Event;
 use crate::announce::ids::SubmissionId;
 use crate::announce::plan::Mode;
 use crate::broker::client::Brokers;
+use crate::broker::settings::BrokerSettings;
+use crate::daemon::announcer::{RunInput, SourceInput};
 use crate::daemon::event_loop::Input;
 use crate::daemon::failpoints::{Failpoint, Failpoints};
 use crate::histogram::Histogram;
 use crate::resourcesync::uri::Hub;
-use crate::websub::publish::Publisher;
+use crate::websub::publish::{HubClients, Publisher};
 
 /// The publisher, the brokers, and the submissions whose answers are to come.
 pub struct Submissions {
@@ -24,7 +26,7 @@ pub struct Submissions {
     brokers: Arc<Brokers>,
     /// Runtime that the submissions run on.
     runtime: Handle,
-    inputs: Sender<Input>,
+    inputs: Sender<RunInput>,
     failpoints: Failpoints,
     under_way: BTreeSet<SubmissionId>,
 }
@@ -34,7 +36,7 @@ impl Submissions {
         publisher: Arc<Publisher>,
         brokers: Arc<Brokers>,
         runtime: Handle,
-        inputs: Sender<Input>,
+        inputs: Sender<RunInput>,
         failpoints: Failpoints,
     ) -> Submissions {
         Submissions {
@@ -70,14 +72,20 @@ impl Submissions {
             };
             failpoints.pass(Failpoint::Answered);
             // If the loop has stopped, the next start submits again.
-            let _ = inputs.send(Input::Event(Event::Answered {
+            let _ = inputs.send(Input::Work(SourceInput::Event(Event::Answered {
                 channel: submission.channel,
                 hub: submission.hub,
                 seq: submission.seq,
                 answer,
                 jitter: fastrand::f64(),
-            }));
+            })));
         });
+    }
+
+    /// Submits with other settings from now on.
+    pub fn change(&self, clients: HubClients, brokers: Vec<BrokerSettings>) {
+        self.publisher.change(clients);
+        self.brokers.change(brokers, &self.runtime);
     }
 
     /// Takes note of an event that may be the answer to a submission.

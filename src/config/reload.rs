@@ -1,15 +1,116 @@
-//! The difference between two configurations, in a few words for the log.
+//! A reload: the difference between two configurations, in a few words for the log, and the changes that only a restart
+//! puts into effect.
+
+use std::path::{Path, PathBuf};
 
 use crate::announce::observation::MountId;
 use crate::config::Config;
 use crate::config::hub_config::HubConfig;
+use crate::config::server::ServerSettings;
 use crate::config::source::SourceSettings;
 
 /// Maximum names of one kind; beyond it they are counted instead.
 const MAX_NAMES: usize = 3;
 
-/// Returns the difference, such as `source blog added; window changed`. It has no values: they may be secrets.
-pub fn difference(before: &Config, after: &Config) -> String {
+/// A change that only a restart puts into effect.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RestartNeeded {
+    #[error("state_dir is {after} now: restart rsnotify to leave {before}")]
+    StateDir { before: PathBuf, after: PathBuf },
+    #[error("{key} has changed: restart rsnotify for that")]
+    Key { key: &'static str },
+}
+
+/// A configuration that a running daemon may exchange for another one.
+pub trait DaemonConfig {
+    fn server(&self) -> &ServerSettings;
+
+    fn state_dir(&self) -> &Path;
+
+    /// Returns TOML that gives this configuration when it is read again, secrets masked.
+    fn effective(&self) -> String;
+
+    /// Returns an error if a daemon that runs with `self` cannot change to `after`.
+    fn verify_change(&self, after: &Self) -> Result<(), RestartNeeded>;
+
+    /// Returns the difference, such as `source blog added; window changed`. It has no values: they may be secrets.
+    fn difference(&self, after: &Self) -> String;
+}
+
+impl DaemonConfig for Config {
+    fn server(&self) -> &ServerSettings {
+        &self.server
+    }
+
+    fn state_dir(&self) -> &Path {
+        &self.state_dir
+    }
+
+    fn effective(&self) -> String {
+        Config::effective(self)
+    }
+
+    /// The listeners may move: topics keep their names.
+    fn verify_change(&self, after: &Config) -> Result<(), RestartNeeded> {
+        verify_state_dir(&self.state_dir, &after.state_dir)
+    }
+
+    fn difference(&self, after: &Config) -> String {
+        in_words(&difference(self, after))
+    }
+}
+
+impl DaemonConfig for HubConfig {
+    fn server(&self) -> &ServerSettings {
+        &self.server
+    }
+
+    fn state_dir(&self) -> &Path {
+        &self.state_dir
+    }
+
+    fn effective(&self) -> String {
+        HubConfig::effective(self)
+    }
+
+    fn verify_change(&self, after: &HubConfig) -> Result<(), RestartNeeded> {
+        verify_state_dir(&self.state_dir, &after.state_dir)?;
+        let (old, new) = (&self.server, &after.server);
+        for (key, is_same) in [
+            ("server.listen", old.listen == new.listen),
+            ("server.admin_listen", old.admin_listen == new.admin_listen),
+        ] {
+            if !is_same {
+                return Err(RestartNeeded::Key { key });
+            }
+        }
+        Ok(())
+    }
+
+    fn difference(&self, after: &HubConfig) -> String {
+        in_words(&hub_difference(self, after))
+    }
+}
+
+/// The state belongs to the process, whose lock is on it.
+fn verify_state_dir(before: &Path, after: &Path) -> Result<(), RestartNeeded> {
+    match before == after {
+        true => Ok(()),
+        false => Err(RestartNeeded::StateDir {
+            before: before.to_owned(),
+            after: after.to_owned(),
+        }),
+    }
+}
+
+fn in_words(changes: &[String]) -> String {
+    match changes {
+        [] => "nothing changed".to_owned(),
+        changes => changes.join("; "),
+    }
+}
+
+fn difference(before: &Config, after: &Config) -> Vec<String> {
     let mut words = changes_of(
         "source",
         (&before.sources, &after.sources),
@@ -57,14 +158,10 @@ pub fn difference(before: &Config, after: &Config) -> String {
             words.push(format!("{key} changed"));
         }
     }
-    match words.is_empty() {
-        true => "nothing changed".to_owned(),
-        false => words.join("; "),
-    }
+    words
 }
 
-/// Returns the difference between two configurations of `rsnotify hub`.
-pub fn hub_difference(before: &HubConfig, after: &HubConfig) -> String {
+fn hub_difference(before: &HubConfig, after: &HubConfig) -> Vec<String> {
     let mut words = changes_of(
         "publisher",
         (&before.publishers, &after.publishers),
@@ -77,10 +174,7 @@ pub fn hub_difference(before: &HubConfig, after: &HubConfig) -> String {
     if before.server != after.server {
         words.push("server changed".to_owned());
     }
-    match words.is_empty() {
-        true => "nothing changed".to_owned(),
-        false => words.join("; "),
-    }
+    words
 }
 
 /// Returns the additions, removals and changes of one kind, told apart by name.
@@ -183,7 +277,7 @@ mod tests {
                 "4 sources added",
             ),
         ] {
-            assert_eq!(difference(&before, &after), want);
+            assert_eq!(before.difference(&after), want);
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::announce::engine::Engine;
 use crate::announce::observation::{DocumentPath, MountId, Stat};
 use crate::announce::plan::{Plan, SourcePlan};
 use crate::config::Config;
+use crate::daemon::announcer::{RunInput, SourceInput};
 use crate::daemon::event_loop::Input;
 use crate::daemon::settings;
 use crate::report::figures::Hints;
@@ -34,7 +35,7 @@ pub struct WatchedTrees {
     generation: Generation,
     /// The last generation that was tried; it may have failed.
     last_generation: Generation,
-    inputs: Sender<Input>,
+    inputs: Sender<RunInput>,
     /// Start of the daemon or time of the last change of plan, until each present mount was swept since.
     began: Option<Timestamp>,
     /// True if each present mount was swept under the plan before, which has the same mounts.
@@ -45,7 +46,7 @@ pub struct WatchedTrees {
 
 impl WatchedTrees {
     /// Watches nothing yet. `began` is the start of the process.
-    pub fn new(inputs: Sender<Input>, began: Timestamp) -> WatchedTrees {
+    pub fn new(inputs: Sender<RunInput>, began: Timestamp) -> WatchedTrees {
         WatchedTrees {
             trees: Vec::new(),
             generation: Generation::default(),
@@ -72,7 +73,8 @@ impl WatchedTrees {
             let known = settings::known(engine, source, others);
             let inputs = self.inputs.clone();
             Tree::watch(tree, known, move |report| {
-                match inputs.send(Input::Tree(generation, report)) {
+                let input = SourceInput::Tree(generation, report);
+                match inputs.send(Input::Work(input)) {
                     Ok(()) => ControlFlow::Continue(()),
                     Err(_) => ControlFlow::Break(()),
                 }

@@ -1,0 +1,216 @@
+//! `rsnotify run` started and reloaded: the parts are made from the configuration, and changed when it changes.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use anyhow::Context;
+use tokio::runtime::Handle;
+use tracing::warn;
+
+use crate::announce::event::Event;
+use crate::broker::client::Brokers;
+use crate::config::Config;
+use crate::config::address::Address;
+use crate::config::error::{ConfigError, Location, Problem};
+use crate::daemon::announcer::reload::{LoadedEngine, saved_subscriptions};
+use crate::daemon::announcer::{Adaptors, Announcer, RunParts, SourceInput};
+use crate::daemon::event_loop::hub_link::start_hub;
+use crate::daemon::event_loop::{EventLoop, Input};
+use crate::daemon::front::admin_pages;
+use crate::daemon::listen::{BoundListener, ServedListener, bind};
+use crate::daemon::{Daemon, Process, settings};
+use crate::hub::SavedHub;
+use crate::resourcesync::uri::{Hub, Uri};
+use crate::store::Store;
+use crate::websub::hub::hub_topics::HubTopics;
+use crate::websub::hub::{HubError, PreparedHub};
+use crate::websub::publish::{HubClients, Publisher};
+use crate::websub::topics::Topics;
+
+impl Daemon<Announcer, Config> {
+    /// Starts everything. All that can fail for want of permission or a free address does so before the first file is
+    /// read.
+    pub fn announcing(config: Config) -> anyhow::Result<Daemon<Announcer, Config>> {
+        let process = Process::begin()?;
+        let handle = process.runtime.handle().clone();
+        let _context = handle.enter();
+        let publisher = Arc::new(Publisher::new(settings::publishers(&config)?)?);
+        let submission_runtime = submission_runtime()?;
+        let brokers = settings::brokers(&config)?;
+        let brokers = Arc::new(Brokers::new(brokers, &submission_runtime));
+        let store = Store::open(&config.state_dir)?;
+        store.refuse_of_hub()?;
+        let (public, admin) = process.listeners(&config.server)?;
+        let public_url = public_url(&config, public.tcp_address())?;
+        let prepared_hub = prepared_hub(&config, &public_url)?;
+
+        let saved = saved_subscriptions(&store, prepared_hub.is_some())?;
+        let loaded = LoadedEngine::new(&store, config.plan(&public_url))?;
+        let parts: RunParts = process.loop_parts(store);
+        let inputs = parts.inputs.clone();
+        let topics = Topics::new(move |topic| {
+            // A stopped loop ignores it.
+            let event = Event::Fetched(topic);
+            let _ = inputs.send(Input::Work(SourceInput::Event(event)));
+        });
+        let adaptors = Adaptors {
+            topics: topics.clone(),
+            publisher,
+            brokers,
+            submission_runtime,
+        };
+        let event_loop = EventLoop::announce(
+            loaded,
+            &config,
+            adaptors,
+            parts,
+            process.readiness.clone(),
+            |parts| change_hub(parts, prepared_hub, saved, &topics),
+        )?;
+        let public = public.serve_public(topics.clone(), event_loop.parts.hub.subscribe());
+        Ok(process.into_daemon(event_loop, config, public, admin))
+    }
+
+    /// Puts another configuration into effect.
+    pub fn apply_config(&mut self, config: &Config) -> anyhow::Result<()> {
+        let clients = HubClients::new(settings::publishers(config)?)?;
+        let brokers = settings::brokers(config)?;
+        let (public, admin) = (self.front.public(), self.front.admin());
+        let new_public = self.bound(public, &config.server.listen, "public")?;
+        let new_admin = self.bound(admin, &config.server.admin_listen, "admin")?;
+        let tcp = match &new_public {
+            Some(elsewhere) => elsewhere.tcp_address(),
+            None => public.tcp,
+        };
+        let public_url = public_url(config, tcp)?;
+        let prepared_hub = prepared_hub(config, &public_url)?;
+        let is_first_hub = prepared_hub.is_some() && self.event_loop.parts.hub.linked().is_none();
+        let saved = saved_subscriptions(self.event_loop.parts.saver.store(), is_first_hub)?;
+        let plan = config.plan(&public_url);
+        let is_same_plan = plan == self.config.plan(self.event_loop.role.public_url());
+        if !is_same_plan || config.sources != self.config.sources {
+            self.event_loop.change_plan(config, plan)?;
+        }
+
+        // Nothing fails from here on.
+        let EventLoop { role, parts, .. } = &mut self.event_loop;
+        role.change_adaptors(clients, brokers);
+        for hub in changed_hubs(&self.config, config) {
+            role.step(Event::HubChanged(hub), parts);
+        }
+        let topics = role.topics().clone();
+        change_hub(parts, prepared_hub, saved, &topics);
+        if let Some(elsewhere) = new_public {
+            elsewhere.log_address();
+            let public = elsewhere.serve_public(topics, parts.hub.subscribe());
+            self.front.replace_public(public);
+        }
+        if let Some(elsewhere) = new_admin {
+            elsewhere.log_address();
+            let pages = admin_pages(&config.server, &self.readiness, &parts.inputs);
+            self.front.replace_admin(elsewhere.serve_admin(pages));
+        }
+        self.warn_of_ignored_addresses(config);
+        Ok(())
+    }
+
+    /// Binds a listener whose address has changed to the new one.
+    fn bound(
+        &self,
+        served: &ServedListener,
+        address: &Address,
+        name: &'static str,
+    ) -> anyhow::Result<Option<BoundListener>> {
+        let elsewhere = (!served.is_at(address)).then(|| bind(address, name));
+        elsewhere
+            .map(|binding| self.runtime.block_on(binding))
+            .transpose()
+    }
+
+    fn warn_of_ignored_addresses(&self, config: &Config) {
+        let (old, new) = (&self.config.server, &config.server);
+        if self.front.public().is_activated() && old.listen != new.listen {
+            warn!(
+                "server.listen is ignored: the socket passed by the service manager stays in use"
+            );
+        }
+        if self.front.admin().is_activated() && old.admin_listen != new.admin_listen {
+            warn!(
+                "server.admin_listen is ignored: the socket passed by the service manager stays in use"
+            );
+        }
+    }
+}
+
+/// Returns the runtime of a thread for submissions: on the threads that serve, each submission would wake another. It
+/// ends with the process, because submissions that are under way then are repeated at the next start.
+fn submission_runtime() -> anyhow::Result<Handle> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the submission thread")?;
+    let handle = runtime.handle().clone();
+    std::thread::Builder::new()
+        .name("submitting".into())
+        .spawn(move || runtime.block_on(std::future::pending::<()>()))
+        .context("cannot start the submission thread")?;
+    Ok(handle)
+}
+
+/// Returns the URL of the public listener. The configuration cannot know the address of one that the service manager
+/// passed.
+fn public_url(config: &Config, bound: Option<SocketAddr>) -> Result<Uri, ConfigError> {
+    let message = match (&config.server.public_url, bound) {
+        (Some(url), _) => return Ok(url.clone()),
+        (None, Some(address)) if !address.ip().is_unspecified() => {
+            return Ok(config.server.public_url_at(address));
+        }
+        (None, Some(address)) => format!("nobody can reach {address} under that name: set it"),
+        (None, None) => "a Unix socket says nothing about how it is reached: set it".to_owned(),
+    };
+    let problem = Problem {
+        place: Location::Nowhere,
+        key: "server.public_url".to_owned(),
+        message,
+        suggestion: None,
+    };
+    Err(ConfigError::Invalid {
+        problems: vec![problem],
+    })
+}
+
+fn prepared_hub(config: &Config, public_url: &Uri) -> Result<Option<PreparedHub>, HubError> {
+    let embedded = config.embedded_hub.as_ref();
+    let settings = embedded
+        .map(|embedded| settings::embedded_hub(embedded, public_url, config.file.is_some()));
+    settings.map(PreparedHub::new).transpose()
+}
+
+/// Changes the settings of the embedded hub, or starts it with what is saved.
+fn change_hub(
+    parts: &mut RunParts,
+    settings: Option<PreparedHub>,
+    saved: SavedHub,
+    topics: &Topics,
+) {
+    let (inputs, failpoints) = (&parts.inputs, &parts.failpoints);
+    let topics = HubTopics::Served(topics.clone());
+    parts.hub.change(settings, |settings| {
+        start_hub(settings, saved, topics, inputs, failpoints)
+    });
+}
+
+/// Returns the hubs and brokers whose addresses or credentials change.
+fn changed_hubs(before: &Config, after: &Config) -> Vec<Hub> {
+    let hubs = after.hubs.iter().filter(|hub| {
+        let before = before.hubs.iter().find(|before| before.hub == hub.hub);
+        before.is_some_and(|before| before != *hub)
+    });
+    let brokers = after.brokers.iter().filter(|broker| {
+        let mut before = before.brokers.iter();
+        let before = before.find(|before| before.plan.name == broker.plan.name);
+        before.is_some_and(|before| before != *broker)
+    });
+    let brokers = brokers.map(|broker| broker.plan.name.clone());
+    hubs.map(|hub| hub.hub.clone()).chain(brokers).collect()
+}

@@ -1,0 +1,102 @@
+//! The status of the engine's work, and the counts that it is made from.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::announce::changes::round::{TakeOutcome, TakeRequest};
+use crate::announce::event::Fact;
+use crate::announce::plan::{MountPlan, Plan};
+use crate::announce::time::earlier;
+use crate::daemon::announcer::{Announcer, RunParts};
+use crate::report;
+use crate::report::figures::Counts;
+use crate::report::status::{Detail, FellBehindView, Status};
+use crate::resourcesync::channel_kind::ChannelKind;
+use crate::resourcesync::uri::Topic;
+use crate::tree::TreeReport;
+
+/// Time for which the status shows that a hub fell behind.
+const FELL_BEHIND_FOR: Duration = Duration::from_secs(24 * 3600);
+
+impl Announcer {
+    /// Returns the status of sources and channels, with the figures that others counted.
+    pub(super) fn status_at(&self, detail: Detail, now: Timestamp, counts: &Counts) -> Status {
+        let mut status = match detail {
+            Detail::Everything => report::status(&self.engine, now),
+            Detail::Figures => report::outline(&self.engine, now),
+        };
+        let lately = earlier(now, FELL_BEHIND_FOR);
+        let fell_behind = counts.fell_behind.iter();
+        let fell_behind = fell_behind.filter(|(_, behind)| behind.last > lately);
+        let views = fell_behind.map(|((hub, topic), behind)| FellBehindView {
+            hub: hub.clone(),
+            topic: topic.clone(),
+            changes: behind.changes,
+            last: behind.last,
+        });
+        status.fell_behind = views.collect();
+        let figures = &mut status.figures;
+        figures.hints = self.trees.hints(self.engine.plan(), &counts.hints);
+        figures.attempts = self.submissions.durations();
+        figures.topics = self.topics.requests();
+        status
+    }
+
+    /// Carries the counts over to another plan, but for mounts that it does not have.
+    pub(super) fn carry_counts_over(&self, plan: &Plan, counts: &mut Counts) {
+        let hints = self.trees.hints(self.engine.plan(), &counts.hints);
+        counts.hints.extend(hints);
+        counts.mounts.retain(|(source, directory), _| {
+            let is_same = |mount: &MountPlan| mount.directory.to_string_lossy() == *directory;
+            let mut sources = plan.sources.iter().filter(|plan| plan.name == *source);
+            sources.any(|source| source.mounts.iter().any(is_same))
+        });
+    }
+
+    /// Counts a fact that the operator is told.
+    pub(super) fn count_fact(&self, fact: &Fact, parts: &mut RunParts) {
+        let channels = self.engine.channels();
+        let kind = |topic: &Topic| {
+            let channel = channels.of_topic(topic).and_then(|id| channels.get(id));
+            channel.map_or_else(ChannelKind::default, |channel| channel.row.kind)
+        };
+        parts.counts.tell(fact, kind, Timestamp::now());
+    }
+
+    /// Counts a reading of Change Lists.
+    pub(super) fn count_read(
+        &self,
+        request: &TakeRequest,
+        outcome: &TakeOutcome,
+        took: Duration,
+        parts: &mut RunParts,
+    ) {
+        let known = self.engine.change_sets().get(&request.set);
+        let source = known.and_then(|known| self.engine.plan().sources.get(known.source()));
+        if let Some(source) = source {
+            parts
+                .counts
+                .read_changes(&source.name, request, outcome, took);
+        }
+    }
+
+    /// Counts a sweep, if the report is the end of one.
+    pub(super) fn count_sweep(&self, report: &TreeReport, parts: &mut RunParts) {
+        if let TreeReport::Swept {
+            mount,
+            complete: true,
+            files,
+            took,
+            unwatched,
+        } = report
+            && let Some((_, source)) = self.engine.plan().source_of(*mount)
+            && let Some(mount) = source.mounts.iter().find(|plan| plan.id == *mount)
+        {
+            let directory = mount.directory.to_string_lossy().into_owned();
+            let sweeps = parts.counts.mounts.entry((source.name.clone(), directory));
+            let now = Timestamp::now();
+            sweeps.or_default().ended(*took, *files, *unwatched, now);
+        }
+    }
+}

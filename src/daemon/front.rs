@@ -1,0 +1,143 @@
+//! The front of a daemon: its listeners while they are served, and the tasks that serve them.
+
+use std::path::Path;
+use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tracing::warn;
+
+use crate::admin::{Admin, Readiness};
+use crate::config::server::ServerSettings;
+use crate::control::{ControlServer, ControlSocket};
+use crate::daemon::event_loop::Input;
+use crate::daemon::listen::{ServedListener, until_dropped};
+use crate::daemon::settings;
+
+/// Minimum time that listeners get to send the answers that are ready when the daemon stops.
+const LAST_MOMENT: Duration = Duration::from_secs(1);
+
+/// The listeners, served until this is dropped.
+pub struct Front {
+    public: ServedListener,
+    admin: ServedListener,
+    /// The socket of commands, and the handle that keeps it open.
+    control: Option<(ControlSocket, watch::Sender<()>)>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+/// The tasks of listeners that take no clients any more.
+pub struct ClosedFront {
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Front {
+    /// Joins listeners that are served with that of commands. Must be called within a tokio runtime.
+    pub fn new<I: Send + 'static>(
+        (public, public_task): (ServedListener, JoinHandle<()>),
+        (admin, admin_task): (ServedListener, JoinHandle<()>),
+        state_dir: &Path,
+        inputs: &Sender<Input<I>>,
+    ) -> Front {
+        let mut tasks = vec![public_task, admin_task];
+        let control = serve_commands(state_dir, inputs, &mut tasks);
+        Front {
+            public,
+            admin,
+            control,
+            tasks,
+        }
+    }
+
+    pub fn public(&self) -> &ServedListener {
+        &self.public
+    }
+
+    pub fn admin(&self) -> &ServedListener {
+        &self.admin
+    }
+
+    /// Serves at another public listener, and closes the one before.
+    pub fn replace_public(&mut self, (public, task): (ServedListener, JoinHandle<()>)) {
+        self.public = public;
+        self.add(task);
+    }
+
+    /// Serves the admin pages at another listener, and closes the one before.
+    pub fn replace_admin(&mut self, (admin, task): (ServedListener, JoinHandle<()>)) {
+        self.admin = admin;
+        self.add(task);
+    }
+
+    fn add(&mut self, task: JoinHandle<()>) {
+        self.tasks.retain(|task| !task.is_finished());
+        self.tasks.push(task);
+    }
+
+    /// Takes no more clients.
+    pub fn close(self) -> ClosedFront {
+        let Front {
+            public,
+            admin,
+            control,
+            tasks,
+        } = self;
+        drop((public, admin, control));
+        ClosedFront { tasks }
+    }
+}
+
+impl ClosedFront {
+    /// Waits until `by`, and a moment at least, for answers to clients that have come before.
+    pub async fn ended(self, by: Instant) {
+        let left = by.saturating_duration_since(Instant::now());
+        let all = async {
+            for task in self.tasks {
+                let _ = task.await;
+            }
+        };
+        let _ = tokio::time::timeout(left.max(LAST_MOMENT), all).await;
+    }
+}
+
+/// Returns the admin pages, which ask the event loop for the status.
+pub fn admin_pages<I: Send + 'static>(
+    server: &ServerSettings,
+    readiness: &Readiness,
+    inputs: &Sender<Input<I>>,
+) -> Admin {
+    let inputs = inputs.clone();
+    Admin::new(
+        readiness.clone(),
+        settings::hosts(server),
+        move |detail, answer| {
+            let _ = inputs.send(Input::Ask(detail, answer));
+        },
+    )
+}
+
+/// Serves commands until the return value is dropped.
+fn serve_commands<I: Send + 'static>(
+    state_dir: &Path,
+    inputs: &Sender<Input<I>>,
+    tasks: &mut Vec<JoinHandle<()>>,
+) -> Option<(ControlSocket, watch::Sender<()>)> {
+    match ControlServer::bind(state_dir) {
+        Ok((server, socket)) => {
+            let inputs = inputs.clone();
+            let command = move |request, reply| {
+                // A loop that has stopped answers by dropping the reply.
+                let _ = inputs.send(Input::Command(request, reply));
+            };
+            let (open, ended) = until_dropped();
+            tasks.push(tokio::spawn(server.serve(command, ended)));
+            Some((socket, open))
+        }
+        Err(error) => {
+            let directory = state_dir.display();
+            warn!(%error, "cannot accept commands such as `rsnotify accept` in {directory}: {error}");
+            None
+        }
+    }
+}

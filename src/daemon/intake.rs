@@ -1,0 +1,395 @@
+//! The work of `rsnotify hub`: publications and pings of many Sources, each answered once it is saved, and the fetches
+//! that pings ask for.
+
+mod daemon;
+
+use std::mem;
+use std::slice;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use tokio::sync::oneshot;
+use tracing::{debug, info, warn};
+
+use crate::control::{ControlReply, ControlRequest};
+use crate::daemon::event_loop::state_saver::Unsaved;
+use crate::daemon::event_loop::status_reporter::Settled;
+use crate::daemon::event_loop::{LoopParts, Role};
+use crate::hub::HubRecord;
+use crate::hub::publication::PublicationRefusal;
+use crate::hub::published_topics::{MAX_TOPICS, Publication, Published};
+use crate::hub::publisher_counts::{PublisherView, views};
+use crate::report;
+use crate::report::status::{Detail, Status};
+use crate::report::summary::Doing;
+use crate::resourcesync::uri::Topic;
+use crate::websub::hub::fetches::{FetchOutcome, Fetches};
+use crate::websub::hub::hub_topics::TopicDirectory;
+use crate::websub::hub::intake::{AcceptedRequest, PublicHub};
+
+/// Time between two searches for topics to forget.
+const FORGET_INTERVAL: Duration = Duration::from_secs(600);
+
+/// The answer to a publication or a ping.
+pub type PublicationReply = oneshot::Sender<Result<(), PublicationRefusal>>;
+
+/// Inputs of `rsnotify hub` alone.
+pub enum PublisherInput {
+    /// A publication or pings, answered once they are saved.
+    Accept(AcceptedRequest, PublicationReply),
+    Fetched(Box<FetchOutcome>),
+}
+
+/// The parts of the loop of `rsnotify hub`.
+pub type HubParts = LoopParts<PublisherInput>;
+
+/// The hub for many Sources, and its publications of this step.
+pub struct Intake {
+    hub: PublicHub,
+    directory: Arc<TopicDirectory>,
+    fetches: Arc<Fetches>,
+    topic_ttl: Duration,
+    forget_at: Instant,
+    /// Publications and pings of this step, which are answered once it is saved.
+    accepted: Vec<AcceptedNow>,
+    /// Pings that are fetched once they are saved.
+    pings: Vec<(Topic, Arc<str>)>,
+}
+
+/// A request that is answered once it is saved.
+struct AcceptedNow {
+    /// Nothing for what was fetched.
+    reply: Option<PublicationReply>,
+    publisher: Arc<str>,
+    kind: AcceptedKind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum AcceptedKind {
+    New,
+    Repeat,
+    /// Counted when its fetch has succeeded.
+    Ping,
+}
+
+impl Intake {
+    /// Joins the parts. Fetches of an earlier run that did not succeed are begun with the first step.
+    fn new(
+        hub: PublicHub,
+        directory: Arc<TopicDirectory>,
+        fetches: Arc<Fetches>,
+        topic_ttl: Duration,
+    ) -> Intake {
+        let published = directory.read();
+        let pings = published.pinged().map(|published| {
+            let publisher = Arc::from(published.publisher.as_str());
+            (published.topic.clone(), publisher)
+        });
+        let pings = pings.collect();
+        drop(published);
+        end_foreign_topics(&hub, &directory);
+        Intake {
+            hub,
+            directory,
+            fetches,
+            topic_ttl,
+            forget_at: Instant::now(),
+            accepted: Vec::new(),
+            pings,
+        }
+    }
+
+    fn accept(&mut self, request: AcceptedRequest, reply: PublicationReply, parts: &mut HubParts) {
+        // While nothing can be saved, nothing is queued.
+        if parts.saver.trouble().is_some() || parts.is_stopping() {
+            let _ = reply.send(Err(PublicationRefusal::Unsaved));
+            return;
+        }
+        let (topics, publisher) = match &request {
+            AcceptedRequest::Publication(publication) => {
+                (slice::from_ref(&publication.topic), &publication.publisher)
+            }
+            AcceptedRequest::Pings { topics, publisher } => (&topics[..], publisher),
+        };
+        let directory = self.directory.read();
+        let room = directory.verify_room(publisher, topics, MAX_TOPICS);
+        drop(directory);
+        if let Err(refusal) = room {
+            let _ = reply.send(Err(refusal));
+            return;
+        }
+        match request {
+            AcceptedRequest::Publication(publication) => {
+                self.publish(publication, Some(reply), parts)
+            }
+            AcceptedRequest::Pings { topics, publisher } => {
+                let now = Timestamp::now();
+                for topic in topics {
+                    let saved = self.directory.write().ping(&topic, &publisher, now);
+                    let record = HubRecord::Published(Box::new(saved));
+                    parts.saver.unsaved().records.push(record);
+                    self.pings.push((topic, Arc::clone(&publisher)));
+                }
+                self.accepted.push(AcceptedNow {
+                    reply: Some(reply),
+                    publisher,
+                    kind: AcceptedKind::Ping,
+                });
+            }
+        }
+    }
+
+    /// Takes a publication: what it makes the hub owe is saved with the digest of its body.
+    fn publish(
+        &mut self,
+        publication: Publication,
+        reply: Option<PublicationReply>,
+        parts: &mut HubParts,
+    ) {
+        let now = Timestamp::now();
+        let published = self.directory.write().publish(&publication, now);
+        let unsaved = parts.saver.unsaved();
+        let Publication {
+            topic,
+            publisher,
+            body,
+            ..
+        } = publication;
+        let kind = match published {
+            Published::New { seq, saved } => {
+                unsaved.records.push(HubRecord::Published(Box::new(saved)));
+                let owed = self.hub.hub.relay_to(&topic, seq, &body);
+                unsaved.owed.extend(owed);
+                debug!(%topic, %publisher, seq, "accepted notification {seq} of {topic} from {publisher}");
+                AcceptedKind::New
+            }
+            Published::Repeat(saved) => {
+                let saved = saved.map(|saved| HubRecord::Published(Box::new(saved)));
+                unsaved.records.extend(saved);
+                debug!(%topic, %publisher, "accepted a repeat on {topic} from {publisher}, which is not relayed");
+                AcceptedKind::Repeat
+            }
+        };
+        self.accepted.push(AcceptedNow {
+            reply,
+            publisher,
+            kind,
+        });
+    }
+
+    fn fetched(&mut self, outcome: FetchOutcome, parts: &mut HubParts) {
+        match outcome {
+            // It was fetched before a reload.
+            FetchOutcome::Fetched(Publication {
+                topic, publisher, ..
+            }) if !self.directory.may_publish(&publisher, &topic) => {
+                self.withdraw(&topic, &publisher, parts);
+            }
+            FetchOutcome::Fetched(publication) => self.publish(publication, None, parts),
+            FetchOutcome::Withdrawn { topic, publisher } => {
+                self.withdraw(&topic, &publisher, parts)
+            }
+            FetchOutcome::Unchanged {
+                topic,
+                publisher,
+                began,
+            } => {
+                self.settle_ping(&topic, began, parts);
+                self.accepted.push(AcceptedNow {
+                    reply: None,
+                    publisher,
+                    kind: AcceptedKind::Repeat,
+                });
+            }
+            FetchOutcome::Failed {
+                topic,
+                publisher,
+                reason,
+                began,
+                is_first,
+                is_last,
+            } => {
+                if is_last {
+                    warn!(%topic, %publisher, "giving up on fetching {topic} after a ping of {publisher}: {reason}");
+                    self.settle_ping(&topic, began, parts);
+                } else if is_first {
+                    warn!(%topic, %publisher, "cannot fetch {topic} after a ping of {publisher}, will retry: {reason}");
+                }
+                let now = Timestamp::now();
+                self.hub
+                    .count(&publisher, |counts| counts.failed_fetch(reason, now));
+            }
+        }
+    }
+
+    fn withdraw(&self, topic: &Topic, publisher: &str, parts: &mut HubParts) {
+        info!(%topic, %publisher, "dropped a ping of {publisher}, which may not publish {topic} any more");
+        self.settle_ping(topic, Timestamp::now(), parts);
+    }
+
+    /// Takes note that a ping needs no fetch any more.
+    fn settle_ping(&self, topic: &Topic, began: Timestamp, parts: &mut HubParts) {
+        if let Some(saved) = self.directory.write().settle(topic, began) {
+            let record = HubRecord::Published(Box::new(saved));
+            parts.saver.unsaved().records.push(record);
+        }
+    }
+
+    /// Forgets topics (S3), at intervals.
+    fn forget_topics(&mut self, parts: &mut HubParts) {
+        if Instant::now() < self.forget_at {
+            return;
+        }
+        self.forget_at = Instant::now() + FORGET_INTERVAL;
+        let hub = &self.hub.hub;
+        let has_subscribers =
+            |topic: &Topic| hub.inspect(|subscriptions| subscriptions.has_topic(topic));
+        let mut topics = self.directory.write();
+        let forgotten = topics.forget(self.topic_ttl, Timestamp::now(), has_subscribers);
+        drop(topics);
+        for topic in forgotten {
+            info!(%topic, "forgot {topic}: nobody has published it for long, and nobody subscribes");
+            let record = HubRecord::Forgotten(topic);
+            parts.saver.unsaved().records.push(record);
+        }
+    }
+
+    /// Answers the publications of a step that is saved, and counts them.
+    fn answer_accepted(&mut self) {
+        for AcceptedNow {
+            reply,
+            publisher,
+            kind,
+        } in self.accepted.drain(..)
+        {
+            if kind != AcceptedKind::Ping {
+                let is_repeat = kind == AcceptedKind::Repeat;
+                self.hub
+                    .count(&publisher, |counts| counts.accepted(is_repeat));
+            }
+            if let Some(reply) = reply {
+                // The client may have disconnected.
+                let _ = reply.send(Ok(()));
+            }
+        }
+    }
+
+    fn begin_fetches(&mut self, parts: &HubParts) {
+        let max = self.hub.settings().max_body;
+        let _context = parts.runtime.enter();
+        for (topic, publisher) in self.pings.drain(..) {
+            self.fetches.begin(topic, publisher, max);
+        }
+    }
+
+    fn publishers(&self) -> Vec<PublisherView> {
+        let publishers = self.directory.publishers();
+        let counted = publishers
+            .iter()
+            .map(|publisher| (publisher, self.hub.counts(&publisher.name)));
+        views(counted, &self.directory.read())
+    }
+}
+
+impl Role for Intake {
+    type Input = PublisherInput;
+
+    const UNSAVED_CHANGES: &'static str = "; deliveries may be repeated at the next start";
+
+    fn begin(&mut self, _: &mut HubParts) {}
+
+    fn input(&mut self, input: PublisherInput, parts: &mut HubParts) {
+        match input {
+            PublisherInput::Accept(request, reply) => self.accept(request, reply, parts),
+            PublisherInput::Fetched(outcome) => self.fetched(*outcome, parts),
+        }
+    }
+
+    fn advance(&mut self, parts: &mut HubParts) {
+        self.forget_topics(parts);
+    }
+
+    fn perform(&mut self, saved: Unsaved, parts: &mut HubParts) {
+        self.answer_accepted();
+        parts.dispatch(saved.owed);
+        if !parts.is_stopping() {
+            self.begin_fetches(parts);
+        }
+    }
+
+    /// The changes are saved later; a publication that is sent again is answered then.
+    fn not_saved(&mut self) {
+        let accepted = mem::take(&mut self.accepted).into_iter();
+        for reply in accepted.filter_map(|accepted| accepted.reply) {
+            let _ = reply.send(Err(PublicationRefusal::Unsaved));
+        }
+    }
+
+    fn time_to_wait(&self, _: &HubParts) -> Option<Duration> {
+        Some(self.forget_at.saturating_duration_since(Instant::now()))
+    }
+
+    fn command(&mut self, _: ControlRequest, _: &mut HubParts) -> ControlReply {
+        no_sources()
+    }
+
+    fn status(&self, _: Detail, now: Timestamp, _: &HubParts) -> Status {
+        Status {
+            publishers: self.publishers(),
+            ..report::of_hub(now)
+        }
+    }
+
+    /// Deliveries are counted by the hub itself.
+    fn pending(&self) -> usize {
+        0
+    }
+
+    fn settle(&mut self) -> Settled {
+        Settled::Yes
+    }
+
+    fn activity(&self, refused: Option<&str>, _: &HubParts) -> Doing {
+        let status = self.hub.hub.status(Timestamp::now());
+        Doing::Relaying {
+            subscriptions: status.subscriptions,
+            owed: status.owed,
+            refused: refused.map(str::to_owned),
+        }
+    }
+
+    fn stop(&mut self) {
+        self.hub.stop();
+    }
+
+    fn is_done(&self) -> bool {
+        true
+    }
+
+    fn log_unanswered(&self) {}
+
+    fn end(&mut self) {
+        self.hub.end();
+    }
+}
+
+/// Ends the subscriptions to topics that no publisher may publish any more.
+fn end_foreign_topics(hub: &PublicHub, directory: &TopicDirectory) {
+    let publishers = directory.publishers();
+    let is_foreign = |topic: &&Topic| publishers.of_topic(topic).is_none();
+    let foreign: Vec<Topic> = hub.hub.inspect(|subscriptions| {
+        let foreign = subscriptions.topics().filter(is_foreign);
+        foreign.cloned().collect()
+    });
+    for topic in foreign {
+        hub.hub.end_topic(&topic);
+    }
+}
+
+/// Returns the answer to a command about sources or hubs, where there are none.
+pub fn no_sources() -> ControlReply {
+    let words = "this is `rsnotify hub`, which has no sources and no outbox: `rsnotify status` and `rsnotify \
+                 subscriptions` tell of it";
+    ControlReply::Error(words.to_owned())
+}

@@ -1,0 +1,98 @@
+//! `rsnotify hub` started and reloaded: the parts are made from the configuration, and changed when it changes.
+
+use std::sync::Arc;
+
+use anyhow::Context;
+
+use crate::config::hub_config::HubConfig;
+use crate::config::publisher;
+use crate::daemon::event_loop::hub_link::{HubLink, start_hub};
+use crate::daemon::event_loop::{EventLoop, Input};
+use crate::daemon::intake::{HubParts, Intake, PublisherInput, end_foreign_topics};
+use crate::daemon::{Daemon, Process, configuration_status, settings};
+use crate::hub::published_topics::PublishedTopics;
+use crate::store::Store;
+use crate::websub::hub::PreparedHub;
+use crate::websub::hub::fetches::Fetches;
+use crate::websub::hub::hub_topics::{HubTopics, TopicDirectory};
+use crate::websub::hub::intake::{IntakeSettings, PublicHub};
+use crate::websub::hub::topic_client::TopicClient;
+
+impl Daemon<Intake, HubConfig> {
+    /// Starts everything.
+    pub fn relaying(config: HubConfig) -> anyhow::Result<Daemon<Intake, HubConfig>> {
+        let process = Process::begin()?;
+        let handle = process.runtime.handle().clone();
+        let _context = handle.enter();
+        let mut store = Store::open(&config.state_dir)?;
+        store.claim_for_hub()?;
+        let (public, admin) = process.listeners(&config.server)?;
+
+        let topics = PublishedTopics::restore(store.load_published_topics()?);
+        let publishers = publisher::plan(&config.publishers);
+        let directory = Arc::new(TopicDirectory::new(topics, publishers));
+        let client = TopicClient::new().context("cannot build the HTTP client for topics")?;
+        let client = Arc::new(client);
+        let settings = PreparedHub::new(settings::own_hub(&config.hub))?;
+        let saved = store.load_hub()?;
+        let mut parts: HubParts = process.loop_parts(store);
+        let HubParts {
+            hub,
+            inputs,
+            failpoints,
+            ..
+        } = &mut parts;
+        let topics = HubTopics::Published(Arc::clone(&directory));
+        let subscribers = start_hub(settings, saved, topics, inputs, failpoints);
+        *hub = HubLink::new(subscribers.clone());
+        let accept_inputs = inputs.clone();
+        let hub = PublicHub::new(
+            subscribers,
+            intake_settings(&config),
+            Arc::clone(&directory),
+            Arc::clone(&client),
+            move |request, reply| {
+                // A stopped loop answers by dropping the reply.
+                let input = PublisherInput::Accept(request, reply);
+                let _ = accept_inputs.send(Input::Work(input));
+            },
+        );
+        let fetched = inputs.clone();
+        let fetches = Fetches::new(client, Arc::clone(&directory), move |outcome| {
+            let input = PublisherInput::Fetched(Box::new(outcome));
+            let _ = fetched.send(Input::Work(input));
+        });
+        let ttl = config.hub.topic_ttl;
+        let intake = Intake::new(hub.clone(), directory, Arc::new(fetches), ttl);
+        let readiness = process.readiness.clone();
+        let event_loop = EventLoop::new(intake, parts, readiness, configuration_status(&config));
+        let public = public.serve_hub(hub);
+        Ok(process.into_daemon(event_loop, config, public, admin))
+    }
+
+    /// Puts another configuration into effect.
+    pub fn apply_hub_config(&mut self, config: &HubConfig) -> anyhow::Result<()> {
+        let settings = PreparedHub::new(settings::own_hub(&config.hub))?;
+        // Nothing fails from here on.
+        self.event_loop.role.change(settings, config);
+        Ok(())
+    }
+}
+
+impl Intake {
+    fn change(&mut self, settings: PreparedHub, config: &HubConfig) {
+        let publishers = publisher::plan(&config.publishers);
+        self.hub.hub.apply(settings);
+        self.hub.apply(intake_settings(config), publishers);
+        self.topic_ttl = config.hub.topic_ttl;
+        end_foreign_topics(&self.hub, &self.directory);
+    }
+}
+
+fn intake_settings(config: &HubConfig) -> IntakeSettings {
+    IntakeSettings {
+        hub: config.hub.url.clone(),
+        max_body: config.hub.max_body,
+        publications_per_minute: config.hub.max_publications_per_minute,
+    }
+}
