@@ -190,11 +190,12 @@ fn by_advertisement(
         let hubs = all_hubs(plan);
         return Desired::Channel { topic, hubs };
     }
-    let advertised = advertised.hubs.iter().cloned();
-    let (hubs, foreign): (Vec<Hub>, Vec<Hub>) = advertised.partition(|hub| plan.has_hub(hub));
+    let hubs = advertised.hubs.iter().cloned();
+    let (hubs, foreign): (Vec<Hub>, Vec<Hub>) = hubs.partition(|hub| plan.has_hub(hub));
     if hubs.is_empty() {
         findings.push(Finding::ForeignHubs {
             set: set.clone(),
+            kind: advertised.kind,
             hubs: foreign,
         });
     } else {

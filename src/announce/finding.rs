@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::announce::observation::NoDocument;
 use crate::resourcesync::capability::Capability;
+use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::document::{MAX_ENTRIES, MAX_SIZE, NotADocument, Oversize};
 use crate::resourcesync::uri::{Hub, Topic, Uri};
 
@@ -35,8 +36,12 @@ pub enum Finding {
     Unadvertised { set: Uri, topic: Topic },
     /// An index link leads to a document that is no index.
     NoIndex { uri: Uri, index: Uri },
-    /// A Capability List advertises only hubs that are not configured: nothing is sent.
-    ForeignHubs { set: Uri, hubs: Vec<Hub> },
+    /// A Capability List advertises only hubs that are not configured for one of its channels: nothing is sent on it.
+    ForeignHubs {
+        set: Uri,
+        kind: ChannelKind,
+        hubs: Vec<Hub>,
+    },
     /// A hub among others that a Capability List advertises is not configured.
     ForeignHub { set: Uri, hub: Hub },
     /// A topic that cannot be served here, because it lies neither below `public_url` nor below a mount.
@@ -55,7 +60,7 @@ pub enum Finding {
         /// The URI that they request instead.
         requested: String,
     },
-    /// Two sets have one topic; this one goes without.
+    /// Two sets, or the two channels of one, have one topic; this one goes without.
     SharedTopic { set: Uri, topic: Topic },
     /// A Capability List advertises more than one channel; the first counts.
     SeveralChannels { set: Uri },
@@ -384,11 +389,20 @@ impl fmt::Display for Finding {
             Finding::NoIndex { uri, index } => {
                 write!(f, "{uri} names {index} as its index, which is not an index")
             }
-            Finding::ForeignHubs { set, hubs } => write!(
-                f,
-                "{set} advertises only hubs that are not configured, so nothing is sent: {hubs}",
-                hubs = hubs.iter().map(Hub::as_str).collect::<Vec<_>>().join(" ")
-            ),
+            Finding::ForeignHubs { set, kind, hubs } => {
+                let hubs = hubs.iter().map(Hub::as_str).collect::<Vec<_>>().join(" ");
+                match kind {
+                    ChannelKind::Framework => write!(
+                        f,
+                        "{set} advertises only hubs that are not configured, so nothing is sent: {hubs}"
+                    ),
+                    ChannelKind::Change => write!(
+                        f,
+                        "{set} advertises only hubs that are not configured for changes of resources, so none is \
+                         sent: {hubs}"
+                    ),
+                }
+            }
             Finding::ForeignHub { set, hub } => {
                 write!(f, "{set} advertises the hub {hub}, which is not configured")
             }
@@ -438,7 +452,7 @@ impl fmt::Display for Finding {
             Finding::SharedTopic { set, topic } => {
                 write!(
                     f,
-                    "{set} has the topic {topic}, which another set has already"
+                    "{set} has the topic {topic}, which another channel has already"
                 )
             }
             Finding::UntellableEntries {

@@ -128,17 +128,25 @@ pub fn muted(engine: &Engine) -> impl Iterator<Item = MutedSet> {
 
 fn muted_set(engine: &Engine, source: &str, set: &Uri, finding: &Finding) -> MutedSet {
     let (topic, reason, remedy) = match finding {
-        Finding::ForeignHubs { hubs, .. } => {
+        Finding::ForeignHubs { kind, hubs, .. } => {
             let advertised: Vec<&str> = hubs.iter().map(Hub::as_str).collect();
             let configured = engine.plan().hubs.iter().map(|hub| hub.hub.as_str());
             let configured: Vec<&str> = configured.collect();
             let (advertised, configured) = (advertised.join(" "), configured.join(" "));
             let channels = engine.channels();
-            let live = channels.live(set, ChannelKind::Framework);
+            let live = channels.live(set, *kind);
             let live = live.and_then(|id| channels.get(id));
             (
                 live.map(|channel| channel.row.topic.clone()),
-                format!("it advertises only hubs that are not configured: {advertised}"),
+                match kind {
+                    ChannelKind::Framework => {
+                        format!("it advertises only hubs that are not configured: {advertised}")
+                    }
+                    ChannelKind::Change => format!(
+                        "for changes of resources it advertises only hubs that are not configured: \
+                         {advertised}"
+                    ),
+                },
                 format!(
                     "was a [[hub]] changed? configured is {configured}: run `rsnotify advertise` for what \
                      the Capability List has to say, or configure {advertised} again"
@@ -157,8 +165,8 @@ fn muted_set(engine: &Engine, source: &str, set: &Uri, finding: &Finding) -> Mut
         ),
         Finding::SharedTopic { topic, .. } => (
             Some(topic.clone()),
-            format!("it has a topic that another set has already: {topic}"),
-            "give each set a topic of its own".to_owned(),
+            format!("it has a topic that another channel has already: {topic}"),
+            "give each channel a topic of its own".to_owned(),
         ),
         other => (None, other.to_string(), String::new()),
     };

@@ -243,3 +243,22 @@ fn a_set_without_a_change_list_is_told_from_its_first_one_on() {
     let heard = world.changes_heard_by(HUB);
     assert_eq!(heard[0].entries(), ["c a"]);
 }
+
+#[test]
+fn a_set_whose_change_channel_alone_has_foreign_hubs_is_muted_for_changes_of_resources() {
+    let mut world = world_of(plan());
+    world.write(UP, set_a(TOPIC, &["https://old.example.net/"]));
+    world.wait(100);
+    let status = rsnotify::report::status(world.engine(), world.now);
+    let [muted] = &status.muted[..] else {
+        panic!("{:?}", status.muted);
+    };
+    assert_eq!(
+        muted.topic.as_ref().map(Topic::as_str),
+        Some(&*uri(TOPIC).to_string())
+    );
+    assert_eq!(
+        muted.reason,
+        "for changes of resources it advertises only hubs that are not configured: https://old.example.net/"
+    );
+}
