@@ -196,7 +196,7 @@ impl Engine {
             Some(_) => match self.inventory_lists(position, set) {
                 Some(lists) => lists,
                 None => {
-                    self.change_sets.repeat(set, &mut self.step);
+                    self.change_sets.wait(set, &mut self.step);
                     return;
                 }
             },
@@ -297,7 +297,8 @@ impl Engine {
             TakeOutcome::Stale => None,
             TakeOutcome::Failed(reason) => Some(reason),
         };
-        self.change_sets.repeat(&set, &mut self.step);
+        let window = &self.plan.window.changes;
+        self.change_sets.repeat(&set, window, &mut self.step);
         if let (Some(_), Some(channel)) = (&reason, self.channels.get(id)) {
             let topic = channel.row.topic.clone();
             self.step.tell(Fact::NotTaken { topic, reason });

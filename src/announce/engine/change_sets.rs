@@ -384,6 +384,8 @@ impl ChangeSets {
         };
         let first = known.signs.map_or(now, |(first, _)| first);
         known.signs = Some((first, now));
+        // What is seen now need not wait like a round that is repeated because nothing is.
+        known.not_before = None;
         if let Some(due) = known.due_at(plan, now) {
             step.wake_at(due, Timer::Changes(set.clone()));
         }
@@ -511,8 +513,18 @@ impl ChangeSets {
             .is_some()
     }
 
-    /// Notes that nothing was taken in a round, which is repeated after a while.
-    pub fn repeat(&mut self, set: &Uri, step: &mut Step) {
+    /// Notes that nothing was taken in a round. It is repeated for the version that was seen meanwhile, or else after a
+    /// while.
+    pub fn repeat(&mut self, set: &Uri, plan: &ChangeWindowPlan, step: &mut Step) {
+        let known = self.sets.get(set).filter(|known| known.signs.is_some());
+        match known.and_then(|known| known.due_at(plan, step.now())) {
+            Some(due) => step.wake_at(due, Timer::Changes(set.clone())),
+            None => self.wait(set, step),
+        }
+    }
+
+    /// Puts a round off: the next one begins after a while, or once another version is seen.
+    pub fn wait(&mut self, set: &Uri, step: &mut Step) {
         let now = step.now();
         let Some(known) = self.sets.get_mut(set) else {
             return;
@@ -520,7 +532,7 @@ impl ChangeSets {
         known.stale = known.stale.saturating_add(1);
         let wait = STALE_WAIT.saturating_mul(1 << known.stale.min(6));
         let at = later(now, wait.min(LONGEST_STALE_WAIT));
-        known.signs = known.signs.or(Some((now, now)));
+        known.signs = Some((now, now));
         known.not_before = Some(at);
         step.wake_at(at, Timer::Changes(set.clone()));
     }
