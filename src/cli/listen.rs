@@ -12,6 +12,7 @@ mod notification;
 mod receiver;
 mod report;
 mod state;
+mod watched;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -34,6 +35,7 @@ use crate::cli::listen::memory::{Heard, Memory};
 use crate::cli::listen::receiver::{Receiver, Recipient, Retry, baseline};
 use crate::cli::listen::report::{Event, Reporter};
 use crate::cli::listen::state::{Saved, SavedSubscription, State};
+use crate::cli::listen::watched::Watched;
 use crate::cli::options::{ListenKind, ListenOptions};
 use crate::cli::output::say;
 use crate::daemon::log::error_chain;
@@ -44,6 +46,10 @@ use crate::websub::subscribe::{CallbackKey, Destination};
 
 /// Lease to request, unless another is given.
 const LEASE: Duration = Duration::from_secs(60 * 60);
+/// Time between two looks for channels that are advertised since.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(10 * 60);
+/// Minimum time between them, however often the documents that advertise channels change.
+const MIN_LOOK: Duration = Duration::from_secs(2);
 /// Timeout for the last answers to hubs.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -81,52 +87,29 @@ async fn run(options: &ListenOptions) -> Result<(), Failure> {
 
     let (stop, stopped) = watch::channel(false);
     let (first, mut firsts) = mpsc::unbounded_channel();
+    let look = Arc::new(Notify::new());
+    let mut watched = Watched::new(options, hub.as_ref(), &state, &wanted);
+    let opening = Opening {
+        options,
+        is_hub_given: hub.is_some(),
+        reporter,
+        state: &state,
+        destination: &destination,
+        first,
+        look: &look,
+        stopped,
+    };
     let mut receivers = JoinSet::new();
     let mut keepers = Vec::new();
     for channel in wanted.into_values() {
-        let saved = state.saved();
-        let Some(saved) = saved.subscriptions.get(channel.topic.as_str()) else {
-            continue;
-        };
-        let key = CallbackKey {
-            id: saved.callback.clone(),
-            secret: Secret::new(saved.secret.as_str()),
-        };
-        let (subscription, received) = destination.open(&key, &channel.topic);
-        let check = Arc::new(Notify::new());
-        let receiver = Receiver {
-            topic: channel.topic.clone(),
-            received,
-            check: Arc::clone(&check),
-            recipient: recipient(options),
-            reporter,
-            state: Arc::clone(&state),
-            memory: saved.memory.clone(),
-            heard: Heard::default(),
-            retry: Retry::default(),
-        };
-        receivers.spawn(receiver.run(stopped.clone()));
-        keepers.push(Keeper {
-            destination: Arc::clone(&destination),
-            subscription,
-            channel,
-            is_hub_given: hub.is_some(),
-            lease: options
-                .lease
-                .map_or(LEASE, |seconds| Duration::from_secs(seconds.get())),
-            reporter,
-            state: Arc::clone(&state),
-            check,
-            is_verified: saved.is_verified,
-            first: first.clone(),
-        });
+        keepers.extend(opening.open(channel, &mut receivers));
     }
     // All callbacks are known by now.
     destination.serve();
     let mut undecided = Undecided::new(keepers.len(), reporter);
     let mut subscriptions = JoinSet::new();
     for keeper in keepers {
-        subscriptions.spawn(keeper.run(stopped.clone()));
+        subscriptions.spawn(keeper.run(opening.stopped.clone()));
     }
     let outcome = loop {
         tokio::select! {
@@ -137,6 +120,16 @@ async fn run(options: &ListenOptions) -> Result<(), Failure> {
                 }
             }
             Some(ended) = receivers.join_next() => break of_output(ended.context("a task ended")?),
+            () = look.notified() => watched.look_soon(),
+            found = watched.found() => {
+                let port = destination.address().port();
+                for channel in watched.save(found, port)? {
+                    undecided.left += 1;
+                    if let Some(keeper) = opening.open(channel, &mut receivers) {
+                        subscriptions.spawn(keeper.run(opening.stopped.clone()));
+                    }
+                }
+            }
         }
     };
     // An error means that all have ended.
@@ -154,6 +147,59 @@ async fn run(options: &ListenOptions) -> Result<(), Failure> {
     outcome
 }
 
+/// The parts of which each subscription is made.
+struct Opening<'a> {
+    options: &'a ListenOptions,
+    is_hub_given: bool,
+    reporter: Reporter,
+    state: &'a Arc<State>,
+    destination: &'a Arc<Destination>,
+    first: mpsc::UnboundedSender<Result<(), (String, Failure)>>,
+    look: &'a Arc<Notify>,
+    stopped: watch::Receiver<bool>,
+}
+
+impl Opening<'_> {
+    /// Opens the callback of a channel whose subscription is saved, and receives what comes there. Returns the keeper,
+    /// which is to be run.
+    fn open(&self, channel: Channel, receivers: &mut JoinSet<io::Result<()>>) -> Option<Keeper> {
+        let saved = self.state.saved();
+        let saved = saved.subscriptions.get(channel.topic.as_str())?;
+        let key = CallbackKey {
+            id: saved.callback.clone(),
+            secret: Secret::new(saved.secret.as_str()),
+        };
+        let (subscription, received) = self.destination.open(&key, &channel.topic);
+        let check = Arc::new(Notify::new());
+        let receiver = Receiver {
+            topic: channel.topic.clone(),
+            received,
+            check: Arc::clone(&check),
+            recipient: recipient(self.options),
+            reporter: self.reporter,
+            state: Arc::clone(self.state),
+            memory: saved.memory.clone(),
+            heard: Heard::default(),
+            retry: Retry::default(),
+            look: Arc::clone(self.look),
+        };
+        receivers.spawn(receiver.run(self.stopped.clone()));
+        let lease = self.options.lease;
+        Some(Keeper {
+            destination: Arc::clone(self.destination),
+            subscription,
+            channel,
+            is_hub_given: self.is_hub_given,
+            lease: lease.map_or(LEASE, |seconds| Duration::from_secs(seconds.get())),
+            reporter: self.reporter,
+            state: Arc::clone(self.state),
+            check,
+            is_verified: saved.is_verified,
+            first: self.first.clone(),
+        })
+    }
+}
+
 /// Finds the channels of all URLs, by topic. Channels that cannot be read now and were known before stay as they were.
 async fn wanted_channels(
     options: &ListenOptions,
@@ -161,10 +207,7 @@ async fn wanted_channels(
     state: &State,
     reporter: Reporter,
 ) -> Result<BTreeMap<String, Channel>, Failure> {
-    let kind = options.kind.map(|kind| match kind {
-        ListenKind::Framework => ChannelKind::Framework,
-        ListenKind::Change => ChannelKind::Change,
-    });
+    let kind = kind(options);
     let saved = state.saved();
     let mut wanted = BTreeMap::new();
     for asked in &options.urls {
@@ -194,6 +237,14 @@ async fn wanted_channels(
         }
     }
     Ok(wanted)
+}
+
+/// Returns the kind of channels that is wanted; none if both are.
+fn kind(options: &ListenOptions) -> Option<ChannelKind> {
+    options.kind.map(|kind| match kind {
+        ListenKind::Framework => ChannelKind::Framework,
+        ListenKind::Change => ChannelKind::Change,
+    })
 }
 
 /// Returns the channel of an earlier run.
@@ -253,21 +304,28 @@ async fn save_subscriptions(
             }
             (None, false) => Memory::default(),
         };
-        let key = CallbackKey::random();
-        let subscription = SavedSubscription {
-            asked: channel.asked.clone(),
-            hub: channel.hub.as_str().to_owned(),
-            callback: key.id,
-            secret: key.secret.reveal().to_owned(),
-            is_verified: false,
-            memory,
-        };
-        new.push((channel.topic.as_str().to_owned(), subscription));
+        new.push((
+            channel.topic.as_str().to_owned(),
+            unverified(channel, memory),
+        ));
     }
     state.change(|saved| {
         saved.port = Some(port);
         saved.subscriptions.extend(new);
     })
+}
+
+/// Returns a new subscription, with a callback and a secret of its own.
+fn unverified(channel: &Channel, memory: Memory) -> SavedSubscription {
+    let key = CallbackKey::random();
+    SavedSubscription {
+        asked: channel.asked.clone(),
+        hub: channel.hub.as_str().to_owned(),
+        callback: key.id,
+        secret: key.secret.reveal().to_owned(),
+        is_verified: false,
+        memory,
+    }
 }
 
 /// Returns the memory of a channel whose topic has moved: the same set and kind, found by the same URL.

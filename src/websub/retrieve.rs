@@ -1,11 +1,16 @@
 //! Retrieval of the documents that a Destination follows: Capability Lists, Change Lists, the content of a topic.
 
+use std::io::Read;
 use std::time::Duration;
 
+use jiff::Timestamp;
+use reqwest::header::{ACCEPT_ENCODING, RETRY_AFTER};
 use reqwest::redirect::{Attempt, Policy};
 use reqwest::{Client, StatusCode};
 use url::{Origin, Url};
 
+use crate::http::retry::asked_for;
+use crate::resourcesync::gzip::unpacked;
 use crate::websub::client;
 use crate::websub::failure::describe;
 
@@ -13,6 +18,10 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum size of a document: that of a list (core 1.1 section 6), and some more.
 const DOCUMENT_BYTES: usize = 64 << 20;
 const MAX_REDIRECTIONS: usize = 5;
+/// First bytes of data compressed with gzip, and of no XML.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+/// A list may be a compressed file, which a server compresses once more.
+const MAX_COMPRESSIONS: usize = 2;
 
 /// An error of retrieving a document.
 #[derive(Debug, thiserror::Error)]
@@ -27,7 +36,14 @@ pub enum RetrieveError {
     #[error("cannot read {url}: {reason}")]
     Request { url: String, reason: String },
     #[error("{url} answers {status}")]
-    Status { url: String, status: StatusCode },
+    Status {
+        url: String,
+        status: StatusCode,
+        /// The wait that the server asks for.
+        retry_after: Option<Duration>,
+    },
+    #[error("cannot unpack {url}")]
+    Unpack { url: String, source: std::io::Error },
     #[error("{url} is larger than {DOCUMENT_BYTES} bytes")]
     TooLarge { url: String },
     #[error("{url} is at another server than the topic and its Capability List")]
@@ -38,12 +54,21 @@ impl RetrieveError {
     /// Returns true if the same request may succeed later.
     pub fn is_temporary(&self) -> bool {
         match self {
-            RetrieveError::Request { .. } => true,
+            // It may be read while it is written.
+            RetrieveError::Request { .. } | RetrieveError::Unpack { .. } => true,
             RetrieveError::Status { status, .. } => is_temporary(*status),
             RetrieveError::Url { .. }
             | RetrieveError::Client(_)
             | RetrieveError::TooLarge { .. }
             | RetrieveError::OtherOrigin { .. } => false,
+        }
+    }
+
+    /// Returns the wait before the next request that the server asks for.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            RetrieveError::Status { retry_after, .. } => *retry_after,
+            _ => None,
         }
     }
 }
@@ -102,7 +127,7 @@ impl Retriever {
         })
     }
 
-    /// Retrieves a document whole.
+    /// Retrieves a document whole, unpacked if it is compressed with gzip.
     pub async fn get(&self, url: &str) -> Result<Vec<u8>, RetrieveError> {
         let parsed = Url::parse(url).map_err(|source| RetrieveError::Url {
             url: url.to_owned(),
@@ -116,17 +141,48 @@ impl Retriever {
             url: url(),
             reason: describe(error),
         };
-        let mut response = self.client.get(parsed).send().await.map_err(failed)?;
+        let mut response = self
+            .client
+            .get(parsed)
+            .header(ACCEPT_ENCODING, "gzip")
+            .send()
+            .await
+            .map_err(failed)?;
         let status = response.status();
         if !status.is_success() {
-            return Err(RetrieveError::Status { url: url(), status });
+            let said = response.headers().get(RETRY_AFTER);
+            let said = said.and_then(|said| said.to_str().ok());
+            return Err(RetrieveError::Status {
+                url: url(),
+                status,
+                retry_after: said.and_then(|said| asked_for(said, Timestamp::now())),
+            });
         }
-        match client::beginning(&mut response, DOCUMENT_BYTES).await {
-            (_, Some(error)) => Err(failed(error)),
-            (body, None) if body.len() < DOCUMENT_BYTES => Ok(body),
-            (_, None) => Err(RetrieveError::TooLarge { url: url() }),
+        let mut body = match client::beginning(&mut response, DOCUMENT_BYTES).await {
+            (_, Some(error)) => return Err(failed(error)),
+            (body, None) => body,
+        };
+        for _ in 0..MAX_COMPRESSIONS {
+            if !body.starts_with(&GZIP) || body.len() >= DOCUMENT_BYTES {
+                break;
+            }
+            let plain = unpack(&body);
+            body = plain.map_err(|source| RetrieveError::Unpack { url: url(), source })?;
+        }
+        match body.len() < DOCUMENT_BYTES {
+            true => Ok(body),
+            false => Err(RetrieveError::TooLarge { url: url() }),
         }
     }
+}
+
+/// Unpacks data, up to the maximum size of a document.
+fn unpack(packed: &[u8]) -> std::io::Result<Vec<u8>> {
+    let mut plain = Vec::new();
+    unpacked(packed)
+        .take(DOCUMENT_BYTES as u64)
+        .read_to_end(&mut plain)?;
+    Ok(plain)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hyper::body::Bytes;
+use jiff::Timestamp;
 use reqwest::Client;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
@@ -105,6 +106,8 @@ pub enum SubscribeError {
         hub: Hub,
         status: u16,
         excerpt: String,
+        /// The wait that the hub asks for.
+        retry_after: Option<Duration>,
     },
     #[error("hub {hub} denies it: {reason}")]
     Denied { hub: Hub, reason: String },
@@ -122,6 +125,14 @@ impl SubscribeError {
             | SubscribeError::Client(_)
             | SubscribeError::Denied { .. }
             | SubscribeError::NotVerified { .. } => false,
+        }
+    }
+
+    /// Returns the wait before the next request that the hub asks for.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            SubscribeError::Refused { retry_after, .. } => *retry_after,
+            _ => None,
         }
     }
 }
@@ -327,7 +338,9 @@ impl Destination {
         let hub = hub.clone();
         // A hub may repeat what it was sent.
         let mask = Mask::new([subscription.secret.clone()]);
-        match client::answer(post.send().await, &mask).await {
+        let answer = client::answer(post.send().await, &mask).await;
+        let retry_after = answer.retry_after(Timestamp::now());
+        match answer {
             Answer::Status {
                 status: 200..=299, ..
             } => {}
@@ -338,6 +351,7 @@ impl Destination {
                     hub,
                     status,
                     excerpt,
+                    retry_after,
                 });
             }
             Answer::Failed(reason) => return Err(SubscribeError::NoAnswer { hub, reason }),

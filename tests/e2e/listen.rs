@@ -615,3 +615,106 @@ fn the_embedded_hub_delivers_after_a_restart_what_was_announced_meanwhile() {
         "https://source.example/a/changelist.xml"
     );
 }
+
+/// A listener that was told up to 10:05:00, and a notification that leaves a gap up to 10:10:00.
+fn with_a_gap(source: &FakeSource, directory: &TempDir) -> (Listener, Request, String) {
+    let state = directory.path().join("state.json").display().to_string();
+    let topic = source.url("/topic");
+    let listener = Listener::with(&[&topic, "--state", &state, "--json"]);
+    listener.event("subscribed");
+    let subscription = source.request();
+    let told = notification(source, "10:00:00", "10:05:00", &["1 10:05:00"]);
+    assert_eq!(subscription.deliver(&told), Some(200));
+    listener.event("notification");
+    let later = notification(source, "10:10:00", "10:15:00", &["3 10:15:00"]);
+    (listener, subscription, later)
+}
+
+/// The resources of a notification.
+fn resources(notification: &serde_json::Value) -> Vec<&str> {
+    let entries = notification["entries"].as_array().unwrap();
+    entries
+        .iter()
+        .map(|entry| entry["loc"].as_str().unwrap())
+        .collect()
+}
+
+#[test]
+fn what_was_missed_is_read_from_compressed_lists_too() {
+    let source = source();
+    publish_changes(&source, &[]);
+    let changes = entries(&["1 10:05:00", "2 10:07:00", "3 10:15:00"]);
+    let list = document("capability=\"changelist\"", &changes);
+    source.publish_compressed("/changelist.xml", &list);
+    let directory = TempDir::new().unwrap();
+    let (listener, subscription, later) = with_a_gap(&source, &directory);
+    assert_eq!(subscription.deliver(&later), Some(200));
+    assert_eq!(
+        resources(&listener.event("notification")),
+        ["https://e.org/2"]
+    );
+    assert_eq!(
+        resources(&listener.event("notification")),
+        ["https://e.org/3"]
+    );
+}
+
+#[test]
+fn what_follows_a_gap_waits_while_the_change_lists_cannot_be_read() {
+    let source = source();
+    publish_changes(&source, &["1 10:05:00", "2 10:07:00", "3 10:15:00"]);
+    source.postpone("/capabilitylist.xml");
+    let directory = TempDir::new().unwrap();
+    let (listener, subscription, later) = with_a_gap(&source, &directory);
+    let asked_at = Instant::now();
+    assert_eq!(subscription.deliver(&later), Some(503));
+    // The Source asked for more patience than the hub has.
+    assert!(asked_at.elapsed().as_secs() < 5);
+    listener.event("not_caught_up");
+    publish_changes(&source, &["1 10:05:00", "2 10:07:00", "3 10:15:00"]);
+    subscription.deliver_until_acknowledged(&later);
+    // The lists have what the notification has.
+    assert_eq!(
+        resources(&listener.event("notification")),
+        ["https://e.org/2", "https://e.org/3"]
+    );
+}
+
+#[test]
+fn a_channel_that_is_advertised_later_is_subscribed_to() {
+    let source = FakeSource::start();
+    for path in ["/framework", "/change"] {
+        source.publish_topic(path, "");
+    }
+    let advertise = |kinds: &[&str]| {
+        let channels = kinds.iter().map(|kind| {
+            format!(
+                "<url><loc>SOURCE/{kind}</loc><rs:md capability=\"{kind}-notification\"/></url>"
+            )
+        });
+        let channels: String = channels.collect();
+        let list = document("capability=\"capabilitylist\"", &channels);
+        source.publish("/capabilitylist.xml", &list);
+    };
+    advertise(&["framework"]);
+    let list = source.url("/capabilitylist.xml");
+    let listener = Listener::with(&[&list, "--json"]);
+    assert_eq!(
+        listener.event("subscribed")["topic"],
+        source.url("/framework")
+    );
+    let subscription = source.request();
+    advertise(&["framework", "change"]);
+    let told = document(
+        "capability=\"framework-notification\"",
+        &format!(
+            "<url><loc>{list}</loc><rs:md change=\"updated\" capability=\"capabilitylist\"/></url>"
+        ),
+    );
+    assert_eq!(subscription.deliver(&told), Some(200));
+    assert_eq!(listener.event("subscribed")["topic"], source.url("/change"));
+    let subscription = source.request();
+    let told = notification(&source, "10:00:00", "10:05:00", &["1 10:05:00"]);
+    assert_eq!(subscription.deliver(&told), Some(200));
+    assert_eq!(listener.event("notification")["kind"], "change");
+}

@@ -8,6 +8,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use rsnotify::http::secret::Secret;
 use rsnotify::hub::relay::signature;
 use url::form_urlencoded;
@@ -98,10 +100,20 @@ impl Request {
     }
 }
 
+/// What is served at a path.
+#[derive(Debug, Clone)]
+struct Published {
+    status: &'static str,
+    is_topic: bool,
+    /// Header lines besides.
+    header: &'static str,
+    body: Vec<u8>,
+}
+
 /// A Source and its hub on loopback. The hub is at `/hub`; every other path is a document that was published.
 pub struct FakeSource {
     pub address: SocketAddr,
-    documents: Arc<Mutex<BTreeMap<String, (bool, String)>>>,
+    documents: Arc<Mutex<BTreeMap<String, Published>>>,
     attitude: Arc<Mutex<Attitude>>,
     requests: Receiver<Request>,
     is_stopped: Arc<AtomicBool>,
@@ -111,7 +123,7 @@ impl FakeSource {
     pub fn start() -> FakeSource {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let documents: Arc<Mutex<BTreeMap<String, (bool, String)>>> = Arc::default();
+        let documents: Arc<Mutex<BTreeMap<String, Published>>> = Arc::default();
         let attitude = Arc::new(Mutex::new(Attitude::Verify));
         let is_stopped = Arc::new(AtomicBool::new(false));
         let (sender, requests) = channel();
@@ -156,10 +168,43 @@ impl FakeSource {
         self.serve_at(path, true, content);
     }
 
+    /// Serves a document that is compressed on the way.
+    pub fn publish_compressed(&self, path: &str, content: &str) {
+        let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+        packed.write_all(content.as_bytes()).unwrap();
+        let published = Published {
+            status: "200 OK",
+            is_topic: false,
+            header: "Content-Encoding: gzip\r\n",
+            body: packed.finish().unwrap(),
+        };
+        self.insert(path, published);
+    }
+
+    /// Answers requests for a document so that they are repeated later.
+    pub fn postpone(&self, path: &str) {
+        let published = Published {
+            status: "503 Service Unavailable",
+            is_topic: false,
+            header: "Retry-After: 20\r\n",
+            body: Vec::new(),
+        };
+        self.insert(path, published);
+    }
+
     fn serve_at(&self, path: &str, is_topic: bool, content: &str) {
-        let content = content.replace("SOURCE", &self.url(""));
+        let published = Published {
+            status: "200 OK",
+            is_topic,
+            header: "",
+            body: content.replace("SOURCE", &self.url("")).into_bytes(),
+        };
+        self.insert(path, published);
+    }
+
+    fn insert(&self, path: &str, published: Published) {
         let mut documents = self.documents.lock().unwrap();
-        documents.insert(path.to_owned(), (is_topic, content));
+        documents.insert(path.to_owned(), published);
     }
 
     pub fn behave(&self, attitude: Attitude) {
@@ -190,7 +235,7 @@ impl Drop for FakeSource {
 fn serve(
     mut stream: TcpStream,
     address: SocketAddr,
-    documents: &Mutex<BTreeMap<String, (bool, String)>>,
+    documents: &Mutex<BTreeMap<String, Published>>,
     attitude: &Mutex<Attitude>,
     requests: &Sender<Request>,
 ) {
@@ -200,14 +245,15 @@ fn serve(
     };
     let mut words = line.split(' ');
     let (method, path) = (words.next().unwrap(), words.next().unwrap());
-    let respond = |mut stream: &TcpStream, status: &str, header: &str, body: &str| {
+    let respond = |mut stream: &TcpStream, status: &str, header: &str, body: &[u8]| {
         let length = body.len();
-        let body = if method == "HEAD" { "" } else { body };
+        let body = if method == "HEAD" { b"" } else { body };
         let response = format!(
-            "HTTP/1.1 {status}\r\nConnection: close\r\nContent-Length: {length}\r\n{header}\r\n{body}"
+            "HTTP/1.1 {status}\r\nConnection: close\r\nContent-Length: {length}\r\n{header}\r\n"
         );
+        let response = [response.as_bytes(), body].concat();
         // Fails if the client was killed.
-        let _ = stream.write_all(response.as_bytes());
+        let _ = stream.write_all(&response);
     };
     if method == "POST" {
         let form: BTreeMap<String, String> = form_urlencoded::parse(&body).into_owned().collect();
@@ -221,8 +267,8 @@ fn serve(
         };
         let attitude = *attitude.lock().unwrap();
         match attitude {
-            Attitude::Refuse(status) => respond(&stream, &format!("{status} No"), "", "not now"),
-            Attitude::Verify | Attitude::Deny => respond(&stream, "202 Accepted", "", ""),
+            Attitude::Refuse(status) => respond(&stream, &format!("{status} No"), "", b"not now"),
+            Attitude::Verify | Attitude::Deny => respond(&stream, "202 Accepted", "", b""),
         }
         let _ = stream.flush();
         match attitude {
@@ -235,15 +281,15 @@ fn serve(
     }
     let found = documents.lock().unwrap().get(path).cloned();
     match found {
-        Some((is_topic, content)) => {
+        Some(found) => {
             let links = format!(
                 "Link: <http://{address}{path}>; rel=\"self\", <http://{address}/hub>; rel=\"hub\"\r\n"
             );
-            let links = if is_topic { links.as_str() } else { "" };
-            let header = format!("Content-Type: application/xml\r\n{links}");
-            respond(&stream, "200 OK", &header, &content);
+            let links = if found.is_topic { links.as_str() } else { "" };
+            let header = format!("Content-Type: application/xml\r\n{}{links}", found.header);
+            respond(&stream, found.status, &header, &found.body);
         }
-        None => respond(&stream, "404 Not Found", "", "nothing\n"),
+        None => respond(&stream, "404 Not Found", "", b"nothing\n"),
     }
 }
 

@@ -384,7 +384,7 @@ impl ChangeSets {
         };
         let first = known.signs.map_or(now, |(first, _)| first);
         known.signs = Some((first, now));
-        // What is seen now need not wait like a round that is repeated because nothing is.
+        // A version that is seen now need not wait like a round that is repeated without one.
         known.not_before = None;
         if let Some(due) = known.due_at(plan, now) {
             step.wake_at(due, Timer::Changes(set.clone()));

@@ -1,6 +1,7 @@
 //! Reads what was missed from the Change Lists of a set, by way of its Capability List.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
 
 use jiff::Timestamp;
 
@@ -103,14 +104,20 @@ async fn read(retriever: &Retriever, url: &str) -> Result<Listing, Unreadable> {
     };
     match Listing::parse(&body) {
         Ok(Some(listing)) => Ok(listing),
-        Ok(None) => Err(unreadable(
-            "it is no ResourceSync document in plain XML".to_owned(),
-        )),
+        Ok(None) => Err(unreadable("it is no ResourceSync document".to_owned())),
         Err(error) => Err(unreadable(error_chain(&error))),
     }
 }
 
 impl Unreadable {
+    /// Returns the wait before the next request that the server asks for.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Unreadable::Retrieve(error) => error.retry_after(),
+            _ => None,
+        }
+    }
+
     /// Returns true if the same may succeed later.
     pub fn is_temporary(&self) -> bool {
         match self {

@@ -99,6 +99,7 @@ mod tests {
             hub: Hub::new("https://hub.org/"),
             status,
             excerpt: excerpt.to_owned(),
+            retry_after: None,
         }
     }
 

@@ -185,6 +185,7 @@ impl Keeper {
             SubscribeError::Denied { reason, .. } => Some(reason.clone()),
             _ => None,
         };
+        let asked_for = error.retry_after();
         let failure = Failure::from(error);
         let reason = error_chain(failure.error.as_ref());
         let topic = self.channel.topic.as_str().to_owned();
@@ -202,7 +203,7 @@ impl Keeper {
             }
             return None;
         }
-        let wait = backoff(attempts, fastrand::f64());
+        let wait = asked_for.unwrap_or_else(|| backoff(attempts, fastrand::f64()));
         match denial {
             Some(reason) => self.report_denial(&reason),
             // The caller knows if it is retried.

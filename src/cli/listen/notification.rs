@@ -96,6 +96,20 @@ impl Handed {
         }
     }
 
+    /// Returns true if documents that advertise channels have changed.
+    pub fn may_advertise(&self) -> bool {
+        let Entries::Framework(entries) = &self.entries else {
+            return false;
+        };
+        entries.iter().any(|entry| {
+            let capability = entry.capability;
+            matches!(
+                capability,
+                Capability::CapabilityList | Capability::SourceDescription
+            )
+        })
+    }
+
     /// Returns the line of JSON.
     pub fn json(&self) -> serde_json::Result<String> {
         #[derive(Serialize)]

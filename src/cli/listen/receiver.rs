@@ -32,6 +32,8 @@ const CHANGES_AT_A_TIME: usize = 1_000;
 const BATCH: usize = 64;
 /// Waits before Change Lists are tried again. The hub is waiting for its answer meanwhile.
 const READ_AGAIN_AFTER: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
+/// Longest wait that a server may ask for meanwhile. After a longer one the hub delivers again.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 /// The way in which notifications are handed over.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,6 +62,15 @@ pub struct Receiver {
     pub memory: Memory,
     pub heard: Heard,
     pub retry: Retry,
+    /// Notified when a document that advertises channels has changed.
+    pub look: Arc<Notify>,
+}
+
+/// Missed changes that cannot be read now, and may be later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Postponed {
+    /// The wait that the server asks for.
+    retry_after: Option<Duration>,
 }
 
 /// The next attempt to catch up.
@@ -132,12 +143,21 @@ impl Receiver {
         }
         let mut steps = Vec::new();
         let mut memory = self.memory.clone();
-        for delivery in &deliveries {
-            self.judge(&mut memory, &delivery.body, false, &mut steps)
-                .await;
+        let mut judged = Vec::new();
+        for delivery in deliveries {
+            let body = &delivery.body;
+            match self.judge(&mut memory, body, false, &mut steps).await {
+                Ok(()) => judged.push(delivery),
+                // The hub delivers it again, and what comes after it.
+                Err(postponed) => {
+                    self.retry.has_pending = true;
+                    self.retry(postponed.retry_after);
+                    break;
+                }
+            }
         }
         if self.hand_over(steps).await? {
-            deliveries.into_iter().for_each(Delivery::acknowledge);
+            judged.into_iter().for_each(Delivery::acknowledge);
         }
         Ok(())
     }
@@ -150,54 +170,62 @@ impl Receiver {
         }
         let mut steps = Vec::new();
         let mut memory = self.memory.clone();
-        match content(&self.topic).await {
+        let read = match content(&self.topic).await {
             Ok(body) if Notification::parse(&body).is_ok() => {
-                self.judge(&mut memory, &body, true, &mut steps).await;
+                self.judge(&mut memory, &body, true, &mut steps).await
             }
             Ok(_) if memory.kind == Some(ChannelKind::Change) => {
-                self.add_missed(&mut memory, None, &mut steps).await;
+                let missed = self.add_missed(&mut memory, None, &mut steps).await;
+                missed.map(|_| ())
             }
-            Ok(_) => {}
+            Ok(_) => Ok(()),
             Err(error) => {
                 self.report(&Event::NotCaughtUp {
                     topic: self.topic.as_str(),
                     reason: &error_chain(&error),
                 });
                 if error.is_temporary() {
-                    self.retry();
+                    self.retry(error.retry_after());
                 }
                 return Ok(());
             }
-        }
-        self.retry.has_pending = !self.hand_over(steps).await?;
+        };
+        let is_handed_over = self.hand_over(steps).await?;
+        self.retry.has_pending = !is_handed_over || read.is_err();
         match self.retry.has_pending {
-            true => self.retry(),
+            true => self.retry(read.err().and_then(|postponed| postponed.retry_after)),
             false => self.retry.attempts = 0,
         }
         Ok(())
     }
 
-    fn retry(&mut self) {
+    /// Sets the time of the next attempt, which a server may ask for.
+    fn retry(&mut self, asked_for: Option<Duration>) {
         self.retry.attempts += 1;
-        let wait = backoff(self.retry.attempts, fastrand::f64());
+        let backoff = || backoff(self.retry.attempts, fastrand::f64());
+        let wait = asked_for.unwrap_or_else(backoff);
         self.retry.at = Some(Instant::now() + wait);
     }
 
     /// Adds the steps of a notification, given the memory after the steps before it.
+    ///
+    /// # Errors
+    ///
+    /// If changes before it were missed and cannot be read now: handing it over would lose them for good.
     async fn judge(
         &self,
         memory: &mut Memory,
         body: &[u8],
         is_caught_up: bool,
         steps: &mut Vec<Step>,
-    ) {
+    ) -> Result<(), Postponed> {
         let topic = self.topic.as_str();
         let notification = match Notification::parse(body) {
             Ok(notification) => notification,
             Err(error) => {
                 let reason = &error_chain(&error);
                 self.report(&Event::Invalid { topic, reason });
-                return;
+                return Ok(());
             }
         };
         if let Notification::Change(notification) = &notification
@@ -221,7 +249,7 @@ impl Receiver {
                 if !is_caught_up {
                     self.report(&repeat);
                 }
-                return;
+                return Ok(());
             }
             Relation::Overlap => {
                 let had_entries = !handed.changes().is_empty();
@@ -236,7 +264,7 @@ impl Receiver {
                         body: None,
                         after: Some(memory.clone()),
                     });
-                    return;
+                    return Ok(());
                 }
             }
             Relation::Gap { since } => {
@@ -247,7 +275,7 @@ impl Receiver {
                     from,
                 });
                 if self.state.is_kept() && identity.kind == ChannelKind::Change {
-                    let given = self.add_missed(memory, Some(from), steps).await;
+                    let given = self.add_missed(memory, Some(from), steps).await?;
                     retain(&mut handed, |key| !given.contains(key));
                 }
             }
@@ -258,25 +286,35 @@ impl Receiver {
             body: Some(body.to_vec()),
             after: Some(memory.clone()),
         });
+        Ok(())
     }
 
     /// Adds the steps of missed changes up to `before`, which begins the next notification. Returns their keys.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be read now. Lists that can never be read are reported, and none of their changes is added.
     async fn add_missed(
         &self,
         memory: &mut Memory,
         before: Option<&str>,
         steps: &mut Vec<Step>,
-    ) -> HashSet<String> {
+    ) -> Result<HashSet<String>, Postponed> {
         let topic = self.topic.as_str();
         let Some(since) = memory.known_until().map(str::to_owned) else {
-            return HashSet::new();
+            return Ok(HashSet::new());
         };
         let missed = match self.read_missed(memory, before).await {
             Ok(missed) => missed,
             Err(error) => {
                 let reason = &error_chain(&error);
                 self.report(&Event::NotCaughtUp { topic, reason });
-                return HashSet::new();
+                return match error.is_temporary() {
+                    true => Err(Postponed {
+                        retry_after: error.retry_after(),
+                    }),
+                    false => Ok(HashSet::new()),
+                };
             }
         };
         let changes = missed.len();
@@ -319,7 +357,7 @@ impl Receiver {
             });
             from = end;
         }
-        all.iter().map(key).collect()
+        Ok(all.iter().map(key).collect())
     }
 
     async fn read_missed(
@@ -332,10 +370,14 @@ impl Receiver {
         loop {
             let read = missed(self.topic.as_str(), memory, before, Timestamp::now()).await;
             match read {
-                Err(error) if error.is_temporary() => match waits.next() {
-                    Some(wait) => tokio::time::sleep(wait).await,
-                    None => return Err(error),
-                },
+                Err(error) if error.is_temporary() => {
+                    let asked_for = error.retry_after();
+                    let wait = waits.next().map(|wait| asked_for.unwrap_or(wait));
+                    match wait.filter(|wait| *wait <= LONGEST_WAIT) {
+                        Some(wait) => tokio::time::sleep(wait).await,
+                        None => return Err(error),
+                    }
+                }
                 read => return read,
             }
         }
@@ -402,6 +444,9 @@ impl Receiver {
     fn remember(&mut self, step: Step) {
         if let Some(handed) = &step.handed {
             self.heard.add(handed.changes().iter().map(key));
+            if handed.may_advertise() {
+                self.look.notify_one();
+            }
         }
         let Some(after) = step.after else { return };
         self.memory = after.clone();
