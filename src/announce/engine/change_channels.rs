@@ -143,20 +143,17 @@ impl Engine {
 
     /// Lets hubs that are advertised no more leave, and others join. Returns true if any did.
     fn change_hubs(&mut self, id: ChannelId, hubs: &BTreeSet<Hub>, is_first: bool) -> bool {
-        let Some(channel) = self.channels.get(id) else {
+        let Some(mut accounts) = self.channels.accounts(id) else {
             return false;
         };
-        let position = channel.source;
-        let listening: BTreeSet<Hub> = channel.listening().map(|(hub, _)| hub.clone()).collect();
-        for hub in listening.difference(hubs) {
-            let is_inherited = is_first && self.hub_changes.is_inherited(hub);
-            let kept = self.plan.retired_topic;
-            self.channels
-                .leave(id, hub, !is_inherited, kept, &mut self.step);
-        }
+        let position = accounts.channel().source;
+        let listening = accounts.channel().listening();
+        let listening: BTreeSet<Hub> = listening.map(|(hub, _)| hub.clone()).collect();
+        let is_told = |hub: &Hub| !(is_first && self.hub_changes.is_inherited(hub));
+        let (kept, step) = (self.plan.retired_topic, &mut self.step);
+        accounts.keep_only(hubs, is_told, kept, step);
         for hub in hubs.difference(&listening) {
-            let (mode, step) = (self.plan.mode_of(hub), &mut self.step);
-            self.channels.join(id, hub, mode, None, step);
+            accounts.join(hub, self.plan.mode_of(hub), None, step);
         }
         if listening == *hubs {
             return false;

@@ -74,9 +74,10 @@ impl<'a> Reconciler<'a> {
     /// Brings one hub's account up to date. Returns true if the change is held.
     fn account(&mut self, id: ChannelId, hub: &Hub, uri: &Uri, is_new: bool) -> bool {
         let (plan, catalog) = (self.source.plan(), self.source.catalog());
-        let compared = self
-            .channels
-            .compare(id, hub, uri, catalog, plan, self.step);
+        let Some(mut accounts) = self.channels.accounts(id) else {
+            return false;
+        };
+        let compared = accounts.compare(hub, uri, catalog, plan, self.step);
         if compared.is_newly_due || (compared.is_due && is_new) {
             self.channels.touch(id, self.window, self.step);
         }
@@ -112,7 +113,9 @@ impl<'a> Reconciler<'a> {
             self.again(id, hub, uri);
             self.forget_if_done(uri);
         }
-        self.channels.strike_last_words(id, uris, self.step);
+        if let Some(mut accounts) = self.channels.accounts(id) {
+            accounts.strike_last_words(uris, self.step);
+        }
         self.end_accounts(id);
     }
 
@@ -127,7 +130,9 @@ impl<'a> Reconciler<'a> {
 
     /// Ends the accounts of hubs that have left and heard their last, if another one goes on (R11).
     pub fn end_accounts(&mut self, id: ChannelId) {
-        for ledger in self.channels.end_accounts(id, self.step) {
+        let accounts = self.channels.accounts(id);
+        let ended = accounts.map(|mut accounts| accounts.end(self.step));
+        for ledger in ended.unwrap_or_default() {
             self.source.documents_mut().account_ended(&ledger);
         }
     }

@@ -138,24 +138,21 @@ impl Engine {
         is_first: bool,
     ) -> BTreeSet<Uri> {
         let mut opened = self.open_channel(position, opening);
-        let id = opened.id;
-        let Some(channel) = self.channels.get(id) else {
+        let (id, step) = (opened.id, &mut self.step);
+        let Some(mut accounts) = self.channels.accounts(id) else {
             return BTreeSet::new();
         };
-        let listening: BTreeSet<Hub> = channel.listening().map(|(hub, _)| hub.clone()).collect();
-        let known: BTreeSet<Hub> = channel.ledgers.keys().cloned().collect();
-        for hub in listening.difference(&opening.hubs) {
-            // R13: a list that still advertises the hub that this one replaced is to be corrected first.
-            let is_inherited = is_first && self.hub_changes.is_inherited(hub);
-            let kept = self.plan.retired_topic;
-            self.channels
-                .leave(id, hub, !is_inherited, kept, &mut self.step);
-            opened.is_changed = true;
-        }
-        let told = self.channels.get(id).and_then(what_was_told);
+        let listening = accounts.channel().listening();
+        let listening: BTreeSet<Hub> = listening.map(|(hub, _)| hub.clone()).collect();
+        // R13: a list that still advertises the hub that this one replaced is to be corrected first.
+        let is_told = |hub: &Hub| !(is_first && self.hub_changes.is_inherited(hub));
+        let kept = self.plan.retired_topic;
+        opened.is_changed |= accounts.keep_only(&opening.hubs, is_told, kept, step);
+        let told = what_was_told(accounts.channel());
+        let source = &self.sources[position];
         let mut again = BTreeSet::new();
         for hub in &opening.hubs {
-            let is_known = known.contains(hub);
+            let is_known = accounts.channel().ledgers.contains_key(hub);
             if is_known && !opened.is_taken_over && listening.contains(hub) {
                 continue;
             }
@@ -163,24 +160,21 @@ impl Engine {
             // R13: a hub that the configuration adds starts at now.
             let is_added = is_first && self.hub_changes.is_added(hub);
             let told = told.as_ref().filter(|_| !is_added);
-            let (mode, step) = (self.plan.mode_of(hub), &mut self.step);
-            self.channels.join(id, hub, mode, told, step);
+            accounts.join(hub, self.plan.mode_of(hub), told, step);
             if opened.is_taken_over || !(is_known || told.is_some()) {
-                let source = &self.sources[position];
-                let told = opening.documents.iter().filter_map(|uri| {
-                    let is_known = !opening.is_new_set;
-                    let told = source.starting_point(uri, is_known, &changes.previous)?;
-                    Some((uri.clone(), told))
-                });
-                self.channels.fill_account(id, hub, told, &mut self.step);
+                let starting_points = starting_points(opening, source, changes);
+                accounts.fill(hub, starting_points, step);
             }
-            if let Some(ledger) = self.channels.ledger_mut(id, hub) {
-                if opened.is_taken_over && !opening.is_new_set {
-                    // What changed of the set before it had this topic is not announced.
-                    ledger.row.until = None;
-                }
-                again.extend(ledger.told.keys().cloned());
+            if opened.is_taken_over && !opening.is_new_set {
+                // What changed of the set before it had this topic is not announced.
+                accounts.begin_anew(hub);
             }
+            let ledger = accounts.channel().ledgers.get(hub);
+            again.extend(
+                ledger
+                    .into_iter()
+                    .flat_map(|ledger| ledger.told.keys().cloned()),
+            );
         }
         if !opening.hubs.is_empty() {
             self.reconciler(position).end_accounts(id);
@@ -329,6 +323,19 @@ fn add_documents(openings: &mut [Opening], catalog: &Catalog, is_first: bool) {
             .documents
             .extend(catalog.descriptions().iter().cloned());
     }
+}
+
+/// R13: returns what counts as told of the documents of a set to a hub that was told nothing of them.
+fn starting_points(
+    opening: &Opening,
+    source: &Source,
+    changes: &Changes,
+) -> impl Iterator<Item = (Uri, Told)> {
+    opening.documents.iter().filter_map(|uri| {
+        let is_known = !opening.is_new_set;
+        let told = source.starting_point(uri, is_known, &changes.previous)?;
+        Some((uri.clone(), told))
+    })
 }
 
 /// R11: returns what a new account on a channel begins with: what the others were told, or else the last one that left.

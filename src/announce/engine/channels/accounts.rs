@@ -1,0 +1,277 @@
+//! The accounts of hubs on one channel: hubs that come and go, and what each is due and was told (R11, R13, R22).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crate::announce::catalog::Catalog;
+use crate::announce::changes::log::LogPosition;
+use crate::announce::channel::Channel;
+use crate::announce::due::{Due, due, may_become_due};
+use crate::announce::engine::channels::hearers::Hearers;
+use crate::announce::engine::source::sighting::Recomputed;
+use crate::announce::engine::step::Step;
+use crate::announce::engine::timers::Timer;
+use crate::announce::ids::ChannelId;
+use crate::announce::ledger::Ledger;
+use crate::announce::plan::{Mode, SourcePlan};
+use crate::announce::state::{Retirement, Told};
+use crate::resourcesync::uri::{Hub, Uri};
+
+/// A channel while the accounts of its hubs change. Each change is saved, and each document that a hub hears of is noted.
+#[derive(Debug)]
+pub struct ChannelAccounts<'a> {
+    id: ChannelId,
+    channel: &'a mut Channel,
+    hearers: &'a mut Hearers,
+}
+
+/// The result of comparing what is seen of a document with what one hub was told of it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Compared {
+    /// True if the change is held (R17).
+    pub is_held: bool,
+    pub is_due: bool,
+    /// True if it was not due before.
+    pub is_newly_due: bool,
+}
+
+impl<'a> ChannelAccounts<'a> {
+    pub fn new(id: ChannelId, channel: &'a mut Channel, hearers: &'a mut Hearers) -> Self {
+        ChannelAccounts {
+            id,
+            channel,
+            hearers,
+        }
+    }
+
+    pub fn channel(&self) -> &Channel {
+        self.channel
+    }
+
+    // Hubs that come and go.
+
+    /// Lets a hub hear of all that changes from now on; not one that is not configured, which has no mode. A new account
+    /// begins with what was told on the channel.
+    pub fn join(
+        &mut self,
+        hub: &Hub,
+        mode: Option<Mode>,
+        told: Option<&BTreeMap<Uri, Told>>,
+        step: &mut Step,
+    ) {
+        if self.channel.ledgers.contains_key(hub) {
+            self.resume(hub, step);
+        } else if let Some(mode) = mode {
+            self.add(hub, mode, told, step);
+        }
+    }
+
+    fn add(&mut self, hub: &Hub, mode: Mode, told: Option<&BTreeMap<Uri, Told>>, step: &mut Step) {
+        let mut ledger = Ledger::new(mode);
+        // C26: on a change channel it hears what is cut from now on.
+        if let Some(seq) = self.logged() {
+            ledger.row.position = LogPosition::at(seq);
+        }
+        ledger.told = told.cloned().unwrap_or_default();
+        for uri in ledger.told.keys() {
+            self.hearers.insert(self.id, uri);
+            step.save_told(self.id, hub.clone(), uri.clone());
+        }
+        self.channel.ledgers.insert(hub.clone(), Box::new(ledger));
+        step.save_ledger(self.id, hub.clone());
+    }
+
+    /// Lets a hub that had left hear everything again.
+    fn resume(&mut self, hub: &Hub, step: &mut Step) {
+        if let Some(ledger) = self.channel.ledgers.get_mut(hub)
+            && ledger.row.left.take().is_some()
+        {
+            ledger.row.position.last = None;
+            step.save_ledger(self.id, hub.clone());
+        }
+    }
+
+    /// Lets what a hub is told next begin at no earlier time than it changed (R20): what was told before was of another set.
+    pub fn begin_anew(&mut self, hub: &Hub) {
+        if let Some(ledger) = self.channel.ledgers.get_mut(hub) {
+            ledger.row.until = None;
+        }
+    }
+
+    /// Returns the number of the last notification in the log of a change channel.
+    fn logged(&self) -> Option<u64> {
+        let channel = &self.channel;
+        channel.is_of_changes().then_some(channel.row.seq)
+    }
+
+    /// Takes versions of documents as told to a hub that was told nothing of them.
+    pub fn fill(
+        &mut self,
+        hub: &Hub,
+        told: impl IntoIterator<Item = (Uri, Told)>,
+        step: &mut Step,
+    ) {
+        let Some(ledger) = self.channel.ledgers.get_mut(hub) else {
+            return;
+        };
+        for (uri, told) in told {
+            if ledger.told.contains_key(&uri) {
+                continue;
+            }
+            ledger.told.insert(uri.clone(), told);
+            self.hearers.insert(self.id, &uri);
+            step.save_told(self.id, hub.clone(), uri);
+        }
+    }
+
+    /// Takes a version as told to every hub that was told nothing of the document.
+    pub fn fill_all(&mut self, uri: &Uri, told: Told, step: &mut Step) {
+        for (hub, ledger) in &mut self.channel.ledgers {
+            if !ledger.told.contains_key(uri) {
+                ledger.told.insert(uri.clone(), told);
+                step.save_told(self.id, hub.clone(), uri.clone());
+            }
+        }
+        self.hearers.insert(self.id, uri);
+    }
+
+    /// Lets the hubs go that are not among these. Returns true if there were any.
+    pub fn keep_only(
+        &mut self,
+        hubs: &BTreeSet<Hub>,
+        is_told: impl Fn(&Hub) -> bool,
+        kept: Duration,
+        step: &mut Step,
+    ) -> bool {
+        let listening = self.channel.listening().map(|(hub, _)| hub);
+        let leaving = listening.filter(|hub| !hubs.contains(*hub));
+        let leaving: Vec<Hub> = leaving.cloned().collect();
+        for hub in &leaving {
+            self.leave(hub, is_told(hub), kept, step);
+        }
+        !leaving.is_empty()
+    }
+
+    /// R11: lets a hub go that is advertised no more. It hears what it was due until now, if it `is_told`; what it was
+    /// told is kept for the next one.
+    fn leave(&mut self, hub: &Hub, is_told: bool, kept: Duration, step: &mut Step) {
+        let logged = self.logged();
+        let Some(ledger) = self.channel.ledgers.get_mut(hub) else {
+            return;
+        };
+        if let Some(seq) = logged {
+            let position = &mut ledger.row.position;
+            position.last = Some(if is_told { seq } else { position.heard });
+        }
+        let (last_words, doubtful) = match is_told {
+            true => (ledger.owed().cloned().collect(), Vec::new()),
+            false => (BTreeSet::new(), ledger.withdraw()),
+        };
+        ledger.leave(Retirement {
+            since: step.now(),
+            last_words,
+        });
+        for uri in doubtful {
+            step.save_told(self.id, hub.clone(), uri);
+        }
+        step.save_ledger(self.id, hub.clone());
+        step.wake_after(kept, Timer::Left(self.id, hub.clone()));
+    }
+
+    /// Ends the accounts of hubs that have left and heard their last, if another one goes on. Returns them.
+    pub fn end(&mut self, step: &mut Step) -> Vec<Ledger> {
+        if self.channel.listening().next().is_none() {
+            return Vec::new();
+        }
+        let ledgers = &mut self.channel.ledgers;
+        let ended = ledgers.extract_if(.., |_, ledger| ledger.has_ended());
+        let ended = ended.map(|(hub, ledger)| {
+            step.save_ledger(self.id, hub);
+            step.serve(self.id);
+            *ledger
+        });
+        ended.collect()
+    }
+
+    /// Strikes documents from the last words of a retired channel that no hub is due any more (R11).
+    pub fn strike_last_words<'u>(&mut self, said: impl Iterator<Item = &'u Uri>, step: &mut Step) {
+        let Some(retirement) = &mut self.channel.row.retired else {
+            return;
+        };
+        let ledgers = &self.channel.ledgers;
+        for uri in said {
+            if !ledgers.values().any(|ledger| ledger.owes(uri)) {
+                retirement.last_words.remove(uri);
+                step.save_channel(self.id);
+            }
+        }
+    }
+
+    // Due documents.
+
+    /// Compares what is seen of a document with what one hub was told of it, and brings the hub's account up to date.
+    pub fn compare(
+        &mut self,
+        hub: &Hub,
+        uri: &Uri,
+        catalog: &Catalog,
+        plan: &SourcePlan,
+        step: &mut Step,
+    ) -> Compared {
+        let due = due(plan, catalog, self.channel, hub, uri);
+        let may_follow = may_become_due(plan, catalog, self.channel, hub, uri, &due);
+        let Some(ledger) = self.channel.ledgers.get_mut(hub) else {
+            return Compared::default();
+        };
+        match may_follow {
+            true => ledger.waiting.insert(uri.clone()),
+            false => ledger.waiting.remove(uri),
+        };
+        let is_held = due == Due::Held;
+        let is_due = matches!(due, Due::Announce(_));
+        let is_newly_due = match is_due {
+            true => ledger.due.insert(uri.clone()),
+            false => {
+                ledger.due.remove(uri);
+                false
+            }
+        };
+        if let Due::Absorbed(told) = due {
+            ledger.set_told(uri, told);
+            step.save_told(self.id, hub.clone(), uri.clone());
+            self.hearers.insert(self.id, uri);
+        }
+        if is_due {
+            self.hearers.insert(self.id, uri);
+        }
+        Compared {
+            is_held,
+            is_due,
+            is_newly_due,
+        }
+    }
+
+    /// Replaces a fingerprint that is computed otherwise now, in silence.
+    pub fn recompute(&mut self, recomputed: &Recomputed, step: &mut Step) {
+        let Recomputed {
+            uri,
+            before,
+            version,
+        } = recomputed;
+        let is_outdated = |told: &&mut Told| told.fingerprint == Some(*before);
+        for (hub, ledger) in &mut self.channel.ledgers {
+            if let Some(told) = ledger.told.get_mut(uri).filter(is_outdated) {
+                told.fingerprint = Some(version.fingerprint);
+                step.save_told(self.id, hub.clone(), uri.clone());
+            }
+            let flight = ledger.row.flight.iter_mut();
+            let covers = flight.flat_map(|flight| &mut flight.covers);
+            let flying = covers.filter(|(covered, _)| covered == uri);
+            let told = flying.filter_map(|(_, told)| told.as_mut());
+            for told in told.filter(is_outdated) {
+                told.fingerprint = Some(version.fingerprint);
+                step.save_ledger(self.id, hub.clone());
+            }
+        }
+    }
+}
