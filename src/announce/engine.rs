@@ -34,6 +34,7 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 
 use crate::announce::desired_channel::Configured;
+use crate::announce::engine::change_rounds::note_change_lists;
 use crate::announce::engine::change_sets::ChangeSets;
 use crate::announce::engine::channels::Channels;
 use crate::announce::engine::effects::effects;
@@ -383,7 +384,16 @@ impl Engine {
         let mut rerouted = self.route(position, &changes, is_first);
         self.reconciler(position)
             .documents(&rerouted, &changes.changed);
-        self.note_change_lists(position, &affected, &changes, is_first);
+        let source = &self.sources[position];
+        let (window, step) = (&self.plan.window.changes, &mut self.step);
+        note_change_lists(
+            &mut self.change_sets,
+            source,
+            window,
+            &affected,
+            &changes,
+            step,
+        );
 
         // Sets are joined by `append`, which merges: they may hold every document of the source.
         affected.append(&mut rerouted);
@@ -398,7 +408,6 @@ impl Engine {
     /// Returns a source with the channels, to bring the accounts of hubs up to date with it.
     fn reconciler(&mut self, position: usize) -> Reconciler<'_> {
         Reconciler::new(
-            position,
             &mut self.sources[position],
             &mut self.channels,
             &self.plan.window,

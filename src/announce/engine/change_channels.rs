@@ -7,6 +7,9 @@ use jiff::Timestamp;
 
 use crate::announce::desired_channel::Desired;
 use crate::announce::engine::Engine;
+use crate::announce::engine::change_sets::ChangeSets;
+use crate::announce::engine::channels::Channels;
+use crate::announce::engine::step::Step;
 use crate::announce::event::Fact;
 use crate::announce::ids::ChannelId;
 use crate::announce::state::ChannelRow;
@@ -93,7 +96,8 @@ impl Engine {
                 let source = &self.plan.sources[position].name;
                 self.channels
                     .take_over(id, position, source, set, &mut self.step);
-                self.forget_set_without_channel(&before);
+                let (channels, step) = (&self.channels, &mut self.step);
+                forget_set_without_channel(&mut self.change_sets, channels, &before, step);
                 self.step.tell(fact);
                 id
             }
@@ -119,7 +123,7 @@ impl Engine {
         let before = moved_from.and_then(|id| self.channels.get(id));
         let until = before.and_then(|channel| channel.row.untils.last().copied());
         if let Some(until) = until {
-            self.go_on_from(id, until);
+            go_on_from(&mut self.channels, id, until, &mut self.step);
         }
         is_changed |= self.change_hubs(id, hubs, is_first);
         if is_changed {
@@ -129,16 +133,6 @@ impl Engine {
         // A channel that revives tells what came meanwhile.
         let window = &self.plan.window.changes;
         self.change_sets.sign(set, window, &mut self.step);
-    }
-
-    /// C12: begins the next interval of a channel where its set was told of last, on another topic.
-    pub(super) fn go_on_from(&mut self, id: ChannelId, until: Timestamp) {
-        if let Some(channel) = self.channels.get_mut(id)
-            && channel.row.untils.last() < Some(&until)
-        {
-            channel.row.untils = vec![until];
-            self.step.save_channel(id);
-        }
     }
 
     /// Lets hubs that are advertised no more leave, and others join. Returns true if any did.
@@ -171,15 +165,31 @@ impl Engine {
                 documents.account_ended(ledger);
             }
             if channel.is_of_changes() {
-                self.forget_set_without_channel(&channel.row.set);
+                let (channels, step) = (&self.channels, &mut self.step);
+                forget_set_without_channel(&mut self.change_sets, channels, &channel.row.set, step);
             }
         }
     }
+}
 
-    fn forget_set_without_channel(&mut self, set: &Uri) {
-        let mut channels = self.channels.of_set(set, ChannelKind::Change);
-        if channels.next().is_none() {
-            self.change_sets.remove(set, &mut self.step);
-        }
+/// C12: begins the next interval of a channel where its set was told of last, on another topic.
+pub fn go_on_from(channels: &mut Channels, id: ChannelId, until: Timestamp, step: &mut Step) {
+    if let Some(channel) = channels.get_mut(id)
+        && channel.row.untils.last() < Some(&until)
+    {
+        channel.row.untils = vec![until];
+        step.save_channel(id);
+    }
+}
+
+/// Forgets a set of which changes were told, once it has no change channel.
+fn forget_set_without_channel(
+    change_sets: &mut ChangeSets,
+    channels: &Channels,
+    set: &Uri,
+    step: &mut Step,
+) {
+    if channels.of_set(set, ChannelKind::Change).next().is_none() {
+        change_sets.remove(set, step);
     }
 }

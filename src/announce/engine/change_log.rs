@@ -3,18 +3,22 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 
 use crate::announce::changes::interval::{FreshChange, Interval, IntervalLimits, intervals};
 use crate::announce::changes::log::{LogPart, Logged};
 use crate::announce::changes::round::{AHEAD, TakenList, UndatedChanges};
+use crate::announce::channel::Channel;
 use crate::announce::engine::Engine;
-use crate::announce::engine::change_sets::ChangeSet;
+use crate::announce::engine::change_channels::go_on_from;
+use crate::announce::engine::change_sets::Learned;
+use crate::announce::engine::step::Step;
 use crate::announce::event::Fact;
 use crate::announce::history::{Fate, Notification};
 use crate::announce::ids::ChannelId;
-use crate::announce::plan::Mode;
+use crate::announce::plan::{Mode, WindowPlan};
 use crate::announce::state::{Flight, LogRow, Ping};
 use crate::announce::time::{earlier, later};
 use crate::resourcesync::change_payload::ChangePayload;
@@ -23,27 +27,6 @@ use crate::resourcesync::payload::ChangeKind;
 use crate::resourcesync::uri::{Hub, Uri};
 
 impl Engine {
-    /// C10: begins the first interval of a channel with the latest datetime that was learned.
-    pub(super) fn begin_interval(&mut self, id: ChannelId, set: &Uri) {
-        let now = self.step.now();
-        let Some(learned) = self.change_sets.get(set).map(ChangeSet::learned) else {
-            return;
-        };
-        let Some(channel) = self.channels.get_mut(id) else {
-            return;
-        };
-        if channel.row.untils.is_empty() {
-            let latest = learned.latest.filter(|latest| *latest <= later(now, AHEAD));
-            channel.row.untils = vec![latest.unwrap_or(now)];
-            self.step.save_channel(id);
-        }
-        self.step.tell(Fact::Learned {
-            topic: channel.row.topic.clone(),
-            changes: learned.entries,
-            lists: learned.lists,
-        });
-    }
-
     /// Cuts changes into notifications, and adds them to the log (C13 to C19).
     pub(super) fn log_changes(
         &mut self,
@@ -60,55 +43,20 @@ impl Engine {
             self.find_in_lists(set, lists, &BTreeMap::new());
             return;
         }
-        let from = channel.row.untils.last().copied().unwrap_or(now);
-        let empty = ChangePayload {
-            up: Some(set.clone()),
-            from,
-            until: from,
-            entries: Vec::new(),
-        };
-        // Room for the fractions of its times.
-        let overhead = empty.overhead() + 32;
-        let window = &self.plan.window;
-        let limits = IntervalLimits {
-            entries: window.max_entries,
-            bytes: window.max_bytes.saturating_sub(overhead),
-        };
         let counted = count(&changes);
+        let from = channel.row.untils.last().copied().unwrap_or(now);
+        let limits = interval_limits(&self.plan.window, set, from);
         let mut back_dated = BTreeMap::new();
         let mut notifications = 0;
-        let hubs: Vec<Hub> = channel.listening().map(|(hub, _)| hub.clone()).collect();
         for interval in intervals(changes, from, limits) {
             for (list, count) in &interval.back_dated {
                 *back_dated.entry(*list).or_insert(0) += count;
             }
             notifications += 1;
-            channel.row.seq += 1;
-            let seq = channel.row.seq;
-            let (logged, body) = logged(set, interval, now);
-            channel.log.push(seq, logged);
-            channel.row.body = Arc::clone(&body);
-            channel.row.untils = vec![logged.until];
-            self.history.push(Notification {
-                channel: id,
-                topic: channel.row.topic.clone(),
-                seq,
-                cut: now,
-                changes: Some(logged.entries),
-                bytes: Some(logged.bytes),
-                body: Some(Arc::clone(&body)),
-                hubs: hubs.iter().map(|hub| (hub.clone(), Fate::Open)).collect(),
-            });
-            let row = LogRow { logged, body };
+            let (seq, row) = push(channel, set, interval, now);
+            self.history.push(logged_notification(channel, id, &row));
             self.step.rows().change_log.insert((id, seq), Some(row));
         }
-        let undated = lists
-            .iter()
-            .fold(UndatedChanges::default(), |sum, list| UndatedChanges {
-                missing: sum.missing + list.undated.missing,
-                invalid: sum.invalid + list.undated.invalid,
-                ahead: sum.ahead + list.undated.ahead,
-            });
         let [created, updated, deleted] = counted;
         self.step.tell(Fact::Took {
             source: channel.row.source.clone(),
@@ -119,7 +67,7 @@ impl Engine {
             deleted,
             lists: lists.iter().filter(|list| list.told > 0).count(),
             notifications,
-            undated,
+            undated: undated(lists),
             back_dated: back_dated.values().sum(),
         });
         let until = channel.row.untils.last().copied();
@@ -128,45 +76,16 @@ impl Engine {
         if let (false, Some(until)) = (was_live, until)
             && let Some(live) = self.channels.live(set, ChannelKind::Change)
         {
-            self.go_on_from(live, until);
+            go_on_from(&mut self.channels, live, until, &mut self.step);
         }
         self.change_sets.note_cut(set, now);
-        self.fall_behind(id);
-        self.trim_log(id);
+        if let Some(channel) = self.channels.get_mut(id) {
+            let step = &mut self.step;
+            fall_behind(channel, id, self.plan.window.changes.backlog, step);
+            trim_log(channel, id, self.plan.topic_window, step);
+        }
         self.step.serve(id);
         self.channels.set_ready(id);
-    }
-
-    /// C22: lets the oldest changes count as heard by hubs that are too far behind.
-    fn fall_behind(&mut self, id: ChannelId) {
-        let Some(channel) = self.channels.get_mut(id) else {
-            return;
-        };
-        let most = self.plan.window.changes.backlog;
-        for (hub, ledger) in &mut channel.ledgers {
-            let flying = ledger.row.flight.as_ref().map(|flight| flight.seq);
-            let position = &mut ledger.row.position;
-            let changes = channel.log.fall_behind(position, flying, most);
-            if changes > 0 {
-                self.step.save_ledger(id, hub.clone());
-                self.step.tell(Fact::FellBehind {
-                    topic: channel.row.topic.clone(),
-                    hub: hub.clone(),
-                    changes,
-                });
-            }
-        }
-    }
-
-    /// Forgets logged notifications that every hub has heard (C22).
-    pub(super) fn trim_log(&mut self, id: ChannelId) {
-        let since = earlier(self.step.now(), self.plan.topic_window);
-        let Some(channel) = self.channels.get_mut(id) else {
-            return;
-        };
-        for seq in channel.forget_heard(since) {
-            self.step.rows().change_log.insert((id, seq), None);
-        }
     }
 
     /// Puts the next notification of the log in flight to each hub that is free.
@@ -230,7 +149,7 @@ impl Engine {
         }
         let (position, set) = (channel.source, channel.row.set.clone());
         self.step.save_ledger(id, hub.clone());
-        self.trim_log(id);
+        trim_log(channel, id, self.plan.topic_window, &mut self.step);
         self.reconciler(position).end_accounts(id);
         self.channels.set_ready(id);
         self.take_if_ready(&set);
@@ -252,10 +171,102 @@ impl Engine {
         }
         let set = channel.row.set.clone();
         self.step.save_ledger(id, hub.clone());
-        self.trim_log(id);
+        trim_log(channel, id, self.plan.topic_window, &mut self.step);
         // C20: it has heard all now.
         self.take_if_ready(&set);
         changes
+    }
+}
+
+/// C10: begins the first interval of a channel with the latest datetime that was learned.
+pub fn begin_interval(channel: &mut Channel, id: ChannelId, learned: Learned, step: &mut Step) {
+    let now = step.now();
+    if channel.row.untils.is_empty() {
+        let latest = learned.latest.filter(|latest| *latest <= later(now, AHEAD));
+        channel.row.untils = vec![latest.unwrap_or(now)];
+        step.save_channel(id);
+    }
+    step.tell(Fact::Learned {
+        topic: channel.row.topic.clone(),
+        changes: learned.entries,
+        lists: learned.lists,
+    });
+}
+
+/// Returns what one notification of the log may hold.
+fn interval_limits(window: &WindowPlan, set: &Uri, from: Timestamp) -> IntervalLimits {
+    let empty = ChangePayload {
+        up: Some(set.clone()),
+        from,
+        until: from,
+        entries: Vec::new(),
+    };
+    // Room for the fractions of its times.
+    let overhead = empty.overhead() + 32;
+    IntervalLimits {
+        entries: window.max_entries,
+        bytes: window.max_bytes.saturating_sub(overhead),
+    }
+}
+
+/// Adds a notification to the log of a channel. Returns its number, and the row to save.
+fn push(channel: &mut Channel, set: &Uri, interval: Interval, now: Timestamp) -> (u64, LogRow) {
+    let (logged, body) = logged(set, interval, now);
+    channel.row.seq += 1;
+    channel.log.push(channel.row.seq, logged);
+    channel.row.body = Arc::clone(&body);
+    channel.row.untils = vec![logged.until];
+    (channel.row.seq, LogRow { logged, body })
+}
+
+/// Returns the last notification of the log of a channel, for the history.
+fn logged_notification(channel: &Channel, id: ChannelId, row: &LogRow) -> Notification {
+    let hubs = channel.listening();
+    Notification {
+        channel: id,
+        topic: channel.row.topic.clone(),
+        seq: channel.row.seq,
+        cut: row.logged.cut,
+        changes: Some(row.logged.entries),
+        bytes: Some(row.logged.bytes),
+        body: Some(Arc::clone(&row.body)),
+        hubs: hubs.map(|(hub, _)| (hub.clone(), Fate::Open)).collect(),
+    }
+}
+
+/// Returns the numbers of entries without a usable datetime in some lists.
+fn undated(lists: &[TakenList]) -> UndatedChanges {
+    lists
+        .iter()
+        .fold(UndatedChanges::default(), |sum, list| UndatedChanges {
+            missing: sum.missing + list.undated.missing,
+            invalid: sum.invalid + list.undated.invalid,
+            ahead: sum.ahead + list.undated.ahead,
+        })
+}
+
+/// C22: lets the oldest changes count as heard by hubs that are too far behind.
+fn fall_behind(channel: &mut Channel, id: ChannelId, most: usize, step: &mut Step) {
+    for (hub, ledger) in &mut channel.ledgers {
+        let flying = ledger.row.flight.as_ref().map(|flight| flight.seq);
+        let position = &mut ledger.row.position;
+        let changes = channel.log.fall_behind(position, flying, most);
+        if changes > 0 {
+            step.save_ledger(id, hub.clone());
+            step.tell(Fact::FellBehind {
+                topic: channel.row.topic.clone(),
+                hub: hub.clone(),
+                changes,
+            });
+        }
+    }
+}
+
+/// Forgets logged notifications that every hub has heard (C22).
+fn trim_log(channel: &mut Channel, id: ChannelId, kept: Duration, step: &mut Step) {
+    let since = earlier(step.now(), kept);
+    for seq in channel.forget_heard(since) {
+        step.rows().change_log.insert((id, seq), None);
     }
 }
 

@@ -4,14 +4,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use crate::announce::catalog::Catalog;
 use crate::announce::changes::inventory::{DeletionRules, INVENTORY_QUIET, MissingResources};
 use crate::announce::changes::log::Backlog;
 use crate::announce::changes::round::{
     ListToRead, ROUND, TakeOutcome, TakeRequest, Taken, TakenList, TakenRound,
 };
 use crate::announce::engine::Engine;
-use crate::announce::engine::change_sets::ChangeSet;
+use crate::announce::engine::change_log::begin_interval;
+use crate::announce::engine::change_sets::{ChangeSet, ChangeSets};
+use crate::announce::engine::source::Source;
 use crate::announce::engine::source::changes::Changes;
+use crate::announce::engine::step::Step;
 use crate::announce::event::Fact;
 use crate::announce::finding::Finding;
 use crate::announce::ids::ChannelId;
@@ -25,87 +29,6 @@ use crate::resourcesync::document::Form;
 use crate::resourcesync::uri::{Hub, Uri};
 
 impl Engine {
-    /// Notes which Change Lists changed, came or ended (C6, C7, C11).
-    pub(super) fn note_change_lists(
-        &mut self,
-        position: usize,
-        affected: &BTreeSet<Uri>,
-        changes: &Changes,
-        is_first: bool,
-    ) {
-        let window = self.plan.window.changes.clone();
-        let plan = &self.plan.sources[position];
-        let (grace, compares_lists) = (plan.deletion_grace, plan.changes_from_resource_lists);
-        let mut known_lists = Vec::new();
-        if is_first {
-            let sets: Vec<Uri> = self.change_sets.of_source(position).cloned().collect();
-            for set in sets {
-                if compares_lists {
-                    self.change_sets.look_for_missing(&set, &mut self.step);
-                }
-                self.change_sets.sign(&set, &window, &mut self.step);
-                if !compares_lists {
-                    self.change_sets.learn_at_once(&set, &mut self.step);
-                }
-                let known = self.change_sets.get(&set).into_iter();
-                known_lists.extend(known.flat_map(ChangeSet::known_lists).cloned());
-            }
-        }
-        for uri in affected.iter().chain(&known_lists) {
-            let catalog = self.sources[position].catalog();
-            let record = catalog.get(uri);
-            let is_resource_list = record.is_some_and(is_resource_list);
-            if compares_lists && is_resource_list {
-                self.note_resource_list(position, uri, changes);
-                continue;
-            }
-            let Some(record) = record.filter(|record| !record.is_gone()) else {
-                self.change_sets.forget_list(uri, &mut self.step);
-                continue;
-            };
-            // What it had may stand in other lists now, as in the components of an index.
-            if !is_change_list(record) {
-                self.change_sets.end_list(uri, grace, &mut self.step);
-                continue;
-            }
-            self.change_sets.revive_list(uri);
-            for set in &record.relations.sets {
-                let Some(known) = self.change_sets.get(set) else {
-                    continue;
-                };
-                if known.has_taken(uri, record.version.fingerprint) {
-                    continue;
-                }
-                if changes.baseline.contains_key(uri) {
-                    self.change_sets.learn(set, uri, &mut self.step);
-                }
-                self.change_sets.sign(set, &window, &mut self.step);
-            }
-        }
-    }
-
-    /// Notes that a Resource List changed or ended, of a set of which these are compared (C27).
-    fn note_resource_list(&mut self, position: usize, uri: &Uri, changes: &Changes) {
-        let catalog = self.sources[position].catalog();
-        let Some(record) = catalog.get(uri) else {
-            return;
-        };
-        let window = inventory_window();
-        let listed = self.change_sets.of_list(uri);
-        for set in record.relations.sets.iter().chain(&listed) {
-            let Some(known) = self.change_sets.get(set) else {
-                continue;
-            };
-            if !record.is_gone() && known.has_taken(uri, record.version.fingerprint) {
-                continue;
-            }
-            if changes.baseline.contains_key(uri) {
-                self.change_sets.learn(set, uri, &mut self.step);
-            }
-            self.change_sets.sign(set, &window, &mut self.step);
-        }
-    }
-
     /// Returns the rules for an inventory, if a set has Resource Lists and no Change List, and the source wants it (C27).
     fn inventory_rules(&self, position: usize, set: &Uri) -> Option<DeletionRules> {
         let plan = &self.plan.sources[position];
@@ -335,7 +258,10 @@ impl Engine {
         let rows = rows.map(|((list, number), row)| ((set.clone(), list, number), row));
         self.step.rows().change_keys.extend(rows);
         if !was_learned && is_learned {
-            self.begin_interval(id, set);
+            let known = self.change_sets.get(set).map(ChangeSet::learned);
+            if let (Some(learned), Some(channel)) = (known, self.channels.get_mut(id)) {
+                begin_interval(channel, id, learned, &mut self.step);
+            }
         }
         self.log_changes(id, set, changes, &lists);
     }
@@ -400,6 +326,94 @@ impl Engine {
                 });
             }
         }
+    }
+}
+
+/// Notes which Change Lists changed, came or ended (C6, C7, C11).
+pub fn note_change_lists(
+    change_sets: &mut ChangeSets,
+    source: &Source,
+    window: &ChangeWindowPlan,
+    affected: &BTreeSet<Uri>,
+    changes: &Changes,
+    step: &mut Step,
+) {
+    let (plan, catalog) = (source.plan(), source.catalog());
+    let (grace, compares_lists) = (plan.deletion_grace, plan.changes_from_resource_lists);
+    let mut known_lists = Vec::new();
+    if source.documents().times_settled() == 1 {
+        let sets: Vec<Uri> = change_sets
+            .of_source(source.documents().source())
+            .cloned()
+            .collect();
+        for set in sets {
+            if compares_lists {
+                change_sets.look_for_missing(&set, step);
+            }
+            change_sets.sign(&set, window, step);
+            if !compares_lists {
+                change_sets.learn_at_once(&set, step);
+            }
+            let known = change_sets.get(&set).into_iter();
+            known_lists.extend(known.flat_map(ChangeSet::known_lists).cloned());
+        }
+    }
+    for uri in affected.iter().chain(&known_lists) {
+        let record = catalog.get(uri);
+        let is_resource_list = record.is_some_and(is_resource_list);
+        if compares_lists && is_resource_list {
+            note_resource_list(change_sets, catalog, uri, changes, step);
+            continue;
+        }
+        let Some(record) = record.filter(|record| !record.is_gone()) else {
+            change_sets.forget_list(uri, step);
+            continue;
+        };
+        // What it had may stand in other lists now, as in the components of an index.
+        if !is_change_list(record) {
+            change_sets.end_list(uri, grace, step);
+            continue;
+        }
+        change_sets.revive_list(uri);
+        for set in &record.relations.sets {
+            let Some(known) = change_sets.get(set) else {
+                continue;
+            };
+            if known.has_taken(uri, record.version.fingerprint) {
+                continue;
+            }
+            if changes.baseline.contains_key(uri) {
+                change_sets.learn(set, uri, step);
+            }
+            change_sets.sign(set, window, step);
+        }
+    }
+}
+
+/// Notes that a Resource List changed or ended, of a set of which these are compared (C27).
+fn note_resource_list(
+    change_sets: &mut ChangeSets,
+    catalog: &Catalog,
+    uri: &Uri,
+    changes: &Changes,
+    step: &mut Step,
+) {
+    let Some(record) = catalog.get(uri) else {
+        return;
+    };
+    let window = inventory_window();
+    let listed = change_sets.of_list(uri);
+    for set in record.relations.sets.iter().chain(&listed) {
+        let Some(known) = change_sets.get(set) else {
+            continue;
+        };
+        if !record.is_gone() && known.has_taken(uri, record.version.fingerprint) {
+            continue;
+        }
+        if changes.baseline.contains_key(uri) {
+            change_sets.learn(set, uri, step);
+        }
+        change_sets.sign(set, &window, step);
     }
 }
 

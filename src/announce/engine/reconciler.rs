@@ -15,8 +15,6 @@ use crate::resourcesync::uri::{Hub, Uri, UriSet};
 /// What a hub is due and what is held follow from a comparison; each change of what it was told is followed by one.
 #[derive(Debug)]
 pub struct Reconciler<'a> {
-    /// The position of the source in the plan.
-    position: usize,
     source: &'a mut Source,
     channels: &'a mut Channels,
     window: &'a WindowPlan,
@@ -25,14 +23,12 @@ pub struct Reconciler<'a> {
 
 impl<'a> Reconciler<'a> {
     pub fn new(
-        position: usize,
         source: &'a mut Source,
         channels: &'a mut Channels,
         window: &'a WindowPlan,
         step: &'a mut Step,
     ) -> Reconciler<'a> {
         Reconciler {
-            position,
             source,
             channels,
             window,
@@ -62,7 +58,8 @@ impl<'a> Reconciler<'a> {
             return;
         };
         let mut is_held = false;
-        for id in self.channels.concerned(self.position, uri, record) {
+        let position = self.source.documents().source();
+        for id in self.channels.concerned(position, uri, record) {
             for hub in self.channels.hubs(id) {
                 is_held |= self.account(id, &hub, uri, is_new);
             }

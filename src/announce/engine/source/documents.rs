@@ -43,6 +43,11 @@ impl Documents {
         }
     }
 
+    /// Returns the position of the source in the plan.
+    pub fn source(&self) -> usize {
+        self.source
+    }
+
     pub fn catalog(&self) -> &Catalog {
         &self.catalog
     }
