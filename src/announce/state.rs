@@ -216,6 +216,23 @@ pub struct ChannelRow {
     pub said: Vec<Said>,
 }
 
+impl ChannelRow {
+    /// Makes the row of a channel on which nothing was announced yet.
+    pub fn new(source: &str, kind: ChannelKind, set: Uri, topic: Topic) -> ChannelRow {
+        ChannelRow {
+            source: source.to_owned(),
+            kind,
+            set,
+            topic,
+            retired: None,
+            seq: 0,
+            untils: Vec::new(),
+            body: Arc::from([]),
+            said: Vec::new(),
+        }
+    }
+}
+
 /// The end of a channel: its last words, and when it stopped hearing more (R11).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Retirement {

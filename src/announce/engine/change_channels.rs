@@ -1,16 +1,14 @@
 //! Change channels that open, retire and move, and their hubs (C9, C10, C12).
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use jiff::Timestamp;
 
 use crate::announce::desired_channel::Desired;
 use crate::announce::engine::Engine;
 use crate::announce::engine::change_sets::ChangeSets;
-use crate::announce::engine::channels::Channels;
+use crate::announce::engine::channels::{Channels, OpenedChannel};
 use crate::announce::engine::step::Step;
-use crate::announce::event::Fact;
 use crate::announce::ids::ChannelId;
 use crate::announce::state::ChannelRow;
 use crate::resourcesync::channel_kind::ChannelKind;
@@ -75,51 +73,17 @@ impl Engine {
         moved_from: Option<ChannelId>,
         is_first: bool,
     ) {
-        let fact = Fact::ChannelOpened {
-            topic: topic.clone(),
-            set: set.clone(),
-            hubs: hubs.len(),
-        };
-        let existing = self.channels.of_topic(&topic);
-        let existing = existing.and_then(|id| Some((id, self.channels.get(id)?)));
-        let found = existing.map(|(id, channel)| {
-            let is_own = channel.row.set == *set;
-            (id, channel.is_of_changes(), is_own, channel.row.set.clone())
-        });
-        let mut is_changed = true;
-        let id = match found {
-            Some((id, true, true, _)) => {
-                is_changed = self.channels.revive(id, &mut self.step);
-                id
-            }
-            Some((id, true, false, before)) => {
-                let source = &self.plan.sources[position].name;
-                self.channels
-                    .take_over(id, position, source, set, &mut self.step);
-                let (channels, step) = (&self.channels, &mut self.step);
-                forget_set_without_channel(&mut self.change_sets, channels, &before, step);
-                self.step.tell(fact);
-                id
-            }
-            other => {
-                if let Some((id, ..)) = other {
-                    self.remove_channel(id);
-                }
-                let row = ChannelRow {
-                    source: self.plan.sources[position].name.clone(),
-                    kind: ChannelKind::Change,
-                    set: set.clone(),
-                    topic,
-                    retired: None,
-                    seq: 0,
-                    untils: Vec::new(),
-                    body: Arc::from([]),
-                    said: Vec::new(),
-                };
-                self.step.tell(fact);
-                self.channels.open(position, row, &mut self.step)
-            }
-        };
+        let source = &self.plan.sources[position].name;
+        let row = ChannelRow::new(source, ChannelKind::Change, set.clone(), topic);
+        let OpenedChannel {
+            id,
+            taken_from,
+            mut is_changed,
+        } = self.open_channel(position, row, hubs);
+        if let Some(before) = taken_from {
+            let (channels, step) = (&self.channels, &mut self.step);
+            forget_set_without_channel(&mut self.change_sets, channels, &before, step);
+        }
         let before = moved_from.and_then(|id| self.channels.get(id));
         let until = before.and_then(|channel| channel.row.untils.last().copied());
         if let Some(until) = until {

@@ -41,6 +41,16 @@ pub struct Channels {
     freed: BTreeSet<Topic>,
 }
 
+/// A channel that was opened.
+#[derive(Debug)]
+pub struct OpenedChannel {
+    pub id: ChannelId,
+    /// The set that had its topic before, if another one had it.
+    pub taken_from: Option<Uri>,
+    /// True unless it is as it was before.
+    pub is_changed: bool,
+}
+
 impl Default for Channels {
     fn default() -> Channels {
         Channels {
@@ -197,13 +207,49 @@ impl Channels {
         self.insert(id, channel);
     }
 
-    /// Opens a channel without hubs.
-    pub fn open(&mut self, source: usize, row: ChannelRow, step: &mut Step) -> ChannelId {
-        let id = self.next;
-        self.reserve(id);
-        self.insert(id, Channel::new(source, row));
-        step.save_channel(id);
-        id
+    /// Opens the channel of a topic for its set, revives it, or takes it over from another set of the same kind. `hubs` is
+    /// the number of hubs that it will have.
+    pub fn open(
+        &mut self,
+        source: usize,
+        row: ChannelRow,
+        hubs: usize,
+        step: &mut Step,
+    ) -> OpenedChannel {
+        let fact = Fact::ChannelOpened {
+            topic: row.topic.clone(),
+            set: row.set.clone(),
+            hubs,
+        };
+        let existing = self.of_topic(&row.topic);
+        let existing = existing.and_then(|id| Some((id, self.get(id)?)));
+        let Some((id, channel)) = existing else {
+            let id = self.next;
+            self.reserve(id);
+            self.insert(id, Channel::new(source, row));
+            step.save_channel(id);
+            step.tell(fact);
+            return OpenedChannel {
+                id,
+                taken_from: None,
+                is_changed: true,
+            };
+        };
+        if channel.row.set == row.set {
+            return OpenedChannel {
+                id,
+                taken_from: None,
+                is_changed: self.revive(id, step),
+            };
+        }
+        let taken_from = Some(channel.row.set.clone());
+        self.take_over(id, source, &row.source, &row.set, step);
+        step.tell(fact);
+        OpenedChannel {
+            id,
+            taken_from,
+            is_changed: true,
+        }
     }
 
     fn insert(&mut self, id: ChannelId, channel: Channel) {
@@ -213,7 +259,7 @@ impl Channels {
 
     /// R11: gives the channel of a topic to another set from now on, with all that was told on it and all that is still
     /// due: a topic has one channel.
-    pub fn take_over(
+    fn take_over(
         &mut self,
         id: ChannelId,
         source: usize,
@@ -263,7 +309,7 @@ impl Channels {
     }
 
     /// Makes a retired channel live again. Returns true if it was retired.
-    pub fn revive(&mut self, id: ChannelId, step: &mut Step) -> bool {
+    fn revive(&mut self, id: ChannelId, step: &mut Step) -> bool {
         let Some(channel) = self.channels.get_mut(&id) else {
             return false;
         };

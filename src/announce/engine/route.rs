@@ -1,16 +1,14 @@
 //! Opens, changes and retires the channels of sets (R9, R11, R13).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use crate::announce::catalog::Catalog;
 use crate::announce::channel::Channel;
 use crate::announce::desired_channel::{Configured, Desired, desired, for_brokers};
 use crate::announce::engine::Engine;
-use crate::announce::engine::channels::Channels;
+use crate::announce::engine::channels::{Channels, OpenedChannel};
 use crate::announce::engine::source::Source;
 use crate::announce::engine::source::changes::Changes;
-use crate::announce::event::Fact;
 use crate::announce::finding::Finding;
 use crate::announce::ids::ChannelId;
 use crate::announce::ledger::Ledger;
@@ -28,14 +26,6 @@ struct Opening {
     is_new_set: bool,
     /// The documents of the set, and the Source Descriptions.
     documents: Vec<Uri>,
-}
-
-/// The channel of a set that opens.
-struct OpenedChannel {
-    id: ChannelId,
-    /// True if it was another set's.
-    is_taken_over: bool,
-    is_changed: bool,
 }
 
 impl Engine {
@@ -137,7 +127,11 @@ impl Engine {
         changes: &Changes,
         is_first: bool,
     ) -> BTreeSet<Uri> {
-        let mut opened = self.open_channel(position, opening);
+        let (set, topic) = (opening.set.clone(), opening.topic.clone());
+        let source = &self.plan.sources[position].name;
+        let row = ChannelRow::new(source, ChannelKind::Framework, set, topic);
+        let mut opened = self.open_channel(position, row, &opening.hubs);
+        let is_taken_over = opened.taken_from.is_some();
         let (id, step) = (opened.id, &mut self.step);
         let Some(mut accounts) = self.channels.accounts(id) else {
             return BTreeSet::new();
@@ -153,7 +147,7 @@ impl Engine {
         let mut again = BTreeSet::new();
         for hub in &opening.hubs {
             let is_known = accounts.channel().ledgers.contains_key(hub);
-            if is_known && !opened.is_taken_over && listening.contains(hub) {
+            if is_known && !is_taken_over && listening.contains(hub) {
                 continue;
             }
             opened.is_changed = true;
@@ -161,11 +155,11 @@ impl Engine {
             let is_added = is_first && self.hub_changes.is_added(hub);
             let told = told.as_ref().filter(|_| !is_added);
             accounts.join(hub, self.plan.mode_of(hub), told, step);
-            if opened.is_taken_over || !(is_known || told.is_some()) {
+            if is_taken_over || !(is_known || told.is_some()) {
                 let starting_points = starting_points(opening, source, changes);
                 accounts.fill(hub, starting_points, step);
             }
-            if opened.is_taken_over && !opening.is_new_set {
+            if is_taken_over && !opening.is_new_set {
                 // What changed of the set before it had this topic is not announced.
                 accounts.begin_anew(hub);
             }
@@ -188,66 +182,21 @@ impl Engine {
         again
     }
 
-    fn open_channel(&mut self, position: usize, opening: &Opening) -> OpenedChannel {
-        let Opening {
-            set, topic, hubs, ..
-        } = opening;
+    /// Opens, revives or takes over the channel of a topic.
+    pub(super) fn open_channel(
+        &mut self,
+        position: usize,
+        row: ChannelRow,
+        hubs: &BTreeSet<Hub>,
+    ) -> OpenedChannel {
         // C9: two channels never share a topic.
-        let is_of_changes = |id: &ChannelId| {
-            let channel = self.channels.get(*id);
-            channel.is_some_and(Channel::is_of_changes)
-        };
-        if let Some(id) = self.channels.of_topic(topic).filter(is_of_changes) {
+        let existing = self.channels.of_topic(&row.topic);
+        let existing = existing.and_then(|id| Some((id, self.channels.get(id)?)));
+        if let Some((id, _)) = existing.filter(|(_, channel)| channel.row.kind != row.kind) {
             self.remove_channel(id);
         }
-        let existing = self.channels.of_topic(topic);
-        let is_of_set = |id: ChannelId| {
-            let channel = self.channels.get(id);
-            channel.is_some_and(|channel| channel.row.set == *set)
-        };
-        let source = &self.plan.sources[position].name;
-        let opened = Fact::ChannelOpened {
-            topic: topic.clone(),
-            set: set.clone(),
-            hubs: hubs.len(),
-        };
-        match existing {
-            Some(id) if is_of_set(id) => OpenedChannel {
-                id,
-                is_taken_over: false,
-                is_changed: self.channels.revive(id, &mut self.step),
-            },
-            Some(id) => {
-                self.channels
-                    .take_over(id, position, source, set, &mut self.step);
-                self.step.tell(opened);
-                OpenedChannel {
-                    id,
-                    is_taken_over: true,
-                    is_changed: true,
-                }
-            }
-            None => {
-                let row = ChannelRow {
-                    source: source.clone(),
-                    kind: ChannelKind::Framework,
-                    set: set.clone(),
-                    topic: topic.clone(),
-                    retired: None,
-                    seq: 0,
-                    untils: Vec::new(),
-                    body: Arc::from([]),
-                    said: Vec::new(),
-                };
-                let id = self.channels.open(position, row, &mut self.step);
-                self.step.tell(opened);
-                OpenedChannel {
-                    id,
-                    is_taken_over: false,
-                    is_changed: true,
-                }
-            }
-        }
+        self.channels
+            .open(position, row, hubs.len(), &mut self.step)
     }
 }
 
