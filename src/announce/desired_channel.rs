@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::announce::catalog::Catalog;
 use crate::announce::channel::Channel;
-use crate::announce::finding::{Finding, TopicProblem};
+use crate::announce::finding::{Finding, TopicAddressProblem};
 use crate::announce::plan::{ChannelPlan, Mode, Plan, SourcePlan};
 use crate::announce::topic::{default_topics, problem};
 use crate::resourcesync::channel_kind::ChannelKind;
@@ -159,7 +159,7 @@ fn by_configuration(
     findings: &mut Vec<Finding>,
 ) -> Desired {
     let topic = entry.topic.clone();
-    let problem = problem(plan, source, &topic).filter(TopicProblem::is_usable);
+    let problem = problem(plan, source, &topic).filter(TopicAddressProblem::is_usable);
     findings.extend(problem.map(|problem| Finding::topic(set, &topic, problem)));
     Desired::Channel {
         topic,

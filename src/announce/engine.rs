@@ -1,9 +1,9 @@
 //! The engine: events in, effects out, all state within.
 //!
-//! It is made of parts that own their data: each of the [`Sources`] knows its documents, mounts, deletions and findings,
-//! the [`Channels`] what every hub was told, the [`ChangeSets`] which entries of Change Lists were taken, the [`Hubs`]
-//! which submissions may go, `Timers` when something is to be done, and a `Step` collects what one event changes and
-//! causes. [`Engine::step`] joins them.
+//! It is made of parts that own their data: each of the [`Sources`] knows its documents, mounts, deletions and
+//! findings, the [`Channels`] what every hub was told, the [`ChangeSets`] which entries of Change Lists were taken, the
+//! [`Hubs`] which submissions may go, `EngineTimers` when something is to be done, and a `Step` collects what one event
+//! changes and causes. [`Engine::step`] joins them.
 //!
 //! Nothing is derived from the order of events, only from what is seen and what was told.
 
@@ -41,10 +41,9 @@ use crate::announce::engine::effects::effects;
 use crate::announce::engine::hubs::Hubs;
 use crate::announce::engine::reconciler::Reconciler;
 use crate::announce::engine::replacement::HubChanges;
-use crate::announce::engine::source::mounts::UnreadableDirectories;
 use crate::announce::engine::sources::Sources;
 use crate::announce::engine::step::Step;
-use crate::announce::engine::timers::{Timer, Timers};
+use crate::announce::engine::timers::{EngineTimers, Timer};
 use crate::announce::event::{Effect, Event, Now};
 use crate::announce::history::History;
 use crate::announce::ids::SubmissionId;
@@ -64,7 +63,7 @@ pub struct Engine {
     hubs: Hubs,
     hub_changes: HubChanges,
     history: History,
-    timers: Timers,
+    timers: EngineTimers,
     step: Step,
 }
 
@@ -80,7 +79,7 @@ impl Engine {
             hubs: Hubs::default(),
             hub_changes: HubChanges::default(),
             history: History::default(),
-            timers: Timers::default(),
+            timers: EngineTimers::default(),
             step: Step::new(now),
             plan,
         };
@@ -221,51 +220,14 @@ impl Engine {
     fn note(&mut self, event: Event) {
         let step = &mut self.step;
         match event {
-            Event::Observed(observations) => {
-                for observation in observations {
-                    if let Some(recomputed) = self.sources.observe(observation, step) {
-                        self.channels.recompute(&recomputed, step);
-                    }
-                }
-            }
-            Event::Explained(explained) => {
-                for (path, cause) in explained {
-                    self.sources.explain(&path, cause, step);
-                }
-            }
-            Event::MountFound {
-                mount,
-                identity,
-                started,
-            } => {
-                if let Some(source) = self.sources.of_mount(mount) {
-                    source.mount_found(mount, identity, started, step);
-                }
-            }
-            Event::MountLost { mount, reason } => {
-                if let Some(source) = self.sources.of_mount(mount) {
-                    source.mount_lost(mount, reason, step);
-                }
-            }
-            Event::Swept {
-                mount,
-                complete,
-                candidates,
-            } => {
-                if let Some(source) = self.sources.of_mount(mount) {
-                    match complete {
-                        true => source.mount_swept(mount, candidates, step),
-                        false => source.leave_mount(mount, step),
-                    }
-                }
-            }
-            Event::Unreadable {
-                mount,
-                directories: first,
-                more,
-            } => {
-                if let Some(source) = self.sources.of_mount(mount) {
-                    source.set_unreadable(mount, UnreadableDirectories { first, more });
+            Event::Observed(_)
+            | Event::Explained(_)
+            | Event::MountFound { .. }
+            | Event::MountLost { .. }
+            | Event::Swept { .. }
+            | Event::Unreadable { .. } => {
+                for recomputed in self.sources.note(event, step) {
+                    self.channels.recompute(&recomputed, step);
                 }
             }
             Event::Answered {

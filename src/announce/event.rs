@@ -12,7 +12,7 @@ use crate::announce::delivery::{Submission, TopicPage};
 use crate::announce::finding::Finding;
 use crate::announce::ids::ChannelId;
 use crate::announce::observation::{
-    DocumentPath, Identity, MountId, NoDocument, Observation, Unreadable,
+    DocumentPath, Identity, MountId, NoDocument, Observation, UnreadableDirectory,
 };
 use crate::announce::state::Save;
 use crate::http::answer::Answer;
@@ -62,7 +62,7 @@ pub enum Event {
     /// The first directories of a mount that may not be read now, and how many more.
     Unreadable {
         mount: MountId,
-        directories: Vec<Unreadable>,
+        directories: Vec<UnreadableDirectory>,
         more: usize,
     },
     /// A submission was answered. `jitter` is a random number between 0 and 1.

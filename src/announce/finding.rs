@@ -10,7 +10,7 @@ use crate::resourcesync::uri::{Hub, Topic, Uri};
 
 /// A problem with the topic of a channel.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum TopicProblem {
+pub enum TopicAddressProblem {
     /// It lies neither below `public_url` nor below a mount.
     Elsewhere,
     NoUri,
@@ -20,10 +20,10 @@ pub enum TopicProblem {
     RequestedAs(String),
 }
 
-impl TopicProblem {
+impl TopicAddressProblem {
     /// Returns true if the channel can be used all the same.
     pub fn is_usable(&self) -> bool {
-        matches!(self, TopicProblem::RequestedAs(_))
+        matches!(self, TopicAddressProblem::RequestedAs(_))
     }
 }
 
@@ -110,21 +110,21 @@ pub enum Finding {
 
 impl Finding {
     /// Returns the finding about a set's topic.
-    pub fn topic(set: &Uri, topic: &Topic, problem: TopicProblem) -> Finding {
+    pub fn topic(set: &Uri, topic: &Topic, problem: TopicAddressProblem) -> Finding {
         let (set, topic) = (set.clone(), topic.clone());
         match problem {
-            TopicProblem::Elsewhere => Finding::ForeignTopic { set, topic },
-            TopicProblem::NoUri => Finding::InvalidTopic {
+            TopicAddressProblem::Elsewhere => Finding::ForeignTopic { set, topic },
+            TopicAddressProblem::NoUri => Finding::InvalidTopic {
                 set,
                 topic,
                 forbidden: None,
             },
-            TopicProblem::Forbidden(forbidden) => Finding::InvalidTopic {
+            TopicAddressProblem::Forbidden(forbidden) => Finding::InvalidTopic {
                 set,
                 topic,
                 forbidden: Some(forbidden),
             },
-            TopicProblem::RequestedAs(requested) => Finding::UnrequestableTopic {
+            TopicAddressProblem::RequestedAs(requested) => Finding::UnrequestableTopic {
                 set,
                 topic,
                 requested,

@@ -22,13 +22,13 @@ const MOST_BYTES: usize = 4 << 20;
 #[derive(Debug, Default)]
 pub struct History {
     /// In the order in which they were made.
-    notifications: VecDeque<Notification>,
+    notifications: VecDeque<PastNotification>,
     /// The size of the bodies that are kept.
     bytes: usize,
 }
 
 /// One notification.
-pub struct Notification {
+pub struct PastNotification {
     pub channel: ChannelId,
     pub topic: Topic,
     pub seq: u64,
@@ -55,10 +55,10 @@ pub enum Fate {
     Dropped,
 }
 
-impl fmt::Debug for Notification {
+impl fmt::Debug for PastNotification {
     /// Leaves out the body, which would drown everything else.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Notification")
+        f.debug_struct("PastNotification")
             .field("topic", &self.topic)
             .field("seq", &self.seq)
             .field("hubs", &self.hubs)
@@ -68,7 +68,7 @@ impl fmt::Debug for Notification {
 
 impl History {
     /// Adds a notification, and forgets the oldest beyond the limits.
-    pub fn push(&mut self, notification: Notification) {
+    pub fn push(&mut self, notification: PastNotification) {
         self.bytes += notification.body.as_ref().map_or(0, |body| body.len());
         self.notifications.push_back(notification);
         if self.notifications.len() > MOST
@@ -86,7 +86,7 @@ impl History {
 
     /// Notes the fate of a notification, if it is still among the last.
     pub fn note(&mut self, channel: ChannelId, seq: u64, hub: &Hub, fate: Fate) {
-        let is_meant = |known: &&mut Notification| (known.channel, known.seq) == (channel, seq);
+        let is_meant = |known: &&mut PastNotification| (known.channel, known.seq) == (channel, seq);
         let notification = self.notifications.iter_mut().rev().find(is_meant);
         let mut hubs = notification
             .into_iter()
@@ -97,14 +97,14 @@ impl History {
     }
 
     /// Returns the notifications, the newest first.
-    pub fn iter(&self) -> impl Iterator<Item = &Notification> {
+    pub fn iter(&self) -> impl Iterator<Item = &PastNotification> {
         self.notifications.iter().rev()
     }
 }
 
 /// Returns what a stored state holds: what is in flight, and the last notification of each channel.
 pub fn recalled<'a>(channels: impl Iterator<Item = (ChannelId, &'a Channel)>) -> History {
-    let mut known: Vec<Notification> = channels
+    let mut known: Vec<PastNotification> = channels
         .flat_map(|(id, channel)| remembered(id, channel))
         .collect();
     known.sort_by_key(|known| (known.cut, known.channel, known.seq));
@@ -121,17 +121,17 @@ pub fn recalled<'a>(channels: impl Iterator<Item = (ChannelId, &'a Channel)>) ->
 }
 
 /// Returns the last notifications of a channel as its rows have them; changes are not counted yet.
-fn remembered(id: ChannelId, channel: &Channel) -> Vec<Notification> {
+fn remembered(id: ChannelId, channel: &Channel) -> Vec<PastNotification> {
     let row = &channel.row;
     if channel.is_of_changes() {
         return logged(id, channel);
     }
-    let mut known: Vec<Notification> = Vec::new();
+    let mut known: Vec<PastNotification> = Vec::new();
     let mut add = |seq, cut: Timestamp, body: Option<Arc<[u8]>>, hub: &Hub, fate| {
         let told = (hub.clone(), fate);
         match known.iter_mut().find(|known| known.seq == seq) {
             Some(known) => known.hubs.push(told),
-            None => known.push(Notification {
+            None => known.push(PastNotification {
                 channel: id,
                 topic: row.topic.clone(),
                 seq,
@@ -163,7 +163,7 @@ fn remembered(id: ChannelId, channel: &Channel) -> Vec<Notification> {
 }
 
 /// Returns the notifications of a log, with the body of the last.
-fn logged(id: ChannelId, channel: &Channel) -> Vec<Notification> {
+fn logged(id: ChannelId, channel: &Channel) -> Vec<PastNotification> {
     let row = &channel.row;
     let notifications = channel.log.iter().map(|(seq, logged)| {
         let hubs = channel.ledgers.iter().map(|(hub, ledger)| {
@@ -173,7 +173,7 @@ fn logged(id: ChannelId, channel: &Channel) -> Vec<Notification> {
             };
             (hub.clone(), fate)
         });
-        Notification {
+        PastNotification {
             channel: id,
             topic: row.topic.clone(),
             seq,
@@ -198,8 +198,8 @@ fn accepted_at(row: &LedgerRow, seq: u64) -> Option<Timestamp> {
 mod tests {
     use super::*;
 
-    fn notification(seq: u64, bytes: usize) -> Notification {
-        Notification {
+    fn notification(seq: u64, bytes: usize) -> PastNotification {
+        PastNotification {
             channel: ChannelId(1),
             topic: Topic::new("https://e.org/topic/".to_owned()),
             seq,

@@ -78,7 +78,7 @@ pub enum Look {
 
 /// A directory that may not be read: nothing beneath it is known, and nothing beneath it is missing (R15).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Unreadable {
+pub struct UnreadableDirectory {
     /// In the file system.
     pub directory: String,
     /// As the system has it.

@@ -2,27 +2,27 @@
 
 use url::{Position, Url};
 
-use crate::announce::finding::TopicProblem;
+use crate::announce::finding::TopicAddressProblem;
 use crate::announce::plan::{MountPlan, Plan, SourcePlan};
 use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::uri::{Topic, Uri, is_clean};
 
 /// Returns the problem with a topic of a source, if there is one.
-pub fn problem(plan: &Plan, source: &SourcePlan, topic: &Topic) -> Option<TopicProblem> {
+pub fn problem(plan: &Plan, source: &SourcePlan, topic: &Topic) -> Option<TopicAddressProblem> {
     let text = topic.as_str();
     let forbidden = text.chars().find(|c| !is_clean(c.encode_utf8(&mut [0; 4])));
-    let forbidden = forbidden.map(TopicProblem::Forbidden);
+    let forbidden = forbidden.map(TopicAddressProblem::Forbidden);
     let Ok(uri) = Uri::parse(text) else {
-        return Some(forbidden.unwrap_or(TopicProblem::NoUri));
+        return Some(forbidden.unwrap_or(TopicAddressProblem::NoUri));
     };
     let uri = source.canonical(&uri);
     if !uri.is_below(&plan.public_url) && source.mount_of(&uri).is_none() {
-        return Some(TopicProblem::Elsewhere);
+        return Some(TopicAddressProblem::Elsewhere);
     }
     if forbidden.is_some() {
         return forbidden;
     }
-    requested_otherwise(text).map(TopicProblem::RequestedAs)
+    requested_otherwise(text).map(TopicAddressProblem::RequestedAs)
 }
 
 /// Returns what clients request instead of a URI: they escape what is not ASCII, resolve `..`, and drop fragments.

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use crate::announce::engine::Engine;
 use crate::announce::engine::source::Source;
-use crate::announce::engine::source::mounts::{Mount, MountState};
+use crate::announce::engine::source::mounts::{KnownMount, MountState};
 use crate::announce::event::Suspension;
-use crate::announce::observation::Unreadable;
+use crate::announce::observation::UnreadableDirectory;
 use crate::announce::state::Record;
 use crate::report::documents::{DocumentState, ToldSets, state_alone};
 use crate::report::figures::Holdings;
@@ -37,7 +37,7 @@ pub struct MountView {
     /// Nothing while nobody has looked.
     pub present: Option<bool>,
     /// The first directories in it that may not be read, and how many more.
-    pub unreadable: Vec<Unreadable>,
+    pub unreadable: Vec<UnreadableDirectory>,
     pub more_unreadable: usize,
     /// The reason why it is not.
     pub reason: Option<String>,
@@ -94,7 +94,7 @@ pub fn all(engine: &Engine) -> Vec<SourceView> {
     views.collect()
 }
 
-fn mount_view(mount: &Mount) -> MountView {
+fn mount_view(mount: &KnownMount) -> MountView {
     MountView {
         directory: mount.row().directory.clone(),
         prefix: mount.row().prefix.clone(),

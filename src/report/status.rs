@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::announce::delivery::attempt::{Attempt, Refusal, RefusalKind};
-use crate::announce::observation::Unreadable;
+use crate::announce::observation::UnreadableDirectory;
 use crate::announce::plan::Mode;
 use crate::hub::publisher_counts::PublisherView;
 use crate::hub::subscriptions::view::HubStatus;
@@ -195,7 +195,7 @@ pub struct MountStatus {
     /// The reason why it is not.
     pub reason: Option<String>,
     /// The first directories in it that may not be read, and how many more. Nothing where no daemon runs.
-    pub unreadable: Vec<Unreadable>,
+    pub unreadable: Vec<UnreadableDirectory>,
     pub more_unreadable: usize,
 }
 

@@ -52,7 +52,7 @@ use jiff::Timestamp;
 
 use crate::announce::candidates::Candidates;
 use crate::announce::observation::{
-    DocumentPath, Identity, MountId, NoDocument, Observation, Stat, Unreadable,
+    DocumentPath, Identity, MountId, NoDocument, Observation, Stat, UnreadableDirectory,
 };
 use crate::announce::plan::MountPlan;
 use crate::report::figures;
@@ -147,7 +147,7 @@ pub enum TreeReport {
     /// The first directories of a mount that may not be read now, and the number of others: reported on change.
     Unreadable {
         mount: MountId,
-        directories: Vec<Unreadable>,
+        directories: Vec<UnreadableDirectory>,
         more: usize,
     },
     Notice(TreeNotice),

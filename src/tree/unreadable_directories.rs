@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
-use crate::announce::observation::Unreadable;
+use crate::announce::observation::UnreadableDirectory;
 use crate::tree::model::{DirectoryId, Model, join};
 
 /// Delay of the first retry, doubled each time, and the longest.
@@ -87,7 +87,7 @@ impl UnreadableDirectories {
         at: usize,
         directory: &Path,
         model: &Model,
-    ) -> (Vec<Unreadable>, usize) {
+    ) -> (Vec<UnreadableDirectory>, usize) {
         let of_mount = self.denials.iter();
         let of_mount = of_mount.filter(|(id, _)| model.mount_of(**id) == Some(at));
         let mut denials: Vec<(Vec<u8>, &Denial)> = of_mount
@@ -95,7 +95,7 @@ impl UnreadableDirectories {
             .collect();
         denials.sort_by(|(one, _), (other, _)| one.cmp(other));
         let named = denials.iter().take(MAX_NAMED);
-        let named = named.map(|(below, denial)| Unreadable {
+        let named = named.map(|(below, denial)| UnreadableDirectory {
             directory: join(directory, below).display().to_string(),
             reason: denial.reason.clone(),
             remedy: denial.remedy.map(str::to_owned),

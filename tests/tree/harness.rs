@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rsnotify::announce::candidates::Candidates;
 use rsnotify::announce::observation::{
-    DocumentPath, Identity, Look, MountId, NoDocument, Unreadable,
+    DocumentPath, Identity, Look, MountId, NoDocument, UnreadableDirectory,
 };
 use rsnotify::announce::plan::{DEFAULT_INCLUDE, MountPlan};
 use rsnotify::resourcesync::uri::Uri;
@@ -36,7 +36,7 @@ pub struct Watched {
     pub lost: Vec<String>,
     pub notices: Vec<TreeNotice>,
     /// The last report of directories that may not be read.
-    pub unreadable: Vec<Unreadable>,
+    pub unreadable: Vec<UnreadableDirectory>,
 }
 
 pub fn settings(root: &Path, watch: WatchMode) -> TreeSettings {

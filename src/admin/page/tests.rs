@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use crate::admin::page::channels::{ChannelFilter, ChannelPage, ChannelsPage};
 use crate::admin::page::overview::Overview;
 use crate::announce::delivery::attempt::{Attempt, Refusal, RefusalKind};
-use crate::announce::observation::Unreadable;
+use crate::announce::observation::UnreadableDirectory;
 use crate::announce::plan::Mode;
 use crate::report::figures::Figures;
 use crate::report::last_day::IntervalView;
@@ -102,7 +102,7 @@ fn status(channels: usize, words: &str) -> Status {
         known: true,
         lasting: true,
     };
-    let unreadable = Unreadable {
+    let unreadable = UnreadableDirectory {
         directory: words.to_owned(),
         reason: words.to_owned(),
         remedy: Some(words.to_owned()),

@@ -111,7 +111,7 @@ struct Refusals {
 
 /// A failure that is the hub's own.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Failure {
+pub struct HubFailure {
     pub refusal: Refusal,
     /// The time that the hub asks to be left alone.
     pub retry_after: Option<Duration>,
@@ -264,8 +264,8 @@ impl HubQueue {
     }
 
     /// Notes that the hub failed. Returns true if that is news to the operator.
-    pub fn failed(&mut self, failure: Failure, was_probe: bool, now: Timestamp) -> bool {
-        let Failure {
+    pub fn failed(&mut self, failure: HubFailure, was_probe: bool, now: Timestamp) -> bool {
+        let HubFailure {
             refusal,
             retry_after,
             is_doubtful,

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use crate::announce::channel::Channel;
 use crate::announce::delivery::attempt::{Attempt, Refusal, RefusalKind, RefusalScope};
-use crate::announce::delivery::hub_queue::{Failure, HubQueue, Outage};
+use crate::announce::delivery::hub_queue::{HubFailure, HubQueue, Outage};
 use crate::announce::delivery::verdict::{Verdict, verdict};
 use crate::announce::engine::Engine;
 use crate::announce::engine::channels::Channels;
@@ -284,7 +284,7 @@ impl Answered<'_> {
             queue.push(self.id, false);
             queue.hurry(now);
         } else if is_of_hub {
-            let failure = Failure {
+            let failure = HubFailure {
                 refusal: refusal.clone(),
                 retry_after: self.answer.retry_after(now),
                 is_doubtful: ledger.is_at_fault,

@@ -16,7 +16,7 @@ use crate::announce::engine::change_channels::go_on_from;
 use crate::announce::engine::change_sets::Learned;
 use crate::announce::engine::step::Step;
 use crate::announce::event::Fact;
-use crate::announce::history::{Fate, Notification};
+use crate::announce::history::{Fate, PastNotification};
 use crate::announce::ids::ChannelId;
 use crate::announce::plan::{Mode, WindowPlan};
 use crate::announce::state::{Flight, LogRow, Ping};
@@ -220,9 +220,9 @@ fn push(channel: &mut Channel, set: &Uri, interval: Interval, now: Timestamp) ->
 }
 
 /// Returns the last notification of the log of a channel, for the history.
-fn logged_notification(channel: &Channel, id: ChannelId, row: &LogRow) -> Notification {
+fn logged_notification(channel: &Channel, id: ChannelId, row: &LogRow) -> PastNotification {
     let hubs = channel.listening();
-    Notification {
+    PastNotification {
         channel: id,
         topic: channel.row.topic.clone(),
         seq: channel.row.seq,

@@ -207,8 +207,8 @@ impl Channels {
         self.insert(id, channel);
     }
 
-    /// Opens the channel of a topic for its set, revives it, or takes it over from another set of the same kind. `hubs` is
-    /// the number of hubs that it will have.
+    /// Opens the channel of a topic for its set, revives it, or takes it over from another set. `hubs` is the number of
+    /// hubs that it will have.
     pub fn open(
         &mut self,
         source: usize,

@@ -12,7 +12,7 @@ use crate::announce::engine::Engine;
 use crate::announce::engine::page;
 use crate::announce::engine::source::Source;
 use crate::announce::event::Fact;
-use crate::announce::history::{Fate, Notification};
+use crate::announce::history::{Fate, PastNotification};
 use crate::announce::ids::ChannelId;
 use crate::announce::ledger::{Ledger, Prepared};
 use crate::announce::notification::{Cut, NotificationLimits, cut, overhead, spoken, up};
@@ -107,7 +107,7 @@ impl Engine {
             changes: flight.entries,
             hubs: hubs.len(),
         });
-        self.history.push(Notification {
+        self.history.push(PastNotification {
             channel: id,
             topic: channel.row.topic.clone(),
             seq: flight.seq,

@@ -10,7 +10,6 @@ use crate::announce::engine::channels::{Channels, OpenedChannel};
 use crate::announce::engine::source::Source;
 use crate::announce::engine::source::changes::Changes;
 use crate::announce::finding::Finding;
-use crate::announce::ids::ChannelId;
 use crate::announce::ledger::Ledger;
 use crate::announce::plan::Plan;
 use crate::announce::state::{ChannelRow, Told};

@@ -24,7 +24,9 @@ use crate::announce::engine::source::deletions::{Deletions, FoundInstead, Vanish
 use crate::announce::engine::source::descriptions::Descriptions;
 use crate::announce::engine::source::documents::Documents;
 use crate::announce::engine::source::findings::Findings;
-use crate::announce::engine::source::mounts::{MountState, Mounts, Root, UnreadableDirectories};
+use crate::announce::engine::source::mounts::{
+    MountState, Mounts, RootJudgement, UnreadableSample,
+};
 use crate::announce::engine::source::sighting::{Prior, Recomputed, Sighting};
 use crate::announce::engine::source::troubles::Troubles;
 use crate::announce::engine::step::Step;
@@ -366,9 +368,9 @@ impl Source {
         let root = self.mounts.get(id).map(|mount| mount.root(candidates));
         match root {
             None => return,
-            Some(Root::Empty) => return self.reject_root(id, step),
-            Some(Root::Replaced) => self.accept_root(id, step.now(), step),
-            Some(Root::Known) => {}
+            Some(RootJudgement::Empty) => return self.reject_root(id, step),
+            Some(RootJudgement::Replaced) => self.accept_root(id, step.now(), step),
+            Some(RootJudgement::Known) => {}
         }
         let Some(mount) = self.mounts.get_mut(id) else {
             return;
@@ -455,7 +457,7 @@ impl Source {
         }
     }
 
-    pub fn set_unreadable(&mut self, id: MountId, unreadable: UnreadableDirectories) {
+    pub fn set_unreadable(&mut self, id: MountId, unreadable: UnreadableSample) {
         if let Some(mount) = self.mounts.get_mut(id) {
             mount.set_unreadable(unreadable);
         }

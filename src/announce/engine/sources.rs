@@ -8,10 +8,11 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::announce::engine::source::Source;
-use crate::announce::engine::source::mounts::Mounts;
+use crate::announce::engine::source::mounts::{Mounts, UnreadableSample};
 use crate::announce::engine::source::sighting::Recomputed;
 use crate::announce::engine::step::Step;
-use crate::announce::observation::{DocumentPath, MountId, NoDocument, Observation, Stat};
+use crate::announce::event::Event;
+use crate::announce::observation::{DocumentPath, MountId, Stat};
 use crate::announce::plan::Plan;
 use crate::announce::state::{MountRow, Record, Trouble};
 use crate::resourcesync::uri::{Topic, Uri};
@@ -139,7 +140,7 @@ impl Sources {
     }
 
     /// Returns the source of a mount.
-    pub fn of_mount(&mut self, mount: MountId) -> Option<&mut Source> {
+    fn of_mount(&mut self, mount: MountId) -> Option<&mut Source> {
         let position = self.position(mount)?;
         self.sources.get_mut(position)
     }
@@ -151,17 +152,69 @@ impl Sources {
         Some((source, uri))
     }
 
-    /// Takes one look at a candidate (R3, R4).
-    pub fn observe(&mut self, observation: Observation, step: &mut Step) -> Option<Recomputed> {
-        let (source, uri) = self.publishing(&observation.path)?;
-        source.observe(uri, observation, step)
-    }
-
-    /// Takes in what lies at a path that holds no document.
-    pub fn explain(&mut self, path: &DocumentPath, cause: NoDocument, step: &mut Step) {
-        if let Some((source, uri)) = self.publishing(path) {
-            source.explain(uri, cause, step);
+    /// Notes what an event of the tree says; all others say nothing. Returns the fingerprints to replace.
+    pub fn note(&mut self, event: Event, step: &mut Step) -> Vec<Recomputed> {
+        let mut recomputed = Vec::new();
+        match event {
+            Event::Observed(observations) => {
+                for observation in observations {
+                    if let Some((source, uri)) = self.publishing(&observation.path) {
+                        recomputed.extend(source.observe(uri, observation, step));
+                    }
+                }
+            }
+            Event::Explained(explained) => {
+                for (path, cause) in explained {
+                    if let Some((source, uri)) = self.publishing(&path) {
+                        source.explain(uri, cause, step);
+                    }
+                }
+            }
+            Event::MountFound {
+                mount,
+                identity,
+                started,
+            } => {
+                if let Some(source) = self.of_mount(mount) {
+                    source.mount_found(mount, identity, started, step);
+                }
+            }
+            Event::MountLost { mount, reason } => {
+                if let Some(source) = self.of_mount(mount) {
+                    source.mount_lost(mount, reason, step);
+                }
+            }
+            Event::Swept {
+                mount,
+                complete,
+                candidates,
+            } => {
+                if let Some(source) = self.of_mount(mount) {
+                    match complete {
+                        true => source.mount_swept(mount, candidates, step),
+                        false => source.leave_mount(mount, step),
+                    }
+                }
+            }
+            Event::Unreadable {
+                mount,
+                directories: first,
+                more,
+            } => {
+                if let Some(source) = self.of_mount(mount) {
+                    source.set_unreadable(mount, UnreadableSample { first, more });
+                }
+            }
+            Event::Answered { .. }
+            | Event::Taken(_)
+            | Event::Fetched(_)
+            | Event::Accept { .. }
+            | Event::HubChanged(_)
+            | Event::Retry { .. }
+            | Event::Drop { .. }
+            | Event::Tick => {}
         }
+        recomputed
     }
 
     // All sources.

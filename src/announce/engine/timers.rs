@@ -41,11 +41,11 @@ pub enum Timer {
 
 /// All timers that are set, in order.
 #[derive(Debug, Default)]
-pub struct Timers {
+pub struct EngineTimers {
     set: BTreeSet<(Timestamp, Timer)>,
 }
 
-impl Timers {
+impl EngineTimers {
     pub fn set(&mut self, timers: impl IntoIterator<Item = (Timestamp, Timer)>) {
         self.set.extend(timers);
     }

@@ -91,7 +91,7 @@ impl<'a> ChannelAccounts<'a> {
         }
     }
 
-    /// Lets what a hub is told next begin at no earlier time than it changed (R20): what was told before was of another set.
+    /// Forgets until when a hub was told of all changes (R20), because that was of another set.
     pub fn begin_anew(&mut self, hub: &Hub) {
         if let Some(ledger) = self.channel.ledgers.get_mut(hub) {
             ledger.row.until = None;

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::announce::candidates::{Candidates, PublishedPath};
 use crate::announce::engine::source::sighting::Sighting;
-use crate::announce::observation::{Identity, MountId, Unreadable};
+use crate::announce::observation::{Identity, MountId, UnreadableDirectory};
 use crate::announce::plan::{MountPlan, SourcePlan};
 use crate::announce::state::{MountRow, Told};
 use crate::resourcesync::fingerprint::Fingerprint;
@@ -15,12 +15,12 @@ use crate::resourcesync::uri::Uri;
 /// The mounts of one source.
 #[derive(Debug)]
 pub struct Mounts {
-    mounts: BTreeMap<MountId, Mount>,
+    mounts: BTreeMap<MountId, KnownMount>,
 }
 
 /// A mount, with what this run knows of it.
 #[derive(Debug)]
-pub struct Mount {
+pub struct KnownMount {
     /// The stored row. Its identity is that of the root which held documents, once one did.
     row: MountRow,
     state: MountState,
@@ -37,7 +37,7 @@ pub struct Mount {
     /// A time before the sweep under way, or the next one, begins. By the file system's clock if the mount was just
     /// found.
     started: Timestamp,
-    unreadable: UnreadableDirectories,
+    unreadable: UnreadableSample,
     /// Documents that were read for the first time, and changed since `started` by the clock of the files.
     fresh: Vec<(Uri, Fingerprint)>,
     /// True if some file is from the future, so that the clock of the files is not ours.
@@ -46,8 +46,8 @@ pub struct Mount {
 
 /// The directories of a mount that may not be read.
 #[derive(Debug, Clone, Default)]
-pub struct UnreadableDirectories {
-    pub first: Vec<Unreadable>,
+pub struct UnreadableSample {
+    pub first: Vec<UnreadableDirectory>,
     pub more: usize,
 }
 
@@ -62,7 +62,7 @@ pub enum MountState {
 
 /// A state of a mount's root that follows from what its sweep met.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Root {
+pub enum RootJudgement {
     /// The root that held documents, or one where none were before.
     Known,
     /// Another root that holds something: it took the place of the known one (R15).
@@ -81,22 +81,22 @@ impl Mounts {
         let mounts = plan.mounts.iter().map(|mount| {
             let row = rows.remove(&mount.id);
             let row = row.unwrap_or_else(|| new_row(plan, mount));
-            (mount.id, Mount::new(row, plan, now))
+            (mount.id, KnownMount::new(row, plan, now))
         });
         Mounts {
             mounts: mounts.collect(),
         }
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (MountId, &Mount)> {
+    pub fn iter(&self) -> impl Iterator<Item = (MountId, &KnownMount)> {
         self.mounts.iter().map(|(id, mount)| (*id, mount))
     }
 
-    pub fn get(&self, id: MountId) -> Option<&Mount> {
+    pub fn get(&self, id: MountId) -> Option<&KnownMount> {
         self.mounts.get(&id)
     }
 
-    pub fn get_mut(&mut self, id: MountId) -> Option<&mut Mount> {
+    pub fn get_mut(&mut self, id: MountId) -> Option<&mut KnownMount> {
         self.mounts.get_mut(&id)
     }
 
@@ -125,17 +125,17 @@ fn new_row(source: &SourcePlan, mount: &MountPlan) -> MountRow {
     }
 }
 
-impl Mount {
-    fn new(row: MountRow, plan: &SourcePlan, now: Timestamp) -> Mount {
+impl KnownMount {
+    fn new(row: MountRow, plan: &SourcePlan, now: Timestamp) -> KnownMount {
         let looked_at = row.candidates.clone();
-        Mount {
+        KnownMount {
             state: MountState::Unknown,
             found: None,
             unfound: BTreeSet::new(),
             reason: None,
             looked_at: looked_at.filter(|before| *before != plan.candidates),
             started: now,
-            unreadable: UnreadableDirectories::default(),
+            unreadable: UnreadableSample::default(),
             fresh: Vec::new(),
             has_other_clock: false,
             row,
@@ -156,11 +156,11 @@ impl Mount {
         reason.filter(|_| self.state == MountState::Absent)
     }
 
-    pub fn unreadable(&self) -> &UnreadableDirectories {
+    pub fn unreadable(&self) -> &UnreadableSample {
         &self.unreadable
     }
 
-    pub fn set_unreadable(&mut self, unreadable: UnreadableDirectories) {
+    pub fn set_unreadable(&mut self, unreadable: UnreadableSample) {
         self.unreadable = unreadable;
     }
 
@@ -196,11 +196,11 @@ impl Mount {
     }
 
     /// Judges the root by the number of candidates that a complete sweep met.
-    pub fn root(&self, candidates: u64) -> Root {
+    pub fn root(&self, candidates: u64) -> RootJudgement {
         match (self.is_doubtful(), candidates) {
-            (false, _) => Root::Known,
-            (true, 0) => Root::Empty,
-            (true, _) => Root::Replaced,
+            (false, _) => RootJudgement::Known,
+            (true, 0) => RootJudgement::Empty,
+            (true, _) => RootJudgement::Replaced,
         }
     }
 
