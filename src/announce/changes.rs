@@ -9,3 +9,5 @@ pub mod interval;
 pub mod inventory;
 pub mod log;
 pub mod round;
+pub mod selection;
+pub mod taken_keys;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::announce::changes::round::{TakeRequest, TakenRound};
+use crate::announce::changes::round::{Rounds, TakeRequest, TakenRound};
 use crate::announce::delivery::Submission;
 use crate::announce::dry_run::{ChangeFiles, play_forward};
 use crate::announce::engine::Engine;
@@ -19,7 +19,7 @@ use crate::cli::exit::Exit;
 use crate::cli::one_shot_scan::scan_once;
 use crate::cli::output::{print, say};
 use crate::config::Config;
-use crate::daemon::change_reader::{KeptLists, ReadJob, take};
+use crate::daemon::change_reader::{ReadJob, take};
 use crate::daemon::{reduced, settings};
 use crate::hub::relay::headers;
 use crate::hub::{DeliveryProgress, Relay, RelayId, SavedHub, Subscription};
@@ -59,7 +59,7 @@ pub fn dry_run(config: &Config) -> anyhow::Result<Exit> {
         let keys = store.as_ref()?.key_reader();
         let job = ReadJob::new(request, &plan, keys);
         Some(TakenRound {
-            outcome: take(&job, &mut KeptLists::default()),
+            outcome: take(&job, &mut Rounds::default()),
             set: job.request.set,
             round: job.request.round,
         })

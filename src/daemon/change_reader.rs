@@ -1,25 +1,28 @@
 //! The thread that reads Change Lists and compares them with what was taken, so that the loop never waits for it (C6).
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::mpsc::{self, Sender};
 use std::time::{Duration, Instant};
 
 use tracing::error;
 
 use crate::announce::changes::inventory::{DeletionRules, take_inventory};
-use crate::announce::changes::round::{self, TakeOutcome, TakeRequest, Taken, TakenRound};
-use crate::announce::observation::{DocumentPath, Stat};
+use crate::announce::changes::round::{
+    ListToRead, RoundFiles, Rounds, TakeOutcome, TakeRequest, Taken, TakenRound,
+};
+use crate::announce::observation::DocumentPath;
 use crate::announce::plan::Plan;
+use crate::announce::state::KeyRow;
 use crate::daemon::log::error_chain;
-use crate::resourcesync::change_list::ListedChanges;
-use crate::store::{KeyReader, StoreError};
+use crate::resourcesync::change::Change;
+use crate::resourcesync::change_list::{EntryPlace, ListedChanges};
+use crate::resourcesync::uri::Uri;
+use crate::store::{KeyReader, StoreError, TakenRows};
 use crate::tree::change_list::{ChangeListFile, ChangeListFileError};
-
-/// Entries of all lists together whose keys are kept at most; each takes 40 bytes.
-const MOST_KEPT: usize = 1 << 20;
 
 /// A request with the files of its lists, in order.
 #[derive(Debug)]
@@ -64,13 +67,13 @@ impl ChangeReader {
         let (jobs, received) = mpsc::channel::<ReadJob>();
         let thread = std::thread::Builder::new().name("change-lists".into());
         let started = thread.spawn(move || {
-            let mut kept = KeptLists::default();
+            let mut rounds = Rounds::default();
             for job in received {
                 let began = Instant::now();
                 let round = TakenRound {
                     set: job.request.set.clone(),
                     round: job.request.round,
-                    outcome: take(&job, &mut kept),
+                    outcome: take(&job, &mut rounds),
                 };
                 answer(round, job.request, began.elapsed());
             }
@@ -91,36 +94,9 @@ impl ChangeReader {
     }
 }
 
-/// The keys of the lists of a round that left entries for the next one, which need not be read again.
-#[derive(Debug, Default)]
-pub struct KeptLists {
-    lists: HashMap<PathBuf, (Stat, ListedChanges)>,
-}
-
-impl KeptLists {
-    /// Removes and returns the keys of a version of a list.
-    fn take(&mut self, path: &Path, stat: Stat) -> Option<ListedChanges> {
-        let (of, _) = self.lists.get(path)?;
-        (*of == stat).then_some(())?;
-        self.lists.remove(path).map(|(_, listed)| listed)
-    }
-
-    /// Keeps as many lists as there is room for, and no others.
-    fn keep(&mut self, lists: impl Iterator<Item = (PathBuf, Stat, ListedChanges)>) {
-        self.lists.clear();
-        let mut room = MOST_KEPT;
-        for (path, stat, listed) in lists {
-            if let Some(left) = room.checked_sub(listed.entries.len()) {
-                room = left;
-                self.lists.insert(path, (stat, listed));
-            }
-        }
-    }
-}
-
 /// Takes what is fresh.
-pub fn take(job: &ReadJob, kept: &mut KeptLists) -> TakeOutcome {
-    match try_take(job, kept) {
+pub fn take(job: &ReadJob, rounds: &mut Rounds) -> TakeOutcome {
+    match try_take(job, rounds) {
         Ok(taken) => TakeOutcome::Taken(Box::new(taken)),
         Err(Refused::Stale) => TakeOutcome::Stale,
         Err(Refused::Failed(reason)) => TakeOutcome::Failed(reason),
@@ -147,32 +123,64 @@ impl From<StoreError> for Refused {
     }
 }
 
-fn try_take(job: &ReadJob, kept: &mut KeptLists) -> Result<Taken, Refused> {
-    if let Some(rules) = job.request.inventory {
-        return try_take_inventory(job, rules);
-    }
-    let mut files = Vec::new();
-    let mut listed = Vec::new();
-    for (list, path) in job.request.lists.iter().zip(&job.paths) {
-        let mut file = ChangeListFile::open(path, list.stat)?;
-        listed.push(match kept.take(path, list.stat) {
-            Some(listed) => listed,
-            None => file.keys()?,
-        });
-        files.push(file);
-    }
-    let taken = job.keys.read(&job.request.set, |stored| {
-        round::take(&job.request, &listed, stored, |list, indices| {
-            Ok::<_, Refused>(files[list].changes(&listed[list], indices)?)
-        })
-    })?;
-    let lists = job.request.lists.iter().zip(&job.paths).zip(listed);
-    let lists = lists.filter(|_| taken.has_more);
-    kept.keep(lists.map(|((list, path), listed)| (path.clone(), list.stat, listed)));
-    Ok(taken)
+/// The files of a job.
+struct JobFiles<'a> {
+    job: &'a ReadJob,
+    rows: TakenRows,
 }
 
-fn try_take_inventory(job: &ReadJob, rules: DeletionRules) -> Result<Taken, Refused> {
+impl JobFiles<'_> {
+    /// Opens a list of the request.
+    fn open(&self, list: &ListToRead) -> Result<ChangeListFile, Refused> {
+        let number = self.job.request.number(&list.list);
+        let path = number.and_then(|number| self.job.paths.get(number));
+        let path = path.ok_or(Refused::Stale)?;
+        Ok(ChangeListFile::open(path, list.stat)?)
+    }
+}
+
+impl RoundFiles for JobFiles<'_> {
+    type Error = Refused;
+
+    fn keys(&mut self, list: &ListToRead) -> Result<ListedChanges, Refused> {
+        Ok(self.open(list)?.keys()?)
+    }
+
+    fn changes(
+        &mut self,
+        list: &ListToRead,
+        span: &Range<u64>,
+        places: &[EntryPlace],
+    ) -> Result<Vec<Change>, Refused> {
+        Ok(self.open(list)?.changes(span, places)?)
+    }
+
+    fn taken(&mut self, list: &Uri) -> Result<BTreeMap<u32, KeyRow>, Refused> {
+        Ok(self.rows.of_list(&self.job.request.set, list)?)
+    }
+
+    fn last_taken(&mut self, list: &Uri) -> Result<Option<(u32, KeyRow)>, Refused> {
+        Ok(self.rows.last_of_list(&self.job.request.set, list)?)
+    }
+
+    fn each_taken(&mut self, pass: &mut dyn FnMut(Uri, u32, KeyRow)) -> Result<(), Refused> {
+        Ok(self.rows.each(&self.job.request.set, pass)?)
+    }
+}
+
+fn try_take(job: &ReadJob, rounds: &mut Rounds) -> Result<Taken, Refused> {
+    let rows = job.keys.open()?;
+    match job.request.inventory {
+        Some(rules) => try_take_inventory(job, rules, &rows),
+        None => rounds.take(&job.request, &mut JobFiles { job, rows }),
+    }
+}
+
+fn try_take_inventory(
+    job: &ReadJob,
+    rules: DeletionRules,
+    rows: &TakenRows,
+) -> Result<Taken, Refused> {
     let mut files = Vec::new();
     let mut listed = Vec::new();
     for (list, path) in job.request.lists.iter().zip(&job.paths) {
@@ -180,7 +188,7 @@ fn try_take_inventory(job: &ReadJob, rules: DeletionRules) -> Result<Taken, Refu
         listed.push(file.resources()?);
         files.push(file);
     }
-    job.keys.read_inventory(&job.request.set, |stored| {
+    rows.read_inventory(&job.request.set, |stored| {
         take_inventory(&job.request, rules, listed, stored, |list, positions| {
             Ok(files[list].resource_entries(positions)?)
         })

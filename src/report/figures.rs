@@ -185,7 +185,11 @@ impl Counts {
         let counts = self.changes.entry(source.to_owned()).or_default();
         match outcome {
             TakeOutcome::Taken(_) => {
-                let learned = request.lists.iter().filter(|list| list.is_learned).count();
+                let learned = request
+                    .lists
+                    .iter()
+                    .filter(|list| list.is_learned || list.is_archived);
+                let learned = learned.count();
                 counts.reads.learned += learned as u64;
                 counts.reads.taken += (request.lists.len() - learned) as u64;
             }

@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 use std::io::{Read, Seek};
+use std::ops::Range;
 
 use crate::resourcesync::capability::Capability;
 use crate::resourcesync::change::{
@@ -50,7 +51,7 @@ pub struct ListedChanges {
     pub first_skipped: Option<Skipped>,
     pub undated: Undated,
     /// The interval of the list as its `rs:md` declares it.
-    pub span: DeclaredSpan,
+    pub declared: DeclaredSpan,
     /// Offset of the end of the last entry that counts, as far as [`Listed::offset`] is one.
     pub end: u64,
 }
@@ -65,6 +66,41 @@ pub struct Listed {
     /// Offset of its start tag in the text. In a file in UTF-8 without CR that is its offset in the file; of the first
     /// 4 GiB.
     pub offset: u32,
+    /// Offset of its end, likewise.
+    pub end: u32,
+}
+
+/// The place of an entry of a Change List, and its key, which tells whether it still stands there.
+///
+/// Places of one list are in order of their positions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct EntryPlace {
+    /// Number of entries before it in the list.
+    pub position: u32,
+    pub key: ChangeKey,
+    /// Offsets as in [`Listed`].
+    pub offset: u32,
+    pub end: u32,
+}
+
+impl Listed {
+    /// Returns the place of the entry.
+    pub fn place(&self) -> EntryPlace {
+        EntryPlace {
+            key: self.key,
+            position: self.position,
+            offset: self.offset,
+            end: self.end,
+        }
+    }
+}
+
+impl ListedChanges {
+    /// Returns the part of the file from the first entry that counts to the end of the last.
+    pub fn span(&self) -> Range<u64> {
+        let first = self.entries.first();
+        first.map_or(0, |entry| u64::from(entry.offset))..self.end
+    }
 }
 
 /// The numbers of entries without a usable datetime, by reason.
@@ -119,41 +155,42 @@ pub fn read_changes(source: impl Read, positions: &[u32]) -> Result<Vec<Change>,
     }
 }
 
-/// Reads the entries of a Change List at these indices of `listed`, which ascend, from the parts of the file that have
-/// them. Returns `None` if other entries stand there: the file is in another encoding, or another version.
+/// Reads the entries of a Change List at these places, which ascend, from the parts of the file that have them. `span` is
+/// that of all its entries. Returns `None` if other entries stand there: the file is in another encoding, or another
+/// version.
 pub fn read_changes_at(
     file: impl Read + Seek,
-    listed: &ListedChanges,
-    indices: &[usize],
+    span: &Range<u64>,
+    places: &[EntryPlace],
 ) -> Option<Vec<Change>> {
-    let entries = &listed.entries;
-    let spans = spans(listed, indices)?;
+    let spans = spans(span, places)?;
     let mut handler = ChangesHandler::new(Wanted::All);
-    handler.keys = Some(Vec::with_capacity(indices.len()));
+    handler.keys = Some(Vec::with_capacity(places.len()));
     let (handler, _) = read(FileSpans::new(file, spans), handler).ok()?.ok()?;
     let keys = handler.keys.unwrap_or_default();
-    let wanted = indices.iter().map(|index| entries[*index].key);
+    let wanted = places.iter().map(|place| place.key);
     keys.into_iter().eq(wanted).then_some(handler.changes)
 }
 
 /// Returns the parts of a file that make a document with only these entries: the beginning up to the first entry, each of
-/// them up to the next entry that counts, and what comes after the last.
-fn spans(listed: &ListedChanges, indices: &[usize]) -> Option<Vec<Span>> {
-    let entries = &listed.entries;
-    let offset = |index: usize| match entries.get(index) {
-        Some(entry) => (entry.offset < u32::MAX).then_some(u64::from(entry.offset)),
-        None => Some(listed.end),
-    };
+/// them, and what comes after the last.
+fn spans(all: &Range<u64>, places: &[EntryPlace]) -> Option<Vec<Span>> {
     let mut spans: Vec<Span> = Vec::new();
-    spans.push(0..offset(0)?);
-    for index in indices {
-        let (start, end) = (offset(*index)?, offset(*index + 1)?);
+    spans.push(0..all.start);
+    let mut before: Option<u32> = None;
+    for place in places {
+        if place.end == u32::MAX {
+            return None;
+        }
+        let is_next = before.is_some_and(|before| before.checked_add(1) == Some(place.position));
+        before = Some(place.position);
+        let (start, end) = (u64::from(place.offset), u64::from(place.end));
         match spans.last_mut() {
-            Some(last) if last.end == start => last.end = end,
+            Some(last) if is_next => last.end = end,
             _ => spans.push(start..end),
         }
     }
-    spans.push(listed.end..u64::MAX);
+    spans.push(all.end..u64::MAX);
     Some(spans)
 }
 
@@ -546,7 +583,7 @@ impl KeysHandler {
         });
         ListedChanges {
             first_skipped,
-            span: self.root.span,
+            declared: self.root.span,
             ..self.listed
         }
     }
@@ -574,6 +611,7 @@ impl KeysHandler {
             datetime,
             position,
             offset: 0,
+            end: 0,
         });
     }
 }
@@ -628,8 +666,10 @@ impl Handler for KeysHandler {
         }
         let first = self.listed.entries.len() - self.ended.len();
         let entries = self.listed.entries[first..].iter_mut();
-        for (entry, (start, _)) in entries.zip(self.ended.drain(..)) {
-            entry.offset = start.offset(end).try_into().unwrap_or(u32::MAX);
+        for (entry, (start, left)) in entries.zip(self.ended.drain(..)) {
+            let short = |offset: u64| offset.try_into().unwrap_or(u32::MAX);
+            entry.offset = short(start.offset(end));
+            entry.end = short(Bound::Left(left).offset(end));
         }
     }
 }

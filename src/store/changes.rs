@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, Transaction, params};
+use rusqlite::{
+    Connection, OpenFlags, OptionalExtension, Row, Transaction, params, params_from_iter,
+};
 
 use crate::announce::changes::inventory::InventoryRow;
 use crate::announce::changes::log::{LogPart, Logged};
@@ -24,24 +26,79 @@ pub struct KeyReader {
 }
 
 impl KeyReader {
-    /// Hands the keys that were taken from all lists of a set to `read`, in order of the lists, as they were saved last.
-    pub fn read<T, E: From<StoreError>>(
-        &self,
-        set: &Uri,
-        read: impl FnOnce(&mut dyn Iterator<Item = Result<(Uri, u32, KeyRow), E>>) -> Result<T, E>,
-    ) -> Result<T, E> {
-        self.rows(
-            "SELECT list, first, keys, vanished FROM change_keys WHERE capability_list = ?1 \
-             ORDER BY list, first",
-            set,
-            key_row,
-            read,
-        )
+    /// Opens the file.
+    pub fn open(&self) -> Result<TakenRows, StoreError> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(&self.path, flags);
+        Ok(TakenRows {
+            connection: connection.map_err(|source| self.failed(source))?,
+            reader: self.clone(),
+        })
+    }
+
+    fn failed(&self, source: rusqlite::Error) -> StoreError {
+        StoreError::Load {
+            path: self.path.clone(),
+            source,
+        }
     }
 }
 
-impl KeyReader {
-    /// Hands the resources of a set to `read`, in order of their keys, as they were saved last.
+/// What was taken from the lists of sets, as it was saved last.
+#[derive(Debug)]
+pub struct TakenRows {
+    reader: KeyReader,
+    connection: Connection,
+}
+
+impl TakenRows {
+    /// Returns the rows of keys of a list.
+    pub fn of_list(&self, set: &Uri, list: &Uri) -> Result<BTreeMap<u32, KeyRow>, StoreError> {
+        let rows = self.rows(
+            "SELECT list, first, keys, vanished FROM change_keys \
+             WHERE capability_list = ?1 AND list = ?2",
+            &[set.as_str(), list.as_str()],
+            key_row,
+            |rows| rows.collect::<Result<Vec<_>, StoreError>>(),
+        )?;
+        let rows = rows.into_iter();
+        Ok(rows.map(|(_, first, row)| (first, row)).collect())
+    }
+
+    /// Returns the last row of keys of a list that have not vanished.
+    pub fn last_of_list(&self, set: &Uri, list: &Uri) -> Result<Option<(u32, KeyRow)>, StoreError> {
+        let last = self.rows(
+            "SELECT list, first, keys, vanished FROM change_keys \
+             WHERE capability_list = ?1 AND list = ?2 AND vanished IS NULL ORDER BY first DESC LIMIT 1",
+            &[set.as_str(), list.as_str()],
+            key_row,
+            |rows| rows.next().transpose(),
+        )?;
+        Ok(last.map(|(_, first, row)| (first, row)))
+    }
+
+    /// Hands the rows of keys of all lists of a set to `pass`, in order of the lists.
+    pub fn each(
+        &self,
+        set: &Uri,
+        pass: &mut dyn FnMut(Uri, u32, KeyRow),
+    ) -> Result<(), StoreError> {
+        self.rows(
+            "SELECT list, first, keys, vanished FROM change_keys WHERE capability_list = ?1 \
+             ORDER BY list, first",
+            &[set.as_str()],
+            key_row,
+            |rows| {
+                for row in rows {
+                    let (list, first, row) = row?;
+                    pass(list, first, row);
+                }
+                Ok(())
+            },
+        )
+    }
+
+    /// Hands the resources of a set to `read`, in order of their keys.
     pub fn read_inventory<T, E: From<StoreError>>(
         &self,
         set: &Uri,
@@ -52,7 +109,7 @@ impl KeyReader {
         self.rows(
             "SELECT resource, state, uri, missing FROM change_inventory WHERE capability_list = ?1 \
              ORDER BY resource",
-            set,
+            &[set.as_str()],
             inventory_row,
             read,
         )
@@ -61,18 +118,14 @@ impl KeyReader {
     fn rows<R, T, E: From<StoreError>>(
         &self,
         query: &str,
-        set: &Uri,
+        parameters: &[&str],
         row: impl FnMut(&Row<'_>) -> rusqlite::Result<R>,
         read: impl FnOnce(&mut dyn Iterator<Item = Result<R, E>>) -> Result<T, E>,
     ) -> Result<T, E> {
-        let failed = |source| StoreError::Load {
-            path: self.path.clone(),
-            source,
-        };
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(&self.path, flags).map_err(failed)?;
-        let mut statement = connection.prepare(query).map_err(failed)?;
-        let rows = statement.query_map([set.as_str()], row).map_err(failed)?;
+        let failed = |source| self.reader.failed(source);
+        let mut statement = self.connection.prepare_cached(query).map_err(failed)?;
+        let parameters = params_from_iter(parameters);
+        let rows = statement.query_map(parameters, row).map_err(failed)?;
         read(&mut rows.map(|row| row.map_err(|source| failed(source).into())))
     }
 }

@@ -120,7 +120,7 @@ pub enum StoreError {
 
 use crate::store::integrity::{Opened, beside};
 
-pub use crate::store::changes::KeyReader;
+pub use crate::store::changes::{KeyReader, TakenRows};
 pub use crate::store::directory::inspect_directory;
 pub use crate::store::lock::is_in_use;
 

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -9,8 +10,8 @@ use crate::announce::observation::Stat;
 use crate::resourcesync::capability::Capability;
 use crate::resourcesync::change::Change;
 use crate::resourcesync::change_list::{
-    ChangeListError, ListedChanges, ListedResources, each_entry, read_changes, read_changes_at,
-    read_keys, read_resource_entries, read_resources,
+    ChangeListError, EntryPlace, ListedChanges, ListedResources, each_entry, read_changes,
+    read_changes_at, read_keys, read_resource_entries, read_resources,
 };
 use crate::resourcesync::gzip::unpacked;
 use crate::tree::file_status::{self, FileKind, FileStatus};
@@ -73,22 +74,19 @@ impl ChangeListFile {
         self.read(|reader| read_keys(reader))
     }
 
-    /// Returns the entries at these indices of what it lists, which ascend.
+    /// Returns the entries at these places, which ascend. `span` is that of all its entries.
     pub fn changes(
         &mut self,
-        listed: &ListedChanges,
-        indices: &[usize],
+        span: &Range<u64>,
+        places: &[EntryPlace],
     ) -> Result<Vec<Change>, ChangeListFileError> {
         if !self.is_packed
-            && let Some(changes) = read_changes_at(&self.file, listed, indices)
+            && let Some(changes) = read_changes_at(&self.file, span, places)
             && file_status::of(&self.file).map_err(io::Error::from)? == self.opened
         {
             return Ok(changes);
         }
-        let entries = indices
-            .iter()
-            .filter_map(|index| listed.entries.get(*index));
-        let positions: Vec<u32> = entries.map(|entry| entry.position).collect();
+        let positions: Vec<u32> = places.iter().map(|place| place.position).collect();
         let changes = self.read(|reader| read_changes(reader, &positions))?;
         match changes.len() == positions.len() {
             true => Ok(changes),

@@ -1,147 +1,207 @@
 //! The entries of Change Lists that were not taken yet: listed − taken, by keys (C4).
+//!
+//! An entry is compared first with what was taken from its own list. Most are known there, so that only the others are
+//! kept, and compared with what was taken from all lists; of too many, only the earliest.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::collections::BTreeSet;
 
+use jiff::Timestamp;
+
+use crate::announce::changes::taken_keys::KeyMap;
 use crate::resourcesync::change::ChangeKey;
-use crate::resourcesync::change_list::Listed;
-use crate::resourcesync::uri::Uri;
+use crate::resourcesync::change_list::EntryPlace;
 
-/// A version of a Change List, in the order in which its entries stand.
+/// An entry that was not taken from its own list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ListedEntries<'a> {
-    pub list: &'a Uri,
-    pub entries: &'a [Listed],
-    /// True if its entries were there before anybody could hear of them: they count as taken (C10).
-    pub is_learned: bool,
+pub struct Candidate {
+    pub place: EntryPlace,
+    /// Effective time (C13).
+    pub time: Timestamp,
+    /// Number of its list.
+    pub list: u32,
+    /// Its number among the entries of its list with the same key, from 1, in order of their times; those that were taken
+    /// come first. So an entry is never kept, or told, without those before it.
+    pub copy: u32,
+    /// True if its datetime lies ahead (C15).
+    pub is_ahead: bool,
+    /// True if its list is archived: others tell the entry, or nobody does (C1).
+    pub is_archived: bool,
+}
+
+/// Place in the order in which entries are told: time, list, and position in the list.
+type Rank = (Timestamp, u32, u32);
+
+impl Candidate {
+    fn rank(&self) -> Rank {
+        (self.time, self.list, self.place.position)
+    }
+}
+
+/// The result of a comparison.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Compared {
+    /// Entries that were taken from other lists, or only stand in archived ones.
+    pub taken: Vec<Candidate>,
+    /// Fresh entries, in the order in which they are told.
+    pub fresh: Vec<Candidate>,
+    /// Entries that other lists have too, which are told for them; in order of their keys and numbers.
+    pub copies: Vec<Candidate>,
 }
 
 /// The comparison of some lists of a channel with everything that was taken on it.
-///
-/// Keys that were taken pass by list after list, so that memory is bounded by the lists that are compared.
 #[derive(Debug)]
-pub struct Comparison<'a> {
-    lists: &'a [ListedEntries<'a>],
-    keys: HashMap<ChangeKey, Count, BuildHasherDefault<KeyHasher>>,
-    /// Number of the list whose taken keys pass by; those that vanished from it are among them.
-    passing: u32,
+pub struct Comparison {
+    candidates: Vec<Candidate>,
+    /// Candidates that are kept, beside half as many for a moment.
+    most: usize,
+    /// The first of those that were too late to be kept.
+    bound: Option<Rank>,
+    /// Numbers of the entries with a key that are learned in this comparison.
+    learned: KeyMap<u32>,
+}
+
+impl Comparison {
+    /// Begins a comparison that keeps so many entries.
+    pub fn new(most: usize) -> Comparison {
+        Comparison {
+            candidates: Vec::new(),
+            most: most.max(1),
+            bound: None,
+            learned: KeyMap::default(),
+        }
+    }
+
+    /// Counts an entry as taken that nobody could hear of (C10).
+    pub fn learn(&mut self, key: ChangeKey, copy: u32) {
+        let learned = self.learned.entry(key).or_default();
+        *learned = copy.max(*learned);
+    }
+
+    /// Adds an entry. Those that come too late to be kept are handed to `drop`, it or others.
+    pub fn add(&mut self, candidate: Candidate, mut drop: impl FnMut(&Candidate)) {
+        if self.bound.is_some_and(|bound| candidate.rank() >= bound) {
+            drop(&candidate);
+            return;
+        }
+        self.candidates.push(candidate);
+        if self.candidates.len() <= self.most.saturating_add(self.most / 2) {
+            return;
+        }
+        let rank = Candidate::rank;
+        let (_, first, _) = self.candidates.select_nth_unstable_by_key(self.most, rank);
+        self.bound = Some(first.rank());
+        self.candidates
+            .drain(self.most..)
+            .for_each(|late| drop(&late));
+    }
+
+    /// Compares with what was taken from all lists. `stored` hands the keys that were taken over, list after list: each time
+    /// the number of a list, and its key.
+    pub fn conclude<E>(
+        mut self,
+        stored: impl FnOnce(&mut dyn FnMut(u32, ChangeKey)) -> Result<(), E>,
+    ) -> Result<Compared, E> {
+        if self.candidates.is_empty() {
+            return Ok(Compared::default());
+        }
+        let candidates = &mut self.candidates;
+        candidates.sort_unstable_by_key(|entry| {
+            (entry.place.key, entry.is_archived, entry.list, entry.copy)
+        });
+        let mut counts = Counts::new(candidates);
+        stored(&mut |list, key| counts.pass(candidates, list, key))?;
+        let mut compared = Compared::default();
+        let mut is_fresh = Vec::with_capacity(candidates.len());
+        for group in candidates.chunk_by(|one, other| one.place.key == other.place.key) {
+            let learned = self.learned.get(&group[0].place.key);
+            let taken = counts.taken[is_fresh.len()].most;
+            let taken = learned.map_or(taken, |learned| taken.max(*learned));
+            // The first list that has an entry of this number tells it.
+            let mut told = BTreeSet::new();
+            is_fresh.extend(group.iter().map(|entry| {
+                let is_hidden = entry.is_archived && !told.contains(&entry.copy);
+                let is_taken = entry.copy <= taken || is_hidden;
+                let is_fresh = !is_taken && told.insert(entry.copy);
+                match (is_taken, is_fresh) {
+                    (true, _) => compared.taken.push(*entry),
+                    (false, false) => compared.copies.push(*entry),
+                    (false, true) => {}
+                }
+                is_fresh
+            }));
+        }
+        let mut is_fresh = is_fresh.into_iter();
+        self.candidates
+            .retain(|_| is_fresh.next().unwrap_or_default());
+        self.candidates.sort_unstable_by_key(Candidate::rank);
+        compared.fresh = self.candidates;
+        let number = |entry: &Candidate| (entry.place.key, entry.copy, entry.list);
+        compared.copies.sort_unstable_by_key(number);
+        Ok(compared)
+    }
+}
+
+/// How often the keys of some entries were taken.
+struct Counts {
+    /// By the index of the first entry with a key.
+    taken: Vec<Count>,
+    /// A bit for each key that may be among them, by some bits of it.
+    filter: Vec<u64>,
 }
 
 /// Occurrences of one key.
 #[derive(Debug, Clone, Copy, Default)]
 struct Count {
-    /// The most in one list of those taken.
-    taken: u32,
+    /// The most in one list.
+    most: u32,
     /// Those in the list that passes by, and its number.
     here: u32,
-    passing: u32,
+    list: u32,
 }
 
-/// Hashes keys, which are hashes already.
-#[derive(Debug, Default)]
-pub struct KeyHasher(u64);
-
-impl Hasher for KeyHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        if let Some(first) = bytes.first_chunk() {
-            self.0 = u64::from_le_bytes(*first);
+impl Counts {
+    fn new(candidates: &[Candidate]) -> Counts {
+        let words = (candidates.len() / 4).next_power_of_two();
+        let mut filter = vec![0; words];
+        for entry in candidates {
+            let (word, bit) = place(entry.place.key, words);
+            filter[word] |= bit;
+        }
+        Counts {
+            taken: vec![Count::default(); candidates.len()],
+            filter,
         }
     }
 
-    fn write_usize(&mut self, _: usize) {}
+    /// Notes a key that was taken from a list.
+    fn pass(&mut self, candidates: &[Candidate], list: u32, key: ChangeKey) {
+        let (word, bit) = place(key, self.filter.len());
+        if self.filter[word] & bit == 0 {
+            return;
+        }
+        let first = candidates.partition_point(|entry| entry.place.key < key);
+        if candidates
+            .get(first)
+            .is_none_or(|entry| entry.place.key != key)
+        {
+            return;
+        }
+        let count = &mut self.taken[first];
+        if count.list != list {
+            (count.list, count.here) = (list, 0);
+        }
+        count.here += 1;
+        count.most = count.most.max(count.here);
+    }
 }
 
-impl<'a> Comparison<'a> {
-    /// Begins a comparison of lists, which are in order of their URIs.
-    pub fn new(lists: &'a [ListedEntries<'a>]) -> Comparison<'a> {
-        let size = lists.iter().map(|list| list.entries.len()).sum();
-        let mut keys = HashMap::with_capacity_and_hasher(size, BuildHasherDefault::default());
-        for entry in lists.iter().flat_map(|list| list.entries) {
-            keys.entry(entry.key).or_insert_with(Count::default);
-        }
-        Comparison {
-            lists,
-            keys,
-            passing: 0,
-        }
-    }
-
-    /// Notes the keys that were taken from one list.
-    pub fn pass(&mut self, taken: impl IntoIterator<Item = ChangeKey>) {
-        self.passing += 1;
-        for key in taken {
-            self.pass_one(key);
-        }
-    }
-
-    /// Begins the next list whose keys pass by.
-    pub fn pass_next(&mut self) {
-        self.passing += 1;
-    }
-
-    /// Notes one key that was taken from the list that passes by.
-    pub fn pass_one(&mut self, key: ChangeKey) {
-        let passing = self.passing;
-        if let Some(count) = self.keys.get_mut(&key) {
-            if count.passing != passing {
-                (count.passing, count.here) = (passing, 0);
-            }
-            count.here += 1;
-            count.taken = count.taken.max(count.here);
-        }
-    }
-
-    /// Returns the fresh entries of each list, as positions in its entries: of several lists that have the same one, it is
-    /// fresh in the first. They count as taken from then on.
-    pub fn fresh(&mut self) -> Vec<Vec<usize>> {
-        for list in self.lists.iter().filter(|list| list.is_learned) {
-            self.pass(list.entries.iter().map(|entry| entry.key));
-        }
-        self.beyond_taken(true)
-    }
-
-    /// Lets a fresh entry with this key be fresh again in the next comparison.
-    pub fn leave(&mut self, key: ChangeKey) {
-        if let Some(count) = self.keys.get_mut(&key) {
-            count.taken = count.taken.saturating_sub(1);
-        }
-    }
-
-    /// Returns the entries of each list that do not count as taken, as positions in its entries. As long as one is to be
-    /// told, no list has more of its key than were.
-    pub fn left(&mut self) -> Vec<Vec<usize>> {
-        self.beyond_taken(false)
-    }
-
-    /// Returns the entries of each list beyond the number that was taken of their key, and takes them if so wanted.
-    fn beyond_taken(&mut self, takes: bool) -> Vec<Vec<usize>> {
-        let mut beyond = Vec::with_capacity(self.lists.len());
-        for list in self.lists {
-            self.passing += 1;
-            let mut beyond_here = Vec::new();
-            for (position, entry) in list.entries.iter().enumerate() {
-                let Some(count) = self.keys.get_mut(&entry.key) else {
-                    continue;
-                };
-                if count.passing != self.passing {
-                    (count.passing, count.here) = (self.passing, 0);
-                }
-                count.here += 1;
-                if count.here > count.taken {
-                    beyond_here.push(position);
-                    if takes {
-                        count.taken = count.here;
-                    }
-                }
-            }
-            beyond.push(beyond_here);
-        }
-        beyond
-    }
+/// Returns the word of a filter that has a key's bit, and the bit.
+fn place(key: ChangeKey, words: usize) -> (usize, u64) {
+    let mut low = [0; 8];
+    low.copy_from_slice(&key.0[..8]);
+    let low = u64::from_le_bytes(low);
+    let word = usize::try_from(low >> 6).unwrap_or_default() & (words - 1);
+    (word, 1 << (low & 63))
 }
 
 #[cfg(test)]

@@ -370,6 +370,7 @@ mod tests {
         let request = TakeRequest {
             set: Uri::parse("https://e.org/cl.xml").unwrap(),
             round: 1,
+            after: None,
             at: time(at),
             lists: (0..lists.len())
                 .map(|number| ListToRead {
@@ -386,6 +387,7 @@ mod tests {
                     },
                     fingerprint: Fingerprint([0; 32]),
                     is_learned,
+                    is_archived: false,
                 })
                 .collect(),
             vanished_before: Timestamp::MIN,

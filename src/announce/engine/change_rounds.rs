@@ -78,6 +78,7 @@ impl Engine {
             stat: record.stat,
             fingerprint: record.version.fingerprint,
             is_learned: known.learns(&list),
+            is_archived: false,
             list,
         });
         Some(lists.collect())
@@ -142,6 +143,7 @@ impl Engine {
             None => known.next_lists(lists),
         };
         let is_partial = lists.len() < count;
+        let after = known.last_taken();
         let Some(round) = self.change_sets.begin(set, is_partial) else {
             return;
         };
@@ -149,6 +151,7 @@ impl Engine {
         self.step.take_changes(TakeRequest {
             set: set.clone(),
             round,
+            after,
             at: now,
             lists,
             vanished_before: earlier(now, self.plan.sources[position].deletion_grace),
@@ -186,7 +189,8 @@ impl Engine {
                 path: record.path.clone(),
                 stat: record.stat,
                 fingerprint,
-                is_learned: record.relations.archived || known.learns(&list),
+                is_learned: known.learns(&list),
+                is_archived: record.relations.archived,
                 list,
             })
         });
@@ -214,7 +218,7 @@ impl Engine {
         };
         let reason = match outcome {
             TakeOutcome::Taken(taken) => {
-                self.take_round(id, &set, *taken);
+                self.take_round(id, (&set, round), *taken);
                 return;
             }
             TakeOutcome::Stale => None,
@@ -228,7 +232,7 @@ impl Engine {
         }
     }
 
-    fn take_round(&mut self, id: ChannelId, set: &Uri, taken: Taken) {
+    fn take_round(&mut self, id: ChannelId, (set, round): (&Uri, u64), taken: Taken) {
         let Taken {
             changes,
             has_more,
@@ -242,8 +246,9 @@ impl Engine {
             .get(set)
             .is_some_and(|known| known.is_learned());
         let step = &mut self.step;
+        let is_inventory = missing.is_some();
         self.change_sets
-            .taken(set, &lists, has_more, missing.is_some(), step);
+            .taken((set, round), &lists, has_more, is_inventory, step);
         if let Some(missing) = missing {
             self.take_missing(set, missing);
         }

@@ -56,6 +56,8 @@ pub struct ChangeSet {
     not_before: Option<Timestamp>,
     /// The round that is under way.
     round: Option<u64>,
+    /// The last round of which something was taken, if nothing else was done to its lists and keys since.
+    last_taken: Option<u64>,
     stale: u32,
     /// The time of the last cut.
     cut: Option<Timestamp>,
@@ -95,6 +97,7 @@ impl ChangeSet {
             signs: None,
             not_before: None,
             round: None,
+            last_taken: None,
             stale: 0,
             cut: None,
             learned: Learned::default(),
@@ -120,6 +123,11 @@ impl ChangeSet {
     /// Returns the number of lists that were taken.
     pub fn lists(&self) -> usize {
         self.lists.len()
+    }
+
+    /// Returns the last round of which something was taken, if its comparison still holds.
+    pub fn last_taken(&self) -> Option<u64> {
+        self.last_taken
     }
 
     /// Returns what was learned so far.
@@ -292,6 +300,7 @@ impl ChangeSets {
                 known.ended.remove(list);
                 known.left.remove(list);
                 known.to_learn.remove(list);
+                known.last_taken = None;
                 // What is being compared was compared with keys that are gone now.
                 if known.round.take().is_some() {
                     known.signs = Some((step.now(), step.now()));
@@ -366,6 +375,7 @@ impl ChangeSets {
             return;
         };
         known.to_learn.insert(list.clone());
+        known.last_taken = None;
         if known.is_learned {
             let row = ChangeListRow::default();
             known.lists.insert(list.clone(), row);
@@ -507,6 +517,7 @@ impl ChangeSets {
         let Some(known) = self.sets.get_mut(set) else {
             return false;
         };
+        known.last_taken = None;
         known
             .round
             .take_if(|under_way| *under_way == round)
@@ -540,7 +551,7 @@ impl ChangeSets {
     /// Notes what was taken in a round, and saves it. If there is more, another round is due.
     pub fn taken(
         &mut self,
-        set: &Uri,
+        (set, round): (&Uri, u64),
         lists: &[TakenList],
         has_more: bool,
         is_inventory: bool,
@@ -550,6 +561,7 @@ impl ChangeSets {
         let Some(known) = self.sets.get_mut(set) else {
             return;
         };
+        known.last_taken = Some(round);
         let was_learned = known.is_learned;
         // What is large is learned in several rounds.
         let is_partial = (is_inventory && has_more) || known.is_partial;
@@ -644,12 +656,14 @@ impl ChangeSets {
 
 #[cfg(test)]
 mod tests {
+    use std::slice;
     use std::sync::Arc;
 
     use jiff::Timestamp;
 
-    use super::ChangeSet;
-    use crate::announce::changes::round::{LeftEntries, ListToRead};
+    use super::{ChangeSet, ChangeSets};
+    use crate::announce::changes::round::{LeftEntries, ListToRead, TakenList, UndatedChanges};
+    use crate::announce::engine::step::Step;
     use crate::announce::observation::{DocumentPath, MountId, Stat};
     use crate::resourcesync::fingerprint::Fingerprint;
     use crate::resourcesync::uri::Uri;
@@ -669,6 +683,7 @@ mod tests {
             },
             fingerprint: Fingerprint([1; 32]),
             is_learned: false,
+            is_archived: false,
         }
     }
 
@@ -731,6 +746,45 @@ mod tests {
             ("a b".to_owned(), None),
             "another version"
         );
+    }
+
+    #[test]
+    fn a_comparison_holds_until_something_else_happens_to_the_set() {
+        let (known, lists) = set(&[("a", 10, 1)]);
+        let uri = Uri::parse("https://e.org/cl.xml").unwrap();
+        let mut sets = ChangeSets::default();
+        sets.sets.insert(uri.clone(), known);
+        let taken = TakenList {
+            list: lists[0].list.clone(),
+            version: lists[0].fingerprint,
+            fingerprint: None,
+            left: None,
+            listed: 2,
+            taken: 1,
+            told: 1,
+            latest: None,
+            skipped: 0,
+            first_skipped: None,
+            undated: UndatedChanges::default(),
+        };
+        let mut step = Step::new(Timestamp::UNIX_EPOCH);
+        let take = |sets: &mut ChangeSets, step: &mut Step| {
+            let round = sets.begin(&uri, false).unwrap();
+            assert!(sets.end(&uri, round));
+            assert_eq!(
+                sets.get(&uri).unwrap().last_taken(),
+                None,
+                "nothing was taken yet"
+            );
+            sets.taken((&uri, round), slice::from_ref(&taken), true, false, step);
+            assert_eq!(sets.get(&uri).unwrap().last_taken(), Some(round));
+        };
+        take(&mut sets, &mut step);
+        sets.learn(&uri, &lists[0].list, &mut step);
+        assert_eq!(sets.get(&uri).unwrap().last_taken(), None);
+        take(&mut sets, &mut step);
+        sets.forget_list(&lists[0].list, &mut step);
+        assert_eq!(sets.get(&uri).unwrap().last_taken(), None);
     }
 
     #[test]

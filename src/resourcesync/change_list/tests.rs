@@ -144,8 +144,11 @@ fn declared_span_and_undated_entries_are_reported() {
         invalid: 1,
     };
     assert_eq!(listed.undated, undated);
-    assert_eq!(listed.span.from.as_deref(), Some("2026-11-20T10:00:00Z"));
-    assert_eq!(listed.span.until, None);
+    assert_eq!(
+        listed.declared.from.as_deref(),
+        Some("2026-11-20T10:00:00Z")
+    );
+    assert_eq!(listed.declared.until, None);
     assert_eq!(
         listed.entries[0].datetime.unwrap().to_string(),
         "2026-11-20T10:05:00Z"
@@ -381,7 +384,7 @@ fn other_documents_have_no_changes() {
 
 #[test]
 fn an_entry_is_small() {
-    assert_eq!(size_of::<super::Listed>(), 40);
+    assert_eq!(size_of::<super::Listed>(), 48);
 }
 
 /// Parts of lists, good and bad.
@@ -433,7 +436,8 @@ proptest! {
             let indices = (0..changes.len()).filter(|at| chosen & (1 << (at % 16)) != 0);
             let indices: Vec<usize> = indices.collect();
             let some = indices.iter().map(|at| changes[*at].clone());
-            let read = read_changes_at(Cursor::new(&list), &listed, &indices);
+            let places: Vec<_> = indices.iter().map(|at| listed.entries[*at].place()).collect();
+            let read = read_changes_at(Cursor::new(&list), &listed.span(), &places);
             prop_assert_eq!(read, Some(some.collect()));
         }
     }
@@ -463,10 +467,11 @@ proptest! {
         prop_assert_eq!(listed.first_skipped.as_ref().unwrap().line, line);
         prop_assert_eq!((listed.entries.len(), listed.skipped), (before + 1, 1));
         let plain = list.replace('\r', "");
-        let last = read_changes_at(Cursor::new(&plain), &listed, &[before]);
+        let place = [listed.entries[before].place()];
+        let last = read_changes_at(Cursor::new(&plain), &listed.span(), &place);
         prop_assert_eq!(last.as_ref().map(Vec::len), Some(1));
         // Where CR LF stands for LF, entries are not where their offsets say.
-        let displaced = read_changes_at(Cursor::new(&list), &listed, &[before]);
+        let displaced = read_changes_at(Cursor::new(&list), &listed.span(), &place);
         prop_assert!(displaced.is_none() || displaced == last);
     }
 }

@@ -4,22 +4,26 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::io::Cursor;
+use std::ops::Range;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use rsnotify::announce::changes::inventory::{InventoryRow, take_inventory};
 use rsnotify::announce::changes::log::LogPart;
-use rsnotify::announce::changes::round::{self, TakeOutcome, TakeRequest, Taken};
+use rsnotify::announce::changes::round::{
+    ListToRead, RoundFiles, Rounds, TakeOutcome, TakeRequest, Taken,
+};
 use rsnotify::announce::ids::ChannelId;
 use rsnotify::announce::plan::Plan;
 use rsnotify::announce::state::{KeyRow, Save, State};
 use rsnotify::resourcesync::change::Change;
 use rsnotify::resourcesync::change_list::{
-    ChangeListError, ResourceKey, read_changes_at, read_keys, read_resource_entries, read_resources,
+    ChangeListError, EntryPlace, ListedChanges, ResourceKey, read_changes_at, read_keys,
+    read_resource_entries, read_resources,
 };
 use rsnotify::resourcesync::change_payload::{ChangePayload, merge, part};
 use rsnotify::resourcesync::uri::Uri;
-use rsnotify::store::{Store, StoreError};
+use rsnotify::store::{Store, StoreError, TakenRows};
 
 use crate::world::tree::{FakeTree, absolute, path_of};
 
@@ -33,6 +37,7 @@ pub struct ChangeRows {
     keys: BTreeMap<(Uri, Uri, u32), KeyRow>,
     bodies: BTreeMap<(ChannelId, u64), Arc<[u8]>>,
     inventory: BTreeMap<(Uri, ResourceKey), InventoryRow>,
+    rounds: Rounds,
 }
 
 /// Nothing was taken.
@@ -142,27 +147,26 @@ impl ChangeRows {
 
     /// Reads the lists of a request as they are now, with the keys in the state file if there is one.
     pub fn take(
-        &self,
+        &mut self,
         request: &TakeRequest,
         tree: &FakeTree,
         plan: &Plan,
         store: Option<&Store>,
     ) -> TakeOutcome {
-        let set = &request.set;
-        let own = || {
-            let rows = self.keys.iter().filter(|((of, ..), _)| of == set);
-            rows.map(|((_, list, first), row)| (list.clone(), *first, row.clone()))
-        };
-        let taken = match store {
-            _ if request.inventory.is_some() => self.take_inventory(request, tree, plan),
-            Some(store) => store.key_reader().read(set, |stored| {
-                let stored: Result<Vec<_>, NotTaken> = stored.collect();
-                let stored = stored?;
-                assert!(stored.iter().cloned().eq(own()), "the file has the keys");
-                take(request, tree, plan, stored.into_iter())
+        let mut rounds = std::mem::take(&mut self.rounds);
+        let taken = match request.inventory {
+            Some(_) => self.take_inventory(request, tree, plan),
+            None => texts(request, tree, plan).and_then(|texts| {
+                let mut files = Files {
+                    request,
+                    texts,
+                    keys: &self.keys,
+                    rows: store.map(|store| store.key_reader().open()).transpose()?,
+                };
+                rounds.take(request, &mut files)
             }),
-            None => take(request, tree, plan, own()),
         };
+        self.rounds = rounds;
         match taken {
             Ok(taken) => TakeOutcome::Taken(Box::new(taken)),
             Err(NotTaken::Stale) => TakeOutcome::Stale,
@@ -192,23 +196,77 @@ fn texts<'a>(
     texts.collect()
 }
 
-fn take(
-    request: &TakeRequest,
-    tree: &FakeTree,
-    plan: &Plan,
-    stored: impl Iterator<Item = (Uri, u32, KeyRow)>,
-) -> Result<Taken, NotTaken> {
-    let texts = texts(request, tree, plan)?;
-    let failed = |error: ChangeListError| NotTaken::Failed(error.to_string());
-    let listed = texts.iter().map(|text| read_keys(*text).map_err(failed));
-    let listed = listed.collect::<Result<Vec<_>, NotTaken>>()?;
-    let stored = stored.map(Ok);
-    round::take(request, &listed, stored, |list, indices| {
-        let text = Cursor::new(texts[list]);
-        let changes: Vec<Change> = read_changes_at(text, &listed[list], indices).unwrap();
-        assert_eq!(changes.len(), indices.len());
+/// The lists of a request, and the keys of all sets.
+struct Files<'a> {
+    request: &'a TakeRequest,
+    texts: Vec<&'a [u8]>,
+    keys: &'a BTreeMap<(Uri, Uri, u32), KeyRow>,
+    /// The same in the state file, if there is one.
+    rows: Option<TakenRows>,
+}
+
+impl Files<'_> {
+    fn text(&self, list: &ListToRead) -> &[u8] {
+        let mut lists = self.request.lists.iter().zip(&self.texts);
+        lists.find(|(of, _)| of.list == list.list).unwrap().1
+    }
+}
+
+impl RoundFiles for Files<'_> {
+    type Error = NotTaken;
+
+    fn keys(&mut self, list: &ListToRead) -> Result<ListedChanges, NotTaken> {
+        let failed = |error: ChangeListError| NotTaken::Failed(error.to_string());
+        read_keys(self.text(list)).map_err(failed)
+    }
+
+    fn changes(
+        &mut self,
+        list: &ListToRead,
+        span: &Range<u64>,
+        places: &[EntryPlace],
+    ) -> Result<Vec<Change>, NotTaken> {
+        let changes = read_changes_at(Cursor::new(self.text(list)), span, places).unwrap();
+        assert_eq!(changes.len(), places.len());
         Ok(changes)
-    })
+    }
+
+    fn taken(&mut self, list: &Uri) -> Result<BTreeMap<u32, KeyRow>, NotTaken> {
+        let set = &self.request.set;
+        let own = self.keys.iter();
+        let own = own.filter(|((of, of_list, _), _)| (of, of_list) == (set, list));
+        let own: BTreeMap<u32, KeyRow> = own
+            .map(|((_, _, first), row)| (*first, row.clone()))
+            .collect();
+        if let Some(rows) = &self.rows {
+            assert_eq!(rows.of_list(set, list)?, own, "the file has the keys");
+        }
+        Ok(own)
+    }
+
+    fn last_taken(&mut self, list: &Uri) -> Result<Option<(u32, KeyRow)>, NotTaken> {
+        let mut rows = self.taken(list)?.into_iter();
+        let last = rows.rfind(|(_, row)| row.vanished.is_none());
+        if let Some(rows) = &self.rows {
+            assert_eq!(rows.last_of_list(&self.request.set, list)?, last);
+        }
+        Ok(last)
+    }
+
+    fn each_taken(&mut self, pass: &mut dyn FnMut(Uri, u32, KeyRow)) -> Result<(), NotTaken> {
+        let own = self.keys.iter();
+        let own = own.filter(|((set, ..), _)| *set == self.request.set);
+        let own = own.map(|((_, list, first), row)| (list.clone(), *first, row.clone()));
+        if let Some(rows) = &self.rows {
+            let mut stored = Vec::new();
+            rows.each(&self.request.set, &mut |list, first, row| {
+                stored.push((list, first, row));
+            })?;
+            assert!(stored.into_iter().eq(own.clone()), "the file has the keys");
+        }
+        own.for_each(|(list, first, row)| pass(list, first, row));
+        Ok(())
+    }
 }
 
 /// A change notification as a hub got it.

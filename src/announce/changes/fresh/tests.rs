@@ -3,53 +3,71 @@
 use proptest::prelude::*;
 use rstest::rstest;
 
-use super::{Comparison, ListedEntries};
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+
+use jiff::Timestamp;
+
+use super::{Candidate, Compared, Comparison};
 use crate::resourcesync::change::ChangeKey;
-use crate::resourcesync::change_list::Listed;
-use crate::resourcesync::uri::Uri;
+use crate::resourcesync::change_list::EntryPlace;
 
 fn key(letter: char) -> ChangeKey {
     ChangeKey([letter as u8; 16])
 }
 
-fn listed(word: &str) -> Vec<Listed> {
-    let entries = word.chars().zip(0..).map(|(letter, position)| Listed {
-        key: key(letter),
-        datetime: None,
-        position,
-        offset: 0,
+/// Compares lists with what was taken from others, each letter dated by its position. A list that begins with `=` is
+/// learned, one with `-` is archived. Returns the letters that were too late to be kept, too.
+fn compare(words: &[&str], taken: &[&str], most: usize) -> (Compared, Vec<(u32, char)>) {
+    let mut comparison = Comparison::new(most);
+    let mut late = Vec::new();
+    for (list, word) in (0..).zip(words) {
+        let mut copies: BTreeMap<char, u32> = BTreeMap::new();
+        for (position, letter) in (0..).zip(word.trim_start_matches(['=', '-']).chars()) {
+            let copy = copies.entry(letter).or_default();
+            *copy += 1;
+            if word.starts_with('=') {
+                comparison.learn(key(letter), *copy);
+                continue;
+            }
+            let candidate = Candidate {
+                place: EntryPlace {
+                    position,
+                    key: key(letter),
+                    offset: 0,
+                    end: 0,
+                },
+                time: Timestamp::new(i64::from(position), 0).unwrap(),
+                list,
+                copy: *copy,
+                is_ahead: false,
+                is_archived: word.starts_with('-'),
+            };
+            let letter = |late: &Candidate| (late.list, char::from(late.place.key.0[0]));
+            comparison.add(candidate, |dropped| late.push(letter(dropped)));
+        }
+    }
+    let compared = comparison.conclude(|pass| {
+        for (number, word) in (1..).zip(taken) {
+            word.chars().for_each(|letter| pass(number, key(letter)));
+        }
+        Ok::<_, Infallible>(())
     });
-    entries.collect()
+    let Ok(compared) = compared;
+    (compared, late)
 }
 
-/// Returns the fresh letters of each list. One that begins with `=` is learned.
+/// Returns the fresh letters of each list.
 fn fresh(words: &[&str], taken: &[&str]) -> Vec<String> {
-    let list = Uri::parse("https://e.org/list.xml").unwrap();
-    let letters = words
-        .iter()
-        .map(|word| listed(word.trim_start_matches('=')));
-    let letters: Vec<Vec<Listed>> = letters.collect();
-    let lists = words
-        .iter()
-        .zip(&letters)
-        .map(|(word, entries)| ListedEntries {
-            list: &list,
-            entries,
-            is_learned: word.starts_with('='),
-        });
-    let lists: Vec<ListedEntries<'_>> = lists.collect();
-    let mut comparison = Comparison::new(&lists);
-    for word in taken {
-        comparison.pass(word.chars().map(key));
-    }
-    let fresh = comparison.fresh().into_iter().zip(&lists);
-    let fresh = fresh.map(|(fresh, list)| {
-        let letters = fresh
-            .iter()
-            .map(|at| char::from(list.entries[*at].key.0[0]));
-        letters.collect()
-    });
-    fresh.collect()
+    let (compared, _) = compare(words, taken, usize::MAX);
+    let of_list = |list: usize| {
+        let entries = compared.fresh.iter();
+        let entries = entries.filter(|entry| entry.list as usize == list);
+        entries
+            .map(|entry| char::from(entry.place.key.0[0]))
+            .collect()
+    };
+    (0..words.len()).map(of_list).collect()
 }
 
 #[rstest]
@@ -65,12 +83,43 @@ fn fresh(words: &[&str], taken: &[&str]) -> Vec<String> {
 #[case::taken_from_another_list(&["ab"], &["", "b"], &["a"])]
 #[case::learned(&["=ab"], &[], &[""])]
 #[case::learned_from_a_later_list(&["abc", "=b"], &[], &["ac", ""])]
+#[case::archived(&["-ab"], &[], &[""])]
+#[case::archived_and_told_by_a_later_list(&["-ab", "b"], &[], &["", "b"])]
 fn what_is_listed_and_was_not_taken_is_fresh(
     #[case] words: &[&str],
     #[case] taken: &[&str],
     #[case] want: &[&str],
 ) {
     assert_eq!(fresh(words, taken), want);
+}
+
+#[test]
+fn a_copy_is_taken_with_the_entry_that_is_told_for_it() {
+    let (compared, _) = compare(&["ab", "xb"], &["x"], usize::MAX);
+    let letters = |entries: &[Candidate]| -> Vec<(u32, char)> {
+        let letters = entries.iter();
+        letters
+            .map(|entry| (entry.list, char::from(entry.place.key.0[0])))
+            .collect()
+    };
+    assert_eq!(letters(&compared.fresh), [(0, 'a'), (0, 'b')]);
+    assert_eq!(letters(&compared.copies), [(1, 'b')]);
+    assert_eq!(letters(&compared.taken), [(1, 'x')]);
+}
+
+#[test]
+fn of_too_many_entries_the_earliest_are_kept() {
+    let (compared, mut late) = compare(&["abcdef", "ghijkl"], &[], 4);
+    let kept = compared
+        .fresh
+        .iter()
+        .map(|entry| char::from(entry.place.key.0[0]));
+    let kept: String = kept.collect();
+    assert!("agbhci".starts_with(&kept) && kept.len() >= 4, "{kept}");
+    late.sort_unstable();
+    let late = late.into_iter().map(|(_, letter)| letter);
+    assert_eq!(kept.len() + late.clone().count(), 12);
+    assert!(late.into_iter().all(|letter| !kept.contains(letter)));
 }
 
 proptest! {

@@ -1,0 +1,477 @@
+//! The entries that a comparison found fresh, of which each round takes the earliest (C13).
+//!
+//! It is kept between the rounds of a set, and only as long as nothing else happened to the set's lists and keys: then the
+//! next round would find the same.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use jiff::Timestamp;
+
+use crate::announce::changes::fresh::{Candidate, Compared, Comparison};
+use crate::announce::changes::interval::FreshChange;
+use crate::announce::changes::round::{
+    AHEAD, LeftEntries, ListToRead, RoundFiles, TakeRequest, Taken, TakenList, UndatedChanges,
+    read_in_order,
+};
+use crate::announce::changes::taken_keys::{TakenKeys, appended};
+use crate::announce::observation::Stat;
+use crate::announce::state::KeyRow;
+use crate::announce::time::later;
+use crate::resourcesync::change::ChangeKey;
+use crate::resourcesync::change_list::{Listed, ListedChanges, Skipped};
+use crate::resourcesync::fingerprint::Fingerprint;
+use crate::resourcesync::uri::Uri;
+
+/// Rows of keys to write, by list and number; nothing for a row to delete.
+type KeyChanges = BTreeMap<(Uri, u32), Option<KeyRow>>;
+
+/// What a comparison found.
+#[derive(Debug)]
+pub struct Selection {
+    /// The last round that took of it.
+    round: u64,
+    /// The time of the comparison.
+    at: Timestamp,
+    /// True if the time of an entry is that of the comparison, or may be one later.
+    depends_on_time: bool,
+    /// In order of their URIs.
+    lists: Vec<SelectedList>,
+    /// In the order in which they are told.
+    fresh: Vec<Candidate>,
+    /// Number of the fresh entries that were taken.
+    next: usize,
+    /// Entries that are taken with the same ones in other lists, in order of their keys; and whether they were.
+    copies: Vec<(Candidate, bool)>,
+    /// Rows that the next round writes.
+    rows: KeyChanges,
+    /// Keys that the next round adds, by list.
+    added: Vec<Vec<ChangeKey>>,
+}
+
+/// One version of a list.
+#[derive(Debug)]
+struct SelectedList {
+    list: Uri,
+    stat: Stat,
+    fingerprint: Fingerprint,
+    /// The part of the file with its entries.
+    span: Range<u64>,
+    /// Entries that count.
+    listed: usize,
+    /// Of these, entries that were not taken.
+    left: usize,
+    /// Time of the earliest of these that is not among those of the selection.
+    first_late: Option<Timestamp>,
+    /// Position of the first entry with a datetime that can be true.
+    dated: Option<u32>,
+    /// True if an entry before that is not among those of the selection.
+    is_head_late: bool,
+    latest: Option<Timestamp>,
+    skipped: usize,
+    first_skipped: Option<Skipped>,
+    /// Entries with a datetime that cannot be read.
+    invalid: usize,
+}
+
+impl SelectedList {
+    fn new(list: &ListToRead, listed: &ListedChanges, at: Timestamp) -> SelectedList {
+        let times = listed.entries.iter().filter_map(|entry| {
+            let time = believed(entry, at)?;
+            Some((entry.position, time))
+        });
+        SelectedList {
+            list: list.list.clone(),
+            stat: list.stat,
+            fingerprint: list.fingerprint,
+            span: listed.span(),
+            listed: listed.entries.len(),
+            left: 0,
+            first_late: None,
+            dated: times.clone().map(|(position, _)| position).next(),
+            is_head_late: false,
+            latest: times.map(|(_, time)| time).max(),
+            skipped: listed.skipped,
+            first_skipped: listed.first_skipped.clone(),
+            invalid: listed.undated.invalid,
+        }
+    }
+
+    /// Returns true if no entry up to this one has a time of its own.
+    fn is_head(&self, position: u32) -> bool {
+        self.dated.is_none_or(|dated| position < dated)
+    }
+
+    fn note_late(&mut self, entry: &Candidate) {
+        self.is_head_late |= self.is_head(entry.place.position);
+        self.first_late = Some(
+            self.first_late
+                .map_or(entry.time, |first| first.min(entry.time)),
+        );
+    }
+}
+
+impl Selection {
+    /// Compares the lists of a request with what was taken, and keeps so many fresh entries.
+    pub fn compare<F: RoundFiles>(
+        request: &TakeRequest,
+        most: usize,
+        files: &mut F,
+    ) -> Result<Selection, F::Error> {
+        let mut selection = Selection {
+            round: request.round,
+            at: request.at,
+            depends_on_time: false,
+            lists: Vec::with_capacity(request.lists.len()),
+            fresh: Vec::new(),
+            next: 0,
+            copies: Vec::new(),
+            rows: BTreeMap::new(),
+            added: vec![Vec::new(); request.lists.len()],
+        };
+        let mut comparison = Comparison::new(most);
+        for list in &request.lists {
+            selection.add_list(request, list, &mut comparison, files)?;
+        }
+        let rows = &mut selection.rows;
+        let mut before: Option<Uri> = None;
+        let mut number = 0;
+        let compared = comparison.conclude(|pass| {
+            files.each_taken(&mut |list, first, row| {
+                if row.vanished.is_some_and(|at| at < request.vanished_before) {
+                    rows.entry((list, first)).or_insert(None);
+                    return;
+                }
+                if before.as_ref() != Some(&list) {
+                    number += 1;
+                    before = Some(list);
+                }
+                row.keys().for_each(|key| pass(number, key));
+            })
+        })?;
+        let Compared {
+            mut taken,
+            fresh,
+            copies,
+        } = compared;
+        taken.sort_unstable_by_key(|entry| (entry.list, entry.place.position));
+        for entry in taken {
+            selection.take_key(&entry);
+        }
+        let mut entries = fresh.iter().chain(&copies);
+        selection.depends_on_time = entries.any(|entry| {
+            entry.is_ahead || selection.lists[entry.list as usize].is_head(entry.place.position)
+        });
+        selection.fresh = fresh;
+        selection.copies = copies.into_iter().map(|copy| (copy, false)).collect();
+        Ok(selection)
+    }
+
+    /// Compares a list with what was taken from it.
+    fn add_list<F: RoundFiles>(
+        &mut self,
+        request: &TakeRequest,
+        list: &ListToRead,
+        comparison: &mut Comparison,
+        files: &mut F,
+    ) -> Result<(), F::Error> {
+        let listed = files.keys(list)?;
+        let stored = files.taken(&list.list)?;
+        let mut keys = TakenKeys::new(stored, request.vanished_before);
+        let times = times(&listed.entries, request.at);
+        let untaken = keys.compare(&listed.entries, &times, request.at);
+        let number = u32::try_from(self.lists.len()).unwrap_or(u32::MAX);
+        let mut selected = SelectedList::new(list, &listed, request.at);
+        if list.is_learned {
+            for entry in &untaken {
+                comparison.learn(listed.entries[entry.index].key, entry.copy);
+            }
+            keys.add(untaken.iter().map(|entry| listed.entries[entry.index].key));
+            self.lists.push(selected);
+        } else {
+            selected.left = untaken.len();
+            self.lists.push(selected);
+            for entry in untaken {
+                let of = &listed.entries[entry.index];
+                let candidate = Candidate {
+                    place: of.place(),
+                    time: times[entry.index],
+                    list: number,
+                    copy: entry.copy,
+                    is_ahead: is_ahead(of, request.at),
+                    is_archived: list.is_archived,
+                };
+                let mut is_late = |late: &Candidate| {
+                    self.lists[late.list as usize].note_late(late);
+                };
+                match request.beyond {
+                    Some(beyond) if candidate.time >= beyond => is_late(&candidate),
+                    _ => comparison.add(candidate, is_late),
+                }
+            }
+        }
+        let rows = keys.into_changes().into_iter();
+        let rows = rows.map(|(number, row)| ((list.list.clone(), number), row));
+        self.rows.extend(rows);
+        Ok(())
+    }
+
+    fn take_key(&mut self, entry: &Candidate) {
+        let list = entry.list as usize;
+        self.lists[list].left -= 1;
+        self.added[list].push(entry.place.key);
+    }
+
+    /// Returns the number of entries that are kept.
+    pub fn count(&self) -> usize {
+        self.fresh.len() + self.copies.len()
+    }
+
+    /// Returns true if nothing is left of it to take.
+    pub fn is_exhausted(&self) -> bool {
+        self.next == self.fresh.len()
+    }
+
+    /// Returns true if a comparison would find the same for a request: its lists are the same versions, and since the last
+    /// round nothing else was done to the set.
+    pub fn is_for(&self, request: &TakeRequest) -> bool {
+        let age = request.at.duration_since(self.at).unsigned_abs();
+        if request.after != Some(self.round) || (self.depends_on_time && age > AHEAD) {
+            return false;
+        }
+        let numbers = self.numbers(request);
+        let is_known = request.lists.iter().all(|list| {
+            let number = self.lists.binary_search_by(|of| of.list.cmp(&list.list));
+            let selected = number.ok().and_then(|number| self.lists.get(number));
+            selected.is_some_and(|selected| {
+                (selected.stat, selected.fingerprint) == (list.stat, list.fingerprint)
+                    && !list.is_learned
+            })
+        });
+        let lists = self.lists.iter().zip(&numbers);
+        let has_all = request.beyond.is_some()
+            || lists
+                .filter(|(list, _)| list.left > 0)
+                .all(|(_, number)| number.is_some());
+        let mut entries = self.slice(request).iter();
+        is_known
+            && has_all
+            && entries.all(|entry| {
+                let mut copies = self.copies[self.copies_of(entry)].iter();
+                let is_read = |entry: &Candidate| numbers[entry.list as usize].is_some();
+                is_read(entry) && copies.all(|(copy, _)| is_read(copy))
+            })
+    }
+
+    /// Returns the numbers of its lists in a request.
+    fn numbers(&self, request: &TakeRequest) -> Vec<Option<usize>> {
+        let lists = self.lists.iter();
+        lists.map(|list| request.number(&list.list)).collect()
+    }
+
+    /// Returns the entries that are told next.
+    fn slice(&self, request: &TakeRequest) -> &[Candidate] {
+        let left = &self.fresh[self.next..];
+        let is_before = |entry: &Candidate| request.beyond.is_none_or(|beyond| entry.time < beyond);
+        &left[..left.partition_point(is_before).min(request.limit)]
+    }
+
+    /// Returns the range of the copies that are taken with an entry.
+    fn copies_of(&self, entry: &Candidate) -> Range<usize> {
+        let number = |entry: &Candidate| (entry.place.key, entry.copy);
+        let wanted = number(entry);
+        let begin = self
+            .copies
+            .partition_point(|(copy, _)| number(copy) < wanted);
+        let of_entry = self.copies[begin..].partition_point(|(copy, _)| number(copy) == wanted);
+        begin..begin + of_entry
+    }
+
+    /// Takes the earliest entries, and reads them.
+    pub fn take<F: RoundFiles>(
+        &mut self,
+        request: &TakeRequest,
+        files: &mut F,
+    ) -> Result<Taken, F::Error> {
+        self.round = request.round;
+        let numbers = self.numbers(request);
+        let told = self.slice(request).to_vec();
+        let entries = told.iter();
+        let entries = entries.map(|entry| (entry.list as usize, entry.place));
+        let changes = read_in_order(entries, self.lists.len(), |list, places| {
+            match numbers[list] {
+                Some(number) => {
+                    files.changes(&request.lists[number], &self.lists[list].span, places)
+                }
+                None => Ok(Vec::new()),
+            }
+        })?;
+        let changes = changes.into_iter().zip(&told).map(|(mut change, entry)| {
+            if entry.is_ahead {
+                change.datetime = None;
+            }
+            FreshChange {
+                change,
+                time: entry.time,
+                list: numbers[entry.list as usize].unwrap_or_default(),
+            }
+        });
+        let changes: Vec<FreshChange> = changes.collect();
+        self.next += told.len();
+        for entry in &told {
+            self.take_key(entry);
+            for copy in self.copies_of(entry) {
+                let (copy, is_taken) = &mut self.copies[copy];
+                *is_taken = true;
+                let copy = *copy;
+                self.take_key(&copy);
+            }
+        }
+        if self.is_exhausted() {
+            self.copies = Vec::new();
+            self.fresh = Vec::new();
+            self.next = 0;
+        }
+        let rows = self.write_rows(files)?;
+        let lists = self.taken_lists(request, &numbers, &told, &changes);
+        Ok(Taken {
+            has_more: request.beyond.is_some() || self.lists.iter().any(|list| list.left > 0),
+            lists,
+            changes,
+            keys: rows,
+            inventory: BTreeMap::new(),
+            missing: None,
+        })
+    }
+
+    /// Returns the rows that say what was taken.
+    fn write_rows<F: RoundFiles>(&mut self, files: &mut F) -> Result<KeyChanges, F::Error> {
+        let mut rows = std::mem::take(&mut self.rows);
+        for (list, added) in self.lists.iter().zip(&mut self.added) {
+            if added.is_empty() {
+                continue;
+            }
+            let last = last_row(&list.list, &rows, files)?;
+            for (number, row) in appended(last, added.drain(..)) {
+                rows.insert((list.list.clone(), number), Some(row));
+            }
+        }
+        Ok(rows)
+    }
+
+    /// Returns the lists of a request as far as they were taken now.
+    fn taken_lists(
+        &mut self,
+        request: &TakeRequest,
+        numbers: &[Option<usize>],
+        told: &[Candidate],
+        changes: &[FreshChange],
+    ) -> Vec<TakenList> {
+        let mut told_of = vec![(0, 0, 0); self.lists.len()];
+        for (entry, fresh) in told.iter().zip(changes) {
+            let (told, undated, ahead) = &mut told_of[entry.list as usize];
+            *told += 1;
+            *undated += usize::from(fresh.change.datetime.is_none());
+            *ahead += usize::from(entry.is_ahead);
+        }
+        let left = self.left();
+        let mut lists: Vec<Option<TakenList>> = vec![None; request.lists.len()];
+        let selected = self.lists.iter_mut().zip(left).zip(told_of).zip(numbers);
+        for (((list, left), (told, undated, ahead)), number) in selected {
+            let Some(number) = number else {
+                continue;
+            };
+            // The pass over the keys does not know which of them are fresh.
+            let invalid = list.invalid.min(undated - ahead);
+            list.invalid -= invalid;
+            lists[*number] = Some(TakenList {
+                list: list.list.clone(),
+                version: list.fingerprint,
+                fingerprint: (list.left == 0).then_some(list.fingerprint),
+                left,
+                listed: list.listed,
+                taken: list.listed - list.left,
+                told,
+                latest: list.latest,
+                skipped: list.skipped,
+                first_skipped: list.first_skipped.clone(),
+                undated: UndatedChanges {
+                    missing: undated - ahead - invalid,
+                    invalid,
+                    ahead,
+                },
+            });
+        }
+        lists.into_iter().flatten().collect()
+    }
+
+    /// Returns the entries that are left of each list, unless one of them has the time of the comparison.
+    fn left(&self) -> Vec<Option<LeftEntries>> {
+        let lists = self.lists.iter();
+        let mut left: Vec<(Option<Timestamp>, bool)> = lists
+            .map(|list| (list.first_late, list.is_head_late))
+            .collect();
+        let copies = self.copies.iter().filter(|(_, is_taken)| !is_taken);
+        let copies = copies.map(|(copy, _)| copy);
+        for entry in self.fresh[self.next..].iter().chain(copies) {
+            let (first, has_head) = &mut left[entry.list as usize];
+            *first = Some(first.map_or(entry.time, |first| first.min(entry.time)));
+            *has_head |= self.lists[entry.list as usize].is_head(entry.place.position);
+        }
+        let left = left.into_iter().zip(&self.lists);
+        let left = left.map(|((first, has_head), list)| {
+            let first = first.filter(|_| !has_head && list.left > 0)?;
+            Some(LeftEntries {
+                first,
+                count: list.left,
+            })
+        });
+        left.collect()
+    }
+}
+
+/// Returns the last row of keys of a list that are present, with those that are to be written.
+fn last_row<F: RoundFiles>(
+    list: &Uri,
+    rows: &KeyChanges,
+    files: &mut F,
+) -> Result<Option<(u32, KeyRow)>, F::Error> {
+    let all = (list.clone(), 0)..=(list.clone(), u32::MAX);
+    let is_present = |row: &KeyRow| row.vanished.is_none();
+    let mut unsaved = rows.range(all).rev().filter_map(|((_, number), row)| {
+        let row = row.as_ref().filter(|row| is_present(row))?;
+        Some((*number, row.clone()))
+    });
+    let unsaved = unsaved.next();
+    let saved = files.last_taken(list)?.map(|(number, row)| {
+        let is_deleted = rows.contains_key(&(list.clone(), number));
+        match is_deleted {
+            true => (number, KeyRow::new(&[], None)),
+            false => (number, row),
+        }
+    });
+    Ok(match (unsaved, saved) {
+        (Some(unsaved), Some(saved)) if saved.0 > unsaved.0 => Some(saved),
+        (unsaved, saved) => unsaved.or(saved),
+    })
+}
+
+/// Returns the datetime of an entry that is not too far ahead.
+fn believed(entry: &Listed, at: Timestamp) -> Option<Timestamp> {
+    let time = entry.datetime?.at();
+    (time <= later(at, AHEAD)).then_some(time)
+}
+
+fn is_ahead(entry: &Listed, at: Timestamp) -> bool {
+    entry.datetime.is_some() && believed(entry, at).is_none()
+}
+
+/// Returns the effective time of each entry of a list (C13).
+fn times(entries: &[Listed], at: Timestamp) -> Vec<Timestamp> {
+    let mut last = None;
+    let times = entries.iter().map(|entry| {
+        last = believed(entry, at).or(last);
+        last.unwrap_or(at)
+    });
+    times.collect()
+}
