@@ -167,7 +167,7 @@ pub enum Fact {
         undated: UndatedChanges,
         back_dated: usize,
     },
-    /// Entries that cannot be told, by list (C2).
+    /// Entries of a list that cannot be told (C2), as many as there are more than before.
     SkippedEntries {
         source: String,
         list: Uri,

@@ -323,11 +323,12 @@ impl Engine {
             }
             let source = &mut self.sources[position];
             source.find_about_entries(&list.list, findings, &mut self.step);
-            if list.skipped > 0 {
+            let count = self.change_sets.note_skipped(set, &list.list, list.skipped);
+            if count > 0 {
                 self.step.tell(Fact::SkippedEntries {
                     source: plan.name.clone(),
                     list: list.list.clone(),
-                    count: list.skipped,
+                    count,
                 });
             }
         }

@@ -67,6 +67,8 @@ pub struct ChangeSet {
     is_partial: bool,
     /// Lists of which entries were left for a later round.
     left: BTreeMap<Uri, (Fingerprint, LeftEntries)>,
+    /// Entries of lists that cannot be told, as they were counted last.
+    skipped: BTreeMap<Uri, usize>,
     /// Resources of its Resource Lists that are missing, if changes are taken from these (C29).
     missing: Option<MissingResources>,
     /// True until the next round if an operator accepts what is missing as deleted.
@@ -103,6 +105,7 @@ impl ChangeSet {
             learned: Learned::default(),
             is_partial: false,
             left: BTreeMap::new(),
+            skipped: BTreeMap::new(),
             missing: None,
             is_accepted: false,
         }
@@ -299,6 +302,7 @@ impl ChangeSets {
                 known.lists.remove(list);
                 known.ended.remove(list);
                 known.left.remove(list);
+                known.skipped.remove(list);
                 known.to_learn.remove(list);
                 known.last_taken = None;
                 // What is being compared was compared with keys that are gone now.
@@ -628,6 +632,19 @@ impl ChangeSets {
         }
     }
 
+    /// Notes how many entries of a list cannot be told. Returns how many more these are than before: most of them stand
+    /// there in every version.
+    pub fn note_skipped(&mut self, set: &Uri, list: &Uri, count: usize) -> usize {
+        let Some(known) = self.sets.get_mut(set) else {
+            return 0;
+        };
+        let before = match count {
+            0 => known.skipped.remove(list),
+            _ => known.skipped.insert(list.clone(), count),
+        };
+        count.saturating_sub(before.unwrap_or_default())
+    }
+
     /// Notes that notifications were cut.
     pub fn note_cut(&mut self, set: &Uri, now: Timestamp) {
         if let Some(known) = self.sets.get_mut(set) {
@@ -785,6 +802,16 @@ mod tests {
         take(&mut sets, &mut step);
         sets.forget_list(&lists[0].list, &mut step);
         assert_eq!(sets.get(&uri).unwrap().last_taken(), None);
+    }
+
+    #[test]
+    fn entries_that_cannot_be_told_count_once() {
+        let (set, lists) = set(&[("a", 10, 1)]);
+        let uri = Uri::parse("https://e.org/cl.xml").unwrap();
+        let mut sets = ChangeSets::default();
+        sets.sets.insert(uri.clone(), set);
+        let counted = [3, 3, 5, 0, 2].map(|count| sets.note_skipped(&uri, &lists[0].list, count));
+        assert_eq!(counted, [3, 0, 2, 0, 2]);
     }
 
     #[test]
