@@ -87,7 +87,7 @@ pub fn resend(file: Option<&Path>, options: &ResendOptions) -> anyhow::Result<Ex
     if let Some(position) = &position {
         let sent = grouped(position.sent);
         say(format_args!(
-            "continuing after {sent} resources that were sent before"
+            "continuing after {sent} resources, which were sent before"
         ));
     }
     let scan = scan_once(&config)?;

@@ -163,7 +163,7 @@ fn feeds_are_for_changes_of_resources_only() {
 }
 
 #[test]
-fn a_resend_names_what_the_resource_lists_name_and_goes_on_after_a_kill() {
+fn a_resend_names_what_the_resource_lists_name_and_continues_after_a_kill() {
     let fake = FakeBroker::start();
     let mut story = Story::new(&broker(fake.address, ATOM));
     let entries: Vec<String> = (0..230).map(|at| format!("updated {at:03}.txt")).collect();
