@@ -1,5 +1,5 @@
-//! Which names may be documents (R1): decided before anything is asked of the file system, because a tree
-//! may hold a million other files.
+//! The names that may be documents (R1), decided before the file system is accessed, because a tree may hold a million
+//! other files.
 
 use std::fmt;
 

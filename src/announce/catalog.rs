@@ -1,4 +1,4 @@
-//! The documents of one source, and who lists and links to whom.
+//! The documents of one source, with their links and the lists that name them.
 
 pub mod census;
 mod relations;
@@ -16,7 +16,7 @@ use crate::resourcesync::capability::Capability;
 use crate::resourcesync::document::{Advertisement, Form};
 use crate::resourcesync::uri::{Uri, UriMap};
 
-/// Every document of a source as last seen complete, deleted ones included until everybody knows.
+/// Every document of a source as last seen complete, deleted ones included until every hub was told.
 ///
 /// `listed_by`, `linked_by` and `census` are derived from `structures` and `records`, and change only with them.
 #[derive(Debug, Default)]
@@ -52,7 +52,7 @@ impl Catalog {
         }
     }
 
-    /// Returns the same URI, as the catalog has it: one that is kept in many places takes memory once.
+    /// Returns the same URI, as the catalog has it: one that is kept many times takes memory once.
     pub fn interned(&self, uri: Uri) -> Uri {
         let known = self.records.get_key_value(&uri).map(|(known, _)| known);
         let known = known.or_else(|| Some(self.listed_by.get_key_value(&uri)?.0));
@@ -137,7 +137,7 @@ impl Catalog {
         !self.unread.is_empty()
     }
 
-    /// Returns the Source Descriptions, deleted ones included until everybody knows.
+    /// Returns the Source Descriptions, deleted ones included until every hub was told.
     pub fn descriptions(&self) -> &BTreeSet<Uri> {
         &self.descriptions
     }

@@ -70,13 +70,13 @@ impl Channel {
         span
     }
 
-    /// Returns the accounts of hubs that hear of all changes.
+    /// Returns the ledgers of hubs that are told of all changes.
     pub fn listening(&self) -> impl Iterator<Item = (&Hub, &Ledger)> {
         let ledgers = self.ledgers.iter().map(|(hub, ledger)| (hub, &**ledger));
         ledgers.filter(|(_, ledger)| ledger.row.left.is_none())
     }
 
-    /// Returns the hubs that subscribers may be sent to; a broker is none (F1).
+    /// Returns the hubs that are advertised to subscribers; a broker is none (F1).
     pub fn advertised(&self) -> Vec<Hub> {
         let hubs = self
             .listening()
@@ -149,7 +149,7 @@ impl Channel {
         (first < last).then_some((first, last))
     }
 
-    /// Forgets logged notifications that every hub has heard, except those that the topic serves. Returns their numbers.
+    /// Forgets logged notifications that every hub was told, except those that the topic serves. Returns their numbers.
     pub fn forget_heard(&mut self, since: Timestamp) -> Vec<u64> {
         let ledgers = self.ledgers.values();
         let heard = ledgers.filter(|ledger| !ledger.has_ended()).map(|ledger| {

@@ -124,7 +124,7 @@ fn consequences(effect: &Effect, at: Timestamp) -> Vec<Event> {
             let fetched = is_ping.then(|| Event::Fetched(submission.topic.clone()));
             std::iter::once(answered).chain(fetched).collect()
         }
-        // Only what is missing is looked at again, before its deletion is believed (R15).
+        // Only missing documents are looked at again, before their deletion counts (R15).
         Effect::Look(paths) => {
             let looked = paths.iter().map(|path| Observation {
                 path: path.clone(),

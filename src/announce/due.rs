@@ -1,5 +1,5 @@
-//! The changes that one hub is due of one document on one channel: the difference *seen − told*, and whether it may be announced
-//! now. This is the heart of the promise; [`due_after`] has the table.
+//! The changes that one hub is due of one document on one channel: the difference *seen − told*, and whether it may be
+//! announced now. [`due_after`] has the decision table.
 
 use crate::announce::catalog::Catalog;
 use crate::announce::channel::Channel;
@@ -23,7 +23,7 @@ pub enum Due {
     Absorbed(Option<Told>),
     /// A change that is not announced before the document is listed (R17).
     Held,
-    /// A change of a document that is missing: it is announced once the document is found again, or believed deleted
+    /// A change of a document that is missing: it is announced once the document is found again, or counts as deleted
     /// (R15).
     Missing,
     /// A change to announce now.
@@ -56,7 +56,7 @@ pub fn may_become_due(
     };
     match due {
         Due::Held | Due::Missing => true,
-        // R15: it may turn out to be deleted.
+        // R15: it may be deleted.
         Due::Acknowledged | Due::Absorbed(_) | Due::Announce(_) => {
             let record = catalog.get(uri).filter(|record| record.is_missing());
             let permission = record.map(|record| Permission {
@@ -87,7 +87,7 @@ pub fn may_become_due(
 /// | left the set, and is still the same document (R14) | was told of it | nothing is due: `Absorbed` |
 /// | any other: another document took its place | was told of it | nothing: its end |
 ///
-/// Then, what becomes of the difference between that and what was told:
+/// Then, the consequence of the difference between that and what was told:
 ///
 /// | difference | document | due |
 /// |---|---|---|

@@ -32,7 +32,7 @@ pub struct Ledger {
     /// The number of the submission that is under way, its answer to come: of what is in flight, or of what
     /// was dropped meanwhile.
     pub sending: Option<u64>,
-    /// True if the hub may have taken what is in flight unheard.
+    /// True if the hub may have accepted what is in flight, and its answer was lost.
     pub in_doubt: bool,
     /// True if the answer to come is to a submission as the hub was reached before.
     pub is_answer_old: bool,
@@ -57,7 +57,7 @@ pub struct Prepared {
     pub beyond: Option<Timestamp>,
 }
 
-/// The changes that a hub still hears of on a channel (R11).
+/// The changes that a hub is still told of on a channel (R11).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hearing {
     All,
@@ -213,7 +213,7 @@ impl Ledger {
         self.row.flight.take()
     }
 
-    /// Ends the account: the hub hears these last words, and nothing else.
+    /// Ends the account: the hub is told of these last changes, and of nothing else.
     pub fn leave(&mut self, retirement: Retirement) {
         self.due.retain(|uri| retirement.last_words.contains(uri));
         self.waiting.clear();
@@ -221,7 +221,7 @@ impl Ledger {
         self.row.left = Some(retirement);
     }
 
-    /// Returns true if the hub has left, and heard its last words.
+    /// Returns true if the hub has left, and was told of its last changes.
     pub fn has_ended(&self) -> bool {
         let has_heard = self.row.position.last.is_none() || self.row.position.has_ended();
         self.row.left.is_some() && self.row.flight.is_none() && self.due.is_empty() && has_heard
@@ -267,7 +267,7 @@ impl Ledger {
     pub fn withdraw(&mut self) -> Vec<Uri> {
         let flight = self.row.flight.take();
         if self.in_doubt {
-            // R20: the hub may have heard of a later time.
+            // R20: the hub may have been told of a later time.
             self.row.until = None;
         }
         let covers = flight.into_iter().flat_map(|flight| flight.covers);
@@ -290,7 +290,7 @@ impl Ledger {
             .chain(flying.filter(|uri| !self.due.contains(*uri)))
     }
 
-    /// Returns which changes the hub still hears of (R11).
+    /// Returns which changes the hub is still told of (R11).
     pub fn hearing(&self, is_live: bool) -> Hearing {
         match &self.row.left {
             Some(_) => Hearing::LastWords,

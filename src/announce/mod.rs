@@ -1,11 +1,11 @@
-//! The engine: decides what is announced to whom, and when. Pure: no clock, disk, network, randomness or logging; time
-//! and chance arrive as arguments, and what is to be done leaves as effects.
+//! The engine: decides which changes are announced to which hub, and when. Pure: no clock, disk, network, randomness or
+//! logging; time and chance arrive as arguments, and what is to be done leaves as effects.
 //!
-//! In reading order: a [`plan`] says what is wanted, [`observation`]s what the tree holds, [`event`]s go in
-//! and effects come out of the [`engine`]. Inside it the [`catalog`] knows the documents and their
-//! relations, [`channel`]s and [`ledger`]s keep who has been told what, [`difference`] names the change
-//! types, [`notification`] cuts and renders payloads, and [`delivery`] judges what a hub answered. [`changes`] does the
-//! same for the resources that Change Lists name. A [`dry_run`] plays all of it forward.
+//! In reading order: a [`plan`] has the configuration, [`observation`]s the content of the tree, [`event`]s go in and
+//! effects come out of the [`engine`]. Inside it the [`catalog`] knows the documents and their relations, [`channel`]s
+//! and [`ledger`]s keep what each hub was told, [`difference`] names the change types, [`notification`] cuts and
+//! renders payloads, and [`delivery`] judges what a hub answered. [`changes`] does the same for the resources that
+//! Change Lists name. A [`dry_run`] plays all of it forward.
 
 pub mod candidates;
 pub mod catalog;

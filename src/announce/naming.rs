@@ -1,5 +1,5 @@
 //! The prefix that Capability Lists name documents by, beside the one that a mount is configured with: a wrong `url` is
-//! the commonest mistake of all.
+//! the most common mistake.
 
 use std::collections::BTreeMap;
 

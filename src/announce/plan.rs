@@ -54,7 +54,7 @@ pub struct ChangeWindowPlan {
     pub quiet: Duration,
     /// Longest time since the first sign.
     pub max_wait: Duration,
-    /// Entries that a hub may be behind before the oldest count as heard.
+    /// Entries that a hub may be behind before the oldest count as told.
     pub backlog: usize,
 }
 
@@ -87,14 +87,14 @@ pub struct SourcePlan {
     pub change_notifications: bool,
     /// True if changes are taken from Resource Lists where a set has no Change List (C27).
     pub changes_from_resource_lists: bool,
-    /// Findings that nobody is to be told of again.
+    /// Findings that raise no alarm.
     pub acknowledged: Vec<Acknowledgement>,
 }
 
 /// A directory and what it is published as (R1).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MountPlan {
-    /// Unique over all sources, and the same for as long as the plan is in force.
+    /// Unique over all sources, and the same as long as the plan is effective.
     pub id: MountId,
     pub directory: PathBuf,
     /// Ends in `/`.
@@ -110,7 +110,7 @@ impl MountPlan {
     }
 }
 
-/// The limit beyond which deletions are too many to be believed (R15).
+/// The limit beyond which deletions are suspended (R15).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MassDeletion {
     /// Suspend above this many percent of a source's documents, 0 to 100.
@@ -123,7 +123,7 @@ pub enum MassDeletion {
 const FEWEST: usize = 10;
 
 impl MassDeletion {
-    /// Returns true if `missing` of `of` documents or resources are more than can be believed.
+    /// Returns true if `missing` of `of` documents or resources are so many that deletions are suspended.
     pub fn is_exceeded(self, missing: usize, of: usize) -> bool {
         match self {
             MassDeletion::Percent(percent) => {
@@ -147,16 +147,16 @@ pub struct HubPlan {
 /// A message broker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BrokerPlan {
-    /// The name, in the place of a hub's address. It has no colon, so it is never the address of a hub.
+    /// The name, used like a hub's address. It has no colon, so it is never the address of a hub.
     pub name: Hub,
-    /// The kinds of channels that it hears.
+    /// The kinds of channels that it is told on.
     pub channels: Vec<ChannelKind>,
-    /// The names of the sources that it hears; nothing for all.
+    /// The names of the sources that it is told of; nothing for all.
     pub sources: Option<Vec<String>>,
 }
 
 impl BrokerPlan {
-    /// Returns true if it hears the channels of this kind of a source.
+    /// Returns true if it is told on the channels of this kind of a source.
     pub fn hears(&self, source: &str, kind: ChannelKind) -> bool {
         let sources = self.sources.as_ref();
         let is_named = sources.is_none_or(|sources| sources.iter().any(|name| name == source));
@@ -167,14 +167,14 @@ impl BrokerPlan {
 /// Which hub that is no longer configured another one goes on for (R13).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Replaces {
-    /// The one that it took the place of, if it was one for one.
+    /// The one that it replaced, if one replaced one.
     #[default]
     Automatic,
     Nothing,
     Hub(Hub),
 }
 
-/// The way a hub is spoken to (R24).
+/// The way in which a hub is notified (R24).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
@@ -212,19 +212,19 @@ pub struct ChannelPlan {
 #[error("no source is named \"{name}\"; there is {known}")]
 pub struct UnknownSource {
     pub name: String,
-    /// The names that there are, for people.
+    /// The known names, for the message.
     pub known: String,
 }
 
 impl Plan {
-    /// Returns every hub and broker, with how it is spoken to.
+    /// Returns every hub and broker, with its mode.
     pub fn destinations(&self) -> impl Iterator<Item = (&Hub, Mode)> {
         let hubs = self.hubs.iter().map(|hub| (&hub.hub, hub.mode));
         let brokers = self.brokers.iter();
         hubs.chain(brokers.map(|broker| (&broker.name, Mode::Broker)))
     }
 
-    /// Returns how a hub or broker is spoken to, if it is configured.
+    /// Returns the mode of a hub or broker, if it is configured.
     pub fn mode_of(&self, hub: &Hub) -> Option<Mode> {
         let mut destinations = self.destinations();
         destinations
@@ -237,7 +237,7 @@ impl Plan {
         self.hubs.iter().any(|configured| configured.hub == *hub)
     }
 
-    /// Returns the brokers that hear the channels of this kind of a source.
+    /// Returns the brokers that are told on the channels of this kind of a source.
     pub fn brokers_of(&self, source: &str, kind: ChannelKind) -> impl Iterator<Item = &Hub> {
         let brokers = self.brokers.iter();
         let hearing = brokers.filter(move |broker| broker.hears(source, kind));
@@ -276,7 +276,7 @@ impl Plan {
 }
 
 impl SourcePlan {
-    /// Returns true if the operator knows of a finding, and does not want to hear of it again.
+    /// Returns true if the configuration acknowledges a finding.
     pub fn is_acknowledged(&self, finding: &Finding) -> bool {
         self.acknowledged
             .iter()

@@ -31,7 +31,7 @@ pub fn span(
 ) -> Span {
     let latest = open.map(|open| earlier(whole(open), MILLISECOND));
     let mut until = latest.map_or(whole(now), |latest| latest.min(whole(now)));
-    // Whatever is true of a time is true of an earlier one.
+    // A statement that is true of a time is true of an earlier one.
     while used.contains(&until) {
         until = earlier(until, MILLISECOND);
     }

@@ -1,4 +1,4 @@
-//! The log of a change channel: its notifications, the same for each hub, and how much each hub has heard (C21 to C23,
+//! The log of a change channel: its notifications, the same for each hub, and how much each hub was told (C21 to C23,
 //! C26).
 
 use std::collections::BTreeMap;
@@ -16,22 +16,22 @@ pub struct Logged {
     pub cut: Timestamp,
 }
 
-/// The notifications of a channel that some hub has not heard, and the last one, by number.
+/// The notifications of a channel that some hub was not told, and the last one, by number.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ChangeLog {
     notifications: BTreeMap<u64, Logged>,
 }
 
-/// The part of the log that a hub has heard.
+/// The part of the log that a hub was told.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LogPosition {
-    /// Number of the last notification that the hub accepted in full, or that counts as heard.
+    /// Number of the last notification that the hub accepted in full, or that counts as told.
     pub heard: u64,
     /// Entries of the next one that it accepted, where it takes it in parts (C23).
     pub entries: usize,
-    /// Number up to which all counts as heard once what is in flight is answered: the hub fell behind (C22).
+    /// Number up to which all counts as told once what is in flight is answered: the hub fell behind (C22).
     pub skipped_to: Option<u64>,
-    /// Number of the last notification that it hears, if the hub is advertised no more (R11).
+    /// Number of the last notification for it, if the hub is advertised no more (R11).
     pub last: Option<u64>,
 }
 
@@ -47,7 +47,7 @@ pub struct LogPart {
     pub bytes: usize,
 }
 
-/// Notifications and entries that a hub has not heard yet.
+/// Notifications and entries that a hub was not told yet.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Backlog {
     pub notifications: usize,
@@ -79,8 +79,8 @@ impl ChangeLog {
         self.notifications.keys().next_back().copied()
     }
 
-    /// Returns the notifications that a hub at this position has not heard. The first one is in flight, or was withdrawn,
-    /// where it skips others.
+    /// Returns the notifications that a hub at this position was not told. The first one is in flight, or was
+    /// withdrawn, where it skips others.
     pub fn after(&self, position: &LogPosition) -> impl DoubleEndedIterator<Item = (u64, &Logged)> {
         let (heard, skipped_to) = (position.heard, position.skipped_to.unwrap_or_default());
         let last = position.last.unwrap_or(u64::MAX);
@@ -92,7 +92,7 @@ impl ChangeLog {
             .map(|(seq, logged)| (*seq, logged))
     }
 
-    /// Returns how much a hub at this position has not heard.
+    /// Returns how much a hub at this position was not told.
     pub fn backlog(&self, position: &LogPosition) -> Backlog {
         let mut backlog = Backlog::default();
         for (_, logged) in self.after(position) {
@@ -121,7 +121,7 @@ impl ChangeLog {
         Some((seq, part))
     }
 
-    /// Lets the oldest notifications count as heard by a hub that is more than `most` entries behind, except what is in
+    /// Lets the oldest notifications count as told to a hub that is more than `most` entries behind, except what is in
     /// flight. Returns the number of their entries.
     pub fn fall_behind(
         &self,
@@ -162,7 +162,7 @@ impl ChangeLog {
 }
 
 impl LogPosition {
-    /// Returns the position of a hub that hears all from the next notification on (C26).
+    /// Returns the position of a hub that is sent all from the next notification on (C26).
     pub fn at(seq: u64) -> LogPosition {
         LogPosition {
             heard: seq,
@@ -170,7 +170,7 @@ impl LogPosition {
         }
     }
 
-    /// Lets everything up to a notification count as heard.
+    /// Lets everything up to a notification count as told.
     pub fn skip(&mut self, seq: u64) {
         if seq > self.heard {
             (self.heard, self.entries) = (seq, 0);
@@ -196,7 +196,7 @@ impl LogPosition {
         is_whole
     }
 
-    /// Returns true if the hub has left, and heard its last.
+    /// Returns true if the hub has left, and was told its last notification.
     pub fn has_ended(&self) -> bool {
         self.last.is_some_and(|last| self.heard >= last)
     }

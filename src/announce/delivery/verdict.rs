@@ -12,7 +12,7 @@ use crate::http::answer::{Answer, BrokerAnswer, BrokerRefusal};
 use crate::http::form::FORM_TYPE;
 use crate::http::retry::{backoff, next_try};
 
-/// The fate of a notification after an answer.
+/// The outcome of a notification after an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     Accepted,
@@ -77,7 +77,7 @@ pub fn verdict(answer: &Answer, attempts: u32, now: Timestamp, jitter: f64) -> V
         500 if says_nobody_subscribed(excerpt) || says_nothing(excerpt) => {
             later(Reason::NoSubscribersLikely(status))
         }
-        // Nobody can mend this, so nobody is called, and the hub is not hurried either.
+        // No operator can correct this, so there is no alert, and the hub is retried slowly.
         400 if says_nobody_subscribed(excerpt) => Verdict::Retry {
             at: after(now, OPERATOR_WAIT),
             reason: Reason::NoSubscribersLikely(status),

@@ -131,8 +131,8 @@ fn key(entry: &Entry) -> (Uri, ChangeKind, Capability) {
     (entry.uri.clone(), entry.change, entry.capability)
 }
 
-/// Returns as many entries as a payload may have, the weightiest first: what a hub is being told, what it will be told, and then what it
-/// was told, the newest first. In order of their datetimes.
+/// Returns as many entries as a payload may have, the most important first: what is in flight, what is due, and then
+/// what was told, the newest first. In order of their datetimes.
 fn as_many_as_fit<'a>(
     by_weight: impl Iterator<Item = &'a Entry>,
     most: usize,

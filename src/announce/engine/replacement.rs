@@ -1,4 +1,4 @@
-//! Hubs that come, go, and take each other's place under another configuration (R13).
+//! Hubs that are added, removed, and replaced by each other in another configuration (R13).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,7 @@ pub struct Accounts {
 /// The hubs that are configured otherwise than before this start.
 #[derive(Debug, Default)]
 pub struct HubChanges {
-    /// Hubs that were not configured, and take no other's place.
+    /// Hubs that were not configured, and replace no other.
     added: BTreeSet<Hub>,
     /// Hubs that go on for one that is no longer configured.
     inherited: BTreeSet<Hub>,
@@ -67,7 +67,7 @@ impl HubChanges {
         changes
     }
 
-    /// Returns true if a hub was not configured before this start, and takes no other's place.
+    /// Returns true if a hub was not configured before this start, and replaces no other.
     pub fn is_added(&self, hub: &Hub) -> bool {
         self.added.contains(hub)
     }
@@ -110,7 +110,7 @@ impl HubChanges {
             }
         }
         let is_named = |hub: &Hub| replacements.iter().any(|(old, _)| old == hub);
-        // A broker never takes a hub's place, nor a hub a broker's.
+        // A broker never replaces a hub, nor a hub a broker.
         let was_broker = |hub: &Hub| known.get(hub).is_some_and(|hub| hub.mode == Mode::Broker);
         let removed = before.iter();
         let removed = removed.filter(|hub| plan.mode_of(hub).is_none() && !was_broker(hub));

@@ -1,4 +1,4 @@
-//! Takes up where a stored state ends, as far as the plan still has a place for it (R13).
+//! Restores a stored state, as far as the plan still has its sources, channels and hubs (R13).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -24,14 +24,14 @@ use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::payload::Payload;
 use crate::resourcesync::uri::{Hub, Topic, Uri};
 
-/// The longest that a retry ever waits (R23).
+/// The maximum wait before a retry (R23).
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
 /// The versions that hubs were told of, by channel.
 type AllTold = BTreeMap<(ChannelId, Hub), BTreeMap<Uri, Told>>;
 
 impl Engine {
-    /// Puts stored rows back, as far as the plan still has a place for them.
+    /// Restores stored rows, as far as the plan still has what they belong to.
     pub(super) fn restore(&mut self, state: State) {
         let State {
             mounts,

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use crate::announce::state::{Told, Version};
 use crate::resourcesync::uri::{Uri, UriMap, UriSet};
 
-/// The changes since the source last settled. It settles at the end of each step, but not while a mount is swept for the
-/// first time: what a half-read tree suggests is not believed.
+/// The changes since the source last settled. It settles at the end of each step, but not while a mount is swept for
+/// the first time: a half-read tree proves nothing.
 #[derive(Debug, Default)]
 pub struct Changes {
     /// Documents whose relations must be resolved.

@@ -26,7 +26,7 @@ pub struct Deletions {
     absent: UriMap<Absence>,
     /// The end of each grace, by the monotonic clock.
     graces: BTreeSet<(Duration, Uri)>,
-    /// True while deletions are not believed.
+    /// True while deletions are suspended.
     suspended: bool,
     /// Documents that looks of this step did not find, each with the document that was found in its place.
     vanished: BTreeMap<Uri, Option<Box<Sighting>>>,
@@ -99,13 +99,14 @@ impl Deletions {
         self.vanished.insert(uri.clone(), successor);
     }
 
-    /// Ends the absence of a document that was found again, or is believed to be deleted.
+    /// Ends the absence of a document that was found again, or counts as deleted.
     pub fn end(&mut self, uri: &Uri) {
         self.absent.remove(uri);
     }
 
-    /// Notes that a path cannot be read. What cannot be reached may be there or not, so that nobody sees it absent; what
-    /// can be reached is there, unless something else was in its place. Returns true if the document is found again.
+    /// Notes that a path cannot be read. What cannot be reached may be there or not, so that nobody sees it absent;
+    /// what can be reached is there, unless something else was at its path. Returns true if the document is found
+    /// again.
     pub fn is_found_unread(&mut self, uri: &Uri, is_reachable: bool) -> bool {
         let Some(absence) = self.absent.get_mut(uri) else {
             return false;
@@ -157,7 +158,7 @@ impl Deletions {
         self.graces.pop_first().map(|(_, uri)| uri)
     }
 
-    /// Asks for a look at a document whose grace is over: a deletion is believed only by a look after the grace.
+    /// Asks for a look at a document whose grace is over: a deletion counts only after a look that follows the grace.
     fn verify(&mut self, uri: &Uri, catalog: &Catalog, grace: Duration, step: &mut Step) {
         let Some(record) = catalog.get(uri) else {
             return;
@@ -305,8 +306,8 @@ impl Deletions {
     }
 }
 
-/// Returns true if more documents are missing than can be believed. Of what lies below a mount that is absent, nobody
-/// knows whether it is there.
+/// Returns true if so many documents are missing that deletions are suspended. Of what lies below a mount that is
+/// absent, nobody knows whether it is there.
 fn is_mass_deletion(limit: MassDeletion, census: &Census, mounts: &Mounts) -> bool {
     if limit == MassDeletion::Never {
         return false;

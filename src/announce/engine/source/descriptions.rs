@@ -1,4 +1,4 @@
-//! The Source Descriptions that changed within the window: a set that is published together with one hears of it,
+//! The Source Descriptions that changed within the window: a set that is published together with one is told of it,
 //! whichever of the two is seen first (R10, R16).
 
 use std::collections::BTreeMap;

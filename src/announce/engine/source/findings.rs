@@ -336,7 +336,7 @@ impl Findings {
         }
     }
 
-    /// Tells how many more there are of a kind; once, and then when its time is over.
+    /// Reports how many more there are of a kind: once, and then when its time is over.
     fn sum_up(&mut self, kind: &'static str, plan: &SourcePlan, step: &mut Step) {
         let Some(told) = self.kinds.get_mut(kind) else {
             return;
