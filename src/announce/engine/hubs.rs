@@ -155,15 +155,15 @@ impl Hubs {
         step.submit(submission, part);
     }
 
-    /// Awaits the answers to submissions of an engine before this one: until then nothing else is submitted in their
-    /// place.
+    /// Awaits the answers to submissions of an engine before this one: until then nothing else is submitted instead of
+    /// them.
     pub fn await_answers(
         &mut self,
         channels: &mut Channels,
         under_way: impl IntoIterator<Item = SubmissionId>,
     ) {
         for (id, hub, seq) in under_way {
-            // A new channel must not hear the answer to one that is gone.
+            // A new channel must not receive the answer to one that was removed.
             channels.reserve(id);
             if let Some(ledger) = channels.ledger_mut(id, &hub) {
                 ledger.sending = Some(seq);

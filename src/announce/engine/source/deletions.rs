@@ -28,7 +28,7 @@ pub struct Deletions {
     graces: BTreeSet<(Duration, Uri)>,
     /// True while deletions are suspended.
     suspended: bool,
-    /// Documents that looks of this step did not find, each with the document that was found in its place.
+    /// Documents that looks of this step did not find, each with the document that was found at its path.
     vanished: BTreeMap<Uri, Option<Box<Sighting>>>,
 }
 
@@ -195,7 +195,7 @@ impl Deletions {
         }
     }
 
-    /// Takes the documents that looks of this step did not find, each with the document that was found in its place.
+    /// Takes the documents that looks of this step did not find, each with the document that was found at its path.
     pub fn take_vanished(&mut self) -> BTreeMap<Uri, Option<Box<Sighting>>> {
         std::mem::take(&mut self.vanished)
     }
