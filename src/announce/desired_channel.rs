@@ -14,7 +14,7 @@ use crate::resourcesync::uri::{Hub, Topic, Uri, UriMap};
 /// The channel that a set should have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Desired {
-    /// None, for want of an advertisement or because it cannot be served.
+    /// None, because it has no advertisement or cannot be served.
     Nothing,
     /// The one it has: its Capability List was not read yet.
     AsItIs,
@@ -102,7 +102,7 @@ pub fn desired(
     }
 }
 
-/// Returns the channel that only brokers hear, if any does: its topic is only a name (F1).
+/// Returns the channel that only brokers are told on, if there are any: its topic is only a name (F1).
 pub fn for_brokers(
     plan: &Plan,
     source: &SourcePlan,
@@ -117,7 +117,7 @@ pub fn for_brokers(
     }
 }
 
-/// Returns true if the topic of a channel is only the name of what brokers hear: nobody may fetch or subscribe to it.
+/// Returns true if the topic of a channel is only a name for brokers: it can neither be fetched nor subscribed to.
 pub fn is_name_only(
     plan: &Plan,
     source: &SourcePlan,
@@ -139,7 +139,7 @@ pub fn is_name_only(
     is_only_of_brokers && is_default && !is_advertised && !is_configured
 }
 
-/// Adds the brokers that hear such channels, whatever is advertised (F1).
+/// Adds the brokers that are told on such channels, whatever is advertised (F1).
 fn with_brokers(plan: &Plan, source: &SourcePlan, kind: ChannelKind, desired: Desired) -> Desired {
     match desired {
         Desired::Channel { topic, mut hubs } => {

@@ -93,7 +93,7 @@ impl Engine {
         self.begin(now);
         self.note(event);
         self.expire();
-        // All that was not found is counted before any of it is believed to be deleted (R15).
+        // All missing documents are counted before any of them counts as deleted (R15).
         self.judge_deletions();
         // Relations, what is due, channels: the order is in `settle_source`.
         self.settle();
@@ -121,8 +121,8 @@ impl Engine {
         self.sources.inherit(&before.sources);
     }
 
-    /// Awaits the answers to submissions of an engine before this one: until then nothing else is submitted in their
-    /// place.
+    /// Awaits the answers to submissions of an engine before this one: until then nothing else is submitted instead of
+    /// them.
     pub fn await_answers(&mut self, under_way: impl IntoIterator<Item = SubmissionId>) {
         self.hubs.await_answers(&mut self.channels, under_way);
     }

@@ -309,7 +309,7 @@ pub const KINDS: [&str; 22] = [
     "missing_resources",
 ];
 
-/// Findings that an operator knows of and does not want to hear of again.
+/// Findings that an operator knows of, and that raise no alarm.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Acknowledgement {
     kind: Option<String>,

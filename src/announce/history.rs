@@ -40,7 +40,7 @@ pub struct PastNotification {
     pub hubs: Vec<(Hub, Fate)>,
 }
 
-/// The fate of a notification at a hub.
+/// The outcome of a notification at a hub.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     /// The hub's account says more, if it still has it in flight.
@@ -84,7 +84,7 @@ impl History {
         }
     }
 
-    /// Notes the fate of a notification, if it is still among the last.
+    /// Notes the outcome of a notification, if it is still among the last.
     pub fn note(&mut self, channel: ChannelId, seq: u64, hub: &Hub, fate: Fate) {
         let is_meant = |known: &&mut PastNotification| (known.channel, known.seq) == (channel, seq);
         let notification = self.notifications.iter_mut().rev().find(is_meant);

@@ -15,8 +15,8 @@ use crate::resourcesync::escape;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MountId(pub u32);
 
-/// The place of a candidate file: below which mount, and the path from there, in the file system's bytes,
-/// without a leading `/`.
+/// The location of a candidate file: its mount, and the path from there, in the file system's bytes, without a leading
+/// `/`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DocumentPath {
     pub mount: MountId,
@@ -30,7 +30,7 @@ impl DocumentPath {
     }
 }
 
-/// Escaped, for people.
+/// Escaped for display.
 impl fmt::Display for DocumentPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         escape::write(f, &self.text())
@@ -46,7 +46,7 @@ pub struct Stat {
     pub inode: u64,
 }
 
-/// The identity of a mounted directory, which differs from that of another that takes its place.
+/// The identity of a mounted directory, which differs from that of another that replaces it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
     pub device: u64,
@@ -69,7 +69,7 @@ pub enum Look {
     Document { parsed: Box<Parsed>, stat: Stat },
     /// A complete file that is not a capability document (R2).
     Other { reason: NotADocument, stat: Stat },
-    /// Nothing that may be believed (R3); it will be looked at again.
+    /// Nothing that counts (R3); it will be looked at again.
     Incomplete(Incomplete),
     /// The name is gone from a directory that was listed without error, or could not be opened because it
     /// does not exist.
@@ -88,7 +88,7 @@ pub struct UnreadableDirectory {
     pub since: Timestamp,
 }
 
-/// The reason why a file that is there tells nothing (R3).
+/// The reason why a file that exists cannot be read as a document (R3).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Incomplete {
     #[error(transparent)]

@@ -106,8 +106,8 @@ impl Record {
         self.is_structural() || self.outdated || self.stat.size > MAX_SIZE
     }
 
-    /// Returns true for a Source Description, whose changes every channel hears (R10). An index of several is
-    /// not one.
+    /// Returns true for a Source Description, whose changes are announced on every channel (R10). An index of several
+    /// is not one.
     pub fn is_source_description(&self) -> bool {
         self.version.capability == Capability::SourceDescription && self.version.form == Form::List
     }
@@ -136,8 +136,8 @@ impl Record {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Presence {
     Present,
-    /// Not found since then, and not yet believed to be deleted. `approved` by the operator, it does not
-    /// count towards a mass deletion.
+    /// Not found since then, and not yet counted as deleted. `approved` by the operator, it does not count towards a
+    /// mass deletion.
     Missing {
         since: Timestamp,
         approved: bool,
@@ -155,7 +155,7 @@ pub enum Hold {
     Waiting {
         since: Timestamp,
     },
-    /// It waited in vain once, and never waits again.
+    /// It was held to the end once, and is never held again.
     Expired,
 }
 
@@ -261,7 +261,7 @@ pub struct LedgerRow {
     pub accepted: Option<Timestamp>,
     pub ping: Option<Ping>,
     pub last: Option<Attempt>,
-    /// The part of the log that the hub has heard, on a change channel (C21).
+    /// The part of the log that the hub was told, on a change channel (C21).
     pub position: LogPosition,
 }
 
@@ -394,7 +394,7 @@ pub struct Save {
 
 impl State {
     /// Gives each mount of a plan the number under which the state knows it, and new numbers to the others, so that
-    /// stored paths stay right when mounts come, go or change places.
+    /// stored paths stay right when mounts are added, removed or exchanged.
     pub fn number_mounts(&self, plan: &mut Plan) {
         let mut next = self.mounts.keys().map(|id| id.0 + 1).max().unwrap_or(1);
         for source in &mut plan.sources {

@@ -1,6 +1,6 @@
 //! Submissions to one hub: which may go now, and which wait while the hub fails (R23).
 //!
-//! A failing hub is asked by one submission at a time. Its first answer that is no failure ends the outage, and
+//! A failing hub is tried with one submission at a time. Its first answer that is no failure ends the outage, and
 //! everything that waited may go. At any other time the number of submissions under way grows with what the hub
 //! accepts, so that an outage is found by a few of them and not by one for each channel.
 
@@ -71,7 +71,7 @@ pub struct HubQueue {
     refusals: BTreeMap<RefusalKind, Refusals>,
 }
 
-/// A time in which a hub takes nothing.
+/// A time in which a hub accepts nothing.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outage {
     pub since: Timestamp,
@@ -161,7 +161,7 @@ impl HubQueue {
         self.asked_for.push_back(channel);
     }
 
-    /// Removes what no longer waits.
+    /// Removes notifications that no longer wait.
     pub fn remove(&mut self, channel: ChannelId) {
         if self.waiting.remove(&channel) {
             for queue in [&mut self.asked_for, &mut self.first, &mut self.again] {
@@ -336,7 +336,7 @@ impl HubQueue {
         }
     }
 
-    /// Has a failing hub asked now, and logs what comes of it.
+    /// Tries a failing hub now, and logs the outcome.
     pub fn hurry(&mut self, now: Timestamp) {
         if let Some(outage) = &mut self.outage {
             (outage.next_probe, outage.next_first) = (now, now);
@@ -406,7 +406,7 @@ impl HubQueue {
         .collect()
     }
 
-    /// Moves everything as the clock was set back.
+    /// Moves all times as the clock was set back.
     pub fn set_back(&mut self, by: Duration) {
         let moved = |time: &mut Timestamp| *time = earlier(*time, by);
         self.accepted.iter_mut().for_each(moved);

@@ -279,7 +279,7 @@ impl Answered<'_> {
         let is_of_hub = scope == Some(RefusalScope::Hub)
             && (!ledger.is_at_fault || queue.fails_at_fault(self.id));
         if std::mem::take(&mut ledger.is_answer_old) {
-            // It says nothing of the hub as it is reached now.
+            // The hub was reached in another way then.
             retry.at = now;
             queue.push(self.id, false);
             queue.hurry(now);

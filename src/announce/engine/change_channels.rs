@@ -48,7 +48,7 @@ impl Engine {
         }
     }
 
-    /// Retires a change channel, which hears first what is fresh now (C12).
+    /// Retires a change channel, on which the changes that are fresh now are announced first (C12).
     fn retire_changes(&mut self, id: ChannelId) {
         let Some(channel) = self.channels.get(id) else {
             return;
@@ -94,7 +94,7 @@ impl Engine {
             self.step.serve(id);
         }
         self.change_sets.open(set, position);
-        // A channel that revives tells what came meanwhile.
+        // On a channel that revives, the changes that came meanwhile are announced.
         let window = &self.plan.window.changes;
         self.change_sets.sign(set, window, &mut self.step);
     }

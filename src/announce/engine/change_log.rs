@@ -1,5 +1,5 @@
-//! The log of a change channel: taken changes become notifications, and each hub is sent what it has not heard (C10, C13
-//! to C23).
+//! The log of a change channel: taken changes become notifications, and each hub is sent those that it was not told
+//! (C10, C13 to C23).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -155,7 +155,7 @@ impl Engine {
         self.take_if_ready(&set);
     }
 
-    /// Lets everything that was logged count as heard by a hub. Returns the number of changes.
+    /// Lets everything that was logged count as told to a hub. Returns the number of changes.
     pub(super) fn drop_logged(&mut self, id: ChannelId, hub: &Hub) -> usize {
         let Some(channel) = self.channels.get_mut(id) else {
             return 0;
@@ -172,7 +172,7 @@ impl Engine {
         let set = channel.row.set.clone();
         self.step.save_ledger(id, hub.clone());
         trim_log(channel, id, self.plan.topic_window, &mut self.step);
-        // C20: it has heard all now.
+        // C20: it was told everything now.
         self.take_if_ready(&set);
         changes
     }
@@ -245,7 +245,7 @@ fn undated(lists: &[TakenList]) -> UndatedChanges {
         })
 }
 
-/// C22: lets the oldest changes count as heard by hubs that are too far behind.
+/// C22: lets the oldest changes count as told to hubs that are too far behind.
 fn fall_behind(channel: &mut Channel, id: ChannelId, most: usize, step: &mut Step) {
     for (hub, ledger) in &mut channel.ledgers {
         let flying = ledger.row.flight.as_ref().map(|flight| flight.seq);
@@ -262,7 +262,7 @@ fn fall_behind(channel: &mut Channel, id: ChannelId, most: usize, step: &mut Ste
     }
 }
 
-/// Forgets logged notifications that every hub has heard (C22).
+/// Forgets logged notifications that every hub was told (C22).
 fn trim_log(channel: &mut Channel, id: ChannelId, kept: Duration, step: &mut Step) {
     let since = earlier(step.now(), kept);
     for seq in channel.forget_heard(since) {

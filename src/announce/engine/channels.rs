@@ -151,7 +151,7 @@ impl Channels {
         })
     }
 
-    /// Returns the channels that must hear of a document, or did (R10).
+    /// Returns the channels on which a document must be announced, or was (R10).
     pub fn concerned(&self, source: usize, uri: &Uri, record: &Record) -> BTreeSet<ChannelId> {
         let mut concerned: BTreeSet<ChannelId> = self.hearers.of(uri).collect();
         for set in &record.relations.sets {

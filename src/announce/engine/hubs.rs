@@ -210,7 +210,7 @@ impl Hubs {
         });
     }
 
-    /// Tells how many refusals were like those that were told.
+    /// Reports how many refusals were like those that were reported.
     pub fn sum_up_refusals(&mut self, hub: &Hub, step: &mut Step) {
         let Some(queue) = self.queues.get_mut(hub) else {
             return;

@@ -116,7 +116,7 @@ impl<'a> Reconciler<'a> {
         self.end_accounts(id);
     }
 
-    /// Forgets a deleted document once every hub knows.
+    /// Forgets a deleted document once every hub was told.
     pub fn forget_if_done(&mut self, uri: &Uri) {
         let is_gone = self.source.catalog().get(uri).is_some_and(Record::is_gone);
         if is_gone && !self.channels.owes(uri) {

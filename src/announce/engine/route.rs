@@ -248,7 +248,7 @@ impl Wishes<'_> {
     }
 }
 
-/// Adds to each set its documents, and with them the Source Descriptions, which every channel hears.
+/// Adds to each set its documents, and with them the Source Descriptions, which are announced on every channel.
 fn add_documents(openings: &mut [Opening], catalog: &Catalog, is_first: bool) {
     // What stands from before the start is listed by nothing that was read.
     if is_first || catalog.has_unread() {

@@ -118,7 +118,7 @@ impl Source {
         mount.is_some_and(|mount| !mount.row().baselined)
     }
 
-    /// Returns true if deletions are not believed for now (R15).
+    /// Returns true if deletions are suspended (R15).
     pub fn is_suspended(&self) -> bool {
         self.deletions.are_suspended()
     }

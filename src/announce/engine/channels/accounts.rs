@@ -68,7 +68,7 @@ impl<'a> ChannelAccounts<'a> {
 
     fn add(&mut self, hub: &Hub, mode: Mode, told: Option<&BTreeMap<Uri, Told>>, step: &mut Step) {
         let mut ledger = Ledger::new(mode);
-        // C26: on a change channel it hears what is cut from now on.
+        // C26: on a change channel it is sent the notifications that are cut from now on.
         if let Some(seq) = self.logged() {
             ledger.row.position = LogPosition::at(seq);
         }
@@ -81,7 +81,7 @@ impl<'a> ChannelAccounts<'a> {
         step.save_ledger(self.id, hub.clone());
     }
 
-    /// Lets a hub that had left hear everything again.
+    /// Lets a hub that had left be told everything again.
     fn resume(&mut self, hub: &Hub, step: &mut Step) {
         if let Some(ledger) = self.channel.ledgers.get_mut(hub)
             && ledger.row.left.take().is_some()
@@ -152,8 +152,8 @@ impl<'a> ChannelAccounts<'a> {
         !leaving.is_empty()
     }
 
-    /// R11: lets a hub go that is advertised no more. It hears what it was due until now, if it `is_told`; what it was
-    /// told is kept for the next one.
+    /// R11: lets a hub go that is advertised no more. It is sent the changes due until now, if it `is_told`; what it
+    /// was told is kept for the next one.
     fn leave(&mut self, hub: &Hub, is_told: bool, kept: Duration, step: &mut Step) {
         let logged = self.logged();
         let Some(ledger) = self.channel.ledgers.get_mut(hub) else {

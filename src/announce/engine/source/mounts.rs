@@ -65,7 +65,7 @@ pub enum MountState {
 pub enum RootJudgement {
     /// The root that held documents, or one where none were before.
     Known,
-    /// Another root that holds something: it took the place of the known one (R15).
+    /// Another root that holds something: it replaced the known one (R15).
     Replaced,
     /// Another root, which is empty: the mount is away (R15).
     Empty,
@@ -179,7 +179,7 @@ impl KnownMount {
 
     /// Begins a sweep of a root that was found.
     pub fn found(&mut self, identity: Identity, started: Timestamp) {
-        // R13: another directory at this place is another tree, unless the first one held documents. If it did, this one
+        // R13: another directory at this path is another tree, unless the first one held documents. If it did, this one
         // is taken for the mount once it holds something (R15).
         if !self.row.held_document {
             if self.row.identity != Some(identity) {
