@@ -1,6 +1,6 @@
 //! The daemons `rsnotify run` and `rsnotify hub`: bind the listeners, start the parts and join them with the event loop.
 //!
-//! Both are a [`Daemon`]: what they share is here, in `front` and in `event_loop`, what differs in `announcer` (engine,
+//! Both are a `Daemon`: what they share is here, in `front` and in `event_loop`, what differs in `announcer` (engine,
 //! trees, submissions) and `intake` (publications, fetches).
 
 mod announcer;
