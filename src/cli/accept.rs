@@ -14,11 +14,11 @@ use crate::report::status::MissingView;
 use crate::resourcesync::escape::escaped;
 
 pub fn accept(file: Option<&Path>, options: &AcceptOptions) -> anyhow::Result<Exit> {
-    let daemon = DaemonClient::new(file, &options.tree)?;
+    let daemon = DaemonClient::new(file, &options.ask.tree)?;
     let source = options.source.as_str();
     if options.dry_run {
         let (missing, is_running) = missing(&daemon, source)?;
-        print(|out| write_missing(out, &missing, is_running, options.json))?;
+        print(|out| write_missing(out, &missing, is_running, options.ask.output.json))?;
         return Ok(Exit::Fine);
     }
     let request = ControlRequest::Accept {
@@ -32,7 +32,7 @@ pub fn accept(file: Option<&Path>, options: &AcceptOptions) -> anyhow::Result<Ex
         _ => Vec::new(),
     };
     print(|out| {
-        if options.json {
+        if options.ask.output.json {
             let answer = json!({
                 "version": 1,
                 "source": source,

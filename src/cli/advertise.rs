@@ -20,23 +20,17 @@ use crate::cli::one_shot_scan::scan_once;
 use crate::cli::options::AdvertiseOptions;
 use crate::cli::output::{Output, print, say};
 use crate::config::Config;
-use crate::config::overrides::Overrides;
 use crate::resourcesync::advertise::entry;
 use crate::resourcesync::escape::escaped;
 use crate::resourcesync::uri::Hub;
 
 const NOT_IN_THE_TREE: &str = "is not in the tree: its generator has to add the entry";
 
-impl AdvertiseOptions {
-    pub fn overrides(&self) -> Overrides {
-        self.network.overrides(self.tree.overrides())
-    }
-}
-
 pub fn advertise(file: Option<&Path>, options: &AdvertiseOptions) -> anyhow::Result<Exit> {
-    let mut config = Config::load(file, &with_url(file, options.overrides())?)?;
+    let mut config = Config::load(file, &with_url(file, options.source.overrides())?)?;
     // A running daemon knows its addresses, whatever its flags were; flags given here take precedence.
-    let is_given = options.network.listen.is_some() || options.network.public_url.is_some();
+    let is_given =
+        options.source.network.listen.is_some() || options.source.network.public_url.is_some();
     if !is_given && let Some(url) = daemon_client::public_url(&config) {
         config.server.public_url = Some(url);
     }
@@ -62,7 +56,7 @@ pub fn advertise(file: Option<&Path>, options: &AdvertiseOptions) -> anyhow::Res
         say(format_args!("{} {reason}", set.list));
     }
     print(|out| {
-        if options.json {
+        if options.output.json {
             let sets: Vec<Value> = sets.iter().map(to_json).collect();
             writeln!(out, "{:#}", json!({ "version": 1, "sets": sets }))
         } else if options.entry {

@@ -67,7 +67,7 @@ impl Section {
 }
 
 pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit> {
-    let overrides = options.overrides();
+    let overrides = options.source.overrides();
     if HubConfig::is_at(file, &overrides) {
         let sections = hub::sections(file, &overrides, options.no_environment)?;
         return report_sections(&sections, None, options);
@@ -110,7 +110,7 @@ fn report_sections(
     let folded: usize = sections.iter().map(|section| section.folded).sum();
     let count = findings.len() + folded;
     print(|out| {
-        if options.json {
+        if options.output.json {
             let notes = of(Severity::Note);
             let answer = json!({
                 "version": 1,

@@ -113,9 +113,8 @@ pub struct TreeOptions {
     #[arg(long, value_name = "URI", env = "RSNOTIFY_URL")]
     pub url: Option<String>,
 
-    /// The directory of the state file
-    #[arg(long, value_name = "DIR", env = "RSNOTIFY_STATE_DIR")]
-    pub state_dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub state: StateOptions,
 }
 
 impl TreeOptions {
@@ -123,7 +122,7 @@ impl TreeOptions {
         Overrides {
             root: self.root.clone(),
             url: self.url.clone(),
-            state_dir: self.state_dir.clone(),
+            state_dir: self.state.state_dir.clone(),
             ..Overrides::default()
         }
     }
@@ -156,17 +155,50 @@ impl NetworkOptions {
     }
 }
 
-#[derive(Debug, Clone, Args)]
-pub struct RunOptions {
+/// Flags that name a Source, in place of the configuration file.
+#[derive(Debug, Clone, Default, Args)]
+pub struct SourceOptions {
     #[command(flatten)]
     pub tree: TreeOptions,
 
     #[command(flatten)]
     pub network: NetworkOptions,
+}
 
+impl SourceOptions {
+    pub fn overrides(&self) -> Overrides {
+        self.network.overrides(self.tree.overrides())
+    }
+}
+
+/// The flag that names the state directory.
+#[derive(Debug, Clone, Default, Args)]
+pub struct StateOptions {
+    /// The directory of the state file
+    #[arg(long, value_name = "DIR", env = "RSNOTIFY_STATE_DIR")]
+    pub state_dir: Option<PathBuf>,
+}
+
+/// The flag that names the admin listener.
+#[derive(Debug, Clone, Args)]
+pub struct AdminOptions {
     /// The address to serve health, metrics and the status page at [default: 127.0.0.1:8401]
     #[arg(long, value_name = "ADDR", env = "RSNOTIFY_ADMIN_LISTEN")]
     pub admin_listen: Option<String>,
+}
+
+/// The flag for output that programs read.
+#[derive(Debug, Clone, Args)]
+pub struct OutputOptions {
+    /// Print JSON
+    #[arg(long, env = "RSNOTIFY_JSON", value_parser = FalseyValueParser::new())]
+    pub json: bool,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct RunOptions {
+    #[command(flatten)]
+    pub keys: ConfigOptions,
 
     /// Print the requests that would be sent to hubs now; send and save nothing
     #[arg(long, env = "RSNOTIFY_DRY_RUN", value_parser = FalseyValueParser::new())]
@@ -202,26 +234,21 @@ pub struct LogOptions {
 
 impl RunOptions {
     pub fn overrides(&self) -> Overrides {
-        Overrides {
-            admin_listen: self.admin_listen.clone(),
-            ..self.network.overrides(self.tree.overrides())
-        }
+        self.keys.overrides()
     }
 }
 
 #[derive(Debug, Clone, Args)]
 pub struct HubOptions {
-    /// The directory of the state file
-    #[arg(long, value_name = "DIR", env = "RSNOTIFY_STATE_DIR")]
-    pub state_dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub state: StateOptions,
 
     /// The address to serve the hub at [default: 127.0.0.1:8400]
     #[arg(long, value_name = "ADDR", env = "RSNOTIFY_LISTEN")]
     pub listen: Option<String>,
 
-    /// The address to serve health, metrics and the status page at [default: 127.0.0.1:8401]
-    #[arg(long, value_name = "ADDR", env = "RSNOTIFY_ADMIN_LISTEN")]
-    pub admin_listen: Option<String>,
+    #[command(flatten)]
+    pub admin: AdminOptions,
 
     #[command(flatten)]
     pub log: LogOptions,
@@ -230,9 +257,9 @@ pub struct HubOptions {
 impl HubOptions {
     pub fn overrides(&self) -> Overrides {
         Overrides {
-            state_dir: self.state_dir.clone(),
+            state_dir: self.state.state_dir.clone(),
             listen: self.listen.clone(),
-            admin_listen: self.admin_listen.clone(),
+            admin_listen: self.admin.admin_listen.clone(),
             ..Overrides::default()
         }
     }
@@ -241,10 +268,7 @@ impl HubOptions {
 #[derive(Debug, Clone, Args)]
 pub struct CheckOptions {
     #[command(flatten)]
-    pub tree: TreeOptions,
-
-    #[command(flatten)]
-    pub network: NetworkOptions,
+    pub source: SourceOptions,
 
     /// Print each finding, instead of three of a kind and the number of others
     #[arg(long, env = "RSNOTIFY_ALL", value_parser = FalseyValueParser::new())]
@@ -254,15 +278,8 @@ pub struct CheckOptions {
     #[arg(long, env = "RSNOTIFY_NO_ENVIRONMENT", value_parser = FalseyValueParser::new())]
     pub no_environment: bool,
 
-    /// Print JSON
-    #[arg(long, env = "RSNOTIFY_JSON", value_parser = FalseyValueParser::new())]
-    pub json: bool,
-}
-
-impl CheckOptions {
-    pub fn overrides(&self) -> Overrides {
-        self.network.overrides(self.tree.overrides())
-    }
+    #[command(flatten)]
+    pub output: OutputOptions,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -276,11 +293,7 @@ pub struct AcceptOptions {
     pub dry_run: bool,
 
     #[command(flatten)]
-    pub tree: TreeOptions,
-
-    /// Print JSON
-    #[arg(long, env = "RSNOTIFY_JSON", value_parser = FalseyValueParser::new())]
-    pub json: bool,
+    pub ask: RequestOptions,
 }
 
 /// Flags of requests to a running daemon, or to the state that it left.
@@ -289,9 +302,8 @@ pub struct RequestOptions {
     #[command(flatten)]
     pub tree: TreeOptions,
 
-    /// Print JSON
-    #[arg(long, env = "RSNOTIFY_JSON", value_parser = FalseyValueParser::new())]
-    pub json: bool,
+    #[command(flatten)]
+    pub output: OutputOptions,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -459,9 +471,8 @@ pub struct ScanOptions {
     )]
     pub state: Vec<DocumentState>,
 
-    /// Print JSON
-    #[arg(long, env = "RSNOTIFY_JSON", value_parser = FalseyValueParser::new())]
-    pub json: bool,
+    #[command(flatten)]
+    pub output: OutputOptions,
 }
 
 impl ValueEnum for DocumentState {
@@ -481,10 +492,7 @@ pub struct SnippetOptions {
     pub server: WebServer,
 
     #[command(flatten)]
-    pub tree: TreeOptions,
-
-    #[command(flatten)]
-    pub network: NetworkOptions,
+    pub source: SourceOptions,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -498,21 +506,17 @@ pub enum WebServer {
 #[derive(Debug, Clone, Args)]
 pub struct ConfigOptions {
     #[command(flatten)]
-    pub tree: TreeOptions,
+    pub source: SourceOptions,
 
     #[command(flatten)]
-    pub network: NetworkOptions,
-
-    /// The address to serve health, metrics and the status page at [default: 127.0.0.1:8401]
-    #[arg(long, value_name = "ADDR", env = "RSNOTIFY_ADMIN_LISTEN")]
-    pub admin_listen: Option<String>,
+    pub admin: AdminOptions,
 }
 
 impl ConfigOptions {
     pub fn overrides(&self) -> Overrides {
         Overrides {
-            admin_listen: self.admin_listen.clone(),
-            ..self.network.overrides(self.tree.overrides())
+            admin_listen: self.admin.admin_listen.clone(),
+            ..self.source.overrides()
         }
     }
 }
@@ -520,10 +524,7 @@ impl ConfigOptions {
 #[derive(Debug, Clone, Args)]
 pub struct AdvertiseOptions {
     #[command(flatten)]
-    pub tree: TreeOptions,
-
-    #[command(flatten)]
-    pub network: NetworkOptions,
+    pub source: SourceOptions,
 
     /// Only the channels of this kind [default: both]
     #[arg(long, value_enum, value_name = "KIND", env = "RSNOTIFY_KIND")]
@@ -533,9 +534,8 @@ pub struct AdvertiseOptions {
     #[arg(long, env = "RSNOTIFY_ENTRY", value_parser = FalseyValueParser::new())]
     pub entry: bool,
 
-    /// Print JSON
-    #[arg(long, env = "RSNOTIFY_JSON", value_parser = FalseyValueParser::new())]
-    pub json: bool,
+    #[command(flatten)]
+    pub output: OutputOptions,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -632,6 +632,14 @@ impl ValueEnum for ChannelKind {
     }
 }
 
+/// The flag that tells the channels of one Capability List apart.
+#[derive(Debug, Clone, Args)]
+pub struct KindOptions {
+    /// The kind of the channel, if its Capability List has one of each
+    #[arg(long, value_enum, value_name = "KIND", env = "RSNOTIFY_KIND")]
+    pub kind: Option<ChannelKind>,
+}
+
 /// A hub on a channel.
 #[derive(Debug, Clone, Args)]
 pub struct AccountOptions {
@@ -639,9 +647,8 @@ pub struct AccountOptions {
     #[arg(value_name = "CHANNEL")]
     pub channel: String,
 
-    /// The kind of the channel, if its Capability List has one of each
-    #[arg(long, value_enum, value_name = "KIND", env = "RSNOTIFY_KIND")]
-    pub kind: Option<ChannelKind>,
+    #[command(flatten)]
+    pub kind: KindOptions,
 
     /// The hub: its URI as it is advertised, or "embedded"
     #[arg(value_name = "HUB")]
@@ -667,9 +674,8 @@ pub struct OutboxRetryOptions {
     #[arg(value_name = "CHANNEL", requires = "hub")]
     pub channel: Option<String>,
 
-    /// The kind of the channel, if its Capability List has one of each
-    #[arg(long, value_enum, value_name = "KIND", env = "RSNOTIFY_KIND")]
-    pub kind: Option<ChannelKind>,
+    #[command(flatten)]
+    pub kind: KindOptions,
 
     /// The hub: its URI as it is advertised, or "embedded" [default: all]
     #[arg(value_name = "HUB")]

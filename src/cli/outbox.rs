@@ -46,7 +46,7 @@ fn list(daemon: &DaemonClient<'_>, options: &OutboxListOptions) -> anyhow::Resul
     let is_all = options.state.is_empty();
     rows.retain(|row| is_all || options.state.contains(&row.hub.state));
     rows.sort_by_key(|row| (row.hub.state, &row.channel.topic, &row.hub.hub));
-    match options.ask.json {
+    match options.ask.output.json {
         true => print_json(is_running, &json!({ "outbox": rows }))?,
         false if rows.is_empty() && !is_all => {
             print(|out| writeln!(out, "no hub is in this state on any channel"))?;
@@ -61,7 +61,7 @@ fn list(daemon: &DaemonClient<'_>, options: &OutboxListOptions) -> anyhow::Resul
 
 fn show(daemon: &DaemonClient<'_>, options: &OutboxShowOptions) -> anyhow::Result<Exit> {
     let (shown, is_running) = ask_for(daemon, &options.account, options.payload)?;
-    match options.ask.json {
+    match options.ask.output.json {
         true => print_json(is_running, &shown)?,
         false => print(|out| write_account(out, &shown))?,
     }
@@ -85,7 +85,7 @@ fn retry(daemon: &DaemonClient<'_>, options: &OutboxRetryOptions) -> anyhow::Res
     let only = options.channel.clone().zip(options.hub.clone());
     let only = only.map(|(channel, hub)| AccountName {
         channel,
-        kind: options.kind,
+        kind: options.kind.kind,
         hub,
     });
     let (ControlReply::Retried { notifications }, is_running) =
@@ -93,7 +93,7 @@ fn retry(daemon: &DaemonClient<'_>, options: &OutboxRetryOptions) -> anyhow::Res
     else {
         return Err(unexpected_answer());
     };
-    if options.ask.json {
+    if options.ask.output.json {
         print_json(is_running, &json!({ "tried": notifications }))?;
         return Ok(Exit::Fine);
     }
@@ -125,7 +125,7 @@ fn drop(daemon: &DaemonClient<'_>, options: &OutboxDropOptions) -> anyhow::Resul
         return Err(unexpected_answer());
     };
     let AccountName { channel, hub, .. } = account;
-    if options.ask.json {
+    if options.ask.output.json {
         let answer = json!({ "channel": channel, "hub": hub, "dropped": changes });
         print_json(is_running, &answer)?;
         return Ok(Exit::Fine);
@@ -146,7 +146,7 @@ fn say_what_would_be_dropped(
     options: &OutboxDropOptions,
 ) -> anyhow::Result<Exit> {
     let (shown, is_running) = ask_for(daemon, &options.account, false)?;
-    if options.ask.json {
+    if options.ask.output.json {
         let answer = json!({
             "dropped": null,
             "channel": options.account.channel,
@@ -182,7 +182,7 @@ impl AccountOptions {
     fn name(&self) -> AccountName {
         AccountName {
             channel: self.channel.clone(),
-            kind: self.kind,
+            kind: self.kind.kind,
             hub: self.hub.clone(),
         }
     }

@@ -53,7 +53,7 @@ pub fn scan(file: Option<&Path>, options: &ScanOptions) -> anyhow::Result<Exit> 
         say(notice);
     }
     print(|out| {
-        if options.json {
+        if options.output.json {
             let documents: Vec<Value> = documents.iter().map(to_json).collect();
             return writeln!(out, "{:#}", json!({ "version": 1, "documents": documents }));
         }

@@ -48,7 +48,7 @@ impl WebServer {
 }
 
 pub fn snippet(file: Option<&Path>, options: &SnippetOptions) -> anyhow::Result<Exit> {
-    let overrides = options.network.overrides(options.tree.overrides());
+    let overrides = options.source.overrides();
     if HubConfig::is_at(file, &overrides) {
         return of_hub(&HubConfig::load(file, &overrides)?, options.server);
     }

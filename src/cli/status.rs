@@ -29,7 +29,7 @@ pub fn status(file: Option<&Path>, options: &RequestOptions) -> anyhow::Result<E
     let (ControlReply::Status(status), is_running) = daemon.ask(ControlRequest::Status)? else {
         return Err(unexpected_answer());
     };
-    match options.json {
+    match options.output.json {
         true => print_json(is_running, &status)?,
         false => print(|out| write_status(out, &status, is_running))?,
     }

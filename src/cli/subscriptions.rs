@@ -23,7 +23,7 @@ pub fn subscriptions(file: Option<&Path>, command: &SubscriptionsCommand) -> any
     };
     let daemon = DaemonClient::new(file, &ask.tree)?;
     match command {
-        SubscriptionsCommand::List(_) => list(&daemon, ask.json),
+        SubscriptionsCommand::List(_) => list(&daemon, ask.output.json),
         SubscriptionsCommand::Show(show) => self::show(&daemon, show),
         SubscriptionsCommand::Remove(remove) => self::remove(&daemon, remove),
     }
@@ -43,7 +43,7 @@ fn list(daemon: &DaemonClient<'_>, as_json: bool) -> anyhow::Result<Exit> {
 
 fn show(daemon: &DaemonClient<'_>, options: &SubscriptionShowOptions) -> anyhow::Result<Exit> {
     let (shown, is_running) = ask_for(daemon, &options.name)?;
-    match options.ask.json {
+    match options.ask.output.json {
         true => print_json(is_running, &shown)?,
         false => print(|out| write_one(out, &shown, Timestamp::now()))?,
     }
@@ -64,7 +64,7 @@ fn ask_for(
 fn remove(daemon: &DaemonClient<'_>, options: &SubscriptionRemoveOptions) -> anyhow::Result<Exit> {
     if !options.yes {
         let (shown, is_running) = ask_for(daemon, &options.name)?;
-        match options.ask.json {
+        match options.ask.output.json {
             true => print_json(is_running, &json!({ "removed": null, "found": shown }))?,
             false => print(|out| {
                 writeln!(out, "this subscription would be removed:\n")?;
@@ -78,7 +78,7 @@ fn remove(daemon: &DaemonClient<'_>, options: &SubscriptionRemoveOptions) -> any
     let (ControlReply::Removed(removed), is_running) = daemon.ask(request)? else {
         return Err(unexpected_answer());
     };
-    if options.ask.json {
+    if options.ask.output.json {
         print_json(is_running, &json!({ "removed": removed }))?;
         return Ok(Exit::Fine);
     }
