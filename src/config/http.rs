@@ -6,17 +6,17 @@ use std::time::Duration;
 use url::Url;
 
 use crate::config::definition::Fallback::{Default, Described, Nothing};
-use crate::config::definition::{Example, Kind, TextKind, path};
+use crate::config::definition::{Example, Kind, TextKind};
 use crate::config::duration;
-use crate::config::effective::{Page, inline, quoted};
+use crate::config::effective::{Page, quoted};
 use crate::config::form::{self, BOOLEAN, HOLDER, POSITIVE_DURATION, TEXT, text};
+use crate::config::header::{self, Header, holder};
 use crate::config::holder::{HeaderValue, Holder};
 use crate::config::key::{ConfigKey, Form};
-use crate::config::loader::Loader;
 use crate::config::origin::Given;
-use crate::config::secret::{HeldSecret, pem, secret, secret_at};
+use crate::config::secret::{HeldSecret, secret};
 use crate::config::section::Section;
-use crate::http::secret::Secret;
+use crate::config::tls::{TlsConfig, TlsKeys};
 
 pub static HEADERS: ConfigKey<BTreeMap<String, Given<HeaderValue>>> = ConfigKey::new(
     "hub",
@@ -57,32 +57,7 @@ pub static PASSWORD_FILE: ConfigKey<Holder> = ConfigKey::new(
 )
 .example(Example::Comment("\"/etc/rsnotify/hub-password\""));
 
-pub static CLIENT_CERT: ConfigKey<Holder> = ConfigKey::new(
-    "hub",
-    "client_cert",
-    HOLDER,
-    Nothing,
-    "Holder of a TLS client certificate in PEM; needs `client_key`.",
-)
-.example(Example::Comment("\"/etc/rsnotify/client.pem\""));
-
-pub static CLIENT_KEY: ConfigKey<Holder> = ConfigKey::new(
-    "hub",
-    "client_key",
-    HOLDER,
-    Nothing,
-    "Holder of its private key in PEM.",
-)
-.example(Example::Comment("\"/etc/rsnotify/client.key\""));
-
-pub static CA_FILE: ConfigKey<Holder> = ConfigKey::new(
-    "hub",
-    "ca_file",
-    HOLDER,
-    Nothing,
-    "Holder of certificates to trust beside the system's, in PEM.",
-)
-.example(Example::Comment("\"/etc/rsnotify/ca.pem\""));
+pub static TLS: TlsKeys = TlsKeys::new("hub");
 
 pub static DANGER_ACCEPT_INVALID_CERTS: ConfigKey<bool> = ConfigKey::new(
     "hub",
@@ -128,9 +103,7 @@ pub struct HttpSettings {
     /// Extra headers, in order of name.
     pub headers: Vec<Header>,
     pub credentials: Credentials,
-    pub client_identity: Option<ClientIdentity>,
-    /// Certificates, in PEM, trusted beside the system's.
-    pub ca: Option<HeldSecret>,
+    pub tls: TlsConfig,
     pub danger_accept_invalid_certs: bool,
     pub timeout: Duration,
 }
@@ -144,15 +117,6 @@ pub enum Proxy {
     Through(Url),
 }
 
-/// A header that is sent with each request.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Header {
-    pub name: String,
-    pub value: Secret,
-    /// The holder of the value; nothing if it is written in the configuration, so that it is no secret.
-    pub holder: Option<Holder>,
-}
-
 /// The content of the `Authorization` header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Credentials {
@@ -162,13 +126,6 @@ pub enum Credentials {
         username: String,
         password: HeldSecret,
     },
-}
-
-/// A TLS client certificate and its key, in PEM.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ClientIdentity {
-    pub certificate: HeldSecret,
-    pub key: HeldSecret,
 }
 
 /// Headers whose values are secrets.
@@ -190,7 +147,7 @@ pub fn settings(section: &mut Section<'_, '_, '_>) -> HttpSettings {
     let origin = section.origin();
     let credentials = credentials(section);
     let headers = section.value(&HEADERS);
-    let mut headers = self::headers(section.loader, headers);
+    let mut headers = header::headers(section.loader, &HEADERS.definition, headers, checked_header);
     if credentials != Credentials::None {
         headers.retain(|header| {
             let clashes = header.name.eq_ignore_ascii_case("authorization");
@@ -202,23 +159,17 @@ pub fn settings(section: &mut Section<'_, '_, '_>) -> HttpSettings {
             !clashes
         });
     }
-    let ca = section.given(&CA_FILE);
     HttpSettings {
         proxy: section
             .given(&PROXY)
             .map_or(Proxy::Environment, |proxy| proxy.value),
         headers,
         credentials,
-        client_identity: client_identity(section),
-        ca: ca.and_then(|ca| pem(section.loader, &CA_FILE.definition, ca, CERTIFICATE)),
+        tls: TLS.read(section, None),
         danger_accept_invalid_certs: section.value(&DANGER_ACCEPT_INVALID_CERTS),
         timeout: section.value(&TIMEOUT),
     }
 }
-
-/// The ends of lines that begin a block of PEM.
-pub const CERTIFICATE: &str = "CERTIFICATE-----";
-pub const PRIVATE_KEY: &str = "PRIVATE KEY-----";
 
 /// Returns the URL of a proxy. The message never repeats the text: it may hold a password.
 fn proxy_url(text: &str) -> Result<Url, &'static str> {
@@ -266,81 +217,15 @@ fn credentials(section: &mut Section<'_, '_, '_>) -> Credentials {
             None
         }
         (None, Some(username), None) => {
-            report_lack(section, (&USERNAME, &username), &PASSWORD_FILE);
+            section.report_lack((&USERNAME, &username), &PASSWORD_FILE);
             None
         }
         (None, None, Some(password)) => {
-            report_lack(section, (&PASSWORD_FILE, &password), &USERNAME);
+            section.report_lack((&PASSWORD_FILE, &password), &USERNAME);
             None
         }
     };
     credentials.unwrap_or(Credentials::None)
-}
-
-fn client_identity(section: &mut Section<'_, '_, '_>) -> Option<ClientIdentity> {
-    match (section.given(&CLIENT_CERT), section.given(&CLIENT_KEY)) {
-        (None, None) => None,
-        (Some(certificate), Some(key)) => {
-            let loader = &mut section.loader;
-            let certificate = pem(loader, &CLIENT_CERT.definition, certificate, CERTIFICATE);
-            let key = pem(loader, &CLIENT_KEY.definition, key, PRIVATE_KEY);
-            Some(ClientIdentity {
-                certificate: certificate?,
-                key: key?,
-            })
-        }
-        (Some(certificate), None) => {
-            report_lack(section, (&CLIENT_CERT, &certificate), &CLIENT_KEY);
-            None
-        }
-        (None, Some(key)) => {
-            report_lack(section, (&CLIENT_KEY, &key), &CLIENT_CERT);
-            None
-        }
-    }
-}
-
-/// Reports a key without another one that it needs.
-fn report_lack<T, U>(
-    section: &mut Section<'_, '_, '_>,
-    (key, given): (&ConfigKey<T>, &Given<T>),
-    lacking: &ConfigKey<U>,
-) {
-    let name = lacking.definition.name;
-    let message = format!("it needs {name} too");
-    let loader = &mut section.loader;
-    loader.report_absence(&[name], given.origin, &key.definition, message);
-}
-
-fn headers(loader: &mut Loader<'_>, given: BTreeMap<String, Given<HeaderValue>>) -> Vec<Header> {
-    let mut headers = Vec::new();
-    for (name, Given { value, origin }) in given {
-        let key = path(&HEADERS.definition.path(), &name);
-        let is_literal = matches!(value, HeaderValue::Literal(_));
-        if let Err(message) = checked_header(&name, is_literal) {
-            loader.report_path(origin, key, message, None);
-            continue;
-        }
-        let (value, holder) = match value {
-            HeaderValue::Literal(value) => (value, None),
-            HeaderValue::HeldBy(value) => {
-                match secret_at(loader, key.clone(), Given { value, origin }) {
-                    Some(held) => (held.content, Some(held.holder)),
-                    None => continue,
-                }
-            }
-        };
-        if value.reveal().chars().any(char::is_control) {
-            loader.report_path(origin, key, "the value has a control character", None);
-            continue;
-        }
-        headers.push(Header {
-            name,
-            value,
-            holder,
-        });
-    }
-    headers
 }
 
 /// Checks the name of a header, and that a secret is not written here.
@@ -362,9 +247,6 @@ fn checked_header(name: &str, is_literal: bool) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// The text shown instead of a secret.
-pub const MASKED: &str = "***";
-
 /// Writes the keys that say how requests are made.
 pub fn effective(page: &mut Page<'_>, settings: &HttpSettings) {
     // A field that is added cannot be forgotten here.
@@ -372,13 +254,11 @@ pub fn effective(page: &mut Page<'_>, settings: &HttpSettings) {
         proxy,
         headers,
         credentials,
-        client_identity,
-        ca,
+        tls,
         danger_accept_invalid_certs,
         timeout,
     } = settings;
-    let headers: Vec<String> = headers.iter().map(header).collect();
-    page.key(&HEADERS.definition, inline(&headers));
+    page.key(&HEADERS.definition, header::effective(headers));
     match credentials {
         Credentials::None => {}
         Credentials::Bearer(token) => {
@@ -389,16 +269,7 @@ pub fn effective(page: &mut Page<'_>, settings: &HttpSettings) {
             page.key(&PASSWORD_FILE.definition, holder(&password.holder));
         }
     }
-    if let Some(identity) = client_identity {
-        page.key(
-            &CLIENT_CERT.definition,
-            holder(&identity.certificate.holder),
-        );
-        page.key(&CLIENT_KEY.definition, holder(&identity.key.holder));
-    }
-    if let Some(ca) = ca {
-        page.key(&CA_FILE.definition, holder(&ca.holder));
-    }
+    TLS.effective(page, tls);
     let key = &DANGER_ACCEPT_INVALID_CERTS.definition;
     page.key(key, danger_accept_invalid_certs);
     match proxy {
@@ -407,29 +278,4 @@ pub fn effective(page: &mut Page<'_>, settings: &HttpSettings) {
         Proxy::Through(proxy) => page.key(&PROXY.definition, quoted(proxy)),
     }
     page.key(&TIMEOUT.definition, quoted(duration::display(*timeout)));
-}
-
-/// Returns a header as the file writes it.
-pub fn header(header: &Header) -> String {
-    let value = match &header.holder {
-        Some(by) => holder(by),
-        None if may_be_secret(&header.name) => quoted(MASKED).to_string(),
-        None => quoted(header.value.reveal()).to_string(),
-    };
-    format!("{} = {value}", quoted(&header.name))
-}
-
-/// Returns true if a value under this name may be a secret, although it was written where secrets do not belong.
-fn may_be_secret(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    let words = [
-        "auth", "cred", "key", "pass", "secret", "session", "sign", "token",
-    ];
-    words.iter().any(|word| name.contains(word))
-}
-
-/// Returns a holder as the file writes it.
-pub fn holder(holder: &Holder) -> String {
-    let (kind, name) = holder.parts();
-    inline(&[format!("{kind} = {}", quoted(name))])
 }

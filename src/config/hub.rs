@@ -9,6 +9,7 @@ use crate::config::definition::Fallback::{Default, Described, Nothing, Required}
 use crate::config::definition::{Definition, Example, Kind, TextKind};
 use crate::config::effective::{Page, quoted, word};
 use crate::config::form::{HOLDER, WEB_URI_TEXT, choice, text, words};
+use crate::config::header::{self, MASKED};
 use crate::config::holder::Holder;
 use crate::config::http::{self, HttpSettings};
 use crate::config::key::{ConfigKey, Form};
@@ -36,9 +37,9 @@ pub static HUB: Definition = Definition {
             &http::BEARER_TOKEN_FILE.definition,
             &http::USERNAME.definition,
             &http::PASSWORD_FILE.definition,
-            &http::CLIENT_CERT.definition,
-            &http::CLIENT_KEY.definition,
-            &http::CA_FILE.definition,
+            &http::TLS.client_cert.definition,
+            &http::TLS.client_key.definition,
+            &http::TLS.ca_file.definition,
             &http::DANGER_ACCEPT_INVALID_CERTS.definition,
             &http::PROXY.definition,
             &http::TIMEOUT.definition,
@@ -255,7 +256,7 @@ pub fn effective(page: &mut Page<'_>, external: &ExternalHub) {
     } = external;
     page.key(&URL.definition, quoted(hub));
     match publish_url_holder {
-        Some(holder) => page.key(&PUBLISH_URL_FILE.definition, http::holder(holder)),
+        Some(holder) => page.key(&PUBLISH_URL_FILE.definition, header::holder(holder)),
         None => {
             let shown = match publish_url.reveal() {
                 same if same == hub.as_str() => same.to_owned(),
@@ -278,7 +279,7 @@ pub fn effective(page: &mut Page<'_>, external: &ExternalHub) {
 fn unadvertised(address: &str) -> String {
     match Url::parse(address) {
         Ok(url) if &url[Position::BeforePath..] == "/" => address.to_owned(),
-        Ok(url) => format!("{}/{}", &url[..Position::BeforePath], http::MASKED),
-        Err(_) => http::MASKED.to_owned(),
+        Ok(url) => format!("{}/{}", &url[..Position::BeforePath], MASKED),
+        Err(_) => MASKED.to_owned(),
     }
 }

@@ -15,6 +15,7 @@ mod environment;
 pub mod error;
 mod form;
 mod globs;
+mod header;
 mod holder;
 pub mod http;
 pub mod hub;
@@ -40,6 +41,7 @@ pub mod subscribers;
 mod suggestion;
 #[cfg(test)]
 mod tests;
+mod tls;
 mod web_uri;
 mod window;
 

@@ -6,8 +6,8 @@ use crate::config::definition::Fallback::{Nothing, Required};
 use crate::config::definition::{Definition, Example, Kind, TextKind};
 use crate::config::effective::{Page, list, quoted, word};
 use crate::config::form::{HOLDER, PREFIXES, TEXT, choice, words};
+use crate::config::header;
 use crate::config::holder::Holder;
-use crate::config::http;
 use crate::config::key::{ConfigKey, Form};
 use crate::config::loader::Loader;
 use crate::config::origin::{Given, Origin};
@@ -227,7 +227,7 @@ pub fn effective(page: &mut Page<'_>, settings: &PublisherSettings) {
     page.key(&NAME.definition, quoted(name));
     page.key(&TOPICS.definition, list(topics));
     if let Some(holder) = token_holder {
-        page.key(&BEARER_TOKEN_FILE.definition, http::holder(holder));
+        page.key(&BEARER_TOKEN_FILE.definition, header::holder(holder));
     }
     if *verify_topic {
         page.key(

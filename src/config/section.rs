@@ -87,6 +87,18 @@ impl<'s, 'a, 'f> Section<'s, 'a, 'f> {
             .report_absence(&[key.name], origin, key, "it is missing");
     }
 
+    /// Reports a key without another one that it needs.
+    pub fn report_lack<T, U>(
+        &mut self,
+        (key, given): (&ConfigKey<T>, &Given<T>),
+        lacking: &ConfigKey<U>,
+    ) {
+        let name = lacking.definition.name;
+        let message = format!("it needs {name} too");
+        self.loader
+            .report_absence(&[name], given.origin, &key.definition, message);
+    }
+
     /// Returns where a key that was not read yet is given.
     pub fn origin_of<V>(&self, key: &ConfigKey<V>) -> Origin {
         self.written.origin_of(key.definition.name)

@@ -14,7 +14,7 @@ use crate::broker::settings::{
 };
 use crate::config::Config;
 use crate::config::address::Address;
-use crate::config::broker::{Broker, Payload};
+use crate::config::broker::{Broker, PayloadConfig};
 use crate::config::embedded_hub::EmbeddedHubSettings;
 use crate::config::http;
 use crate::config::hub::ExternalHub;
@@ -76,8 +76,12 @@ fn publisher(hub: &ExternalHub) -> Result<PublishSettings, PublisherError> {
         proxy,
         headers: headers.collect::<Result<_, _>>()?,
         credentials,
-        ca_pem: http.ca.as_ref().map(|ca| ca.reveal().as_bytes().to_vec()),
-        identity_pem: http.client_identity.as_ref().map(|identity| {
+        ca_pem: http
+            .tls
+            .ca
+            .as_ref()
+            .map(|ca| ca.reveal().as_bytes().to_vec()),
+        identity_pem: http.tls.client_identity.as_ref().map(|identity| {
             Secret::new(format!(
                 "{}\n{}",
                 identity.certificate.reveal(),
@@ -96,7 +100,7 @@ pub fn brokers(config: &Config) -> Result<Vec<BrokerSettings>, BrokerSettingsErr
 }
 
 fn broker(broker: &Broker) -> Result<BrokerSettings, BrokerSettingsError> {
-    let identity = broker.client_identity.as_ref();
+    let identity = broker.tls.client_identity.as_ref();
     let headers = broker.headers.iter();
     let settings = BrokerSettings {
         name: broker.plan.name.clone(),
@@ -105,7 +109,7 @@ fn broker(broker: &Broker) -> Result<BrokerSettings, BrokerSettingsError> {
         transport: match broker.address.is_tls {
             false => Transport::Tcp,
             true => Transport::Tls {
-                ca_pem: broker.ca.as_ref().map(|ca| ca.content.clone()),
+                ca_pem: broker.tls.ca.as_ref().map(|ca| ca.content.clone()),
                 identity: identity.map(|identity| broker::ClientIdentity {
                     certificate: identity.certificate.content.clone(),
                     key: identity.key.content.clone(),
@@ -119,8 +123,8 @@ fn broker(broker: &Broker) -> Result<BrokerSettings, BrokerSettingsError> {
         }),
         destination: broker.destination.clone(),
         payload: match &broker.payload {
-            Payload::ResourceSync => PayloadFormat::ResourceSync,
-            Payload::Atom(form) => PayloadFormat::Atom(form.clone()),
+            PayloadConfig::ResourceSync => PayloadFormat::ResourceSync,
+            PayloadConfig::Atom(form) => PayloadFormat::Atom(form.clone()),
         },
         headers: headers
             .map(|header| BrokerHeader {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::announce::plan::Mode;
-use crate::config::broker::Address;
+use crate::config::broker::BrokerAddress;
 use crate::config::overrides::Overrides;
 use crate::config::tests::{SOURCE, message, read};
 use crate::resourcesync::channel_kind::ChannelKind;
@@ -47,7 +47,7 @@ fn an_address_has_a_port_by_its_scheme() {
     ] {
         let text = BROKER.replace("stomp://mq.example.org", url);
         let config = read(&format!("{SOURCE}{text}"), &Overrides::default()).unwrap();
-        let address = Address {
+        let address = BrokerAddress {
             host: host.to_owned(),
             port,
             is_tls,

@@ -58,7 +58,9 @@ fn secrets_are_read_from_files_and_never_printed() {
         .collect();
     assert_eq!(values, [("X-A", "hunter2"), ("X-B", "hunter2")]);
     assert!(
-        http.client_identity.is_some() && http.ca.is_some() && http.danger_accept_invalid_certs
+        http.tls.client_identity.is_some()
+            && http.tls.ca.is_some()
+            && http.danger_accept_invalid_certs
     );
     assert_eq!(http.timeout, Duration::from_secs(5));
     assert!(!format!("{config:?}").contains("hunter"));
@@ -182,9 +184,9 @@ fn the_environment_and_systemd_hold_secrets_and_certificates_too() {
         headers,
         [("hunter2", false), ("hunter2", false), ("plain", true)]
     );
-    let ca = http.ca.as_ref().unwrap();
+    let ca = http.tls.ca.as_ref().unwrap();
     assert_eq!(ca.reveal(), pem("CERTIFICATE"));
-    let identity = http.client_identity.as_ref().unwrap();
+    let identity = http.tls.client_identity.as_ref().unwrap();
     assert_eq!(identity.key.reveal(), pem("PRIVATE KEY"));
     assert!(!format!("{:?}", config.hubs[0].http.headers).contains("hunter"));
 
