@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use url::{Host, Url};
 
 use crate::cli::advertise::recipe::recipe;
-use crate::cli::advertise::sets::{Outcome, Set, sets};
+use crate::cli::advertise::sets::{AdvertiseOutcome, AdvertisedSet, sets};
 use crate::cli::daemon_client;
 use crate::cli::exit::Exit;
 use crate::cli::inference::with_url;
@@ -72,7 +72,7 @@ pub fn advertise(file: Option<&Path>, options: &AdvertiseOptions) -> anyhow::Res
 }
 
 /// Returns a warning about addresses that only this host reaches.
-fn reservations(config: &Config, sets: &[Set]) -> BTreeSet<String> {
+fn reservations(config: &Config, sets: &[AdvertisedSet]) -> BTreeSet<String> {
     let channels = || sets.iter().flat_map(|set| &set.channels);
     let embedded = config
         .embedded_hub
@@ -130,7 +130,7 @@ fn local_origin(uri: &str) -> Option<String> {
     is_local.then(|| url.origin().ascii_serialization())
 }
 
-fn to_json(set: &Set) -> Value {
+fn to_json(set: &AdvertisedSet) -> Value {
     let channel = set.channels.first();
     let hubs = channel.map_or(&[][..], |channel| &channel.hubs);
     let channels = set.channels.iter().map(|channel| {
@@ -143,16 +143,16 @@ fn to_json(set: &Set) -> Value {
     });
     let channels: Vec<Value> = channels.collect();
     let (diff, reason) = match &set.outcome {
-        Outcome::Complete => (None, None),
-        Outcome::Lacks { patch } => match std::str::from_utf8(patch) {
+        AdvertiseOutcome::Complete => (None, None),
+        AdvertiseOutcome::Lacks { patch } => match std::str::from_utf8(patch) {
             Ok(patch) => (Some(patch), None),
             Err(_) => (
                 None,
                 Some("the patch is not UTF-8, and JSON is: leave out --json"),
             ),
         },
-        Outcome::NotInTheTree => (None, Some(NOT_IN_THE_TREE)),
-        Outcome::Failed { reason } => (None, Some(reason.as_str())),
+        AdvertiseOutcome::NotInTheTree => (None, Some(NOT_IN_THE_TREE)),
+        AdvertiseOutcome::Failed { reason } => (None, Some(reason.as_str())),
     };
     json!({
         "capability_list": set.list.as_str(),
@@ -166,7 +166,7 @@ fn to_json(set: &Set) -> Value {
     })
 }
 
-fn write_entry(out: &mut impl Write, set: &Set) -> io::Result<()> {
+fn write_entry(out: &mut impl Write, set: &AdvertisedSet) -> io::Result<()> {
     if set.channels.is_empty() {
         return Ok(());
     }
@@ -178,10 +178,10 @@ fn write_entry(out: &mut impl Write, set: &Set) -> io::Result<()> {
 }
 
 /// Writes the patches, and notes in lines that `patch` ignores.
-fn write_patches(out: &mut Output, sets: &[Set]) -> io::Result<()> {
+fn write_patches(out: &mut Output, sets: &[AdvertisedSet]) -> io::Result<()> {
     if sets
         .iter()
-        .any(|set| matches!(set.outcome, Outcome::Lacks { .. }))
+        .any(|set| matches!(set.outcome, AdvertiseOutcome::Lacks { .. }))
     {
         write_lines(
             out,
@@ -190,20 +190,20 @@ fn write_patches(out: &mut Output, sets: &[Set]) -> io::Result<()> {
     }
     for set in sets {
         let state = match &set.outcome {
-            Outcome::Complete if set.channels.len() > 1 => "advertises its channels",
-            Outcome::Complete => "advertises its channel",
-            Outcome::Lacks { .. } => "lacks what the patch below adds",
-            Outcome::NotInTheTree => NOT_IN_THE_TREE,
-            Outcome::Failed { reason } => reason,
+            AdvertiseOutcome::Complete if set.channels.len() > 1 => "advertises its channels",
+            AdvertiseOutcome::Complete => "advertises its channel",
+            AdvertiseOutcome::Lacks { .. } => "lacks what the patch below adds",
+            AdvertiseOutcome::NotInTheTree => NOT_IN_THE_TREE,
+            AdvertiseOutcome::Failed { reason } => reason,
         };
         write_note(out, &format!("{} {state}", set.list))?;
         for channel in &set.channels {
-            if let Outcome::NotInTheTree | Outcome::Failed { .. } = set.outcome {
+            if let AdvertiseOutcome::NotInTheTree | AdvertiseOutcome::Failed { .. } = set.outcome {
                 write_lines(out, entry(channel).trim_end())?;
             }
             write_lines(out, &recipe(channel))?;
         }
-        if let Outcome::Lacks { patch } = &set.outcome {
+        if let AdvertiseOutcome::Lacks { patch } = &set.outcome {
             out.foreign(patch)?;
         }
         writeln!(out)?;

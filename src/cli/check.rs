@@ -17,7 +17,7 @@ use crate::announce::engine::source::findings::EXAMPLES;
 use crate::announce::finding::Finding;
 use crate::cli::exit::Exit;
 use crate::cli::inference::with_url;
-use crate::cli::one_shot_scan::{Detail, OneShotScan, scan_in_detail, scan_without_state};
+use crate::cli::one_shot_scan::{FindingLimit, OneShotScan, scan_in_detail, scan_without_state};
 use crate::cli::options::CheckOptions;
 use crate::cli::output::{counted, grouped, print};
 use crate::config::Config;
@@ -34,16 +34,16 @@ use crate::store::StoreError;
 use crate::websub::publish::PublishSettings;
 
 /// Diagnostics of one subject.
-struct Section {
+struct CheckSection {
     title: &'static str,
     diagnostics: Vec<Diagnostic>,
     /// Findings that are only counted.
     folded: usize,
 }
 
-impl Section {
-    fn new(title: &'static str, diagnostics: Vec<Diagnostic>) -> Section {
-        Section {
+impl CheckSection {
+    fn new(title: &'static str, diagnostics: Vec<Diagnostic>) -> CheckSection {
+        CheckSection {
             title,
             diagnostics,
             folded: 0,
@@ -81,7 +81,7 @@ pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit
     let mut unverified = unverified(&hubs);
     unverified.extend(unnamed_proxy(&config));
     if options.no_environment {
-        sections.push(Section::new("hubs", unverified));
+        sections.push(CheckSection::new("hubs", unverified));
     } else {
         let (scan, state) = scanned(&config, options.all)?;
         let views = report::documents::all(&scan.engine);
@@ -97,7 +97,7 @@ pub fn check(file: Option<&Path>, options: &CheckOptions) -> anyhow::Result<Exit
 
 /// Prints the diagnostics. There are no `documents` where a hub is checked.
 fn report_sections(
-    sections: &[Section],
+    sections: &[CheckSection],
     documents: Option<usize>,
     options: &CheckOptions,
 ) -> anyhow::Result<Exit> {
@@ -142,8 +142,8 @@ fn report_sections(
 /// Scans the trees, with the saved state if it can be read, and else with the reason.
 fn scanned(config: &Config, all: bool) -> anyhow::Result<(OneShotScan, Option<Diagnostic>)> {
     let detail = match all {
-        true => Detail::Everything,
-        false => Detail::Bounded,
+        true => FindingLimit::Everything,
+        false => FindingLimit::Bounded,
     };
     let error = match scan_in_detail(config, detail) {
         Ok(scan) => return Ok((scan, None)),
@@ -175,8 +175,8 @@ fn unnamed_proxy(config: &Config) -> Option<Diagnostic> {
     about_hub::unnamed_proxy(public_url.as_str(), *listen, has_proxies)
 }
 
-fn tree(scan: &OneShotScan, documents: Vec<DocumentView>, all: bool) -> Section {
-    let mut tree = Section::new("tree", Vec::new());
+fn tree(scan: &OneShotScan, documents: Vec<DocumentView>, all: bool) -> CheckSection {
+    let mut tree = CheckSection::new("tree", Vec::new());
     tree.add("", scan.notices.iter().cloned(), 0);
     let broken = documents.into_iter();
     let mut broken = broken
@@ -231,7 +231,7 @@ fn tree(scan: &OneShotScan, documents: Vec<DocumentView>, all: bool) -> Section 
     tree
 }
 
-fn write_section(out: &mut impl Write, section: &Section) -> io::Result<()> {
+fn write_section(out: &mut impl Write, section: &CheckSection) -> io::Result<()> {
     if section.diagnostics.is_empty() {
         return Ok(());
     }

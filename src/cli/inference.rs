@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::announce::naming::Naming;
-use crate::cli::one_shot_scan::{Detail, scan_without_state};
+use crate::cli::one_shot_scan::{FindingLimit, scan_without_state};
 use crate::cli::output::say;
 use crate::config::Config;
 use crate::config::overrides::Overrides;
@@ -31,7 +31,7 @@ pub fn with_url(file: Option<&Path>, overrides: Overrides) -> anyhow::Result<Ove
         ..overrides.clone()
     };
     let config = Config::load(file, &with(UNKNOWN))?;
-    let scan = scan_without_state(&config, Detail::Bounded)?;
+    let scan = scan_without_state(&config, FindingLimit::Bounded)?;
     let catalog = scan.engine.sources()[0].catalog();
     let mut mounts = scan.engine.plan().sources[0].mounts.iter();
     let naming = mounts.next().map(|mount| Naming::of(catalog, mount));

@@ -14,7 +14,7 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::cli::logging::queue::Queue;
+use crate::cli::logging::queue::LineQueue;
 use crate::cli::options::{Command, HubOptions, LogFormat, Options, RunOptions};
 use crate::resourcesync::escape::escaped;
 
@@ -22,7 +22,7 @@ use crate::resourcesync::escape::escaped;
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Writes the queued lines when it is dropped at the end of the process.
-pub struct Logging(Option<Queue>);
+pub struct Logging(Option<LineQueue>);
 
 impl Drop for Logging {
     fn drop(&mut self) {
@@ -49,7 +49,7 @@ pub fn start(options: &Options) -> Logging {
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_target(false);
-    let queue = Queue::start(io::stderr(), |lines| {
+    let queue = LineQueue::start(io::stderr(), |lines| {
         warn!(
             lines,
             "dropped {lines} log lines: nobody reads the log as fast as it is written"
@@ -85,7 +85,7 @@ pub fn start(options: &Options) -> Logging {
 }
 
 /// A writer of lines.
-struct Out(Option<Queue>);
+struct Out(Option<LineQueue>);
 
 impl io::Write for Out {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
@@ -114,7 +114,7 @@ struct Fields;
 
 impl<'writer> FormatFields<'writer> for Fields {
     fn format_fields<R: RecordFields>(&self, writer: Writer<'writer>, fields: R) -> fmt::Result {
-        let mut line = Line {
+        let mut line = FieldLine {
             writer,
             is_empty: true,
             written: Ok(()),
@@ -125,13 +125,13 @@ impl<'writer> FormatFields<'writer> for Fields {
 }
 
 /// The line that [`Fields`] writes.
-struct Line<'writer> {
+struct FieldLine<'writer> {
     writer: Writer<'writer>,
     is_empty: bool,
     written: fmt::Result,
 }
 
-impl Line<'_> {
+impl FieldLine<'_> {
     fn write(&mut self, field: &Field, value: &str) -> fmt::Result {
         if !std::mem::take(&mut self.is_empty) {
             self.writer.write_char(' ')?;
@@ -150,7 +150,7 @@ impl Line<'_> {
     }
 }
 
-impl Visit for Line<'_> {
+impl Visit for FieldLine<'_> {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         // The fields in which the `log` crate records its caller.
         if self.written.is_ok() && !field.name().starts_with("log.") {

@@ -68,7 +68,7 @@ pub fn restored_engine(config: &Config, store: Option<&Store>) -> anyhow::Result
 
 /// Number of findings that are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Detail {
+pub enum FindingLimit {
     /// As many as a daemon keeps.
     Bounded,
     /// All.
@@ -77,27 +77,27 @@ pub enum Detail {
 
 /// Sweeps every mount once.
 pub fn scan_once(config: &Config) -> anyhow::Result<OneShotScan> {
-    scan_in_detail(config, Detail::Bounded)
+    scan_in_detail(config, FindingLimit::Bounded)
 }
 
 /// As [`scan_once`], with a maximum number of findings.
-pub fn scan_in_detail(config: &Config, detail: Detail) -> anyhow::Result<OneShotScan> {
+pub fn scan_in_detail(config: &Config, detail: FindingLimit) -> anyhow::Result<OneShotScan> {
     let store = Store::open_to_read(&config.state_dir)?;
     scan_beside(config, store.as_ref(), detail)
 }
 
 /// As if there were no state.
-pub fn scan_without_state(config: &Config, detail: Detail) -> anyhow::Result<OneShotScan> {
+pub fn scan_without_state(config: &Config, detail: FindingLimit) -> anyhow::Result<OneShotScan> {
     scan_beside(config, None, detail)
 }
 
 fn scan_beside(
     config: &Config,
     store: Option<&Store>,
-    detail: Detail,
+    detail: FindingLimit,
 ) -> anyhow::Result<OneShotScan> {
     let mut engine = restored_engine(config, store)?;
-    if detail == Detail::Everything {
+    if detail == FindingLimit::Everything {
         engine.find_each();
     }
     let mut notices = Vec::new();

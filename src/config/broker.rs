@@ -17,7 +17,7 @@ use crate::config::effective::{Page, list, quoted, word};
 use crate::config::form::{self, HOLDER, POSITIVE_DURATION, TEXT, text, texts, words};
 use crate::config::header::{self, Header, holder};
 use crate::config::holder::{HeaderValue, Holder};
-use crate::config::key::{ConfigKey, Form};
+use crate::config::key::{ConfigKey, ValueForm};
 use crate::config::loader::Loader;
 use crate::config::origin::Given;
 use crate::config::secret::{HeldSecret, secret};
@@ -58,7 +58,7 @@ pub static BROKER: Definition = Definition::table(
 pub static NAME: ConfigKey<String> = ConfigKey::new(
     "broker",
     "name",
-    Form {
+    ValueForm {
         kind: Kind::Text(&TextKind::matching("^[A-Za-z0-9][A-Za-z0-9._-]*$")),
         read: |loader, key, value| text(loader, key, &value, name),
     },
@@ -71,7 +71,7 @@ pub static NAME: ConfigKey<String> = ConfigKey::new(
 static DESTINATION: ConfigKey<String> = ConfigKey::new(
     "broker",
     "destination",
-    Form {
+    ValueForm {
         kind: Kind::Text(&TextKind::NOT_EMPTY),
         read: |loader, key, value| text(loader, key, &value, destination),
     },
@@ -84,7 +84,7 @@ static DESTINATION: ConfigKey<String> = ConfigKey::new(
 static CHANNELS: ConfigKey<Vec<Given<String>>> = ConfigKey::new(
     "broker",
     "channels",
-    Form {
+    ValueForm {
         kind: Kind::List {
             item: &TextKind {
                 words: &words(&KINDS),
@@ -102,7 +102,7 @@ static CHANNELS: ConfigKey<Vec<Given<String>>> = ConfigKey::new(
 static SOURCES: ConfigKey<Vec<Given<String>>> = ConfigKey::new(
     "broker",
     "sources",
-    Form {
+    ValueForm {
         kind: Kind::List {
             item: &TextKind::NOT_EMPTY,
             may_be_empty: false,
@@ -120,7 +120,7 @@ static SOURCES: ConfigKey<Vec<Given<String>>> = ConfigKey::new(
 static VHOST: ConfigKey<String> = ConfigKey::new(
     "broker",
     "vhost",
-    Form {
+    ValueForm {
         kind: Kind::Text(&TextKind::NOT_EMPTY),
         read: |loader, key, value| {
             text(loader, key, &value, |text| match text {

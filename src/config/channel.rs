@@ -7,7 +7,7 @@ use crate::config::definition::Fallback::{Default, Required};
 use crate::config::definition::{Definition, Example, Kind, TextKind};
 use crate::config::effective::{Page, list, quoted};
 use crate::config::form::{TEXT, WEB_URI, WEB_URI_TEXT, choice, texts, words};
-use crate::config::key::{ConfigKey, Form};
+use crate::config::key::{ConfigKey, ValueForm};
 use crate::config::loader::Loader;
 use crate::config::origin::Given;
 use crate::config::section::Section;
@@ -43,7 +43,7 @@ static CAPABILITY_LIST: ConfigKey<Uri> = ConfigKey::new(
 static KIND: ConfigKey<ChannelKind> = ConfigKey::new(
     "channel",
     "kind",
-    Form {
+    ValueForm {
         kind: Kind::Text(&TextKind {
             words: &words(&KINDS),
             ..TextKind::ANY
@@ -64,7 +64,7 @@ const KINDS: [(&str, ChannelKind); 2] = [
 static TOPIC: ConfigKey<String> = ConfigKey::new(
     "channel",
     "topic",
-    Form {
+    ValueForm {
         kind: Kind::Text(&WEB_URI_TEXT),
         read: TEXT.read,
     },
@@ -78,7 +78,7 @@ static TOPIC: ConfigKey<String> = ConfigKey::new(
 static HUBS: ConfigKey<Vec<Given<String>>> = ConfigKey::new(
     "channel",
     "hubs",
-    Form {
+    ValueForm {
         kind: Kind::List {
             item: &WEB_URI_TEXT,
             may_be_empty: true,

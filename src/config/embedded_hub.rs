@@ -7,7 +7,7 @@ use crate::config::definition::{Definition, Example, Kind, TextKind};
 use crate::config::effective::{Page, quoted};
 use crate::config::form::{BOOLEAN, text};
 use crate::config::hub::HUB;
-use crate::config::key::{ConfigKey, Form};
+use crate::config::key::{ConfigKey, ValueForm};
 use crate::config::section::Section;
 use crate::config::subscribers::{SubscriberKeys, SubscriberSettings};
 use crate::hub::callback::CallbackPolicy;
@@ -43,7 +43,7 @@ static ENABLED: ConfigKey<bool> = ConfigKey::new(
 static PATH: ConfigKey<String> = ConfigKey::new(
     "embedded_hub",
     "path",
-    Form {
+    ValueForm {
         kind: Kind::Text(&TextKind::matching(r"^/[^?#%\s]+$")),
         read: |loader, key, value| text(loader, key, &value, checked_path),
     },
@@ -55,7 +55,7 @@ static SUBSCRIBERS: SubscriberKeys = SubscriberKeys::of("embedded_hub");
 
 /// The embedded hub, when it is enabled.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EmbeddedHubSettings {
+pub struct EmbeddedHubConfig {
     /// Its path below the public URL, without the leading `/`; never empty.
     pub path: String,
     pub callbacks: CallbackPolicy,
@@ -64,7 +64,7 @@ pub struct EmbeddedHubSettings {
     pub trusted_proxies: Vec<IpNet>,
 }
 
-impl EmbeddedHubSettings {
+impl EmbeddedHubConfig {
     /// Returns its URI, as it is advertised.
     pub fn hub(&self, public_url: &Uri) -> Hub {
         Hub::new(format!("{public_url}{}", self.path))
@@ -84,7 +84,7 @@ pub struct Circumstances {
 pub fn embedded_hub(
     section: &mut Section<'_, '_, '_>,
     circumstances: &Circumstances,
-) -> Option<EmbeddedHubSettings> {
+) -> Option<EmbeddedHubConfig> {
     let Circumstances { has_hubs, is_trial } = *circumstances;
     let enabled = section.given(&ENABLED);
     let is_enabled = enabled.as_ref().map_or(!has_hubs, |enabled| enabled.value);
@@ -99,7 +99,7 @@ pub fn embedded_hub(
         limits,
         trusted_proxies,
     } = SUBSCRIBERS.read(section, is_trial);
-    let settings = EmbeddedHubSettings {
+    let settings = EmbeddedHubConfig {
         path,
         callbacks,
         limits,
@@ -129,13 +129,13 @@ fn checked_path(text: &str) -> Result<String, String> {
 }
 
 /// Writes `[embedded_hub]`.
-pub fn effective(page: &mut Page<'_>, hub: Option<&EmbeddedHubSettings>) {
+pub fn effective(page: &mut Page<'_>, hub: Option<&EmbeddedHubConfig>) {
     page.key(&ENABLED.definition, hub.is_some());
     let Some(hub) = hub else {
         return;
     };
     // A field that is added cannot be forgotten here.
-    let EmbeddedHubSettings {
+    let EmbeddedHubConfig {
         path,
         callbacks,
         limits,

@@ -11,7 +11,7 @@ use crate::config::address::Address;
 use crate::config::definition::{Definition, Kind, TextKind};
 use crate::config::duration;
 use crate::config::holder::{HeaderValue, Holder};
-use crate::config::key::Form;
+use crate::config::key::ValueForm;
 use crate::config::loader::Loader;
 use crate::config::origin::{Given, located};
 use crate::config::structure::shown;
@@ -20,13 +20,13 @@ use crate::config::web_uri;
 use crate::resourcesync::uri::Uri;
 
 /// Any text.
-pub const TEXT: Form<String> = Form {
+pub const TEXT: ValueForm<String> = ValueForm {
     kind: Kind::Text(&TextKind::ANY),
     read: |loader, key, value| text(loader, key, &value, |text| Ok::<_, String>(text.to_owned())),
 };
 
 /// A path; relative ones become absolute.
-pub const PATH: Form<PathBuf> = Form {
+pub const PATH: ValueForm<PathBuf> = ValueForm {
     kind: Kind::Text(&TextKind::NOT_EMPTY),
     read: |loader, key, value| {
         let path = value.value.as_str().unwrap_or_default();
@@ -34,14 +34,14 @@ pub const PATH: Form<PathBuf> = Form {
     },
 };
 
-pub const BOOLEAN: Form<bool> = Form {
+pub const BOOLEAN: ValueForm<bool> = ValueForm {
     kind: Kind::Boolean,
     read: |_, _, value| value.value.as_bool(),
 };
 
 /// An integer from 1.
-pub const fn integer(max: u32) -> Form<u32> {
-    Form {
+pub const fn integer(max: u32) -> ValueForm<u32> {
+    ValueForm {
         kind: Kind::Integer { max },
         read: |loader, key, value| {
             let Kind::Integer { max } = key.kind else {
@@ -62,8 +62,8 @@ pub const fn integer(max: u32) -> Form<u32> {
 }
 
 /// A number of bytes from 1: an integer, or a text such as `2MiB`.
-pub const fn size(max: u32) -> Form<u32> {
-    Form {
+pub const fn size(max: u32) -> ValueForm<u32> {
+    ValueForm {
         kind: Kind::Size { max },
         read: |loader, key, value| {
             let Kind::Size { max } = key.kind else {
@@ -109,13 +109,13 @@ const DURATION_TEXT: TextKind = TextKind {
     ..TextKind::matching("^[0-9]+(ms|s|m|h|d)$")
 };
 
-pub const DURATION: Form<Duration> = Form {
+pub const DURATION: ValueForm<Duration> = ValueForm {
     kind: Kind::Text(&DURATION_TEXT),
     read: |loader, key, value| text(loader, key, &value, duration::parse),
 };
 
 /// A duration for which zero makes no sense.
-pub const POSITIVE_DURATION: Form<Duration> = Form {
+pub const POSITIVE_DURATION: ValueForm<Duration> = ValueForm {
     kind: Kind::Text(&DURATION_TEXT),
     read: |loader, key, value| {
         text(loader, key, &value, |text| {
@@ -129,7 +129,7 @@ pub const POSITIVE_DURATION: Form<Duration> = Form {
 };
 
 /// The address of a listener. The path of a Unix socket becomes absolute.
-pub const ADDRESS: Form<Address> = Form {
+pub const ADDRESS: ValueForm<Address> = ValueForm {
     kind: Kind::Text(&TextKind {
         examples: &[
             "127.0.0.1:8400",
@@ -151,18 +151,18 @@ pub const WEB_URI_TEXT: TextKind = TextKind::matching(r#"^[Hh][Tt][Tt][Pp][Ss]?:
 const PREFIX_TEXT: TextKind = TextKind::matching(r#"^[Hh][Tt][Tt][Pp][Ss]?://[^\s<>"?#]+$"#);
 
 /// The URI of a document.
-pub const WEB_URI: Form<Uri> = Form {
+pub const WEB_URI: ValueForm<Uri> = ValueForm {
     kind: Kind::Text(&WEB_URI_TEXT),
     read: |loader, key, value| text(loader, key, &value, web_uri::parse),
 };
 
 /// A prefix of documents' URIs.
-pub const PREFIX: Form<Uri> = Form {
+pub const PREFIX: ValueForm<Uri> = ValueForm {
     kind: Kind::Text(&PREFIX_TEXT),
     read: |loader, key, value| text(loader, key, &value, web_uri::prefix),
 };
 
-pub const PREFIXES: Form<Vec<Uri>> = Form {
+pub const PREFIXES: ValueForm<Vec<Uri>> = ValueForm {
     kind: Kind::List {
         item: &PREFIX_TEXT,
         may_be_empty: true,
@@ -170,13 +170,13 @@ pub const PREFIXES: Form<Vec<Uri>> = Form {
     read: |loader, key, value| Some(list(loader, key, value, web_uri::prefix)),
 };
 
-pub const HOLDER: Form<Holder> = Form {
+pub const HOLDER: ValueForm<Holder> = ValueForm {
     kind: Kind::Holder,
     read: |_, _, value| Holder::of_secret(&value.value),
 };
 
 /// The values of headers, by name.
-pub const HEADERS: Form<BTreeMap<String, Given<HeaderValue>>> = Form {
+pub const HEADERS: ValueForm<BTreeMap<String, Given<HeaderValue>>> = ValueForm {
     kind: Kind::Headers,
     read: |_, _, value| {
         let DeValue::Table(table) = value.value else {

@@ -7,7 +7,7 @@ use crate::announce::candidates::Candidates;
 use crate::config::definition::Fallback::Default;
 use crate::config::definition::{Definition, Kind, TextKind};
 use crate::config::form::list;
-use crate::config::key::{ConfigKey, Form};
+use crate::config::key::{ConfigKey, ValueForm};
 use crate::config::loader::Loader;
 use crate::config::origin::Given;
 use crate::config::section::Section;
@@ -15,7 +15,7 @@ use crate::config::section::Section;
 pub static INCLUDE: ConfigKey<Vec<String>> = ConfigKey::new(
     "source",
     "include",
-    Form {
+    ValueForm {
         kind: Kind::List {
             item: &GLOB_TEXT,
             may_be_empty: false,
@@ -43,7 +43,7 @@ pub static INCLUDE: ConfigKey<Vec<String>> = ConfigKey::new(
 pub static EXCLUDE: ConfigKey<Vec<String>> = ConfigKey::new(
     "source",
     "exclude",
-    Form {
+    ValueForm {
         kind: Kind::List {
             item: &GLOB_TEXT,
             may_be_empty: true,

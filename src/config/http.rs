@@ -12,7 +12,7 @@ use crate::config::effective::{Page, quoted};
 use crate::config::form::{self, BOOLEAN, HOLDER, POSITIVE_DURATION, TEXT, text};
 use crate::config::header::{self, Header, holder};
 use crate::config::holder::{HeaderValue, Holder};
-use crate::config::key::{ConfigKey, Form};
+use crate::config::key::{ConfigKey, ValueForm};
 use crate::config::origin::Given;
 use crate::config::secret::{HeldSecret, secret};
 use crate::config::section::Section;
@@ -70,7 +70,7 @@ pub static DANGER_ACCEPT_INVALID_CERTS: ConfigKey<bool> = ConfigKey::new(
 pub static PROXY: ConfigKey<Proxy> = ConfigKey::new(
     "hub",
     "proxy",
-    Form {
+    ValueForm {
         kind: Kind::Text(&TextKind {
             examples: &["http://proxy.example.org:3128", "none"],
             ..TextKind::matching("^(none|[Hh][Tt][Tt][Pp]://[^@/?#]+/?)$")

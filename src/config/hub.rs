@@ -12,7 +12,7 @@ use crate::config::form::{HOLDER, WEB_URI_TEXT, choice, text, words};
 use crate::config::header::{self, MASKED};
 use crate::config::holder::Holder;
 use crate::config::http::{self, HttpSettings};
-use crate::config::key::{ConfigKey, Form};
+use crate::config::key::{ConfigKey, ValueForm};
 use crate::config::loader::Loader;
 use crate::config::origin::Given;
 use crate::config::overrides::Overrides;
@@ -49,7 +49,7 @@ pub static HUB: Definition = Definition {
 };
 
 /// An address, byte for byte.
-const ADDRESS: Form<String> = Form {
+const ADDRESS: ValueForm<String> = ValueForm {
     kind: Kind::Text(&WEB_URI_TEXT),
     read: |loader, key, value| text(loader, key, &value, address),
 };
@@ -87,7 +87,7 @@ static PUBLISH_URL_FILE: ConfigKey<Holder> = ConfigKey::new(
 static MODE: ConfigKey<Mode> = ConfigKey::new(
     "hub",
     "mode",
-    Form {
+    ValueForm {
         kind: Kind::Text(&TextKind {
             words: &words(&MODES),
             ..TextKind::ANY
@@ -103,7 +103,7 @@ static MODE: ConfigKey<Mode> = ConfigKey::new(
 static REPLACES: ConfigKey<Replaces> = ConfigKey::new(
     "hub",
     "replaces",
-    Form {
+    ValueForm {
         kind: Kind::Text(&TextKind::NOT_EMPTY),
         read: |loader, key, value| text(loader, key, &value, replaced),
     },

@@ -18,7 +18,7 @@ pub type Read<V> = fn(&mut Loader<'_>, &Definition, Given<DeValue<'_>>) -> Optio
 
 /// Values that several keys may have.
 #[derive(Debug)]
-pub struct Form<V> {
+pub struct ValueForm<V> {
     pub kind: Kind,
     pub read: Read<V>,
 }
@@ -27,7 +27,7 @@ impl<V> ConfigKey<V> {
     pub const fn new(
         table: &'static str,
         name: &'static str,
-        form: Form<V>,
+        form: ValueForm<V>,
         fallback: Fallback,
         help: &'static str,
     ) -> ConfigKey<V> {

@@ -51,7 +51,7 @@ use crate::announce::plan::{ChannelPlan, HubPlan, Mode, Plan, Replaces, WindowPl
 use crate::config::broker::Broker;
 use crate::config::channel::Surroundings;
 use crate::config::definition::Definition;
-use crate::config::embedded_hub::{Circumstances, EmbeddedHubSettings};
+use crate::config::embedded_hub::{Circumstances, EmbeddedHubConfig};
 use crate::config::environment::Environment;
 use crate::config::error::ConfigError;
 use crate::config::hub::ExternalHub;
@@ -88,7 +88,7 @@ pub struct Config {
     pub sources: Vec<SourceSettings>,
     /// The hubs outside this process.
     pub hubs: Vec<ExternalHub>,
-    pub embedded_hub: Option<EmbeddedHubSettings>,
+    pub embedded_hub: Option<EmbeddedHubConfig>,
     pub brokers: Vec<Broker>,
     pub channels: Vec<ChannelPlan>,
     pub window: WindowPlan,

@@ -9,7 +9,7 @@ use crate::config::definition::{Definition, Example, Kind, TextKind};
 use crate::config::duration;
 use crate::config::effective::{Page, quoted};
 use crate::config::form::{POSITIVE_DURATION, integer, size, text};
-use crate::config::key::{ConfigKey, Form};
+use crate::config::key::{ConfigKey, ValueForm};
 use crate::config::section::Section;
 use crate::config::subscribers::{SubscriberKeys, SubscriberSettings};
 use crate::config::web_uri;
@@ -37,7 +37,7 @@ pub static OWN_HUB: Definition = Definition::table(
 static URL: ConfigKey<String> = ConfigKey::new(
     "hub",
     "url",
-    Form {
+    ValueForm {
         kind: Kind::Text(&TextKind::matching(r#"^[Hh][Tt][Tt][Pp][Ss]?://[^?#\s<>"]+$"#)),
         read: |loader, key, value| text(loader, key, &value, address),
     },

@@ -8,7 +8,7 @@ use crate::config::effective::{Page, list, quoted, word};
 use crate::config::form::{HOLDER, PREFIXES, TEXT, choice, words};
 use crate::config::header;
 use crate::config::holder::Holder;
-use crate::config::key::{ConfigKey, Form};
+use crate::config::key::{ConfigKey, ValueForm};
 use crate::config::loader::Loader;
 use crate::config::origin::{Given, Origin};
 use crate::config::secret::{HeldSecret, secret};
@@ -70,7 +70,7 @@ const VERIFICATIONS: [(&str, Verify); 1] = [("topic", Verify::Topic)];
 static VERIFY: ConfigKey<Verify> = ConfigKey::new(
     "publisher",
     "verify",
-    Form {
+    ValueForm {
         kind: Kind::Text(&TextKind {
             words: &words(&VERIFICATIONS),
             ..TextKind::ANY

@@ -10,7 +10,7 @@ use crate::config::duration;
 use crate::config::effective::{Page, list, quoted, word};
 use crate::config::form::{self, BOOLEAN, DURATION, POSITIVE_DURATION, choice, text, words};
 use crate::config::globs::{EXCLUDE, INCLUDE, candidates};
-use crate::config::key::{ConfigKey, Form};
+use crate::config::key::{ConfigKey, ValueForm};
 use crate::config::loader::Loader;
 use crate::config::mount::{self, GivenMount, MOUNT, Mounted, mount, mount_of_flags, numbered};
 use crate::config::origin::Origin;
@@ -47,7 +47,7 @@ pub static SOURCE: Definition = Definition::table(
 static NAME: ConfigKey<String> = ConfigKey::new(
     "source",
     "name",
-    Form {
+    ValueForm {
         kind: Kind::Text(&TextKind::matching("^[A-Za-z0-9_-][A-Za-z0-9_.-]*$")),
         read: |loader, key, value| text(loader, key, &value, checked_name),
     },
@@ -61,7 +61,7 @@ static NAME: ConfigKey<String> = ConfigKey::new(
 static WATCH: ConfigKey<Watch> = ConfigKey::new(
     "source",
     "watch",
-    Form {
+    ValueForm {
         kind: Kind::Text(&TextKind {
             words: &words(&WATCHES),
             ..TextKind::ANY
@@ -133,7 +133,7 @@ static DELETION_GRACE: ConfigKey<Duration> = ConfigKey::new(
 static MASS_DELETION: ConfigKey<MassDeletion> = ConfigKey::new(
     "source",
     "mass_deletion",
-    Form {
+    ValueForm {
         kind: Kind::Text(&TextKind {
             examples: &["50%", "never"],
             instead_of_number: Some(|number| format!("write \"{number}%\" or \"never\"")),
@@ -202,7 +202,7 @@ static CHANGES_FROM_RESOURCE_LISTS: ConfigKey<bool> = ConfigKey::new(
 static ACKNOWLEDGED: ConfigKey<Vec<Acknowledgement>> = ConfigKey::new(
     "source",
     "acknowledged",
-    Form {
+    ValueForm {
         kind: Kind::List {
             item: &TextKind::ANY,
             may_be_empty: true,
@@ -222,12 +222,12 @@ static ACKNOWLEDGED: ConfigKey<Vec<Acknowledgement>> = ConfigKey::new(
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceSettings {
     pub plan: SourcePlan,
-    pub tree: TreeSettings,
+    pub tree: TreeConfig,
 }
 
 /// Settings of watching and reading a source's directories.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TreeSettings {
+pub struct TreeConfig {
     pub watch: Watch,
     pub rescan_interval: Duration,
     pub poll_interval: Duration,
@@ -365,7 +365,7 @@ fn source(section: &mut Section<'_, '_, '_>, mounts: Vec<MountPlan>) -> SourceSe
             changes_from_resource_lists: section.value(&CHANGES_FROM_RESOURCE_LISTS),
             acknowledged: section.value(&ACKNOWLEDGED),
         },
-        tree: TreeSettings {
+        tree: TreeConfig {
             watch: section.value(&WATCH),
             rescan_interval: section.value(&RESCAN_INTERVAL),
             poll_interval: section.value(&POLL_INTERVAL),
@@ -417,7 +417,7 @@ pub fn effective(page: &mut Page<'_>, source: &SourceSettings) {
         changes_from_resource_lists,
         acknowledged,
     } = plan;
-    let TreeSettings {
+    let TreeConfig {
         watch,
         rescan_interval,
         poll_interval,

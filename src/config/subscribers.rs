@@ -8,7 +8,7 @@ use crate::config::definition::Fallback::Default;
 use crate::config::definition::{Kind, TextKind};
 use crate::config::effective::{Page, list};
 use crate::config::form::{self, BOOLEAN, integer};
-use crate::config::key::{ConfigKey, Form};
+use crate::config::key::{ConfigKey, ValueForm};
 use crate::config::section::Section;
 use crate::hub::callback::CallbackPolicy;
 use crate::hub::limits::HubLimits;
@@ -36,7 +36,7 @@ pub struct SubscriberSettings {
     pub trusted_proxies: Vec<IpNet>,
 }
 
-const PORTS: Form<Vec<RangeInclusive<u16>>> = Form {
+const PORTS: ValueForm<Vec<RangeInclusive<u16>>> = ValueForm {
     kind: Kind::List {
         item: &TextKind::matching("^[0-9]+(-[0-9]+)?$"),
         may_be_empty: false,
@@ -51,7 +51,7 @@ const PORTS: Form<Vec<RangeInclusive<u16>>> = Form {
     },
 };
 
-const NETWORKS: Form<Vec<IpNet>> = Form {
+const NETWORKS: ValueForm<Vec<IpNet>> = ValueForm {
     kind: Kind::List {
         item: &TextKind::matching("^[0-9A-Fa-f:.]+(/[0-9]{1,3})?$"),
         may_be_empty: true,

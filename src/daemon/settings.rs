@@ -15,7 +15,7 @@ use crate::broker::settings::{
 use crate::config::Config;
 use crate::config::address::Address;
 use crate::config::broker::{Broker, PayloadConfig};
-use crate::config::embedded_hub::EmbeddedHubSettings;
+use crate::config::embedded_hub::EmbeddedHubConfig;
 use crate::config::http;
 use crate::config::hub::ExternalHub;
 use crate::config::own_hub::OwnHubSettings;
@@ -143,7 +143,7 @@ fn broker(broker: &Broker) -> Result<BrokerSettings, BrokerSettingsError> {
 /// Returns the settings of the embedded hub. Without a configuration file (`has_file`), requests must name a host of
 /// ours: a browser on this machine may be led to it.
 pub fn embedded_hub(
-    embedded: &EmbeddedHubSettings,
+    embedded: &EmbeddedHubConfig,
     public_url: &Uri,
     has_file: bool,
 ) -> hub::EmbeddedHubSettings {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use url::Url;
 
 use crate::announce::plan::{HubPlan, Mode};
-use crate::diagnostics::topic::problem::{RedirectTarget, TopicProblem};
+use crate::diagnostics::topic::problem::{RedirectTarget, TopicReplyProblem};
 use crate::diagnostics::{
     Diagnostic, NO_SUCH_TOPIC, ProbeReply, ProbeResult, ReplyBody, is_local, is_private, origin,
 };
@@ -35,7 +35,7 @@ pub struct TopicReplies {
 
 /// Diagnoses the replies of topics; `None` for those that there was no time to request.
 pub fn diagnostics(topics: &[(ExpectedTopic, Option<TopicReplies>)]) -> Vec<Diagnostic> {
-    let mut by_problem: BTreeMap<TopicProblem, Vec<&Topic>> = BTreeMap::new();
+    let mut by_problem: BTreeMap<TopicReplyProblem, Vec<&Topic>> = BTreeMap::new();
     let mut unasked = 0;
     for (expected, replies) in topics {
         let Some(replies) = replies else {
@@ -135,10 +135,10 @@ fn names(topics: &[&Topic]) -> String {
     }
 }
 
-fn problems(expected: &ExpectedTopic, replies: &TopicReplies) -> Vec<TopicProblem> {
+fn problems(expected: &ExpectedTopic, replies: &TopicReplies) -> Vec<TopicReplyProblem> {
     let (head, get) = match (&replies.head, &replies.get) {
-        (Err(error), _) => return vec![TopicProblem::NoAnswer("HEAD", error.clone())],
-        (_, Some(Err(error))) => return vec![TopicProblem::NoAnswer("GET", error.clone())],
+        (Err(error), _) => return vec![TopicReplyProblem::NoAnswer("HEAD", error.clone())],
+        (_, Some(Err(error))) => return vec![TopicReplyProblem::NoAnswer("GET", error.clone())],
         (Ok(head), None) => (head, head),
         (Ok(head), Some(Ok(get))) => (head, get),
     };
@@ -147,39 +147,39 @@ fn problems(expected: &ExpectedTopic, replies: &TopicReplies) -> Vec<TopicProble
         None => content(expected, get),
     };
     if head.status != get.status {
-        problems.push(TopicProblem::HeadStatus(head.status));
+        problems.push(TopicReplyProblem::HeadStatus(head.status));
     } else if problems.is_empty() {
         let differs = [
             (head.content_type != get.content_type, "Content-Type"),
             (head.links != get.links, "Link"),
         ];
         let differing = differs.iter().filter(|(differs, _)| *differs);
-        problems.extend(differing.map(|(_, name)| TopicProblem::HeadHeader(name)));
+        problems.extend(differing.map(|(_, name)| TopicReplyProblem::HeadHeader(name)));
     }
     problems
 }
 
-fn status(expected: &ExpectedTopic, reply: &ProbeReply) -> Option<TopicProblem> {
+fn status(expected: &ExpectedTopic, reply: &ProbeReply) -> Option<TopicReplyProblem> {
     match reply.status {
         200 => None,
-        status @ (301..=303 | 307 | 308) => Some(TopicProblem::Redirected(
+        status @ (301..=303 | 307 | 308) => Some(TopicReplyProblem::Redirected(
             status,
             target(&expected.topic, reply.location.as_deref()),
         )),
-        404 if reply.body.is(NO_SUCH_TOPIC) => Some(TopicProblem::Unknown),
-        status @ (404 | 410) => Some(TopicProblem::NotPassedOn(status, kind(reply))),
-        status @ (401 | 403) => Some(TopicProblem::NotAllowed(status)),
-        status @ 502..=504 => Some(TopicProblem::NoUpstream(status)),
-        status => Some(TopicProblem::Status(status)),
+        404 if reply.body.is(NO_SUCH_TOPIC) => Some(TopicReplyProblem::Unknown),
+        status @ (404 | 410) => Some(TopicReplyProblem::NotPassedOn(status, kind(reply))),
+        status @ (401 | 403) => Some(TopicReplyProblem::NotAllowed(status)),
+        status @ 502..=504 => Some(TopicReplyProblem::NoUpstream(status)),
+        status => Some(TopicReplyProblem::Status(status)),
     }
 }
 
-fn content(expected: &ExpectedTopic, reply: &ProbeReply) -> Vec<TopicProblem> {
+fn content(expected: &ExpectedTopic, reply: &ProbeReply) -> Vec<TopicReplyProblem> {
     let links = &reply.links;
     let has_links = !(links.self_links.is_empty() && links.hubs.is_empty());
     let is_payload = reply.content_type.as_deref() == Some(PAYLOAD_TYPE);
     if !is_payload && !has_links {
-        return vec![TopicProblem::Foreign(kind(reply))];
+        return vec![TopicReplyProblem::Foreign(kind(reply))];
     }
     let mut problems = Vec::new();
     if !is_payload {
@@ -189,30 +189,32 @@ fn content(expected: &ExpectedTopic, reply: &ProbeReply) -> Vec<TopicProblem> {
             .and_then(|value| value.split_once(';'));
         let is_bare = |bare: &str| bare.trim().eq_ignore_ascii_case(PAYLOAD_TYPE);
         problems.push(match parts {
-            Some((bare, more)) if is_bare(bare) => TopicProblem::Parameters(more.trim().to_owned()),
-            _ => TopicProblem::Type(kind(reply)),
+            Some((bare, more)) if is_bare(bare) => {
+                TopicReplyProblem::Parameters(more.trim().to_owned())
+            }
+            _ => TopicReplyProblem::Type(kind(reply)),
         });
     }
     if !has_links {
-        problems.push(TopicProblem::NoLinks);
+        problems.push(TopicReplyProblem::NoLinks);
     } else {
         problems.extend(link_problems(expected, reply));
     }
     match (&reply.content_encoding, &reply.body) {
-        (Some(encoding), _) => problems.push(TopicProblem::Encoded(encoding.clone())),
+        (Some(encoding), _) => problems.push(TopicReplyProblem::Encoded(encoding.clone())),
         (None, ReplyBody::Other { reason, .. }) => {
-            problems.push(TopicProblem::NoPayload(reason.clone()))
+            problems.push(TopicReplyProblem::NoPayload(reason.clone()))
         }
         (None, ReplyBody::Empty | ReplyBody::Payload) => {}
     }
     problems
 }
 
-fn link_problems(expected: &ExpectedTopic, reply: &ProbeReply) -> Vec<TopicProblem> {
+fn link_problems(expected: &ExpectedTopic, reply: &ProbeReply) -> Vec<TopicReplyProblem> {
     let links = &reply.links;
     let mut problems = Vec::new();
     if is_clean(expected.topic.as_str()) && links.self_links != [expected.topic.as_str()] {
-        problems.push(TopicProblem::OwnLink(links.self_links.clone()));
+        problems.push(TopicReplyProblem::OwnLink(links.self_links.clone()));
     }
     let hubs = expected.hubs.iter().map(Hub::as_str);
     let hubs: Vec<&str> = hubs.filter(|hub| is_clean(hub)).collect();
@@ -226,11 +228,11 @@ fn link_problems(expected: &ExpectedTopic, reply: &ProbeReply) -> Vec<TopicProbl
         .filter(|link| !hubs.contains(&link.as_str()));
     let foreign: Vec<String> = foreign.cloned().collect();
     if !missing.is_empty() || !foreign.is_empty() {
-        problems.push(TopicProblem::HubLinks { missing, foreign });
+        problems.push(TopicReplyProblem::HubLinks { missing, foreign });
     }
     let list = expected.capability_list.as_str();
     if is_clean(list) && !links.capability_lists.iter().any(|link| link == list) {
-        problems.push(TopicProblem::NoListLink);
+        problems.push(TopicReplyProblem::NoListLink);
     }
     problems
 }

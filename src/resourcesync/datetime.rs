@@ -33,7 +33,7 @@ impl Datetime {
     /// fraction are cut off. Returns `None` for other texts, and outside the years 1 to 9999 in UTC, in which every
     /// reader can express it.
     pub fn parse(text: &str) -> Option<Datetime> {
-        Written::read(text.trim()).map(|written| written.datetime)
+        WrittenDatetime::read(text.trim()).map(|written| written.datetime)
     }
 
     /// Returns the instant; parts that are not written are the first of their kind.
@@ -90,24 +90,24 @@ impl Hash for Datetime {
 
 /// Returns true if any reader accepts a text as W3C Datetime: a time has a zone, and letters are in upper case.
 pub(crate) fn is_strict(text: &str) -> bool {
-    Written::read(text).is_some_and(|written| written.is_strict)
+    WrittenDatetime::read(text).is_some_and(|written| written.is_strict)
 }
 
 /// Returns true if a text is a W3C Datetime and an `xsd:dateTime` too: it is [strict](is_strict) and has seconds.
 pub(crate) fn is_complete(text: &str) -> bool {
-    Written::read(text).is_some_and(|written| written.is_strict && written.has_seconds)
+    WrittenDatetime::read(text).is_some_and(|written| written.is_strict && written.has_seconds)
 }
 
 /// A datetime with the form in which it is written.
-struct Written {
+struct WrittenDatetime {
     datetime: Datetime,
     is_strict: bool,
     has_seconds: bool,
 }
 
-impl Written {
+impl WrittenDatetime {
     /// Reads a text without white space around it.
-    fn read(text: &str) -> Option<Written> {
+    fn read(text: &str) -> Option<WrittenDatetime> {
         let mut rest = Digits(text.as_bytes());
         if text.len() > LONGEST {
             return None;
@@ -155,7 +155,7 @@ impl Written {
             nanosecond: at.subsec_nanosecond(),
             precision: NonZeroU8::new(digits + 1)?,
         };
-        Some(Written {
+        Some(WrittenDatetime {
             datetime,
             is_strict,
             has_seconds,

@@ -47,11 +47,11 @@ pub(crate) struct TextWindow<R> {
     newlines_taken: u64,
     /// Number of characters taken of the line at the start.
     column_taken: u64,
-    unreadable: Option<Unreadable>,
+    unreadable: Option<UnreadableText>,
 }
 
 /// The reason why the text ends before the file.
-enum Unreadable {
+enum UnreadableText {
     Character(char),
     Encoding(&'static Encoding),
     Cut,
@@ -165,13 +165,13 @@ impl<R: Read> TextWindow<R> {
     pub(crate) fn malformed(&self) -> Option<Malformed> {
         let line = self.line(usize::MAX);
         let message = match self.unreadable.as_ref()? {
-            Unreadable::Cut => return Some(Malformed::Truncated { line }),
-            Unreadable::Encoding(encoding) => {
+            UnreadableText::Cut => return Some(Malformed::Truncated { line }),
+            UnreadableText::Encoding(encoding) => {
                 let encoding = encoding.name().to_owned();
                 return Some(Malformed::Encoding { line, encoding });
             }
-            Unreadable::Character(character) => forbidden(*character),
-            Unreadable::TooLong => format!("markup longer than {LONGEST_MARKUP} bytes"),
+            UnreadableText::Character(character) => forbidden(*character),
+            UnreadableText::TooLong => format!("markup longer than {LONGEST_MARKUP} bytes"),
         };
         Some(self.syntax(usize::MAX, message))
     }
@@ -216,7 +216,7 @@ impl<R: Read> TextWindow<R> {
         }
         if self.filled > self.buffer.len() / 2 {
             if self.filled >= LONGEST_MARKUP {
-                self.unreadable.get_or_insert(Unreadable::TooLong);
+                self.unreadable.get_or_insert(UnreadableText::TooLong);
             } else {
                 self.buffer.resize(self.buffer.len() * 2, 0);
             }
@@ -265,11 +265,11 @@ impl<R: Read> TextWindow<R> {
         {
             Ok(text) => (text.len(), None),
             Err(error) if error.error_len().is_some() => {
-                (error.valid_up_to(), Some(Unreadable::Encoding(UTF_8)))
+                (error.valid_up_to(), Some(UnreadableText::Encoding(UTF_8)))
             }
             Err(error) => (
                 error.valid_up_to(),
-                self.is_at_end.then_some(Unreadable::Cut),
+                self.is_at_end.then_some(UnreadableText::Cut),
             ),
         };
         self.unreadable = unreadable;
@@ -304,9 +304,9 @@ impl<R: Read> TextWindow<R> {
             let is_cut = self.is_at_end && read == undecoded.len();
             let encoding = decoder.encoding();
             self.unreadable = Some(if is_cut {
-                Unreadable::Cut
+                UnreadableText::Cut
             } else {
-                Unreadable::Encoding(encoding)
+                UnreadableText::Encoding(encoding)
             });
         }
         undecoded.drain(..read);
@@ -318,7 +318,7 @@ impl<R: Read> TextWindow<R> {
     fn accept(&mut self, end: usize) {
         let mut end = end;
         if let Some((at, character)) = first_forbidden(&self.buffer[self.valid..end]) {
-            self.unreadable = Some(Unreadable::Character(character));
+            self.unreadable = Some(UnreadableText::Character(character));
             end = self.valid + at;
         }
         let kept = unify_line_ends(&mut self.buffer[self.valid..end], &mut self.after_cr);

@@ -10,7 +10,7 @@ use crate::store::StoreError;
 
 /// The state file and its write-ahead log as they were opened.
 #[derive(Debug)]
-pub struct Opened {
+pub struct OpenedFile {
     path: PathBuf,
     identity: FileIdentity,
     /// The last known size. SQLite never shrinks the file.
@@ -26,11 +26,11 @@ fn identity(metadata: &Metadata) -> FileIdentity {
     (metadata.dev(), metadata.ino())
 }
 
-impl Opened {
+impl OpenedFile {
     /// Records the file that is at `path` now.
-    pub fn at(path: &Path) -> Result<Opened, StoreError> {
+    pub fn at(path: &Path) -> Result<OpenedFile, StoreError> {
         let metadata = metadata_of(path)?;
-        Ok(Opened {
+        Ok(OpenedFile {
             path: path.to_owned(),
             identity: identity(&metadata),
             size: metadata.len(),

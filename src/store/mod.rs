@@ -31,7 +31,7 @@ pub struct Store {
     connection: Connection,
     path: PathBuf,
     /// The file as it was opened for writing.
-    opened: Option<Opened>,
+    opened: Option<OpenedFile>,
     /// The lock file, held while this store may write.
     _lock: Option<File>,
 }
@@ -118,7 +118,7 @@ pub enum StoreError {
     },
 }
 
-use crate::store::integrity::{Opened, beside};
+use crate::store::integrity::{OpenedFile, beside};
 
 pub use crate::store::changes::{KeyReader, TakenRows};
 pub use crate::store::directory::inspect_directory;
@@ -189,7 +189,7 @@ impl Store {
 
     /// Checks that the open file is still the state file. Costs two `stat` calls.
     pub fn check(&mut self) -> Result<(), StoreError> {
-        let checked = self.opened.as_mut().map_or(Ok(()), Opened::check);
+        let checked = self.opened.as_mut().map_or(Ok(()), OpenedFile::check);
         if let Err(StoreError::Cut { .. }) = checked {
             // A checkpoint on closing would extend the truncated file with partial data.
             let _ = self
@@ -273,7 +273,7 @@ fn create(
 }
 
 /// Opens an existing state file and migrates it to this version.
-fn open_to_write(path: &Path) -> Result<(Connection, Opened), StoreError> {
+fn open_to_write(path: &Path) -> Result<(Connection, OpenedFile), StoreError> {
     let open_error = |source| StoreError::Open {
         path: path.to_owned(),
         source,
@@ -292,7 +292,7 @@ fn open_to_write(path: &Path) -> Result<(Connection, Opened), StoreError> {
     connection.set_prepared_statement_cache_capacity(64);
     let version = user_version(&connection, path)?;
     schema::migrate(&mut connection, version).map_err(open_error)?;
-    let opened = Opened::at(path)?;
+    let opened = OpenedFile::at(path)?;
     Ok((connection, opened))
 }
 

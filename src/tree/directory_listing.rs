@@ -10,7 +10,7 @@ use crate::announce::observation::{Identity, Stat};
 use crate::tree::TreeNotice;
 use crate::tree::file_status::{self, FileKind};
 use crate::tree::file_system::{FileSystem, file_system};
-use crate::tree::model::{Directory, DirectoryId, DirectoryState, Entry, join, push_name};
+use crate::tree::model::{Directory, DirectoryId, DirectoryState, TreeEntry, join, push_name};
 use crate::tree::observer::Observer;
 use crate::tree::work_queue::Depth;
 
@@ -159,7 +159,7 @@ impl Observer<'_> {
         };
         let depth = Some(mode.depth).filter(|depth| *depth == Depth::Subtree);
         let sweep = mode.in_sweep.then_some(at);
-        let Some(Entry::File(file)) = self.update_entry(id, name, kind, depth, sweep) else {
+        let Some(TreeEntry::File(file)) = self.update_entry(id, name, kind, depth, sweep) else {
             return;
         };
         let is_link = kind == FileKind::Link;

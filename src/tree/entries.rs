@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::tree::file_status::{self, FileKind};
-use crate::tree::model::{DirectoryId, Entry, FileId, join};
+use crate::tree::model::{DirectoryId, FileId, TreeEntry, join};
 use crate::tree::mount::UnmetFile;
 use crate::tree::observer::Observer;
 use crate::tree::pending_hints::Hint;
@@ -13,7 +13,7 @@ impl Observer<'_> {
     /// Checks what a name stands for, because an event said that it changed.
     pub(super) fn check_name(&mut self, id: DirectoryId, name: &[u8], hint: Hint) {
         let existing = self.model.entry(id, name);
-        if let Some(Entry::File(file)) = existing
+        if let Some(TreeEntry::File(file)) = existing
             && !hint.renamed
             && !hint.unclear
         {
@@ -29,16 +29,18 @@ impl Observer<'_> {
         match file_status::not_follow(&path) {
             Ok(status) => {
                 let entry = self.update_entry(id, name, status.kind, Some(depth), None);
-                if let Some(Entry::File(file)) = entry {
+                if let Some(TreeEntry::File(file)) = entry {
                     self.hint_file(file, hint);
                 }
             }
             Err(error) if file_status::is_absence(error) => self.remove_entry(id, name),
             // The listing or the read will report the reason.
             Err(_) => match existing {
-                Some(Entry::File(file)) => self.queue.push_file(file),
-                Some(Entry::Directory(directory)) => self.queue.push_directory(directory, depth),
-                Some(Entry::Dangling | Entry::Refused) | None => {}
+                Some(TreeEntry::File(file)) => self.queue.push_file(file),
+                Some(TreeEntry::Directory(directory)) => {
+                    self.queue.push_directory(directory, depth)
+                }
+                Some(TreeEntry::Dangling | TreeEntry::Refused) | None => {}
             },
         }
     }
@@ -52,13 +54,13 @@ impl Observer<'_> {
         kind: FileKind,
         depth: Option<Depth>,
         sweep: Option<usize>,
-    ) -> Option<Entry> {
+    ) -> Option<TreeEntry> {
         match kind {
             FileKind::Directory => self.update_directory(id, name, depth, sweep),
             FileKind::File | FileKind::Special => {
                 let file = self.update_file(id, name)?;
                 self.forget_link(file);
-                Some(Entry::File(file))
+                Some(TreeEntry::File(file))
             }
             FileKind::Link => self.update_link(id, name, depth, sweep),
         }
@@ -70,7 +72,7 @@ impl Observer<'_> {
         name: &[u8],
         depth: Option<Depth>,
         sweep: Option<usize>,
-    ) -> Option<Entry> {
+    ) -> Option<TreeEntry> {
         let at = self.model.mount_of(id)?;
         let below = || self.model.below_name(id, name);
         let published = &self.mounts[at].published;
@@ -79,7 +81,7 @@ impl Observer<'_> {
             return None;
         }
         let (child, depth) = match self.model.entry(id, name) {
-            Some(Entry::Directory(child)) => (child, depth),
+            Some(TreeEntry::Directory(child)) => (child, depth),
             existing => {
                 if existing.is_some() {
                     self.remove_entry(id, name);
@@ -102,13 +104,13 @@ impl Observer<'_> {
                 None => self.queue.push_directory(child, depth),
             }
         }
-        Some(Entry::Directory(child))
+        Some(TreeEntry::Directory(child))
     }
 
     /// Returns the file of this name, if it is a candidate; new ones are adopted.
     pub(super) fn update_file(&mut self, id: DirectoryId, name: &[u8]) -> Option<FileId> {
         let existing = self.model.entry(id, name);
-        if let Some(Entry::File(file)) = existing {
+        if let Some(TreeEntry::File(file)) = existing {
             self.model.meet_file(file);
             return Some(file);
         }
@@ -139,8 +141,8 @@ impl Observer<'_> {
     pub(super) fn remove_entry(&mut self, id: DirectoryId, name: &[u8]) {
         match self.model.entry(id, name) {
             None => {}
-            Some(Entry::File(file)) => self.remove_file(file),
-            Some(Entry::Directory(top)) => {
+            Some(TreeEntry::File(file)) => self.remove_file(file),
+            Some(TreeEntry::Directory(top)) => {
                 for id in self.model.beneath(top).into_iter().rev() {
                     for file in self.model.files_in(id) {
                         self.remove_file(file);
@@ -152,7 +154,7 @@ impl Observer<'_> {
                     self.model.remove_directory(id);
                 }
             }
-            Some(Entry::Dangling | Entry::Refused) => {
+            Some(TreeEntry::Dangling | TreeEntry::Refused) => {
                 if let Some(directory) = self.model.directory_mut(id) {
                     directory.entries.remove(name);
                     directory.links.remove(name);

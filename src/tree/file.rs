@@ -89,7 +89,7 @@ struct Writing {
 
 /// Consequence of a hint about a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum HintOutcome {
     Nothing,
     Read,
     ReadAfter(Duration),
@@ -141,19 +141,19 @@ impl File {
     }
 
     /// Takes note of events about this file. R3: until its writer is done, it is not read.
-    pub(super) fn hint(&mut self, hint: Hint, now: Instant, open_writer: Duration) -> Next {
+    pub(super) fn hint(&mut self, hint: Hint, now: Instant, open_writer: Duration) -> HintOutcome {
         if hint.writing {
             return match &mut self.activity {
                 Activity::Writing(writing) if !hint.renamed => {
                     writing.last = now;
-                    Next::Nothing
+                    HintOutcome::Nothing
                 }
                 activity => {
                     *activity = Activity::Writing(Box::new(Writing {
                         since: now,
                         last: now,
                     }));
-                    Next::ReadAfter(LONG_WRITE.min(open_writer))
+                    HintOutcome::ReadAfter(LONG_WRITE.min(open_writer))
                 }
             };
         }
@@ -164,11 +164,11 @@ impl File {
         } else if hint.unclear {
             self.expect_change();
         } else {
-            return Next::Nothing;
+            return HintOutcome::Nothing;
         }
         match is_done || hint.unclear {
-            true => Next::Read,
-            false => Next::ReadAfter(CREATED_GRACE),
+            true => HintOutcome::Read,
+            false => HintOutcome::ReadAfter(CREATED_GRACE),
         }
     }
 
@@ -388,7 +388,9 @@ mod tests {
     use jiff::Timestamp;
 
     use crate::announce::observation::{Incomplete, Stat};
-    use crate::tree::file::{EMPTY_GRACE, File, IncompleteRead, Next, SettleWait, WriterWait};
+    use crate::tree::file::{
+        EMPTY_GRACE, File, HintOutcome, IncompleteRead, SettleWait, WriterWait,
+    };
     use crate::tree::model::Model;
     use crate::tree::pending_hints::{Hint, NameEvent};
 
@@ -421,13 +423,16 @@ mod tests {
     fn a_hint_says_whether_the_file_is_read_now_or_later() {
         use NameEvent::{Closed, Created, MovedIn, Touched, Unclear, Written};
         for (events, want) in [
-            (&[Written, Closed][..], Next::Read),
-            (&[MovedIn], Next::Read),
-            (&[Touched], Next::Read),
-            (&[Unclear], Next::Read),
-            (&[Created], Next::ReadAfter(Duration::from_millis(2))),
-            (&[Created, Written], Next::ReadAfter(Duration::from_secs(2))),
-            (&[], Next::Nothing),
+            (&[Written, Closed][..], HintOutcome::Read),
+            (&[MovedIn], HintOutcome::Read),
+            (&[Touched], HintOutcome::Read),
+            (&[Unclear], HintOutcome::Read),
+            (&[Created], HintOutcome::ReadAfter(Duration::from_millis(2))),
+            (
+                &[Created, Written],
+                HintOutcome::ReadAfter(Duration::from_secs(2)),
+            ),
+            (&[], HintOutcome::Nothing),
         ] {
             let next = file().hint(hint(events), Instant::now(), OPEN_WRITER);
             assert_eq!(next, want, "{events:?}");
@@ -455,7 +460,7 @@ mod tests {
         );
         // Its times changing meanwhile says nothing about its end.
         let next = file.hint(hint(&[NameEvent::Touched]), now, OPEN_WRITER);
-        assert_eq!(next, Next::Nothing);
+        assert_eq!(next, HintOutcome::Nothing);
         assert_eq!(file.writer_wait(now + OPEN_WRITER, OPEN_WRITER), None);
         let fresh = stat(Timestamp::now(), Duration::ZERO);
         let times = (now, Timestamp::now());

@@ -25,7 +25,7 @@ const MIN_SHARED: usize = 16;
 const MAX_THREADS: usize = 4;
 
 /// A file that must be read.
-struct ReadJob {
+struct FileReadJob {
     id: FileId,
     directory: DirectoryId,
     name: Arc<[u8]>,
@@ -66,7 +66,7 @@ impl Observer<'_> {
     }
 
     /// Returns the file, if it must be read and need not wait.
-    fn read_job(&mut self, id: FileId, in_sweep: bool) -> Option<ReadJob> {
+    fn read_job(&mut self, id: FileId, in_sweep: bool) -> Option<FileReadJob> {
         let file = self.model.file(id)?;
         let (directory, is_link) = (file.directory, file.link.is_some());
         let name = Arc::clone(&file.name);
@@ -105,7 +105,7 @@ impl Observer<'_> {
         let can_wait = self.waits_for_writer(id, in_sweep)
             || self.is_known(id, &status.stat)
             || self.waits_to_settle(id, at, &status.stat, in_sweep);
-        (!can_wait).then_some(ReadJob {
+        (!can_wait).then_some(FileReadJob {
             id,
             directory,
             name,
@@ -116,7 +116,7 @@ impl Observer<'_> {
         })
     }
 
-    fn take_outcome(&mut self, job: &ReadJob, outcome: ReadOutcome) {
+    fn take_outcome(&mut self, job: &FileReadJob, outcome: ReadOutcome) {
         let is_same =
             |file: &File| file.directory == job.directory && Arc::ptr_eq(&file.name, &job.name);
         let is_there = self.mounts[job.mount].is_present();
@@ -270,7 +270,7 @@ impl Observer<'_> {
 }
 
 /// Reads files, on as many threads as there are processors.
-fn read_all(jobs: &[ReadJob]) -> Vec<ReadOutcome> {
+fn read_all(jobs: &[FileReadJob]) -> Vec<ReadOutcome> {
     let threads = match jobs.len() {
         0..MIN_SHARED => 1,
         _ => std::thread::available_parallelism().map_or(1, NonZero::get),
@@ -298,6 +298,6 @@ fn read_all(jobs: &[ReadJob]) -> Vec<ReadOutcome> {
     })
 }
 
-fn read_share(jobs: &[ReadJob]) -> Vec<ReadOutcome> {
+fn read_share(jobs: &[FileReadJob]) -> Vec<ReadOutcome> {
     jobs.iter().map(|job| read(&job.path)).collect()
 }

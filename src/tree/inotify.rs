@@ -26,7 +26,7 @@ const BUFFER: usize = 512 * 1024;
 pub(super) struct Inotify {
     watches: inotify::Watches,
     descriptors: HashMap<WatchKey, WatchDescriptor>,
-    queue: Arc<Queue>,
+    queue: Arc<InotifyQueue>,
     /// An eventfd that is written when hints come from elsewhere while the observer waits for events.
     bell: Arc<OwnedFd>,
     stop: Arc<OwnedFd>,
@@ -36,16 +36,16 @@ pub(super) struct Inotify {
 
 /// The kernel's queue.
 #[derive(Debug)]
-struct Queue {
+struct InotifyQueue {
     /// A descriptor to poll while another thread reads.
     ready: OwnedFd,
-    reading: Mutex<Reader>,
+    reading: Mutex<InotifyReader>,
     hints: Arc<PendingHints>,
     candidates: Arc<Candidates>,
 }
 
 #[derive(Debug)]
-struct Reader {
+struct InotifyReader {
     inotify: inotify::Inotify,
     buffer: Vec<u8>,
 }
@@ -75,9 +75,9 @@ impl Inotify {
         let stop = Arc::new(rustix::event::eventfd(0, flags)?);
         let bell = Arc::new(rustix::event::eventfd(0, flags)?);
         let watches = inotify.watches();
-        let queue = Arc::new(Queue {
+        let queue = Arc::new(InotifyQueue {
             ready: inotify.as_fd().try_clone_to_owned()?,
-            reading: Mutex::new(Reader {
+            reading: Mutex::new(InotifyReader {
                 inotify,
                 buffer: vec![0; BUFFER],
             }),
@@ -209,11 +209,11 @@ fn key_of(descriptor: &WatchDescriptor) -> WatchKey {
     ))
 }
 
-impl Queue {
+impl InotifyQueue {
     /// Reads all events that the kernel has. Returns false if there will be no more.
     fn read(&self) -> bool {
         let mut reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
-        let Reader { inotify, buffer } = &mut *reading;
+        let InotifyReader { inotify, buffer } = &mut *reading;
         loop {
             match inotify.read_events(buffer) {
                 Ok(events) => self.hints.merge(|sink| {

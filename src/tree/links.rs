@@ -10,7 +10,7 @@ use crate::tree::TreeNotice;
 use crate::tree::file::LinkTarget;
 use crate::tree::file_status::{self, FileKind};
 use crate::tree::linked_directories::{LinkRefusal, LinkedDirectories, MAX_LINKED};
-use crate::tree::model::{Directory, DirectoryId, DirectoryState, Entry, FileId, join};
+use crate::tree::model::{Directory, DirectoryId, DirectoryState, FileId, TreeEntry, join};
 use crate::tree::observer::Observer;
 use crate::tree::pending_hints::Hint;
 use crate::tree::watches::WatchedName;
@@ -27,22 +27,23 @@ impl Observer<'_> {
         name: &[u8],
         depth: Option<Depth>,
         sweep: Option<usize>,
-    ) -> Option<Entry> {
+    ) -> Option<TreeEntry> {
         let path = self.path_of(id, name)?;
         let existing = self.model.entry(id, name);
         let entry = match file_status::follow(&path) {
             Ok(status) if status.kind == FileKind::Directory => {
                 if self.leads_back(id, status.identity) {
-                    if existing != Some(Entry::Dangling) {
+                    if existing != Some(TreeEntry::Dangling) {
                         self.notice(TreeNotice::Loop { link: path });
                     }
-                    return self.update_dead_link(id, name, Entry::Dangling);
+                    return self.update_dead_link(id, name, TreeEntry::Dangling);
                 }
-                if !matches!(existing, Some(Entry::Directory(_))) && self.is_refused(id, &path) {
-                    return self.update_dead_link(id, name, Entry::Refused);
+                if !matches!(existing, Some(TreeEntry::Directory(_))) && self.is_refused(id, &path)
+                {
+                    return self.update_dead_link(id, name, TreeEntry::Refused);
                 }
                 let before = match existing {
-                    Some(Entry::Directory(child)) => self.model.directory(child)?.identity,
+                    Some(TreeEntry::Directory(child)) => self.model.directory(child)?.identity,
                     _ => None,
                 };
                 let depth = match before == Some(status.identity) {
@@ -50,7 +51,7 @@ impl Observer<'_> {
                     false => Some(Depth::Subtree),
                 };
                 let entry = self.update_directory(id, name, depth, sweep);
-                if let Some(Entry::Directory(child)) = entry {
+                if let Some(TreeEntry::Directory(child)) = entry {
                     self.model.make_link(child);
                 }
                 entry
@@ -60,10 +61,10 @@ impl Observer<'_> {
                 if let Some(file) = file {
                     self.set_target(file, &path, status.identity);
                 }
-                file.map(Entry::File)
+                file.map(TreeEntry::File)
             }
             Err(error) if file_status::is_absence(error) => {
-                return self.update_dead_link(id, name, Entry::Dangling);
+                return self.update_dead_link(id, name, TreeEntry::Dangling);
             }
             Err(_) => existing,
         };
@@ -74,7 +75,12 @@ impl Observer<'_> {
     }
 
     /// Takes note that a link leads to nothing that is looked at, for the reason that `entry` is.
-    fn update_dead_link(&mut self, id: DirectoryId, name: &[u8], entry: Entry) -> Option<Entry> {
+    fn update_dead_link(
+        &mut self,
+        id: DirectoryId,
+        name: &[u8],
+        entry: TreeEntry,
+    ) -> Option<TreeEntry> {
         if self.model.entry(id, name) != Some(entry) {
             self.remove_entry(id, name);
             let directory = self.model.directory_mut(id)?;
@@ -225,7 +231,7 @@ impl Observer<'_> {
             if !self.mounts[at].is_present() {
                 break;
             }
-            if let Some(Entry::File(id)) = self.update_link(directory, name, None, None)
+            if let Some(TreeEntry::File(id)) = self.update_link(directory, name, None, None)
                 && let Some(path) = self.path_of(directory, name)
                 && let Ok(status) = file_status::follow(&path)
                 && let Some(file) = self.model.file_mut(id)
@@ -243,7 +249,7 @@ impl Observer<'_> {
     /// Rechecks a link to a file, because the name where it ended stands for something else.
     pub(super) fn recheck_link_to_file(&mut self, id: FileId, hint: Hint) {
         if let Some((directory, name)) = self.model.name_of(id)
-            && let Some(Entry::File(file)) = self.update_link(directory, &name, None, None)
+            && let Some(TreeEntry::File(file)) = self.update_link(directory, &name, None, None)
         {
             self.hint_file(file, hint);
         }

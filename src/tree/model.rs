@@ -32,7 +32,7 @@ pub(super) struct Directory {
     /// True if it is reached through a link; counted in [`Model::linked`].
     is_linked: bool,
     pub(super) watch: Option<WatchKey>,
-    pub(super) entries: HashMap<Arc<[u8]>, Entry>,
+    pub(super) entries: HashMap<Arc<[u8]>, TreeEntry>,
     /// Names of entries that are symbolic links.
     pub(super) links: BTreeSet<Arc<[u8]>>,
     pub(super) state: DirectoryState,
@@ -50,7 +50,7 @@ pub(super) enum DirectoryState {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Entry {
+pub(super) enum TreeEntry {
     Directory(DirectoryId),
     File(FileId),
     /// A link that leads nowhere, or in a circle.
@@ -87,7 +87,7 @@ impl Model {
         self.files.get_mut(id.0)
     }
 
-    pub(super) fn entry(&self, id: DirectoryId, name: &[u8]) -> Option<Entry> {
+    pub(super) fn entry(&self, id: DirectoryId, name: &[u8]) -> Option<TreeEntry> {
         self.directory(id)?.entries.get(name).copied()
     }
 
@@ -116,7 +116,7 @@ impl Model {
         let mut is_linked = false;
         if let Some(parent) = parent.and_then(|parent| self.directory_mut(parent)) {
             is_linked = parent.is_linked;
-            parent.entries.insert(name, Entry::Directory(id));
+            parent.entries.insert(name, TreeEntry::Directory(id));
         }
         if is_linked {
             self.count_as_linked(id);
@@ -149,7 +149,7 @@ impl Model {
         let name: Arc<[u8]> = name.into();
         let id = FileId(self.files.insert(File::new(directory, Arc::clone(&name))));
         if let Some(directory) = self.directory_mut(directory) {
-            directory.entries.insert(name, Entry::File(id));
+            directory.entries.insert(name, TreeEntry::File(id));
         }
         id
     }
@@ -219,10 +219,12 @@ impl Model {
 
     /// Returns the names in a directory that the current listing has not met.
     pub(super) fn unmet(&self, id: DirectoryId) -> Vec<Arc<[u8]>> {
-        let is_met = |entry: &Entry| match entry {
-            Entry::Directory(id) => self.directory(*id).is_some_and(|it| it.met == self.listing),
-            Entry::File(id) => self.file(*id).is_some_and(|it| it.met == self.listing),
-            Entry::Dangling | Entry::Refused => false,
+        let is_met = |entry: &TreeEntry| match entry {
+            TreeEntry::Directory(id) => {
+                self.directory(*id).is_some_and(|it| it.met == self.listing)
+            }
+            TreeEntry::File(id) => self.file(*id).is_some_and(|it| it.met == self.listing),
+            TreeEntry::Dangling | TreeEntry::Refused => false,
         };
         let entries = self.directory(id).into_iter().flat_map(|it| &it.entries);
         let unmet = entries.filter(|(_, entry)| !is_met(entry));
@@ -280,7 +282,7 @@ impl Model {
             next += 1;
             if let Some(directory) = self.directory(id) {
                 found.extend(directory.entries.values().filter_map(|entry| match entry {
-                    Entry::Directory(id) => Some(*id),
+                    TreeEntry::Directory(id) => Some(*id),
                     _ => None,
                 }));
             }
@@ -295,7 +297,7 @@ impl Model {
             .flat_map(|it| it.entries.values());
         entries
             .filter_map(|entry| match entry {
-                Entry::File(id) => Some(*id),
+                TreeEntry::File(id) => Some(*id),
                 _ => None,
             })
             .collect()

@@ -25,12 +25,12 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 
 /// A mount of the settings.
 #[derive(Debug)]
-pub(super) struct Mount {
+pub(super) struct TreeMount {
     pub(super) id: MountId,
     pub(super) directory: PathBuf,
     pub(super) published: PublishedPath,
     pub(super) root: DirectoryId,
-    presence: Presence,
+    presence: RootPresence,
     /// File system of the root that was found last.
     pub(super) file_system: FileSystem,
     /// The watch of the directory that holds the root, with the root's name there.
@@ -49,7 +49,7 @@ pub(super) struct Mount {
 
 /// Presence of a mount's root.
 #[derive(Debug)]
-enum Presence {
+enum RootPresence {
     Present {
         identity: Identity,
         /// Time when it was found, by the exact clock.
@@ -82,18 +82,18 @@ impl UnmetFile {
     }
 }
 
-impl Mount {
+impl TreeMount {
     pub(super) fn new(
         plan: &MountPlan,
         root: DirectoryId,
         unmet: HashMap<Box<[u8]>, UnmetFile>,
-    ) -> Mount {
-        Mount {
+    ) -> TreeMount {
+        TreeMount {
             id: plan.id,
             directory: plan.directory.clone(),
             published: plan.published(),
             root,
-            presence: Presence::unknown(),
+            presence: RootPresence::unknown(),
             file_system: FileSystem::default(),
             parent_watch: None,
             is_polled: true,
@@ -108,8 +108,8 @@ impl Mount {
     /// Returns the identity of the root while it is present.
     pub(super) fn identity(&self) -> Option<Identity> {
         match self.presence {
-            Presence::Present { identity, .. } => Some(identity),
-            Presence::Absent { .. } => None,
+            RootPresence::Present { identity, .. } => Some(identity),
+            RootPresence::Absent { .. } => None,
         }
     }
 
@@ -119,7 +119,7 @@ impl Mount {
 
     /// Takes note that its root is there.
     pub(super) fn find(&mut self, identity: Identity, found: Timestamp, file_system: FileSystem) {
-        self.presence = Presence::Present {
+        self.presence = RootPresence::Present {
             identity,
             found,
             was_swept: false,
@@ -131,7 +131,7 @@ impl Mount {
     pub(super) fn leave(&mut self) -> bool {
         let was_present = self.is_present();
         if was_present {
-            self.presence = Presence::unknown();
+            self.presence = RootPresence::unknown();
         }
         was_present
     }
@@ -139,7 +139,7 @@ impl Mount {
     /// Takes note of why it is absent; `was_present` if it was there until now. Returns true if that is to be reported:
     /// once for each reason, and not while another root may be about to take its place.
     pub(super) fn lose(&mut self, lost_because: &str, was_present: bool) -> bool {
-        let Presence::Absent {
+        let RootPresence::Absent {
             reason,
             is_reported,
             since,
@@ -160,27 +160,27 @@ impl Mount {
     /// Returns why it is absent.
     pub(super) fn absence(&self) -> Option<&str> {
         match &self.presence {
-            Presence::Absent { reason, .. } => reason.as_deref(),
-            Presence::Present { .. } => None,
+            RootPresence::Absent { reason, .. } => reason.as_deref(),
+            RootPresence::Present { .. } => None,
         }
     }
 
     /// Returns true if its root went so shortly before that another may be about to take its place.
     pub(super) fn is_swapping(&self) -> bool {
         match self.presence {
-            Presence::Absent { since, .. } => is_swapping(since),
-            Presence::Present { .. } => false,
+            RootPresence::Absent { since, .. } => is_swapping(since),
+            RootPresence::Present { .. } => false,
         }
     }
 
     /// Returns true if it was swept to its end since it was found.
     pub(super) fn was_swept(&self) -> bool {
-        matches!(self.presence, Presence::Present { was_swept, .. } if was_swept)
+        matches!(self.presence, RootPresence::Present { was_swept, .. } if was_swept)
     }
 
     /// Takes note that it was swept to its end.
     pub(super) fn set_swept(&mut self) {
-        if let Presence::Present { was_swept, .. } = &mut self.presence {
+        if let RootPresence::Present { was_swept, .. } = &mut self.presence {
             *was_swept = true;
         }
     }
@@ -188,10 +188,10 @@ impl Mount {
     /// Returns true if a file changed after this mount was found, as far as its clock is ours and tells.
     pub(super) fn is_changed_since_found(&self, stat: &Stat) -> bool {
         match self.presence {
-            Presence::Present { found, .. } => {
+            RootPresence::Present { found, .. } => {
                 self.file_system.is_local && stat.changed.duration_since(found) > TICK
             }
-            Presence::Absent { .. } => false,
+            RootPresence::Absent { .. } => false,
         }
     }
 
@@ -216,9 +216,9 @@ impl Mount {
     }
 }
 
-impl Presence {
-    fn unknown() -> Presence {
-        Presence::Absent {
+impl RootPresence {
+    fn unknown() -> RootPresence {
+        RootPresence::Absent {
             reason: None,
             is_reported: false,
             since: None,

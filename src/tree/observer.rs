@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 use crate::announce::candidates::Candidates;
 use crate::tree::explanation::explain;
-use crate::tree::file::{LastRead, Next};
+use crate::tree::file::{HintOutcome, LastRead};
 use crate::tree::linked_directories::LinkedDirectories;
 use crate::tree::model::{FileId, Model};
-use crate::tree::mount::{Mount, Sweep, UnmetFile};
+use crate::tree::mount::{Sweep, TreeMount, UnmetFile};
 use crate::tree::pending_hints::{DirectoryHints, Hint, HintBatch, PendingHints};
 use crate::tree::reports::Reports;
-use crate::tree::timers::Timers;
-use crate::tree::unreadable_directories::UnreadableDirectories;
+use crate::tree::timers::FileTimers;
+use crate::tree::unreadable_directories::DeniedDirectories;
 use crate::tree::watches::{WatchKey, WatchedName, Watches};
 use crate::tree::work_queue::{Depth, Task, WorkQueue};
 use crate::tree::{KnownFile, TreeNotice, TreeReport, TreeSettings};
@@ -33,10 +33,10 @@ pub(super) struct Observer<'a> {
     pub(super) hints: Arc<PendingHints>,
     pub(super) watches: Watches,
     pub(super) model: Model,
-    pub(super) mounts: Vec<Mount>,
+    pub(super) mounts: Vec<TreeMount>,
     pub(super) queue: WorkQueue,
-    pub(super) timers: Timers,
-    pub(super) unreadable: UnreadableDirectories,
+    pub(super) timers: FileTimers,
+    pub(super) unreadable: DeniedDirectories,
     pub(super) links: LinkedDirectories,
     pub(super) reports: Reports<'a>,
     /// Time of the next check of mounts and links.
@@ -76,7 +76,7 @@ impl<'a> Observer<'a> {
         }
         let mounts = settings.mounts.iter().enumerate().map(|(at, plan)| {
             let root = model.add_directory(at, None, b"", true);
-            Mount::new(plan, root, unmet.remove(&plan.id).unwrap_or_default())
+            TreeMount::new(plan, root, unmet.remove(&plan.id).unwrap_or_default())
         });
         let mounts = mounts.collect();
         Observer {
@@ -88,8 +88,8 @@ impl<'a> Observer<'a> {
             model,
             mounts,
             queue: WorkQueue::default(),
-            timers: Timers::default(),
-            unreadable: UnreadableDirectories::default(),
+            timers: FileTimers::default(),
+            unreadable: DeniedDirectories::default(),
             links: LinkedDirectories::default(),
             reports: Reports::new(report),
             heartbeat: Instant::now(),
@@ -136,7 +136,9 @@ impl<'a> Observer<'a> {
 
     fn next_deadline(&self) -> Instant {
         let present = self.mounts.iter().filter(|mount| mount.is_present());
-        let wakes = present.filter_map(Mount::wake).chain(self.timers.next());
+        let wakes = present
+            .filter_map(TreeMount::wake)
+            .chain(self.timers.next());
         wakes.fold(self.heartbeat, Instant::min)
     }
 
@@ -256,9 +258,9 @@ impl<'a> Observer<'a> {
             return;
         };
         match file.hint(hint, Instant::now(), self.settings.open_writer) {
-            Next::Nothing => {}
-            Next::Read => self.queue.push_file(id),
-            Next::ReadAfter(after) => self.set_timer(id, after),
+            HintOutcome::Nothing => {}
+            HintOutcome::Read => self.queue.push_file(id),
+            HintOutcome::ReadAfter(after) => self.set_timer(id, after),
         }
     }
 

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use crate::announce::observation::{DocumentPath, Look, MountId, NoDocument, Observation};
 use crate::tree::TreeReport;
 use crate::tree::file_status;
-use crate::tree::mount::{Mount, UnmetFile};
+use crate::tree::mount::{TreeMount, UnmetFile};
 
 /// Maximum observations in one report.
 const BATCH: usize = 512;
@@ -63,7 +63,7 @@ impl<'a> Reports<'a> {
 
     /// Withdraws what was observed to be missing from mounts that are not there (R15): their files are unmet again.
     /// Returns true if there is such a mount.
-    pub(super) fn withdraw_missing(&mut self, mounts: &mut [Mount]) -> bool {
+    pub(super) fn withdraw_missing(&mut self, mounts: &mut [TreeMount]) -> bool {
         let missing = std::mem::take(&mut self.missing);
         let mut is_mount_missing = false;
         for mount in mounts {
@@ -107,7 +107,7 @@ impl<'a> Reports<'a> {
 }
 
 /// Returns true if the root of a mount is there now, and the same as before.
-fn is_there(mount: &Mount) -> bool {
+fn is_there(mount: &TreeMount) -> bool {
     let found = file_status::follow(&mount.directory).map(|status| status.identity);
     mount.is_present() && found.ok() == mount.identity()
 }

@@ -2,7 +2,7 @@
 
 use crate::announce::observation::{DocumentPath, Incomplete, Look};
 use crate::tree::file_status::{self, FileKind};
-use crate::tree::model::{Entry, FileId, join};
+use crate::tree::model::{FileId, TreeEntry, join};
 use crate::tree::mount::UnmetFile;
 use crate::tree::observer::Observer;
 use crate::tree::pending_hints::Hint;
@@ -67,14 +67,14 @@ impl Observer<'_> {
         let last = names.next_back()?;
         for name in names {
             match self.model.entry(directory, name)? {
-                Entry::Directory(id) => directory = id,
-                Entry::File(_) | Entry::Dangling | Entry::Refused => return None,
+                TreeEntry::Directory(id) => directory = id,
+                TreeEntry::File(_) | TreeEntry::Dangling | TreeEntry::Refused => return None,
             }
         }
         self.check_name(directory, last, Hint::UNCLEAR);
         match self.model.entry(directory, last)? {
-            Entry::File(id) => Some(id),
-            Entry::Directory(_) | Entry::Dangling | Entry::Refused => None,
+            TreeEntry::File(id) => Some(id),
+            TreeEntry::Directory(_) | TreeEntry::Dangling | TreeEntry::Refused => None,
         }
     }
 }

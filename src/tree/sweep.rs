@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use crate::announce::observation::{Incomplete, Look};
 use crate::tree::TreeReport;
-use crate::tree::model::{DirectoryId, Entry};
+use crate::tree::model::{DirectoryId, TreeEntry};
 use crate::tree::mount::{Sweep, SweepStep};
 use crate::tree::observer::Observer;
 use crate::tree::work_queue::Depth;
@@ -111,8 +111,9 @@ impl Observer<'_> {
         let refused = self.links.iter().filter(in_mount).flat_map(|id| {
             let directory = self.model.directory(id).into_iter();
             directory.flat_map(move |directory| {
-                let is_refused =
-                    |name: &&Arc<[u8]>| directory.entries.get(&***name) == Some(&Entry::Refused);
+                let is_refused = |name: &&Arc<[u8]>| {
+                    directory.entries.get(&***name) == Some(&TreeEntry::Refused)
+                };
                 let refused = directory.links.iter().filter(is_refused);
                 refused.map(move |name| {
                     let below = self.model.below_name(id, name);

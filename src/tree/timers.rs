@@ -7,13 +7,13 @@ use std::time::Instant;
 use crate::tree::model::FileId;
 
 #[derive(Debug, Default)]
-pub(super) struct Timers {
+pub(super) struct FileTimers {
     /// All that were set, those that were set again or cleared too.
     heap: BinaryHeap<Reverse<(Instant, FileId)>>,
     due: HashMap<FileId, Instant>,
 }
 
-impl Timers {
+impl FileTimers {
     /// Sets the timer of a file, in place of any other.
     pub(super) fn set(&mut self, id: FileId, at: Instant) {
         self.due.insert(id, at);
@@ -50,7 +50,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use crate::tree::model::Model;
-    use crate::tree::timers::Timers;
+    use crate::tree::timers::FileTimers;
 
     #[test]
     fn only_the_last_time_set_for_a_file_counts() {
@@ -59,7 +59,7 @@ mod tests {
         let [first, second] = [b"a.xml", b"b.xml"].map(|name| model.add_file(root, name));
         let now = Instant::now();
         let later = now + Duration::from_secs(1);
-        let mut timers = Timers::default();
+        let mut timers = FileTimers::default();
         timers.set(first, now);
         timers.set(first, later);
         timers.set(second, now);

@@ -17,7 +17,7 @@ const LAST_RETRY: Duration = Duration::from_secs(30);
 const MAX_NAMED: usize = 20;
 
 #[derive(Debug, Default)]
-pub(super) struct UnreadableDirectories {
+pub(super) struct DeniedDirectories {
     denials: HashMap<DirectoryId, Denial>,
     /// Positions of mounts of which the last report is outdated.
     outdated: BTreeSet<usize>,
@@ -33,7 +33,7 @@ struct Denial {
     since: Timestamp,
 }
 
-impl UnreadableDirectories {
+impl DeniedDirectories {
     /// Takes note that a directory of a mount could not be read, perhaps once more.
     pub(super) fn deny(
         &mut self,

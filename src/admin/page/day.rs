@@ -23,12 +23,12 @@ pub struct DayPicture {
 /// The bar of one interval: the failures stand on the deliveries.
 pub struct Bar {
     pub x: usize,
-    pub delivered: Span,
-    pub failed: Span,
+    pub delivered: BarSpan,
+    pub failed: BarSpan,
 }
 
 /// The vertical extent of a part of a bar.
-pub struct Span {
+pub struct BarSpan {
     pub y: u64,
     pub height: u64,
 }
@@ -82,8 +82,8 @@ fn scaled(value: u64, most: u64) -> u64 {
     }
 }
 
-fn standing_on(bottom: u64, height: u64) -> Span {
-    Span {
+fn standing_on(bottom: u64, height: u64) -> BarSpan {
+    BarSpan {
         y: bottom - height,
         height,
     }

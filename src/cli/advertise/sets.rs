@@ -19,17 +19,17 @@ use crate::resourcesync::uri::{Hub, Uri};
 use crate::tree;
 
 /// A set of resources, compared with its Capability List.
-pub struct Set {
+pub struct AdvertisedSet {
     pub list: Uri,
     /// The path of the list, without links; nothing if it is not in the tree.
     pub path: Option<PathBuf>,
     /// The channels as they should be advertised, at most one of each kind.
     pub channels: Vec<Advertisement>,
-    pub outcome: Outcome,
+    pub outcome: AdvertiseOutcome,
 }
 
 /// The result of the comparison.
-pub enum Outcome {
+pub enum AdvertiseOutcome {
     /// Nothing is missing.
     Complete,
     Lacks {
@@ -43,18 +43,18 @@ pub enum Outcome {
     },
 }
 
-impl Set {
+impl AdvertisedSet {
     /// The reason why the list cannot be patched.
     pub fn failure(&self) -> Option<&str> {
         match &self.outcome {
-            Outcome::Failed { reason } => Some(reason),
+            AdvertiseOutcome::Failed { reason } => Some(reason),
             _ => None,
         }
     }
 }
 
 /// Every set with the channels of this kind, or of each, in order of its Capability List's URI.
-pub fn sets(engine: &Engine, kind: Option<ChannelKind>) -> Vec<Set> {
+pub fn sets(engine: &Engine, kind: Option<ChannelKind>) -> Vec<AdvertisedSet> {
     let mut channels: BTreeMap<Uri, BTreeMap<ChannelKind, Advertisement>> = BTreeMap::new();
     for channel in report::channels::all(engine) {
         let is_meant = kind.is_none_or(|kind| channel.kind == kind);
@@ -108,7 +108,7 @@ fn set(
     path: Option<PathBuf>,
     channels: Vec<Advertisement>,
     patched: &mut BTreeSet<PathBuf>,
-) -> Option<Set> {
+) -> Option<AdvertisedSet> {
     let file = path.and_then(|path| match tree::content(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         content => Some((path, content)),
@@ -117,11 +117,11 @@ fn set(
     let outcome = match (channels.as_slice(), file) {
         ([], None) => return None,
         ([], Some(_)) => failed(why_no_channel(engine, &list)),
-        (_, None) if is_configured(engine, &list) => Outcome::NotInTheTree,
+        (_, None) if is_configured(engine, &list) => AdvertiseOutcome::NotInTheTree,
         (_, None) => failed("is not there now"),
         (channels, Some((path, content))) => compared(engine, &path, content, channels, patched),
     };
-    Some(Set {
+    Some(AdvertisedSet {
         list,
         path,
         channels,
@@ -150,9 +150,9 @@ fn why_no_channel(engine: &Engine, list: &Uri) -> String {
 }
 
 /// Escapes a citation of a file, which may contain anything, for a terminal.
-fn failed(reason: impl AsRef<str>) -> Outcome {
+fn failed(reason: impl AsRef<str>) -> AdvertiseOutcome {
     let reason = reason.as_ref().replace(char::is_control, "\u{fffd}");
-    Outcome::Failed { reason }
+    AdvertiseOutcome::Failed { reason }
 }
 
 /// Our hubs that are no longer configured, as far as known: those of the state file, and the embedded one.
@@ -171,7 +171,7 @@ fn compared(
     content: io::Result<Vec<u8>>,
     channels: &[Advertisement],
     patched: &mut BTreeSet<PathBuf>,
-) -> Outcome {
+) -> AdvertiseOutcome {
     let before = match content {
         Ok(content) => content,
         Err(error) => return failed(format!("cannot be read: {error}")),
@@ -186,11 +186,11 @@ fn compared(
         }
     }
     match after {
-        None => Outcome::Complete,
+        None => AdvertiseOutcome::Complete,
         Some(_) if !patched.insert(path.to_owned()) => {
             failed("is the same file as another set's, and can advertise the channels of one only")
         }
-        Some(after) => Outcome::Lacks {
+        Some(after) => AdvertiseOutcome::Lacks {
             patch: unified(path, &before, &after),
         },
     }

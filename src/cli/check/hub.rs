@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Context;
 
-use crate::cli::check::{Section, machine, network};
+use crate::cli::check::{CheckSection, machine, network};
 use crate::config::address::Address;
 use crate::config::hub_config::HubConfig;
 use crate::config::overrides::Overrides;
@@ -16,7 +16,7 @@ pub(super) fn sections(
     file: Option<&Path>,
     overrides: &Overrides,
     no_environment: bool,
-) -> anyhow::Result<Vec<Section>> {
+) -> anyhow::Result<Vec<CheckSection>> {
     let config = HubConfig::load(file, overrides)?;
     let publishers = config
         .publishers
@@ -26,7 +26,7 @@ pub(super) fn sections(
         .map(|settings| hub::open_publisher(&settings.publisher.name))
         .collect();
     of_publishers.extend(unnamed_proxy(&config));
-    let mut sections = vec![Section::new("publishers", of_publishers)];
+    let mut sections = vec![CheckSection::new("publishers", of_publishers)];
     if no_environment {
         return Ok(sections);
     }
@@ -43,7 +43,7 @@ pub(super) fn sections(
         let get = get.context("cannot prepare requests")?;
         of_hub.extend(hub::embedded(&config.hub.url, &get));
     }
-    sections.push(Section::new("hub", of_hub));
+    sections.push(CheckSection::new("hub", of_hub));
     Ok(sections)
 }
 

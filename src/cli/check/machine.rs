@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rustix::process::{Resource, geteuid, getrlimit};
 
-use crate::cli::check::Section;
+use crate::cli::check::CheckSection;
 use crate::cli::one_shot_scan::OneShotScan;
 use crate::config::Config;
 use crate::diagnostics::Diagnostic;
@@ -17,12 +17,12 @@ pub(super) fn sections(
     config: &Config,
     scan: &OneShotScan,
     state: Option<Diagnostic>,
-) -> [Section; 2] {
+) -> [CheckSection; 2] {
     let mut diagnostics = state_directory(&config.state_dir);
     diagnostics.extend(state);
     [
-        Section::new("state", diagnostics),
-        Section::new("limits", limits(scan)),
+        CheckSection::new("state", diagnostics),
+        CheckSection::new("limits", limits(scan)),
     ]
 }
 

@@ -12,7 +12,7 @@ use crate::broker::frame::Frame;
 use crate::broker::refusal::BrokerError;
 use crate::broker::session::Session;
 use crate::broker::settings::BrokerSettings;
-use crate::cli::check::Section;
+use crate::cli::check::CheckSection;
 use crate::cli::one_shot_scan::OneShotScan;
 use crate::config::Config;
 use crate::diagnostics::topic::{self, ExpectedTopic, TopicReplies};
@@ -42,7 +42,7 @@ pub(super) fn sections(
     hubs: Vec<PublishSettings>,
     brokers: Vec<BrokerSettings>,
     unverified: Vec<Diagnostic>,
-) -> anyhow::Result<[Section; 4]> {
+) -> anyhow::Result<[CheckSection; 4]> {
     let plan = scan.engine.plan();
     let mut channels = report::channels::all(&scan.engine);
     channels.retain(|channel| {
@@ -94,13 +94,13 @@ pub(super) fn sections(
     let judged = answers.embedded.iter();
     of_hubs.extend(judged.filter_map(|(hub, get)| hub::embedded(hub, get)));
     Ok([
-        Section::new("topics", of_topics),
-        Section::new("hubs", of_hubs),
-        Section::new(
+        CheckSection::new("topics", of_topics),
+        CheckSection::new("hubs", of_hubs),
+        CheckSection::new(
             "brokers",
             answers.brokers.iter().map(broker::diagnostic).collect(),
         ),
-        Section::new("clock", clocks(&answers)),
+        CheckSection::new("clock", clocks(&answers)),
     ])
 }
 

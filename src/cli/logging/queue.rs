@@ -11,7 +11,7 @@ const MAX_WAITING: usize = 4 << 20;
 
 /// Takes lines, and writes them on a thread of its own.
 #[derive(Clone)]
-pub struct Queue(Arc<Shared>);
+pub struct LineQueue(Arc<Shared>);
 
 struct Shared {
     waiting: Mutex<Waiting>,
@@ -27,13 +27,13 @@ struct Waiting {
     is_writing: bool,
 }
 
-impl Queue {
+impl LineQueue {
     /// Writes to `target`. `tell_dropped` logs how many lines were dropped, once there is room for that.
     pub fn start(
         target: impl Write + Send + 'static,
         tell_dropped: impl Fn(u64) + Send + 'static,
-    ) -> io::Result<Queue> {
-        let queue = Queue(Arc::new(Shared {
+    ) -> io::Result<LineQueue> {
+        let queue = LineQueue(Arc::new(Shared {
             waiting: Mutex::default(),
             has_come: Condvar::new(),
             is_written: Condvar::new(),
@@ -102,7 +102,7 @@ impl Queue {
 }
 
 /// Each call writes one whole line.
-impl Write for Queue {
+impl Write for LineQueue {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         self.push(line);
         Ok(line.len())
@@ -144,7 +144,7 @@ mod tests {
         let (teller, told) = channel();
         let gate = Gate { open, written };
         let tell = move |dropped| teller.send(dropped).unwrap();
-        let mut queue = Queue::start(gate, tell).unwrap();
+        let mut queue = LineQueue::start(gate, tell).unwrap();
         let line = [b'x'; 1 << 10];
         let count = 3 * MAX_WAITING / line.len();
         for _ in 0..count {
@@ -165,7 +165,7 @@ mod tests {
         drop(opener);
         let (written, lines) = channel();
         let gate = Gate { open, written };
-        let mut queue = Queue::start(gate, |_| panic!("nothing is dropped")).unwrap();
+        let mut queue = LineQueue::start(gate, |_| panic!("nothing is dropped")).unwrap();
         for number in 0..100_u32 {
             queue.write_all(&number.to_be_bytes()).unwrap();
         }

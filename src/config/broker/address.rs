@@ -7,12 +7,12 @@ use url::Url;
 use crate::config::definition::Fallback::Required;
 use crate::config::definition::{Example, Kind, TextKind};
 use crate::config::form::text;
-use crate::config::key::{ConfigKey, Form};
+use crate::config::key::{ConfigKey, ValueForm};
 
 pub static URL: ConfigKey<BrokerAddress> = ConfigKey::new(
     "broker",
     "url",
-    Form {
+    ValueForm {
         kind: Kind::Text(&TextKind {
             examples: &[
                 "stomp://127.0.0.1:61613",

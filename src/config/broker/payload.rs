@@ -4,7 +4,7 @@ use crate::config::definition::Fallback::{Default, Required};
 use crate::config::definition::{Definition, Example, Kind, TextKind};
 use crate::config::effective::{Page, inline, quoted, word};
 use crate::config::form::{choice, text, words};
-use crate::config::key::{ConfigKey, Form};
+use crate::config::key::{ConfigKey, ValueForm};
 use crate::config::section::Section;
 use crate::contentchange::identifier::{Identifiers, ObjectKind, Relocation};
 use crate::contentchange::objects::AtomForm;
@@ -14,7 +14,7 @@ use crate::resourcesync::uri::is_clean;
 pub static PAYLOAD: ConfigKey<Format> = ConfigKey::new(
     "broker",
     "payload",
-    Form {
+    ValueForm {
         kind: Kind::Text(&TextKind {
             words: &words(&PAYLOADS),
             ..TextKind::ANY
@@ -30,7 +30,7 @@ pub static PAYLOAD: ConfigKey<Format> = ConfigKey::new(
 pub static OBJECT: ConfigKey<ObjectKind> = ConfigKey::new(
     "broker",
     "object",
-    Form {
+    ValueForm {
         kind: Kind::Text(&TextKind {
             words: &words(&OBJECTS),
             ..TextKind::ANY
@@ -45,7 +45,7 @@ pub static OBJECT: ConfigKey<ObjectKind> = ConfigKey::new(
 pub static IDENTIFIERS: ConfigKey<Identifiers> = ConfigKey::new(
     "broker",
     "identifiers",
-    Form {
+    ValueForm {
         kind: Kind::Text(&TextKind {
             words: &words(&IDENTIFIER_FORMS),
             ..TextKind::ANY
@@ -86,7 +86,7 @@ static TO: ConfigKey<String> = ConfigKey::new(
     "Text that replaces it.",
 );
 
-const LOCATION_PREFIX: Form<String> = Form {
+const LOCATION_PREFIX: ValueForm<String> = ValueForm {
     kind: Kind::Text(&TextKind::matching(r"^[A-Za-z][A-Za-z0-9+.\-]*:\S+$")),
     read: |loader, key, value| text(loader, key, &value, location_prefix),
 };

@@ -7,7 +7,7 @@ use crate::resourcesync::payload::PAYLOAD_TYPE;
 
 /// A problem with the replies of a topic.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum TopicProblem {
+pub(super) enum TopicReplyProblem {
     /// The method, and the failure.
     NoAnswer(&'static str, ProbeError),
     Redirected(u16, RedirectTarget),
@@ -63,44 +63,52 @@ impl fmt::Display for RedirectTarget {
     }
 }
 
-impl fmt::Display for TopicProblem {
+impl fmt::Display for TopicReplyProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            TopicProblem::NoAnswer(method, error) => write!(f, "no answer to {method} ({error})"),
-            TopicProblem::Redirected(status, target) => {
+            TopicReplyProblem::NoAnswer(method, error) => {
+                write!(f, "no answer to {method} ({error})")
+            }
+            TopicReplyProblem::Redirected(status, target) => {
                 write!(f, "{status}, a redirection to {target}")
             }
-            TopicProblem::Unknown => {
+            TopicReplyProblem::Unknown => {
                 f.write_str("404 from rsnotify itself, which serves no such topic")
             }
-            TopicProblem::NotPassedOn(status, kind) => {
+            TopicReplyProblem::NotPassedOn(status, kind) => {
                 write!(f, "{status} with {kind}, which is not from rsnotify")
             }
-            TopicProblem::NotAllowed(status) => write!(f, "{status}, credentials are required"),
-            TopicProblem::NoUpstream(status) => write!(f, "{status} from the web server in front"),
-            TopicProblem::Status(status) => write!(f, "{status} instead of 200"),
-            TopicProblem::Foreign(kind) => write!(f, "200 with {kind}, which is not from rsnotify"),
-            TopicProblem::Type(kind) => write!(f, "{kind} instead of {PAYLOAD_TYPE}"),
-            TopicProblem::Parameters(parameters) => {
+            TopicReplyProblem::NotAllowed(status) => {
+                write!(f, "{status}, credentials are required")
+            }
+            TopicReplyProblem::NoUpstream(status) => {
+                write!(f, "{status} from the web server in front")
+            }
+            TopicReplyProblem::Status(status) => write!(f, "{status} instead of 200"),
+            TopicReplyProblem::Foreign(kind) => {
+                write!(f, "200 with {kind}, which is not from rsnotify")
+            }
+            TopicReplyProblem::Type(kind) => write!(f, "{kind} instead of {PAYLOAD_TYPE}"),
+            TopicReplyProblem::Parameters(parameters) => {
                 write!(f, "Content-Type {PAYLOAD_TYPE} with {parameters} after it")
             }
-            TopicProblem::Encoded(encoding) => {
+            TopicReplyProblem::Encoded(encoding) => {
                 write!(f, "Content-Encoding {encoding}, which was not requested")
             }
-            TopicProblem::NoLinks => {
+            TopicReplyProblem::NoLinks => {
                 f.write_str("there is no Link header with the topic and its hubs")
             }
-            TopicProblem::OwnLink(links) if links.is_empty() => {
+            TopicReplyProblem::OwnLink(links) if links.is_empty() => {
                 f.write_str("the Link header has no rel=\"self\"")
             }
-            TopicProblem::OwnLink(links) => {
+            TopicReplyProblem::OwnLink(links) => {
                 write!(
                     f,
                     "the Link header calls it {} (rel=\"self\")",
                     links.join(", ")
                 )
             }
-            TopicProblem::HubLinks { missing, foreign } => {
+            TopicReplyProblem::HubLinks { missing, foreign } => {
                 let parts = [("lacks", missing), ("should not have", foreign)];
                 let parts = parts.iter().filter(|(_, hubs)| !hubs.is_empty());
                 let parts: Vec<String> = parts
@@ -108,26 +116,26 @@ impl fmt::Display for TopicProblem {
                     .collect();
                 write!(f, "the Link header {} (rel=\"hub\")", parts.join(", and "))
             }
-            TopicProblem::NoListLink => f.write_str(
+            TopicReplyProblem::NoListLink => f.write_str(
                 "the Link header does not name the Capability List (rel=\"resourcesync\")",
             ),
-            TopicProblem::NoPayload(reason) => write!(f, "the body is no payload: {reason}"),
-            TopicProblem::HeadStatus(status) => {
+            TopicReplyProblem::NoPayload(reason) => write!(f, "the body is no payload: {reason}"),
+            TopicReplyProblem::HeadStatus(status) => {
                 write!(f, "HEAD answers {status}, and GET does not")
             }
-            TopicProblem::HeadHeader(name) => {
+            TopicReplyProblem::HeadHeader(name) => {
                 write!(f, "HEAD answers with another {name} than GET")
             }
         }
     }
 }
 
-impl TopicProblem {
+impl TopicReplyProblem {
     /// Returns the usual cause and the remedy.
     pub(super) fn remedy(&self) -> &'static str {
         match self {
-            TopicProblem::NoAnswer(_, error) => no_answer(error.cause),
-            TopicProblem::Redirected(
+            TopicReplyProblem::NoAnswer(_, error) => no_answer(error.cause),
+            TopicReplyProblem::Redirected(
                 _,
                 RedirectTarget::WithSlash | RedirectTarget::WithoutSlash,
             ) => {
@@ -135,56 +143,58 @@ impl TopicProblem {
                  to server.listen as it is, before any rule that redirects: `rsnotify snippet nginx`, `apache` or \
                  `caddy` prints the lines that do"
             }
-            TopicProblem::Redirected(_, RedirectTarget::Https) => {
+            TopicReplyProblem::Redirected(_, RedirectTarget::Https) => {
                 "the web server in front requires https; set public_url, or what the Capability List advertises, \
                  to the https address"
             }
-            TopicProblem::Redirected(..) => {
+            TopicReplyProblem::Redirected(..) => {
                 "topic URIs are compared exactly, so they must answer at their own address; let the \
                  web server in front pass them on to server.listen before any rule that redirects, or set \
                  public_url to where this leads"
             }
-            TopicProblem::Unknown => {
+            TopicReplyProblem::Unknown => {
                 "the web server in front changes path, query or Host on the way: let it pass them on unchanged; \
                  or rsnotify has not swept the whole tree yet: retry; or the configuration was edited since the \
                  start: restart it"
             }
-            TopicProblem::NotPassedOn(..) | TopicProblem::Foreign(_) => {
+            TopicReplyProblem::NotPassedOn(..) | TopicReplyProblem::Foreign(_) => {
                 "the web server in front answers itself; let it pass the topic on to server.listen, path and \
                  query unchanged: `rsnotify snippet nginx`, `apache` or `caddy` prints the lines that do"
             }
-            TopicProblem::NotAllowed(_) => {
+            TopicReplyProblem::NotAllowed(_) => {
                 "hubs and Destinations have none; let the web server in front serve topics without authentication"
             }
-            TopicProblem::NoUpstream(_) => {
+            TopicReplyProblem::NoUpstream(_) => {
                 "it cannot reach rsnotify; let it pass the topic on to server.listen of the machine \
                  where rsnotify runs: `rsnotify snippet nginx`, `apache` or `caddy` prints the lines that do"
             }
-            TopicProblem::Status(_) => "the log of the web server in front should have the reason",
-            TopicProblem::Type(_) => {
+            TopicReplyProblem::Status(_) => {
+                "the log of the web server in front should have the reason"
+            }
+            TopicReplyProblem::Type(_) => {
                 "some Destinations refuse that; let the web server in front pass Content-Type on as it is"
             }
-            TopicProblem::Parameters(_) => {
+            TopicReplyProblem::Parameters(_) => {
                 "some hubs refuse that; let the web server in front add no charset (nginx: charset off, \
                  Apache: AddDefaultCharset Off)"
             }
-            TopicProblem::Encoded(_) => {
+            TopicReplyProblem::Encoded(_) => {
                 "let the web server in front compress only for clients that send Accept-Encoding"
             }
-            TopicProblem::NoLinks | TopicProblem::NoListLink => {
+            TopicReplyProblem::NoLinks | TopicReplyProblem::NoListLink => {
                 "let the web server in front pass the Link header on; without it clients cannot find the hub"
             }
-            TopicProblem::OwnLink(_) => {
+            TopicReplyProblem::OwnLink(_) => {
                 "the web server in front changes path, query or Host on the way: let it pass them on unchanged"
             }
-            TopicProblem::HubLinks { .. } => {
+            TopicReplyProblem::HubLinks { .. } => {
                 "if the configuration was edited since rsnotify was started, restart it; else the web server in \
                  front changes the header"
             }
-            TopicProblem::NoPayload(_) => {
+            TopicReplyProblem::NoPayload(_) => {
                 "the web server in front changes what rsnotify sends; let it pass bodies on as they are"
             }
-            TopicProblem::HeadStatus(_) | TopicProblem::HeadHeader(_) => {
+            TopicReplyProblem::HeadStatus(_) | TopicReplyProblem::HeadHeader(_) => {
                 "hubs and Destinations may use either; let the web server in front pass on both alike"
             }
         }
