@@ -98,18 +98,23 @@ impl EmbeddedHub {
 
     fn reply_to(&self, form: &[u8], requester: Option<Requester>) -> FullResponse {
         match self.accept(form, requester) {
-            Ok(()) => text(StatusCode::ACCEPTED, ""),
+            Ok(caution) => text(StatusCode::ACCEPTED, caution.unwrap_or_default()),
             Err(NotAccepted::Rejected(rejection)) => plain_text(rejection.status(), &rejection),
             Err(NotAccepted::LimitExceeded(exceeded)) => limit_exceeded(&exceeded),
         }
     }
 
-    // The answer depends only on the request, the configuration and the remaining quotas. The addresses behind a callback
+    // Returns what the subscriber should know. The answer depends only on the request, the configuration and the remaining quotas. The addresses behind a callback
     // are found out later and never revealed (WebSub section 5.1.2).
-    fn accept(&self, form: &[u8], requester: Option<Requester>) -> Result<(), NotAccepted> {
+    fn accept(
+        &self,
+        form: &[u8],
+        requester: Option<Requester>,
+    ) -> Result<Option<String>, NotAccepted> {
         let inner = &self.inner;
         let request = parse(form, &inner.prepared().settings.policy)?;
         let topic = inner.topics.find(&request.topic).ok_or(Rejection::Topic)?;
+        let caution = inner.topics.caution(&topic);
         let key = SubscriptionKey {
             topic,
             callback: request.callback.clone(),
@@ -129,7 +134,7 @@ impl EmbeddedHub {
             let verification = verify_all(Arc::clone(inner), key);
             inner.runtime.spawn(verification);
         }
-        Ok(())
+        Ok(caution)
     }
 }
 

@@ -59,6 +59,14 @@ impl HubTopics {
             },
         }
     }
+
+    /// Returns what a subscriber should know of a topic that it named.
+    pub fn caution(&self, topic: &Topic) -> Option<String> {
+        match self {
+            HubTopics::Served(_) => None,
+            HubTopics::Published(directory) => directory.caution(topic),
+        }
+    }
 }
 
 impl fmt::Debug for HubTopics {
@@ -102,6 +110,18 @@ impl TopicDirectory {
         self.topics.write().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns what a subscriber should know of a topic that nobody has published, and that others may spell otherwise: a
+    /// topic is the string that its publisher will use (WebSub section 4).
+    fn caution(&self, topic: &Topic) -> Option<String> {
+        let is_published = self.read().get(topic).is_some();
+        (!is_published && topic.as_str().contains('%')).then(|| {
+            format!(
+                "nobody has published {topic} yet: notifications follow if its publisher spells it exactly so, as the \
+                 rel=\"self\" of its Link header\n"
+            )
+        })
+    }
+
     /// Finds a topic that was published, or that a publisher may publish later.
     fn find(&self, name: &str) -> Option<Topic> {
         let known = self.read().find(name).cloned();
@@ -110,5 +130,35 @@ impl TopicDirectory {
             .of_topic(&topic)
             .is_some()
             .then_some(topic)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::hub::publisher::Publisher;
+
+    #[test]
+    fn a_subscriber_is_told_that_the_spelling_of_an_unpublished_topic_matters() {
+        let publisher = Publisher {
+            name: "library".into(),
+            topics: vec![Uri::parse("https://e.org/").unwrap()],
+            token: None,
+            verify_topic: true,
+        };
+        let directory =
+            TopicDirectory::new(PublishedTopics::default(), Publishers::new(vec![publisher]));
+        let cautioned = |name: &str| {
+            let topic = directory.find(name).unwrap();
+            directory.caution(&topic).is_some()
+        };
+        let upper = Topic::new("https://e.org/%C3%A9");
+        assert!(cautioned("https://e.org/%C3%A9") && cautioned("https://e.org/%c3%a9"));
+        assert!(!cautioned("https://e.org/plain"));
+        directory.write().ping(&upper, "library", Timestamp::now());
+        // The other spelling is now found to be that topic.
+        assert!(!cautioned("https://e.org/%C3%A9") && !cautioned("https://e.org/%c3%a9"));
     }
 }
