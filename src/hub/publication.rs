@@ -38,7 +38,7 @@ pub enum PublicationRefusal {
         "the topic has credentials, a fragment, or characters that no URI has, or more than 2000 bytes"
     )]
     TopicUri,
-    #[error("the Link header and hub.topic name different topics")]
+    #[error("the Link headers and hub.topic name different topics: exactly one is expected")]
     TwoTopics,
     #[error("the body is empty: a notification is expected")]
     Empty,
@@ -177,18 +177,15 @@ pub fn links(
     query: Option<&str>,
 ) -> Result<PublishedLinks, PublicationRefusal> {
     let links = parse_links(link_headers.iter().copied());
-    let by_link = targets(&links, "self").next().map(str::to_owned);
-    let parameter = |wanted: &str| {
-        form_urlencoded::parse(query.unwrap_or_default().as_bytes())
-            .find(|(name, value)| name == wanted && !value.is_empty())
-            .map(|(_, value)| value.into_owned())
-    };
-    let by_query = parameter("hub.topic").or_else(|| parameter("hub.url"));
-    let topic = match (by_link, by_query) {
-        (Some(link), Some(query)) if link != query => return Err(PublicationRefusal::TwoTopics),
-        (Some(topic), _) | (None, Some(topic)) => topic,
-        (None, None) => return Err(PublicationRefusal::NoTopic),
-    };
+    let by_link = targets(&links, "self").map(str::to_owned);
+    let by_query = form_urlencoded::parse(query.unwrap_or_default().as_bytes())
+        .filter(|(name, value)| matches!(&**name, "hub.topic" | "hub.url") && !value.is_empty())
+        .map(|(_, value)| value.into_owned());
+    let mut named = by_link.chain(by_query);
+    let topic = named.next().ok_or(PublicationRefusal::NoTopic)?;
+    if named.any(|other| other != topic) {
+        return Err(PublicationRefusal::TwoTopics);
+    }
     Ok(PublishedLinks {
         topic: checked_topic(&topic)?,
         capability_list: capability_list(link_headers),
@@ -287,8 +284,6 @@ impl PublishedTopic {
             seq: 0,
             digest: None,
             published: now,
-            content_type: PAYLOAD_TYPE.to_owned(),
-            capability_list: None,
             etag: None,
             pinged: None,
         }
