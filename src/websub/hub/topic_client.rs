@@ -154,7 +154,14 @@ impl TopicClient {
                 }
                 // A page that is not there names no hub.
                 Ok(_) => reason.clear(),
-                Err(error) => reason = describe(error),
+                Err(error) => {
+                    let is_slow = error.is_timeout();
+                    reason = describe(error);
+                    // The publisher waits for the answer.
+                    if is_slow {
+                        break;
+                    }
+                }
             }
         }
         match reason.as_str() {
