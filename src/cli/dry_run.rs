@@ -1,7 +1,6 @@
 //! `run --dry-run`: the requests that would be sent if the daemon ran now and nothing else changed. Nothing is sent,
 //! and nothing saved.
 
-use std::collections::HashMap;
 use std::io::Write;
 use std::time::Duration;
 
@@ -22,10 +21,8 @@ use crate::config::Config;
 use crate::daemon::change_reader::{ReadJob, take};
 use crate::daemon::{reduced, settings};
 use crate::hub::relay::headers;
-use crate::hub::{DeliveryProgress, Relay, RelayId, SavedHub, Subscription};
-use crate::report;
-use crate::resourcesync::payload::PAYLOAD_TYPE;
-use crate::resourcesync::uri::{Hub, Topic, Uri};
+use crate::hub::{DeliveryProgress, Relay, RelayHeaders, RelayId, SavedHub, Subscription};
+use crate::resourcesync::uri::Hub;
 use crate::store::Store;
 use crate::websub::preview::Preview;
 use crate::websub::publish::PublishSettings;
@@ -173,19 +170,15 @@ fn sent(submission: &Submission, broker: &BrokerSettings, at: Timestamp, now: Ti
 /// The deliveries of the embedded hub to its subscribers.
 struct OwnHub<'a> {
     hub: Option<Hub>,
-    capability_lists: HashMap<Topic, Uri>,
     subscriptions: &'a [(Subscription, DeliveryProgress)],
 }
 
 impl<'a> OwnHub<'a> {
     fn new(engine: &Engine, subscriptions: &'a [(Subscription, DeliveryProgress)]) -> OwnHub<'a> {
         let hubs = engine.plan().hubs.iter();
-        let channels = report::channels::all(engine).into_iter();
-        let lists = channels.map(|channel| (channel.topic, channel.set));
         let mut embedded = hubs.filter(|hub| hub.mode == Mode::Embedded);
         OwnHub {
             hub: embedded.next().map(|hub| hub.hub.clone()),
-            capability_lists: lists.collect(),
             subscriptions,
         }
     }
@@ -210,6 +203,10 @@ impl<'a> OwnHub<'a> {
             topic: submission.topic.clone(),
             seq: submission.seq,
             body: submission.body.clone(),
+            headers: RelayHeaders {
+                capability_list: Some(submission.capability_list.clone()),
+                ..RelayHeaders::default()
+            },
         };
         let subscriptions = self.subscriptions.iter();
         subscriptions
@@ -227,9 +224,8 @@ impl<'a> OwnHub<'a> {
         if subscription.topic != relay.topic || !subscription.is_live(at) {
             return None;
         }
-        let list = self.capability_lists.get(&relay.topic);
         let secret = subscription.secret.as_ref();
-        let headers = headers(relay, self.hub.as_ref()?, PAYLOAD_TYPE, list, secret);
+        let headers = headers(relay, self.hub.as_ref()?, secret);
         let Relay { seq, topic, .. } = relay;
         let (wait, callback) = (wait(at, now), &subscription.callback);
         Some(Shown {

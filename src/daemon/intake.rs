@@ -20,6 +20,7 @@ use crate::hub::HubRecord;
 use crate::hub::publication::PublicationRefusal;
 use crate::hub::published_topics::{MAX_TOPICS, Publication, Published};
 use crate::hub::publisher_counts::{PublisherView, views};
+use crate::hub::subscriptions::Notification;
 use crate::report;
 use crate::report::status::{Detail, Status};
 use crate::report::summary::Doing;
@@ -154,12 +155,18 @@ impl Intake {
             topic,
             publisher,
             body,
+            headers,
             ..
         } = publication;
         let kind = match published {
             Published::New { seq, saved } => {
                 unsaved.records.push(HubRecord::Published(Box::new(saved)));
-                let owed = self.hub.hub.relay_to(&topic, seq, &body);
+                let owed = self.hub.hub.relay_new(Notification {
+                    topic: topic.clone(),
+                    seq,
+                    body,
+                    headers,
+                });
                 unsaved.owed.extend(owed);
                 debug!(%topic, %publisher, seq, "accepted notification {seq} of {topic} from {publisher}");
                 AcceptedKind::New

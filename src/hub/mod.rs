@@ -6,7 +6,7 @@
 //! A notification: [`subscriptions`] knows what each subscriber has yet to receive, [`relay`] builds the delivery and
 //! judges the answer, [`fair_queue`] schedules requests fairly over callback hosts, whose names [`host_name`] handles.
 //! In a hub for many Sources, [`publication`] reads what publishers send, [`publisher`] decides who may publish, and
-//! [`published_topics`] knows repeats; [`publisher_counts`] has the figures of each publisher.
+//! [`published_topics`] knows repeats, by [`body_digest`]; [`publisher_counts`] has the figures of each publisher.
 //! [`counts`] has the counters for metrics, [`log_limit`] limits log lines.
 
 use std::fmt;
@@ -17,10 +17,12 @@ use sha2::{Digest, Sha256};
 
 use crate::http::secret::Secret;
 use crate::hub::publication::PublishedTopic;
-use crate::resourcesync::uri::Topic;
+use crate::resourcesync::payload::PAYLOAD_TYPE;
+use crate::resourcesync::uri::{Topic, Uri};
 
 pub mod address;
 pub mod admission;
+pub mod body_digest;
 pub mod callback;
 pub mod counts;
 pub mod fair_queue;
@@ -121,6 +123,25 @@ pub struct Relay {
     /// The notification's number in its channel.
     pub seq: u64,
     pub body: Arc<[u8]>,
+    pub headers: RelayHeaders,
+}
+
+/// Header values of a notification, which stay its own whatever is published on the topic later.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RelayHeaders {
+    /// The media type with its parameters.
+    pub content_type: String,
+    /// The target of `rel="resourcesync"`.
+    pub capability_list: Option<Uri>,
+}
+
+impl Default for RelayHeaders {
+    fn default() -> RelayHeaders {
+        RelayHeaders {
+            content_type: PAYLOAD_TYPE.to_owned(),
+            capability_list: None,
+        }
+    }
 }
 
 /// A subscriber's delivery progress: every later notification of its topic is pending for it, in order.

@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use sha2::{Digest, Sha256};
 use url::form_urlencoded;
 
 use crate::http::form::FORM_TYPE;
 use crate::http::link::{parse_links, targets};
+use crate::hub::body_digest::BodyDigest;
 use crate::hub::publisher::checked_topic;
 use crate::resourcesync::payload::PAYLOAD_TYPE;
 use crate::resourcesync::uri::{Hub, Topic, Uri};
@@ -244,16 +244,6 @@ pub fn bearer_token(authorization: &str) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// The digest of a notification's body, by which a repeat is recognised.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BodyDigest(pub [u8; 32]);
-
-impl BodyDigest {
-    pub fn of(body: &[u8]) -> BodyDigest {
-        BodyDigest(Sha256::digest(body).into())
-    }
-}
-
 /// A topic that was published, with its last notification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublishedTopic {
@@ -266,9 +256,6 @@ pub struct PublishedTopic {
     pub digest: Option<BodyDigest>,
     /// The time of the last publication that was no repeat.
     pub published: Timestamp,
-    /// The media type of the last notification, with its parameters.
-    pub content_type: String,
-    pub capability_list: Option<Uri>,
     /// The `ETag` of the topic when it was last fetched.
     pub etag: Option<String>,
     /// The time of a ping whose fetch has not succeeded.
@@ -358,6 +345,17 @@ mod tests {
         Some("hub.topic=https://e.org/u"),
         Err(PublicationRefusal::TwoTopics)
     )]
+    #[case(
+        &["<https://e.org/t>; rel=self, <https://e.org/u>; rel=self"],
+        None,
+        Err(PublicationRefusal::TwoTopics)
+    )]
+    #[case(
+        &[],
+        Some("hub.topic=https://e.org/t&hub.url=https://e.org/u"),
+        Err(PublicationRefusal::TwoTopics)
+    )]
+    #[case(&["<https://e.org/t>; rel=self", "<https://e.org/t>; rel=\"self\""], None, Ok(()))]
     #[case(&["<https://h/>; rel=hub"], Some("hub.topic="), Err(PublicationRefusal::NoTopic))]
     #[case(&["</t>; rel=self"], None, Err(PublicationRefusal::NoHost))]
     fn the_topic_is_in_the_link_or_in_the_query(

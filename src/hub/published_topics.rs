@@ -8,8 +8,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 use percent_encoding::percent_decode_str;
 
-use crate::hub::publication::{BodyDigest, PublicationRefusal, PublishedTopic};
-use crate::resourcesync::uri::{Topic, Uri};
+use crate::hub::RelayHeaders;
+use crate::hub::body_digest::BodyDigest;
+use crate::hub::publication::{PublicationRefusal, PublishedTopic};
+use crate::resourcesync::uri::Topic;
 
 /// The age from which a repeat renews the time of its topic: no repeat needs a write of its own otherwise.
 const RENEWAL: Duration = Duration::from_secs(24 * 3_600);
@@ -24,9 +26,7 @@ pub struct Publication {
     /// The name of the publisher.
     pub publisher: Arc<str>,
     pub body: Arc<[u8]>,
-    /// The media type with its parameters.
-    pub content_type: String,
-    pub capability_list: Option<Uri>,
+    pub headers: RelayHeaders,
     /// The `ETag` with which it was fetched.
     pub etag: Option<String>,
     /// The time at which the fetch began that gave it; nothing for one that was sent.
@@ -112,10 +112,9 @@ impl PublishedTopics {
             topic,
             publisher,
             body,
-            content_type,
-            capability_list,
             etag,
             fetched,
+            ..
         } = publication;
         let digest = Some(BodyDigest::of(body));
         let entry = self.entry(topic, publisher, now);
@@ -138,8 +137,6 @@ impl PublishedTopics {
         entry.digest = digest;
         entry.seq += 1;
         entry.published = now;
-        entry.content_type.clone_from(content_type);
-        entry.capability_list.clone_from(capability_list);
         Published::New {
             seq: entry.seq,
             saved: entry.clone(),
@@ -247,8 +244,7 @@ mod tests {
             topic: Topic::new("https://e.org/t"),
             publisher: "library".into(),
             body: body.as_bytes().into(),
-            content_type: "application/xml".to_owned(),
-            capability_list: None,
+            headers: RelayHeaders::default(),
             etag: None,
             fetched: None,
         }

@@ -11,8 +11,8 @@ use crate::http::answer::Answer;
 use crate::http::link::link_header;
 use crate::http::retry::next_try;
 use crate::http::secret::Secret;
-use crate::hub::Relay;
-use crate::resourcesync::uri::{Hub, Uri};
+use crate::hub::{Relay, RelayHeaders};
+use crate::resourcesync::uri::Hub;
 
 /// Attempts before a delivery is abandoned, after about eleven hours. The subscription stays until its lease ends.
 const MAX_ATTEMPTS: u32 = 100;
@@ -48,15 +48,14 @@ pub fn outcome(answer: &Answer, attempts: u32, now: Timestamp, jitter: f64) -> D
 }
 
 /// Returns the headers of a delivery (Framework Notification 1.0.1 section 4.3).
-pub fn headers(
-    relay: &Relay,
-    hub: &Hub,
-    content_type: &str,
-    capability_list: Option<&Uri>,
-    secret: Option<&Secret>,
-) -> Vec<(&'static str, String)> {
-    let links = link_header(&relay.topic, std::slice::from_ref(hub), capability_list);
-    let mut headers = vec![("Content-Type", content_type.to_owned()), ("Link", links)];
+pub fn headers(relay: &Relay, hub: &Hub, secret: Option<&Secret>) -> Vec<(&'static str, String)> {
+    let RelayHeaders {
+        content_type,
+        capability_list,
+    } = &relay.headers;
+    let hub = std::slice::from_ref(hub);
+    let links = link_header(&relay.topic, hub, capability_list.as_ref());
+    let mut headers = vec![("Content-Type", content_type.clone()), ("Link", links)];
     headers.extend(secret.map(|secret| ("X-Hub-Signature", signature(secret, &relay.body))));
     headers
 }
@@ -113,9 +112,13 @@ fn bytes(digits: &str) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use rstest::rstest;
 
     use super::*;
+    use crate::hub::RelayId;
+    use crate::resourcesync::uri::{Topic, Uri};
 
     fn now() -> Timestamp {
         "2026-11-20T12:00:00Z".parse().unwrap()
@@ -158,6 +161,30 @@ mod tests {
         assert_eq!(
             outcome(&silent, 1, now(), 0.0),
             DeliveryOutcome::Retry { at }
+        );
+    }
+
+    #[test]
+    fn a_delivery_has_the_headers_that_came_with_its_notification() {
+        let relay = Relay {
+            id: RelayId(1),
+            topic: Topic::new("https://e.org/t"),
+            seq: 1,
+            body: Arc::from(&b"<a/>"[..]),
+            headers: RelayHeaders {
+                content_type: "application/xml; charset=utf-8".to_owned(),
+                capability_list: Some(Uri::parse("https://e.org/cl.xml").unwrap()),
+            },
+        };
+        let headers = headers(&relay, &Hub::new("https://hub.example/"), None);
+        let links = "<https://e.org/t>; rel=\"self\", <https://hub.example/>; rel=\"hub\", \
+                     <https://e.org/cl.xml>; rel=\"resourcesync\"";
+        assert_eq!(
+            headers,
+            [
+                ("Content-Type", "application/xml; charset=utf-8".to_owned()),
+                ("Link", links.to_owned())
+            ]
         );
     }
 

@@ -8,14 +8,15 @@ use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use sha2::{Digest, Sha256};
 
 use crate::http::secret::Secret;
+use crate::hub::body_digest::BodyDigest;
 use crate::hub::fair_queue::Priority;
 use crate::hub::relay::DeliveryOutcome;
 use crate::hub::subscriptions::view::LastAttempt;
 use crate::hub::{
-    Callback, DeliveryProgress, HubRecord, Relay, RelayId, SavedHub, Subscription, SubscriptionKey,
+    Callback, DeliveryProgress, HubRecord, Relay, RelayHeaders, RelayId, SavedHub, Subscription,
+    SubscriptionKey,
 };
 use crate::resourcesync::uri::Topic;
 
@@ -35,24 +36,19 @@ pub struct Subscriptions {
 struct TopicSubscribers {
     subscribers: HashMap<Callback, Subscriber>,
     pending: BTreeMap<RelayId, PendingRelay>,
-    /// The notification that was relayed last; after a start, the last one that was pending.
-    last: Option<RelayDigest>,
+    /// The notification that was relayed last, where repeats are recognised here; after a start, the last one that was
+    /// pending.
+    last: Option<BodyDigest>,
 }
 
-/// The identity of a notification of a topic.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct RelayDigest {
-    seq: u64,
-    body: [u8; 32],
-}
-
-impl RelayDigest {
-    fn new(seq: u64, body: &[u8]) -> RelayDigest {
-        RelayDigest {
-            seq,
-            body: Sha256::digest(body).into(),
-        }
-    }
+/// A notification that came for a topic.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Notification {
+    pub topic: Topic,
+    /// Its number in its channel.
+    pub seq: u64,
+    pub body: Arc<[u8]>,
+    pub headers: RelayHeaders,
 }
 
 #[derive(Debug)]
@@ -113,7 +109,7 @@ impl Subscriptions {
         for relay in saved.relays {
             restored.last = restored.last.max(relay.id);
             if let Some(on_topic) = restored.topics.get_mut(&relay.topic) {
-                on_topic.last = Some(RelayDigest::new(relay.seq, &relay.body));
+                on_topic.last = Some(BodyDigest::of(&relay.body));
             }
             records.extend(restored.enqueue(relay));
         }
@@ -211,32 +207,39 @@ impl Subscriptions {
         ended.iter().flat_map(|key| self.unsubscribe(key)).collect()
     }
 
-    /// Numbers a notification for relaying, unless its topic has no subscribers or it is the one that was relayed last: it
-    /// is submitted again after a crash before its acceptance was saved. The caller saves it, then passes it to
+    /// As [`relay`](Subscriptions::relay), unless it is the notification that was relayed last: it is submitted again
+    /// after a crash before its acceptance was saved.
+    pub fn relay_once(&mut self, notification: Notification, now: Timestamp) -> Option<Relay> {
+        let on_topic = self.topics.get_mut(&notification.topic)?;
+        let digest = Some(BodyDigest::of(&notification.body));
+        if on_topic.last == digest {
+            return None;
+        }
+        on_topic.last = digest;
+        self.relay(notification, now)
+    }
+
+    /// Numbers a notification for relaying, unless its topic has no subscribers. The caller saves it, then passes it to
     /// [`enqueue`](Subscriptions::enqueue).
-    pub fn relay(
-        &mut self,
-        topic: &Topic,
-        seq: u64,
-        body: &Arc<[u8]>,
-        now: Timestamp,
-    ) -> Option<Relay> {
-        let on_topic = self.topics.get_mut(topic)?;
+    pub fn relay(&mut self, notification: Notification, now: Timestamp) -> Option<Relay> {
+        let on_topic = self.topics.get(&notification.topic)?;
         on_topic
             .subscribers
             .values()
             .find(|subscriber| now < subscriber.expires)?;
-        let digest = RelayDigest::new(seq, body);
-        if on_topic.last == Some(digest) {
-            return None;
-        }
-        on_topic.last = Some(digest);
+        let Notification {
+            topic,
+            seq,
+            body,
+            headers,
+        } = notification;
         self.last = RelayId(self.last.0 + 1);
         Some(Relay {
             id: self.last,
-            topic: topic.clone(),
+            topic,
             seq,
-            body: Arc::clone(body),
+            body,
+            headers,
         })
     }
 

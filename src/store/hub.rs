@@ -4,8 +4,11 @@ use jiff::Timestamp;
 use rusqlite::{Row, Transaction, params};
 
 use crate::http::secret::Secret;
-use crate::hub::publication::{BodyDigest, PublishedTopic};
-use crate::hub::{Callback, DeliveryProgress, HubRecord, Relay, RelayId, SavedHub, Subscription};
+use crate::hub::body_digest::BodyDigest;
+use crate::hub::publication::PublishedTopic;
+use crate::hub::{
+    Callback, DeliveryProgress, HubRecord, Relay, RelayHeaders, RelayId, SavedHub, Subscription,
+};
 use crate::resourcesync::uri::{Topic, Uri};
 use crate::store::row::{Column, shared};
 use crate::store::{Store, StoreError};
@@ -84,7 +87,6 @@ impl Store {
 }
 
 fn published_topic(row: &Row<'_>) -> rusqlite::Result<PublishedTopic> {
-    let list = row.get::<_, Option<String>>("capability_list")?;
     let digest: Option<[u8; 32]> = row.get("digest")?;
     Ok(PublishedTopic {
         topic: Topic::new(row.get::<_, String>("topic")?),
@@ -92,8 +94,6 @@ fn published_topic(row: &Row<'_>) -> rusqlite::Result<PublishedTopic> {
         seq: row.get::<_, i64>("seq")?.cast_unsigned(),
         digest: digest.map(BodyDigest),
         published: row.get::<_, Column<Timestamp>>("published")?.0,
-        content_type: row.get("content_type")?,
-        capability_list: list.and_then(|list| Uri::parse(&list).ok()),
         etag: row.get("etag")?,
         pinged: row
             .get::<_, Option<Column<Timestamp>>>("pinged")?
@@ -119,11 +119,16 @@ fn subscription(row: &Row<'_>) -> rusqlite::Result<(Subscription, DeliveryProgre
 }
 
 fn relay(row: &Row<'_>) -> rusqlite::Result<Relay> {
+    let list = row.get::<_, Option<String>>("capability_list")?;
     Ok(Relay {
         id: RelayId(row.get::<_, i64>("id")?.cast_unsigned()),
         topic: Topic::new(row.get::<_, String>("topic")?),
         seq: row.get::<_, i64>("seq")?.cast_unsigned(),
         body: shared(row.get("body")?),
+        headers: RelayHeaders {
+            content_type: row.get("content_type")?,
+            capability_list: list.and_then(|list| Uri::parse(&list).ok()),
+        },
     })
 }
 
@@ -179,13 +184,11 @@ fn write_published(on: &Transaction<'_>, published: &PublishedTopic) -> rusqlite
         seq,
         digest,
         published,
-        content_type,
-        capability_list,
         etag,
         pinged,
     } = published;
     on.prepare_cached(
-        "INSERT OR REPLACE INTO published_topics VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+        "INSERT OR REPLACE INTO published_topics VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
     )?
     .execute(params![
         topic.as_str(),
@@ -193,8 +196,6 @@ fn write_published(on: &Transaction<'_>, published: &PublishedTopic) -> rusqlite
         seq.cast_signed(),
         digest.map(|BodyDigest(digest)| digest),
         Column(*published),
-        content_type,
-        capability_list.as_ref().map(Uri::as_str),
         etag,
         pinged.map(Column),
     ])?;
@@ -202,12 +203,18 @@ fn write_published(on: &Transaction<'_>, published: &PublishedTopic) -> rusqlite
 }
 
 pub(super) fn write_relay(on: &Transaction<'_>, relay: &Relay) -> rusqlite::Result<()> {
-    on.prepare_cached("INSERT INTO relays VALUES (?1, ?2, ?3, ?4)")?
+    let RelayHeaders {
+        content_type,
+        capability_list,
+    } = &relay.headers;
+    on.prepare_cached("INSERT INTO relays VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?
         .execute(params![
             relay.id.0.cast_signed(),
             relay.topic.as_str(),
             relay.seq.cast_signed(),
             &relay.body[..],
+            content_type,
+            capability_list.as_ref().map(Uri::as_str),
         ])?;
     Ok(())
 }

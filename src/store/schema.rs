@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 
 /// Migrations in order; `user_version` counts those that ran. Never edit one that was released.
-const MIGRATIONS: [&str; 7] = [
+const MIGRATIONS: [&str; 8] = [
     "
 CREATE TABLE mounts (
     id INTEGER PRIMARY KEY,
@@ -272,6 +272,15 @@ CREATE TABLE published_topics (
 CREATE TABLE daemon (
     kind TEXT PRIMARY KEY
 ) STRICT, WITHOUT ROWID;
+",
+    "
+ALTER TABLE relays ADD COLUMN content_type TEXT NOT NULL DEFAULT 'application/xml';
+ALTER TABLE relays ADD COLUMN capability_list TEXT;
+UPDATE relays SET capability_list = (SELECT max(capability_list) FROM channels WHERE channels.topic = relays.topic);
+UPDATE relays SET content_type = published_topics.content_type, capability_list = published_topics.capability_list
+    FROM published_topics WHERE published_topics.topic = relays.topic;
+ALTER TABLE published_topics DROP COLUMN content_type;
+ALTER TABLE published_topics DROP COLUMN capability_list;
 ",
 ];
 

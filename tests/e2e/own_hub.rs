@@ -150,6 +150,51 @@ fn a_notification_is_delivered_as_it_was_sent_and_a_repeat_is_not() {
 }
 
 #[test]
+#[test]
+fn a_pending_notification_keeps_its_headers_when_a_later_one_has_others() {
+    let setup = HubSetup::library();
+    let hub = setup.start();
+    let is_down = Arc::new(AtomicBool::new(true));
+    let down = Arc::clone(&is_down);
+    let callback = Callback::that(move |request| {
+        match request.method == "POST" && down.load(Ordering::Relaxed) {
+            true => say("503 Service Unavailable", ""),
+            false => willing(request),
+        }
+    });
+    setup.subscribe(TOPIC, &callback.url("/"));
+    let sent = ["application/xml", "application/xml; charset=utf-8"].map(|content_type| {
+        let list = format!(
+            "<{LIBRARY}{}.xml>; rel=\"resourcesync\"",
+            content_type.len()
+        );
+        let links = format!("<{TOPIC}>; rel=\"self\", {list}");
+        let headers = [
+            ("Content-Type", content_type),
+            ("Link", links.as_str()),
+            ("Authorization", "bearer books"),
+        ];
+        let body = format!("<{}/>", &list[1..2]) + content_type;
+        assert_eq!(setup.post("/hub", &headers, body.as_bytes()).status, 200);
+        (body.into_bytes(), content_type, list)
+    });
+    callback.next("POST");
+    hub.kill();
+    is_down.store(false, Ordering::Relaxed);
+    let hub = setup.start();
+    let mut heard = Vec::new();
+    while heard.last() != Some(&sent[1].0) {
+        let request = callback.next("POST");
+        let (_, content_type, list) = sent.iter().find(|sent| sent.0 == request.body).unwrap();
+        assert_eq!(request.headers["content-type"], *content_type);
+        let link = &request.headers["link"];
+        assert!(link.ends_with(list), "{link}");
+        heard.push(request.body);
+    }
+    assert_eq!(heard[heard.len() - 2], sent[0].0);
+    hub.stop();
+}
+
 fn a_flooding_publisher_is_limited_and_delays_no_other() {
     let mut setup = HubSetup::library();
     setup.publishers += &publisher("archive", "https://archive.example/", "boxes");

@@ -18,7 +18,9 @@ use rsnotify::announce::state::{
     Retirement, Said, Save, Told, Trouble, Version,
 };
 use rsnotify::http::secret::Secret;
-use rsnotify::hub::{Callback, DeliveryProgress, HubRecord, Relay, RelayId, Subscription};
+use rsnotify::hub::{
+    Callback, DeliveryProgress, HubRecord, Relay, RelayHeaders, RelayId, Subscription,
+};
 use rsnotify::resourcesync::capability::Capability;
 use rsnotify::resourcesync::channel_kind::ChannelKind;
 use rsnotify::resourcesync::document::Form;
@@ -323,6 +325,10 @@ fn the_embedded_hub_finds_its_subscriptions_and_what_it_owes() {
         topic: topic.clone(),
         seq: id,
         body: Arc::from(&b"<urlset/>"[..]),
+        headers: RelayHeaders {
+            content_type: format!("application/xml; part={id}"),
+            capability_list: Some(Uri::parse(&format!("https://e.org/{id}.xml")).unwrap()),
+        },
     };
     let records = [HubRecord::Subscribed(subscription.clone(), RelayId(4))];
     store

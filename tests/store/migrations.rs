@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use rsnotify::announce::state::Save;
-use rsnotify::hub::SavedHub;
+use rsnotify::hub::{RelayHeaders, SavedHub};
+use rsnotify::resourcesync::uri::Uri;
 use rsnotify::store::Store;
 
 use crate::{everything, some};
@@ -46,9 +47,72 @@ fn a_state_of_the_second_schema_is_taken_over_but_for_its_last_failure() {
     assert_eq!(some(upgraded.channels), save.channels);
 }
 
+/// A state with what the eighth migration did, undone.
+fn of_the_seventh_schema(directory: &Path) -> rusqlite::Connection {
+    let database = rusqlite::Connection::open(directory.join("state.sqlite")).unwrap();
+    database
+        .execute_batch(
+            "ALTER TABLE relays DROP COLUMN content_type;
+             ALTER TABLE relays DROP COLUMN capability_list;
+             DROP TABLE published_topics;
+             CREATE TABLE published_topics (
+                 topic TEXT PRIMARY KEY, publisher TEXT NOT NULL, seq INTEGER NOT NULL, digest BLOB,
+                 published TEXT NOT NULL, content_type TEXT NOT NULL, capability_list TEXT, etag TEXT, pinged TEXT
+             ) STRICT, WITHOUT ROWID;
+             PRAGMA user_version = 7;",
+        )
+        .unwrap();
+    database
+}
+
+#[test]
+fn what_the_hub_owed_by_the_seventh_schema_has_the_headers_of_its_topic() {
+    let directory = tempfile::tempdir().unwrap();
+    drop(Store::open(directory.path()).unwrap());
+    let database = of_the_seventh_schema(directory.path());
+    database
+        .execute_batch(
+            "INSERT INTO relays VALUES (1, 'https://e.org/published', 1, x'61'), (2, 'https://e.org/own', 1, x'62'),
+                 (3, 'https://e.org/unknown', 1, x'63');
+             INSERT INTO published_topics VALUES
+                 ('https://e.org/published', 'library', 9, NULL, '2026-11-20T12:00:00Z', 'application/xml; charset=utf-8',
+                  'https://e.org/a/cl.xml', NULL, '2026-11-20T12:00:01Z');
+             INSERT INTO channels VALUES
+                 (1, 'main', 'https://e.org/b/cl.xml', 'https://e.org/own', NULL, NULL, 1, x'', '[]', '', 'framework');",
+        )
+        .unwrap();
+    drop(database);
+    let store = Store::open(directory.path()).unwrap();
+    let relays = store.load_hub().unwrap().relays;
+    let headers = relays.iter().map(|relay| {
+        let RelayHeaders {
+            content_type,
+            capability_list,
+        } = &relay.headers;
+        (
+            content_type.as_str(),
+            capability_list.as_ref().map(Uri::as_str),
+        )
+    });
+    assert_eq!(
+        headers.collect::<Vec<_>>(),
+        [
+            (
+                "application/xml; charset=utf-8",
+                Some("https://e.org/a/cl.xml")
+            ),
+            ("application/xml", Some("https://e.org/b/cl.xml")),
+            ("application/xml", None),
+        ]
+    );
+    let published = store.load_published_topics().unwrap();
+    assert_eq!((&*published[0].publisher, published[0].seq), ("library", 9));
+    assert!(published[0].pinged.is_some());
+}
+
 /// A state with what the fifth migration and the later ones did, undone.
 fn of_the_fourth_schema(directory: &Path) -> rusqlite::Connection {
-    let database = rusqlite::Connection::open(directory.join("state.sqlite")).unwrap();
+    let database = of_the_seventh_schema(directory);
     database
         .execute_batch(
             "DROP TABLE published_topics;

@@ -142,10 +142,15 @@ impl World {
                 self.owed.remove(&key(who));
             }
             Act::Relay { topic: number } => {
-                let body = Arc::from(&b"<urlset/>"[..]);
                 self.seq += 1;
-                let topic = topic(number);
-                let relay = self.subscriptions.relay(&topic, self.seq, &body, self.now);
+                let notification = Notification {
+                    topic: topic(number),
+                    seq: self.seq,
+                    body: Arc::from(self.seq.to_string().into_bytes()),
+                    headers: RelayHeaders::default(),
+                };
+                let again = notification.clone();
+                let relay = self.subscriptions.relay_once(notification, self.now);
                 if let Some(relay) = relay {
                     self.saved.relays.insert(relay.id, relay.clone());
                     let of_topic = self
@@ -154,7 +159,7 @@ impl World {
                         .filter(|(key, _)| key.topic == relay.topic);
                     of_topic.for_each(|(_, owed)| _ = owed.insert(relay.id));
                     self.saved.save(self.subscriptions.enqueue(relay));
-                    let again = self.subscriptions.relay(&topic, self.seq, &body, self.now);
+                    let again = self.subscriptions.relay_once(again, self.now);
                     assert_eq!(again, None, "it was relayed already");
                 }
             }

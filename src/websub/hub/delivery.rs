@@ -18,7 +18,6 @@ use crate::hub::subscriptions::{Assignment, Delivery};
 use crate::websub::client;
 use crate::websub::hub::callback_client::{CallbackError, CallbackLocation};
 use crate::websub::hub::fair_slots::FairSlot;
-use crate::websub::hub::hub_topics::TopicHeaders;
 use crate::websub::hub::{HubInner, PreparedHub};
 
 /// The error of a request that was cut off in favour of others.
@@ -139,7 +138,6 @@ async fn deliver(
         return;
     };
     let key = &assignment.key;
-    let of_topic = hub.topics.headers(&key.topic);
     let (url, secret) = (&prepared.settings.hub, secret.as_ref());
     let (topic, callback, seq) = (&key.topic, &key.callback, relay.seq);
     let answer = match (&location, &mut slot) {
@@ -147,13 +145,7 @@ async fn deliver(
             let mut post = prepared
                 .client
                 .request(Method::POST, callback.as_str(), location);
-            let TopicHeaders {
-                content_type,
-                capability_list,
-            } = &of_topic;
-            for (name, value) in
-                headers(&relay, url, content_type, capability_list.as_ref(), secret)
-            {
+            for (name, value) in headers(&relay, url, secret) {
                 post = post.header(name, value.as_bytes());
             }
             let post = post.body(client::body(&relay.body));

@@ -146,16 +146,14 @@ impl Fetches {
                 }
                 Ok(FetchedTopic::Content {
                     body,
-                    content_type,
-                    capability_list,
+                    headers,
                     etag,
                 }) => {
                     return (self.report)(FetchOutcome::Fetched(Publication {
                         topic: topic.clone(),
                         publisher: Arc::clone(publisher),
                         body,
-                        content_type,
-                        capability_list,
+                        headers,
                         etag,
                         fetched: Some(began),
                     }));

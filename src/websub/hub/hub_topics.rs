@@ -5,8 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::hub::published_topics::PublishedTopics;
 use crate::hub::publisher::{Publishers, checked_topic};
-use crate::resourcesync::payload::PAYLOAD_TYPE;
-use crate::resourcesync::uri::{Topic, Uri};
+use crate::resourcesync::uri::Topic;
 use crate::websub::topics::Topics;
 
 /// The topics that may be subscribed to.
@@ -25,38 +24,12 @@ pub struct TopicDirectory {
     publishers: RwLock<Arc<Publishers>>,
 }
 
-/// The header values of a topic's notifications.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TopicHeaders {
-    pub content_type: String,
-    pub capability_list: Option<Uri>,
-}
-
 impl HubTopics {
     /// Finds the topic that a subscriber named.
     pub fn find(&self, name: &str) -> Option<Topic> {
         match self {
             HubTopics::Served(topics) => topics.find(name),
             HubTopics::Published(directory) => directory.find(name),
-        }
-    }
-
-    /// Returns the header values of deliveries of a topic.
-    pub fn headers(&self, topic: &Topic) -> TopicHeaders {
-        let usual = |capability_list| TopicHeaders {
-            content_type: PAYLOAD_TYPE.to_owned(),
-            capability_list,
-        };
-        match self {
-            // Unknown once the topic is withdrawn.
-            HubTopics::Served(topics) => usual(topics.capability_list(topic)),
-            HubTopics::Published(directory) => match directory.read().get(topic) {
-                Some(published) => TopicHeaders {
-                    content_type: published.content_type.clone(),
-                    capability_list: published.capability_list.clone(),
-                },
-                None => usual(None),
-            },
         }
     }
 
@@ -139,6 +112,7 @@ mod tests {
 
     use super::*;
     use crate::hub::publisher::Publisher;
+    use crate::resourcesync::uri::Uri;
 
     #[test]
     fn a_subscriber_is_told_that_the_spelling_of_an_unpublished_topic_matters() {

@@ -19,6 +19,7 @@ use tokio::sync::{oneshot, watch};
 use tracing::{debug, info, warn};
 
 use crate::diagnostics::PUBLIC_HUB_GREETING;
+use crate::hub::RelayHeaders;
 use crate::hub::log_limit::LogLimit;
 use crate::hub::publication::{
     FormRequest, PublicationRefusal, RequestKind, bearer_token, form_request, kind, links,
@@ -349,8 +350,10 @@ impl PublicHub {
             topic: topic.clone(),
             publisher: Arc::clone(name),
             body: Arc::from(&body[..]),
-            content_type: text_of(request.headers(), CONTENT_TYPE).unwrap_or_default(),
-            capability_list: published.capability_list,
+            headers: RelayHeaders {
+                content_type: text_of(request.headers(), CONTENT_TYPE).unwrap_or_default(),
+                capability_list: published.capability_list,
+            },
             etag: None,
             fetched: None,
         };

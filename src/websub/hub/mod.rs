@@ -18,8 +18,8 @@ use crate::hub::callback::CallbackPolicy;
 use crate::hub::counts::EmbeddedHubCounts;
 use crate::hub::limits::HubLimits;
 use crate::hub::subscriptions::view::HubStatus;
-use crate::hub::subscriptions::{Abandoned, Subscriptions};
-use crate::hub::{HubRecord, Relay, SavedHub, SubscriptionKey};
+use crate::hub::subscriptions::{Abandoned, Notification, Subscriptions};
+use crate::hub::{HubRecord, Relay, RelayHeaders, SavedHub, SubscriptionKey};
 use crate::resourcesync::uri::{Hub, Topic};
 use crate::websub::hub::callback_client::CallbackClient;
 use crate::websub::hub::delivery::Wakers;
@@ -212,21 +212,28 @@ impl EmbeddedHub {
         self.inner.prepared().path == path
     }
 
-    /// Numbers a notification for relaying, if its topic has subscribers. The caller saves it, then passes it to
-    /// [`EmbeddedHub::dispatch`].
+    /// Numbers a notification of this process for relaying, if its topic has subscribers and it is no repeat of the one
+    /// relayed last. The caller saves it, then passes it to [`EmbeddedHub::dispatch`].
     pub fn relay(&self, submission: &Submission) -> Option<Relay> {
-        let Submission {
-            topic, seq, body, ..
-        } = submission;
-        self.relay_to(topic, *seq, body)
-    }
-
-    /// As [`EmbeddedHub::relay`], for a notification of a topic by its number.
-    pub fn relay_to(&self, topic: &Topic, seq: u64, body: &Arc<[u8]>) -> Option<Relay> {
+        let notification = Notification {
+            topic: submission.topic.clone(),
+            seq: submission.seq,
+            body: Arc::clone(&submission.body),
+            headers: RelayHeaders {
+                capability_list: Some(submission.capability_list.clone()),
+                ..RelayHeaders::default()
+            },
+        };
         let mut table = self.inner.table();
         table
             .subscriptions
-            .relay(topic, seq, body, Timestamp::now())
+            .relay_once(notification, Timestamp::now())
+    }
+
+    /// As [`EmbeddedHub::relay`], for a publication that was found to be no repeat.
+    pub fn relay_new(&self, notification: Notification) -> Option<Relay> {
+        let mut table = self.inner.table();
+        table.subscriptions.relay(notification, Timestamp::now())
     }
 
     /// Delivers saved notifications, to each subscriber in order. Beyond the limits of a topic the oldest pending ones are

@@ -13,9 +13,10 @@ use reqwest::{Client, Response, StatusCode};
 use url::Url;
 
 use crate::http::link::{Link, parse_links, targets};
+use crate::hub::RelayHeaders;
 use crate::hub::publication::{PublicationRefusal, capability_list, is_plain};
 use crate::resourcesync::payload::PAYLOAD_TYPE;
-use crate::resourcesync::uri::{Hub, Topic, Uri};
+use crate::resourcesync::uri::{Hub, Topic};
 use crate::websub::client;
 use crate::websub::failure::describe;
 use crate::websub::retrieve::is_temporary;
@@ -47,8 +48,7 @@ struct Verified {
 pub enum FetchedTopic {
     Content {
         body: Arc<[u8]>,
-        content_type: String,
-        capability_list: Option<Uri>,
+        headers: RelayHeaders,
         etag: Option<String>,
     },
     /// 304.
@@ -226,8 +226,10 @@ impl TopicClient {
             }),
             (body, None) => Ok(FetchedTopic::Content {
                 body: body.into(),
-                content_type,
-                capability_list,
+                headers: RelayHeaders {
+                    content_type,
+                    capability_list,
+                },
                 etag,
             }),
         }

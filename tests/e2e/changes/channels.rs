@@ -201,6 +201,8 @@ fn an_upgrade_announces_no_change_that_was_listed_before() {
         .execute_batch(
             "DROP TABLE published_topics;
              DROP TABLE daemon;
+             ALTER TABLE relays DROP COLUMN content_type;
+             ALTER TABLE relays DROP COLUMN capability_list;
              DELETE FROM channels WHERE kind = 'change';
              DROP TABLE change_log;
              DROP TABLE change_inventory;

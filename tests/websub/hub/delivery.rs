@@ -9,7 +9,7 @@ use rsnotify::announce::plan::Mode;
 use rsnotify::http::secret::Secret;
 use rsnotify::hub::relay::signature;
 use rsnotify::hub::{
-    Callback, DeliveryProgress, HubRecord, Relay, RelayId, SavedHub, Subscription,
+    Callback, DeliveryProgress, HubRecord, Relay, RelayHeaders, RelayId, SavedHub, Subscription,
 };
 use rsnotify::resourcesync::uri::Topic;
 
@@ -181,6 +181,7 @@ async fn what_was_owed_before_a_restart_is_sent_while_leases_last() {
         topic: Topic::new(TOPIC),
         seq: id,
         body: format!("{id}").into_bytes().into(),
+        headers: RelayHeaders::default(),
     };
     let progress = |heard: u64| DeliveryProgress {
         heard: RelayId(heard),

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use rsnotify::hub::callback::CallbackPolicy;
 use rsnotify::hub::network;
 use rsnotify::hub::{
-    Callback, DeliveryProgress, HubRecord, Relay, RelayId, SavedHub, Subscription,
+    Callback, DeliveryProgress, HubRecord, Relay, RelayHeaders, RelayId, SavedHub, Subscription,
 };
 use rsnotify::resourcesync::uri::Topic;
 use rsnotify::websub::hub::{EmbeddedHubSettings, Resolver};
@@ -281,6 +281,7 @@ async fn what_was_saved_under_another_policy_is_judged_by_this_one() {
         topic: Topic::new(TOPIC),
         seq: 1,
         body: b"1".as_slice().into(),
+        headers: RelayHeaders::default(),
     };
     let restored = SavedHub {
         subscriptions: vec![(subscription, DeliveryProgress::default())],

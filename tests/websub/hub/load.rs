@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use jiff::{SignedDuration, Timestamp};
 use rsnotify::hub::network;
 use rsnotify::hub::{
-    Callback, DeliveryProgress, HubRecord, Relay, RelayId, SavedHub, Subscription,
+    Callback, DeliveryProgress, HubRecord, Relay, RelayHeaders, RelayId, SavedHub, Subscription,
 };
 use rsnotify::resourcesync::uri::Topic;
 use rsnotify::websub::hub::{EmbeddedHubSettings, Resolver};
@@ -248,6 +248,7 @@ async fn a_subscriber_that_is_verified_again_gets_pending_deliveries_at_once() {
         topic: Topic::new(TOPIC),
         seq: 1,
         body: b"1".as_slice().into(),
+        headers: RelayHeaders::default(),
     };
     let restored = SavedHub {
         subscriptions: vec![(subscription, progress)],

@@ -6,7 +6,9 @@ use jiff::{SignedDuration, Timestamp};
 use rsnotify::hub::counts::{DeliveryCounts, RequestCounts, VerificationCounts};
 use rsnotify::hub::limits::Quota;
 use rsnotify::hub::subscriptions::view::HubStatus;
-use rsnotify::hub::{Callback, DeliveryProgress, Relay, RelayId, SavedHub, Subscription};
+use rsnotify::hub::{
+    Callback, DeliveryProgress, Relay, RelayHeaders, RelayId, SavedHub, Subscription,
+};
 use rsnotify::resourcesync::uri::Topic;
 
 use crate::hub::{Running, TOPIC, key, start, start_with, unsubscribed, willing};
@@ -127,6 +129,7 @@ async fn tries_count_by_what_comes_of_them_and_latency_from_when_it_was_relayed(
         topic: Topic::new(TOPIC),
         seq: 1,
         body: b"1".to_vec().into(),
+        headers: RelayHeaders::default(),
     };
     let running = start(SavedHub {
         subscriptions: paths.map(restored).to_vec(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::http::secret::Secret;
 use crate::hub::relay::DeliveryOutcome;
-use crate::hub::{DeliveryProgress, Relay, SavedHub, Subscription};
+use crate::hub::{DeliveryProgress, Relay, RelayHeaders, SavedHub, Subscription};
 
 use super::*;
 
@@ -39,6 +39,7 @@ fn relay(id: u64, on: &str) -> Relay {
         topic: topic(on),
         seq: id + 40,
         body: Arc::from(*b"<urlset/>"),
+        headers: RelayHeaders::default(),
     }
 }
 
