@@ -1,10 +1,10 @@
 //! `resend`: sends a broker the current resources, for consumers that rebuild an index. The broker's ledger does not
 //! change.
 
+mod pace;
 mod position;
 mod resources;
 
-use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,6 +22,7 @@ use crate::cli::exit::Exit;
 use crate::cli::one_shot_scan::scan_once;
 use crate::cli::options::ResendOptions;
 use crate::cli::output::{counted, grouped, say};
+use crate::cli::resend::pace::Pace;
 use crate::cli::resend::position::{Position, PositionFile, Request};
 use crate::cli::resend::resources::{List, Set, sets};
 use crate::config::Config;
@@ -111,9 +112,8 @@ pub fn resend(file: Option<&Path>, options: &ResendOptions) -> anyhow::Result<Ex
         brokers: Brokers::new(vec![settings.clone()], runtime.handle()),
         runtime: &runtime,
         settings: &settings,
-        rate: options.rate,
+        pace: Pace::new(options.rate, Instant::now()),
         under,
-        not_before: Instant::now(),
         position: position.unwrap_or_else(|| Position::new(Timestamp::now(), batch)),
         positions,
         batch: Vec::new(),
@@ -182,11 +182,8 @@ struct Resending<'a> {
     brokers: Brokers,
     runtime: &'a Runtime,
     settings: &'a BrokerSettings,
-    /// Resources per second.
-    rate: NonZeroU32,
+    pace: Pace,
     under: Option<Uri>,
-    /// The time of the next transaction at the earliest.
-    not_before: Instant,
     position: Position,
     positions: PositionFile,
     batch: Vec<Change>,
@@ -307,11 +304,9 @@ impl Resending<'_> {
 
     /// Sends a transaction of so many resources, not before the one before it allows that.
     fn submit(&mut self, submission: &Submission, count: u64) -> Result<(), Failure> {
-        let pause = Duration::from_secs_f64(count as f64 / f64::from(self.rate.get()));
-        let not_before = self.not_before;
-        self.not_before = not_before.max(Instant::now()) + pause;
+        let at = self.pace.next(count, Instant::now());
         self.runtime.block_on(async {
-            tokio::time::sleep(not_before.saturating_duration_since(Instant::now())).await;
+            tokio::time::sleep_until(at.into()).await;
             let mut waits = WAITS.into_iter();
             loop {
                 let reason = match self.brokers.submit(submission).await {

@@ -4,6 +4,7 @@ mod consumers;
 mod feeds;
 mod listening;
 mod real;
+mod resending;
 mod tls;
 mod transactions;
 

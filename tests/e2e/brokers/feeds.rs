@@ -1,4 +1,4 @@
-//! Content change messages: `payload = "atom"`, `listen --broker` and `resend`, with a broker that does as it is told.
+//! Content change messages: `payload = "atom"` and `listen --broker`, with a broker that does as it is told.
 
 use std::collections::HashSet;
 
@@ -8,19 +8,18 @@ use serde_json::json;
 
 use crate::brokers::listening::Listener;
 use crate::brokers::{Story, broker};
-use crate::support::changes::change_list;
 use crate::support::daemon::output;
-use crate::support::documents::{URL, capability_list};
+use crate::support::documents::URL;
 use crate::support::stomp::{FakeBroker, Manner, Place};
 
-const ATOM: &str = "payload = \"atom\"\n";
+pub const ATOM: &str = "payload = \"atom\"\n";
 
 fn feed(message: &Frame) -> Feed {
     Feed::parse(&message.body).unwrap()
 }
 
 /// Returns the changes of messages, such as `ADD a/1.txt`, of which a repeat counts once.
-fn told(messages: &[Frame]) -> Vec<String> {
+pub fn told(messages: &[Frame]) -> Vec<String> {
     let mut ids = HashSet::new();
     let messages = messages.iter();
     let new = messages.filter(|message| ids.insert(message.header("messageId").unwrap()));
@@ -36,8 +35,8 @@ fn items(feed: &Feed) -> Vec<String> {
 }
 
 /// Adds entries such as `created 1.txt 10:00:00`, in one version of the Change List.
-fn publish(story: &mut Story, entries: &[&str]) {
-    let entries = entries.iter().map(|&entry| entry.to_owned());
+pub fn publish(story: &mut Story, entries: &[impl AsRef<str>]) {
+    let entries = entries.iter().map(|entry| entry.as_ref().to_owned());
     story.entries.extend(entries);
     story.write();
 }
@@ -160,98 +159,6 @@ fn feeds_are_for_changes_of_resources_only() {
         assert_eq!(code, Some(78), "{said}");
         assert!(said.contains(want), "{said}");
     }
-}
-
-#[test]
-fn a_resend_names_what_the_resource_lists_name_and_continues_after_a_kill() {
-    let fake = FakeBroker::start();
-    let mut story = Story::new(&broker(fake.address, ATOM));
-    let entries: Vec<String> = (0..230).map(|at| format!("updated {at:03}.txt")).collect();
-    let list = change_list("a", &entries).replace("\"changelist\"", "\"resourcelist\"");
-    story.site.write("a/resourcelist.xml", &list);
-    let daemon = story.start();
-    story.change();
-    fake.messages(1);
-    assert!(daemon.stop().success());
-    let setup = &story.setup;
-    let resend = |flags: &[&str]| {
-        let mut command = setup.command("resend");
-        command.args(["repository", "--destination", "/queue/initial"]);
-        command.args(flags);
-        command
-    };
-    let mut slow = resend(&["--rate", "25"]).spawn().unwrap();
-    let some = fake.messages(1 + 50).len();
-    slow.kill().unwrap();
-    slow.wait().unwrap();
-    let (code, _, said) = output(&mut resend(&[]));
-    assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("which were sent before"), "{said}");
-    assert!(
-        said.contains("sent 230 resources of 1 set to /queue/initial"),
-        "{said}"
-    );
-    let messages = fake.messages(1 + 230);
-    assert!(some < messages.len());
-    let initial = &messages[1..];
-    let want: Vec<String> = (0..230).map(|at| format!("ADD a/{at:03}.txt")).collect();
-    assert_eq!(told(initial), want);
-    for message in initial {
-        assert_eq!(message.header("initial"), Some("true"));
-        assert_eq!(message.header("destination"), Some("/queue/initial"));
-        assert_eq!(message.header("changeTypes"), Some("ADD"));
-    }
-    // What the broker was told of stays as it is.
-    let daemon = story.setup.start();
-    story.change();
-    let more = fake.messages(messages.len() + 1);
-    assert_eq!(told(&more[messages.len()..]), ["UPDATE a/1.txt"]);
-    assert!(daemon.stop().success());
-    // Another run is no repeat.
-    let mut command = story.setup.command("resend");
-    command.args(["repository", "--under", "https://source.example/a/007.txt"]);
-    let (code, _, said) = output(&mut command);
-    assert_eq!(code, Some(0), "{said}");
-    let all = fake.messages(more.len() + 1);
-    assert_eq!(told(&all[more.len()..]), ["ADD a/007.txt"]);
-    let before = all[..more.len()].iter();
-    let last = all[more.len()].header("messageId");
-    assert!(before.clone().all(|one| one.header("messageId") != last));
-}
-
-#[test]
-fn a_resend_without_resource_lists_names_what_was_not_deleted_last() {
-    let fake = FakeBroker::start();
-    let mut story = Story::new(&broker(fake.address, ATOM));
-    story.site.remove("a/resourcelist.xml");
-    let capabilities = capability_list("a", &["changelist"]);
-    story.site.write("a/capabilitylist.xml", &capabilities);
-    publish(
-        &mut story,
-        &[
-            "created 1.txt 10:00:00",
-            "created 2.txt 10:00:01",
-            "deleted 1.txt 10:00:02",
-            "deleted 3.txt 10:00:03",
-            "created 3.txt 10:00:04",
-            "updated 2.txt 10:00:05",
-        ],
-    );
-    let daemon = story.start();
-    assert!(daemon.stop().success());
-    let resend = |name: &str| output(story.setup.command("resend").arg(name));
-    let (code, _, said) = resend("repository");
-    assert_eq!(code, Some(0), "{said}");
-    assert_eq!(told(&fake.messages(2)), ["ADD a/3.txt", "ADD a/2.txt"]);
-    let (code, _, said) = resend("other");
-    assert_eq!(code, Some(1));
-    assert!(
-        said.contains("no broker is named \"other\"; there is repository"),
-        "{said}"
-    );
-    fake.behave(Manner::RefuseMessage("Destination is forbidden"));
-    let (code, _, said) = resend("repository");
-    assert_eq!(code, Some(69), "{said}");
 }
 
 #[test]

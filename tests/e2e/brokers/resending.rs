@@ -1,0 +1,233 @@
+//! `resend`: what is there now, once for a consumer that discards by `messageId`, whatever ends it or changes meanwhile.
+
+use std::collections::HashSet;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::brokers::feeds::{ATOM, publish, told};
+use crate::brokers::{Story, broker};
+use crate::support::changes::change_list;
+use crate::support::daemon::output;
+use crate::support::documents::capability_list;
+use crate::support::stomp::{FakeBroker, Manner, Place};
+
+/// A Resource List with these resources.
+fn resource_list(names: impl Iterator<Item = String>) -> String {
+    let entries: Vec<String> = names.map(|name| format!("updated {name}.txt")).collect();
+    change_list("a", &entries).replace("\"changelist\"", "\"resourcelist\"")
+}
+
+fn numbered(prefix: &str, count: usize) -> impl Iterator<Item = String> {
+    (0..count).map(move |at| format!("{prefix}{at:03}"))
+}
+
+/// The messages that tell of resources.
+fn added(names: impl Iterator<Item = String>) -> Vec<String> {
+    names.map(|name| format!("ADD a/{name}.txt")).collect()
+}
+
+fn resend(story: &Story, rate: &str) -> Command {
+    let mut command = story.setup.command("resend");
+    command.args(["repository", "--rate", rate]);
+    command
+}
+
+#[test]
+fn a_resend_names_what_the_resource_lists_name_and_continues_after_a_kill() {
+    let fake = FakeBroker::start();
+    let mut story = Story::new(&broker(fake.address, ATOM));
+    let entries: Vec<String> = (0..230).map(|at| format!("updated {at:03}.txt")).collect();
+    let list = change_list("a", &entries).replace("\"changelist\"", "\"resourcelist\"");
+    story.site.write("a/resourcelist.xml", &list);
+    let daemon = story.start();
+    story.change();
+    fake.messages(1);
+    assert!(daemon.stop().success());
+    let setup = &story.setup;
+    let resend = |flags: &[&str]| {
+        let mut command = setup.command("resend");
+        command.args(["repository", "--destination", "/queue/initial"]);
+        command.args(flags);
+        command
+    };
+    let mut slow = resend(&["--rate", "25"]).spawn().unwrap();
+    let some = fake.messages(1 + 50).len();
+    slow.kill().unwrap();
+    slow.wait().unwrap();
+    let (code, _, said) = output(&mut resend(&[]));
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("which were sent before"), "{said}");
+    assert!(
+        said.contains("sent 230 resources of 1 set to /queue/initial"),
+        "{said}"
+    );
+    let messages = fake.messages(1 + 230);
+    assert!(some < messages.len());
+    let initial = &messages[1..];
+    let want: Vec<String> = (0..230).map(|at| format!("ADD a/{at:03}.txt")).collect();
+    assert_eq!(told(initial), want);
+    for message in initial {
+        assert_eq!(message.header("initial"), Some("true"));
+        assert_eq!(message.header("destination"), Some("/queue/initial"));
+        assert_eq!(message.header("changeTypes"), Some("ADD"));
+    }
+    // What the broker was told of stays as it is.
+    let daemon = story.setup.start();
+    story.change();
+    let more = fake.messages(messages.len() + 1);
+    assert_eq!(told(&more[messages.len()..]), ["UPDATE a/1.txt"]);
+    assert!(daemon.stop().success());
+    // Another run is no repeat.
+    let mut command = story.setup.command("resend");
+    command.args(["repository", "--under", "https://source.example/a/007.txt"]);
+    let (code, _, said) = output(&mut command);
+    assert_eq!(code, Some(0), "{said}");
+    let all = fake.messages(more.len() + 1);
+    assert_eq!(told(&all[more.len()..]), ["ADD a/007.txt"]);
+    let before = all[..more.len()].iter();
+    let last = all[more.len()].header("messageId");
+    assert!(before.clone().all(|one| one.header("messageId") != last));
+}
+
+#[test]
+fn a_resend_without_resource_lists_names_what_was_not_deleted_last() {
+    let fake = FakeBroker::start();
+    let mut story = Story::new(&broker(fake.address, ATOM));
+    story.site.remove("a/resourcelist.xml");
+    let capabilities = capability_list("a", &["changelist"]);
+    story.site.write("a/capabilitylist.xml", &capabilities);
+    publish(
+        &mut story,
+        &[
+            "created 1.txt 10:00:00",
+            "created 2.txt 10:00:01",
+            "deleted 1.txt 10:00:02",
+            "deleted 3.txt 10:00:03",
+            "created 3.txt 10:00:04",
+            "updated 2.txt 10:00:05",
+        ],
+    );
+    let daemon = story.start();
+    assert!(daemon.stop().success());
+    let resend = |name: &str| output(story.setup.command("resend").arg(name));
+    let (code, _, said) = resend("repository");
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(told(&fake.messages(2)), ["ADD a/3.txt", "ADD a/2.txt"]);
+    let (code, _, said) = resend("other");
+    assert_eq!(code, Some(1));
+    assert!(
+        said.contains("no broker is named \"other\"; there is repository"),
+        "{said}"
+    );
+    fake.behave(Manner::RefuseMessage("Destination is forbidden"));
+    let (code, _, said) = resend("repository");
+    assert_eq!(code, Some(69), "{said}");
+}
+
+#[test]
+fn a_resend_that_is_killed_at_any_time_names_each_resource_once() {
+    let fake = FakeBroker::start();
+    let story = Story::new(&broker(fake.address, ATOM));
+    let list = resource_list(numbered("", 300));
+    story.site.write("a/resourcelist.xml", &list);
+    let mut kills = 0;
+    for at in 1.. {
+        let mut process = resend(&story, "100").spawn().unwrap();
+        // Between two transactions, within one, and before the first.
+        std::thread::sleep(Duration::from_millis(170 * at % 1_130));
+        if at == 9 || process.try_wait().unwrap().is_some() {
+            assert!(process.wait().unwrap().success());
+            break;
+        }
+        process.kill().unwrap();
+        process.wait().unwrap();
+        kills += 1;
+    }
+    assert!(kills > 3, "{kills}");
+    let messages = fake.messages(300);
+    assert_eq!(told(&messages), added(numbered("", 300)));
+}
+
+#[test]
+fn a_resend_that_was_killed_before_a_receipt_repeats_the_same_messages() {
+    let fake = FakeBroker::start();
+    let story = Story::new(&broker(fake.address, ATOM));
+    let list = resource_list(numbered("", 120));
+    story.site.write("a/resourcelist.xml", &list);
+    for manner in [
+        Manner::SendNoReceipts,
+        Manner::DieAt(Place::Commit),
+        Manner::DieAt(Place::Confirmed),
+    ] {
+        let before = fake.messages(0).len();
+        fake.behave(manner);
+        let mut process = resend(&story, "1000").spawn().unwrap();
+        fake.messages(before + 50);
+        process.kill().unwrap();
+        process.wait().unwrap();
+    }
+    fake.behave(Manner::Take);
+    let (code, _, said) = output(&mut resend(&story, "1000"));
+    assert_eq!(code, Some(0), "{said}");
+    let messages = fake.messages(0);
+    assert!(messages.len() > 120, "something was repeated");
+    assert_eq!(told(&messages), added(numbered("", 120)));
+    let ids = messages.iter().map(|message| message.header("messageId"));
+    assert_eq!(ids.collect::<HashSet<_>>().len(), 120);
+}
+
+#[test]
+fn a_list_that_is_written_anew_midway_is_read_again_from_its_start() {
+    let fake = FakeBroker::start();
+    let story = Story::new(&broker(fake.address, ATOM));
+    let path = story.site.path("a/resourcelist.xml");
+    // In place: the file that is being read changes.
+    std::fs::write(&path, resource_list(numbered("old", 2_000))).unwrap();
+    let mut process = resend(&story, "100").spawn().unwrap();
+    let some = fake.messages(50);
+    std::fs::write(&path, resource_list(numbered("new", 70))).unwrap();
+    assert!(process.wait().unwrap().success());
+    let messages = fake.messages(some.len() + 70);
+    let told = told(&messages);
+    let old = told.len() - 70;
+    assert_eq!(told[..old], added(numbered("old", 2_000))[..old]);
+    assert_eq!(told[old..], added(numbered("new", 70)));
+    assert!(old < 2_000, "what is not there any more is not told");
+    let ids = messages.iter().map(|message| message.header("messageId"));
+    assert_eq!(ids.collect::<HashSet<_>>().len(), messages.len());
+}
+
+#[test]
+fn a_list_that_vanishes_midway_ends_the_run_and_the_next_one_goes_on() {
+    let fake = FakeBroker::start();
+    let story = Story::new(&broker(fake.address, ATOM));
+    let list = resource_list(numbered("", 120));
+    story.site.write("a/resourcelist.xml", &list);
+    let second = resource_list(numbered("x", 10));
+    story.site.write("a/resourcelist2.xml", &second);
+    let capabilities = capability_list("a", &["changelist", "resourcelist", "resourcelist2"]);
+    let capabilities = capabilities.replace("\"resourcelist2\"", "\"resourcelist\"");
+    story.site.write("a/capabilitylist.xml", &capabilities);
+    let mut command = resend(&story, "100");
+    let mut process = command
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    fake.messages(50);
+    story.site.remove("a/resourcelist2.xml");
+    let status = process.wait().unwrap();
+    let said = std::io::read_to_string(process.stderr.take().unwrap()).unwrap();
+    assert_eq!(status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("cannot read https://source.example/a/resourcelist2.xml"),
+        "{said}"
+    );
+    story.site.write("a/resourcelist2.xml", &second);
+    let (code, _, said) = output(&mut resend(&story, "1000"));
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("going on after 120 resources"), "{said}");
+    let want = [added(numbered("", 120)), added(numbered("x", 10))].concat();
+    let messages = fake.messages(130);
+    assert_eq!(messages.len(), 130);
+    assert_eq!(told(&messages), want);
+}
