@@ -91,6 +91,7 @@ impl ActiveMq {
       </users></simpleAuthenticationPlugin>
       <authorizationPlugin><map><authorizationMap><authorizationEntries>
         <authorizationEntry topic="open.>" read="writers" write="writers" admin="writers"/>
+        <authorizationEntry queue="open.>" read="writers" write="writers" admin="writers"/>
         <authorizationEntry topic="ActiveMQ.>" read="writers" write="writers" admin="writers"/>
         <authorizationEntry topic="forbidden.>" read="nobody" write="nobody" admin="nobody"/>
       </authorizationEntries></authorizationMap></map></authorizationPlugin>

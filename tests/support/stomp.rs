@@ -45,6 +45,10 @@ struct State {
     connects: Vec<Frame>,
     /// What was committed, in order.
     messages: Vec<Frame>,
+    /// True if a transaction with a message that was committed before is refused, as by Artemis.
+    refuses_repeats: bool,
+    /// Number of transactions that were.
+    refused_repeats: usize,
     /// The positions of messages that a subscriber has acknowledged.
     acknowledged: BTreeSet<usize>,
 }
@@ -94,6 +98,15 @@ impl FakeBroker {
 
     pub fn behave(&self, manner: Manner) {
         self.shared.state.lock().unwrap().manner = Some(manner);
+    }
+
+    /// From now on refuses transactions with messages that it has, as Artemis does.
+    pub fn refuse_repeats(&self) {
+        self.shared.state.lock().unwrap().refuses_repeats = true;
+    }
+
+    pub fn refused_repeats(&self) -> usize {
+        self.shared.state.lock().unwrap().refused_repeats
     }
 
     /// Waits until so many messages were committed, and returns all.
@@ -225,6 +238,19 @@ impl<S: Read + Write> Connection<S> {
                 let messages = self.transactions.remove(&transaction).unwrap();
                 if dies(Place::Commit) {
                     state.manner = None;
+                    return false;
+                }
+                let id = |message: &Frame| message.header("_AMQ_DUPL_ID").map(str::to_owned);
+                let is_known = |message: &Frame| {
+                    let mut known = state.messages.iter();
+                    id(message).is_some() && known.any(|one| id(one) == id(message))
+                };
+                if state.refuses_repeats && messages.iter().any(is_known) {
+                    state.refused_repeats += 1;
+                    let reason =
+                        "AMQ229102: Duplicate message detected - message will not be routed";
+                    let error = Frame::new("ERROR").with("message", reason);
+                    self.send(&error.with("receipt-id", frame.header("receipt").unwrap()));
                     return false;
                 }
                 let receipts: Vec<String> = messages

@@ -1,6 +1,6 @@
 //! The examples of consumers, on real brokers: over JMS with a durable subscription and a selector, and over STOMP.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt::Display;
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -11,7 +11,9 @@ use std::sync::mpsc::{Receiver, channel};
 use serde_json::Value;
 
 use crate::brokers::Story;
+use crate::brokers::feeds::publish;
 use crate::brokers::listening::Listener;
+use crate::changes::story::until;
 use crate::support::DEADLINE;
 use crate::support::brokers::{ActiveMq, CLASSES, PASSWORD, RabbitMq, USER};
 use crate::support::documents::URL;
@@ -234,6 +236,53 @@ fn all_consumers_receive_the_same_changes_although_broker_and_daemon_are_killed(
     let resend = story.setup.command("resend").arg("repository").status();
     assert!(resend.unwrap().success());
     assert_eq!(resent.changes(1), ["ADD a/resource-1"]);
+    assert!(daemon.stop().success());
+}
+
+#[test]
+fn of_two_competing_consumers_one_hears_all_changes_of_an_object_in_order() {
+    let Some(activemq) = ActiveMq::start() else {
+        return;
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let login = [USER, PASSWORD];
+    let queue = "/queue/open.{source}";
+    let brokers = with_feeds(activemq.stomp, queue, login, directory.path());
+    let mut story = Story::new(&brokers);
+    let consumers = [(), ()].map(|()| Listener::start(&story.setup, &[]));
+    let daemon = story.start();
+    let objects: Vec<String> = (0..20).map(|number| format!("{number}.txt")).collect();
+    for (minute, change) in ["created", "updated", "deleted"].iter().enumerate() {
+        let entries = objects.iter().enumerate();
+        let entries =
+            entries.map(|(second, name)| format!("{change} {name} 10:{minute:02}:{second:02}"));
+        publish(&mut story, &entries.collect::<Vec<_>>());
+    }
+    let mut heard: BTreeMap<String, Vec<(usize, String)>> = BTreeMap::new();
+    let mut seen = HashSet::new();
+    until(|| {
+        for (number, consumer) in consumers.iter().enumerate() {
+            for line in consumer.printed() {
+                assert_eq!(line["event"], "notification", "{line}");
+                if seen.insert(line["messageId"].to_string()) {
+                    let object = line["objectUri"].as_str().unwrap().to_owned();
+                    let of_object = heard.entry(object).or_default();
+                    let items = line["items"].as_array().unwrap().iter();
+                    let change = |item: &Value| item["change"].as_str().unwrap().to_owned();
+                    of_object.extend(items.map(|item| (number, change(item))));
+                }
+            }
+        }
+        heard.values().map(Vec::len).sum::<usize>() == 3 * objects.len()
+    });
+    let mut by: [usize; 2] = [0; 2];
+    for (object, changes) in &heard {
+        let (consumer, _) = changes[0];
+        by[consumer] += 1;
+        let want = ["ADD", "UPDATE", "DELETE"].map(|change| (consumer, change.to_owned()));
+        assert_eq!(*changes, want, "{object}");
+    }
+    assert!(by.iter().all(|objects| *objects > 0), "{by:?}");
     assert!(daemon.stop().success());
 }
 

@@ -41,6 +41,11 @@ impl Listener {
     pub fn next(&self) -> Value {
         self.lines.recv_timeout(DEADLINE).unwrap()
     }
+
+    /// Returns what it has printed since, without waiting.
+    pub fn printed(&self) -> impl Iterator<Item = Value> {
+        self.lines.try_iter()
+    }
 }
 
 impl Drop for Listener {

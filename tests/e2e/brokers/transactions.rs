@@ -95,6 +95,28 @@ fn a_broker_that_dies_in_a_transaction_gets_it_again_with_the_same_id(
     assert!(daemon.stop().success());
 }
 
+/// Artemis refuses what it knows by `_AMQ_DUPL_ID`, and nothing else of the transaction was missing.
+#[rstest]
+#[case("")]
+#[case("payload = \"atom\"")]
+fn a_repeat_that_the_broker_refuses_as_a_duplicate_counts_as_taken(#[case] more: &str) {
+    let fake = FakeBroker::start();
+    let mut story = Story::new(&broker(fake.address, more));
+    let daemon = story.start();
+    fake.refuse_repeats();
+    fake.behave(Manner::DieAt(Place::Committed));
+    story.change();
+    daemon.await_log("did not accept");
+    daemon.await_log("delivered");
+    assert_eq!(fake.refused_repeats(), 1);
+    story.change();
+    let messages = fake.messages(2);
+    assert_eq!(messages.len(), 2);
+    let seqs = messages.iter().map(|message| message.header("seq"));
+    assert_eq!(seqs.collect::<Vec<_>>(), [Some("1"), Some("2")]);
+    assert!(daemon.stop().success());
+}
+
 #[test]
 fn a_broker_that_sends_no_receipt_in_time_is_asked_again() {
     let fake = FakeBroker::start();
