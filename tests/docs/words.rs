@@ -10,11 +10,12 @@ use crate::page::{Block, CARGO, Page, pages};
 use crate::sandbox::Sandbox;
 
 /// Variables without a flag: those that tests read, and those that the command of `listen` finds.
-const OTHER_VARIABLES: [&str; 6] = [
+const OTHER_VARIABLES: [&str; 7] = [
     "RSNOTIFY_FAILPOINT",
     "RSNOTIFY_FROM",
     "RSNOTIFY_MODEL_CASES",
     "RSNOTIFY_MODEL_SEED",
+    "RSNOTIFY_STORY_SUBSCRIBERS",
     "RSNOTIFY_TOPIC",
     "RSNOTIFY_UNTIL",
 ];

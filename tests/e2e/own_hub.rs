@@ -1,6 +1,7 @@
 //! `rsnotify hub`: many publishers, their subscribers, and everything that may end in between.
 
 pub mod setup;
+mod story;
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -14,7 +15,7 @@ use crate::conformance::callback::{Callback, Request, Say, say, willing};
 use crate::own_hub::setup::{HubSetup, LIBRARY, TOKEN, next_bodies, open_publisher, publisher};
 use crate::support::DEADLINE;
 use crate::support::daemon::{Daemon, output};
-use crate::support::documents::{Site, list};
+use crate::support::documents::Site;
 
 const TOPIC: &str = "https://library.example/t";
 
@@ -150,7 +151,6 @@ fn a_notification_is_delivered_as_it_was_sent_and_a_repeat_is_not() {
 }
 
 #[test]
-#[test]
 fn a_pending_notification_keeps_its_headers_when_a_later_one_has_others() {
     let setup = HubSetup::library();
     let hub = setup.start();
@@ -195,6 +195,7 @@ fn a_pending_notification_keeps_its_headers_when_a_later_one_has_others() {
     hub.stop();
 }
 
+#[test]
 fn a_flooding_publisher_is_limited_and_delays_no_other() {
     let mut setup = HubSetup::library();
     setup.publishers += &publisher("archive", "https://archive.example/", "boxes");
@@ -722,156 +723,6 @@ fn heard_in_order(callback: &Callback, count: usize) -> Vec<String> {
         }
     }
     heard
-}
-
-/// A source with one set, which publishes at a hub.
-struct Publishing {
-    site: Site,
-    directory: tempfile::TempDir,
-    topic: String,
-    daemon: Daemon,
-    version: u32,
-}
-
-impl Publishing {
-    fn start(setup: &HubSetup, name: &str, token: &str) -> Publishing {
-        let (site, directory) = (Site::new(), tempfile::tempdir().unwrap());
-        let (root, url) = (site.root.path().display(), setup.url());
-        let token = setup.directory.path().join(format!("{token}.token"));
-        let config = format!(
-            "state_dir = \"state\"\n[server]\nlisten = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\n\
-             public_url = \"https://{name}.example/\"\n[window]\nquiet = \"20ms\"\n\
-             [[source]]\nname = \"main\"\nmount = [{{ path = \"{root}\", url = \"https://source.example/\" }}]\n\
-             settle = \"50ms\"\n[[hub]]\nurl = \"{url}\"\nbearer_token_file = \"{}\"\n",
-            token.display()
-        );
-        std::fs::write(directory.path().join("c.toml"), config).unwrap();
-        Publishing {
-            daemon: Publishing::run(&directory),
-            topic: format!("https://{name}.example/topics/main/a/capabilitylist/"),
-            site,
-            directory,
-            version: 1,
-        }
-    }
-
-    fn run(directory: &tempfile::TempDir) -> Daemon {
-        let mut run = Command::new(env!("CARGO_BIN_EXE_rsnotify"));
-        run.args([
-            "run",
-            "--log-format",
-            "json",
-            "--log-level",
-            "debug",
-            "--config",
-        ]);
-        run.arg(directory.path().join("c.toml"));
-        let daemon = Daemon::spawn(run);
-        daemon.await_log("ready");
-        daemon
-    }
-
-    fn change(&mut self) {
-        self.version += 1;
-        let content = list("a", "changelist", &self.version.to_string());
-        self.site.write("a/changelist.xml", &content);
-    }
-
-    fn restart(self) -> Publishing {
-        let Publishing {
-            site,
-            directory,
-            topic,
-            daemon,
-            version,
-        } = self;
-        daemon.kill();
-        Publishing {
-            daemon: Publishing::run(&directory),
-            site,
-            directory,
-            topic,
-            version,
-        }
-    }
-}
-
-#[test]
-fn every_subscriber_of_three_sources_receives_all_of_its_topic_in_order_though_each_dies() {
-    let names = [
-        ("library", TOKEN),
-        ("archive", "boxes"),
-        ("museum", "other"),
-    ];
-    let publishers =
-        names.map(|(name, token)| publisher(name, &format!("https://{name}.example/"), token));
-    let mut setup = HubSetup::new(&publishers.concat());
-    setup.keys = "max_requests_per_minute = 100000".to_owned();
-    let mut hub = setup.start();
-    let mut sources: Vec<Publishing> = names
-        .iter()
-        .map(|(name, token)| Publishing::start(&setup, name, token))
-        .collect();
-    let is_down = Arc::new(AtomicBool::new(false));
-    let mut subscribers: Vec<Vec<Callback>> = Vec::new();
-    for source in &sources {
-        let mut of_topic = Vec::new();
-        for number in 0..8 {
-            let down = Arc::clone(&is_down);
-            let callback = Callback::that(move |request| {
-                match request.method == "POST" && number % 2 == 1 && down.load(Ordering::Relaxed) {
-                    true => say("503 Service Unavailable", ""),
-                    false => willing(request),
-                }
-            });
-            setup.subscribe(&source.topic, &callback.url("/"));
-            of_topic.push(callback);
-        }
-        subscribers.push(of_topic);
-    }
-    for round in 0..6 {
-        sources.iter_mut().for_each(Publishing::change);
-        is_down.store(round % 2 == 0, Ordering::Relaxed);
-        std::thread::sleep(Duration::from_millis(150)); // somewhere in the middle
-        match round % 3 {
-            0 => {
-                hub.kill();
-                hub = setup.start();
-            }
-            1 => sources = sources.into_iter().map(Publishing::restart).collect(),
-            _ => {}
-        }
-        // Each change is a notification of its own, because the next comes after its end.
-        for source in &sources {
-            source.daemon.await_status(|status| {
-                let channel = &status["channels"][0];
-                channel["pending"].as_array().is_some_and(Vec::is_empty)
-                    && channel["held"].as_array().is_some_and(Vec::is_empty)
-            });
-        }
-    }
-    is_down.store(false, Ordering::Relaxed);
-    hub.await_status(|status| status["embedded_hub"]["owed"] == 0);
-    for of_topic in &subscribers {
-        let heard = |callback: &Callback| -> Vec<Vec<u8>> {
-            let (mut seen, mut heard) = (BTreeSet::new(), Vec::new());
-            let posts = callback.heard();
-            for request in posts.into_iter().filter(|request| request.method == "POST") {
-                if seen.insert(request.body.clone()) {
-                    heard.push(request.body);
-                }
-            }
-            heard
-        };
-        let all: Vec<Vec<Vec<u8>>> = of_topic.iter().map(heard).collect();
-        // A body that was refused while its subscriber was down is heard again, so order is that of first times.
-        assert!(all[0].len() >= 3, "{}", all[0].len());
-        assert!(all.iter().all(|heard| *heard == all[0]));
-    }
-    hub.stop();
-    for source in sources {
-        source.daemon.stop();
-    }
 }
 
 /// The whole suite of the embedded hub, whose fixture is `rsnotify hub` with a publisher in a process of its own.

@@ -50,6 +50,11 @@ pub fn say(status: &str, body: &str) -> Say {
     }
 }
 
+/// Closes the connection without an answer, as a process does that is killed.
+pub fn cut_off() -> Say {
+    say("", "")
+}
+
 /// Confirms what it is asked, and takes what is delivered.
 pub fn willing(request: &Request) -> Say {
     match request.parameter("hub.challenge") {
@@ -128,7 +133,7 @@ fn serve(stream: &TcpStream, manner: &Mutex<Manner>, sender: &Sender<Request>) {
             headers,
             body,
         } = (manner.lock().unwrap())(&request);
-        if sender.send(request).is_err() {
+        if sender.send(request).is_err() || status.is_empty() {
             return;
         }
         let length = body.len();

@@ -175,14 +175,42 @@ impl HubSetup {
         self.form(&[("hub.mode", "publish"), ("hub.url", topic)], token)
     }
 
-    /// Subscribes a callback, and waits until the subscription exists.
-    pub fn subscribe(&self, topic: &str, callback: &str) {
+    /// Asks to subscribe a callback, which is verified later.
+    pub fn ask_to_subscribe(&self, topic: &str, callback: &str) {
         let parameters = [
             ("hub.mode", "subscribe"),
             ("hub.topic", topic),
             ("hub.callback", callback),
         ];
         assert_eq!(self.form(&parameters, None).status, 202);
+    }
+
+    /// Waits until there are so many subscriptions.
+    pub fn await_subscriptions(&self, count: usize) {
+        let state = rusqlite::Connection::open(self.state_dir().join("state.sqlite")).unwrap();
+        let deadline = Instant::now() + DEADLINE;
+        loop {
+            let found = state.query_row("SELECT count(*) FROM subscriptions", [], |row| row.get(0));
+            let found: i64 = found.unwrap();
+            if usize::try_from(found).unwrap() == count {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{found} of {count} subscribed");
+            std::thread::sleep(Duration::from_millis(20)); // poll: nothing announces it
+        }
+    }
+
+    /// Returns the number of notifications of a topic that the hub has accepted.
+    pub fn published(&self, topic: &str) -> usize {
+        let state = rusqlite::Connection::open(self.state_dir().join("state.sqlite")).unwrap();
+        let seq = "SELECT seq FROM published_topics WHERE topic = ?1";
+        let seq: i64 = state.query_row(seq, [topic], |row| row.get(0)).unwrap();
+        usize::try_from(seq).unwrap()
+    }
+
+    /// Subscribes a callback, and waits until the subscription exists.
+    pub fn subscribe(&self, topic: &str, callback: &str) {
+        self.ask_to_subscribe(topic, callback);
         let state = rusqlite::Connection::open(self.state_dir().join("state.sqlite")).unwrap();
         let count = "SELECT count(*) FROM subscriptions WHERE topic = ?1 AND callback = ?2";
         let deadline = Instant::now() + DEADLINE;

@@ -1,0 +1,249 @@
+//! The story of three Sources, one hub and many subscribers, each of which is killed at random.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use crate::conformance::callback::{Callback, Request, Say, cut_off, willing};
+use crate::own_hub::setup::{HubSetup, TOKEN, publisher};
+use crate::support::daemon::Daemon;
+use crate::support::documents::{Site, list};
+
+/// The number of subscribers over all topics, if not 24.
+const SUBSCRIBERS: &str = "RSNOTIFY_STORY_SUBSCRIBERS";
+const ROUNDS: usize = 6;
+
+/// A source with one set, which publishes at a hub.
+struct Publishing {
+    site: Site,
+    directory: tempfile::TempDir,
+    topic: String,
+    daemon: Daemon,
+    version: u32,
+}
+
+impl Publishing {
+    fn start(setup: &HubSetup, name: &str, token: &str) -> Publishing {
+        let (site, directory) = (Site::new(), tempfile::tempdir().unwrap());
+        let (root, url) = (site.root.path().display(), setup.url());
+        let token = setup.directory.path().join(format!("{token}.token"));
+        let config = format!(
+            "state_dir = \"state\"\n[server]\nlisten = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\n\
+             public_url = \"https://{name}.example/\"\n[window]\nquiet = \"20ms\"\n\
+             [[source]]\nname = \"main\"\nmount = [{{ path = \"{root}\", url = \"https://source.example/\" }}]\n\
+             settle = \"50ms\"\n[[hub]]\nurl = \"{url}\"\nbearer_token_file = \"{}\"\n",
+            token.display()
+        );
+        std::fs::write(directory.path().join("c.toml"), config).unwrap();
+        Publishing {
+            daemon: Publishing::run(&directory),
+            topic: format!("https://{name}.example/topics/main/a/capabilitylist/"),
+            site,
+            directory,
+            version: 1,
+        }
+    }
+
+    fn run(directory: &tempfile::TempDir) -> Daemon {
+        let mut run = Command::new(env!("CARGO_BIN_EXE_rsnotify"));
+        run.args([
+            "run",
+            "--log-format",
+            "json",
+            "--log-level",
+            "debug",
+            "--config",
+        ]);
+        run.arg(directory.path().join("c.toml"));
+        let daemon = Daemon::spawn(run);
+        daemon.await_log("ready");
+        daemon
+    }
+
+    fn change(&mut self) {
+        self.version += 1;
+        let content = list("a", "changelist", &self.version.to_string());
+        self.site.write("a/changelist.xml", &content);
+    }
+
+    fn restart(self) -> Publishing {
+        let Publishing {
+            site,
+            directory,
+            topic,
+            daemon,
+            version,
+        } = self;
+        daemon.kill();
+        Publishing {
+            daemon: Publishing::run(&directory),
+            site,
+            directory,
+            topic,
+            version,
+        }
+    }
+}
+
+/// A subscriber: a path of the one callback server. While it is dead, its connections break.
+#[derive(Default)]
+struct Subscriber {
+    is_dead: AtomicBool,
+    /// Requests that broke.
+    broken: AtomicUsize,
+    /// Bodies that it took, in order, with repeats.
+    taken: Mutex<Vec<Vec<u8>>>,
+}
+
+impl Subscriber {
+    fn answer(&self, request: &Request) -> Say {
+        if request.method == "POST" {
+            if self.is_dead.load(Ordering::Relaxed) {
+                self.broken.fetch_add(1, Ordering::Relaxed);
+                return cut_off();
+            }
+            self.taken.lock().unwrap().push(request.body.clone());
+        }
+        willing(request)
+    }
+
+    /// Returns what it took, each at its first time, and how much there was in all.
+    fn heard(&self) -> (Vec<Vec<u8>>, usize) {
+        let taken = self.taken.lock().unwrap();
+        let mut seen = BTreeSet::new();
+        let first = taken.iter().filter(|body| seen.insert(body.as_slice()));
+        (first.cloned().collect(), taken.len())
+    }
+}
+
+/// Random numbers that are the same each time.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005);
+        self.0 = self.0.wrapping_add(1);
+        (self.0 >> 33) % sides
+    }
+}
+
+#[test]
+fn every_subscriber_of_three_sources_receives_all_of_its_topic_in_order_though_each_dies() {
+    let count = std::env::var(SUBSCRIBERS).map_or(24, |count| count.parse().unwrap());
+    let began = Instant::now();
+    let tell = |what: String| println!("{:6.1} s  {what}", began.elapsed().as_secs_f64());
+    let names = [
+        ("library", TOKEN),
+        ("archive", "boxes"),
+        ("museum", "other"),
+    ];
+    let publishers =
+        names.map(|(name, token)| publisher(name, &format!("https://{name}.example/"), token));
+    let mut setup = HubSetup::new(&publishers.concat());
+    for limit in [
+        "max_requests_per_minute",
+        "max_subscriptions",
+        "max_subscriptions_per_host",
+        "max_subscriptions_per_address",
+    ] {
+        setup.keys += &format!("{limit} = 1000000\n");
+    }
+    let mut hub = setup.start();
+    let mut sources: Vec<Publishing> = names
+        .iter()
+        .map(|(name, token)| Publishing::start(&setup, name, token))
+        .collect();
+    let subscribers: Arc<Vec<Subscriber>> =
+        Arc::new((0..count).map(|_| Subscriber::default()).collect());
+    let answering = Arc::clone(&subscribers);
+    let callback = Callback::that(move |request| {
+        let (path, _) = request
+            .target
+            .split_once('?')
+            .unwrap_or((&request.target, ""));
+        let number: usize = path[1..].parse().unwrap();
+        answering[number].answer(request)
+    });
+    for number in 0..count {
+        let topic = &sources[number % sources.len()].topic;
+        setup.ask_to_subscribe(topic, &callback.url(&format!("/{number}")));
+    }
+    setup.await_subscriptions(count);
+    tell(format!(
+        "{count} subscribers of three topics, one hub, three sources"
+    ));
+    let mut dice = Dice(7);
+    let mut died = 0;
+    for round in 0..ROUNDS {
+        sources.iter_mut().for_each(Publishing::change);
+        for subscriber in &*subscribers {
+            let is_dead = dice.roll(3) == 0;
+            subscriber.is_dead.store(is_dead, Ordering::Relaxed);
+            died += usize::from(is_dead);
+        }
+        std::thread::sleep(Duration::from_millis(dice.roll(300))); // a random time
+        let killed = match round % 3 {
+            0 => {
+                hub.kill();
+                hub = setup.start();
+                "the hub"
+            }
+            1 => {
+                let victim = usize::try_from(dice.roll(3)).unwrap();
+                let source = sources.remove(victim);
+                sources.insert(victim, source.restart());
+                names[victim].0
+            }
+            _ => {
+                hub.kill();
+                sources = sources.into_iter().map(Publishing::restart).collect();
+                hub = setup.start();
+                "the hub and all sources"
+            }
+        };
+        // Each change is a notification of its own, because the next comes after its end.
+        for source in &sources {
+            source.daemon.await_status(|status| {
+                let channel = &status["channels"][0];
+                channel["pending"].as_array().is_some_and(Vec::is_empty)
+                    && channel["held"].as_array().is_some_and(Vec::is_empty)
+            });
+        }
+        let dead = subscribers.iter();
+        let dead = dead
+            .filter(|one| one.is_dead.load(Ordering::Relaxed))
+            .count();
+        let owed = &hub.status()["embedded_hub"]["owed"];
+        tell(format!(
+            "round {round}: killed {killed}; {dead} subscribers are dead; accepted by the hub, {owed} deliveries owed"
+        ));
+    }
+    for subscriber in &*subscribers {
+        subscriber.is_dead.store(false, Ordering::Relaxed);
+    }
+    hub.await_status(|status| status["embedded_hub"]["owed"] == 0);
+    tell("all subscribers live again, and nothing is owed to them".to_owned());
+    for (topic, (name, _)) in names.iter().enumerate() {
+        let of_topic = subscribers.iter().skip(topic).step_by(names.len());
+        let heard: Vec<_> = of_topic.clone().map(Subscriber::heard).collect();
+        let all = &heard[0].0;
+        let told = setup.published(&sources[topic].topic);
+        assert_eq!(all.len(), told, "{name}");
+        assert!(heard.iter().all(|(heard, _)| heard == all), "{name}");
+        let taken: usize = heard.iter().map(|(_, taken)| taken).sum();
+        let repeats = taken - heard.len() * told;
+        let broken: usize = of_topic.map(|one| one.broken.load(Ordering::Relaxed)).sum();
+        tell(format!(
+            "{name}: each of {} subscribers heard all {told} notifications in order; {repeats} repeats of {taken} \
+             deliveries, {broken} attempts that broke",
+            heard.len()
+        ));
+    }
+    tell(format!("subscribers died {died} times"));
+    hub.stop();
+    for source in sources {
+        source.daemon.stop();
+    }
+}
