@@ -85,7 +85,7 @@ pub fn resend(file: Option<&Path>, options: &ResendOptions) -> anyhow::Result<Ex
     };
     let path = options.state.clone().unwrap_or_else(default);
     let (positions, position) = PositionFile::open(path, request)?;
-    if let Some(position) = &position {
+    if let Some(position) = position.as_ref().filter(|position| position.sent > 0) {
         let sent = grouped(position.sent);
         say(format_args!(
             "continuing after {sent} resources, which were sent before"
@@ -119,6 +119,7 @@ pub fn resend(file: Option<&Path>, options: &ResendOptions) -> anyhow::Result<Ex
         batch: Vec::new(),
         failure: None,
     };
+    resending.positions.begin(&resending.position)?;
     let outcome = resending.run(&sets);
     let sent = usize::try_from(resending.position.sent).unwrap_or(usize::MAX);
     let sent = counted(sent, "resource");

@@ -227,7 +227,7 @@ impl Store {
 }
 
 /// Creates the state directory, private to its user; its parents with the usual mode.
-fn create_directory(directory: &Path) -> std::io::Result<()> {
+pub fn create_directory(directory: &Path) -> std::io::Result<()> {
     if directory.is_dir() {
         return Ok(());
     }

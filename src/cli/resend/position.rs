@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::cli::resend::resources::{List, ListVersion, Set};
+use crate::store::create_directory;
 
 const VERSION: u32 = 1;
 
@@ -114,7 +115,7 @@ impl PositionFile {
                         path.display()
                     );
                 }
-                if saved.request != request {
+                if saved.request != request && saved.position.transactions > 0 {
                     bail!(
                         "{} is of a run to {} that did not end: run that again, remove the file, or name another with \
                          --state",
@@ -122,7 +123,8 @@ impl PositionFile {
                         saved.request.destination
                     );
                 }
-                Some(saved.position)
+                // Of another run, the broker has taken nothing.
+                (saved.request == request).then_some(saved.position)
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => {
@@ -130,6 +132,16 @@ impl PositionFile {
             }
         };
         Ok((PositionFile { path, request }, position))
+    }
+
+    /// Writes a position before anything is sent, so that a run that is killed before the first receipt is gone on with, and
+    /// not begun anew with other ids.
+    pub fn begin(&self, position: &Position) -> anyhow::Result<()> {
+        if let Some(directory) = self.path.parent() {
+            let created = create_directory(directory);
+            created.with_context(|| format!("cannot create {}", directory.display()))?;
+        }
+        self.save(position)
     }
 
     /// Replaces the file. A kill leaves the old one or the new one.

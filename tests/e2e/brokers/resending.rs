@@ -122,6 +122,13 @@ fn a_resend_without_resource_lists_names_what_was_not_deleted_last() {
     fake.behave(Manner::RefuseMessage("Destination is forbidden"));
     let (code, _, said) = resend("repository");
     assert_eq!(code, Some(69), "{said}");
+    // Nothing was sent, so another destination is no other run in between.
+    fake.behave(Manner::Take);
+    let mut elsewhere = story.setup.command("resend");
+    elsewhere.args(["repository", "--destination", "/queue/elsewhere"]);
+    let (code, _, said) = output(&mut elsewhere);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(!said.contains("going on"), "{said}");
 }
 
 #[test]
