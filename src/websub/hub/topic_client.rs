@@ -74,7 +74,11 @@ pub enum FetchError {
 
 impl TopicClient {
     pub fn new() -> reqwest::Result<TopicClient> {
-        let client = client::build_without_certificates(|| client::builder().timeout(TIMEOUT))?;
+        TopicClient::with_timeout(TIMEOUT)
+    }
+
+    fn with_timeout(timeout: Duration) -> reqwest::Result<TopicClient> {
+        let client = client::build_without_certificates(|| client::builder().timeout(timeout))?;
         Ok(TopicClient {
             client,
             verified: Mutex::default(),
@@ -282,5 +286,23 @@ mod tests {
         ] {
             assert_eq!(is_itself(&topic, &parse_links([header])), want, "{header}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_topic_that_hangs_is_asked_once() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let topic = Topic::new(format!("http://{}/t", listener.local_addr().unwrap()));
+        let client = TopicClient::with_timeout(Duration::from_millis(300)).unwrap();
+        let hub = Hub::new("https://hub.example/");
+        let (sender, mut asked) = tokio::sync::mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            while let Ok(connection) = listener.accept().await {
+                let _ = sender.send(connection);
+            }
+        });
+        let refusal = client.verify(&topic, &hub).await.unwrap_err();
+        assert_eq!(refusal.status(), 503);
+        assert!(asked.try_recv().is_ok());
+        assert!(asked.try_recv().is_err(), "it is asked once");
     }
 }
