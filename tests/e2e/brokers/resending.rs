@@ -56,7 +56,7 @@ fn a_resend_names_what_the_resource_lists_name_and_continues_after_a_kill() {
     slow.wait().unwrap();
     let (code, _, said) = output(&mut resend(&[]));
     assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("that were sent before"), "{said}");
+    assert!(said.contains("which were sent before"), "{said}");
     assert!(
         said.contains("sent 230 resources of 1 set to /queue/initial"),
         "{said}"
