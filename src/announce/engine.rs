@@ -41,6 +41,7 @@ use crate::announce::engine::effects::effects;
 use crate::announce::engine::hubs::Hubs;
 use crate::announce::engine::reconciler::Reconciler;
 use crate::announce::engine::replacement::HubChanges;
+use crate::announce::engine::source::Sight;
 use crate::announce::engine::sources::Sources;
 use crate::announce::engine::step::Step;
 use crate::announce::engine::timers::{EngineTimers, Timer};
@@ -116,8 +117,8 @@ impl Engine {
     pub fn inherit(&mut self, before: &mut Engine) {
         self.hubs.inherit(&mut before.hubs);
         self.history = std::mem::take(&mut before.history);
-        self.step.continue_clock(before.step.monotonic());
-        self.change_sets.continue_rounds(&before.change_sets);
+        self.step.continue_clock(&before.step);
+        self.change_sets.inherit(&before.change_sets);
         self.sources.inherit(&before.sources);
     }
 
@@ -228,6 +229,15 @@ impl Engine {
             | Event::Unreadable { .. } => {
                 for recomputed in self.sources.note(event, step) {
                     self.channels.recompute(&recomputed, step);
+                }
+                for (position, sight) in self.sources.take_sights() {
+                    match sight {
+                        Sight::Lost => self.change_sets.lose_sight(position),
+                        // Which resources are absent from Resource Lists is seen by the next round only.
+                        Sight::Whole
+                            if self.sources[position].plan().changes_from_resource_lists => {}
+                        Sight::Whole => self.change_sets.watch(position, step),
+                    }
                 }
             }
             Event::Answered {

@@ -30,14 +30,13 @@ pub struct InventoryRow {
     pub state: ResourceState,
     /// As listed.
     pub uri: Box<str>,
-    /// The time since which no list has it.
+    /// The time since which no list has it, by the clock of [`WatchedTime`].
     pub missing: Option<Timestamp>,
 }
 
 /// The rules by which a resource that is not listed any more counts as deleted (C29).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeletionRules {
-    pub grace: Duration,
     pub mass_deletion: MassDeletion,
     /// True if an operator accepts what is missing now as deleted.
     pub is_accepted: bool,
@@ -50,7 +49,7 @@ pub struct MissingResources {
     pub of: usize,
     /// True if they are too many to be believed (R15).
     pub is_suspended: bool,
-    /// The time at which the first counts as deleted.
+    /// The time at which the first counts as deleted, by the clock of [`WatchedTime`].
     pub next: Option<Timestamp>,
 }
 
@@ -229,9 +228,10 @@ impl Comparison<'_> {
 
     fn is_missing(&mut self, key: ResourceKey, row: InventoryRow) {
         self.missing.missing += 1;
-        let since = row.missing.unwrap_or(self.request.at);
-        let ends = later(since, self.rules.grace);
-        if ends <= self.request.at || self.rules.is_accepted {
+        let watch = &self.request.watch;
+        let since = row.missing.unwrap_or(watch.now);
+        let ends = watch.grace_end(since);
+        if ends <= watch.now || self.rules.is_accepted {
             match self.deleted.len() < self.limit {
                 true => self.deleted.push((key, row.uri)),
                 false => self.has_more_deleted = true,
@@ -315,7 +315,7 @@ mod tests {
     use jiff::Timestamp;
 
     use super::{DeletionRules, InventoryRow, take_inventory};
-    use crate::announce::changes::round::{ListToRead, TakeRequest, Taken};
+    use crate::announce::changes::round::{ListToRead, TakeRequest, Taken, WatchedTime};
     use crate::announce::observation::{DocumentPath, MountId, Stat};
     use crate::announce::plan::MassDeletion;
     use crate::resourcesync::change_list::{ResourceKey, read_resource_entries, read_resources};
@@ -352,7 +352,6 @@ mod tests {
 
     fn rules(is_accepted: bool) -> DeletionRules {
         DeletionRules {
-            grace: GRACE,
             mass_deletion: MassDeletion::Percent(50),
             is_accepted,
         }
@@ -390,7 +389,11 @@ mod tests {
                     is_archived: false,
                 })
                 .collect(),
-            vanished_before: Timestamp::MIN,
+            watch: WatchedTime {
+                since: time("09:00:00"),
+                now: time(at),
+                grace: GRACE,
+            },
             limit: 100,
             beyond: None,
             inventory: Some(rules),

@@ -11,6 +11,7 @@ use crate::announce::changes::inventory::{DeletionRules, InventoryRow, MissingRe
 use crate::announce::changes::selection::Selection;
 use crate::announce::observation::{DocumentPath, Stat};
 use crate::announce::state::KeyRow;
+use crate::announce::time::later;
 use crate::resourcesync::change::Change;
 use crate::resourcesync::change_list::{EntryPlace, ListedChanges, ResourceKey, Skipped};
 use crate::resourcesync::fingerprint::Fingerprint;
@@ -34,8 +35,7 @@ pub struct TakeRequest {
     pub at: Timestamp,
     /// In order of their URIs.
     pub lists: Vec<ListToRead>,
-    /// Keys that vanished from their list before this time are forgotten (C7).
-    pub vanished_before: Timestamp,
+    pub watch: WatchedTime,
     pub limit: usize,
     /// Entries from this time on wait: lists that are not read may have earlier ones.
     pub beyond: Option<Timestamp>,
@@ -47,6 +47,32 @@ impl TakeRequest {
     /// Returns the number of a list among those of the request.
     pub fn number(&self, list: &Uri) -> Option<usize> {
         self.lists.binary_search_by(|of| of.list.cmp(list)).ok()
+    }
+}
+
+/// The time for which this run has watched the lists of a set, by a clock that nobody sets while it runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WatchedTime {
+    pub since: Timestamp,
+    pub now: Timestamp,
+    /// Time after which what is absent is forgotten, or believed to be deleted (C7, C29).
+    pub grace: Duration,
+}
+
+impl WatchedTime {
+    /// Returns the end of the grace of what was noted as absent at a time. What an earlier run noted, or this one before
+    /// it lost sight of the lists, counts from when they were watched again (R15).
+    pub fn grace_end(&self, noted: Timestamp) -> Timestamp {
+        let absent_since = match (self.since..=self.now).contains(&noted) {
+            true => noted,
+            false => self.since,
+        };
+        later(absent_since, self.grace)
+    }
+
+    /// Returns true if what was noted as absent at a time is forgotten (C7).
+    pub fn is_forgotten(&self, noted: Timestamp) -> bool {
+        self.grace_end(noted) < self.now
     }
 }
 

@@ -138,7 +138,10 @@ impl Selection {
         let mut number = 0;
         let compared = comparison.conclude(|pass| {
             files.each_taken(&mut |list, first, row| {
-                if row.vanished.is_some_and(|at| at < request.vanished_before) {
+                if row
+                    .vanished
+                    .is_some_and(|at| request.watch.is_forgotten(at))
+                {
                     rows.entry((list, first)).or_insert(None);
                     return;
                 }
@@ -177,9 +180,9 @@ impl Selection {
     ) -> Result<(), F::Error> {
         let listed = files.keys(list)?;
         let stored = files.taken(&list.list)?;
-        let mut keys = TakenKeys::new(stored, request.vanished_before);
+        let mut keys = TakenKeys::new(stored, &request.watch);
         let times = times(&listed.entries, request.at);
-        let untaken = keys.compare(&listed.entries, &times, request.at);
+        let untaken = keys.compare(&listed.entries, &times, request.watch.now);
         let number = u32::try_from(self.lists.len()).unwrap_or(u32::MAX);
         let mut selected = SelectedList::new(list, &listed, request.at);
         if list.is_learned {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use crate::announce::changes::round::WatchedTime;
 use crate::announce::state::KeyRow;
 use crate::resourcesync::change::ChangeKey;
 use crate::resourcesync::change_list::Listed;
@@ -58,13 +59,13 @@ pub struct Untaken {
 }
 
 impl TakenKeys {
-    /// Returns the keys in some rows. What vanished before a time is forgotten (C7).
-    pub fn new(rows: BTreeMap<u32, KeyRow>, vanished_before: Timestamp) -> TakenKeys {
+    /// Returns the keys in some rows. What vanished for longer than the grace is forgotten (C7).
+    pub fn new(rows: BTreeMap<u32, KeyRow>, watch: &WatchedTime) -> TakenKeys {
         let mut keys = TakenKeys {
             rows,
             changed: BTreeSet::new(),
         };
-        let is_old = |row: &KeyRow| row.vanished.is_some_and(|at| at < vanished_before);
+        let is_old = |row: &KeyRow| row.vanished.is_some_and(|at| watch.is_forgotten(at));
         let old = keys.rows.extract_if(.., |_, row| is_old(row));
         keys.changed.extend(old.map(|(number, _)| number));
         keys

@@ -8,7 +8,7 @@ use crate::announce::catalog::Catalog;
 use crate::announce::changes::inventory::{DeletionRules, INVENTORY_QUIET, MissingResources};
 use crate::announce::changes::log::Backlog;
 use crate::announce::changes::round::{
-    ListToRead, ROUND, TakeOutcome, TakeRequest, Taken, TakenList, TakenRound,
+    ListToRead, ROUND, TakeOutcome, TakeRequest, Taken, TakenList, TakenRound, WatchedTime,
 };
 use crate::announce::engine::Engine;
 use crate::announce::engine::change_log::begin_interval;
@@ -22,7 +22,6 @@ use crate::announce::ids::ChannelId;
 use crate::announce::ledger::Ledger;
 use crate::announce::plan::ChangeWindowPlan;
 use crate::announce::state::{Presence, Record};
-use crate::announce::time::earlier;
 use crate::resourcesync::capability::Capability;
 use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::document::Form;
@@ -42,7 +41,6 @@ impl Engine {
         let has_change_list = records
             .any(|record| !record.is_gone() && record.version.capability == Capability::ChangeList);
         (!has_change_list).then_some(DeletionRules {
-            grace: plan.deletion_grace,
             mass_deletion: plan.mass_deletion,
             is_accepted: known.is_accepted(),
         })
@@ -70,7 +68,7 @@ impl Engine {
         if !is_complete {
             return None;
         }
-        if !(has_changed || known.is_deletion_due(self.step.now())) {
+        if !(has_changed || known.is_deletion_due(self.step.steady())) {
             return Some(Vec::new());
         }
         let lists = lists.into_iter().map(|(list, record)| ListToRead {
@@ -144,8 +142,14 @@ impl Engine {
         };
         let is_partial = lists.len() < count;
         let after = known.last_taken();
-        let Some(round) = self.change_sets.begin(set, is_partial) else {
+        let now = self.step.steady();
+        let Some((round, since)) = self.change_sets.begin(set, is_partial, now) else {
             return;
+        };
+        let watch = WatchedTime {
+            since,
+            now,
+            grace: self.plan.sources[position].deletion_grace,
         };
         let now = self.step.now();
         self.step.take_changes(TakeRequest {
@@ -154,7 +158,7 @@ impl Engine {
             after,
             at: now,
             lists,
-            vanished_before: earlier(now, self.plan.sources[position].deletion_grace),
+            watch,
             limit: ROUND,
             beyond,
             inventory,
@@ -413,7 +417,11 @@ fn note_resource_list(
         let Some(known) = change_sets.get(set) else {
             continue;
         };
-        if !record.is_gone() && known.has_taken(uri, record.version.fingerprint) {
+        let is_taken = known.has_taken(uri, record.version.fingerprint);
+        if record.presence != Presence::Present {
+            change_sets.overlook(set);
+        }
+        if !record.is_gone() && is_taken {
             continue;
         }
         if changes.baseline.contains_key(uri) {

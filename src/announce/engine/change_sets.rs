@@ -46,7 +46,7 @@ pub struct ChangeSet {
     lists: BTreeMap<Uri, ChangeListRow>,
     /// Lists of which what is new counts as taken: they came with a mount's baseline (R13). Their rows are empty.
     to_learn: BTreeSet<Uri>,
-    /// Documents that are Change Lists no more, and until when what was taken from them counts (C7).
+    /// Documents that are Change Lists no more, and until when what was taken from them counts (C7), by the steady clock.
     ended: BTreeMap<Uri, Timestamp>,
     /// The retiring channel that hears what is fresh now (C12).
     last_words_on: Option<ChannelId>,
@@ -73,6 +73,9 @@ pub struct ChangeSet {
     missing: Option<MissingResources>,
     /// True until the next round if an operator accepts what is missing as deleted.
     is_accepted: bool,
+    /// The time since which this run sees all its lists, by the steady clock: what is absent from them is absent since
+    /// then at the earliest (R15).
+    watched_since: Option<Timestamp>,
 }
 
 /// Entries that were learned, which may take several rounds.
@@ -108,6 +111,7 @@ impl ChangeSet {
             skipped: BTreeMap::new(),
             missing: None,
             is_accepted: false,
+            watched_since: None,
         }
     }
 
@@ -201,10 +205,15 @@ impl ChangeSet {
         self.is_accepted
     }
 
-    /// Returns true if resources that are missing are to be looked for, although no list changed.
-    pub fn is_deletion_due(&self, now: Timestamp) -> bool {
-        let next = self.missing.and_then(|missing| missing.next);
-        self.is_accepted || next.is_some_and(|next| next <= now)
+    /// Returns true if resources that are missing are to be looked for, although no list changed. `steady` is the moment by
+    /// the steady clock.
+    pub fn is_deletion_due(&self, steady: Timestamp) -> bool {
+        let next = self.next_deletion();
+        self.is_accepted || next.is_some_and(|next| next <= steady)
+    }
+
+    fn next_deletion(&self) -> Option<Timestamp> {
+        self.missing.and_then(|missing| missing.next)
     }
 
     /// Returns a list as far as its entries were taken.
@@ -221,12 +230,12 @@ impl ChangeSet {
     }
 
     /// Returns when a round is due; nothing if there is no reason for one, or one is under way.
-    fn due_at(&self, plan: &ChangeWindowPlan, now: Timestamp) -> Option<Timestamp> {
+    fn due_at(&self, plan: &ChangeWindowPlan, step: &Step) -> Option<Timestamp> {
         if self.round.is_some() {
             return None;
         }
         let Some((first, last)) = self.signs else {
-            return self.is_deletion_due(now).then_some(now);
+            return self.is_deletion_due(step.steady()).then_some(step.now());
         };
         let due = later(last, plan.quiet).min(later(first, plan.max_wait));
         Some(self.not_before.map_or(due, |at| due.max(at)))
@@ -320,11 +329,11 @@ impl ChangeSets {
 
     /// Forgets after a grace what was taken of a document that is no Change List any more (C7).
     pub fn end_list(&mut self, list: &Uri, grace: Duration, step: &mut Step) {
-        let at = later(step.now(), grace);
+        let at = later(step.steady(), grace);
         for set in self.of_list(list) {
             if let Some(known) = self.sets.get_mut(&set) {
                 known.ended.entry(list.clone()).or_insert(at);
-                step.wake_at(at, Timer::Changes(set));
+                step.wake_at_steady(at, Timer::Changes(set));
             }
         }
     }
@@ -343,8 +352,13 @@ impl ChangeSets {
         let Some(known) = self.sets.get(set) else {
             return;
         };
-        let ended = known.ended.iter().filter(|(_, at)| **at <= step.now());
+        let now = step.steady();
+        let ended = known.ended.iter().filter(|(_, at)| **at <= now);
         let ended: Vec<Uri> = ended.map(|(list, _)| list.clone()).collect();
+        // The wall clock was set forward.
+        if let Some(next) = known.ended.values().filter(|at| **at > now).min() {
+            step.wake_at_steady(*next, Timer::Changes(set.clone()));
+        }
         for list in ended {
             self.forget_list(&list, step);
         }
@@ -400,7 +414,7 @@ impl ChangeSets {
         known.signs = Some((first, now));
         // A version that is seen now need not wait like a round that is repeated without one.
         known.not_before = None;
-        if let Some(due) = known.due_at(plan, now) {
+        if let Some(due) = known.due_at(plan, step) {
             step.wake_at(due, Timer::Changes(set.clone()));
         }
     }
@@ -424,13 +438,13 @@ impl ChangeSets {
         known.missing = Some(missing);
         known.is_accepted = false;
         if let Some(next) = missing.next {
-            step.wake_at(next, Timer::Changes(set.clone()));
+            step.wake_at_steady(next, Timer::Changes(set.clone()));
         }
     }
 
     /// Looks at the next occasion for resources that were missing when the state was saved.
-    pub fn look_for_missing(&mut self, set: &Uri, step: &mut Step) {
-        let next = Some(step.now());
+    pub fn look_for_missing(&mut self, set: &Uri, step: &Step) {
+        let next = Some(step.steady());
         if let Some(known) = self.sets.get_mut(set) {
             known.missing = Some(MissingResources {
                 next,
@@ -484,7 +498,10 @@ impl ChangeSets {
         let Some(known) = self.sets.get(set) else {
             return false;
         };
-        let Some(due) = known.due_at(plan, now) else {
+        let Some(due) = known.due_at(plan, step) else {
+            if let Some(next) = known.next_deletion().filter(|_| known.round.is_none()) {
+                step.wake_at_steady(next, Timer::Changes(set.clone()));
+            }
             return false;
         };
         let waits_until = match (is_free, known.cut) {
@@ -497,15 +514,45 @@ impl ChangeSets {
         waits_until <= now
     }
 
-    /// Begins a round, of only some of the lists if it `is_partial`. Returns its number.
-    pub fn begin(&mut self, set: &Uri, is_partial: bool) -> Option<u64> {
+    /// Begins a round, of only some of the lists if it `is_partial`. Returns its number, and since when this run watches the
+    /// lists; times are by the steady clock.
+    pub fn begin(
+        &mut self,
+        set: &Uri,
+        is_partial: bool,
+        steady: Timestamp,
+    ) -> Option<(u64, Timestamp)> {
         let known = self.sets.get_mut(set)?;
         known.is_partial = is_partial && !known.is_learned;
         self.last_round += 1;
         known.round = Some(self.last_round);
         known.signs = None;
         known.not_before = None;
-        Some(self.last_round)
+        let since = *known.watched_since.get_or_insert(steady);
+        Some((self.last_round, since))
+    }
+
+    /// Notes that the lists of a source are seen from now on, if they were not.
+    pub fn watch(&mut self, source: usize, step: &Step) {
+        let sets = self.sets.values_mut();
+        for known in sets.filter(|known| known.source == source) {
+            known.watched_since.get_or_insert(step.steady());
+        }
+    }
+
+    /// Notes that a list of a set is not seen now, so that nobody knows what is absent.
+    pub fn overlook(&mut self, set: &Uri) {
+        if let Some(known) = self.sets.get_mut(set) {
+            known.watched_since = None;
+        }
+    }
+
+    /// Notes that lists of a source may not be seen now: a mount is away.
+    pub fn lose_sight(&mut self, source: usize) {
+        let sets = self.sets.values_mut();
+        for known in sets.filter(|known| known.source == source) {
+            known.watched_since = None;
+        }
     }
 
     /// Ends a round without reading anything: there is nothing to read.
@@ -529,10 +576,11 @@ impl ChangeSets {
     }
 
     /// Notes that nothing was taken in a round. It is repeated for the version that was seen meanwhile, or else after a
-    /// while.
+    /// while. What was not read was not seen either.
     pub fn repeat(&mut self, set: &Uri, plan: &ChangeWindowPlan, step: &mut Step) {
+        self.overlook(set);
         let known = self.sets.get(set).filter(|known| known.signs.is_some());
-        match known.and_then(|known| known.due_at(plan, step.now())) {
+        match known.and_then(|known| known.due_at(plan, step)) {
             Some(due) => step.wake_at(due, Timer::Changes(set.clone())),
             None => self.wait(set, step),
         }
@@ -544,6 +592,7 @@ impl ChangeSets {
         let Some(known) = self.sets.get_mut(set) else {
             return;
         };
+        known.watched_since = None;
         known.stale = known.stale.saturating_add(1);
         let wait = STALE_WAIT.saturating_mul(1 << known.stale.min(6));
         let at = later(now, wait.min(LONGEST_STALE_WAIT));
@@ -652,9 +701,12 @@ impl ChangeSets {
         }
     }
 
-    /// Continues the numbers of rounds of another engine, whose answers do not count any more.
-    pub fn continue_rounds(&mut self, before: &ChangeSets) {
+    /// Continues the numbers of rounds of another engine, whose answers do not count any more, and what it watched.
+    pub fn inherit(&mut self, before: &ChangeSets) {
         self.last_round = self.last_round.max(before.last_round);
+        for (set, known) in &mut self.sets {
+            known.watched_since = before.sets.get(set).and_then(|set| set.watched_since);
+        }
     }
 
     /// Moves all times as the clock was set back.
@@ -663,8 +715,7 @@ impl ChangeSets {
             if let Some((first, last)) = &mut set.signs {
                 (*first, *last) = (earlier(*first, by), earlier(*last, by));
             }
-            let times = [&mut set.not_before, &mut set.cut].into_iter().flatten();
-            for at in times.chain(set.ended.values_mut()) {
+            for at in [&mut set.not_before, &mut set.cut].into_iter().flatten() {
                 *at = earlier(*at, by);
             }
         }
@@ -786,7 +837,7 @@ mod tests {
         };
         let mut step = Step::new(Timestamp::UNIX_EPOCH);
         let take = |sets: &mut ChangeSets, step: &mut Step| {
-            let round = sets.begin(&uri, false).unwrap();
+            let (round, _) = sets.begin(&uri, false, step.steady()).unwrap();
             assert!(sets.end(&uri, round));
             assert_eq!(
                 sets.get(&uri).unwrap().last_taken(),

@@ -52,6 +52,16 @@ pub struct Source {
     deletions: Deletions,
     findings: Findings,
     descriptions: Descriptions,
+    sight: Option<Sight>,
+}
+
+/// A change of what can be seen of a source's mounts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sight {
+    /// A mount was lost or found again: nothing was seen in one piece.
+    Lost,
+    /// Every mount is there, and was swept in this run.
+    Whole,
 }
 
 impl Source {
@@ -69,6 +79,7 @@ impl Source {
             deletions: Deletions::default(),
             findings: Findings::new(position),
             descriptions: Descriptions::default(),
+            sight: None,
             plan,
         }
     }
@@ -104,6 +115,11 @@ impl Source {
 
     pub fn findings(&self) -> &Findings {
         &self.findings
+    }
+
+    /// Takes what happened to the sight of its mounts.
+    pub fn take_sight(&mut self) -> Option<Sight> {
+        self.sight.take()
     }
 
     /// Returns true if every present mount was swept to its end in this run.
@@ -355,6 +371,7 @@ impl Source {
     ) {
         let state = self.mounts.get(id).map(|mount| mount.state());
         if state != Some(MountState::Unknown) {
+            self.sight = Some(Sight::Lost);
             self.deletions.lose_sight(id, self.documents.catalog());
         }
         if let Some(mount) = self.mounts.get_mut(id) {
@@ -390,6 +407,10 @@ impl Source {
         let grace = self.plan.deletion_grace;
         self.deletions
             .look_at_missing(Some(id), self.documents.catalog(), grace, step);
+        let mut mounts = self.mounts.iter();
+        if mounts.all(|(_, mount)| mount.state() == MountState::Ready) {
+            self.sight = Some(Sight::Whole);
+        }
     }
 
     /// R15: takes the mount to be absent whose root holds no candidate, and is not the one that held documents.
@@ -446,6 +467,7 @@ impl Source {
     /// Leaves a mount whose root is lost, or could not be swept to the end. R13: a baseline that was not finished is taken
     /// again, so nothing of it is kept.
     pub fn leave_mount(&mut self, id: MountId, step: &mut Step) {
+        self.sight = Some(Sight::Lost);
         self.deletions.lose_sight(id, self.documents.catalog());
         let Some(mount) = self.mounts.get_mut(id) else {
             return;

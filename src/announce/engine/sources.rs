@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::announce::engine::source::Source;
 use crate::announce::engine::source::mounts::{Mounts, UnreadableSample};
 use crate::announce::engine::source::sighting::Recomputed;
+use crate::announce::engine::source::{Sight, Source};
 use crate::announce::engine::step::Step;
 use crate::announce::event::Event;
 use crate::announce::observation::{DocumentPath, MountId, Stat};
@@ -215,6 +215,14 @@ impl Sources {
             | Event::Tick => {}
         }
         recomputed
+    }
+
+    /// Takes what happened to the sight of each source.
+    pub fn take_sights(&mut self) -> Vec<(usize, Sight)> {
+        let sources = self.sources.iter_mut().enumerate();
+        let sights =
+            sources.filter_map(|(position, source)| Some((position, source.take_sight()?)));
+        sights.collect()
     }
 
     // All sources.

@@ -13,7 +13,7 @@ use crate::announce::event::{Fact, Now};
 use crate::announce::ids::ChannelId;
 use crate::announce::observation::DocumentPath;
 use crate::announce::state::Save;
-use crate::announce::time::later;
+use crate::announce::time::{earlier, elapsed, later};
 use crate::resourcesync::uri::{Hub, Topic, Uri};
 
 /// The collector of one step. The parts of the engine write to it, and nothing reads it before the step ends.
@@ -21,6 +21,8 @@ use crate::resourcesync::uri::{Hub, Topic, Uri};
 pub struct Step {
     now: Timestamp,
     monotonic: Duration,
+    /// The wall clock at the origin of the monotonic one, as it was at the first step.
+    origin: Option<Timestamp>,
     collected: Collected,
     timers: Vec<(Timestamp, Timer)>,
 }
@@ -50,6 +52,7 @@ impl Step {
         Step {
             now,
             monotonic: Duration::ZERO,
+            origin: None,
             collected: Collected::default(),
             timers: Vec::new(),
         }
@@ -59,6 +62,8 @@ impl Step {
     pub fn begin(&mut self, now: Now) {
         self.now = now.wall;
         self.monotonic = self.monotonic.max(now.monotonic);
+        self.origin
+            .get_or_insert_with(|| earlier(now.wall, now.monotonic));
     }
 
     /// Returns the moment of the step by the wall clock.
@@ -71,9 +76,17 @@ impl Step {
         self.monotonic
     }
 
+    /// Returns the moment of the step by the wall clock as if nobody had set it since the start. It counts the graces of
+    /// C7 and C29, of which the beginnings are saved.
+    pub fn steady(&self) -> Timestamp {
+        let origin = self.origin.unwrap_or(self.now);
+        later(origin, self.monotonic)
+    }
+
     /// Continues the monotonic clock of another engine.
-    pub fn continue_clock(&mut self, monotonic: Duration) {
-        self.monotonic = monotonic;
+    pub fn continue_clock(&mut self, before: &Step) {
+        self.monotonic = before.monotonic;
+        self.origin = before.origin;
     }
 
     // Rows to save, as they are when the step ends.
@@ -151,6 +164,11 @@ impl Step {
 
     pub fn wake_at(&mut self, at: Timestamp, timer: Timer) {
         self.timers.push((at, timer));
+    }
+
+    /// Wakes at a time by the clock that nobody sets, [`Step::steady`]; earlier if the wall clock is set forward.
+    pub fn wake_at_steady(&mut self, at: Timestamp, timer: Timer) {
+        self.wake_after(elapsed(self.steady(), at), timer);
     }
 
     pub fn wake_after(&mut self, wait: Duration, timer: Timer) {

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use jiff::SignedDuration;
+
 use crate::changes::{NOTHING, TOPIC, UP, set_a, time};
 use crate::world::{World, plan};
 
@@ -46,13 +48,6 @@ fn what_resource_lists_gain_and_lose_is_told() {
     let second = resource_list([(0, 1), (1, 2), (3, 1), (4, 1)].into_iter());
     world.write_text(RESOURCES, second.as_bytes());
     world.wait(60);
-    let told = |world: &mut World| {
-        let heard = world.changes_heard_by(crate::world::HUB);
-        heard
-            .iter()
-            .flat_map(|heard| heard.entries())
-            .collect::<Vec<_>>()
-    };
     assert_eq!(told(&mut world), ["u r1", "c r4"]);
     world.crash_and_start();
     world.wait(400);
@@ -74,4 +69,86 @@ fn a_crash_while_a_large_inventory_is_learned_announces_nothing() {
     world.crash_and_start();
     world.wait(100);
     assert_eq!(world.changes(), NOTHING);
+}
+
+/// A world that was told of four resources, of which the lists lack the third now, for 40 s.
+fn missing_one() -> World {
+    let mut world = world();
+    let first = resource_list((0..4).map(|number| (number, 1)));
+    world.write_text(RESOURCES, first.as_bytes());
+    world.wait(10);
+    world.start();
+    world.wait(60);
+    let second = resource_list([(0, 1), (1, 1), (3, 1)].into_iter());
+    world.write_text(RESOURCES, second.as_bytes());
+    world.wait(70);
+    assert_eq!(world.changes(), NOTHING);
+    world
+}
+
+fn told(world: &mut World) -> Vec<String> {
+    let heard = world.changes_heard_by(crate::world::HUB);
+    heard.iter().flat_map(|heard| heard.entries()).collect()
+}
+
+#[test]
+fn the_grace_of_a_resource_begins_anew_in_each_run() {
+    for clock_set in [0, -86_400] {
+        let mut world = missing_one();
+        world.crash();
+        world.wait(600);
+        world.set_clock(SignedDuration::from_secs(clock_set));
+        world.start();
+        world.wait(320);
+        assert_eq!(told(&mut world), NOTHING, "{clock_set}");
+        world.wait(30);
+        assert_eq!(told(&mut world), ["d r2"], "{clock_set}");
+    }
+}
+
+#[test]
+fn a_clock_that_is_set_moves_no_grace_of_a_resource() {
+    for clock_set in [3_600, -3_600] {
+        let mut world = missing_one();
+        world.set_clock(SignedDuration::from_secs(clock_set));
+        world.wait(250);
+        assert_eq!(told(&mut world), NOTHING, "{clock_set}");
+        world.wait(20);
+        assert_eq!(told(&mut world), ["d r2"], "{clock_set}");
+    }
+}
+
+#[test]
+fn time_without_the_list_is_no_grace_of_a_resource() {
+    let mut world = missing_one();
+    world.unmount(0);
+    world.wait(3_600);
+    world.remount(0, 1);
+    world.write_text(
+        RESOURCES,
+        resource_list([(0, 1), (1, 2), (3, 1)].into_iter()).as_bytes(),
+    );
+    world.wait(200);
+    assert_eq!(told(&mut world), ["u r1"], "its mount was absent");
+    world.unseen(|world| world.delete(RESOURCES));
+    world.see(RESOURCES);
+    world.wait(200);
+    world.write_text(
+        RESOURCES,
+        resource_list([(0, 1), (1, 3), (3, 1)].into_iter()).as_bytes(),
+    );
+    world.wait(200);
+    assert_eq!(told(&mut world), ["u r1"], "it was missing itself");
+    world.wait(140);
+    assert_eq!(told(&mut world), ["d r2"]);
+}
+
+#[test]
+fn a_reload_ends_no_grace_of_a_resource() {
+    let mut world = missing_one();
+    world.reload();
+    world.wait(250);
+    assert_eq!(told(&mut world), NOTHING);
+    world.wait(20);
+    assert_eq!(told(&mut world), ["d r2"]);
 }

@@ -1,5 +1,7 @@
 //! Change Lists that come, go and change what they are (C1, C4, C7, C11).
 
+use jiff::SignedDuration;
+
 use crate::changes::{LIST, NOTHING, SECOND, TOPIC, UP, apart, set_a, uri, world_of, world_with};
 use crate::world::{HUB, World, capability_list, index, list, mount, plan};
 
@@ -147,6 +149,54 @@ fn what_vanished_for_longer_than_the_grace_is_told_again() {
         world.wait(10);
         assert_eq!(world.changes(), want, "after {seconds} s");
     }
+}
+
+#[test]
+fn what_vanished_is_not_forgotten_by_a_downtime_or_a_clock_that_is_set() {
+    type Interruption = fn(&mut World);
+    let interruptions: [(&str, Interruption); 4] = [
+        ("a downtime", |world| {
+            world.crash();
+            world.wait(4_000);
+            world.start();
+        }),
+        ("a clock that is set", |world| {
+            world.set_clock(SignedDuration::from_hours(1));
+        }),
+        ("an absent mount", |world| {
+            world.unmount(0);
+            world.wait(4_000);
+            world.remount(0, 1);
+        }),
+        ("none", |_| {}),
+    ];
+    for (name, interrupt) in interruptions {
+        for (seconds, want) in [(100, &[][..]), (400, &["u a"])] {
+            let mut world = world_with(plan(), &["u z 00:00", "u a 01:00"]);
+            world.write_changes(LIST, &["u z 00:00"]);
+            world.wait(10);
+            interrupt(&mut world);
+            world.wait(seconds);
+            world.write_changes(LIST, &["u z 00:00", "u a 01:00"]);
+            world.wait(10);
+            let heard = world.changes_heard_by(HUB);
+            let entries: Vec<String> = heard.iter().flat_map(|heard| heard.entries()).collect();
+            assert_eq!(entries, want, "{name}, {seconds} s");
+        }
+    }
+}
+
+#[test]
+fn a_document_that_is_no_change_list_for_a_moment_keeps_its_keys_when_the_clock_is_set() {
+    let mut world = world_with(plan(), &["u z 00:00", "u a 01:00"]);
+    let list = index("changelist").up(UP).lists(&["/a/part.xml"]);
+    world.write(LIST, list);
+    world.wait(10);
+    world.set_clock(SignedDuration::from_hours(1));
+    world.wait(100);
+    assert_eq!(world.keys_of(LIST), (2, 1));
+    world.wait(300);
+    assert_eq!(world.keys_of(LIST), (0, 0));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use proptest::prelude::*;
 
-use super::{ListToRead, RoundFiles, Rounds, TakeRequest, Taken};
+use super::{ListToRead, RoundFiles, Rounds, TakeRequest, Taken, WatchedTime};
 use crate::announce::changes::taken_keys::KEYS_PER_ROW;
 use crate::announce::observation::{DocumentPath, MountId, Stat};
 use crate::announce::state::KeyRow;
@@ -148,7 +148,11 @@ impl Channel {
                 .iter()
                 .map(|(name, word)| version(name, word))
                 .collect(),
-            vanished_before: at - GRACE,
+            watch: WatchedTime {
+                since: start(),
+                now: at,
+                grace: GRACE,
+            },
             limit,
             beyond: None,
             inventory: None,
@@ -258,7 +262,11 @@ fn an_entry_that_lies_ahead_counts_as_undated() {
             after: None,
             at,
             lists: vec![version("1", "b")],
-            vanished_before: at,
+            watch: WatchedTime {
+                since: at,
+                now: at,
+                grace: GRACE,
+            },
             limit: 9,
             beyond: None,
             inventory: None,
