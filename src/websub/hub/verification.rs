@@ -27,6 +27,9 @@ use crate::websub::hub::{HubInner, PreparedHub};
 /// The time after which no further attempt at a verification begins.
 const VERIFICATION_TIMEOUT: Duration = Duration::from_secs(120);
 
+/// The least wait for a limit that is exceeded, and the longest before the queue is looked at again.
+const LIMITED_WAIT: Duration = Duration::from_secs(1);
+
 /// A subscription request that waits for verification.
 #[derive(Clone)]
 pub struct PendingVerification {
@@ -110,8 +113,10 @@ async fn confirmed(hub: &HubInner, pending: &PendingVerification) -> Option<(Tim
             }
             VerificationOutcome::Limited(exceeded) => {
                 debug!(%callback, "verification of the callback {callback} is delayed: {exceeded}");
-                tokio::time::sleep(exceeded.retry_after.max(Duration::from_secs(1))).await;
-                continue;
+                match may_wait(hub, exceeded.retry_after).await {
+                    true => continue,
+                    false => break,
+                }
             }
             VerificationOutcome::Failed(reason) => {
                 // Only logged. An address that may not be called is retried as often as one that refuses, so that
@@ -131,6 +136,20 @@ async fn confirmed(hub: &HubInner, pending: &PendingVerification) -> Option<(Tim
     }
     hub.counts().verifications.failed += 1;
     None
+}
+
+/// Waits for a limit that is exceeded. Returns false as soon as the queue is full: then nothing holds a slot of it only to
+/// wait, as after any other failed attempt.
+async fn may_wait(hub: &HubInner, wait: Duration) -> bool {
+    let until = Instant::now() + wait.max(LIMITED_WAIT);
+    while !hub.admission().is_full() {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return true;
+        }
+        tokio::time::sleep(left.min(LIMITED_WAIT)).await;
+    }
+    false
 }
 
 /// The outcome of one attempt at a verification.

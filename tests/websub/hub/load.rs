@@ -218,6 +218,37 @@ async fn names_of_one_address_make_no_more_requests_to_it_than_one_host_may() {
 }
 
 #[tokio::test]
+async fn what_waits_for_the_limit_of_one_address_closes_the_queue_to_nobody() {
+    let victim = Peer::start(|_| say("404 Not Found", "", "")).await;
+    let mut peers = honest(1).await;
+    let mut running = start_with(SavedHub::default(), |settings| {
+        behind_a_proxy(settings);
+        settings.limits.set_requests_per_minute(10);
+        settings.limits.verifications.in_all = 40;
+        settings.resolver = Resolver::Given(Arc::new(|_| vec![IpAddr::from([127, 0, 0, 1])]));
+    })
+    .await;
+    let mut n = 0;
+    loop {
+        let callback = format!("http://n{n}.example:{}/c", victim.address.port());
+        match running.subscribe_as(&callback, &format!("9.9.{n}.1")).await {
+            503 => break,
+            status => assert_eq!(status, 202, "{n}"),
+        }
+        n += 1;
+        assert!(n < 100, "the queue never was full");
+    }
+    let begun = Instant::now();
+    let callback = peers[0].url("/c");
+    while running.subscribe_as(&callback, "8.8.8.8").await != 202 {
+        assert!(begun.elapsed() < Duration::from_secs(3), "still full");
+        tokio::time::sleep(Duration::from_millis(400)).await; // poll: fewer than the requester may
+    }
+    heard(&mut peers, begun).await;
+    running.until_subscribed(&callback).await;
+}
+
+#[tokio::test]
 async fn three_hundred_subscriptions_may_come_at_once() {
     let peer = Peer::start(willing).await;
     let mut running = start_with(SavedHub::default(), |_| {}).await;
