@@ -3,10 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::announce::engine::Engine;
+use crate::announce::engine::source::Source;
 use crate::announce::engine::source::findings::EXAMPLES;
 use crate::announce::finding::Finding;
 use crate::announce::naming::wrong_urls;
 use crate::announce::observation::MountId;
+use crate::announce::plan::SourcePlan;
 use crate::report::status::{FindingGroup, MutedSet};
 use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::uri::{Hub, Uri};
@@ -94,36 +96,76 @@ pub fn about_channel<'a>(engine: &'a Engine, set: &Uri) -> impl Iterator<Item = 
 /// from it.
 fn of_source(engine: &Engine, position: usize) -> impl Iterator<Item = Finding> {
     let source = &engine.sources()[position];
-    let plan = &engine.plan().sources[position];
     let wrong = match source.findings().is_empty() {
-        true => BTreeMap::new(),
-        false => wrong_urls(source.catalog(), plan),
+        true => WrongUrls::default(),
+        false => WrongUrls::of(source, &engine.plan().sources[position]),
     };
-    let mounts: BTreeSet<MountId> = wrong.keys().copied().collect();
-    let follows = move |uri: &Uri, finding: &Finding| {
-        let mount = || plan.mount_of(uri);
-        !mounts.is_empty()
-            && finding.is_of_wrong_url()
-            && mount().is_some_and(|mount| mounts.contains(&mount.id))
-    };
+    let causes: Vec<Finding> = wrong.findings().cloned().collect();
     let others = source.findings().iter();
-    let others = others.filter(move |(uri, finding)| !follows(uri, finding));
+    let others = others.filter(move |(uri, finding)| wrong.cause(uri, finding).is_none());
     let others = others.map(|(_, finding)| finding.clone());
-    wrong.into_values().chain(others)
+    causes.into_iter().chain(others)
+}
+
+/// The mounts of a source with a wrong `url`, each with its finding.
+#[derive(Default)]
+struct WrongUrls<'a> {
+    plan: Option<&'a SourcePlan>,
+    mounts: BTreeMap<MountId, Finding>,
+}
+
+impl<'a> WrongUrls<'a> {
+    fn of(source: &Source, plan: &'a SourcePlan) -> WrongUrls<'a> {
+        WrongUrls {
+            plan: Some(plan),
+            mounts: wrong_urls(source.catalog(), plan),
+        }
+    }
+
+    fn findings(&self) -> impl Iterator<Item = &Finding> {
+        self.mounts.values()
+    }
+
+    /// Returns the wrong `url` that a finding about a document follows from, if one does.
+    fn cause(&self, uri: &Uri, finding: &Finding) -> Option<&Finding> {
+        if self.mounts.is_empty() || !finding.is_of_wrong_url() {
+            return None;
+        }
+        self.mounts.get(&self.plan?.mount_of(uri)?.id)
+    }
 }
 
 /// Returns the sets of which no change is sent to any hub.
 pub fn muted(engine: &Engine) -> impl Iterator<Item = MutedSet> {
     let sources = engine.sources().iter().zip(&engine.plan().sources);
-    sources.flat_map(|(source, plan)| {
+    sources.flat_map(move |(source, plan)| {
+        let wrong = match source.findings().iter().any(|(_, it)| it.mutes()) {
+            true => WrongUrls::of(source, plan),
+            false => WrongUrls::default(),
+        };
         let muting = source.findings().iter();
         let muting = muting.filter(|(_, finding)| finding.mutes());
         // A set is counted once, although both of its channels may have the same problem.
         let mut counted = BTreeSet::new();
         let muting =
             muting.filter(move |(set, finding)| counted.insert(((*set).clone(), finding.kind())));
-        muting.map(|(set, finding)| muted_set(engine, &plan.name, set, finding))
+        muting.map(move |(set, finding)| match wrong.cause(set, finding) {
+            Some(cause) => muted_by_wrong_url(&plan.name, set, cause),
+            None => muted_set(engine, &plan.name, set, finding),
+        })
     })
+}
+
+/// Returns a set whose topic cannot be served because the `url` of its mount is wrong: correcting that is the remedy.
+fn muted_by_wrong_url(source: &str, set: &Uri, cause: &Finding) -> MutedSet {
+    MutedSet {
+        source: source.to_owned(),
+        set: set.clone(),
+        topic: None,
+        kind: cause.kind().to_owned(),
+        reason: cause.to_string(),
+        remedy: "correct `url` of this mount".to_owned(),
+    }
 }
 
 fn muted_set(engine: &Engine, source: &str, set: &Uri, finding: &Finding) -> MutedSet {

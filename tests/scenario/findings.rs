@@ -6,6 +6,7 @@ use rsnotify::announce::plan::Plan;
 use rsnotify::report;
 use rsnotify::report::documents::DocumentState;
 use rsnotify::report::status::alerts::Health;
+use rsnotify::resourcesync::uri::Uri;
 
 use crate::world::{Doc, World, capability_list, list, plan};
 
@@ -140,6 +141,50 @@ fn a_wrong_url_is_one_finding_that_names_cause_and_cure() {
         found
     );
     assert_eq!(report::findings::groups(world.engine()).len(), 1);
+}
+
+#[test]
+fn topics_below_the_right_url_are_no_cause_beside_a_wrong_url() {
+    let mut plan = plan();
+    plan.public_url = Uri::parse("https://topics.example.org/").unwrap();
+    let mut world = World::new(plan);
+    misnamed(&mut world, 3);
+    for set in 0..3 {
+        let set = format!("/s{set}");
+        let doc = capability_list(&set, &["resourcelist", "changelist"])
+            .channel(&format!("{set}/t/"), &[crate::world::HUB]);
+        let text = doc.render();
+        let text = text.replace("https://example.org/", "https://repo.example.org/");
+        world.write_text(&format!("{set}/capabilitylist.xml"), text.as_bytes());
+    }
+    world.start();
+    world.wait(100);
+    const CAUSE: &str = "the Capability Lists here name documents below `https://repo.example.org/`, and the mount says \
+         `https://example.org/`: is `url` wrong?";
+    let found = report::findings::all(world.engine());
+    let found: Vec<String> = found.iter().map(ToString::to_string).collect();
+    assert_eq!(found, [CAUSE]);
+    let muted: Vec<_> = report::findings::muted(world.engine()).collect();
+    assert_eq!(muted.len(), 3);
+    for set in &muted {
+        assert_eq!(
+            (set.kind.as_str(), set.reason.as_str()),
+            ("wrong_url", CAUSE)
+        );
+        assert_eq!(set.remedy, "correct `url` of this mount");
+    }
+    let status = report::status(world.engine(), world.now);
+    let alerts = status.alerts();
+    let about: Vec<&str> = alerts.iter().map(|alert| alert.what.as_str()).collect();
+    let loud = format!(
+        "NOTHING IS SENT of {} (and 2 other sets like it): {CAUSE}",
+        muted[0].set
+    );
+    assert!(about.contains(&loud.as_str()), "{about:?}");
+    assert!(
+        !about.iter().any(|what| what.contains("topic")),
+        "{about:?}"
+    );
 }
 
 #[test]

@@ -156,7 +156,7 @@ impl Status {
         let mut by_reason: BTreeMap<(&str, &str), (&MutedSet, usize)> = BTreeMap::new();
         for muted in &self.muted {
             let reason = match muted.kind.as_str() {
-                "foreign_hubs" => &muted.reason,
+                "foreign_hubs" | "wrong_url" => &muted.reason,
                 _ => &muted.kind,
             };
             by_reason
