@@ -290,6 +290,29 @@ fn a_configured_channel_overrides_what_a_list_advertises() {
 }
 
 #[test]
+fn a_hub_makes_room_only_if_the_state_knows_it_as_ours() {
+    let site = Site::empty();
+    site.add_set("a");
+    let mut setup = setup(&site, "");
+    let embedding = setup.config.clone();
+    let (plain, _) = embedding.split_once("[embedded_hub]").unwrap();
+    setup.config = plain.to_owned();
+    let link = format!("<rs:ln rel=\"hub\" href=\"{TOPICS}hub\"/>");
+    let entry = entry("a", "\n", "  ").replace("<rs:ln ", &format!("{link}<rs:ln "));
+    let list = capability_list("a", &["changelist"]);
+    let list = list.replace("</urlset>", &format!("{entry}\n</urlset>"));
+    site.write("a/capabilitylist.xml", &list);
+    assert_eq!(patches(&advertised(&setup)), 0, "another program's");
+
+    setup.config = embedding.clone();
+    setup.start().stop();
+    setup.config = plain.to_owned();
+    let printed = advertised(&setup);
+    let mut removed = printed.lines().filter(|line| line.starts_with('-'));
+    assert!(removed.any(|line| line.contains(&link)), "{printed}");
+}
+
+#[test]
 fn generators_get_the_entry_alone_also_of_lists_that_are_not_in_the_tree() {
     if needs::program("patch").is_none() {
         return;

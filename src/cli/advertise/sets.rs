@@ -15,7 +15,7 @@ use crate::resourcesync::advertise::advertise;
 use crate::resourcesync::capability::Capability;
 use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::document::{Advertisement, Form};
-use crate::resourcesync::uri::{Hub, Uri};
+use crate::resourcesync::uri::Uri;
 use crate::tree;
 
 /// A set of resources, compared with its Capability List.
@@ -155,16 +155,6 @@ fn failed(reason: impl AsRef<str>) -> AdvertiseOutcome {
     AdvertiseOutcome::Failed { reason }
 }
 
-/// Our hubs that are no longer configured, as far as known: those of the state file, and the embedded one.
-fn former_hubs(engine: &Engine) -> BTreeSet<Hub> {
-    let plan = engine.plan();
-    let embedded = Uri::below(&plan.public_url, b"hub");
-    let mut former = engine.former_hubs().clone();
-    former.insert(Hub::new(embedded.as_str()));
-    former.retain(|hub| plan.hubs.iter().all(|known| known.hub != *hub));
-    former
-}
-
 fn compared(
     engine: &Engine,
     path: &Path,
@@ -176,10 +166,11 @@ fn compared(
         Ok(content) => content,
         Err(error) => return failed(format!("cannot be read: {error}")),
     };
-    let former = former_hubs(engine);
+    // Only the state knows which hubs were ours: another program's may have the address of an embedded one.
+    let former = engine.former_hubs();
     let mut after = None;
     for channel in channels {
-        match advertise(after.as_deref().unwrap_or(&before), channel, &former) {
+        match advertise(after.as_deref().unwrap_or(&before), channel, former) {
             Ok(None) => {}
             Ok(Some(patched)) => after = Some(patched),
             Err(error) => return failed(format!("cannot be patched: {}", error_chain(&error))),
