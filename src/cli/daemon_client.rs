@@ -20,6 +20,7 @@ use crate::control::{self, ControlReply, ControlRequest};
 use crate::daemon::log::error_chain;
 use crate::daemon::{ask_subscriptions, execute, no_embedded_hub, reduced};
 use crate::hub::subscriptions::Subscriptions;
+use crate::resourcesync::escape::{escaped, escaped_lines};
 use crate::resourcesync::uri::Uri;
 use crate::store::{self, Store, StoreError};
 
@@ -58,7 +59,7 @@ impl<'a> DaemonClient<'a> {
             Err(error) => return Err(error.into()),
         };
         match answer {
-            ControlReply::Error(error) => anyhow::bail!(error),
+            ControlReply::Error(error) => anyhow::bail!("{}", escaped(&error)),
             answer => Ok((answer, is_running)),
         }
     }
@@ -85,7 +86,7 @@ impl<'a> DaemonClient<'a> {
             Ok(()) | Err(ConfigError::Nothing { .. }) => {}
             Err(error) => eprintln!(
                 "rsnotify: the configuration is invalid, and the daemon runs with an earlier one: {}",
-                error_chain(&error)
+                escaped_lines(&error_chain(&error))
             ),
         }
     }

@@ -7,7 +7,7 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::support::daemon::{Setup, output};
+use crate::support::daemon::{Setup, TOPICS, output};
 use crate::support::documents::{Site, list};
 
 /// ESC, CR, a line of its own, C1, a bidirectional control, BEL, DEL.
@@ -85,6 +85,51 @@ fn commands_show_names_and_contents_escaped() {
     for page in ["/", "/channels", "/status.json"] {
         let (_, body) = daemon.get_admin(page);
         is_harmless(&body.replace("\r\n", "\n"));
+    }
+}
+
+#[test]
+fn commands_that_ask_the_daemon_show_text_escaped() {
+    let site = harmful();
+    let gone = format!("a/{NAME}gone/x.xml");
+    site.write(&gone, &list("a", "changelist", "1"));
+    let hub = "http://127.0.0.1:9/";
+    let more = format!("[[hub]]\nurl = \"{hub}\"\n");
+    let mut setup = Setup::with_source(&site, "broken_after = \"0s\"", &more);
+    let daemon = setup.start();
+    site.write(&format!("a/{NAME}late.xml"), &list("a", "changelist", "1"));
+    site.remove(&gone);
+    daemon.await_status(|status| status["sources"][0]["missing"] == 1);
+    daemon.await_status(|status| status.to_string().contains("late.xml"));
+    let topic = format!("{TOPICS}topics/main/a/capabilitylist/");
+    let hostile = format!("http://127.0.0.1:9/{NAME}");
+    let table = [
+        (&["outbox", "list"][..], false),
+        (&["outbox", "list", "--json"], false),
+        (&["outbox", "show", &topic, hub], false),
+        (&["outbox", "show", "--payload", &topic, hub], false),
+        (&["outbox", "show", &hostile, &hostile], true),
+        (&["outbox", "drop", &topic, hub], false),
+        (&["outbox", "retry", &hostile, &hostile], true),
+        (&["subscriptions", "list"], false),
+        (&["subscriptions", "show", &hostile, &hostile], false),
+        (&["accept", "main", "--dry-run"], true),
+        (&["accept", NAME], true),
+        (&["accept", "main", "--dry-run", "--json"], false),
+        (&["advertise"], false),
+        (&["listen", &hostile], false),
+    ];
+    // The daemon runs with an earlier configuration, and the file has a key that does not exist.
+    let invalid = setup.config.clone() + "\"x\\u001b[2J\" = 1\n";
+    for config in [setup.config.clone(), invalid] {
+        setup.config = config;
+        for (arguments, is_shown) in table {
+            let (_, stdout, stderr) = output(setup.command(arguments[0]).args(&arguments[1..]));
+            is_harmless(&stdout);
+            is_harmless(&stderr);
+            let all = format!("{stdout}{stderr}");
+            assert!(!is_shown || all.contains(SHOWN), "{arguments:?}: {all}");
+        }
     }
 }
 
