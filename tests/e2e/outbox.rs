@@ -202,6 +202,26 @@ fn what_is_dropped_is_not_told_with_a_daemon_or_without() {
 }
 
 #[test]
+fn the_list_can_be_of_some_states_only() {
+    let (_site, _hub, setup, daemon) = refused();
+    for (states, count) in [
+        ("needs_person", 1),
+        ("failing,needs_person", 1),
+        ("fine,due", 0),
+    ] {
+        let answer = json(&mut outbox(&setup, &["list", "--state", states]));
+        let rows = answer["outbox"].as_array().unwrap();
+        assert_eq!(rows.len(), count, "{states}: {answer}");
+    }
+    let (code, out, _) = output(&mut outbox(&setup, &["list", "--state", "fine"]));
+    assert_eq!(
+        (code, out.as_str()),
+        (Some(0), "no hub is in this state on any channel\n")
+    );
+    daemon.stop();
+}
+
+#[test]
 fn a_name_that_is_misspelt_is_answered_with_what_there_is() {
     let (_site, hub, setup, daemon) = refused();
     let url = hub.url();

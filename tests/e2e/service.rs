@@ -72,9 +72,11 @@ fn the_socket_takes_the_place_of_what_the_service_listens_on_by_itself() {
 }
 
 #[test]
-fn the_service_dumps_no_core_and_has_a_limit_of_memory() {
-    let service = unit(SERVICE);
-    for line in ["LimitCORE=0", "MemoryMax=2G"] {
-        assert!(service.lines().any(|found| found == line), "{line}");
+fn the_services_dump_no_core_and_have_a_limit_of_memory() {
+    for name in [SERVICE, "rsnotify-hub.service"] {
+        let service = unit(name);
+        for line in ["LimitCORE=0", "MemoryMax=2G"] {
+            assert!(service.lines().any(|found| found == line), "{name}: {line}");
+        }
     }
 }

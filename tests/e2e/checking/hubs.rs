@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
-use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair, date_time_ymd};
 use rstest::rstest;
 use tokio_rustls::rustls::pki_types::PrivatePkcs8KeyDer;
 use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
@@ -200,6 +200,9 @@ fn a_certificate_that_is_not_trusted_is_found_with_its_remedy() {
     let (expired_pem, expired) = certificate(&["127.0.0.1"], expired);
     let (later_pem, later) = certificate(&["127.0.0.1"], later);
     let (other_pem, other) = certificate(&["hub.example"], as_it_is);
+    let (authority_pem, authority) = certificate(&["127.0.0.1"], |params| {
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    });
     for (server, trusted, found) in [
         (&good, None, Some("name its certificate by ca_file")),
         (&good, Some(&pem), None),
@@ -210,6 +213,11 @@ fn a_certificate_that_is_not_trusted_is_found_with_its_remedy() {
             Some("its certificate is not valid yet"),
         ),
         (&other, Some(&other_pem), Some("is for other names")),
+        (
+            &authority,
+            Some(&authority_pem),
+            Some("basicConstraints=critical,CA:FALSE"),
+        ),
     ] {
         let (address, _asked) = hub(FINE.to_owned(), Some(Arc::clone(server)));
         let keys = trusted.map_or("", |_| "ca_file = \"ca.pem\"");

@@ -197,6 +197,70 @@ fn a_hub_that_replaces_another_and_takes_nothing_over_starts_now() {
 }
 
 #[test]
+fn a_hub_that_names_the_one_it_replaces_among_several_hears_what_that_was_due() {
+    let (site, hub, stays, other) = (
+        Site::new(),
+        FakeHub::start(),
+        FakeHub::start(),
+        FakeHub::start(),
+    );
+    let mut setup = Setup::new(&site, &[hub.url(), stays.url()], "");
+    hub.behave(Manner::Refuse(503));
+    let daemon = setup.start();
+    change(&site, "2");
+    hub.request();
+    assert_eq!(stays.notification().changes(), [CHANGE]);
+    let replacing = format!("url = \"{}\"\nreplaces = \"{}\"", other.url(), hub.url());
+    setup.config = setup
+        .config
+        .replace(&format!("url = \"{}\"", hub.url()), &replacing);
+    reload(&daemon, &setup);
+    assert_eq!(other.notification().changes(), [CHANGE]);
+    daemon.stop();
+}
+
+#[test]
+fn what_waited_for_another_address_is_tried_at_once() {
+    let (site, hub, other) = (Site::new(), FakeHub::start(), FakeHub::start());
+    let mut setup = Setup::new(&site, &["https://hub.example/".to_owned()], "");
+    let address = format!("publish_url = \"{}\"", hub.url());
+    setup.config = setup
+        .config
+        .replace("[[hub]]\n", &format!("[[hub]]\n{address}\n"));
+    hub.behave(Manner::Refuse(403));
+    let daemon = setup.start();
+    change(&site, "2");
+    hub.request();
+    daemon.await_log("did not accept notification");
+    setup.config = setup.config.replace(&hub.url(), &other.url());
+    reload(&daemon, &setup);
+    assert_eq!(other.notification().changes(), [CHANGE]);
+    daemon.stop();
+}
+
+#[test]
+fn what_waited_in_another_mode_is_tried_at_once() {
+    let (site, hub) = (Site::new(), FakeHub::start());
+    let mut setup = Setup::new(&site, &[hub.url()], "");
+    hub.behave(Manner::Refuse(403));
+    let daemon = setup.start();
+    change(&site, "2");
+    hub.request();
+    daemon.await_log("did not accept notification");
+    hub.behave(Manner::Accept);
+    setup.config = setup
+        .config
+        .replace("mode = \"content\"", "mode = \"ping\"");
+    reload(&daemon, &setup);
+    let ping = hub.request();
+    assert_eq!(
+        ping.headers["content-type"],
+        "application/x-www-form-urlencoded"
+    );
+    daemon.stop();
+}
+
+#[test]
 fn what_waited_for_other_credentials_is_tried_at_once() {
     let (site, hub) = (Site::new(), FakeHub::start());
     let mut setup = Setup::new(&site, &[hub.url()], "");
