@@ -151,9 +151,7 @@ fn topics_below_the_right_url_are_no_cause_beside_a_wrong_url() {
     misnamed(&mut world, 3);
     for set in 0..3 {
         let set = format!("/s{set}");
-        let doc = capability_list(&set, &["resourcelist", "changelist"])
-            .channel(&format!("{set}/t/"), &[crate::world::HUB]);
-        let text = doc.render();
+        let text = capability_list(&set, &["resourcelist", "changelist"]).render();
         let text = text.replace("https://example.org/", "https://repo.example.org/");
         world.write_text(&format!("{set}/capabilitylist.xml"), text.as_bytes());
     }

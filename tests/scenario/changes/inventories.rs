@@ -113,7 +113,7 @@ fn a_clock_that_is_set_moves_no_grace_of_a_resource() {
         world.set_clock(SignedDuration::from_secs(clock_set));
         world.wait(250);
         assert_eq!(told(&mut world), NOTHING, "{clock_set}");
-        world.wait(20);
+        world.wait(60);
         assert_eq!(told(&mut world), ["d r2"], "{clock_set}");
     }
 }
