@@ -12,6 +12,7 @@ mod change_channels;
 mod change_log;
 mod change_rounds;
 pub mod change_sets;
+mod channel_map;
 pub mod channels;
 mod cut;
 mod drop_due;
@@ -47,7 +48,7 @@ use crate::announce::engine::step::Step;
 use crate::announce::engine::timers::{EngineTimers, Timer};
 use crate::announce::event::{Effect, Event, Now};
 use crate::announce::history::History;
-use crate::announce::ids::SubmissionId;
+use crate::announce::ids::{ChannelId, SubmissionId};
 use crate::announce::plan::Plan;
 use crate::announce::state::State;
 use crate::announce::time::{earlier, elapsed, later};
@@ -168,6 +169,11 @@ impl Engine {
 
     pub fn channels(&self) -> &Channels {
         &self.channels
+    }
+
+    /// Takes the channels on which something may have changed since the last call, removed ones too.
+    pub fn take_changed_channels(&mut self) -> BTreeSet<ChannelId> {
+        self.channels.take_changed()
     }
 
     pub fn change_sets(&self) -> &ChangeSets {

@@ -36,6 +36,7 @@ use crate::daemon::event_loop::{Input, LoopParts, Role};
 use crate::daemon::failpoints::Failpoint;
 use crate::daemon::log;
 use crate::report;
+use crate::report::pending::PendingCount;
 use crate::report::status::{Detail, Status};
 use crate::report::summary::{Doing, Summary};
 use crate::tree::TreeReport;
@@ -70,6 +71,7 @@ pub struct Announcer {
     relayed: Vec<Submission>,
     /// Its acceptances, which the engine receives in the next step.
     accepted: Vec<Event>,
+    pending: PendingCount,
     /// Origin of the engine's monotonic clock.
     started: Instant,
 }
@@ -115,6 +117,7 @@ impl Announcer {
             effects: Vec::new(),
             relayed: Vec::new(),
             accepted: Vec::new(),
+            pending: PendingCount::default(),
             started: Instant::now(),
         };
         announcer.take(effects, parts);
@@ -219,8 +222,8 @@ impl Role for Announcer {
         self.status_at(detail, now, &parts.counts)
     }
 
-    fn pending(&self) -> usize {
-        report::summary(&self.engine).pending
+    fn pending(&mut self) -> usize {
+        self.pending.update(&mut self.engine)
     }
 
     fn settle(&mut self) -> Settled {

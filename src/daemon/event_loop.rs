@@ -99,7 +99,7 @@ pub trait Role: Sized {
     fn status(&self, detail: Detail, now: Timestamp, parts: &LoopParts<Self::Input>) -> Status;
 
     /// Returns the number of changes that are pending, counted for each hub.
-    fn pending(&self) -> usize;
+    fn pending(&mut self) -> usize;
 
     /// Takes note of the end of a step, and returns if all that the daemon works on is known.
     fn settle(&mut self) -> Settled;
@@ -328,14 +328,19 @@ impl<R: Role> EventLoop<R> {
         }
     }
 
-    fn status(&self, detail: Detail) -> Status {
+    fn status(&mut self, detail: Detail) -> Status {
         let now = Timestamp::now();
-        let parts = &self.parts;
-        let mut status = self.role.status(detail, now, parts);
+        let EventLoop {
+            role,
+            parts,
+            reporter,
+            ..
+        } = self;
+        let mut status = role.status(detail, now, parts);
         status.unsaved = parts.saver.trouble().map(str::to_owned);
         status.embedded_hub = parts.hub.open().map(|hub| hub.status(now));
-        status.configuration = Some(self.reporter.configuration().clone());
-        status.last_day = self.reporter.last_day(now, totals(&self.role, parts, now));
+        status.configuration = Some(reporter.configuration().clone());
+        status.last_day = reporter.last_day(now, totals(role, parts, now));
         status.figures.counts = parts.counts.clone();
         status
     }
@@ -393,7 +398,7 @@ impl<R: Role> EventLoop<R> {
 }
 
 /// Returns what was counted since the start, and what is pending.
-fn totals<R: Role>(role: &R, parts: &LoopParts<R::Input>, now: Timestamp) -> Totals {
+fn totals<R: Role>(role: &mut R, parts: &LoopParts<R::Input>, now: Timestamp) -> Totals {
     let hub = parts.hub.linked().map(|hub| hub.status(now));
     report::totals(&parts.counts, role.pending(), hub.as_ref())
 }

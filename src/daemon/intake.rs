@@ -349,7 +349,7 @@ impl Role for Intake {
     }
 
     /// Deliveries are counted by the hub itself.
-    fn pending(&self) -> usize {
+    fn pending(&mut self) -> usize {
         0
     }
 

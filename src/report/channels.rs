@@ -7,6 +7,7 @@ use crate::announce::engine::Engine;
 use crate::announce::ids::ChannelId;
 use crate::announce::ledger::Ledger;
 use crate::announce::plan::Mode;
+use crate::announce::state::Flight;
 use crate::report::status::{BacklogView, ChannelView, Condition, FailingHub, HubView};
 use crate::report::waiting::{self, HeldDocuments};
 use crate::resourcesync::uri::{Hub, Topic};
@@ -98,9 +99,8 @@ pub fn hub_view(engine: &Engine, id: ChannelId, hub: &Hub, ledger: &Ledger) -> H
     let mut view = account_view(hub, ledger);
     let channel = engine.channels().get(id);
     if let Some(channel) = channel.filter(|channel| channel.is_of_changes()) {
-        let backlog = backlog(engine, channel, ledger);
-        view.due = backlog.changes;
-        view.backlog = Some(backlog);
+        view.due = due_count(channel, ledger);
+        view.backlog = Some(backlog(engine, channel, ledger));
     }
     let queue = engine.hubs().get(hub);
     let queue = queue.filter(|queue| view.in_flight.is_some() && queue.is_waiting(id));
@@ -113,6 +113,24 @@ pub fn hub_view(engine: &Engine, id: ChannelId, hub: &Hub, ledger: &Ledger) -> H
     view
 }
 
+/// Returns the number of documents with a change that a hub is due on a channel, or of changes of resources; those in
+/// flight included.
+pub fn due_count(channel: &Channel, ledger: &Ledger) -> usize {
+    match channel.is_of_changes() {
+        true => {
+            let backlog = channel.log.backlog(&ledger.row.position);
+            backlog.entries + in_flight_beside(ledger).map_or(0, |flight| flight.entries)
+        }
+        false => ledger.owed().count(),
+    }
+}
+
+/// Returns what is in flight while the hub falls behind: it counts as told only once it is answered (C22).
+fn in_flight_beside(ledger: &Ledger) -> Option<&Flight> {
+    let flight = ledger.row.flight.as_ref();
+    flight.filter(|flight| ledger.row.position.skipped_to >= Some(flight.seq))
+}
+
 /// Returns the part of the log of a change channel that a hub was not told.
 fn backlog(engine: &Engine, channel: &Channel, ledger: &Ledger) -> BacklogView {
     let position = &ledger.row.position;
@@ -120,13 +138,10 @@ fn backlog(engine: &Engine, channel: &Channel, ledger: &Ledger) -> BacklogView {
     let mut unheard = channel.log.after(position).map(|(_, logged)| logged);
     let first = unheard.next();
     let last = unheard.next_back().or(first);
-    let flight = ledger.row.flight.as_ref();
-    // What is in flight while the hub falls behind counts as told only once it is answered (C22).
-    let beside = flight.filter(|flight| position.skipped_to >= Some(flight.seq));
     let reason = waiting::reason(engine, channel, ledger, engine.now());
     BacklogView {
-        notifications: backlog.notifications + usize::from(beside.is_some()),
-        changes: backlog.entries + beside.map_or(0, |flight| flight.entries),
+        notifications: backlog.notifications + usize::from(in_flight_beside(ledger).is_some()),
+        changes: due_count(channel, ledger),
         from: first.map(|logged| logged.from),
         until: last.map(|logged| logged.until),
         since: first.map(|logged| logged.cut),

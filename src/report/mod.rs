@@ -16,6 +16,7 @@ pub mod last_day;
 pub mod missing;
 pub mod notifications;
 pub mod outbox;
+pub mod pending;
 pub mod sources;
 pub mod status;
 pub mod summary;

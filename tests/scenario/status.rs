@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use rsnotify::announce::plan::{Plan, SourcePlan};
 use rsnotify::report;
+use rsnotify::report::pending::PendingCount;
 use rsnotify::report::status::alerts::{Health, Part, Urgency};
 use rsnotify::report::status::notification::{NotificationView, Outcome};
 use rsnotify::report::status::{ChannelView, Condition, Status};
@@ -353,4 +354,31 @@ fn a_set_whose_list_still_advertises_the_hub_before_is_muted_and_says_so_loudly(
         assert!(advice.contains(part), "{advice}");
     }
     assert_eq!(report::summary(world.engine()).muted, 1);
+}
+
+#[test]
+fn the_number_of_pending_changes_is_kept_as_channels_change() {
+    let mut world = World::with_two_sets(two_hubs());
+    let mut pending = PendingCount::default();
+    let mut count = |world: &mut World| {
+        let status = status(world);
+        let hubs = status.channels.iter().flat_map(|channel| &channel.hubs);
+        let due: usize = hubs.map(|hub| hub.due).sum();
+        assert_eq!(pending.update(world.engine_mut()), due);
+        due
+    };
+    assert_eq!(count(&mut world), 0);
+    world.script(HUB, Reply::Status(503));
+    world.update(CHANGED);
+    world.update("/b/changelist.xml");
+    world.wait(10);
+    assert_eq!(count(&mut world), 2);
+    world.update("/a/resourcelist.xml");
+    world.wait(10);
+    assert_eq!(count(&mut world), 3);
+    world.drop_due("/b", HUB);
+    assert_eq!(count(&mut world), 2);
+    world.script(HUB, Reply::Accept);
+    world.wait(3_600);
+    assert_eq!(count(&mut world), 0);
 }

@@ -5,11 +5,12 @@ mod hearers;
 mod index;
 mod ready;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::announce::catalog::Catalog;
 use crate::announce::channel::{Channel, ChannelWindow};
+use crate::announce::engine::channel_map::ChannelMap;
 use crate::announce::engine::channels::accounts::ChannelAccounts;
 use crate::announce::engine::channels::hearers::Hearers;
 use crate::announce::engine::channels::index::ChannelIndex;
@@ -30,8 +31,7 @@ use crate::resourcesync::uri::{Hub, Topic, Uri, UriMap};
 /// `index` and `hearers` are derived from `channels`, and change only with them.
 #[derive(Debug)]
 pub struct Channels {
-    // A node of the map has room for eleven, and half of each stays free where ids only grow.
-    channels: BTreeMap<ChannelId, Box<Channel>>,
+    channels: ChannelMap,
     /// Greater than any before: rows of a removed channel may still be on their way to the store.
     next: ChannelId,
     index: ChannelIndex,
@@ -54,7 +54,7 @@ pub struct OpenedChannel {
 impl Default for Channels {
     fn default() -> Channels {
         Channels {
-            channels: BTreeMap::new(),
+            channels: ChannelMap::default(),
             next: ChannelId(1),
             index: ChannelIndex::default(),
             hearers: Hearers::default(),
@@ -66,11 +66,11 @@ impl Default for Channels {
 
 impl Channels {
     pub fn get(&self, id: ChannelId) -> Option<&Channel> {
-        self.channels.get(&id).map(Box::as_ref)
+        self.channels.get(&id)
     }
 
     pub fn get_mut(&mut self, id: ChannelId) -> Option<&mut Channel> {
-        self.channels.get_mut(&id).map(Box::as_mut)
+        self.channels.get_mut(&id)
     }
 
     pub fn ledger(&self, id: ChannelId, hub: &Hub) -> Option<&Ledger> {
@@ -85,13 +85,11 @@ impl Channels {
 
     /// Returns every channel, in the order in which they were opened.
     pub fn iter(&self) -> impl Iterator<Item = (ChannelId, &Channel)> {
-        let channels = self.channels.iter();
-        channels.map(|(id, channel)| (*id, &**channel))
+        self.channels.iter()
     }
 
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (ChannelId, &mut Channel)> {
-        let channels = self.channels.iter_mut();
-        channels.map(|(id, channel)| (*id, &mut **channel))
+        self.channels.iter_mut()
     }
 
     /// Returns the channels of a source.
@@ -144,8 +142,8 @@ impl Channels {
 
     /// Returns true if a notification of any channel is in flight to a hub.
     pub fn is_sending_to(&self, hub: &Hub) -> bool {
-        let mut channels = self.channels.values();
-        channels.any(|channel| {
+        let mut channels = self.channels.iter();
+        channels.any(|(_, channel)| {
             let ledger = channel.ledgers.get(hub);
             ledger.is_some_and(|ledger| ledger.row.flight.is_some())
         })
@@ -254,7 +252,7 @@ impl Channels {
 
     fn insert(&mut self, id: ChannelId, channel: Channel) {
         self.index.insert(id, &channel.row);
-        self.channels.insert(id, Box::new(channel));
+        self.channels.insert(id, channel);
     }
 
     /// R11: gives the channel of a topic to another set from now on, with all that was told on it and all that is still
@@ -326,7 +324,7 @@ impl Channels {
 
     /// Removes a retired channel, and returns it.
     pub fn remove(&mut self, id: ChannelId, step: &mut Step) -> Option<Channel> {
-        let channel = *self.channels.remove(&id)?;
+        let channel = self.channels.remove(&id)?;
         self.index.remove(id, &channel.row);
         step.save_channel(id);
         step.withdraw(channel.row.topic.clone());
@@ -393,6 +391,11 @@ impl Channels {
         });
     }
 
+    /// Takes the channels that may have changed since the last call, removed ones too.
+    pub fn take_changed(&mut self) -> BTreeSet<ChannelId> {
+        self.channels.take_changed()
+    }
+
     pub fn take_ready(&mut self) -> BTreeSet<ChannelId> {
         self.ready.take()
     }
@@ -452,7 +455,7 @@ impl Channels {
 
     /// Moves all times as the clock was set back.
     pub fn set_back(&mut self, by: Duration) {
-        for channel in self.channels.values_mut() {
+        for (_, channel) in self.channels.iter_mut() {
             channel.set_back(by);
         }
     }

@@ -15,6 +15,7 @@ use crate::daemon::announcer::{Adaptors, Announcer, RunParts};
 use crate::daemon::configuration_status;
 use crate::daemon::event_loop::EventLoop;
 use crate::hub::SavedHub;
+use crate::report::pending::PendingCount;
 use crate::resourcesync::uri::Uri;
 use crate::store::{Store, StoreError};
 use crate::tree::TreeError;
@@ -131,5 +132,6 @@ impl Announcer {
         self.topics.await_claims();
         engine.inherit(&mut self.engine);
         self.engine = engine;
+        self.pending = PendingCount::default();
     }
 }
