@@ -80,23 +80,23 @@ fn beside_nginx() {
         let theirs = nginx
             .as_ref()
             .map(|nginx| question(nginx.address, nginx::TARGET, kind));
-        let (mut own, mut peer) = (Vec::new(), Vec::new());
+        let (mut rsnotify, mut peer) = (Vec::new(), Vec::new());
         // Alternately, so that other load of the machine affects both.
         for _ in 0..ROUNDS {
-            own.push(Round::of(&ours, &[daemon.id()]));
+            rsnotify.push(Round::of(&ours, &[daemon.id()]));
             if let (Some(theirs), Some(nginx)) = (&theirs, &nginx) {
                 peer.push(Round::of(theirs, &nginx.workers()));
             }
         }
-        let own = median(own);
+        let rsnotify = median(rsnotify);
         let body = if kind == "200" { answer.body.len() } else { 0 };
-        println!("beside_nginx: {kind} with {body} bytes: {own}");
+        println!("beside_nginx: {kind} with {body} bytes: {rsnotify}");
         if peer.is_empty() {
             println!("beside_nginx: nginx is not installed, there is nothing to compare with");
             continue;
         }
         let peer = median(peer);
-        let ratio = own.figures.per_second / peer.figures.per_second;
+        let ratio = rsnotify.figures.per_second / peer.figures.per_second;
         println!("beside_nginx: {kind} by nginx: {peer}; ratio {ratio:.2} (goal 0.5)");
     }
 }

@@ -62,8 +62,8 @@ pub struct Load {
 impl Answer {
     pub fn header(&self, name: &str) -> Option<&str> {
         self.head.lines().find_map(|line| {
-            let (own, value) = line.split_once(": ")?;
-            own.eq_ignore_ascii_case(name).then_some(value)
+            let (header, value) = line.split_once(": ")?;
+            header.eq_ignore_ascii_case(name).then_some(value)
         })
     }
 }

@@ -285,8 +285,8 @@ mod tests {
             format!(" WARN read {shown} path={shown} text={quoted}\n")
         );
         let coloured = written(false, true, log);
-        let own = ["[33m", "[0m", "[3m", "[2m"].map(|code| format!("\u{1b}{code}"));
-        let bare = own
+        let codes = ["[33m", "[0m", "[3m", "[2m"].map(|code| format!("\u{1b}{code}"));
+        let bare = codes
             .iter()
             .fold(coloured, |line, code| line.replace(code, ""));
         assert_eq!(

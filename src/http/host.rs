@@ -52,7 +52,7 @@ mod tests {
         #[case] origin: Option<&str>,
         #[case] want: bool,
     ) {
-        let own = ["hub.example".to_owned()];
-        assert_eq!(is_addressed_to(&own, host, origin), want);
+        let hosts = ["hub.example".to_owned()];
+        assert_eq!(is_addressed_to(&hosts, host, origin), want);
     }
 }

@@ -5,10 +5,10 @@ use crate::resourcesync::uri::{Hub, Topic, Uri, is_clean};
 /// Returns the `Link` header of a topic and its notifications: one line, no space before `;`, which some readers reject.
 /// URIs that would break the header are left out (R8).
 pub fn link_header(topic: &Topic, hubs: &[Hub], capability_list: Option<&Uri>) -> String {
-    let own = std::iter::once((topic.as_str(), "self"));
+    let topic = std::iter::once((topic.as_str(), "self"));
     let hubs = hubs.iter().map(|hub| (hub.as_str(), "hub"));
     let list = capability_list.map(|list| (list.as_str(), "resourcesync"));
-    own.chain(hubs)
+    topic.chain(hubs)
         .chain(list)
         .filter(|(uri, _)| is_clean(uri))
         .map(|(uri, relation)| format!("<{uri}>; rel=\"{relation}\""))

@@ -164,7 +164,7 @@ fn a_flag_that_stands_for_tables_keeps_the_settings_of_the_one_it_names() {
         "timeout = \"30s\"  # default",
     ] {
         assert!(
-            answer.lines().any(|own| own == line),
+            answer.lines().any(|printed| printed == line),
             "{line}\n{answer}{errors}"
         );
     }

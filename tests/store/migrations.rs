@@ -222,7 +222,7 @@ fn what_subscribers_were_owed_by_the_third_schema_is_owed_still() {
     } = Store::open(directory.path()).unwrap().load_hub().unwrap();
     let heard = subscriptions
         .iter()
-        .map(|(own, progress)| (own.callback.as_str(), progress.heard.0));
+        .map(|(subscription, progress)| (subscription.callback.as_str(), progress.heard.0));
     assert_eq!(
         heard.collect::<Vec<_>>(),
         [

@@ -18,8 +18,8 @@ const TARGET: &str = "/set%201/a/./b/?x=1&y=%41";
 
 fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     head.lines().find_map(|line| {
-        let (own, value) = line.split_once(": ")?;
-        own.eq_ignore_ascii_case(name).then_some(value)
+        let (header, value) = line.split_once(": ")?;
+        header.eq_ignore_ascii_case(name).then_some(value)
     })
 }
 

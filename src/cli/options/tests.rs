@@ -16,10 +16,10 @@ fn every_flag_has_the_environment_variable_of_its_name() {
     let mut commands = vec![&command];
     while let Some(command) = commands.pop() {
         commands.extend(command.get_subcommands());
-        let own = |id: &str| !["help", "version"].contains(&id);
+        let is_ours = |id: &str| !["help", "version"].contains(&id);
         for flag in command
             .get_arguments()
-            .filter(|flag| own(flag.get_id().as_str()))
+            .filter(|flag| is_ours(flag.get_id().as_str()))
         {
             let Some(long) = flag.get_long() else {
                 assert!(flag.is_positional(), "{flag}");

@@ -41,11 +41,11 @@ impl Story {
     pub fn new(more: &str) -> Story {
         let site = Site::new();
         let hub = FakeHub::start();
-        let own = format!("[[hub]]\nurl = \"{}\"\nmode = \"content\"\n", hub.url());
+        let hub_table = format!("[[hub]]\nurl = \"{}\"\nmode = \"content\"\n", hub.url());
         let mut setup = Setup::with_source(
             &site,
             "change_notifications = true",
-            &format!("{own}{more}"),
+            &format!("{hub_table}{more}"),
         );
         setup.config = with_window(&setup.config, "change_quiet = \"20ms\"");
         site.write(LIST, &change_list("a", &[LEARNED]));
