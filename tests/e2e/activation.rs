@@ -16,18 +16,18 @@ use crate::support::hub::FakeHub;
 const TOPIC: &str = "/topics/main/a/capabilitylist/";
 
 /// Returns the command that starts the daemon with a socket as its first one, under this name.
-fn given(socket: impl Into<OwnedFd>, name: &str, setup: &Setup) -> Command {
-    given_by(Command::new("env"), socket, name, setup)
+fn activated(socket: impl Into<OwnedFd>, name: &str, setup: &Setup) -> Command {
+    activated_by(Command::new("env"), socket, name, setup)
 }
 
-/// As `given`, of a daemon that is to end by itself.
+/// As `activated`, of a daemon that is to end by itself.
 fn refused(socket: impl Into<OwnedFd>, setup: &Setup) -> (Option<i32>, String, String) {
     let mut bounded = Command::new("timeout");
     bounded.arg(DEADLINE.as_secs().to_string());
-    output(&mut given_by(bounded, socket, "", setup))
+    output(&mut activated_by(bounded, socket, "", setup))
 }
 
-fn given_by(
+fn activated_by(
     mut program: Command,
     socket: impl Into<OwnedFd>,
     name: &str,
@@ -66,7 +66,7 @@ fn a_client_that_came_before_the_daemon_is_answered() {
     )
     .unwrap();
     // What systemd calls a socket that its unit does not name.
-    let daemon = Daemon::spawn(given(listener, "LISTEN_FDNAMES=rsnotify.socket", &setup));
+    let daemon = Daemon::spawn(activated(listener, "LISTEN_FDNAMES=rsnotify.socket", &setup));
     assert_eq!(daemon.public, address);
     let mut answer = String::new();
     client.read_to_string(&mut answer).unwrap();
@@ -86,12 +86,12 @@ fn a_client_that_came_before_the_daemon_is_answered() {
 }
 
 #[test]
-fn what_a_given_socket_is_reached_as_is_its_own_address() {
+fn a_passed_socket_is_reached_at_its_own_address() {
     let site = Site::new();
     let setup = Setup::new(&site, &[], "");
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let daemon = Daemon::spawn(given(listener, "LISTEN_FDNAMES=public", &setup));
+    let daemon = Daemon::spawn(activated(listener, "LISTEN_FDNAMES=public", &setup));
     daemon.await_log("ready");
     let (head, _) = daemon.get(TOPIC);
     assert!(
@@ -119,7 +119,7 @@ fn a_socket_that_is_named_admin_is_for_that() {
     let setup = Setup::new(&site, &[FakeHub::start().url()], "");
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let daemon = Daemon::spawn(given(listener, "LISTEN_FDNAMES=admin", &setup));
+    let daemon = Daemon::spawn(activated(listener, "LISTEN_FDNAMES=admin", &setup));
     daemon.await_log("ready");
     assert_eq!(daemon.admin, address);
     assert!(get(address, "/readyz").0.starts_with("HTTP/1.1 200"));
@@ -127,12 +127,12 @@ fn a_socket_that_is_named_admin_is_for_that() {
 }
 
 #[test]
-fn the_file_of_a_given_unix_socket_stays() {
+fn the_file_of_a_passed_unix_socket_stays() {
     let site = Site::new();
     let setup = Setup::new(&site, &[FakeHub::start().url()], "");
-    let path = setup.state.path().join("given.sock");
+    let path = setup.state.path().join("passed.sock");
     let listener = UnixListener::bind(&path).unwrap();
-    let mut process = given(listener, "", &setup)
+    let mut process = activated(listener, "", &setup)
         .stderr(Stdio::null())
         .spawn()
         .unwrap();

@@ -49,7 +49,7 @@ fn a_release_that_is_swapped(#[values(Inotify, Notify, Poll)] watch: Watch) {
     swap("releases/2", &story.site.path("b"));
     story.hears(&[UPDATED, "created changedump b/changedump.xml"]);
     // The old release is nobody's any more.
-    let text = list("b", "changelist", "ghost");
+    let text = list("b", "changelist", "unpublished");
     story.site.write("releases/1/changelist.xml", &text);
     story.stays_silent();
     let text = list("b", "changelist", "3");

@@ -79,7 +79,7 @@ fn a_link_that_is_swapped(#[values(Inotify, Notify, Poll)] watch: Watch) {
     story.resume();
     swap("2", &story.site.path("www"));
     story.hears(&[UPDATED, "created changedump b/changedump.xml"]);
-    change(&story, "1", "ghost");
+    change(&story, "1", "unpublished");
     story.stays_silent();
     // Not in one step.
     fs::remove_file(story.site.path("www")).unwrap();
@@ -118,7 +118,7 @@ fn replaced_by_another_tree(#[values(Inotify, Notify, Poll)] watch: Watch) {
     fs::rename(story.site.path("www"), story.site.path("away")).unwrap();
     fs::rename(story.site.path("next"), story.site.path("www")).unwrap();
     story.hears(&[UPDATED, "created changedump b/changedump.xml"]);
-    change(&story, "away", "ghost");
+    change(&story, "away", "unpublished");
     story.stays_silent();
     ends_with_a_change(story);
 }
@@ -196,7 +196,7 @@ fn mounted_over_and_unmounted(#[values(Inotify, Notify, Poll)] watch: Watch) {
     story.hears(&[UPDATED]);
     run(Command::new("umount").arg(&root));
     story.hears(&[UPDATED]);
-    change(&story, "over", "ghost");
+    change(&story, "over", "unpublished");
     story.stays_silent();
     ends_with_a_change(story);
 }

@@ -34,7 +34,7 @@ pub async fn channels(
     let discovered = discover(&Topic::new(asked)).await;
     let names_hub = |found: &&Discovery| !found.hubs.is_empty();
     if let Some(found) = discovered.as_ref().ok().filter(names_hub) {
-        return Ok(given(asked, found, hub).into_iter().collect());
+        return Ok(channel_of_topic(asked, found, hub).into_iter().collect());
     }
     if let Err(error @ (DiscoverError::Url { .. } | DiscoverError::Request { .. })) = discovered {
         return Err(error.into());
@@ -63,8 +63,8 @@ pub async fn channels(
         }
         listing => match discovered {
             Ok(found) => {
-                let given = given(asked, &found, hub);
-                let channel = given.ok_or_else(|| Failure::plain(no_hub(asked, listing)))?;
+                let channel = channel_of_topic(asked, &found, hub);
+                let channel = channel.ok_or_else(|| Failure::plain(no_hub(asked, listing)))?;
                 Ok(vec![channel])
             }
             Err(error) => Err(error.into()),
@@ -81,7 +81,7 @@ pub async fn current_hub(topic: &Topic) -> Option<Hub> {
 }
 
 /// Returns the channel of a topic that was given itself; none without a hub.
-fn given(asked: &str, found: &Discovery, hub: Option<&Hub>) -> Option<Channel> {
+fn channel_of_topic(asked: &str, found: &Discovery, hub: Option<&Hub>) -> Option<Channel> {
     let list = found.capability_list.as_ref();
     Some(Channel {
         asked: asked.to_owned(),

@@ -275,8 +275,8 @@ impl Receiver {
                     from,
                 });
                 if self.state.is_kept() && identity.kind == ChannelKind::Change {
-                    let given = self.add_missed(memory, Some(from), steps).await?;
-                    retain(&mut handed, |key| !given.contains(key));
+                    let missed = self.add_missed(memory, Some(from), steps).await?;
+                    retain(&mut handed, |key| !missed.contains(key));
                 }
             }
         }
