@@ -8,7 +8,8 @@ pub fn link_header(topic: &Topic, hubs: &[Hub], capability_list: Option<&Uri>) -
     let topic = std::iter::once((topic.as_str(), "self"));
     let hubs = hubs.iter().map(|hub| (hub.as_str(), "hub"));
     let list = capability_list.map(|list| (list.as_str(), "resourcesync"));
-    topic.chain(hubs)
+    topic
+        .chain(hubs)
         .chain(list)
         .filter(|(uri, _)| is_clean(uri))
         .map(|(uri, relation)| format!("<{uri}>; rel=\"{relation}\""))

@@ -66,7 +66,11 @@ fn a_client_that_came_before_the_daemon_is_answered() {
     )
     .unwrap();
     // What systemd calls a socket that its unit does not name.
-    let daemon = Daemon::spawn(activated(listener, "LISTEN_FDNAMES=rsnotify.socket", &setup));
+    let daemon = Daemon::spawn(activated(
+        listener,
+        "LISTEN_FDNAMES=rsnotify.socket",
+        &setup,
+    ));
     assert_eq!(daemon.public, address);
     let mut answer = String::new();
     client.read_to_string(&mut answer).unwrap();

@@ -48,7 +48,9 @@ impl<'a> Selection<'a> {
         let mut keys = Vec::new();
         for change in list {
             let dated = change.datetime.as_deref().and_then(time_span);
-            let dated = dated.map(|(start, _)| start).filter(|dated| *dated <= ahead);
+            let dated = dated
+                .map(|(start, _)| start)
+                .filter(|dated| *dated <= ahead);
             last_dated = dated.or(last_dated);
             let is_later_than_wanted = match (last_dated, self.before) {
                 (Some(effective), Some(before)) => effective > before,
