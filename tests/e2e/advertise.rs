@@ -304,7 +304,7 @@ fn a_hub_makes_room_only_if_the_state_knows_it_as_ours() {
     site.write("a/capabilitylist.xml", &list);
     assert_eq!(patches(&advertised(&setup)), 0, "another program's");
 
-    setup.config = embedding.clone();
+    setup.config = embedding.replace("[embedded_hub]", "[embedded_hub]\nenabled = true");
     setup.start().stop();
     setup.config = plain.to_owned();
     let printed = advertised(&setup);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::time::SystemTime;
 
 use rstest::rstest;
 
@@ -84,8 +85,15 @@ fn a_dry_run_prints_the_requests_that_a_run_then_sends(#[case] mode: &str) {
         .config
         .replace("[window]", "[window]\nmax_entries = 1");
     setup.start().stop();
-    site.write("a/changelist.xml", &list("a", "changelist", "2"));
-    site.write("a/resourcelist.xml", &list("a", "resourcelist", "2"));
+    let stopped = SystemTime::now();
+    for capability in ["changelist", "resourcelist"] {
+        let name = format!("a/{capability}.xml");
+        site.write(&name, &list("a", capability, "2"));
+        // The clock of the file system is coarse: a change from before the last look would be dated by each next look.
+        while fs::metadata(site.path(&name)).unwrap().modified().unwrap() <= stopped {
+            site.write(&name, &list("a", capability, "2"));
+        }
+    }
     let state = files(&setup.state.path().join("state"));
 
     let (printed, summary) = dry_run(&setup);
