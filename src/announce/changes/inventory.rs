@@ -30,7 +30,8 @@ pub struct InventoryRow {
     pub state: ResourceState,
     /// As listed.
     pub uri: Box<str>,
-    /// The time since which no list has it, by the clock of [`WatchedTime`].
+    /// The time since which no list has it, by the clock of
+    /// [`WatchedTime`](crate::announce::changes::round::WatchedTime).
     pub missing: Option<Timestamp>,
 }
 
@@ -49,7 +50,8 @@ pub struct MissingResources {
     pub of: usize,
     /// True if they are too many to be believed (R15).
     pub is_suspended: bool,
-    /// The time at which the first counts as deleted, by the clock of [`WatchedTime`].
+    /// The time at which the first counts as deleted, by the clock of
+    /// [`WatchedTime`](crate::announce::changes::round::WatchedTime).
     pub next: Option<Timestamp>,
 }
 
