@@ -10,6 +10,7 @@ use toml::de::DeValue;
 
 use crate::announce::plan::BrokerPlan;
 use crate::config::broker::address::URL;
+use crate::config::channel::KINDS;
 use crate::config::definition::Fallback::{Default, Described, Nothing, Required};
 use crate::config::definition::{Definition, Example, Kind, TextKind};
 use crate::config::duration;
@@ -25,7 +26,6 @@ use crate::config::section::Section;
 use crate::config::structure::WrittenTable;
 use crate::config::suggestion::nearest;
 use crate::config::tls::{TlsConfig, TlsKeys};
-use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::uri::Hub;
 
 pub use crate::config::broker::address::BrokerAddress;
@@ -192,11 +192,6 @@ pub struct LoginConfig {
     pub username: String,
     pub password: HeldSecret,
 }
-
-const KINDS: [(&str, ChannelKind); 2] = [
-    ("framework", ChannelKind::Framework),
-    ("change", ChannelKind::Change),
-];
 
 /// The word for the embedded hub in commands.
 const EMBEDDED: &str = "embedded";

@@ -56,7 +56,7 @@ static KIND: ConfigKey<ChannelKind> = ConfigKey::new(
 .more("A set may have one channel of each kind.");
 
 /// The kinds as they are written.
-const KINDS: [(&str, ChannelKind); 2] = [
+pub const KINDS: [(&str, ChannelKind); 2] = [
     ("framework", ChannelKind::Framework),
     ("change", ChannelKind::Change),
 ];
