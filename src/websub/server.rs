@@ -107,10 +107,15 @@ pub async fn serve<H, F>(
             handler(request)
         }
     };
-    let accept_all = async {
-        loop {
-            let accepted = match &listener {
-                Listener::Tcp(listener) => match listener.accept().await {
+    loop {
+        // Only the wait for a client is given up: one that was accepted gets its slot, and its answer.
+        let accepted = match &listener {
+            Listener::Tcp(listener) => {
+                let accepted = tokio::select! {
+                    accepted = listener.accept() => accepted,
+                    () = &mut shutdown => break,
+                };
+                match accepted {
                     Ok((stream, peer)) => {
                         // Only latency depends on it.
                         let _ = stream.set_nodelay(true);
@@ -119,24 +124,26 @@ pub async fn serve<H, F>(
                         Ok(())
                     }
                     Err(error) => Err(error),
-                },
-                Listener::Unix(listener) => match listener.accept().await {
+                }
+            }
+            Listener::Unix(listener) => {
+                let accepted = tokio::select! {
+                    accepted = listener.accept() => accepted,
+                    () = &mut shutdown => break,
+                };
+                match accepted {
                     Ok((stream, _)) => {
                         let (handler, stopping) = (with_peer(None), stopping.clone());
                         connection(stream, &limits, handler, stopping, slots.take().await);
                         Ok(())
                     }
                     Err(error) => Err(error),
-                },
-            };
-            if let Err(error) = accepted {
-                pause_after(&error).await;
+                }
             }
+        };
+        if let Err(error) = accepted {
+            pause_after(&error).await;
         }
-    };
-    tokio::select! {
-        () = accept_all => {}
-        () = &mut shutdown => {}
     }
     drop((listener, stopping));
     let _ = stop.send(());
