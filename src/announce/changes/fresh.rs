@@ -28,12 +28,13 @@ pub struct Candidate {
     pub is_archived: bool,
 }
 
-/// Place in the order in which entries are told: time, list, and position in the list.
-type Rank = (Timestamp, u32, u32);
+/// Place in the order in which entries are kept and told: time, list, and position in the list. Those of archived lists come
+/// last: if one of them is kept, every other list's entry with its key is kept too, and is not taken for it.
+type Rank = (bool, Timestamp, u32, u32);
 
 impl Candidate {
     fn rank(&self) -> Rank {
-        (self.time, self.list, self.place.position)
+        (self.is_archived, self.time, self.list, self.place.position)
     }
 }
 

@@ -256,9 +256,13 @@ impl Selection {
             || lists
                 .filter(|(list, _)| list.left > 0)
                 .all(|(_, number)| number.is_some());
-        let mut entries = self.slice(request).iter();
+        let slice = self.slice(request);
+        // Of a list that is read alone, an entry that another list tells at a later time is told at its own.
+        let tells = request.beyond.is_none() || !slice.is_empty();
+        let mut entries = slice.iter();
         is_known
             && has_all
+            && tells
             && entries.all(|entry| {
                 let mut copies = self.copies[self.copies_of(entry)].iter();
                 let is_read = |entry: &Candidate| numbers[entry.list as usize].is_some();

@@ -226,7 +226,11 @@ impl Engine {
                 return;
             }
             TakeOutcome::Stale => None,
-            TakeOutcome::Failed(reason) => Some(reason),
+            TakeOutcome::Failed(reason) => {
+                // What could not be read was not seen either.
+                self.change_sets.overlook(&set);
+                Some(reason)
+            }
         };
         let window = &self.plan.window.changes;
         self.change_sets.repeat(&set, window, &mut self.step);

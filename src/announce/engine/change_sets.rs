@@ -156,6 +156,10 @@ impl ChangeSet {
             });
             return (lists, None);
         }
+        // An entry of an archived list is compared with all that may tell it (C1).
+        if lists.iter().any(|list| list.is_archived) {
+            return (lists, None);
+        }
         let left = |list: &ListToRead| {
             let (fingerprint, left) = self.left.get(&list.list)?;
             (*fingerprint == list.fingerprint && !list.is_learned).then_some(*left)
@@ -576,9 +580,8 @@ impl ChangeSets {
     }
 
     /// Notes that nothing was taken in a round. It is repeated for the version that was seen meanwhile, or else after a
-    /// while. What was not read was not seen either.
+    /// while.
     pub fn repeat(&mut self, set: &Uri, plan: &ChangeWindowPlan, step: &mut Step) {
-        self.overlook(set);
         let known = self.sets.get(set).filter(|known| known.signs.is_some());
         match known.and_then(|known| known.due_at(plan, step)) {
             Some(due) => step.wake_at(due, Timer::Changes(set.clone())),
@@ -592,7 +595,6 @@ impl ChangeSets {
         let Some(known) = self.sets.get_mut(set) else {
             return;
         };
-        known.watched_since = None;
         known.stale = known.stale.saturating_add(1);
         let wait = STALE_WAIT.saturating_mul(1 << known.stale.min(6));
         let at = later(now, wait.min(LONGEST_STALE_WAIT));

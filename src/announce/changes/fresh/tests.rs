@@ -94,6 +94,19 @@ fn what_is_listed_and_was_not_taken_is_fresh(
 }
 
 #[test]
+fn an_archived_entry_is_not_taken_for_one_that_was_too_late_to_be_kept() {
+    // The live list has its entries later than the archived one.
+    let (compared, late) = compare(&["-ab", "xyab"], &[], 2);
+    assert!(compared.taken.is_empty(), "{compared:?}");
+    assert!(late.contains(&(0, 'a')) && late.contains(&(0, 'b')));
+    let fresh = compared.fresh.iter();
+    let fresh: Vec<char> = fresh
+        .map(|entry| char::from(entry.place.key.0[0]))
+        .collect();
+    assert_eq!(fresh, ['x', 'y']);
+}
+
+#[test]
 fn a_copy_is_taken_with_the_entry_that_is_told_for_it() {
     let (compared, _) = compare(&["ab", "xb"], &["x"], usize::MAX);
     let letters = |entries: &[Candidate]| -> Vec<(u32, char)> {

@@ -137,6 +137,17 @@ impl Channel {
         limit: usize,
         seconds: u64,
     ) -> (String, Taken, usize) {
+        self.read_before(lists, limit, seconds, None)
+    }
+
+    /// Lets the entries from a time on wait.
+    fn read_before(
+        &mut self,
+        lists: &[(&str, &str)],
+        limit: usize,
+        seconds: u64,
+        beyond: Option<Timestamp>,
+    ) -> (String, Taken, usize) {
         let at = start() + Duration::from_secs(seconds);
         let round = self.last.map_or(1, |last| last + 1);
         let request = TakeRequest {
@@ -154,7 +165,7 @@ impl Channel {
                 grace: GRACE,
             },
             limit,
-            beyond: None,
+            beyond,
             inventory: None,
         };
         let words = lists.iter();
@@ -521,4 +532,18 @@ proptest! {
         }
         prop_assert_eq!(told, most);
     }
+}
+
+#[test]
+fn an_entry_that_another_list_tells_later_is_told_by_the_list_that_is_read_alone() {
+    let mut channel = Channel::default();
+    let (first, second) = (("1", "dX"), ("2", "aX"));
+    let (told, taken, _) = channel.read(&[first, second], 1, 60);
+    assert_eq!((told.as_str(), taken.has_more), ("a", true));
+    // The first entry of the other list waits, and so does its copy.
+    let beyond = start() + Duration::from_secs(3);
+    let (told, _, _) = channel.read_before(&[second], 1, 60, Some(beyond));
+    assert_eq!(told, "X");
+    let (told, _, _) = channel.read(&[first, second], 9, 60);
+    assert_eq!(told, "d");
 }
