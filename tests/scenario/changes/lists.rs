@@ -187,6 +187,25 @@ fn what_vanished_is_not_forgotten_by_a_downtime_or_a_clock_that_is_set() {
 }
 
 #[test]
+fn what_vanished_is_forgotten_although_newer_versions_overtake_some_reads() {
+    let mut world = world_with(plan(), &["u z 00:00", "u a 01:00"]);
+    world.write_changes(LIST, &["u z 00:00"]);
+    world.wait(10);
+    for minute in 2..10 {
+        let entry = |second: u32| format!("u b {minute:02}:{second:02}");
+        let (first, second) = (entry(0), entry(1));
+        world.write_changes(LIST, &["u z 00:00", &first]);
+        world.unseen(|world| world.write_changes(LIST, &["u z 00:00", &first, &second]));
+        world.wait(2);
+        world.see(LIST);
+        world.wait(98);
+    }
+    // Fifteen vanished, and those of the last five minutes are remembered.
+    let (_, vanished) = world.keys_of(LIST);
+    assert!((1..10).contains(&vanished), "{vanished}");
+}
+
+#[test]
 fn a_document_that_is_no_change_list_for_a_moment_keeps_its_keys_when_the_clock_is_set() {
     let mut world = world_with(plan(), &["u z 00:00", "u a 01:00"]);
     let list = index("changelist").up(UP).lists(&["/a/part.xml"]);
