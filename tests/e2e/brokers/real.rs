@@ -1,6 +1,7 @@
 //! ActiveMQ and RabbitMQ: what is sent arrives whole and in order, also when a broker is killed meanwhile.
 
 use std::net::SocketAddr;
+use std::time::Instant;
 
 use rsnotify::resourcesync::change_payload::ChangePayload;
 use serde_json::Value;
@@ -103,19 +104,29 @@ fn activemq_gives_jms_consumers_every_change_in_order_although_it_is_killed() {
             received.take(&message["messageId"], told(&payload));
         }
     };
+    let began = Instant::now();
+    let tell = |what: String| println!("{:6.1} s  {what}", began.elapsed().as_secs_f64());
+    tell("a wrong password and a refused destination are reported".to_owned());
     hear(&mut by_jms, 1);
     for round in 0..3 {
         for _ in 0..5 {
             story.change();
         }
+        tell(format!("{} changes published", story.changes().len()));
         if round == 1 {
             activemq.kill();
             story.change();
+            tell("ActiveMQ was killed, and a change published".to_owned());
             activemq.launch();
+            tell("ActiveMQ runs again".to_owned());
         }
     }
     hear(&mut by_jms, story.changes().len());
     assert_eq!(by_jms.changes, story.changes());
+    let received = by_jms.changes.len();
+    tell(format!(
+        "JMS, durable, with a selector: all {received} changes, in order"
+    ));
     while by_stomp.changes.len() < story.changes().len() {
         let line = listener.next();
         if line["event"] == "notification" {
@@ -129,6 +140,9 @@ fn activemq_gives_jms_consumers_every_change_in_order_although_it_is_killed() {
         }
     }
     assert_eq!(by_stomp.changes, story.changes());
+    tell(format!(
+        "listen --broker --durable: all {received} changes, in order"
+    ));
     let (_, checked, _) = output(&mut story.setup.command("check"));
     assert!(
         checked.contains("repository: connected to ActiveMQ/"),
