@@ -140,8 +140,8 @@ fn a_resend_that_is_killed_at_any_time_names_each_resource_once() {
     let mut kills = 0;
     for at in 1.. {
         let mut process = resend(&story, "100").spawn().unwrap();
-        // Between two transactions, within one, and before the first.
-        std::thread::sleep(Duration::from_millis(170 * at % 1_130));
+        // The moment of the kill is the input, and any will do: before the first transaction, within one, or between two.
+        std::thread::sleep(Duration::from_millis(170 * at % 1_130)); // waits for no event
         if at == 9 || process.try_wait().unwrap().is_some() {
             assert!(process.wait().unwrap().success());
             break;
