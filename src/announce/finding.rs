@@ -77,6 +77,9 @@ pub enum Finding {
     BackDated { list: Uri, count: usize },
     /// Entries of a Change List with a datetime in the future, which were told without it (C15).
     Ahead { list: Uri, count: usize },
+    /// A Change List that had been closed for long has other entries now. Those that are not later than its last one were
+    /// not told (C7).
+    ClosedListRewritten { list: Uri, untold: usize },
     /// So many resources of a set are not listed any more that their deletions are suspended (C29).
     MissingResources {
         set: Uri,
@@ -148,6 +151,7 @@ impl Finding {
             Finding::UntellableEntries { .. } => "untellable_entries",
             Finding::BackDated { .. } => "back_dated",
             Finding::Ahead { .. } => "ahead",
+            Finding::ClosedListRewritten { .. } => "closed_list_rewritten",
             Finding::MissingResources { .. } => "missing_resources",
             Finding::NoFile { .. } | Finding::MoreWithoutFile { .. } => "no_file",
             Finding::WrongUrl { .. } => "wrong_url",
@@ -222,7 +226,8 @@ impl Finding {
             Finding::NoFile { set, uri } | Finding::NoDocument { set, uri, .. } => vec![set, uri],
             Finding::UntellableEntries { list, .. }
             | Finding::BackDated { list, .. }
-            | Finding::Ahead { list, .. } => vec![list],
+            | Finding::Ahead { list, .. }
+            | Finding::ClosedListRewritten { list, .. } => vec![list],
             Finding::MissingResources { set, .. } => vec![set],
             Finding::WrongUrl { url, .. } => vec![url],
             Finding::Unclean { .. } => Vec::new(),
@@ -263,6 +268,7 @@ impl Finding {
             Finding::UntellableEntries { .. }
                 | Finding::BackDated { .. }
                 | Finding::Ahead { .. }
+                | Finding::ClosedListRewritten { .. }
                 | Finding::MissingResources { .. }
         )
     }
@@ -284,7 +290,7 @@ impl Finding {
 }
 
 /// The names that [`Finding::kind`] gives.
-pub const KINDS: [&str; 22] = [
+pub const KINDS: [&str; 23] = [
     "unrouted",
     "unadvertised",
     "no_index",
@@ -306,6 +312,7 @@ pub const KINDS: [&str; 22] = [
     "untellable_entries",
     "back_dated",
     "ahead",
+    "closed_list_rewritten",
     "missing_resources",
 ];
 
@@ -472,6 +479,11 @@ impl fmt::Display for Finding {
             Finding::Ahead { list, count } => write!(
                 f,
                 "{list} had {count} new entries dated in the future: they are announced without a datetime; is a clock wrong?"
+            ),
+            Finding::ClosedListRewritten { list, untold } => write!(
+                f,
+                "{list} was closed and unchanged for 30 days, and was rewritten: {untold} new entries that are not later \
+                 than its last one are not announced"
             ),
             Finding::MissingResources {
                 set,

@@ -24,6 +24,8 @@ use crate::resourcesync::fingerprint::Fingerprint;
 use crate::resourcesync::payload::Entry;
 use crate::resourcesync::uri::{Hub, Topic, Uri};
 
+/// Time after which a closed Change List that did not change is not expected to (C7).
+const CLOSED_FOR_GOOD: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// The time within which two changes of a file may look like one (R4).
 const RACY: Duration = Duration::from_secs(2);
 
@@ -341,6 +343,24 @@ pub struct ChangeListRow {
     pub listed: usize,
     /// Of these, entries that were taken.
     pub taken: usize,
+    /// Present if it was closed when it was taken.
+    pub closed: Option<ClosedList>,
+}
+
+/// A Change List that is closed: its `rs:md` says until when (core 1.1 section 12.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClosedList {
+    /// Time since which no other version was seen.
+    pub since: Timestamp,
+    /// Time of its last entry.
+    pub last: Timestamp,
+}
+
+impl ClosedList {
+    /// Returns true if it has not changed for so long that it is not expected to.
+    pub fn is_settled(&self, now: Timestamp) -> bool {
+        later(self.since, CLOSED_FOR_GOOD) <= now
+    }
 }
 
 /// Keys of entries that were taken from one Change List, 16 bytes each.

@@ -7,6 +7,7 @@ use crate::resourcesync::characters::is_space;
 use crate::resourcesync::datetime::{Datetime, is_complete, is_strict};
 use crate::resourcesync::payload::ChangeKind;
 use crate::resourcesync::tag::Tag;
+use crate::resourcesync::uri::is_scheme;
 
 /// Longest fixity information that is passed on, in bytes.
 const LONGEST_HASH: usize = 1 << 10;
@@ -230,9 +231,8 @@ fn filled(value: Option<impl AsRef<str>>) -> Option<Box<str>> {
 
 /// Returns true if a text begins with a scheme, so that it is no relative reference (RFC 3986 section 4.2).
 fn has_scheme(text: &str) -> bool {
-    let scheme = text.split_once(':').map_or("", |(scheme, _)| scheme);
-    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
-    scheme.starts_with(|first: char| first.is_ascii_alphabetic()) && scheme.bytes().all(is_part)
+    text.split_once(':')
+        .is_some_and(|(scheme, _)| is_scheme(scheme))
 }
 
 /// Returns true if a text is a token (RFC 2045 section 5.1).

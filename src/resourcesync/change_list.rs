@@ -22,7 +22,7 @@ use crate::resourcesync::parse::{ReadError, read};
 use crate::resourcesync::payload::{ChangeKind, escaped_len};
 use crate::resourcesync::reader::{Element, Handler, Start};
 use crate::resourcesync::tag::Tag;
-use crate::resourcesync::uri::normal;
+use crate::resourcesync::uri::normal_resource;
 
 /// Longest entry that is passed on, as rendered; a longer one goes without its links.
 const LONGEST_ENTRY: usize = 64 << 10;
@@ -423,7 +423,7 @@ impl Draft {
         if self.loc.len() > LONGEST_LOC / LONGEST_ESCAPE && escaped_len(&self.loc) > LONGEST_LOC {
             return Err(SkipReason::TooLong);
         }
-        let uri = normal(&self.loc).map_err(|error| SkipReason::RelativeLoc(error.0))?;
+        let uri = normal_resource(&self.loc).map_err(|error| SkipReason::RelativeLoc(error.0))?;
         if self.is_of_resources {
             // It is not known yet whether it is new.
             return Ok((uri, ChangeKind::Updated));

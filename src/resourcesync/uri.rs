@@ -192,13 +192,9 @@ pub(crate) fn normal(text: &str) -> Result<Cow<'_, str>, NotAUri> {
     let text = text.split('#').next().unwrap_or(text).trim();
     let not_a_uri = || NotAUri(text.chars().take(200).collect());
     let (scheme, rest) = text.split_once("://").ok_or_else(not_a_uri)?;
-    let is_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
-        && scheme
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
     let end = rest.find(['/', '?']).unwrap_or(rest.len());
     let (authority, path_and_query) = rest.split_at(end);
-    if !is_scheme {
+    if !is_scheme(scheme) {
         return Err(not_a_uri());
     }
     let (path, query) = match path_and_query.split_once('?') {
@@ -216,6 +212,33 @@ pub(crate) fn normal(text: &str) -> Result<Cow<'_, str>, NotAUri> {
         uri.push_str(&normal_escapes(query));
     }
     Ok(Cow::Owned(uri))
+}
+
+/// Returns the URI of a resource as compared: as [`normal`], but it may also have a scheme without an authority, such as
+/// `urn:`.
+pub(crate) fn normal_resource(text: &str) -> Result<Cow<'_, str>, NotAUri> {
+    let not_a_uri = match normal(text) {
+        Ok(uri) => return Ok(uri),
+        Err(error) => error,
+    };
+    let text = text.split('#').next().unwrap_or(text).trim();
+    let Some((scheme, rest)) = text.split_once(':') else {
+        return Err(not_a_uri);
+    };
+    let scheme = scheme.to_ascii_lowercase();
+    let has_authority = rest.starts_with("//") || ["http", "https"].contains(&&*scheme);
+    // A single letter is the drive of a path.
+    let is_opaque = is_scheme(&scheme) && scheme.len() > 1 && !rest.is_empty() && !has_authority;
+    match is_opaque {
+        true => Ok(Cow::Owned(format!("{scheme}:{}", normal_escapes(rest)))),
+        false => Err(not_a_uri),
+    }
+}
+
+/// Returns true for the name of a scheme (RFC 3986 section 3.1).
+pub(crate) fn is_scheme(text: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
+    text.starts_with(|c: char| c.is_ascii_alphabetic()) && text.chars().all(is_part)
 }
 
 /// Returns true if a URI is evidently normal, as most are: it has a host in lower case and a path, and nothing that

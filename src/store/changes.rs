@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use rusqlite::{
     Connection, OpenFlags, OptionalExtension, Row, Transaction, params, params_from_iter,
 };
@@ -11,7 +12,7 @@ use rusqlite::{
 use crate::announce::changes::inventory::InventoryRow;
 use crate::announce::changes::log::{LogPart, Logged};
 use crate::announce::ids::ChannelId;
-use crate::announce::state::{ChangeListRow, ChangeSetRow, KeyRow, LogRow, Save};
+use crate::announce::state::{ChangeListRow, ChangeSetRow, ClosedList, KeyRow, LogRow, Save};
 use crate::resourcesync::change_list::{ResourceKey, ResourceState};
 use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::uri::Uri;
@@ -176,6 +177,7 @@ impl Store {
                 fingerprint: fields.optional()?,
                 listed: count(fields.take()?),
                 taken: count(fields.take()?),
+                closed: closed(fields.optional()?, fields.optional()?),
             };
             lists.entry(set).or_default().insert(list, row);
             Ok(())
@@ -300,6 +302,11 @@ pub(super) fn write_changes(on: &Transaction<'_>, save: &Save) -> rusqlite::Resu
     Ok(())
 }
 
+fn closed(since: Option<Timestamp>, last: Option<Timestamp>) -> Option<ClosedList> {
+    let (since, last) = since.zip(last)?;
+    Some(ClosedList { since, last })
+}
+
 fn write_list(
     on: &Transaction<'_>,
     set: &Uri,
@@ -312,9 +319,9 @@ fn write_list(
         return Ok(());
     };
     on.prepare_cached(
-        "INSERT INTO change_lists VALUES (?1, ?2, ?3, ?4, ?5) \
+        "INSERT INTO change_lists VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) \
          ON CONFLICT (capability_list, list) DO UPDATE SET fingerprint = excluded.fingerprint, \
-         listed = excluded.listed, taken = excluded.taken",
+         listed = excluded.listed, taken = excluded.taken, closed = excluded.closed, last = excluded.last",
     )?
     .execute(params![
         set.as_str(),
@@ -322,6 +329,8 @@ fn write_list(
         row.fingerprint.map(Column),
         save::count(row.listed),
         save::count(row.taken),
+        row.closed.map(|closed| Column(closed.since)),
+        row.closed.map(|closed| Column(closed.last)),
     ])?;
     Ok(())
 }

@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 
 /// Migrations in order; `user_version` counts those that ran. Never edit one that was released.
-const MIGRATIONS: [&str; 8] = [
+const MIGRATIONS: [&str; 9] = [
     "
 CREATE TABLE mounts (
     id INTEGER PRIMARY KEY,
@@ -281,6 +281,10 @@ UPDATE relays SET content_type = published_topics.content_type, capability_list 
     FROM published_topics WHERE published_topics.topic = relays.topic;
 ALTER TABLE published_topics DROP COLUMN content_type;
 ALTER TABLE published_topics DROP COLUMN capability_list;
+",
+    "
+ALTER TABLE change_lists ADD COLUMN closed TEXT;
+ALTER TABLE change_lists ADD COLUMN last TEXT;
 ",
 ];
 

@@ -47,12 +47,14 @@ fn a_state_of_the_second_schema_is_taken_over_but_for_its_last_failure() {
     assert_eq!(some(upgraded.channels), save.channels);
 }
 
-/// A state with what the eighth migration did, undone.
+/// A state with what the eighth and the ninth migration did, undone.
 fn of_the_seventh_schema(directory: &Path) -> rusqlite::Connection {
     let database = rusqlite::Connection::open(directory.join("state.sqlite")).unwrap();
     database
         .execute_batch(
-            "ALTER TABLE relays DROP COLUMN content_type;
+            "ALTER TABLE change_lists DROP COLUMN closed;
+             ALTER TABLE change_lists DROP COLUMN last;
+             ALTER TABLE relays DROP COLUMN content_type;
              ALTER TABLE relays DROP COLUMN capability_list;
              DROP TABLE published_topics;
              CREATE TABLE published_topics (

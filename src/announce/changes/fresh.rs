@@ -24,25 +24,27 @@ pub struct Candidate {
     pub copy: u32,
     /// True if its datetime lies ahead (C15).
     pub is_ahead: bool,
-    /// True if its list is archived: others tell the entry, or nobody does (C1).
-    pub is_archived: bool,
+    /// True if its list does not tell it: others do, or nobody does (C1, C7).
+    pub is_silent: bool,
 }
 
-/// Place in the order in which entries are kept and told: time, list, and position in the list. Those of archived lists come
-/// last: if one of them is kept, every other list's entry with its key is kept too, and is not taken for it.
+/// Place in the order in which entries are kept and told: time, list, and position in the list. Silent ones come last: if
+/// one of them is kept, every other list's entry with its key is kept too, and is not taken for it.
 type Rank = (bool, Timestamp, u32, u32);
 
 impl Candidate {
     fn rank(&self) -> Rank {
-        (self.is_archived, self.time, self.list, self.place.position)
+        (self.is_silent, self.time, self.list, self.place.position)
     }
 }
 
 /// The result of a comparison.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Compared {
-    /// Entries that were taken from other lists, or only stand in archived ones.
+    /// Entries that were taken from other lists.
     pub taken: Vec<Candidate>,
+    /// Silent entries that no other list tells.
+    pub untold: Vec<Candidate>,
     /// Fresh entries, in the order in which they are told.
     pub fresh: Vec<Candidate>,
     /// Entries that other lists have too, which are told for them; in order of their keys and numbers.
@@ -107,7 +109,7 @@ impl Comparison {
         }
         let candidates = &mut self.candidates;
         candidates.sort_unstable_by_key(|entry| {
-            (entry.place.key, entry.is_archived, entry.list, entry.copy)
+            (entry.place.key, entry.is_silent, entry.list, entry.copy)
         });
         let mut counts = Counts::new(candidates);
         stored(&mut |list, key| counts.pass(candidates, list, key))?;
@@ -120,15 +122,15 @@ impl Comparison {
             // The first list that has an entry of this number tells it.
             let mut told = BTreeSet::new();
             is_fresh.extend(group.iter().map(|entry| {
-                let is_hidden = entry.is_archived && !told.contains(&entry.copy);
-                let is_taken = entry.copy <= taken || is_hidden;
-                let is_fresh = !is_taken && told.insert(entry.copy);
-                match (is_taken, is_fresh) {
-                    (true, _) => compared.taken.push(*entry),
-                    (false, false) => compared.copies.push(*entry),
-                    (false, true) => {}
-                }
-                is_fresh
+                let is_told = told.contains(&entry.copy);
+                let kept = match entry {
+                    entry if entry.copy <= taken => &mut compared.taken,
+                    _ if is_told => &mut compared.copies,
+                    entry if entry.is_silent => &mut compared.untold,
+                    _ => return told.insert(entry.copy),
+                };
+                kept.push(*entry);
+                false
             }));
         }
         let mut is_fresh = is_fresh.into_iter();

@@ -139,6 +139,8 @@ pub fn take_inventory<E>(
                 skipped,
                 first_skipped: None,
                 undated: UndatedChanges::default(),
+                rewritten: None,
+                closed_until: None,
             }
         });
     Ok(Taken {
@@ -389,6 +391,7 @@ mod tests {
                     fingerprint: Fingerprint([0; 32]),
                     is_learned,
                     is_archived: false,
+                    closed_until: None,
                 })
                 .collect(),
             watch: WatchedTime {

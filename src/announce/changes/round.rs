@@ -87,6 +87,16 @@ pub struct ListToRead {
     pub is_learned: bool,
     /// True if it is archived: its entries count as taken, unless another list tells them now (C1).
     pub is_archived: bool,
+    /// Time of the last entry that it had when it was closed for good: those that are not later are not told, unless
+    /// another list tells them now (C7).
+    pub closed_until: Option<Timestamp>,
+}
+
+impl ListToRead {
+    /// Returns true if it may have entries that only count if another list tells them.
+    pub fn may_be_silent(&self) -> bool {
+        self.is_archived || self.closed_until.is_some()
+    }
 }
 
 /// The answer to a [`TakeRequest`].
@@ -150,6 +160,10 @@ pub struct TakenList {
     pub skipped: usize,
     pub first_skipped: Option<Skipped>,
     pub undated: UndatedChanges,
+    /// Present if it was closed for good and has other entries now: the number of those that are not told (C7).
+    pub rewritten: Option<usize>,
+    /// Time of its last entry, if it is closed.
+    pub closed_until: Option<Timestamp>,
 }
 
 /// Entries that were taken and are told without a datetime, by reason (C15).

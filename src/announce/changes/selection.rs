@@ -72,6 +72,12 @@ struct SelectedList {
     first_skipped: Option<Skipped>,
     /// Entries with a datetime that cannot be read.
     invalid: usize,
+    /// True if it declares its end.
+    is_closed: bool,
+    /// See [`ListToRead::closed_until`].
+    closed_until: Option<Timestamp>,
+    /// Entries that are not told for that reason.
+    untold: usize,
 }
 
 impl SelectedList {
@@ -94,12 +100,20 @@ impl SelectedList {
             skipped: listed.skipped,
             first_skipped: listed.first_skipped.clone(),
             invalid: listed.undated.invalid,
+            is_closed: listed.declared.until.is_some(),
+            closed_until: list.closed_until,
+            untold: 0,
         }
     }
 
     /// Returns true if no entry up to this one has a time of its own.
     fn is_head(&self, position: u32) -> bool {
         self.dated.is_none_or(|dated| position < dated)
+    }
+
+    /// Returns true if an entry of this time is new in a list that was closed for good.
+    fn is_rewriting(&self, time: Timestamp) -> bool {
+        self.closed_until.is_some_and(|until| time <= until)
     }
 
     fn note_late(&mut self, entry: &Candidate) {
@@ -154,9 +168,15 @@ impl Selection {
         })?;
         let Compared {
             mut taken,
+            untold,
             fresh,
             copies,
         } = compared;
+        for entry in &untold {
+            let list = &mut selection.lists[entry.list as usize];
+            list.untold += usize::from(list.is_rewriting(entry.time));
+        }
+        taken.extend(untold);
         taken.sort_unstable_by_key(|entry| (entry.list, entry.place.position));
         for entry in taken {
             selection.take_key(&entry);
@@ -196,13 +216,14 @@ impl Selection {
             self.lists.push(selected);
             for entry in untaken {
                 let of = &listed.entries[entry.index];
+                let time = times[entry.index];
                 let candidate = Candidate {
                     place: of.place(),
-                    time: times[entry.index],
+                    time,
                     list: number,
                     copy: entry.copy,
                     is_ahead: is_ahead(of, request.at),
-                    is_archived: list.is_archived,
+                    is_silent: list.is_archived || self.lists[number as usize].is_rewriting(time),
                 };
                 let mut is_late = |late: &Candidate| {
                     self.lists[late.list as usize].note_late(late);
@@ -391,6 +412,8 @@ impl Selection {
             // The pass over the keys does not know which of them are fresh.
             let invalid = list.invalid.min(undated - ahead);
             list.invalid -= invalid;
+            let untold = std::mem::take(&mut list.untold);
+            let is_rewritten = list.closed_until.is_some() && (untold > 0 || told > 0);
             lists[*number] = Some(TakenList {
                 list: list.list.clone(),
                 version: list.fingerprint,
@@ -407,6 +430,8 @@ impl Selection {
                     invalid,
                     ahead,
                 },
+                rewritten: is_rewritten.then_some(untold),
+                closed_until: list.latest.filter(|_| list.is_closed),
             });
         }
         lists.into_iter().flatten().collect()

@@ -77,6 +77,7 @@ impl Engine {
             fingerprint: record.version.fingerprint,
             is_learned: known.learns(&list),
             is_archived: false,
+            closed_until: None,
             list,
         });
         Some(lists.collect())
@@ -195,6 +196,7 @@ impl Engine {
                 fingerprint,
                 is_learned: known.learns(&list),
                 is_archived: record.relations.archived,
+                closed_until: known.closed_until(&list, self.step.now()),
                 list,
             })
         });
@@ -317,25 +319,33 @@ impl Engine {
                     reason: first.reason.to_string(),
                 });
             }
-            if let Some(count) = back_dated.get(&number) {
+            let back_dated = back_dated.get(&number).copied().unwrap_or_default();
+            let (odd, count) = self.change_sets.note_odd(set, list, back_dated);
+            let list = &list.list;
+            if odd.back_dated > 0 {
                 findings.push(Finding::BackDated {
-                    list: list.list.clone(),
-                    count: *count,
+                    list: list.clone(),
+                    count: odd.back_dated,
                 });
             }
-            if list.undated.ahead > 0 {
+            if odd.ahead > 0 {
                 findings.push(Finding::Ahead {
-                    list: list.list.clone(),
-                    count: list.undated.ahead,
+                    list: list.clone(),
+                    count: odd.ahead,
+                });
+            }
+            if let Some(untold) = odd.rewritten {
+                findings.push(Finding::ClosedListRewritten {
+                    list: list.clone(),
+                    untold,
                 });
             }
             let source = &mut self.sources[position];
-            source.find_about_entries(&list.list, findings, &mut self.step);
-            let count = self.change_sets.note_skipped(set, &list.list, list.skipped);
+            source.find_about_entries(list, findings, &mut self.step);
             if count > 0 {
                 self.step.tell(Fact::SkippedEntries {
                     source: plan.name.clone(),
-                    list: list.list.clone(),
+                    list: list.clone(),
                     count,
                 });
             }

@@ -13,7 +13,7 @@ use crate::announce::engine::timers::Timer;
 use crate::announce::ids::ChannelId;
 use crate::announce::plan::ChangeWindowPlan;
 use crate::announce::small_set::SmallSet;
-use crate::announce::state::{ChangeListRow, ChangeSetRow};
+use crate::announce::state::{ChangeListRow, ChangeSetRow, ClosedList};
 use crate::announce::time::{earlier, later};
 use crate::resourcesync::fingerprint::Fingerprint;
 use crate::resourcesync::uri::{Uri, UriMap};
@@ -67,8 +67,8 @@ pub struct ChangeSet {
     is_partial: bool,
     /// Lists of which entries were left for a later round.
     left: BTreeMap<Uri, (Fingerprint, LeftEntries)>,
-    /// Entries of lists that cannot be told, as they were counted last.
-    skipped: BTreeMap<Uri, usize>,
+    /// What was odd about the entries of lists, in the version that was read last.
+    odd: BTreeMap<Uri, (Fingerprint, OddEntries)>,
     /// Resources of its Resource Lists that are missing, if changes are taken from these (C29).
     missing: Option<MissingResources>,
     /// True until the next round if an operator accepts what is missing as deleted.
@@ -76,6 +76,29 @@ pub struct ChangeSet {
     /// The time since which this run sees all its lists, by the steady clock: what is absent from them is absent since
     /// then at the earliest (R15).
     watched_since: Option<Timestamp>,
+}
+
+/// Numbers of entries of one version of a list that the operator should know of.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct OddEntries {
+    /// Entries that do not count (C2).
+    pub skipped: usize,
+    /// Entries that are told without their datetime (C15).
+    pub back_dated: usize,
+    pub ahead: usize,
+    /// Present if the list was closed for good: entries that are not told (C7).
+    pub rewritten: Option<usize>,
+}
+
+impl OddEntries {
+    /// Adds what a later round found in the same version.
+    fn add(&mut self, later: OddEntries) {
+        self.back_dated += later.back_dated;
+        self.ahead += later.ahead;
+        if let Some(rewritten) = later.rewritten {
+            *self.rewritten.get_or_insert_default() += rewritten;
+        }
+    }
 }
 
 /// Entries that were learned, which may take several rounds.
@@ -108,7 +131,7 @@ impl ChangeSet {
             learned: Learned::default(),
             is_partial: false,
             left: BTreeMap::new(),
-            skipped: BTreeMap::new(),
+            odd: BTreeMap::new(),
             missing: None,
             is_accepted: false,
             watched_since: None,
@@ -156,8 +179,8 @@ impl ChangeSet {
             });
             return (lists, None);
         }
-        // An entry of an archived list is compared with all that may tell it (C1).
-        if lists.iter().any(|list| list.is_archived) {
+        // A silent entry is compared with all that may tell it (C1, C7).
+        if lists.iter().any(ListToRead::may_be_silent) {
             return (lists, None);
         }
         let left = |list: &ListToRead| {
@@ -223,6 +246,33 @@ impl ChangeSet {
     /// Returns a list as far as its entries were taken.
     pub fn list(&self, list: &Uri) -> Option<&ChangeListRow> {
         self.lists.get(list)
+    }
+
+    /// Returns the time of the last entry of a list that was closed for good (C7).
+    pub fn closed_until(&self, list: &Uri, now: Timestamp) -> Option<Timestamp> {
+        let closed = self.lists.get(list).and_then(|row| row.closed);
+        let settled = closed.filter(|closed| closed.is_settled(now));
+        settled.map(|closed| closed.last)
+    }
+
+    /// Returns how a list that was taken now is closed. One that was closed for good remains so.
+    fn closed(&self, taken: &TakenList, now: Timestamp) -> Option<ClosedList> {
+        let before = self.lists.get(&taken.list).and_then(|row| row.closed);
+        let settled = before.filter(|closed| closed.is_settled(now));
+        if taken.fingerprint.is_none() {
+            return settled;
+        }
+        let last = taken.closed_until?;
+        Some(match settled {
+            Some(ClosedList {
+                since,
+                last: before,
+            }) => ClosedList {
+                since,
+                last: last.max(before),
+            },
+            None => ClosedList { since: now, last },
+        })
     }
 
     /// Returns the numbers of entries that the set's lists have, and that were taken of them.
@@ -315,7 +365,7 @@ impl ChangeSets {
                 known.lists.remove(list);
                 known.ended.remove(list);
                 known.left.remove(list);
-                known.skipped.remove(list);
+                known.odd.remove(list);
                 known.to_learn.remove(list);
                 known.last_taken = None;
                 // What is being compared was compared with keys that are gone now.
@@ -658,6 +708,7 @@ impl ChangeSets {
                     fingerprint: taken.fingerprint,
                     listed: taken.listed,
                     taken: taken.taken,
+                    closed: known.closed(taken, now),
                 }
             };
             match taken.left {
@@ -683,17 +734,35 @@ impl ChangeSets {
         }
     }
 
-    /// Notes how many entries of a list cannot be told. Returns how many more these are than before: most of them stand
-    /// there in every version.
-    pub fn note_skipped(&mut self, set: &Uri, list: &Uri, count: usize) -> usize {
+    /// Notes what a round found odd about the entries of a list. Returns all that was found in this version, and how many
+    /// more entries do not count than in the one before: most of them stand there in every version.
+    pub fn note_odd(
+        &mut self,
+        set: &Uri,
+        list: &TakenList,
+        back_dated: usize,
+    ) -> (OddEntries, usize) {
+        let found = OddEntries {
+            skipped: list.skipped,
+            back_dated,
+            ahead: list.undated.ahead,
+            rewritten: list.rewritten,
+        };
         let Some(known) = self.sets.get_mut(set) else {
-            return 0;
+            return (found, 0);
         };
-        let before = match count {
-            0 => known.skipped.remove(list),
-            _ => known.skipped.insert(list.clone(), count),
-        };
-        count.saturating_sub(before.unwrap_or_default())
+        let before = known.odd.remove(&list.list);
+        let more = before.map_or(0, |(_, before)| before.skipped);
+        let more = found.skipped.saturating_sub(more);
+        let of_version = before.filter(|(version, _)| *version == list.version);
+        let mut odd = found;
+        if let Some((_, before)) = of_version {
+            odd.add(before);
+        }
+        if odd != OddEntries::default() {
+            known.odd.insert(list.list.clone(), (list.version, odd));
+        }
+        (odd, more)
     }
 
     /// Notes that notifications were cut.
@@ -731,7 +800,7 @@ mod tests {
 
     use jiff::Timestamp;
 
-    use super::{ChangeSet, ChangeSets};
+    use super::{ChangeSet, ChangeSets, OddEntries};
     use crate::announce::changes::round::{LeftEntries, ListToRead, TakenList, UndatedChanges};
     use crate::announce::engine::step::Step;
     use crate::announce::observation::{DocumentPath, MountId, Stat};
@@ -754,6 +823,26 @@ mod tests {
             fingerprint: Fingerprint([1; 32]),
             is_learned: false,
             is_archived: false,
+            closed_until: None,
+        }
+    }
+
+    /// A list of which one entry was taken, and one is left.
+    fn taken(list: &ListToRead) -> TakenList {
+        TakenList {
+            list: list.list.clone(),
+            version: list.fingerprint,
+            fingerprint: None,
+            left: None,
+            listed: 2,
+            taken: 1,
+            told: 1,
+            latest: None,
+            skipped: 0,
+            first_skipped: None,
+            undated: UndatedChanges::default(),
+            rewritten: None,
+            closed_until: None,
         }
     }
 
@@ -824,19 +913,7 @@ mod tests {
         let uri = Uri::parse("https://e.org/cl.xml").unwrap();
         let mut sets = ChangeSets::default();
         sets.sets.insert(uri.clone(), known);
-        let taken = TakenList {
-            list: lists[0].list.clone(),
-            version: lists[0].fingerprint,
-            fingerprint: None,
-            left: None,
-            listed: 2,
-            taken: 1,
-            told: 1,
-            latest: None,
-            skipped: 0,
-            first_skipped: None,
-            undated: UndatedChanges::default(),
-        };
+        let taken = taken(&lists[0]);
         let mut step = Step::new(Timestamp::UNIX_EPOCH);
         let take = |sets: &mut ChangeSets, step: &mut Step| {
             let (round, _) = sets.begin(&uri, false, step.steady()).unwrap();
@@ -863,8 +940,41 @@ mod tests {
         let uri = Uri::parse("https://e.org/cl.xml").unwrap();
         let mut sets = ChangeSets::default();
         sets.sets.insert(uri.clone(), set);
-        let counted = [3, 3, 5, 0, 2].map(|count| sets.note_skipped(&uri, &lists[0].list, count));
+        let counted = [3, 3, 5, 0, 2].map(|skipped| {
+            let taken = TakenList {
+                skipped,
+                ..taken(&lists[0])
+            };
+            sets.note_odd(&uri, &taken, 0).1
+        });
         assert_eq!(counted, [3, 0, 2, 0, 2]);
+    }
+
+    #[test]
+    fn what_rounds_find_in_one_version_adds_up() {
+        let (set, lists) = set(&[("a", 10, 1)]);
+        let uri = Uri::parse("https://e.org/cl.xml").unwrap();
+        let mut sets = ChangeSets::default();
+        sets.sets.insert(uri.clone(), set);
+        let mut list = TakenList {
+            skipped: 1,
+            rewritten: Some(2),
+            ..taken(&lists[0])
+        };
+        list.undated.ahead = 3;
+        sets.note_odd(&uri, &list, 4);
+        list.rewritten = None;
+        let (odd, _) = sets.note_odd(&uri, &list, 5);
+        let expected = OddEntries {
+            skipped: 1,
+            back_dated: 9,
+            ahead: 6,
+            rewritten: Some(2),
+        };
+        assert_eq!(odd, expected);
+        list.version = Fingerprint([2; 32]);
+        let (odd, _) = sets.note_odd(&uri, &list, 0);
+        assert_eq!((odd.back_dated, odd.ahead, odd.rewritten), (0, 3, None));
     }
 
     #[test]

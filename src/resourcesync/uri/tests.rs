@@ -1,6 +1,6 @@
 //! Tests of equal addresses, refused addresses, and paths.
 
-use super::Uri;
+use super::{Uri, normal_resource};
 
 #[test]
 fn equal_uris_become_equal_strings() {
@@ -65,6 +65,24 @@ fn equal_uris_become_equal_strings() {
         "http://100%@e.org/",
     ] {
         assert!(Uri::parse(bad).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn resources_may_have_uris_without_an_authority() {
+    for (written, expected) in [
+        ("HTTP://E.org", Some("http://e.org/")),
+        (" URN:isbn:0-12 ", Some("urn:isbn:0-12")),
+        ("info:doi/10.1%2f2#part", Some("info:doi/10.1%2F2")),
+        ("urn:", None),
+        ("C:\\a.txt", None),
+        ("http:a", None),
+        ("ftp://", None),
+        ("a/b:c", None),
+        ("1.txt", None),
+    ] {
+        let uri = normal_resource(written).ok();
+        assert_eq!(uri.as_deref(), expected, "{written}");
     }
 }
 

@@ -1,9 +1,12 @@
 //! Change Lists that come, go and change what they are (C1, C4, C7, C11).
 
 use jiff::SignedDuration;
+use rsnotify::announce::finding::Finding;
 
-use crate::changes::{LIST, NOTHING, SECOND, TOPIC, UP, apart, set_a, uri, world_of, world_with};
-use crate::world::{HUB, World, capability_list, index, list, mount, plan};
+use crate::changes::{
+    LIST, NOTHING, SECOND, TOPIC, UP, apart, findings, set_a, uri, world_of, world_with,
+};
+use crate::world::{HUB, World, capability_list, change_list, index, list, mount, plan};
 
 #[test]
 fn a_list_that_joins_later_is_told_however_old_it_is() {
@@ -54,7 +57,7 @@ fn an_archived_list_is_never_told() {
     let archive = index("changelist-archive").up(UP).lists(&["/a/old.xml"]);
     world.write("/a/archive.xml", archive);
     world.wait(10);
-    let text = crate::world::change_list(UP, &["u a 01:00"]);
+    let text = change_list(UP, &["u a 01:00"]);
     let text = text.replace("rel=\"up\"", "rel=\"index\"");
     let text = text.replace("/a/capabilitylist.xml", "/a/archive.xml");
     world.write_text("/a/old.xml", text.as_bytes());
@@ -94,7 +97,7 @@ fn the_components_of_a_change_list_index_are_told() {
     let list = index("changelist").up(UP).lists(&["/a/part.xml"]);
     world.write("/a/index.xml", list);
     world.wait(1);
-    let text = crate::world::change_list(UP, &["u a 01:00"]);
+    let text = change_list(UP, &["u a 01:00"]);
     let text = text.replace("rel=\"up\"", "rel=\"index\"");
     let text = text.replace(UP, "/a/index.xml");
     world.write_text("/a/part.xml", text.as_bytes());
@@ -367,4 +370,103 @@ fn a_world_without_change_channels_reads_no_list_twice() {
     world.wait(10);
     assert_eq!(world.changes(), NOTHING);
     assert!(world.disk.change_sets.is_empty());
+}
+
+const DAY: u64 = 24 * 60 * 60;
+
+/// Writes a list with its end.
+fn write_closed(world: &mut World, name: &str, entries: &[&str]) {
+    let text = change_list(UP, entries);
+    let closed = text.replacen(
+        "\"/>\n<url>",
+        "\" until=\"2026-11-20T10:06:00Z\"/>\n<url>",
+        1,
+    );
+    assert_ne!(closed, text);
+    world.write_text(name, closed.as_bytes());
+}
+
+/// A world with a list that is closed, and did not change for so many days.
+fn closed_for(days: u64) -> World {
+    let mut world = world_of(plan());
+    write_closed(&mut world, SECOND, &["u a 01:00", "u b 02:00"]);
+    world.wait(10);
+    assert_eq!(world.changes(), ["[00:00, 02:00] u a 01:00; u b 02:00"]);
+    world.wait(days * DAY / 2);
+    world.crash_and_start();
+    world.wait(days * DAY / 2);
+    world
+}
+
+const REWRITTEN: [&str; 4] = [
+    "u c 00:30",
+    "u a 01:30",
+    "u b 02:00",
+    "u d 2026-11-21T10:00:00Z",
+];
+
+#[test]
+fn of_a_list_that_was_closed_for_30_days_only_what_is_later_is_told() {
+    let mut world = closed_for(31);
+    write_closed(&mut world, SECOND, &REWRITTEN);
+    world.wait(10);
+    assert_eq!(
+        world.changes(),
+        ["[02:00, 2026-11-21T10:00:00] u d 2026-11-21T10:00:00"]
+    );
+    let rewritten = Finding::ClosedListRewritten {
+        list: uri(SECOND),
+        untold: 2,
+    };
+    assert_eq!(findings(&world), [rewritten]);
+    world.crash_and_start();
+    world.wait(1_000);
+    write_closed(&mut world, SECOND, &["u e 00:40", "u b 02:00"]);
+    world.wait(10);
+    assert_eq!(world.changes(), NOTHING, "it is closed as before");
+}
+
+#[test]
+fn of_a_list_that_was_closed_for_less_all_is_told() {
+    let mut world = closed_for(28);
+    write_closed(&mut world, SECOND, &REWRITTEN);
+    world.wait(10);
+    assert_eq!(
+        world.changes(),
+        ["[02:00, 2026-11-21T10:00:00] u c; u a; u d 2026-11-21T10:00:00"]
+    );
+    assert!(matches!(
+        findings(&world)[..],
+        [Finding::BackDated { count: 2, .. }]
+    ));
+}
+
+#[test]
+fn what_a_closed_list_gains_is_told_if_another_list_has_it() {
+    let mut world = closed_for(31);
+    write_closed(&mut world, SECOND, &REWRITTEN[..3]);
+    world.write_changes(LIST, &["u z 00:00", "u c 00:30"]);
+    world.wait(10);
+    assert_eq!(world.changes(), ["[02:00, 02:00.000001] u c"]);
+    world.wait(10);
+    world.write_changes(LIST, &["u z 00:00", "u a 01:30"]);
+    world.wait(10);
+    assert_eq!(world.changes(), NOTHING, "it counts as taken");
+}
+
+#[test]
+fn a_list_that_is_open_again_is_told_as_before() {
+    let mut world = closed_for(31);
+    world.write_changes(
+        SECOND,
+        &["u a 01:00", "u b 02:00", "u d 2026-11-21T10:00:00Z"],
+    );
+    world.wait(10);
+    world.changes();
+    world.write_changes(SECOND, &["u a 01:00", "u c 01:30", "u b 02:00"]);
+    world.wait(10);
+    assert_eq!(
+        world.changes(),
+        ["[2026-11-21T10:00:00, 2026-11-21T10:00:00.000001] u c"]
+    );
 }

@@ -41,7 +41,7 @@ fn compare(words: &[&str], taken: &[&str], most: usize) -> (Compared, Vec<(u32, 
                 list,
                 copy: *copy,
                 is_ahead: false,
-                is_archived: word.starts_with('-'),
+                is_silent: word.starts_with('-'),
             };
             let letter = |late: &Candidate| (late.list, char::from(late.place.key.0[0]));
             comparison.add(candidate, |dropped| late.push(letter(dropped)));

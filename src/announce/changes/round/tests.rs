@@ -232,6 +232,7 @@ fn version(name: &str, word: &str) -> ListToRead {
         fingerprint: Fingerprint(fingerprint),
         is_learned: name.starts_with('='),
         is_archived: name.starts_with('-'),
+        closed_until: None,
     }
 }
 
