@@ -83,6 +83,20 @@ impl Engine {
         Some(lists.collect())
     }
 
+    /// Returns the channel that hears the next changes of a set, and whether they are its last words (C12). A retiring
+    /// channel that another set has taken over hears no more of this one.
+    fn hearing_channel(&self, set: &Uri) -> Option<(ChannelId, bool)> {
+        let last_words_on = self.change_sets.get(set)?.last_words_on();
+        let is_of_set = |id: &ChannelId| {
+            let channel = self.channels.get(*id);
+            channel.is_some_and(|channel| channel.row.set == *set)
+        };
+        match last_words_on.filter(is_of_set) {
+            Some(id) => Some((id, true)),
+            None => Some((self.channels.live(set, ChannelKind::Change)?, false)),
+        }
+    }
+
     /// Begins the next round of a set, if it is due (C20).
     pub(super) fn take_if_ready(&mut self, set: &Uri) {
         self.change_sets.forget_ended(set, &mut self.step);
@@ -94,9 +108,9 @@ impl Engine {
             self.change_sets.park(set);
             return;
         }
-        let last_words_on = known.last_words_on();
-        let channel = last_words_on.or_else(|| self.channels.live(set, ChannelKind::Change));
-        let Some(channel) = channel.and_then(|id| self.channels.get(id)) else {
+        let hearing = self.hearing_channel(set);
+        let hearing = hearing.and_then(|(id, is_last)| Some((self.channels.get(id)?, is_last)));
+        let Some((channel, is_last)) = hearing else {
             self.change_sets.skip(set);
             return;
         };
@@ -105,7 +119,7 @@ impl Engine {
             channel.log.backlog(&ledger.row.position) == Backlog::default()
         };
         let has_hubs = channel.listening().next().is_some();
-        let is_free = last_words_on.is_some() || !has_hubs || listening.any(has_heard_all);
+        let is_free = is_last || !has_hubs || listening.any(has_heard_all);
         let inventory = self.inventory_rules(position, set);
         let window = match inventory {
             Some(_) => inventory_window(),
@@ -125,7 +139,7 @@ impl Engine {
             },
             None => {
                 self.change_sets.forget_inventory(set, &mut self.step);
-                self.lists_to_read(position, set, last_words_on.is_some())
+                self.lists_to_read(position, set, is_last)
             }
         };
         let Some(known) = self.change_sets.get(set) else {
@@ -213,12 +227,7 @@ impl Engine {
         if !self.change_sets.end(&set, round) {
             return;
         }
-        let Some(known) = self.change_sets.get(&set) else {
-            return;
-        };
-        let last_words_on = known.last_words_on();
-        let channel = last_words_on.or_else(|| self.channels.live(&set, ChannelKind::Change));
-        let Some(id) = channel else {
+        let Some((id, _)) = self.hearing_channel(&set) else {
             self.change_sets.skip(&set);
             return;
         };

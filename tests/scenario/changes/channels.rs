@@ -165,6 +165,34 @@ fn a_set_under_another_name_takes_its_topic_over() {
     assert_eq!(world.disk.change_sets.len(), 1);
 }
 
+/// Writes the set `/b`, with a change channel and a list of its own.
+fn write_b(world: &mut World, topic: &str, entries: &[&str]) {
+    world.write_changes("/b/changelist.xml", entries);
+    let list = capability_list("/b", &["changelist"]).change_channel(topic, &[]);
+    world.write("/b/capabilitylist.xml", list);
+}
+
+#[test]
+fn what_is_fresh_when_another_set_takes_the_topic_is_told_on_the_new_one() {
+    let mut world = world_of(plan());
+    write_b(&mut world, "/b/change/", &["u b 00:00"]);
+    world.wait(10);
+    world.unseen(|world| {
+        world.write_changes(LIST, &["u z 00:00", "u a 01:00"]);
+        world.write(UP, set_a("/a/moved/", &[]));
+        write_b(world, TOPIC, &["u b 00:00"]);
+    });
+    world.see_all(&[LIST, UP, "/b/capabilitylist.xml"].map(str::to_owned));
+    world.wait(10);
+    assert_eq!(by_topic(&mut world), ["/a/moved/ [00:00, 01:00] u a 01:00"]);
+    world.write_changes("/b/changelist.xml", &["u b 00:00", "u c 02:00"]);
+    world.wait(10);
+    assert_eq!(
+        by_topic(&mut world),
+        ["/a/change/ [00:00, 02:00] u c 02:00"]
+    );
+}
+
 #[test]
 fn two_channels_of_a_set_may_exchange_their_topics() {
     let mut world = world_of(plan());
