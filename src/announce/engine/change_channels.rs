@@ -33,18 +33,16 @@ impl Engine {
                 (Desired::Channel { topic, hubs }, _) => (topic, hubs),
             };
             let channel = live.and_then(|id| Some((id, self.channels.get(id)?)));
-            let mut moved_from = None;
             if let Some((id, channel)) = channel {
                 if channel.is_as(&topic, &hubs) {
                     continue;
                 }
                 if channel.row.topic != topic {
                     self.retire_changes(id);
-                    moved_from = Some(id);
                 }
             }
             let hubs = hubs.into_iter().collect();
-            self.open_changes(position, &set, topic, &hubs, moved_from, is_first);
+            self.open_changes(position, &set, topic, &hubs, is_first);
         }
     }
 
@@ -70,7 +68,6 @@ impl Engine {
         set: &Uri,
         topic: Topic,
         hubs: &BTreeSet<Hub>,
-        moved_from: Option<ChannelId>,
         is_first: bool,
     ) {
         let source = &self.plan.sources[position].name;
@@ -84,9 +81,10 @@ impl Engine {
             let (channels, step) = (&self.channels, &mut self.step);
             forget_set_without_channel(&mut self.change_sets, channels, &before, step);
         }
-        let before = moved_from.and_then(|id| self.channels.get(id));
-        let until = before.and_then(|channel| channel.row.untils.last().copied());
-        if let Some(until) = until {
+        let others = self.channels.of_set(set, ChannelKind::Change);
+        let others = others.filter(|(other, _)| *other != id);
+        let untils = others.filter_map(|(_, channel)| channel.row.untils.last().copied());
+        if let Some(until) = untils.max() {
             go_on_from(&mut self.channels, id, until, &mut self.step);
         }
         is_changed |= self.change_hubs(id, hubs, is_first);

@@ -178,12 +178,14 @@ impl Engine {
     }
 }
 
-/// C10: begins the first interval of a channel with the latest datetime that was learned.
+/// C10: begins the first interval of a channel with the latest datetime that was learned; the first one of a set that took
+/// the topic over not before that either.
 pub fn begin_interval(channel: &mut Channel, id: ChannelId, learned: Learned, step: &mut Step) {
     let now = step.now();
-    if channel.row.untils.is_empty() {
-        let latest = learned.latest.filter(|latest| *latest <= later(now, AHEAD));
-        channel.row.untils = vec![latest.unwrap_or(now)];
+    let latest = learned.latest.filter(|latest| *latest <= later(now, AHEAD));
+    let from = latest.unwrap_or(now);
+    if channel.row.untils.last() < Some(&from) {
+        channel.row.untils = vec![from];
         step.save_channel(id);
     }
     step.tell(Fact::Learned {

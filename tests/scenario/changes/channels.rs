@@ -194,6 +194,40 @@ fn what_is_fresh_when_another_set_takes_the_topic_is_told_on_the_new_one() {
 }
 
 #[test]
+fn a_set_that_is_advertised_again_on_another_topic_goes_on_where_the_old_one_ended() {
+    let mut world = world_of(plan());
+    world.write_changes(LIST, &["u z 00:00", "u a 01:00"]);
+    world.wait(1);
+    world.write(UP, capability_list("/a", &["changelist"]));
+    world.wait(1);
+    world.write_changes(LIST, &["u z 00:00", "u a 01:00", "u b 02:00"]);
+    world.wait(1_000);
+    world.write(UP, set_a("/a/moved/", &[]));
+    world.wait(1);
+    assert_eq!(
+        by_topic(&mut world),
+        [
+            "/a/change/ [00:00, 01:00] u a 01:00",
+            "/a/moved/ [01:00, 02:00] u b 02:00"
+        ]
+    );
+}
+
+#[test]
+fn a_set_that_takes_a_topic_over_does_not_claim_what_it_learned() {
+    let mut world = world_of(plan());
+    world.write(UP, set_a("/a/moved/", &[]));
+    write_b(&mut world, TOPIC, &["u b 03:00"]);
+    world.wait(10);
+    world.write_changes("/b/changelist.xml", &["u b 03:00", "u c 04:00"]);
+    world.wait(10);
+    assert_eq!(
+        by_topic(&mut world),
+        ["/a/change/ [03:00, 04:00] u c 04:00"]
+    );
+}
+
+#[test]
 fn two_channels_of_a_set_may_exchange_their_topics() {
     let mut world = world_of(plan());
     world.write(
