@@ -110,9 +110,7 @@ pub fn take_inventory<E>(
         };
         rows.insert(resource.0.key, Some(row));
     }
-    if is_learned {
-        changes.clear();
-    }
+    changes.retain(|fresh| !request.lists[fresh.list].is_learned);
     let is_deleted = deleted.into_iter();
     changes.extend(is_deleted.map(|(key, uri)| {
         rows.insert(key, None);

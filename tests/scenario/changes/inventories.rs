@@ -5,7 +5,7 @@ use std::fmt::Write;
 use jiff::SignedDuration;
 
 use crate::changes::{NOTHING, TOPIC, UP, set_a, time};
-use crate::world::{World, plan};
+use crate::world::{World, mount, plan};
 
 const RESOURCES: &str = "/a/resourcelist.xml";
 const MORE: &str = "/a/more.xml";
@@ -69,6 +69,26 @@ fn a_crash_while_a_large_inventory_is_learned_announces_nothing() {
     world.crash_and_start();
     world.wait(100);
     assert_eq!(world.changes(), NOTHING);
+}
+
+#[test]
+fn the_lists_of_a_new_mount_are_learned_beside_what_others_gain() {
+    let mut world = world();
+    let first = resource_list((0..4).map(|number| (number, 1)));
+    world.write_text(RESOURCES, first.as_bytes());
+    world.wait(10);
+    world.start();
+    world.wait(60);
+    world.crash();
+    let more = mount("/srv/more", "https://more.example.org/");
+    world.plan.sources[0].mounts.push(more);
+    let foreign = resource_list((4..8).map(|number| (number, 1)));
+    world.write_text("https://more.example.org/a/more.xml", foreign.as_bytes());
+    let second = resource_list([(0, 1), (1, 2), (2, 1), (3, 1), (9, 1)].into_iter());
+    world.write_text(RESOURCES, second.as_bytes());
+    world.start();
+    world.wait(60);
+    assert_eq!(told(&mut world), ["u r1", "c r9"]);
 }
 
 /// A world that was told of four resources, of which the lists lack the third now, for 40 s.
