@@ -101,13 +101,14 @@ impl Channel {
         ledger.is_some_and(|ledger| ledger.mode == Mode::Ping)
     }
 
-    /// Returns the documents in flight to hubs that fetch the topic.
+    /// Returns the documents in flight to hubs that fetch the topic, and those of accepted pings which they have not
+    /// fetched yet.
     pub fn flying(&self) -> BTreeSet<Uri> {
-        let flying = self
-            .pinged()
-            .filter_map(|(_, ledger)| ledger.row.flight.as_ref());
-        let covers = flying.flat_map(|flight| &flight.covers);
-        covers.map(|(uri, _)| uri.clone()).collect()
+        let flying = self.pinged().flat_map(|(_, ledger)| {
+            let covers = ledger.row.flight.iter().flat_map(|flight| &flight.covers);
+            covers.map(|(uri, _)| uri).chain(&ledger.unfetched)
+        });
+        flying.cloned().collect()
     }
 
     /// Keeps the last entry of each document and kind of change, since `oldest` and no more than

@@ -43,6 +43,9 @@ pub struct Ledger {
     /// The refused size that was heeded when what is in flight was cut. It cannot be cut smaller for the same one.
     pub cut_for: Option<SizeLimit>,
     pub prepared: Prepared,
+    /// The documents of the last accepted ping, until the topic was fetched or should have been (R25); after a restart all
+    /// that the topic serves.
+    pub unfetched: BTreeSet<Uri>,
 }
 
 /// The entries of the next notifications, kept from one to the next: for a hub that is due a hundred of them,
@@ -89,6 +92,7 @@ impl Ledger {
             is_at_fault: false,
             cut_for: None,
             prepared: Prepared::default(),
+            unfetched: BTreeSet::new(),
         }
     }
 
@@ -113,6 +117,7 @@ impl Ledger {
         self.row.flight = Some(flight);
         self.cut_for = size;
         self.in_doubt = false;
+        self.unfetched.clear();
         if let Some(ping) = &mut self.row.ping {
             ping.fetched = false;
         }
@@ -196,7 +201,17 @@ impl Ledger {
         for (uri, told) in &covers {
             self.set_told(uri, *told);
         }
+        if self.awaits_fetch(now) {
+            self.unfetched = covers.keys().cloned().collect();
+        }
         Some(covers.into_keys().collect())
+    }
+
+    /// Returns true if the hub accepted a ping so shortly ago that it may still fetch the topic (R24).
+    pub fn awaits_fetch(&self, now: Timestamp) -> bool {
+        let ping = self.row.ping.filter(|ping| !ping.fetched);
+        self.row.flight.is_none()
+            && ping.is_some_and(|ping| later(ping.at, PING_FETCHED_WITHIN) > now)
     }
 
     /// Drops what the hub is owed, of which these versions count as told. Returns what was in flight.

@@ -91,6 +91,50 @@ fn a_pinged_topic_holds_no_more_than_a_notification_may() {
 }
 
 #[test]
+fn a_pinged_topic_keeps_what_a_ping_was_about_until_it_is_fetched() {
+    for is_restarted in [false, true] {
+        let mut plan = ping_hub();
+        plan.window.max_entries = 1;
+        let mut world = World::with_two_sets(plan);
+        for name in ["resourcelist", "changelist", "capabilitylist"] {
+            world.update(&format!("/a/{name}.xml"));
+        }
+        world.wait(2);
+        for _ in 0..3 {
+            let about = world.news_at(HUB);
+            assert_eq!(about.len(), 1, "{about:?}");
+            // The hub fetches only after it has answered.
+            if is_restarted {
+                world.crash_and_start();
+            }
+            world.wait(20);
+            assert_eq!(world.served(TOPIC), about);
+            world.wait(2);
+        }
+        assert_eq!(world.news_at(HUB), NOTHING);
+    }
+}
+
+#[test]
+fn a_pinged_topic_keeps_what_nobody_fetches_for_a_minute() {
+    let mut plan = ping_hub();
+    plan.window.max_entries = 1;
+    let mut world = World::with_two_sets(plan);
+    world.update("/a/resourcelist.xml");
+    world.update("/a/changelist.xml");
+    world.wait(100);
+    let last = world.news_at(HUB).pop();
+    world.update("/a/capabilitylist.xml");
+    world.wait(10);
+    assert_eq!(world.served(TOPIC), [last.unwrap()]);
+    world.wait(10);
+    assert_eq!(
+        world.served(TOPIC),
+        ["updated capabilitylist /a/capabilitylist.xml"]
+    );
+}
+
+#[test]
 fn every_body_of_a_pinged_topic_differs_and_is_in_order() {
     let mut world = World::with_two_sets(ping_hub());
     let mut last: Option<Payload> = None;

@@ -16,6 +16,9 @@ pub fn report_unfetched(channel: &mut Channel, id: ChannelId, hub: &Hub, step: &
     let Some(ledger) = channel.ledgers.get_mut(hub) else {
         return;
     };
+    if !ledger.awaits_fetch(step.now()) {
+        ledger.unfetched.clear();
+    }
     // While the next one flies, `fetched` is about that one.
     if ledger.row.flight.is_none()
         && let Some(ping) = &mut ledger.row.ping
@@ -44,6 +47,7 @@ pub fn fetched(channel: &mut Channel, id: ChannelId, step: &mut Step) {
             ledger.row.until = until;
             step.save_ledger(id, hub.clone());
         }
+        ledger.unfetched.clear();
         let before = ledger.row.ping;
         let is_awaited = ledger.sending.is_some() || before.is_some_and(|ping| !ping.fetched);
         if !is_awaited {

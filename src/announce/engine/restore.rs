@@ -242,6 +242,12 @@ impl ChannelRestorer<'_> {
             let served = Payload::parse(&channel.row.body).unwrap_or_default();
             channel.page = served.entries;
             channel.page_until = served.until;
+            let now = self.step.now();
+            let ledgers = channel.ledgers.values_mut();
+            for ledger in ledgers.filter(|ledger| ledger.awaits_fetch(now)) {
+                let served = channel.page.iter().map(|entry| entry.uri.clone());
+                ledger.unfetched = served.collect();
+            }
         }
         self.channels.restore(id, channel);
         self.step.serve_restored(id);
