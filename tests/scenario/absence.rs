@@ -536,3 +536,22 @@ fn the_grace_goes_on_over_a_reload() {
     world.wait(10);
     assert_eq!(world.news(), [DELETED]);
 }
+
+#[test]
+fn a_source_description_that_became_an_index_is_not_deleted_by_what_its_path_holds_for_a_moment() {
+    const NAME: &str = "/.well-known/resourcesync";
+    let mut world = World::with_two_sets(plan());
+    world.write(NAME, index("description").lists(&["/d.xml"]));
+    world.wait(1_000);
+    for other in ["capabilitylist", "resourcelist"] {
+        world.write(NAME, list(other));
+        world.wait(100);
+        world.write(NAME, index("description").lists(&["/d.xml"]));
+        world.wait(1_000);
+        assert_eq!(world.news(), NOTHING);
+    }
+    world.write(NAME, list("capabilitylist"));
+    world.wait(1_000);
+    let deleted = "deleted description /.well-known/resourcesync".to_owned();
+    assert!(world.news().contains(&deleted));
+}

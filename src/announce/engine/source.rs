@@ -38,7 +38,8 @@ use crate::announce::observation::{
 use crate::announce::plan::SourcePlan;
 use crate::announce::state::{Hold, Presence, Record, Told, Trouble, Version};
 use crate::announce::time::later;
-use crate::resourcesync::document::Document;
+use crate::resourcesync::capability::Capability;
+use crate::resourcesync::document::{Document, Form};
 use crate::resourcesync::uri::{Topic, Uri, UriMap};
 
 /// A source as the engine keeps it. What a look found goes in by [`Source::observe`]; what follows from it for channels is
@@ -231,14 +232,23 @@ impl Source {
         let Some(before) = before.filter(|record| !record.is_gone()) else {
             return false;
         };
-        let (capability, form) = (before.version.capability, before.version.form);
-        let is_same = (capability, form) == (found.capability, found.form);
-        let is_index_of_it = before.is_source_description() && found.capability == capability;
+        // An index of Source Descriptions may be known to hubs as the Source Description that it was.
+        let form = match before.version.capability {
+            Capability::SourceDescription => Form::List,
+            _ => before.version.form,
+        };
+        let ended = Version {
+            form,
+            ..before.version
+        };
+        let is_description = found.capability == Capability::SourceDescription;
+        let is_same =
+            found.capability == ended.capability && (is_description || found.form == ended.form);
         let permission = Permission {
             archived: before.relations.archived,
             all_deletions: self.plan.announce_all_deletions,
         };
-        !is_same && !is_index_of_it && is_end_said(&before.version, permission)
+        !is_same && is_end_said(&ended, permission)
     }
 
     /// Takes in a complete document.
