@@ -14,7 +14,7 @@ const INITIAL_WINDOW: usize = 8;
 /// The duration from which a request counts as slow instead of busy.
 pub const SLOW: Duration = Duration::from_millis(500);
 /// Hosts remembered before idle ones are forgotten.
-const MAX_HOSTS: usize = 10_000;
+const MAX_IDLE_HOSTS: usize = 10_000;
 
 /// A request that waits for a slot or has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -35,6 +35,9 @@ pub struct FairQueue {
     /// Maximum busy requests, and maximum slow ones.
     capacity: usize,
     hosts: HashMap<String, HostState>,
+    /// Number of hosts at which idle ones are forgotten next: twice those that were left the last time, because there may
+    /// be none.
+    next_prune: usize,
     /// Hosts with a request waiting, in round-robin order. An entry whose number is not the host's is void.
     rings: BTreeMap<Class, VecDeque<(String, u64)>>,
     running: HashMap<Ticket, RunningRequest>,
@@ -113,6 +116,7 @@ impl FairQueue {
         FairQueue {
             capacity: capacity.max(1),
             hosts: HashMap::new(),
+            next_prune: MAX_IDLE_HOSTS,
             rings: BTreeMap::new(),
             running: HashMap::new(),
             busy: BTreeSet::new(),
@@ -128,8 +132,9 @@ impl FairQueue {
     pub fn enqueue(&mut self, host: &str, priority: Priority) -> Ticket {
         self.last += 1;
         let ticket = Ticket(self.last);
-        if self.hosts.len() >= MAX_HOSTS && !self.hosts.contains_key(host) {
+        if self.hosts.len() >= self.next_prune && !self.hosts.contains_key(host) {
             self.hosts.retain(|_, host| !host.is_idle());
+            self.next_prune = MAX_IDLE_HOSTS.max(2 * self.hosts.len());
         }
         let state = self.hosts.entry(host.to_owned()).or_default();
         let queue = state.waiting.entry(priority).or_default();

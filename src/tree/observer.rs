@@ -235,11 +235,12 @@ impl<'a> Observer<'a> {
     /// Works for one time slice: tasks that hints and timers asked for, then sweeps, then questions.
     fn work(&mut self) {
         let end = Instant::now() + TIME_SLICE;
+        let mut has_swept = false;
         while !self.reports.is_stopped() && !self.reports.is_full() && Instant::now() < end {
             match self.queue.pop() {
                 Some(Task::List(id, depth)) => self.list(id, depth, false),
                 Some(Task::Read(id)) => self.read_if_due(id, false),
-                None if self.continue_sweep() => {}
+                None if self.continue_sweep() => has_swept = true,
                 None => match self.queue.pop_question() {
                     Some(path) => {
                         if let Some(explanation) = explain(&self.settings, &path) {
@@ -250,6 +251,20 @@ impl<'a> Observer<'a> {
                 },
             }
         }
+        // Files that are written all the time do not keep a sweep from its end.
+        if !has_swept {
+            self.sweep_on();
+        }
+    }
+
+    /// Sweeps for one time slice.
+    fn sweep_on(&mut self) {
+        let end = Instant::now() + TIME_SLICE;
+        while !self.reports.is_stopped()
+            && !self.reports.is_full()
+            && self.continue_sweep()
+            && Instant::now() < end
+        {}
     }
 
     /// Takes note of events about a file that is there.

@@ -681,6 +681,80 @@ fn what_follows_a_gap_waits_while_the_change_lists_cannot_be_read() {
 }
 
 #[test]
+fn what_was_missed_is_read_from_archived_lists_too() {
+    let source = source();
+    let list = |entries: &str| document("capability=\"changelist\"", entries);
+    let named = |name: &str, md: &str| format!("<url><loc>SOURCE/{name}</loc><rs:md {md}/></url>");
+    let lists = [
+        named("changelist.xml", "capability=\"changelist\""),
+        named("archive.xml", "capability=\"changelist-archive\""),
+    ];
+    source.publish(
+        "/capabilitylist.xml",
+        &document("capability=\"capabilitylist\"", &lists.concat()),
+    );
+    source.publish("/changelist.xml", &list(&entries(&["3 10:15:00"])));
+    let archived = |name: &str, until: &str| {
+        let until = format!("capability=\"changelist\" until=\"2026-11-20T{until}Z\"");
+        named(name, &until)
+    };
+    // The first ended before, and the second was removed: the others are read all the same.
+    let archive = [
+        archived("ended.xml", "10:04:00"),
+        archived("removed.xml", "10:06:00"),
+        archived("old.xml", "10:08:00"),
+    ];
+    let archive = document("capability=\"changelist-archive\"", &archive.concat());
+    source.publish("/archive.xml", &archive);
+    source.publish("/old.xml", &list(&entries(&["1 10:05:00", "2 10:07:00"])));
+    let directory = TempDir::new().unwrap();
+    let (listener, subscription, later) = with_a_gap(&source, &directory);
+    assert_eq!(subscription.deliver(&later), Some(200));
+    let reason = &listener.event("not_caught_up")["reason"];
+    assert!(reason.to_string().contains("/removed.xml"), "{reason}");
+    for resource in ["https://e.org/2", "https://e.org/3"] {
+        assert_eq!(resources(&listener.event("notification")), [resource]);
+    }
+}
+
+#[test]
+fn a_page_of_several_notifications_gives_what_is_new_after_a_restart() {
+    let source = source();
+    let directory = TempDir::new().unwrap();
+    publish_changes(&source, &["1 10:05:00"]);
+    let (listener, subscription, _) = with_a_gap(&source, &directory);
+    assert_eq!(listener.terminate(), Some(0));
+    let page = ["0 10:04:00", "1 10:05:00", "2 10:05:00", "3 10:06:00"];
+    let page = notification(&source, "10:00:00", "10:06:00", &page);
+    source.publish_topic("/topic", &page);
+    let state = directory.path().join("state.json").display().to_string();
+    let listener = Listener::with(&[&source.url("/topic"), "--state", &state, "--json"]);
+    assert_eq!(source.request(), subscription);
+    assert_eq!(
+        resources(&listener.event("notification")),
+        ["https://e.org/2", "https://e.org/3"]
+    );
+}
+
+#[test]
+fn deliveries_go_on_though_the_topic_cannot_be_read_any_more() {
+    let source = source();
+    publish_changes(&source, &["1 10:05:00", "2 10:07:00", "3 10:15:00"]);
+    source.postpone("/capabilitylist.xml");
+    let directory = TempDir::new().unwrap();
+    let (listener, subscription, later) = with_a_gap(&source, &directory);
+    assert_eq!(subscription.deliver(&later), Some(503));
+    listener.event("not_caught_up");
+    source.withdraw("/topic");
+    publish_changes(&source, &["1 10:05:00", "2 10:07:00", "3 10:15:00"]);
+    subscription.deliver_until_acknowledged(&later);
+    assert_eq!(
+        resources(&listener.event("notification")),
+        ["https://e.org/2", "https://e.org/3"]
+    );
+}
+
+#[test]
 fn a_channel_that_is_advertised_later_is_subscribed_to() {
     let source = FakeSource::start();
     for path in ["/framework", "/change"] {

@@ -207,6 +207,11 @@ impl FakeSource {
         documents.insert(path.to_owned(), published);
     }
 
+    /// Answers 404 at a path from now on.
+    pub fn withdraw(&self, path: &str) {
+        self.documents.lock().unwrap().remove(path);
+    }
+
     pub fn behave(&self, attitude: Attitude) {
         *self.attitude.lock().unwrap() = attitude;
     }

@@ -1,6 +1,8 @@
 //! Load: bursts that overflow every queue lose no change.
 
 use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use rsnotify::tree::TreeNotice;
@@ -56,6 +58,33 @@ fn two_thousand_documents_rewritten_are_all_seen(
             .count()
             == last
     });
+}
+
+#[rstest]
+fn a_large_file_that_is_replaced_all_the_time_delays_no_sweep(
+    #[values(Inotify, Notify)] watch: WatchMode,
+) {
+    let entry = "<url><loc>https://e.org/resource</loc></url>";
+    let large = document(1).replace("</urlset>", &format!("{}</urlset>", entry.repeat(50_000)));
+    assert!(large.len() > 2 << 20);
+    let is_over = Arc::new(AtomicBool::new(false));
+    let mut replacing = None;
+    let mut it = Watched::start_on(watch, |root| {
+        for n in 0..500 {
+            fs::write(root.join(format!("{n}.xml")), document(1)).unwrap();
+        }
+        let (root, is_over) = (root.to_owned(), Arc::clone(&is_over));
+        replacing = Some(std::thread::spawn(move || {
+            while !is_over.load(Ordering::Relaxed) {
+                fs::write(root.join("next"), &large).unwrap();
+                fs::rename(root.join("next"), root.join("large.xml")).unwrap();
+            }
+        }));
+    });
+    let is_seen = |it: &Watched| (0..500).all(|n| it.version(format!("{n}.xml")) == Some(1));
+    it.wait("the others", is_seen);
+    is_over.store(true, Ordering::Relaxed);
+    replacing.unwrap().join().unwrap();
 }
 
 #[rstest]

@@ -14,6 +14,8 @@ use crate::websub::retrieve::{Origins, RetrieveError, Retriever};
 
 /// Lists and indexes read at most.
 const MAX_DOCUMENTS: usize = 1_000;
+/// The capability of an archive of Change Lists.
+const ARCHIVE: &str = "changelist-archive";
 /// Missed changes kept at most.
 const MAX_CHANGES: usize = 1_000_000;
 
@@ -34,7 +36,17 @@ pub enum Unreadable {
     TooMany,
 }
 
-/// Reads the changes that are later than the last `until` in `memory`, and not later than `before`, in order.
+/// Missed changes, as far as they could be read.
+#[derive(Debug)]
+pub struct ReadChanges {
+    /// In order.
+    pub missed: Vec<Missed>,
+    /// Lists that can never be read.
+    pub unreadable: Vec<Unreadable>,
+}
+
+/// Reads the changes that are later than the last `until` in `memory`, and not later than `before`, in order. A malformed
+/// list is not waited for any more if `is_last_attempt`.
 ///
 /// Documents are read only from the servers of the topic and the Capability List.
 pub async fn missed(
@@ -42,7 +54,8 @@ pub async fn missed(
     memory: &Memory,
     before: Option<Timestamp>,
     now: Timestamp,
-) -> Result<Vec<Missed>, Unreadable> {
+    is_last_attempt: bool,
+) -> Result<ReadChanges, Unreadable> {
     let up = memory.up.as_deref().ok_or(Unreadable::NoCapabilityList)?;
     let retriever = Retriever::new(Origins::of([topic, up]))?;
     let capability_list = read(&retriever, up).await?;
@@ -53,7 +66,7 @@ pub async fn missed(
     };
     let lists = capability_list.entries.into_iter();
     let mut waiting: VecDeque<String> = lists
-        .filter(|entry| is_change_list(entry.capability.as_deref()))
+        .filter(|entry| names_changes(entry.capability.as_deref()))
         .filter_map(|entry| entry.loc)
         .collect();
     if waiting.is_empty() {
@@ -62,16 +75,26 @@ pub async fn missed(
     let mut known: BTreeSet<String> = waiting.iter().cloned().collect();
     let mut selection = Selection::new(memory, before, now);
     let mut documents = 0;
+    let mut unreadable = Vec::new();
     while let Some(url) = waiting.pop_front() {
         documents += 1;
         if documents > MAX_DOCUMENTS {
             return Err(Unreadable::TooMany);
         }
-        let listing = read(&retriever, &url).await?;
-        if !is_change_list(listing.capability.as_deref()) {
+        let listing = match read(&retriever, &url).await {
+            Ok(listing) => listing,
+            Err(error) if error.is_temporary() && !(is_last_attempt && error.is_malformed()) => {
+                return Err(error);
+            }
+            Err(error) => {
+                unreadable.push(error);
+                continue;
+            }
+        };
+        if !names_changes(listing.capability.as_deref()) {
             continue;
         }
-        if listing.is_list() {
+        if listing.is_list() && listing.capability.as_deref() != Some(ARCHIVE) {
             let changes = listing.entries.into_iter().filter_map(ReceivedChange::of);
             selection.add(changes.collect());
             if selection.len() > MAX_CHANGES {
@@ -80,7 +103,7 @@ pub async fn missed(
             continue;
         }
         for entry in listing.entries {
-            // A closed list that ended before has nothing new.
+            // A closed list that ended before has nothing new: of an archive, most.
             if let Some(loc) = entry.loc.filter(|_| !is_old(&entry.until))
                 && known.insert(loc.clone())
             {
@@ -88,12 +111,17 @@ pub async fn missed(
             }
         }
     }
-    Ok(selection.in_order())
+    Ok(ReadChanges {
+        missed: selection.in_order(),
+        unreadable,
+    })
 }
 
-/// Returns true for the capability of Change Lists and their indexes; DSpace has a value of its own for these.
-fn is_change_list(capability: Option<&str>) -> bool {
-    matches!(capability, Some("changelist" | "changelistindex"))
+/// Returns true for the capability of Change Lists, their indexes and their archives (Archives 0.9.1 section 3); DSpace has
+/// a value of its own for indexes.
+fn names_changes(capability: Option<&str>) -> bool {
+    let capabilities = ["changelist", "changelistindex", ARCHIVE];
+    capability.is_some_and(|capability| capabilities.contains(&capability))
 }
 
 async fn read(retriever: &Retriever, url: &str) -> Result<Listing, Unreadable> {
@@ -116,6 +144,11 @@ impl Unreadable {
             Unreadable::Retrieve(error) => error.retry_after(),
             _ => None,
         }
+    }
+
+    /// Returns true if a list was read, and is none.
+    pub fn is_malformed(&self) -> bool {
+        matches!(self, Unreadable::Document { .. })
     }
 
     /// Returns true if the same may succeed later.

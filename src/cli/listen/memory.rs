@@ -144,6 +144,18 @@ impl Memory {
         }
     }
 
+    /// Returns true if a notification reaches beyond the last `until`: one that overlaps is then the content of a topic
+    /// that has the notifications before it too, and not one of these that comes late.
+    pub fn is_exceeded_by(&self, new: &Identity) -> bool {
+        let instant = |text: Option<&str>| Some(time_span(text?)?.0);
+        instant(new.until.as_deref()) > instant(self.until.as_deref())
+    }
+
+    /// Returns true if a change of a notification that overlaps has a time, up to which everything was handed over.
+    pub fn has_had(&self, change: &ReceivedChange) -> bool {
+        change.datetime.is_some() && !self.is_missed(change, None)
+    }
+
     /// Moves `until` forward, never back.
     fn advance(&mut self, until: Option<&str>, changes: &[ReceivedChange]) {
         let start = |text: &str| Some(time_span(text)?.0);

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
 
-use crate::cli::listen::change_lists::{Unreadable, missed};
+use crate::cli::listen::change_lists::{ReadChanges, Unreadable, missed};
 use crate::cli::listen::command::Run;
 use crate::cli::listen::memory::{Heard, Memory, Relation, key};
 use crate::cli::listen::missed::Missed;
@@ -30,6 +30,8 @@ use crate::websub::subscribe::{Delivery, Received};
 const CHANGES_AT_A_TIME: usize = 1_000;
 /// Notifications handed over together at most.
 const BATCH: usize = 64;
+/// Attempts after which a malformed list counts as one that remains so: nothing waits for it any more.
+const MALFORMED_ATTEMPTS: u32 = 5;
 /// Waits before Change Lists are tried again. The hub is waiting for its answer meanwhile.
 const READ_AGAIN_AFTER: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
 /// Longest wait that a server may ask for meanwhile. After a longer one the hub delivers again.
@@ -71,6 +73,8 @@ pub struct Receiver {
 struct Postponed {
     /// The wait that the server asks for.
     retry_after: Option<Duration>,
+    /// True if a list was read, and is none.
+    is_malformed: bool,
 }
 
 /// The next attempt to catch up.
@@ -78,6 +82,8 @@ struct Postponed {
 pub struct Retry {
     at: Option<Instant>,
     attempts: u32,
+    /// Attempts in a row in which a list was malformed.
+    malformed: u32,
     /// True if missed notifications are known that could not be handed over. Later ones wait for them.
     has_pending: bool,
 }
@@ -151,7 +157,7 @@ impl Receiver {
                 // The hub delivers it again, and what comes after it.
                 Err(postponed) => {
                     self.retry.has_pending = true;
-                    self.retry(postponed.retry_after);
+                    self.postpone(postponed);
                     break;
                 }
             }
@@ -170,15 +176,8 @@ impl Receiver {
         }
         let mut steps = Vec::new();
         let mut memory = self.memory.clone();
-        let read = match content(&self.topic).await {
-            Ok(body) if Notification::parse(&body).is_ok() => {
-                self.judge(&mut memory, &body, true, &mut steps).await
-            }
-            Ok(_) if memory.kind == Some(ChannelKind::Change) => {
-                let missed = self.add_missed(&mut memory, None, &mut steps).await;
-                missed.map(|_| ())
-            }
-            Ok(_) => Ok(()),
+        let body = match content(&self.topic).await {
+            Ok(body) => Some(body),
             Err(error) => {
                 self.report(&Event::NotCaughtUp {
                     topic: self.topic.as_str(),
@@ -186,17 +185,39 @@ impl Receiver {
                 });
                 if error.is_temporary() {
                     self.retry(error.retry_after());
+                    return Ok(());
                 }
-                return Ok(());
+                None
             }
+        };
+        let read = match body {
+            Some(body) if Notification::parse(&body).is_ok() => {
+                self.judge(&mut memory, &body, true, &mut steps).await
+            }
+            // The topic has nothing, or nobody may read it.
+            _ if memory.kind == Some(ChannelKind::Change) => {
+                let missed = self.add_missed(&mut memory, None, &mut steps).await;
+                missed.map(|_| ())
+            }
+            _ => Ok(()),
         };
         let is_handed_over = self.hand_over(steps).await?;
         self.retry.has_pending = !is_handed_over || read.is_err();
-        match self.retry.has_pending {
-            true => self.retry(read.err().and_then(|postponed| postponed.retry_after)),
-            false => self.retry.attempts = 0,
+        match read {
+            Err(postponed) => self.postpone(postponed),
+            Ok(()) if !is_handed_over => self.retry(None),
+            Ok(()) => (self.retry.attempts, self.retry.malformed) = (0, 0),
         }
         Ok(())
+    }
+
+    /// Tries again later to read what was missed.
+    fn postpone(&mut self, postponed: Postponed) {
+        match postponed.is_malformed {
+            true => self.retry.malformed += 1,
+            false => self.retry.malformed = 0,
+        }
+        self.retry(postponed.retry_after);
     }
 
     /// Sets the time of the next attempt, which a server may ask for.
@@ -253,7 +274,12 @@ impl Receiver {
             }
             Relation::Overlap => {
                 let had_entries = !handed.changes().is_empty();
-                retain(&mut handed, |key| !self.heard.contains(key));
+                let known = memory.clone();
+                let is_page = known.is_exceeded_by(&identity);
+                retain(&mut handed, |change| {
+                    let is_known = is_page && known.has_had(change);
+                    !is_known && !self.heard.contains(&key(change))
+                });
                 if had_entries && handed.changes().is_empty() {
                     if !is_caught_up {
                         self.report(&repeat);
@@ -276,7 +302,7 @@ impl Receiver {
                 });
                 if self.state.is_kept() && identity.kind == ChannelKind::Change {
                     let missed = self.add_missed(memory, Some(from), steps).await?;
-                    retain(&mut handed, |key| !missed.contains(key));
+                    retain(&mut handed, |change| !missed.contains(&key(change)));
                 }
             }
         }
@@ -293,7 +319,7 @@ impl Receiver {
     ///
     /// # Errors
     ///
-    /// If they cannot be read now. Lists that can never be read are reported, and none of their changes is added.
+    /// If they cannot be read now. Lists that can never be read are reported, and what the others have is added.
     async fn add_missed(
         &self,
         memory: &mut Memory,
@@ -305,13 +331,20 @@ impl Receiver {
             return Ok(HashSet::new());
         };
         let missed = match self.read_missed(memory, before).await {
-            Ok(missed) => missed,
+            Ok(ReadChanges { missed, unreadable }) => {
+                for error in unreadable {
+                    let reason = &error_chain(&error);
+                    self.report(&Event::NotCaughtUp { topic, reason });
+                }
+                missed
+            }
             Err(error) => {
                 let reason = &error_chain(&error);
                 self.report(&Event::NotCaughtUp { topic, reason });
                 return match error.is_temporary() {
                     true => Err(Postponed {
                         retry_after: error.retry_after(),
+                        is_malformed: error.is_malformed(),
                     }),
                     false => Ok(HashSet::new()),
                 };
@@ -364,11 +397,13 @@ impl Receiver {
         &self,
         memory: &Memory,
         before: Option<&str>,
-    ) -> Result<Vec<Missed>, Unreadable> {
+    ) -> Result<ReadChanges, Unreadable> {
         let before = before.and_then(time_span).map(|(start, _)| start);
+        let is_last_attempt = self.retry.malformed >= MALFORMED_ATTEMPTS;
         let mut waits = READ_AGAIN_AFTER.into_iter();
         loop {
-            let read = missed(self.topic.as_str(), memory, before, Timestamp::now()).await;
+            let now = Timestamp::now();
+            let read = missed(self.topic.as_str(), memory, before, now, is_last_attempt).await;
             match read {
                 Err(error) if error.is_temporary() => {
                     let asked_for = error.retry_after();
@@ -490,10 +525,10 @@ fn changes_of(missed: &[Missed]) -> Vec<ReceivedChange> {
     missed.iter().map(|missed| missed.change.clone()).collect()
 }
 
-/// Retains the changes of resources whose keys are wanted.
-fn retain(handed: &mut Handed, is_wanted: impl Fn(&str) -> bool) {
+/// Retains the changes of resources that are wanted.
+fn retain(handed: &mut Handed, is_wanted: impl Fn(&ReceivedChange) -> bool) {
     if let Entries::Change(changes) = &mut handed.entries {
-        changes.retain(|change| is_wanted(&key(change)));
+        changes.retain(is_wanted);
     }
 }
 

@@ -49,6 +49,11 @@ impl Announcer {
                 }
                 effect => effect,
             };
+            // Questions change nothing, and more of them come while the state cannot be saved.
+            if matches!(effect, Effect::Look(_) | Effect::Explain(_)) {
+                self.perform_effect(effect, parts);
+                continue;
+            }
             let is_stopping = parts.is_stopping();
             let unsaved = parts.saver.unsaved();
             match effect {

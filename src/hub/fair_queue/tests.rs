@@ -115,6 +115,35 @@ fn a_host_that_hangs_gets_fewer_slots_and_more_once_it_answers() {
 }
 
 #[test]
+fn many_hosts_are_not_searched_for_idle_ones_at_each_request() {
+    let mut slots = FairQueue::new(10);
+    for host in 0..MAX_IDLE_HOSTS {
+        slots.enqueue(&format!("host{host}"), Priority::First);
+    }
+    slots.enqueue("one more", Priority::First);
+    assert_eq!(
+        slots.next_prune,
+        2 * MAX_IDLE_HOSTS,
+        "none of them was idle"
+    );
+    let mut now = Duration::ZERO;
+    while slots.waiting > 0 {
+        for ticket in slots.admit(now) {
+            slots.leave(ticket, true, now);
+        }
+        now += QUICK;
+    }
+    for host in 0..MAX_IDLE_HOSTS {
+        slots.enqueue(&format!("other{host}"), Priority::First);
+    }
+    assert_eq!(
+        slots.hosts.len(),
+        MAX_IDLE_HOSTS,
+        "idle ones were forgotten"
+    );
+}
+
+#[test]
 fn a_cancelled_request_takes_no_slot() {
     let mut slots = FairQueue::new(1);
     let first = slots.enqueue("a", Priority::First);
