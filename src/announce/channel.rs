@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::announce::changes::log::{ChangeLog, Logged};
+use crate::announce::changes::log::ChangeLog;
 use crate::announce::delivery::TopicPage;
 use crate::announce::ledger::Ledger;
 use crate::announce::plan::{Mode, WindowPlan};
@@ -139,27 +139,48 @@ impl Channel {
         self.row.kind == ChannelKind::Change
     }
 
+    /// Returns the number of documents with a change that a hub is due, or of changes of resources; those in flight
+    /// included.
+    pub fn due_changes(&self, ledger: &Ledger) -> usize {
+        match self.is_of_changes() {
+            true => self.log.backlog(&ledger.row.position).entries,
+            false => ledger.owed().count(),
+        }
+    }
+
     /// Returns the first and the last notification that the topic of a change channel serves as one, because a ping hub
-    /// fetches it (C25): those cut since this time, and those that such a hub is due.
-    pub fn logged_page(&self, since: Timestamp) -> Option<(u64, u64)> {
-        let last = self.log.last().filter(|_| self.is_of_changes())?;
+    /// fetches it (C25): those cut since this time, and those that such a hub is due. They are consecutive, and have no
+    /// more than `most` entries together.
+    pub fn logged_page(&self, since: Timestamp, most: usize) -> Option<(u64, u64)> {
+        let mut newest_first = self.log.iter().rev();
+        let (last, newest) = newest_first.next().filter(|_| self.is_of_changes())?;
         let heard = self.pinged().map(|(_, ledger)| ledger.row.position.heard);
         let heard = heard.min()?;
-        let is_served = |(seq, logged): &(u64, &Logged)| *seq > heard || logged.cut >= since;
-        let (first, _) = self.log.iter().find(is_served)?;
+        let (mut first, mut from, mut entries) = (last, newest.from, newest.entries);
+        for (seq, logged) in newest_first {
+            entries += logged.entries;
+            let is_served = seq > heard || logged.cut >= since;
+            let is_next = seq + 1 == first && logged.until == from;
+            if !(is_served && is_next && entries <= most) {
+                break;
+            }
+            (first, from) = (seq, logged.from);
+        }
         (first < last).then_some((first, last))
     }
 
-    /// Forgets logged notifications that every hub was told, except those that the topic serves. Returns their numbers.
-    pub fn forget_heard(&mut self, since: Timestamp) -> Vec<u64> {
-        let ledgers = self.ledgers.values();
-        let heard = ledgers.filter(|ledger| !ledger.has_ended()).map(|ledger| {
-            let flying = ledger.row.flight.as_ref().map(|flight| flight.seq - 1);
-            ledger.row.position.heard.min(flying.unwrap_or(u64::MAX))
+    /// Forgets logged notifications that no hub is due, except those that the topic serves. Returns their numbers.
+    pub fn forget_heard(&mut self, since: Timestamp, window: &WindowPlan) -> Vec<u64> {
+        let ledgers = self.ledgers.values().filter(|ledger| !ledger.has_ended());
+        let wanted = ledgers.flat_map(|ledger| {
+            let flying = ledger.row.flight.as_ref().map(|flight| flight.seq);
+            self.log
+                .wanted(&ledger.row.position, flying, window.changes.backlog)
         });
-        let heard = heard.min().unwrap_or(u64::MAX);
-        let served = self.logged_page(since).map(|(first, _)| first - 1);
-        self.log.forget(heard.min(served.unwrap_or(u64::MAX)))
+        let served = self.logged_page(since, window.max_entries);
+        let served = served.map(|(first, last)| first..=last);
+        let wanted: Vec<_> = wanted.chain(served).collect();
+        self.log.forget(wanted)
     }
 
     /// Returns what the topic serves.
@@ -215,5 +236,65 @@ impl ChannelWindow {
     /// Returns when the next notifications are cut.
     pub fn closes(&self, plan: &WindowPlan) -> Timestamp {
         later(self.last, plan.quiet).min(later(self.first, plan.max_wait))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use jiff::{Timestamp, ToSpan};
+
+    use super::Channel;
+    use crate::announce::changes::log::{ChangeLog, LogPosition, Logged};
+    use crate::announce::ledger::Ledger;
+    use crate::announce::plan::Mode;
+    use crate::announce::state::ChannelRow;
+    use crate::resourcesync::channel_kind::ChannelKind;
+    use crate::resourcesync::uri::{Hub, Topic, Uri};
+
+    /// A notification of ten entries, and of the minute of its number.
+    fn logged(seq: i64) -> Logged {
+        let time = |minute: i64| Timestamp::UNIX_EPOCH + minute.minutes();
+        Logged {
+            from: time(seq - 1),
+            until: time(seq),
+            entries: 10,
+            bytes: 1_000,
+            cut: time(seq),
+        }
+    }
+
+    /// A change channel whose hub was told the first three of these notifications, and fetches the topic.
+    fn channel(log: BTreeMap<u64, Logged>) -> Channel {
+        let set = Uri::parse("https://e.org/cl.xml").unwrap();
+        let topic = Topic::new("https://e.org/change/");
+        let row = ChannelRow::new("main", ChannelKind::Change, set, topic);
+        let mut channel = Channel::new(0, row);
+        let mut ledger = Ledger::new(Mode::Ping);
+        ledger.row.position = LogPosition::at(3);
+        let hub = Hub::new("https://hub.example.net/");
+        channel.ledgers.insert(hub, Box::new(ledger));
+        channel.log = ChangeLog::new(log);
+        channel
+    }
+
+    #[test]
+    fn a_topic_serves_consecutive_notifications_and_no_more_than_fit() {
+        let log: BTreeMap<u64, Logged> = (1..=9_u64).zip((1..).map(logged)).collect();
+        let whole = channel(log.clone());
+        let page = |channel: &Channel, since: i64, most| {
+            channel.logged_page(Timestamp::UNIX_EPOCH + since.minutes(), most)
+        };
+        assert_eq!(page(&whole, 60, 1_000), Some((4, 9)));
+        assert_eq!(page(&whole, 2, 1_000), Some((2, 9)));
+        assert_eq!(page(&whole, 2, 35), Some((7, 9)));
+        assert_eq!(page(&whole, 2, 19), None);
+        let mut with_gap = log.clone();
+        with_gap.remove(&6);
+        assert_eq!(page(&channel(with_gap), 2, 1_000), Some((7, 9)));
+        let mut with_other = log;
+        with_other.insert(6, logged(60));
+        assert_eq!(page(&channel(with_other), 2, 1_000), Some((7, 9)));
     }
 }

@@ -7,7 +7,6 @@ use crate::announce::engine::Engine;
 use crate::announce::ids::ChannelId;
 use crate::announce::ledger::Ledger;
 use crate::announce::plan::Mode;
-use crate::announce::state::Flight;
 use crate::report::status::{BacklogView, ChannelView, Condition, FailingHub, HubView};
 use crate::report::waiting::{self, HeldDocuments};
 use crate::resourcesync::uri::{Hub, Topic};
@@ -99,7 +98,7 @@ pub fn hub_view(engine: &Engine, id: ChannelId, hub: &Hub, ledger: &Ledger) -> H
     let mut view = account_view(hub, ledger);
     let channel = engine.channels().get(id);
     if let Some(channel) = channel.filter(|channel| channel.is_of_changes()) {
-        view.due = due_count(channel, ledger);
+        view.due = channel.due_changes(ledger);
         view.backlog = Some(backlog(engine, channel, ledger));
     }
     let queue = engine.hubs().get(hub);
@@ -113,24 +112,6 @@ pub fn hub_view(engine: &Engine, id: ChannelId, hub: &Hub, ledger: &Ledger) -> H
     view
 }
 
-/// Returns the number of documents with a change that a hub is due on a channel, or of changes of resources; those in
-/// flight included.
-pub fn due_count(channel: &Channel, ledger: &Ledger) -> usize {
-    match channel.is_of_changes() {
-        true => {
-            let backlog = channel.log.backlog(&ledger.row.position);
-            backlog.entries + in_flight_beside(ledger).map_or(0, |flight| flight.entries)
-        }
-        false => ledger.owed().count(),
-    }
-}
-
-/// Returns what is in flight while the hub falls behind: it counts as told only once it is answered (C22).
-fn in_flight_beside(ledger: &Ledger) -> Option<&Flight> {
-    let flight = ledger.row.flight.as_ref();
-    flight.filter(|flight| ledger.row.position.skipped_to >= Some(flight.seq))
-}
-
 /// Returns the part of the log of a change channel that a hub was not told.
 fn backlog(engine: &Engine, channel: &Channel, ledger: &Ledger) -> BacklogView {
     let position = &ledger.row.position;
@@ -140,8 +121,8 @@ fn backlog(engine: &Engine, channel: &Channel, ledger: &Ledger) -> BacklogView {
     let last = unheard.next_back().or(first);
     let reason = waiting::reason(engine, channel, ledger, engine.now());
     BacklogView {
-        notifications: backlog.notifications + usize::from(in_flight_beside(ledger).is_some()),
-        changes: due_count(channel, ledger),
+        notifications: backlog.notifications,
+        changes: channel.due_changes(ledger),
         from: first.map(|logged| logged.from),
         until: last.map(|logged| logged.until),
         since: first.map(|logged| logged.cut),

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use crate::announce::engine::Engine;
 use crate::announce::ids::ChannelId;
-use crate::report::channels::due_count;
 
 /// The changes that are pending, for each channel with some, counted for each hub.
 #[derive(Debug, Default)]
@@ -20,7 +19,7 @@ impl PendingCount {
             let channel = engine.channels().get(id);
             let ledgers = channel.into_iter().flat_map(|channel| {
                 let ledgers = channel.ledgers.values();
-                ledgers.map(move |ledger| due_count(channel, ledger))
+                ledgers.map(move |ledger| channel.due_changes(ledger))
             });
             let count = ledgers.sum();
             let before = match count {

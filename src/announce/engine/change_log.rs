@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::Timestamp;
 
@@ -18,7 +17,7 @@ use crate::announce::engine::step::Step;
 use crate::announce::event::Fact;
 use crate::announce::history::{Fate, PastNotification};
 use crate::announce::ids::ChannelId;
-use crate::announce::plan::{Mode, WindowPlan};
+use crate::announce::plan::{Mode, Plan, WindowPlan};
 use crate::announce::state::{Flight, LogRow, Ping};
 use crate::announce::time::{earlier, later};
 use crate::resourcesync::change_payload::ChangePayload;
@@ -82,7 +81,7 @@ impl Engine {
         if let Some(channel) = self.channels.get_mut(id) {
             let step = &mut self.step;
             fall_behind(channel, id, self.plan.window.changes.backlog, step);
-            trim_log(channel, id, self.plan.topic_window, step);
+            trim_log(channel, id, &self.plan, step);
         }
         self.step.serve(id);
         self.channels.set_ready(id);
@@ -121,6 +120,8 @@ impl Engine {
                 attempts: 0,
                 next_try: now,
             };
+            // What was before it fell behind (C22).
+            ledger.row.position.skip(seq - 1);
             ledger.launch(flight, size);
             self.step.save_ledger(id, hub.clone());
             self.hubs
@@ -149,7 +150,7 @@ impl Engine {
         }
         let (position, set) = (channel.source, channel.row.set.clone());
         self.step.save_ledger(id, hub.clone());
-        trim_log(channel, id, self.plan.topic_window, &mut self.step);
+        trim_log(channel, id, &self.plan, &mut self.step);
         self.reconciler(position).end_accounts(id);
         self.channels.set_ready(id);
         self.take_if_ready(&set);
@@ -171,7 +172,7 @@ impl Engine {
         }
         let set = channel.row.set.clone();
         self.step.save_ledger(id, hub.clone());
-        trim_log(channel, id, self.plan.topic_window, &mut self.step);
+        trim_log(channel, id, &self.plan, &mut self.step);
         // C20: it was told everything now.
         self.take_if_ready(&set);
         changes
@@ -264,10 +265,10 @@ fn fall_behind(channel: &mut Channel, id: ChannelId, most: usize, step: &mut Ste
     }
 }
 
-/// Forgets logged notifications that every hub was told (C22).
-fn trim_log(channel: &mut Channel, id: ChannelId, kept: Duration, step: &mut Step) {
-    let since = earlier(step.now(), kept);
-    for seq in channel.forget_heard(since) {
+/// Forgets logged notifications that no hub is due (C22).
+fn trim_log(channel: &mut Channel, id: ChannelId, plan: &Plan, step: &mut Step) {
+    let since = earlier(step.now(), plan.topic_window);
+    for seq in channel.forget_heard(since, &plan.window) {
         step.rows().change_log.insert((id, seq), None);
     }
 }

@@ -33,7 +33,7 @@ pub fn effects(
     });
     effects.extend(served.map(|(id, channel)| {
         let page = channel.topic_page();
-        match channel.logged_page(topic_since) {
+        match channel.logged_page(topic_since, plan.window.max_entries) {
             Some((first, last)) => Effect::ServeLogged(page, id, first, last),
             None => Effect::Serve(page),
         }

@@ -197,17 +197,86 @@ fn what_every_hub_heard_is_forgotten_but_the_last() {
     for number in 1..4 {
         publish(&mut world, number);
     }
-    let logged = |world: &World| {
-        let logs = world.disk.change_log.values();
-        logs.flat_map(|log| log.keys().copied())
-            .collect::<Vec<u64>>()
-    };
     assert_eq!(logged(&world), [1, 2, 3]);
     world.script(OTHER_HUB, Reply::Accept);
     world.wait(60);
     assert_eq!(logged(&world), [3]);
     world.crash_and_start();
     assert_eq!(world.served_changes(TOPIC), "[02:00, 03:00] u r3 03:00");
+}
+
+/// Returns the numbers of the notifications that are kept.
+fn logged(world: &World) -> Vec<u64> {
+    let logs = world.disk.change_log.values();
+    logs.flat_map(|log| log.keys().copied()).collect()
+}
+
+/// Returns the number of changes that each hub is due.
+fn due(world: &World) -> Vec<usize> {
+    let channels = world.engine().channels().iter();
+    let channels = channels.filter(|(_, channel)| channel.is_of_changes());
+    let due = channels.flat_map(|(_, channel)| {
+        let ledgers = channel.ledgers.values();
+        ledgers.map(|ledger| channel.due_changes(ledger))
+    });
+    due.collect()
+}
+
+/// C22: the log is no longer than what hubs may still be sent.
+#[test]
+fn what_a_hub_skips_that_fell_behind_is_forgotten() {
+    let mut plan = two_hubs();
+    plan.window.changes.backlog = 3;
+    let mut world = world_of(plan);
+    world.script(OTHER_HUB, Reply::Status(503));
+    for number in 1..9 {
+        publish(&mut world, number);
+    }
+    assert_eq!(logged(&world), [1, 7, 8], "what is in flight, and two more");
+    assert_eq!(due(&world), [0, 3]);
+    world.crash_and_start();
+    publish(&mut world, 9);
+    assert_eq!(logged(&world), [1, 8, 9]);
+    world.script(OTHER_HUB, Reply::Accept);
+    world.wait(3_600);
+    assert_eq!(
+        world.changes_at(OTHER_HUB),
+        [
+            "[00:00, 01:00] u r1 01:00",
+            "[07:00, 08:00] u r8 08:00",
+            "[08:00, 09:00] u r9 09:00"
+        ]
+    );
+    assert_eq!(logged(&world), [9]);
+}
+
+#[test]
+fn what_is_published_after_a_hub_left_is_kept_for_its_return_up_to_the_backlog() {
+    let mut plan = two_hubs();
+    plan.window.changes.backlog = 3;
+    let mut world = world_of(plan);
+    world.script(OTHER_HUB, Reply::Status(503));
+    publish(&mut world, 1);
+    world.write(UP, set_a(TOPIC, &[HUB]));
+    for number in 2..5 {
+        publish(&mut world, number);
+    }
+    assert_eq!(logged(&world), [1, 2, 3, 4]);
+    publish(&mut world, 5);
+    assert_eq!(logged(&world), [1, 5]);
+    publish(&mut world, 6);
+    world.write(UP, set_a(TOPIC, &[HUB, OTHER_HUB]));
+    publish(&mut world, 7);
+    world.script(OTHER_HUB, Reply::Accept);
+    world.wait(3_600);
+    assert_eq!(
+        world.changes_at(OTHER_HUB),
+        [
+            "[00:00, 01:00] u r1 01:00",
+            "[05:00, 06:00] u r6 06:00",
+            "[06:00, 07:00] u r7 07:00"
+        ]
+    );
 }
 
 #[test]

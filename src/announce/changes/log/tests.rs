@@ -100,12 +100,81 @@ fn an_answer_to_a_later_notification_means_that_it_fell_behind_before() {
 #[test]
 fn the_last_notification_is_never_forgotten() {
     let mut log = log(&[1, 1, 1]);
-    assert_eq!(log.forget(1), [1]);
-    assert_eq!(log.forget(u64::MAX), [2]);
+    assert_eq!(log.forget([2..=2]), [1]);
+    assert_eq!(log.forget([]), [2]);
     assert_eq!(log.last(), Some(3));
 }
 
+#[rstest]
+#[case::behind(LogPosition::at(1), None, &[2, 3, 4, 5])]
+#[case::skipping(LogPosition { skipped_to: Some(3), ..LogPosition::default() }, Some(1), &[1, 4, 5])]
+#[case::left(LogPosition { last: Some(2), ..LogPosition::at(1) }, None, &[2, 3, 4, 5])]
+#[case::left_long_ago(LogPosition { last: Some(1), ..LogPosition::default() }, Some(1), &[1, 5])]
+#[case::left_and_skipping(LogPosition { last: Some(3), skipped_to: Some(2), ..LogPosition::default() }, Some(1), &[1, 3, 4, 5])]
+#[case::done(LogPosition::at(5), None, &[5])]
+fn what_a_hub_may_still_be_sent_is_kept(
+    #[case] position: LogPosition,
+    #[case] flying: Option<u64>,
+    #[case] kept: &[u64],
+) {
+    let mut log = log(&[10; 5]);
+    log.forget(log.wanted(&position, flying, 30));
+    let left: Vec<u64> = log.iter().map(|(seq, _)| seq).collect();
+    assert_eq!(left, kept);
+}
+
+#[test]
+fn a_hub_that_returns_after_a_gap_falls_behind_beyond_it() {
+    let mut log = log(&[10; 5]);
+    log.forget([1..=2]);
+    let mut position = LogPosition::default();
+    assert_eq!(log.fall_behind(&mut position, None, 30), 20);
+    let rest: Vec<u64> = log.after(&position).map(|(seq, _)| seq).collect();
+    assert_eq!(rest, [5]);
+}
+
 proptest! {
+    /// A backlog is the sum of what a walk finds, and falling behind drops no more of it than it must.
+    #[test]
+    fn a_backlog_is_what_was_not_told(
+        sizes in prop::collection::vec(1..20_usize, 1..9),
+        heard in 0..9_u64,
+        skipped_to in prop::option::of(0..9_u64),
+        last in prop::option::of(0..9_u64),
+        is_flying in any::<bool>(),
+        most in 0..60_usize,
+    ) {
+        let log = log(&sizes);
+        let mut position = LogPosition { heard, skipped_to, last, ..LogPosition::default() };
+        let walk = |position: &LogPosition| {
+            let after: Vec<(u64, usize)> = (1..).zip(&sizes)
+                .filter(|(seq, _)| *seq > heard && last.is_none_or(|last| *seq <= last))
+                .filter(|(seq, _)| {
+                    let skipped_to = position.skipped_to.unwrap_or(0);
+                    *seq > position.heard && (*seq == position.heard + 1 || *seq > skipped_to)
+                })
+                .map(|(seq, entries)| (seq, *entries))
+                .collect();
+            after
+        };
+        let sum = |after: &[(u64, usize)]| Backlog {
+            notifications: after.len(),
+            entries: after.iter().map(|(_, entries)| entries).sum(),
+        };
+        let before = walk(&position);
+        prop_assert_eq!(log.backlog(&position), sum(&before));
+        let flying = before.first().map(|(seq, _)| *seq).filter(|seq| is_flying && *seq == heard + 1);
+        let dropped = log.fall_behind(&mut position, flying, most);
+        let after = walk(&position);
+        prop_assert_eq!(log.backlog(&position), sum(&after));
+        prop_assert_eq!(sum(&after).entries + dropped, sum(&before).entries);
+        prop_assert!(flying.is_none_or(|flying| after.first().is_some_and(|(seq, _)| *seq == flying)));
+        let droppable = after.iter().filter(|(seq, _)| Some(*seq) != flying);
+        prop_assert!(sum(&after).entries <= most || droppable.count() == 0);
+        let (_, last_dropped) = before.iter().rfind(|of| !after.contains(of)).copied().unwrap_or((0, 0));
+        prop_assert!(dropped == 0 || sum(&after).entries + last_dropped > most);
+    }
+
     /// However a hub limits the size, and whatever it refuses, it hears each entry once and in order.
     #[test]
     fn every_entry_is_heard_once(
