@@ -23,21 +23,13 @@ impl Engine {
             return;
         }
         left.last_words.clear();
-        let heard = ledger.row.position.heard;
-        if let Some(last) = &mut ledger.row.position.last {
-            *last = heard;
-        }
-        let owed: Vec<Uri> = ledger.owed().cloned().collect();
-        let changes = owed.len();
+        self.step.save_ledger(id, hub.clone());
+        let changes = match channel.is_of_changes() {
+            true => self.drop_logged(id, hub),
+            false => self.drop_last_words(id, hub),
+        };
         if changes > 0 {
-            let doubtful = ledger.withdraw();
-            ledger.due.clear();
-            ledger.prepared = Default::default();
-            self.step.save_ledger(id, hub.clone());
-            for uri in doubtful {
-                self.step.save_told(id, hub.clone(), uri);
-            }
-            self.sources[source].documents_mut().reconsider(owed);
+            self.hubs.forget(&self.channels, id, hub);
             self.step.tell(Fact::Dropped {
                 topic,
                 hub: hub.clone(),
@@ -45,6 +37,27 @@ impl Engine {
             });
         }
         self.reconciler(source).end_accounts(id);
+    }
+
+    /// Drops what a hub that left is still owed of documents. Returns their number.
+    fn drop_last_words(&mut self, id: ChannelId, hub: &Hub) -> usize {
+        let Some(channel) = self.channels.get_mut(id) else {
+            return 0;
+        };
+        let source = channel.source;
+        let Some(ledger) = channel.ledgers.get_mut(hub) else {
+            return 0;
+        };
+        let owed: Vec<Uri> = ledger.owed().cloned().collect();
+        let changes = owed.len();
+        let doubtful = ledger.withdraw();
+        ledger.due.clear();
+        ledger.prepared = Default::default();
+        for uri in doubtful {
+            self.step.save_told(id, hub.clone(), uri);
+        }
+        self.sources[source].documents_mut().reconsider(owed);
+        changes
     }
 
     /// Removes a retired channel that was kept for long enough.

@@ -1,7 +1,11 @@
 //! Hubs of change channels: each hears the log from its own position on (C20 to C26).
 
+use std::time::Duration;
+
 use rsnotify::announce::event::Fact;
 use rsnotify::announce::plan::Mode;
+use rsnotify::resourcesync::channel_kind::ChannelKind;
+use rsnotify::resourcesync::uri::Hub;
 
 use crate::changes::{LIST, NOTHING, TOPIC, UP, set_a, world_of};
 use crate::world::{HUB, OTHER_HUB, Reply, World, plan, set_hubs, two_hubs};
@@ -277,6 +281,36 @@ fn what_is_published_after_a_hub_left_is_kept_for_its_return_up_to_the_backlog()
             "[06:00, 07:00] u r7 07:00"
         ]
     );
+}
+
+/// R11.
+#[test]
+fn what_a_hub_that_left_does_not_take_is_dropped_after_a_while() {
+    let mut plan = two_hubs();
+    plan.retired_topic = Duration::from_secs(3_600);
+    let mut world = world_of(plan);
+    world.script(OTHER_HUB, Reply::Status(503));
+    publish(&mut world, 1);
+    publish(&mut world, 2);
+    world.write(UP, set_a(TOPIC, &[HUB]));
+    world.facts();
+    world.wait(3_500);
+    assert_eq!(logged(&world), [1, 2]);
+    world.wait(200);
+    let dropped = world.facts().into_iter().filter_map(|fact| match fact {
+        Fact::Dropped { hub, changes, .. } => Some((hub.to_string(), changes)),
+        _ => None,
+    });
+    assert_eq!(dropped.collect::<Vec<_>>(), [(OTHER_HUB.to_owned(), 2)]);
+    assert_eq!(logged(&world), [2]);
+    let ids = world.disk.channels.iter();
+    let mut ids = ids.filter(|(_, row)| row.kind == ChannelKind::Change);
+    let (id, _) = ids.next().unwrap();
+    let account = (*id, Hub::new(OTHER_HUB));
+    assert!(!world.disk.ledgers.contains_key(&account));
+    world.change_attempts_at(OTHER_HUB);
+    world.wait(20_000);
+    assert!(world.change_attempts_at(OTHER_HUB).is_empty());
 }
 
 #[test]
