@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use crate::announce::catalog::Catalog;
 use crate::announce::changes::inventory::{DeletionRules, INVENTORY_QUIET, MissingResources};
-use crate::announce::changes::log::Backlog;
 use crate::announce::changes::round::{
     ListToRead, ROUND, TakeOutcome, TakeRequest, Taken, TakenList, TakenRound, WatchedTime,
 };
@@ -103,6 +102,9 @@ impl Engine {
         let Some(known) = self.change_sets.get(set) else {
             return;
         };
+        if !known.may_be_due() {
+            return;
+        }
         let position = known.source();
         if !self.sources[position].is_settled() {
             self.change_sets.park(set);
@@ -115,9 +117,8 @@ impl Engine {
             return;
         };
         let mut listening = channel.listening();
-        let has_heard_all = |(_, ledger): (&Hub, &Ledger)| {
-            channel.log.backlog(&ledger.row.position) == Backlog::default()
-        };
+        let has_heard_all =
+            |(_, ledger): (&Hub, &Ledger)| channel.log.after(&ledger.row.position).next().is_none();
         let has_hubs = channel.listening().next().is_some();
         let is_free = is_last || !has_hubs || listening.any(has_heard_all);
         let inventory = self.inventory_rules(position, set);

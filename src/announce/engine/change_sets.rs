@@ -283,6 +283,12 @@ impl ChangeSet {
         })
     }
 
+    /// Returns false if nothing but an event lets a round begin.
+    pub fn may_be_due(&self) -> bool {
+        let has_reason = self.signs.is_some() || self.is_accepted || self.next_deletion().is_some();
+        self.round.is_none() && has_reason
+    }
+
     /// Returns when a round is due; nothing if there is no reason for one, or one is under way.
     fn due_at(&self, plan: &ChangeWindowPlan, step: &Step) -> Option<Timestamp> {
         if self.round.is_some() {
