@@ -129,16 +129,17 @@ pub fn part(body: &[u8], entries: Range<usize>) -> Option<Vec<u8>> {
 }
 
 /// Returns the last of some notifications, oldest first, in one (C25): as many consecutive ones as fit, and the last
-/// one in any case. `None` without one, or if the last is none of ours.
-pub fn merge<'a>(
-    bodies: impl DoubleEndedIterator<Item = &'a [u8]>,
+/// one in any case. `None` without one, or if the last is none of ours. No more bodies are taken from the iterator than
+/// fit, and one.
+pub fn merge(
+    bodies: impl DoubleEndedIterator<Item = impl AsRef<[u8]>>,
     max_entries: usize,
     max_bytes: usize,
 ) -> Option<Vec<u8>> {
     let mut bodies = bodies.rev();
-    let mut merged = ChangePayload::parse(bodies.next()?)?;
+    let mut merged = ChangePayload::parse(bodies.next()?.as_ref())?;
     let mut len: usize = merged.entries.iter().map(entry_len).sum();
-    for earlier in bodies.map_while(ChangePayload::parse) {
+    for earlier in bodies.map_while(|body| ChangePayload::parse(body.as_ref())) {
         let entries = merged.entries.len() + earlier.entries.len();
         len += earlier.entries.iter().map(entry_len).sum::<usize>();
         let overhead = merged.head_since(earlier.from).len() + TAIL.len();

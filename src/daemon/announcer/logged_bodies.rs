@@ -29,19 +29,29 @@ pub fn reduced(body: Arc<[u8]>, seq: u64, wanted: LogPart) -> Result<Arc<[u8]>, 
     part.ok_or_else(|| format!("notification {seq} in the state file has no such entries"))
 }
 
-/// Returns consecutive notifications as one, as many of the last as fit.
+/// Returns consecutive notifications as one, as many of the last as fit. Reads no others, but one.
 pub fn merged(
     saver: &StateSaver,
     id: ChannelId,
     (first, last): (u64, u64),
     window: &WindowPlan,
 ) -> Result<Arc<[u8]>, String> {
-    let bodies: Result<Vec<_>, String> = (first..=last).map(|seq| logged(saver, id, seq)).collect();
-    let bodies = bodies?;
-    let bodies = bodies.iter().map(|body| &**body);
+    let mut failed = None;
+    let bodies = (first..=last).map(|seq| {
+        // An empty body ends the union.
+        logged(saver, id, seq).unwrap_or_else(|error| {
+            failed = Some(error);
+            Arc::from([])
+        })
+    });
     let merged = merge(bodies, window.max_entries, window.max_bytes);
-    let merged = merged.map(Arc::from);
-    merged.ok_or_else(|| format!("notification {last} in the state file cannot be read"))
+    match (failed, merged) {
+        (Some(error), _) => Err(error),
+        (None, Some(merged)) => Ok(merged.into()),
+        (None, None) => Err(format!(
+            "notification {last} in the state file cannot be read"
+        )),
+    }
 }
 
 fn logged(saver: &StateSaver, id: ChannelId, seq: u64) -> Result<Arc<[u8]>, String> {
