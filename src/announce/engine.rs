@@ -338,6 +338,7 @@ impl Engine {
                 self.sources.offer_topics(&freed);
             }
         }
+        self.forget_sets_without_channel();
     }
 
     /// Settles what changed in a source, in the order in which one follows from the other.

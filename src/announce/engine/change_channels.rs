@@ -6,9 +6,10 @@ use jiff::Timestamp;
 
 use crate::announce::desired_channel::Desired;
 use crate::announce::engine::Engine;
-use crate::announce::engine::change_sets::ChangeSets;
+use crate::announce::engine::change_sets::ChangeSet;
 use crate::announce::engine::channels::{Channels, OpenedChannel};
 use crate::announce::engine::step::Step;
+use crate::announce::event::Fact;
 use crate::announce::ids::ChannelId;
 use crate::announce::state::ChannelRow;
 use crate::resourcesync::channel_kind::ChannelKind;
@@ -78,13 +79,14 @@ impl Engine {
             mut is_changed,
         } = self.open_channel(position, row, hubs);
         if let Some(before) = taken_from {
-            let (channels, step) = (&self.channels, &mut self.step);
-            forget_set_without_channel(&mut self.change_sets, channels, &before, step);
+            let until = self.told_until(id);
+            self.change_sets.lose_channel(&before, id, until);
         }
         let others = self.channels.of_set(set, ChannelKind::Change);
         let others = others.filter(|(other, _)| *other != id);
         let untils = others.filter_map(|(_, channel)| channel.row.untils.last().copied());
-        if let Some(until) = untils.max() {
+        let lost = self.change_sets.get(set).and_then(ChangeSet::told_until);
+        if let Some(until) = untils.chain(lost).max() {
             go_on_from(&mut self.channels, id, until, &mut self.step);
         }
         is_changed |= self.change_hubs(id, hubs, is_first);
@@ -119,16 +121,42 @@ impl Engine {
         true
     }
 
-    /// Removes a channel whose topic another one has now, with all that was due on it.
+    /// Removes a channel that retired long ago, or whose topic another one has now, and drops what was due on it.
     pub(super) fn remove_channel(&mut self, id: ChannelId) {
-        if let Some(channel) = self.channels.remove(id, &mut self.step) {
-            for ledger in channel.ledgers.values() {
-                let documents = self.sources[channel.source].documents_mut();
-                documents.account_ended(ledger);
+        let until = self.told_until(id);
+        let Some(channel) = self.channels.remove(id, &mut self.step) else {
+            return;
+        };
+        for (hub, ledger) in &channel.ledgers {
+            let documents = self.sources[channel.source].documents_mut();
+            documents.account_ended(ledger);
+            let changes = channel.due_changes(ledger);
+            if changes > 0 {
+                self.hubs.forget(&self.channels, id, hub);
+                self.step.tell(Fact::Dropped {
+                    topic: channel.row.topic.clone(),
+                    hub: hub.clone(),
+                    changes,
+                });
             }
-            if channel.is_of_changes() {
-                let (channels, step) = (&self.channels, &mut self.step);
-                forget_set_without_channel(&mut self.change_sets, channels, &channel.row.set, step);
+        }
+        if channel.is_of_changes() {
+            self.change_sets.lose_channel(&channel.row.set, id, until);
+        }
+    }
+
+    /// Returns the end of the last interval of a channel.
+    fn told_until(&self, id: ChannelId) -> Option<Timestamp> {
+        let untils = self.channels.get(id).map(|channel| &channel.row.untils);
+        untils.and_then(|untils| untils.last().copied())
+    }
+
+    /// Forgets what was taken of sets that have lost their last change channel.
+    pub(super) fn forget_sets_without_channel(&mut self) {
+        for set in self.change_sets.take_bereft() {
+            let mut channels = self.channels.of_set(&set, ChannelKind::Change);
+            if channels.next().is_none() {
+                self.change_sets.remove(&set, &mut self.step);
             }
         }
     }
@@ -141,17 +169,5 @@ pub fn go_on_from(channels: &mut Channels, id: ChannelId, until: Timestamp, step
     {
         channel.row.untils = vec![until];
         step.save_channel(id);
-    }
-}
-
-/// Forgets a set of which changes were told, once it has no change channel.
-fn forget_set_without_channel(
-    change_sets: &mut ChangeSets,
-    channels: &Channels,
-    set: &Uri,
-    step: &mut Step,
-) {
-    if channels.of_set(set, ChannelKind::Change).next().is_none() {
-        change_sets.remove(set, step);
     }
 }

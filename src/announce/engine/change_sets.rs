@@ -34,6 +34,8 @@ pub struct ChangeSets {
     by_list: UriMap<SmallSet<Uri>>,
     /// Sets with a round that was due while their source was not settled.
     parked: BTreeSet<Uri>,
+    /// Sets that lost a channel in this step, and may have another one at its end.
+    bereft: BTreeSet<Uri>,
     last_round: u64,
 }
 
@@ -50,6 +52,8 @@ pub struct ChangeSet {
     ended: BTreeMap<Uri, Timestamp>,
     /// The retiring channel that hears what is fresh now (C12).
     last_words_on: Option<ChannelId>,
+    /// End of the last interval on a channel that it lost: another one goes on from there (C12).
+    told_until: Option<Timestamp>,
     /// First sign of a change since the last round, and the last.
     signs: Option<(Timestamp, Timestamp)>,
     /// Time before which no round begins.
@@ -122,6 +126,7 @@ impl ChangeSet {
             to_learn: BTreeSet::new(),
             ended: BTreeMap::new(),
             last_words_on: None,
+            told_until: None,
             signs: None,
             not_before: None,
             round: None,
@@ -148,6 +153,11 @@ impl ChangeSet {
 
     pub fn last_words_on(&self) -> Option<ChannelId> {
         self.last_words_on
+    }
+
+    /// Returns the end of the last interval on a channel that it lost.
+    pub fn told_until(&self) -> Option<Timestamp> {
+        self.told_until
     }
 
     /// Returns the number of lists that were taken.
@@ -347,6 +357,21 @@ impl ChangeSets {
     pub fn open(&mut self, set: &Uri, source: usize) {
         let known = self.sets.entry(set.clone());
         known.or_insert_with(|| ChangeSet::new(source)).source = source;
+    }
+
+    /// Notes that a set lost a channel, on which it was told until a time. What is fresh is told on another one, if the set
+    /// has that at the end of the step.
+    pub fn lose_channel(&mut self, set: &Uri, channel: ChannelId, until: Option<Timestamp>) {
+        if let Some(known) = self.sets.get_mut(set) {
+            known.last_words_on = known.last_words_on.filter(|on| *on != channel);
+            known.told_until = known.told_until.max(until);
+            self.bereft.insert(set.clone());
+        }
+    }
+
+    /// Takes the sets that lost a channel.
+    pub fn take_bereft(&mut self) -> BTreeSet<Uri> {
+        std::mem::take(&mut self.bereft)
     }
 
     /// Forgets a set with all that was taken of it.

@@ -1,5 +1,6 @@
 //! Change channels that come, move and go (C9, C10, C12).
 
+use rsnotify::announce::event::Fact;
 use rsnotify::announce::plan::ChannelPlan;
 use rsnotify::resourcesync::channel_kind::ChannelKind;
 use rsnotify::resourcesync::uri::Topic;
@@ -253,6 +254,75 @@ fn two_channels_of_a_set_may_exchange_their_topics() {
             vec!["updated changelist /a/changelist.xml".to_owned()]
         )
     );
+}
+
+/// What hubs were due on the old topics is dropped, and reported; what was published and not yet announced is not.
+#[test]
+fn what_is_fresh_when_two_channels_of_a_set_exchange_their_topics_is_told() {
+    let mut world = world_of(plan());
+    world.write(UP, set_a(TOPIC, &[]).channel("/a/framework/", &[]));
+    world.wait(60);
+    world.script(HUB, Reply::Status(503));
+    world.write_changes(LIST, &["u z 00:00", "u a 01:00"]);
+    world.wait(10);
+    // It waits for the hub (C20).
+    world.write_changes(LIST, &["u z 00:00", "u a 01:00", "u b 02:00"]);
+    world.wait(10);
+    world.facts();
+    world.write(
+        UP,
+        list("capabilitylist")
+            .lists(&[LIST])
+            .channel(TOPIC, &[])
+            .change_channel("/a/framework/", &[]),
+    );
+    let dropped = world.facts().into_iter().filter_map(|fact| match fact {
+        Fact::Dropped { topic, changes, .. } => Some((topic.to_string(), changes)),
+        _ => None,
+    });
+    let dropped: Vec<_> = dropped.collect();
+    assert!(
+        dropped.contains(&(uri(TOPIC).to_string(), 1)),
+        "{dropped:?}"
+    );
+    world.script(HUB, Reply::Accept);
+    world.wait(3_600);
+    assert_eq!(
+        by_topic(&mut world),
+        ["/a/framework/ [01:00, 02:00] u b 02:00"]
+    );
+}
+
+#[test]
+fn two_sets_may_exchange_their_topics() {
+    let mut world = world_of(plan());
+    let b = "/b/capabilitylist.xml";
+    let set_b = |topic| capability_list("/b", &["changelist"]).change_channel(topic, &[]);
+    world.write_changes("/b/changelist.xml", &["u y 00:00"]);
+    world.write(b, set_b("/b/change/"));
+    world.wait(60);
+    world.unseen(|world| {
+        world.write_changes(LIST, &["u z 00:00", "u a 01:00"]);
+        world.write_changes("/b/changelist.xml", &["u y 00:00", "u b 02:00"]);
+        world.write(UP, set_a("/b/change/", &[]));
+        world.write(b, set_b(TOPIC));
+    });
+    let names = [LIST, UP, "/b/changelist.xml", b].map(str::to_owned);
+    world.see_all(&names);
+    world.wait(60);
+    let mut heard = by_topic(&mut world);
+    heard.sort();
+    assert_eq!(
+        heard,
+        [
+            "/a/change/ [00:00, 02:00] u b 02:00",
+            "/b/change/ [00:00, 01:00] u a 01:00"
+        ]
+    );
+    world.crash_and_start();
+    world.wait(60);
+    assert_eq!(world.disk.change_sets.len(), 2);
+    assert_eq!(world.changes(), NOTHING);
 }
 
 #[test]
