@@ -19,6 +19,8 @@ use crate::resourcesync::uri::Uri;
 
 /// Changes that one round takes at most (C13).
 pub const ROUND: usize = 20_000;
+/// Size of the entries that one round takes, as they are listed, in bytes; one entry at least.
+pub const ROUND_BYTES: u64 = 16 << 20;
 /// Fresh entries that are kept between rounds at most, of 56 bytes each; half as many more while lists are compared.
 const MOST_SELECTED: usize = 1 << 18;
 /// The longest that a datetime may lie ahead of our clock and be believed (C15).

@@ -11,8 +11,8 @@ use jiff::Timestamp;
 use crate::announce::changes::fresh::{Candidate, Compared, Comparison};
 use crate::announce::changes::interval::FreshChange;
 use crate::announce::changes::round::{
-    AHEAD, LeftEntries, ListToRead, RoundFiles, TakeRequest, Taken, TakenList, UndatedChanges,
-    read_in_order,
+    AHEAD, LeftEntries, ListToRead, ROUND_BYTES, RoundFiles, TakeRequest, Taken, TakenList,
+    UndatedChanges, read_in_order,
 };
 use crate::announce::changes::taken_keys::{TakenKeys, appended};
 use crate::announce::observation::Stat;
@@ -301,7 +301,14 @@ impl Selection {
     fn slice(&self, request: &TakeRequest) -> &[Candidate] {
         let left = &self.fresh[self.next..];
         let is_before = |entry: &Candidate| request.beyond.is_none_or(|beyond| entry.time < beyond);
-        &left[..left.partition_point(is_before).min(request.limit)]
+        let left = &left[..left.partition_point(is_before).min(request.limit)];
+        let mut bytes = 0;
+        let is_beyond = |entry: &Candidate| {
+            bytes += u64::from(entry.place.end.saturating_sub(entry.place.offset));
+            bytes > ROUND_BYTES
+        };
+        let fitting = left.iter().position(is_beyond);
+        &left[..fitting.map_or(left.len(), |fitting| fitting.max(1))]
     }
 
     /// Returns the range of the copies that are taken with an entry.

@@ -51,13 +51,14 @@ fn change(letter: char) -> Change {
     }
 }
 
-fn listed(word: &str) -> ListedChanges {
+/// Entries of a list, each of so many MiB.
+fn listed(word: &str, size: u32) -> ListedChanges {
     let entries = word.chars().zip(0..).map(|(letter, position)| Listed {
         key: ChangeKey([letter as u8; 16]),
         datetime: datetime(letter),
         position,
-        offset: 0,
-        end: 0,
+        offset: position * (size << 20),
+        end: (position + 1) * (size << 20),
     });
     ListedChanges {
         entries: entries.collect(),
@@ -87,7 +88,12 @@ impl RoundFiles for Words<'_> {
 
     fn keys(&mut self, list: &ListToRead) -> Result<ListedChanges, Infallible> {
         self.read += 1;
-        Ok(listed(self.words[&list.list]))
+        let size = match list.path.below.first() {
+            Some(b'+') => 7,
+            Some(b'#') => 20,
+            _ => 0,
+        };
+        Ok(listed(self.words[&list.list], size))
     }
 
     fn changes(
@@ -211,14 +217,15 @@ impl Channel {
     }
 }
 
-/// A list that is learned if its name begins with `=`, and archived if with `-`.
+/// A list that is learned if its name begins with `=`, and archived if with `-`; its entries are large with `+`, and larger
+/// with `#`.
 fn version(name: &str, word: &str) -> ListToRead {
     let mut fingerprint = [0; 32];
     for (byte, letter) in fingerprint.iter_mut().zip(word.bytes()) {
         *byte = letter;
     }
     ListToRead {
-        list: uri(name.trim_start_matches(['=', '-'])),
+        list: uri(name.trim_start_matches(['=', '-', '+', '#'])),
         path: DocumentPath {
             mount: MountId(1),
             below: name.as_bytes().into(),
@@ -315,6 +322,23 @@ fn a_round_takes_no_more_than_its_limit() {
         told.push(word);
     }
     assert_eq!(told, ["ab", "cd", "ef", "g"]);
+}
+
+#[test]
+fn a_round_takes_no_more_than_fits_into_memory() {
+    for (list, words) in [
+        ("+1", &["ab", "cd", "e"][..]),
+        ("#1", &["a", "b", "c", "d", "e"]),
+    ] {
+        let mut channel = Channel::default();
+        let mut told = Vec::new();
+        for _ in words {
+            let (word, taken) = channel.take(&[(list, "abcde")], 9, 60);
+            told.push(word);
+            assert_eq!(taken.has_more, told.len() < words.len());
+        }
+        assert_eq!(told, words);
+    }
 }
 
 #[test]
