@@ -396,6 +396,30 @@ fn a_hub_that_replaces_one_other_takes_over_what_that_was_due() {
     );
 }
 
+/// R11, R13.
+#[test]
+fn a_hub_that_replaces_one_that_left_is_sent_its_last_words() {
+    const CORRECTED: &str = "https://corrected.example.net/";
+    let mut world = World::with_two_sets(two_hubs());
+    world.script(OTHER_HUB, Reply::Status(503));
+    world.update("/a/changelist.xml");
+    world.wait(10);
+    world.write("/a/capabilitylist.xml", set_a(&[HUB]));
+    world.wait(10);
+    world.crash();
+    let hubs = [(HUB, Mode::Content), (CORRECTED, Mode::Content)];
+    set_hubs(&mut world.plan, &hubs);
+    world.start();
+    world.wait(3_600);
+    assert_eq!(
+        world.news_at(CORRECTED),
+        [
+            "updated changelist /a/changelist.xml",
+            "updated capabilitylist /a/capabilitylist.xml"
+        ]
+    );
+}
+
 #[test]
 fn a_hub_that_replaces_one_that_lists_still_advertise_is_told_once_they_are_corrected() {
     let mut world = World::with_two_sets(plan());

@@ -83,10 +83,10 @@ impl HubChanges {
     }
 
     /// Lets what was on its way to a hub that was replaced go to the one that took its place, now that it is known
-    /// whether the channels of this source advertise that.
+    /// whether the channels of this source advertise that; last words too, of a channel that advertised neither (R11).
     pub fn try_inherited(&self, channels: &Channels, source: usize, step: &mut Step) {
         for (id, channel) in channels.of_source(source) {
-            for (hub, ledger) in channel.listening() {
+            for (hub, ledger) in &channel.ledgers {
                 if self.is_inherited(hub) && ledger.row.flight.is_some() {
                     step.wake_at(step.now(), Timer::Try(id, hub.clone()));
                 }
