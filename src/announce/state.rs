@@ -396,6 +396,8 @@ pub struct Save {
     pub others: BTreeMap<DocumentPath, Option<(Stat, Timestamp)>>,
     pub troubles: BTreeMap<Uri, Option<Trouble>>,
     pub channels: BTreeMap<ChannelId, Option<ChannelRow>>,
+    /// Accounts to delete before anything is written, with what was told on them: each may have begun again since.
+    pub ended_accounts: BTreeSet<(ChannelId, Hub)>,
     pub ledgers: BTreeMap<(ChannelId, Hub), Option<LedgerRow>>,
     pub told: BTreeMap<(ChannelId, Hub, Uri), Option<Told>>,
     pub hubs: BTreeMap<Hub, KnownHub>,
@@ -451,6 +453,10 @@ impl State {
         }
         for (uri, trouble) in save.troubles {
             put(&mut self.troubles, uri, trouble);
+        }
+        for account in save.ended_accounts {
+            self.ledgers.remove(&account);
+            self.told.remove(&account);
         }
         for (id, row) in save.channels {
             if row.is_none() {
@@ -512,6 +518,7 @@ impl Save {
             && self.others.is_empty()
             && self.troubles.is_empty()
             && self.channels.is_empty()
+            && self.ended_accounts.is_empty()
             && self.ledgers.is_empty()
             && self.told.is_empty()
             && self.hubs.is_empty()
@@ -530,6 +537,14 @@ impl Save {
         append(&mut self.others, later.others);
         self.troubles.extend(later.troubles);
         self.channels.extend(later.channels);
+        let deleted = later.ledgers.iter().filter(|(_, row)| row.is_none());
+        let deleted = deleted.map(|(account, _)| account.clone());
+        let ended: BTreeSet<_> = later.ended_accounts.into_iter().chain(deleted).collect();
+        if !ended.is_empty() {
+            self.told
+                .retain(|(id, hub, _), _| !ended.contains(&(*id, hub.clone())));
+            self.ended_accounts.extend(ended);
+        }
         self.ledgers.extend(later.ledgers);
         append(&mut self.told, later.told);
         self.hubs.extend(later.hubs);

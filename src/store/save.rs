@@ -57,6 +57,9 @@ impl Store {
         relays: &[Relay],
     ) -> rusqlite::Result<()> {
         let transaction = self.connection.transaction()?;
+        for (id, hub) in &save.ended_accounts {
+            write_ledger(&transaction, *id, hub, None)?;
+        }
         for (id, row) in &save.mounts {
             write_mount(&transaction, id.0, row.as_ref())?;
         }

@@ -310,6 +310,35 @@ fn a_deleted_channel_takes_its_ledgers_and_what_was_told_with_it() {
 }
 
 #[test]
+fn an_account_that_ended_and_began_again_before_it_was_saved_holds_nothing_of_the_first() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = Store::open(directory.path()).unwrap();
+    store.save(&everything(), &[], &[]).unwrap();
+    let account = (ChannelId(3), Hub::new("https://hub.example/"));
+    let told = everything().told.into_values().next().unwrap();
+    let with_told = |row: Option<LedgerRow>, name: &str| {
+        let mut save = Save::default();
+        let (id, hub) = account.clone();
+        save.told
+            .insert((id, hub, uri(name)), told.filter(|_| row.is_some()));
+        save.ledgers.insert(account.clone(), row);
+        save
+    };
+    let mut state = store.load().unwrap();
+    let mut save = Save::default();
+    save.merge(with_told(Some(LedgerRow::default()), "d1.xml"));
+    save.merge(with_told(None, "d1.xml"));
+    save.merge(with_told(Some(LedgerRow::default()), "d2.xml"));
+    store.save(&save, &[], &[]).unwrap();
+    state.apply(save);
+    for state in [state, store.load().unwrap()] {
+        assert_eq!(state.ledgers[&account], LedgerRow::default());
+        let told: Vec<&Uri> = state.told[&account].keys().collect();
+        assert_eq!(told, [&uri("d2.xml")]);
+    }
+}
+
+#[test]
 fn the_embedded_hub_finds_its_subscriptions_and_what_it_owes() {
     let directory = tempfile::tempdir().unwrap();
     let mut store = Store::open(directory.path()).unwrap();

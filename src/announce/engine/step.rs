@@ -112,6 +112,13 @@ impl Step {
         self.collected.ledgers.insert((id, hub));
     }
 
+    /// Deletes the account of a hub. What is saved of it later in this step is of one that begins anew.
+    pub fn end_account(&mut self, id: ChannelId, hub: Hub) {
+        let account = (id, hub.clone());
+        self.collected.rows.ended_accounts.insert(account);
+        self.save_ledger(id, hub);
+    }
+
     /// Saves what a hub was told of a document.
     pub fn save_told(&mut self, id: ChannelId, hub: Hub, uri: Uri) {
         self.collected.told.insert((id, hub, uri));

@@ -186,7 +186,7 @@ impl<'a> ChannelAccounts<'a> {
         let ledgers = &mut self.channel.ledgers;
         let ended = ledgers.extract_if(.., |_, ledger| ledger.has_ended());
         let ended = ended.map(|(hub, ledger)| {
-            step.save_ledger(self.id, hub);
+            step.end_account(self.id, hub);
             step.serve(self.id);
             *ledger
         });
