@@ -244,6 +244,13 @@ pub enum Fact {
         hub: Hub,
         changes: usize,
     },
+    /// The changes that a hub was due on a channel are dropped, because the channel was removed: it retired long ago, or
+    /// another one has its topic now (R11, C9).
+    DroppedWithChannel {
+        topic: Topic,
+        hub: Hub,
+        changes: usize,
+    },
     /// Notifications are retried now because an operator asked for it.
     Retried {
         notifications: usize,

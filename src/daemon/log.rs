@@ -257,6 +257,14 @@ pub fn log_fact(fact: &Fact) {
             "{hub} is no longer configured; dropped {changes} pending changes; to hand such changes over, name it \
              as `replaces` in the [[hub]] that takes its place"
         ),
+        Fact::DroppedWithChannel {
+            topic,
+            hub,
+            changes,
+        } => warn!(
+            %topic, %hub, changes,
+            "removed the channel that had {topic}; dropped {changes} pending changes of {hub}"
+        ),
         Fact::Retried { notifications } => {
             info!(
                 notifications,

@@ -133,7 +133,7 @@ impl Engine {
             let changes = channel.due_changes(ledger);
             if changes > 0 {
                 self.hubs.forget(&self.channels, id, hub);
-                self.step.tell(Fact::Dropped {
+                self.step.tell(Fact::DroppedWithChannel {
                     topic: channel.row.topic.clone(),
                     hub: hub.clone(),
                     changes,

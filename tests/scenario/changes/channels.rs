@@ -277,7 +277,7 @@ fn what_is_fresh_when_two_channels_of_a_set_exchange_their_topics_is_told() {
             .change_channel("/a/framework/", &[]),
     );
     let dropped = world.facts().into_iter().filter_map(|fact| match fact {
-        Fact::Dropped { topic, changes, .. } => Some((topic.to_string(), changes)),
+        Fact::DroppedWithChannel { topic, changes, .. } => Some((topic.to_string(), changes)),
         _ => None,
     });
     let dropped: Vec<_> = dropped.collect();
