@@ -232,7 +232,8 @@ impl Engine {
             | Event::MountFound { .. }
             | Event::MountLost { .. }
             | Event::Swept { .. }
-            | Event::Unreadable { .. } => {
+            | Event::Unreadable { .. }
+            | Event::Nested { .. } => {
                 for recomputed in self.sources.note(event, step) {
                     self.channels.recompute(&recomputed, step);
                 }

@@ -12,10 +12,11 @@ use crate::announce::delivery::{Submission, TopicPage};
 use crate::announce::finding::Finding;
 use crate::announce::ids::ChannelId;
 use crate::announce::observation::{
-    DocumentPath, Identity, MountId, NoDocument, Observation, UnreadableDirectory,
+    DocumentPath, Identity, MountId, NestedFileSystem, NoDocument, Observation, UnreadableDirectory,
 };
 use crate::announce::state::Save;
 use crate::http::answer::Answer;
+use crate::resourcesync::escape::escaped;
 use crate::resourcesync::uri::{Hub, Topic, Uri};
 
 /// The moment of a step, by both clocks: what is said carries the wall clock's time, and the grace of R15 is counted
@@ -64,6 +65,12 @@ pub enum Event {
         mount: MountId,
         directories: Vec<UnreadableDirectory>,
         more: usize,
+    },
+    /// All file systems that begin below the root of a mount now: told before what is missing with one that is gone, and
+    /// before the end of the first sweep.
+    Nested {
+        mount: MountId,
+        file_systems: Vec<NestedFileSystem>,
     },
     /// A submission was answered. `jitter` is a random number between 0 and 1.
     Answered {
@@ -316,7 +323,12 @@ pub struct Suspension {
     /// Documents that are missing and not accepted as deleted.
     pub missing: usize,
     pub of: usize,
+    /// Directories below which some of them lay on a file system that is not mounted there now.
+    pub unmounted: Vec<String>,
 }
+
+/// Directories that a suspension names; of others, their number.
+const MAX_UNMOUNTED: usize = 3;
 
 impl fmt::Display for Suspension {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -324,11 +336,32 @@ impl fmt::Display for Suspension {
             source,
             missing,
             of,
+            unmounted,
         } = self;
+        if unmounted.is_empty() {
+            return write!(
+                f,
+                "{missing} of {of} documents of {source} are missing: their deletions are suspended until enough \
+                 are back, or until you run `rsnotify accept {source}`"
+            );
+        }
+        let directories = first_of(unmounted);
         write!(
             f,
-            "{missing} of {of} documents of {source} are missing: their deletions are suspended until enough \
-             are back, or until you run `rsnotify accept {source}`"
+            "{missing} of {of} documents of {source} are missing, and the file system that held those below \
+             {directories} is not mounted there: their deletions are suspended until enough are back, or until \
+             you run `rsnotify accept {source}`"
         )
+    }
+}
+
+/// Returns the first directories, escaped for display, and the number of the others.
+fn first_of(directories: &[String]) -> String {
+    let first = directories.iter().take(MAX_UNMOUNTED);
+    let first: Vec<_> = first.map(|directory| escaped(directory)).collect();
+    let first = first.join(", ");
+    match directories.len().saturating_sub(MAX_UNMOUNTED) {
+        0 => first,
+        more => format!("{first} and {more} more"),
     }
 }

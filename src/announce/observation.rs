@@ -53,6 +53,16 @@ pub struct Identity {
     pub inode: u64,
 }
 
+/// A directory below the root of a mount where another file system begins: it is mounted there, or a link leads to it
+/// (R15).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NestedFileSystem {
+    /// The path from the root, without a leading `/`.
+    pub below: Arc<[u8]>,
+    pub device: u64,
+    pub is_link: bool,
+}
+
 /// One look at one candidate file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Observation {

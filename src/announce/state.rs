@@ -132,6 +132,11 @@ impl Record {
     pub fn is_missing(&self) -> bool {
         matches!(self.presence, Presence::Missing { .. })
     }
+
+    /// Returns true if it is missing, and an operator accepts that it is deleted (R15).
+    pub fn is_accepted(&self) -> bool {
+        matches!(self.presence, Presence::Missing { approved: true, .. })
+    }
 }
 
 /// The presence of a document in the tree (R15).
@@ -197,6 +202,21 @@ pub struct MountRow {
     /// The candidates of that sweep. What a later configuration adds to them was there before, as far as anybody
     /// knows (R13).
     pub candidates: Option<Candidates>,
+    /// The file systems below the root that held documents, by their paths from there (R15).
+    pub nested: BTreeMap<Arc<[u8]>, NestedRow>,
+}
+
+/// A directory below the root of a mount where another file system begins, or began when its documents were last seen
+/// (R15).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NestedRow {
+    /// The file system that the documents were last seen on; nothing for that of the directory above, which another one
+    /// hides now.
+    pub device: Option<u64>,
+    /// True if a link leads there.
+    pub is_link: bool,
+    /// True while another file system is there, or none, and documents are missing with it.
+    pub is_away: bool,
 }
 
 /// A channel, live or retired (R9, R11).

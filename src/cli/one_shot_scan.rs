@@ -125,13 +125,20 @@ fn scan_beside(
         let directories = tree::scan_once(tree, |reported| {
             progress.note(&reported);
             seen.note(&reported);
+            if let TreeReport::Swept {
+                mount,
+                complete: true,
+                ..
+            } = &reported
+            {
+                let missing = seen.missing(&engine, *mount);
+                step(&mut engine, Event::Observed(missing));
+            }
             if let Some(event) = log::engine_event(reported) {
                 step(&mut engine, event);
             }
             ControlFlow::Continue(())
         })?;
-        let missing = seen.missing(&engine);
-        step(&mut engine, Event::Observed(missing));
         notices.extend(seen.notices);
         unreadable += seen.unreadable;
         watches.push(directories);
@@ -168,7 +175,6 @@ fn scan_beside(
 #[derive(Default)]
 struct SourceScan {
     seen: HashSet<DocumentPath>,
-    swept: HashSet<MountId>,
     notices: Vec<String>,
     unreadable: usize,
     latest: Option<(Timestamp, DocumentPath)>,
@@ -180,13 +186,6 @@ impl SourceScan {
             TreeReport::Observed(observations) => observations
                 .iter()
                 .for_each(|observation| self.see(observation)),
-            TreeReport::Swept {
-                mount,
-                complete: true,
-                ..
-            } => {
-                self.swept.insert(*mount);
-            }
             TreeReport::Notice(notice) if notice.is_warning() => {
                 self.unreadable += usize::from(matches!(notice, TreeNotice::Unreadable { .. }));
                 self.notices.push(notice.to_string());
@@ -210,10 +209,10 @@ impl SourceScan {
         }
     }
 
-    /// The documents that the state knows and the sweep did not meet.
-    fn missing(&self, engine: &Engine) -> Vec<Observation> {
+    /// The documents of a mount that the state knows and the sweep did not meet.
+    fn missing(&self, engine: &Engine, mount: MountId) -> Vec<Observation> {
         remembered(engine)
-            .filter(|path| self.swept.contains(&path.mount) && !self.seen.contains(*path))
+            .filter(|path| path.mount == mount && !self.seen.contains(*path))
             .map(|path| Observation {
                 path: path.clone(),
                 at: Timestamp::now(),

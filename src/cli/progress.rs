@@ -37,6 +37,7 @@ impl Progress {
             | TreeReport::MountFound { .. }
             | TreeReport::MountLost { .. }
             | TreeReport::Unreadable { .. }
+            | TreeReport::Nested { .. }
             | TreeReport::Notice(_) => {}
         }
     }

@@ -43,6 +43,13 @@ pub fn engine_event(report: TreeReport) -> Option<Event> {
             directories,
             more,
         }),
+        TreeReport::Nested {
+            mount,
+            file_systems,
+        } => Some(Event::Nested {
+            mount,
+            file_systems,
+        }),
         TreeReport::Sweeping { .. } | TreeReport::Notice(_) => None,
     }
 }
@@ -74,7 +81,8 @@ pub fn log_report(report: &TreeReport, plan: &Plan) {
         | TreeReport::Explained(_)
         | TreeReport::MountFound { .. }
         | TreeReport::MountLost { .. }
-        | TreeReport::Unreadable { .. } => {}
+        | TreeReport::Unreadable { .. }
+        | TreeReport::Nested { .. } => {}
     }
 }
 

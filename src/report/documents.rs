@@ -281,7 +281,7 @@ fn absence(source: &Source, plan: &SourcePlan, record: &Record) -> String {
     let Presence::Missing { since, approved } = record.presence else {
         return String::new();
     };
-    let belief = match (approved, source.is_suspended()) {
+    let belief = match (approved, source.is_deletion_suspended(record)) {
         (true, _) => ", accepted as deleted".to_owned(),
         (false, true) => format!(", suspended until `rsnotify accept {}`", plan.name),
         (false, false) => String::new(),

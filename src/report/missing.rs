@@ -6,7 +6,7 @@ use crate::announce::engine::Engine;
 use crate::announce::engine::source::Source;
 use crate::announce::engine::source::mounts::MountState;
 use crate::announce::observation::MountId;
-use crate::announce::state::{Presence, Record};
+use crate::announce::state::Record;
 use crate::report::status::{MissingDirectory, MissingView};
 
 /// Directories that are reported; of others, their number.
@@ -46,13 +46,7 @@ pub fn suspended(engine: &Engine, position: usize) -> Vec<MissingDirectory> {
         return Vec::new();
     }
     by_directory(source, |record| {
-        matches!(
-            record.presence,
-            Presence::Missing {
-                approved: false,
-                ..
-            }
-        )
+        record.is_missing() && source.is_deletion_suspended(record)
     })
 }
 
@@ -70,7 +64,10 @@ fn by_directory(source: &Source, is_missing: impl Fn(&Record) -> bool) -> Vec<Mi
     }
     let found = counts.into_iter().filter(|(_, (missing, _))| *missing > 0);
     let directories = found.map(|((mount, below), (missing, of))| MissingDirectory {
-        directory: directory(source, mount, below),
+        directory: source
+            .mounts()
+            .get(mount)
+            .map_or_else(String::new, |mount| mount.text_of(below)),
         missing,
         of,
     });
@@ -78,17 +75,4 @@ fn by_directory(source: &Source, is_missing: impl Fn(&Record) -> bool) -> Vec<Mi
     // Stable: else in order of their names.
     directories.sort_by_key(|directory| std::cmp::Reverse(directory.missing));
     directories
-}
-
-fn directory(source: &Source, mount: MountId, below: &[u8]) -> String {
-    let mount = source.mounts().get(mount);
-    let root = mount.map(|mount| mount.row().directory.to_string_lossy());
-    let mut directory = root.unwrap_or_default().into_owned();
-    if !below.is_empty() {
-        if !directory.ends_with('/') {
-            directory.push('/');
-        }
-        directory.push_str(&String::from_utf8_lossy(below));
-    }
-    directory
 }

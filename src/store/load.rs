@@ -17,8 +17,8 @@ use crate::announce::ids::ChannelId;
 use crate::announce::observation::{DocumentPath, Identity, MountId, Stat};
 use crate::announce::small_set::SmallSet;
 use crate::announce::state::{
-    ChannelRow, Flight, Hold, KnownHub, LedgerRow, MountRow, Ping, Presence, Record, Relations,
-    Retirement, State, Told, Trouble, Version,
+    ChannelRow, Flight, Hold, KnownHub, LedgerRow, MountRow, NestedRow, Ping, Presence, Record,
+    Relations, Retirement, State, Told, Trouble, Version,
 };
 use crate::resourcesync::fingerprint;
 use crate::resourcesync::uri::{Hub, Topic, Uri, UriSet};
@@ -54,11 +54,17 @@ impl Store {
             Ok(())
         })?;
         drop(known);
+        let mounts = self.rows("SELECT * FROM mounts", mount)?;
+        let mut mounts: BTreeMap<MountId, MountRow> = mounts.into_iter().collect();
+        self.each("SELECT * FROM nested_file_systems", |row| {
+            let (id, below, nested) = nested_file_system(row)?;
+            if let Some(mount) = mounts.get_mut(&id) {
+                mount.nested.insert(below, nested);
+            }
+            Ok(())
+        })?;
         Ok(State {
-            mounts: self
-                .rows("SELECT * FROM mounts", mount)?
-                .into_iter()
-                .collect(),
+            mounts,
             documents,
             others: self
                 .rows("SELECT * FROM others", other)?
@@ -228,8 +234,22 @@ fn mount(row: &Row<'_>) -> rusqlite::Result<(MountId, MountRow)> {
         held_document: fields.take()?,
         swept: fields.optional()?,
         candidates: candidates(fields.take()?, fields.take()?),
+        nested: BTreeMap::new(),
     };
     Ok((id, mount))
+}
+
+fn nested_file_system(row: &Row<'_>) -> rusqlite::Result<(MountId, Arc<[u8]>, NestedRow)> {
+    let mut fields = RowReader::of(row);
+    let id = MountId(fields.take()?);
+    let below: Vec<u8> = fields.take()?;
+    let device: Option<i64> = fields.take()?;
+    let nested = NestedRow {
+        device: device.map(i64::cast_unsigned),
+        is_link: fields.take()?,
+        is_away: fields.take()?,
+    };
+    Ok((id, below.into(), nested))
 }
 
 /// Returns none for a row of a version without globs, or an edited one.

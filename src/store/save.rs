@@ -92,6 +92,8 @@ impl Store {
 }
 
 fn write_mount(on: &Transaction<'_>, id: u32, row: Option<&MountRow>) -> rusqlite::Result<()> {
+    on.prepare_cached("DELETE FROM nested_file_systems WHERE mount = ?1")?
+        .execute([id])?;
     let Some(row) = row else {
         on.execute("DELETE FROM others WHERE mount = ?1", [id])?;
         on.execute("DELETE FROM mounts WHERE id = ?1", [id])?;
@@ -117,6 +119,16 @@ fn write_mount(on: &Transaction<'_>, id: u32, row: Option<&MountRow>) -> rusqlit
         globs(Candidates::include),
         globs(Candidates::exclude),
     ])?;
+    for (below, nested) in &row.nested {
+        on.prepare_cached("INSERT INTO nested_file_systems VALUES (?1, ?2, ?3, ?4, ?5)")?
+            .execute(params![
+                id,
+                &below[..],
+                nested.device.map(u64::cast_signed),
+                nested.is_link,
+                nested.is_away,
+            ])?;
+    }
     Ok(())
 }
 

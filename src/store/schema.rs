@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 
 /// Migrations in order; `user_version` counts those that ran. Never edit one that was released.
-const MIGRATIONS: [&str; 9] = [
+const MIGRATIONS: [&str; 10] = [
     "
 CREATE TABLE mounts (
     id INTEGER PRIMARY KEY,
@@ -285,6 +285,16 @@ ALTER TABLE published_topics DROP COLUMN capability_list;
     "
 ALTER TABLE change_lists ADD COLUMN closed TEXT;
 ALTER TABLE change_lists ADD COLUMN last TEXT;
+",
+    "
+CREATE TABLE nested_file_systems (
+    mount INTEGER NOT NULL,
+    path BLOB NOT NULL,
+    device INTEGER,
+    is_link INTEGER NOT NULL,
+    is_away INTEGER NOT NULL,
+    PRIMARY KEY (mount, path)
+) STRICT, WITHOUT ROWID;
 ",
 ];
 

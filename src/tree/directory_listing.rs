@@ -52,11 +52,14 @@ impl Observer<'_> {
         if is_another {
             self.unwatch(id);
             let file_system = self.file_system_of(parent, &path, status.identity);
+            let is_mount_point = file_status::is_mount_point(&fd);
             if let Some(directory) = self.model.directory_mut(id) {
                 directory.file_system = file_system;
+                directory.is_mount_point = is_mount_point;
                 directory.identity = Some(status.identity);
             }
         }
+        self.note_nested(id);
         // Watched first, then listed: an entry that is created in between is seen twice, not never.
         self.watch(id, &path);
         let found = match self.candidate_names(at, &fd, &path, &below) {

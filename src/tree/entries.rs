@@ -150,6 +150,7 @@ impl Observer<'_> {
                     self.unwatch(id);
                     self.allow(id);
                     self.links.remove(id);
+                    self.nested.remove(id);
                     self.queue.forget_directory(id);
                     self.model.remove_directory(id);
                 }

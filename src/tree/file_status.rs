@@ -51,6 +51,20 @@ pub(super) fn of(file: impl AsFd) -> Result<FileStatus, Errno> {
     rustix::fs::fstat(file).map(FileStatus::from)
 }
 
+/// Returns true if something is mounted at an open directory, as far as the kernel tells.
+#[cfg(target_os = "linux")]
+pub(super) fn is_mount_point(directory: impl AsFd) -> bool {
+    use rustix::fs::{StatxAttributes, StatxFlags};
+    let found = rustix::fs::statx(directory, c"", AtFlags::EMPTY_PATH, StatxFlags::empty());
+    found.is_ok_and(|found| found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
+}
+
+/// Returns true if something is mounted at an open directory: elsewhere than on Linux only its device tells.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn is_mount_point(_: impl AsFd) -> bool {
+    false
+}
+
 /// Returns true if an error means that nothing has this name, rather than that it cannot be known.
 pub(super) fn is_absence(error: Errno) -> bool {
     matches!(error, Errno::NOENT | Errno::NOTDIR | Errno::LOOP)

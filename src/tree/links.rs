@@ -135,6 +135,7 @@ impl Observer<'_> {
     ) {
         self.unwatch(id);
         self.allow(id);
+        self.nested.remove(id);
         let Some(directory) = self.model.directory_mut(id) else {
             return;
         };

@@ -7,7 +7,7 @@
 //! The `observer` is the thread that joins the parts: it takes `pending_hints`, keeps the `timers`, works through the
 //! `work_queue` and the sweeps of its `mount`s, and sends `reports`. Its parts own their state: `model` and `file` (the tree
 //! as far as it is known), `watches` (of a backend, `inotify` or `notify`), `unreadable_directories`,
-//! `linked_directories`. Its work is filed by subject: `mount_presence`, `sweep`, `directory_listing`,
+//! `linked_directories`, `nested_file_systems`, `mount_table`. Its work is filed by subject: `mount_presence`, `sweep`, `directory_listing`,
 //! `directory_watching`, `entries`, `links`, `file_reading` and `requests`. `read_file` and `explanation` look at one
 //! file, once.
 
@@ -27,6 +27,8 @@ mod links;
 mod model;
 mod mount;
 mod mount_presence;
+mod mount_table;
+mod nested_file_systems;
 mod notify;
 mod observer;
 mod pending_hints;
@@ -52,7 +54,8 @@ use jiff::Timestamp;
 
 use crate::announce::candidates::Candidates;
 use crate::announce::observation::{
-    DocumentPath, Identity, MountId, NoDocument, Observation, Stat, UnreadableDirectory,
+    DocumentPath, Identity, MountId, NestedFileSystem, NoDocument, Observation, Stat,
+    UnreadableDirectory,
 };
 use crate::announce::plan::MountPlan;
 use crate::report::figures;
@@ -149,6 +152,12 @@ pub enum TreeReport {
         mount: MountId,
         directories: Vec<UnreadableDirectory>,
         more: usize,
+    },
+    /// All file systems that begin below the root of a mount now: reported on change, before what is missing with one
+    /// that is gone, and before the end of the first sweep.
+    Nested {
+        mount: MountId,
+        file_systems: Vec<NestedFileSystem>,
     },
     Notice(TreeNotice),
 }

@@ -29,6 +29,8 @@ pub(super) struct Directory {
     /// File system that it lies in, which need not be that of the mount's root.
     pub(super) file_system: FileSystem,
     pub(super) is_link: bool,
+    /// True if something is mounted there, be it a part of the same file system.
+    pub(super) is_mount_point: bool,
     /// True if it is reached through a link; counted in [`Model::linked`].
     is_linked: bool,
     pub(super) watch: Option<WatchKey>,
@@ -91,6 +93,15 @@ impl Model {
         self.directory(id)?.entries.get(name).copied()
     }
 
+    /// Returns the directory at a path below another one, if it is known.
+    pub(super) fn directory_at(&self, root: DirectoryId, below: &[u8]) -> Option<DirectoryId> {
+        let mut names = below.split(|&byte| byte == b'/');
+        names.try_fold(root, |id, name| match self.entry(id, name)? {
+            TreeEntry::Directory(id) => Some(id),
+            TreeEntry::File(_) | TreeEntry::Dangling | TreeEntry::Refused => None,
+        })
+    }
+
     pub(super) fn add_directory(
         &mut self,
         mount: usize,
@@ -106,6 +117,7 @@ impl Model {
             identity: None,
             file_system: FileSystem::default(),
             is_link,
+            is_mount_point: false,
             is_linked: false,
             watch: None,
             entries: HashMap::new(),

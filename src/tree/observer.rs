@@ -12,6 +12,8 @@ use crate::tree::file::{HintOutcome, LastRead};
 use crate::tree::linked_directories::LinkedDirectories;
 use crate::tree::model::{FileId, Model};
 use crate::tree::mount::{Sweep, TreeMount, UnmetFile};
+use crate::tree::mount_table::MountTable;
+use crate::tree::nested_file_systems::NestedDirectories;
 use crate::tree::pending_hints::{DirectoryHints, Hint, HintBatch, PendingHints};
 use crate::tree::reports::Reports;
 use crate::tree::timers::FileTimers;
@@ -38,6 +40,8 @@ pub(super) struct Observer<'a> {
     pub(super) timers: FileTimers,
     pub(super) unreadable: DeniedDirectories,
     pub(super) links: LinkedDirectories,
+    pub(super) nested: NestedDirectories,
+    pub(super) mount_table: MountTable,
     pub(super) reports: Reports<'a>,
     /// Time of the next check of mounts and links.
     pub(super) heartbeat: Instant,
@@ -91,6 +95,8 @@ impl<'a> Observer<'a> {
             timers: FileTimers::default(),
             unreadable: DeniedDirectories::default(),
             links: LinkedDirectories::default(),
+            nested: NestedDirectories::default(),
+            mount_table: MountTable::open(),
             reports: Reports::new(report),
             heartbeat: Instant::now(),
             buffer: Vec::with_capacity(256 << 10),
@@ -216,6 +222,7 @@ impl<'a> Observer<'a> {
             self.heartbeat = now + HEARTBEAT;
             self.check_mounts();
             self.recheck_some_links();
+            self.recheck_mount_table();
             for id in self.unreadable.due(now) {
                 self.queue.push_directory(id, Depth::Subtree);
             }
@@ -310,9 +317,11 @@ impl<'a> Observer<'a> {
 
     /// Sends what was observed. R15: files are missing only from a tree that is there.
     fn flush(&mut self) {
+        self.recheck_nested();
         if self.reports.withdraw_missing(&mut self.mounts) {
             self.heartbeat = Instant::now();
         }
+        self.report_nested();
         self.reports.flush();
     }
 }

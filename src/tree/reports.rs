@@ -80,6 +80,11 @@ impl<'a> Reports<'a> {
         is_mount_missing
     }
 
+    /// Returns the paths that were observed to be missing, and are not sent yet.
+    pub(super) fn missing(&self) -> impl Iterator<Item = &DocumentPath> {
+        self.missing.keys()
+    }
+
     fn forget_missing(&mut self, mount: MountId) {
         self.observations
             .retain(|it| it.path.mount != mount || it.look != Look::Missing);

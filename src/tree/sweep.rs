@@ -55,6 +55,9 @@ impl Observer<'_> {
             return;
         };
         if complete {
+            if !self.mounts[at].was_swept() {
+                self.nested.announce(at);
+            }
             self.report_unmet(at);
             // Requests about a root that went are answered once another is swept, or none is there.
             for path in std::mem::take(&mut self.mounts[at].requested) {

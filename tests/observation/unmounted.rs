@@ -33,6 +33,11 @@ struct Volume {
 
 impl Volume {
     fn new(place: &Path, set: &str) -> Volume {
+        Volume::with(place, set, set)
+    }
+
+    /// The set's name is that of its directory in the site, which need not be that in the volume.
+    fn with(place: &Path, directory: &str, set: &str) -> Volume {
         let volume = TempDir::new().unwrap();
         run(Command::new("mount")
             .args(["-t", "tmpfs", "none"])
@@ -44,15 +49,15 @@ impl Volume {
             fs::write(path, content).unwrap();
         };
         write(
-            &format!("{set}/capabilitylist.xml"),
+            &format!("{directory}/capabilitylist.xml"),
             &capability_list(set, &capabilities),
         );
         for capability in capabilities {
-            let name = format!("{set}/{capability}.xml");
+            let name = format!("{directory}/{capability}.xml");
             write(&name, &list(set, capability, "1"));
         }
         for number in 0..4 {
-            let name = format!("{set}/{number}.xml");
+            let name = format!("{directory}/{number}.xml");
             write(&name, &list(set, "changedump", "1"));
         }
         Volume {
@@ -232,6 +237,75 @@ fn one_file_system_of_three_is_unmounted(#[values(Inotify, Poll)] watch: Watch) 
         heard,
         ["deleted capabilitylist b-mount/b/capabilitylist.xml"]
     );
+    story.stop();
+}
+
+const AWAY: &str = "is not mounted there: their deletions are suspended";
+
+/// A set of 7 documents on a file system of its own, below a root with 25 others.
+#[rstest]
+fn a_file_system_below_a_root_is_unmounted(#[values(Inotify, Notify, Poll)] watch: Watch) {
+    if was_run_again(AGAIN) {
+        return;
+    }
+    let site = Site::new();
+    for set in ["b", "c", "d", "e"] {
+        site.add_set(set);
+    }
+    let place = site.path("z");
+    fs::create_dir(&place).unwrap();
+    let volume = Volume::with(&place, "in", "z/in");
+    volume.mount();
+    let mut story = Story::over(watch, site, KEYS);
+    story.resume();
+    for _ in 0..2 {
+        volume.unmount();
+        let entry = story.daemon().await_log(AWAY);
+        assert_eq!(entry["level"], "ERROR");
+        outlast_the_grace();
+        story.stays_silent();
+        let status = story.daemon().status();
+        let source = &status["sources"][0];
+        let suspension = source["suspension"].as_str().unwrap();
+        assert!(suspension.starts_with("7 of "), "{suspension}");
+        let below = format!("those below {} is not mounted there", place.display());
+        assert!(suspension.contains(&below), "{suspension}");
+        assert_eq!(source["missing_in"][0]["missing"], 7);
+        for command in ["status", "check"] {
+            let (_, out, err) = output(&mut story.setup.command(command));
+            assert!(out.contains(&below), "{command}: {out}{err}");
+        }
+        volume.mount();
+        story
+            .daemon()
+            .await_log("deletions of main are no longer suspended");
+        story.stays_silent();
+    }
+    volume.write("in/changelist.xml", &list("z/in", "changelist", "2"));
+    story.hears(&["updated changelist z/in/changelist.xml"]);
+    // Beside it, deletions are believed.
+    volume.unmount();
+    story.daemon().await_log(AWAY);
+    fs::remove_dir_all(story.site.path("e")).unwrap();
+    story.hears(&["deleted capabilitylist e/capabilitylist.xml"]);
+    volume.write("in/changelist.xml", &list("z/in", "changelist", "3"));
+    story.kill();
+    story.launch();
+    story.daemon().await_log(AWAY);
+    outlast_the_grace();
+    story.stays_silent();
+    volume.mount();
+    story.hears(&["updated changelist z/in/changelist.xml"]);
+    story.kill();
+    volume.unmount();
+    story.launch();
+    story.daemon().await_log(AWAY);
+    outlast_the_grace();
+    story.stays_silent();
+    let (code, out, err) = output(story.setup.command("accept").arg("main"));
+    assert_eq!(code, Some(0), "{err}");
+    assert_eq!(out, "accepted 7 missing documents of main as deleted\n");
+    story.hears(&["deleted capabilitylist z/in/capabilitylist.xml"]);
     story.stop();
 }
 

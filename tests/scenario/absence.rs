@@ -1,5 +1,7 @@
 //! Absent mounts, empty roots, and the grace by the monotonic clock (R13, R15).
 
+mod nested;
+
 use jiff::SignedDuration;
 use rsnotify::announce::event::Fact;
 use rsnotify::announce::plan::Plan;

@@ -14,8 +14,8 @@ use rsnotify::announce::observation::{DocumentPath, Identity, MountId, Stat};
 use rsnotify::announce::plan::Mode;
 use rsnotify::announce::small_set::SmallSet;
 use rsnotify::announce::state::{
-    ChannelRow, Flight, Hold, KnownHub, LedgerRow, MountRow, Ping, Presence, Record, Relations,
-    Retirement, Said, Save, Told, Trouble, Version,
+    ChannelRow, Flight, Hold, KnownHub, LedgerRow, MountRow, NestedRow, Ping, Presence, Record,
+    Relations, Retirement, Said, Save, Told, Trouble, Version,
 };
 use rsnotify::http::secret::Secret;
 use rsnotify::hub::{
@@ -108,6 +108,24 @@ fn everything() -> Save {
             candidates: Some(
                 Candidates::new(vec!["**/*.xml".into()], vec!["\"a\"/**".into()]).unwrap(),
             ),
+            nested: BTreeMap::from([
+                (
+                    Arc::from(&b"d/\xff"[..]),
+                    NestedRow {
+                        device: Some(u64::MAX),
+                        is_link: true,
+                        is_away: false,
+                    },
+                ),
+                (
+                    Arc::from(&b"e"[..]),
+                    NestedRow {
+                        device: None,
+                        is_link: false,
+                        is_away: true,
+                    },
+                ),
+            ]),
         }),
     );
     let presences = [

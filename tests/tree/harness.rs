@@ -37,6 +37,10 @@ pub struct Watched {
     pub notices: Vec<TreeNotice>,
     /// The last report of directories that may not be read.
     pub unreadable: Vec<UnreadableDirectory>,
+    /// The reports of file systems below the root, by their paths.
+    pub nested: Vec<Vec<String>>,
+    /// The last of these reports before a path was reported as missing.
+    pub nested_when_missing: HashMap<Vec<u8>, Option<Vec<String>>>,
 }
 
 pub fn settings(root: &Path, watch: WatchMode) -> TreeSettings {
@@ -129,6 +133,8 @@ impl Watched {
             lost: Vec::new(),
             notices: Vec::new(),
             unreadable: Vec::new(),
+            nested: Vec::new(),
+            nested_when_missing: HashMap::new(),
         }
     }
 
@@ -234,6 +240,11 @@ impl Watched {
         match report {
             TreeReport::Observed(batch) => {
                 for it in batch {
+                    if it.look == Look::Missing {
+                        let nested = self.nested.last().cloned();
+                        self.nested_when_missing
+                            .insert(it.path.below.to_vec(), nested);
+                    }
                     self.looks
                         .entry(it.path.below.to_vec())
                         .or_default()
@@ -257,6 +268,11 @@ impl Watched {
             }
             TreeReport::Sweeping { .. } => {}
             TreeReport::Unreadable { directories, .. } => self.unreadable = directories,
+            TreeReport::Nested { file_systems, .. } => {
+                let found = file_systems.iter();
+                let found = found.map(|it| String::from_utf8_lossy(&it.below).into_owned());
+                self.nested.push(found.collect());
+            }
             TreeReport::Notice(notice) => self.notices.push(notice),
         }
     }

@@ -13,4 +13,5 @@ mod mounts;
 mod namespace;
 #[path = "../support/needs.rs"]
 mod needs;
+mod nested;
 mod restart;

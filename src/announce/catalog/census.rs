@@ -12,6 +12,8 @@ use crate::resourcesync::uri::Uri;
 pub struct Census {
     mounts: BTreeMap<MountId, MountCount>,
     missing: BTreeSet<Uri>,
+    /// Number of times that a missing document came, went or was accepted.
+    changes: u64,
 }
 
 /// Documents of one mount, and the Capability Lists among them. Deleted ones do not count.
@@ -47,6 +49,7 @@ impl Census {
     pub(super) fn add(&mut self, uri: &Uri, record: &Record) {
         if record.is_missing() {
             self.missing.insert(uri.clone());
+            self.changes += 1;
         }
         self.count(record, |counted| *counted += 1);
     }
@@ -54,6 +57,7 @@ impl Census {
     pub(super) fn remove(&mut self, uri: &Uri, record: &Record) {
         if record.is_missing() {
             self.missing.remove(uri);
+            self.changes += 1;
         }
         self.count(record, |counted| *counted = counted.saturating_sub(1));
     }
@@ -78,5 +82,10 @@ impl Census {
     /// Returns the documents that are missing, accepted ones too, in order.
     pub fn missing(&self) -> &BTreeSet<Uri> {
         &self.missing
+    }
+
+    /// Returns a number that differs after any change of what is missing, or accepted.
+    pub fn missing_version(&self) -> u64 {
+        self.changes
     }
 }

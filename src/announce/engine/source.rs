@@ -8,6 +8,7 @@ pub mod descriptions;
 pub mod documents;
 pub mod findings;
 pub mod mounts;
+pub mod nested;
 pub mod sighting;
 pub mod troubles;
 
@@ -27,13 +28,14 @@ use crate::announce::engine::source::findings::Findings;
 use crate::announce::engine::source::mounts::{
     MountState, Mounts, RootJudgement, UnreadableSample,
 };
+use crate::announce::engine::source::nested::DocumentsBelow;
 use crate::announce::engine::source::sighting::{Prior, Recomputed, Sighting};
 use crate::announce::engine::source::troubles::Troubles;
 use crate::announce::engine::step::Step;
 use crate::announce::event::{Fact, Suspension};
 use crate::announce::finding::Finding;
 use crate::announce::observation::{
-    DocumentPath, Identity, Incomplete, Look, MountId, NoDocument, Observation,
+    DocumentPath, Identity, Incomplete, Look, MountId, NestedFileSystem, NoDocument, Observation,
 };
 use crate::announce::plan::SourcePlan;
 use crate::announce::state::{Hold, Presence, Record, Told, Trouble, Version};
@@ -135,9 +137,14 @@ impl Source {
         mount.is_some_and(|mount| !mount.row().baselined)
     }
 
-    /// Returns true if deletions are suspended (R15).
+    /// Returns true if the deletions of some documents are suspended (R15).
     pub fn is_suspended(&self) -> bool {
         self.deletions.are_suspended()
+    }
+
+    /// Returns true if the deletion of this missing document is suspended (R15).
+    pub fn is_deletion_suspended(&self, record: &Record) -> bool {
+        self.deletions.is_suspended(record, &self.mounts)
     }
 
     /// Returns the numbers of missing documents if they suspend deletions. `name` is the source's.
@@ -410,13 +417,24 @@ impl Source {
             });
             self.documents.save_mount(id, step);
         }
+        mount.settle_nested(&DocumentsBelow {
+            mount: id,
+            catalog: self.documents.catalog(),
+            troubles: &self.troubles,
+        });
+        self.deletions.recount_away();
         step.rows().mounts.insert(id, Some(mount.row().clone()));
         for (uri, fingerprint) in mount.take_unclear() {
             self.documents.clear_up(&uri, fingerprint);
         }
         let grace = self.plan.deletion_grace;
-        self.deletions
-            .look_at_missing(Some(id), self.documents.catalog(), grace, step);
+        self.deletions.look_at_missing(
+            Some(id),
+            self.documents.catalog(),
+            &self.mounts,
+            grace,
+            step,
+        );
         let mut mounts = self.mounts.iter();
         if mounts.all(|(_, mount)| mount.state() == MountState::Ready) {
             self.sight = Some(Sight::Whole);
@@ -489,6 +507,26 @@ impl Source {
         }
     }
 
+    /// Notes the file systems that begin below a mount's root. R15: what is missing with one that went was not deleted, and
+    /// what is missing below one that came was not seen to be absent from it.
+    pub fn set_nested(&mut self, id: MountId, found: Vec<NestedFileSystem>, step: &mut Step) {
+        let Some(mount) = self.mounts.get_mut(id) else {
+            return;
+        };
+        let changed = mount.find_nested(found);
+        if changed.is_empty() {
+            return;
+        }
+        step.rows().mounts.insert(id, Some(mount.row().clone()));
+        let catalog = self.documents.catalog();
+        self.deletions.lose_sight_below(id, &changed, catalog);
+        if self.is_settled() {
+            let grace = self.plan.deletion_grace;
+            self.deletions
+                .look_at_missing(Some(id), catalog, &self.mounts, grace, step);
+        }
+    }
+
     pub fn set_unreadable(&mut self, id: MountId, unreadable: UnreadableSample) {
         if let Some(mount) = self.mounts.get_mut(id) {
             mount.set_unreadable(unreadable);
@@ -509,7 +547,7 @@ impl Source {
     pub fn end_graces(&mut self, step: &mut Step) {
         let grace = self.plan.deletion_grace;
         self.deletions
-            .end_graces(self.documents.catalog(), grace, step);
+            .end_graces(self.documents.catalog(), &self.mounts, grace, step);
     }
 
     /// Decides about the deletions that this step's looks found, all of them first counted. While a mount is being swept,
@@ -524,7 +562,9 @@ impl Source {
         let mut recomputed = Vec::new();
         for (uri, successor) in vanished {
             let documents = &mut self.documents;
-            if self.deletions.believe(&uri, documents, grace, step)
+            if self
+                .deletions
+                .believe(&uri, documents, &self.mounts, grace, step)
                 && let Some(successor) = successor
             {
                 recomputed.extend(self.seen(uri, *successor, step));

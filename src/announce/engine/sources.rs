@@ -205,6 +205,14 @@ impl Sources {
                     source.set_unreadable(mount, UnreadableSample { first, more });
                 }
             }
+            Event::Nested {
+                mount,
+                file_systems,
+            } => {
+                if let Some(source) = self.of_mount(mount) {
+                    source.set_nested(mount, file_systems, step);
+                }
+            }
             Event::Answered { .. }
             | Event::Taken(_)
             | Event::Fetched(_)

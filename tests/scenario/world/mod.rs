@@ -17,7 +17,7 @@ use rsnotify::announce::delivery::{Submission, TopicPage};
 use rsnotify::announce::engine::Engine;
 use rsnotify::announce::event::{Effect, Event, Fact, Now};
 use rsnotify::announce::ids::ChannelId;
-use rsnotify::announce::observation::Observation;
+use rsnotify::announce::observation::{NestedFileSystem, Observation};
 use rsnotify::announce::plan::{Mode, Plan};
 use rsnotify::announce::state::State;
 use rsnotify::http::answer::Answer;
@@ -51,6 +51,8 @@ pub struct World {
     pub reading: Duration,
     engine: Option<Engine>,
     tree: FakeTree,
+    /// The file systems below the root of the first mount.
+    nested: BTreeMap<String, NestedFileSystem>,
     hubs: BTreeMap<Hub, FakeHub>,
     /// Events that are still to come, with their times; in order of insertion.
     coming: VecDeque<(Timestamp, Event)>,
@@ -79,6 +81,7 @@ impl World {
             reading: Duration::ZERO,
             engine: None,
             tree: FakeTree::default(),
+            nested: BTreeMap::new(),
             hubs: BTreeMap::new(),
             coming: VecDeque::new(),
             facts: Vec::new(),
@@ -218,6 +221,42 @@ impl World {
     pub fn set_root(&mut self, position: usize, inode: u64) {
         let mount = self.mount_at(position);
         self.tree.mount(&mount.directory, inode);
+    }
+
+    /// Something with this number is mounted at a directory of the first mount, which nobody is told.
+    pub fn nest(&mut self, below: &str, device: u64) {
+        let is_link = false;
+        self.nest_as(below, device, is_link);
+    }
+
+    /// A directory of the first mount is a link to something with this number, which nobody is told.
+    pub fn link_out(&mut self, below: &str, device: u64) {
+        let is_link = true;
+        self.nest_as(below, device, is_link);
+    }
+
+    fn nest_as(&mut self, below: &str, device: u64, is_link: bool) {
+        let nested = NestedFileSystem {
+            below: below.as_bytes().into(),
+            device,
+            is_link,
+        };
+        self.nested.insert(below.to_owned(), nested);
+    }
+
+    /// A directory of the first mount is one like any other, which nobody is told.
+    pub fn unnest(&mut self, below: &str) {
+        self.nested.remove(below).unwrap();
+    }
+
+    /// The engine is told what is mounted below the root of the first mount.
+    pub fn tell_nested(&mut self) {
+        let mount = self.mount_at(0).id;
+        let file_systems = self.nested.values().cloned().collect();
+        self.step(Event::Nested {
+            mount,
+            file_systems,
+        });
     }
 
     /// Takes all files away whose names begin like this, for [`World::bring_back`].
@@ -380,6 +419,9 @@ impl World {
         }
         for path in engine.sources().reread() {
             names.insert(uri_of(&self.plan, path).to_string());
+        }
+        if position == 0 {
+            self.tell_nested();
         }
         let candidates = self.candidates(position);
         let observed = names

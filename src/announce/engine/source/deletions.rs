@@ -1,6 +1,7 @@
 //! Documents that are not there, until they count as deleted (R15).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -9,12 +10,13 @@ use crate::announce::catalog::Catalog;
 use crate::announce::catalog::census::{Census, MountCount, PresenceCount};
 use crate::announce::engine::source::documents::Documents;
 use crate::announce::engine::source::mounts::Mounts;
+use crate::announce::engine::source::nested::is_below;
 use crate::announce::engine::source::sighting::Sighting;
 use crate::announce::engine::step::Step;
 use crate::announce::event::{Fact, Suspension};
 use crate::announce::observation::MountId;
 use crate::announce::plan::{MassDeletion, SourcePlan};
-use crate::announce::state::Presence;
+use crate::announce::state::{Presence, Record};
 use crate::resourcesync::uri::{Uri, UriMap};
 
 /// The wait for the answer to a look at a missing document, before another look.
@@ -26,10 +28,21 @@ pub struct Deletions {
     absent: UriMap<Absence>,
     /// The end of each grace, by the monotonic clock.
     graces: BTreeSet<(Duration, Uri)>,
-    /// True while deletions are suspended.
-    suspended: bool,
+    /// True while so much is missing that no deletion is believed.
+    is_mass: bool,
+    /// Documents that are missing with a file system that is not mounted: their deletions are suspended.
+    away: AwayDocuments,
     /// Documents that looks of this step did not find, each with the document that was found at its path.
     vanished: BTreeMap<Uri, Option<Box<Sighting>>>,
+}
+
+/// The documents that are missing below directories whose file systems are away, accepted ones left out.
+#[derive(Debug, Default)]
+struct AwayDocuments {
+    count: usize,
+    directories: BTreeSet<String>,
+    /// The version of the census that they were counted in.
+    counted_in: Option<u64>,
 }
 
 /// A look that did not find a document at its path.
@@ -127,6 +140,28 @@ impl Deletions {
         });
     }
 
+    /// Ends all absences below directories of a mount at which another file system is, or was: what was absent from one
+    /// may be there in the other, and its grace begins anew.
+    pub fn lose_sight_below(
+        &mut self,
+        mount: MountId,
+        tops: &BTreeSet<Arc<[u8]>>,
+        catalog: &Catalog,
+    ) {
+        self.away.counted_in = None;
+        self.absent.retain(|uri, _| {
+            let path = catalog.get(uri).map(|record| &record.path);
+            path.is_some_and(|path| {
+                path.mount != mount || !tops.iter().any(|top| is_below(&path.below, top))
+            })
+        });
+    }
+
+    /// Has the documents counted again that are missing with a file system.
+    pub fn recount_away(&mut self) {
+        self.away.counted_in = None;
+    }
+
     /// Returns true if a running daemon saw a document absent for the whole grace, in one piece.
     fn is_grace_over(&self, uri: &Uri, grace: Duration, now: Duration) -> bool {
         let since = self.since(uri);
@@ -143,9 +178,15 @@ impl Deletions {
     }
 
     /// Asks for a look at each document whose grace has ended.
-    pub fn end_graces(&mut self, catalog: &Catalog, grace: Duration, step: &mut Step) {
+    pub fn end_graces(
+        &mut self,
+        catalog: &Catalog,
+        mounts: &Mounts,
+        grace: Duration,
+        step: &mut Step,
+    ) {
         while let Some(uri) = self.take_ended(step.monotonic()) {
-            self.verify(&uri, catalog, grace, step);
+            self.verify(&uri, catalog, mounts, grace, step);
         }
     }
 
@@ -159,15 +200,19 @@ impl Deletions {
     }
 
     /// Asks for a look at a document whose grace is over: a deletion counts only after a look that follows the grace.
-    fn verify(&mut self, uri: &Uri, catalog: &Catalog, grace: Duration, step: &mut Step) {
-        let Some(record) = catalog.get(uri) else {
-            return;
-        };
-        let Presence::Missing { approved, .. } = record.presence else {
+    fn verify(
+        &mut self,
+        uri: &Uri,
+        catalog: &Catalog,
+        mounts: &Mounts,
+        grace: Duration,
+        step: &mut Step,
+    ) {
+        let Some(record) = catalog.get(uri).filter(|record| record.is_missing()) else {
             return;
         };
         let now = step.monotonic();
-        if (self.suspended && !approved) || !self.is_grace_over(uri, grace, now) {
+        if self.is_suspended(record, mounts) || !self.is_grace_over(uri, grace, now) {
             return;
         }
         step.look_at(record.path.clone());
@@ -181,6 +226,7 @@ impl Deletions {
         &mut self,
         swept: Option<MountId>,
         catalog: &Catalog,
+        mounts: &Mounts,
         grace: Duration,
         step: &mut Step,
     ) {
@@ -190,7 +236,7 @@ impl Deletions {
                 Some(path) if Some(path.mount) == swept && self.since(uri).is_none() => {
                     step.look_at(path.clone());
                 }
-                _ => self.verify(uri, catalog, grace, step),
+                _ => self.verify(uri, catalog, mounts, grace, step),
             }
         }
     }
@@ -206,16 +252,17 @@ impl Deletions {
         &mut self,
         uri: &Uri,
         documents: &mut Documents,
+        mounts: &Mounts,
         grace: Duration,
         step: &mut Step,
     ) -> bool {
         let Some(record) = documents.catalog().get(uri) else {
             return false;
         };
-        let Presence::Missing { since, approved } = record.presence else {
+        let Presence::Missing { since, .. } = record.presence else {
             return false;
         };
-        let is_suspended = self.suspended && !approved;
+        let is_suspended = self.is_suspended(record, mounts);
         let is_believed = !is_suspended && self.is_grace_over(uri, grace, step.monotonic());
         if is_believed {
             self.end(uri);
@@ -248,14 +295,22 @@ impl Deletions {
                 documents: missing.len(),
             });
         }
-        self.look_at_missing(None, documents.catalog(), plan.deletion_grace, step);
+        self.look_at_missing(None, documents.catalog(), mounts, plan.deletion_grace, step);
     }
 
+    /// Returns true if the deletions of some documents are suspended.
     pub fn are_suspended(&self) -> bool {
-        self.suspended
+        self.is_mass || self.away.count > 0
     }
 
-    /// Suspends deletions if too many documents are missing, and believes them again if not.
+    /// Returns true if the deletion of a missing document is suspended, unless it is accepted: too many are missing, or
+    /// the file system that held it may not be mounted.
+    pub fn is_suspended(&self, record: &Record, mounts: &Mounts) -> bool {
+        !record.is_accepted() && (self.is_mass || mounts.is_away(&record.path))
+    }
+
+    /// Suspends deletions if too many documents are missing, or some are with the file system that held them, and believes
+    /// them again if not.
     pub fn judge(
         &mut self,
         plan: &SourcePlan,
@@ -263,29 +318,62 @@ impl Deletions {
         mounts: &Mounts,
         step: &mut Step,
     ) {
-        let were_suspended = self.suspended;
-        self.suspended = is_mass_deletion(plan.mass_deletion, catalog.census(), mounts);
-        if were_suspended == self.suspended {
-            return;
-        }
+        let (were_suspended, was_mass) = (self.are_suspended(), self.is_mass);
+        self.is_mass = is_mass_deletion(plan.mass_deletion, catalog.census(), mounts);
+        let before = self.count_away(catalog, mounts);
+        let is_more = !self.away.directories.is_subset(&before);
+        let is_less = !before.is_subset(&self.away.directories);
         match self.suspension(&plan.name, catalog.census(), mounts) {
-            Some(suspension) => step.tell(Fact::Suspended(suspension)),
-            None => {
+            Some(suspension) if !were_suspended || is_more || self.is_mass && !was_mass => {
+                step.tell(Fact::Suspended(suspension));
+            }
+            None if were_suspended => {
                 let source = plan.name.clone();
                 step.tell(Fact::Resumed { source });
-                self.look_at_missing(None, catalog, plan.deletion_grace, step);
+            }
+            _ => {}
+        }
+        if was_mass && !self.is_mass || is_less {
+            self.look_at_missing(None, catalog, mounts, plan.deletion_grace, step);
+        }
+    }
+
+    /// Counts the documents that are missing with a file system, if that may have changed. Returns the directories that
+    /// were counted before.
+    fn count_away(&mut self, catalog: &Catalog, mounts: &Mounts) -> BTreeSet<String> {
+        let version = catalog.census().missing_version();
+        if self.away.counted_in == Some(version) {
+            return self.away.directories.clone();
+        }
+        let mut away = AwayDocuments {
+            counted_in: Some(version),
+            ..AwayDocuments::default()
+        };
+        if mounts.has_away() {
+            let missing = catalog.census().missing().iter();
+            let records = missing.filter_map(|uri| catalog.get(uri));
+            for record in records.filter(|record| !record.is_accepted()) {
+                let mount = mounts.get(record.path.mount);
+                let directory = mount.and_then(|mount| mount.directory_away(&record.path.below));
+                away.count += usize::from(directory.is_some());
+                away.directories.extend(directory);
             }
         }
+        std::mem::replace(&mut self.away, away).directories
     }
 
     /// Returns the numbers of missing documents if they suspend deletions. `name` is the source's.
     pub fn suspension(&self, name: &str, census: &Census, mounts: &Mounts) -> Option<Suspension> {
-        self.suspended.then(|| {
+        self.are_suspended().then(|| {
             let (missing, of) = missing(census, mounts, |count| count.all);
             Suspension {
                 source: name.to_owned(),
-                missing,
+                missing: match self.is_mass {
+                    true => missing,
+                    false => self.away.count,
+                },
                 of,
+                unmounted: self.away.directories.iter().cloned().collect(),
             }
         })
     }

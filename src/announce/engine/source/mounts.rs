@@ -1,12 +1,16 @@
 //! Mounts as the engine found them: present, swept, or absent (R13, R15).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 
 use crate::announce::candidates::{Candidates, PublishedPath};
+use crate::announce::engine::source::nested::{DocumentsBelow, NestedFileSystems};
 use crate::announce::engine::source::sighting::Sighting;
-use crate::announce::observation::{Identity, MountId, UnreadableDirectory};
+use crate::announce::observation::{
+    DocumentPath, Identity, MountId, NestedFileSystem, UnreadableDirectory,
+};
 use crate::announce::plan::{MountPlan, SourcePlan};
 use crate::announce::state::{MountRow, Told};
 use crate::resourcesync::fingerprint::Fingerprint;
@@ -38,6 +42,7 @@ pub struct KnownMount {
     /// found.
     started: Timestamp,
     unreadable: UnreadableSample,
+    nested: NestedFileSystems,
     /// Documents that were read for the first time, and changed since `started` by the clock of the files.
     fresh: Vec<(Uri, Fingerprint)>,
     /// True if some file is from the future, so that the clock of the files is not ours.
@@ -110,6 +115,21 @@ impl Mounts {
         let mount = self.mounts.get(&id);
         mount.is_none_or(|mount| mount.state == MountState::Absent)
     }
+
+    /// Returns true if a path lies where another file system was when documents were last seen there (R15).
+    pub fn is_away(&self, path: &DocumentPath) -> bool {
+        let mount = self.mounts.get(&path.mount);
+        mount.is_some_and(|mount| mount.nested.is_away(&mount.row.nested, &path.below))
+    }
+
+    /// Returns true if a file system that held documents is known to be away from below a root.
+    pub fn has_away(&self) -> bool {
+        let mut rows = self
+            .mounts
+            .values()
+            .flat_map(|mount| mount.row.nested.values());
+        rows.any(|row| row.is_away)
+    }
 }
 
 fn new_row(source: &SourcePlan, mount: &MountPlan) -> MountRow {
@@ -122,6 +142,7 @@ fn new_row(source: &SourcePlan, mount: &MountPlan) -> MountRow {
         held_document: false,
         swept: None,
         candidates: None,
+        nested: BTreeMap::new(),
     }
 }
 
@@ -136,6 +157,7 @@ impl KnownMount {
             looked_at: looked_at.filter(|before| *before != plan.candidates),
             started: now,
             unreadable: UnreadableSample::default(),
+            nested: NestedFileSystems::default(),
             fresh: Vec::new(),
             has_other_clock: false,
             row,
@@ -164,6 +186,35 @@ impl KnownMount {
         self.unreadable = unreadable;
     }
 
+    /// Notes the file systems that begin below its root. Returns the paths of those that went or came.
+    pub fn find_nested(&mut self, found: Vec<NestedFileSystem>) -> BTreeSet<Arc<[u8]>> {
+        let was_looked_at = self.row.baselined;
+        self.nested.find(&mut self.row.nested, found, was_looked_at)
+    }
+
+    /// Decides which of them are away, when a sweep has met everything below its root.
+    pub fn settle_nested(&mut self, documents: &DocumentsBelow<'_>) {
+        self.nested.settle(&mut self.row.nested, documents);
+    }
+
+    /// Returns the directory of a file system that is known to be away from above a path (R15), as text.
+    pub fn directory_away(&self, below: &[u8]) -> Option<String> {
+        let top = self.nested.known_away(&self.row.nested, below)?;
+        Some(self.text_of(top))
+    }
+
+    /// Returns the path of something below its root in the file system, as text.
+    pub fn text_of(&self, below: &[u8]) -> String {
+        let mut path = self.row.directory.to_string_lossy().into_owned();
+        if !below.is_empty() {
+            if !path.ends_with('/') {
+                path.push('/');
+            }
+            path.push_str(&String::from_utf8_lossy(below));
+        }
+        path
+    }
+
     /// Returns true if its directory is another one than the one that held documents, so that it must hold something to
     /// be taken for the mount (R15).
     pub fn is_doubtful(&self) -> bool {
@@ -184,6 +235,7 @@ impl KnownMount {
         if !self.row.held_document {
             if self.row.identity != Some(identity) {
                 self.row.baselined = false;
+                self.row.nested.clear();
             }
             self.row.identity = Some(identity);
         }

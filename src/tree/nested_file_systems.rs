@@ -1,0 +1,190 @@
+//! Directories below a root where another file system begins: it is mounted there, or a link leads to it. What is missing
+//! below one that is gone may only be away (R15), so that each is reported before what is missing with it.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::path::Path;
+use std::time::Instant;
+
+use crate::announce::observation::{Identity, MountId, NestedFileSystem};
+use crate::tree::TreeReport;
+use crate::tree::file_status;
+use crate::tree::model::{DirectoryId, Model, join};
+use crate::tree::mount_table::MountTable;
+use crate::tree::observer::Observer;
+use crate::tree::work_queue::Depth;
+
+#[derive(Debug, Default)]
+pub(super) struct NestedDirectories {
+    directories: BTreeMap<DirectoryId, Nested>,
+    /// Positions of mounts of which the last report may be outdated.
+    outdated: BTreeSet<usize>,
+    /// Positions of mounts of which a report is to be sent even if it is the same as the last one.
+    announced: BTreeSet<usize>,
+    /// The last reports, by the position of their mount.
+    reported: BTreeMap<usize, Vec<NestedFileSystem>>,
+}
+
+/// A directory where another file system begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Nested {
+    /// Position of its mount.
+    mount: usize,
+    identity: Identity,
+    is_link: bool,
+}
+
+impl NestedDirectories {
+    fn insert(&mut self, id: DirectoryId, nested: Nested) {
+        if self.directories.insert(id, nested) != Some(nested) {
+            self.outdated.insert(nested.mount);
+        }
+    }
+
+    /// Takes note that a directory is gone, or lies in the file system of the one above it.
+    pub(super) fn remove(&mut self, id: DirectoryId) {
+        if let Some(nested) = self.directories.remove(&id) {
+            self.outdated.insert(nested.mount);
+        }
+    }
+
+    /// Has all of a mount reported, even if there are none.
+    pub(super) fn announce(&mut self, mount: usize) {
+        self.outdated.insert(mount);
+        self.announced.insert(mount);
+    }
+
+    /// Takes a mount that something is to be reported of. While it is swept for the first time, nobody knows all.
+    fn pop_report(
+        &mut self,
+        model: &Model,
+        was_swept: impl Fn(usize) -> bool,
+    ) -> Option<(usize, Vec<NestedFileSystem>)> {
+        let is_due = |mount: &usize| self.announced.contains(mount) || was_swept(*mount);
+        let due: Vec<usize> = self.outdated.iter().copied().filter(is_due).collect();
+        for mount in due {
+            self.outdated.remove(&mount);
+            let of_mount = self.directories.iter();
+            let of_mount = of_mount.filter(|(_, nested)| nested.mount == mount);
+            let found = of_mount.map(|(id, nested)| NestedFileSystem {
+                below: model.below(*id).into(),
+                device: nested.identity.device,
+                is_link: nested.is_link,
+            });
+            let mut found: Vec<NestedFileSystem> = found.collect();
+            found.sort_by(|one, other| one.below.cmp(&other.below));
+            let is_announced = self.announced.remove(&mount);
+            let before = self.reported.insert(mount, found.clone());
+            if is_announced || before.unwrap_or_default() != found {
+                return Some((mount, found));
+            }
+        }
+        None
+    }
+}
+
+impl Observer<'_> {
+    /// Takes note of whether another file system begins at a directory that is about to be listed.
+    pub(super) fn note_nested(&mut self, id: DirectoryId) {
+        let Some(directory) = self.model.directory(id) else {
+            return;
+        };
+        let parent = directory.parent.and_then(|id| self.model.directory(id));
+        let (Some(parent), Some(identity)) = (parent, directory.identity) else {
+            return;
+        };
+        let is_other = parent
+            .identity
+            .is_some_and(|it| it.device != identity.device);
+        if !is_other && !directory.is_mount_point {
+            return self.nested.remove(id);
+        }
+        let nested = Nested {
+            mount: directory.mount,
+            identity,
+            is_link: directory.is_link,
+        };
+        self.nested.insert(id, nested);
+    }
+
+    /// Rechecks the file systems above what seems to be missing: one may be gone although its directory was not listed
+    /// since.
+    pub(super) fn recheck_nested(&mut self) {
+        if self.nested.directories.is_empty() {
+            return;
+        }
+        let mut above: HashSet<(MountId, &[u8])> = HashSet::new();
+        for path in self.reports.missing() {
+            let ends = (0..path.below.len()).filter(|&end| path.below[end] == b'/');
+            above.extend(ends.map(|end| (path.mount, &path.below[..end])));
+        }
+        if above.is_empty() {
+            return;
+        }
+        let nested = self.nested.directories.iter();
+        let is_gone = |id: DirectoryId, nested: &Nested| {
+            let mount = &self.mounts[nested.mount];
+            let below = self.model.below(id);
+            above.contains(&(mount.id, &*below))
+                && !is_there(&join(&mount.directory, &below), nested.identity)
+        };
+        let gone = nested.filter(|(id, nested)| is_gone(**id, nested));
+        let gone: Vec<DirectoryId> = gone.map(|(id, _)| *id).collect();
+        for id in gone {
+            self.nested.remove(id);
+            self.queue.push_directory(id, Depth::Subtree);
+        }
+    }
+
+    /// Reports the file systems below each root, where the last report is outdated.
+    pub(super) fn report_nested(&mut self) {
+        let next = |it: &mut Self| {
+            let was_swept = |at: usize| it.mounts[at].was_swept();
+            it.nested.pop_report(&it.model, was_swept)
+        };
+        while let Some((at, file_systems)) = next(self) {
+            let mount = &mut self.mounts[at];
+            if mount.was_swept() {
+                // What is missing is judged when everything was looked at.
+                mount.sweep_by(Instant::now());
+            }
+            let mount = mount.id;
+            self.reports.send(TreeReport::Nested {
+                mount,
+                file_systems,
+            });
+        }
+    }
+
+    /// Lists each directory again that something was mounted at or unmounted from: no event tells of that.
+    pub(super) fn recheck_mount_table(&mut self) {
+        let Some(table) = self.mount_table.read_if_changed() else {
+            return;
+        };
+        let nested = self.nested.directories.keys();
+        let mut points: BTreeSet<DirectoryId> = nested.copied().collect();
+        for mount in &self.mounts {
+            let below = MountTable::below(&table, &mount.directory);
+            points.extend(
+                below
+                    .iter()
+                    .filter_map(|it| self.model.directory_at(mount.root, it)),
+            );
+        }
+        for id in points {
+            let directory = self.model.directory(id);
+            let Some((at, identity)) = directory.and_then(|it| Some((it.mount, it.identity?)))
+            else {
+                continue;
+            };
+            let path = join(&self.mounts[at].directory, &self.model.below(id));
+            if self.mounts[at].is_present() && !is_there(&path, identity) {
+                self.queue.push_directory(id, Depth::Subtree);
+            }
+        }
+    }
+}
+
+/// Returns true if this directory is there now.
+fn is_there(path: &Path, identity: Identity) -> bool {
+    file_status::follow(path).is_ok_and(|status| status.identity == identity)
+}
