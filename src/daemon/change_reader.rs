@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::fmt;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
 use std::time::{Duration, Instant};
 
@@ -52,30 +55,39 @@ pub fn file(plan: &Plan, path: &DocumentPath) -> Option<PathBuf> {
     Some(mount.directory.join(OsStr::from_bytes(&path.below)))
 }
 
+/// Takes the answer to a request, with the request and the time that it took.
+type Answer = dyn Fn(TakenRound, TakeRequest, Duration) + Send + Sync;
+
 /// Hands requests to the thread.
-#[derive(Debug)]
 pub struct ChangeReader {
     jobs: Option<Sender<ReadJob>>,
+    answer: Arc<Answer>,
+}
+
+impl fmt::Debug for ChangeReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut reader = f.debug_struct("ChangeReader");
+        reader.field("jobs", &self.jobs).finish_non_exhaustive()
+    }
 }
 
 impl ChangeReader {
     /// Starts the thread, which ends with this value. It hands its answers to `answer`, with the request and the time that
     /// it took.
     pub fn start(
-        answer: impl Fn(TakenRound, TakeRequest, Duration) + Send + 'static,
+        answer: impl Fn(TakenRound, TakeRequest, Duration) + Send + Sync + 'static,
     ) -> ChangeReader {
+        let answer: Arc<Answer> = Arc::new(answer);
+        let answer_of_thread = Arc::clone(&answer);
         let (jobs, received) = mpsc::channel::<ReadJob>();
         let thread = std::thread::Builder::new().name("change-lists".into());
         let started = thread.spawn(move || {
             let mut rounds = Rounds::default();
             for job in received {
                 let began = Instant::now();
-                let round = TakenRound {
-                    set: job.request.set.clone(),
-                    round: job.request.round,
-                    outcome: take(&job, &mut rounds),
-                };
-                answer(round, job.request, began.elapsed());
+                let outcome = or_failed(&mut rounds, |rounds| take(&job, rounds));
+                let round = answered(&job.request, outcome);
+                answer_of_thread(round, job.request, began.elapsed());
             }
         });
         if let Err(error) = &started {
@@ -83,15 +95,40 @@ impl ChangeReader {
         }
         ChangeReader {
             jobs: started.is_ok().then_some(jobs),
+            answer,
         }
     }
 
+    /// Lets a request be answered. Without the thread the answer is that it failed, so that the round ends.
     pub fn read(&self, job: ReadJob) {
-        if let Some(jobs) = &self.jobs {
-            // The thread ends after this value only.
-            let _ = jobs.send(job);
+        let refused = match &self.jobs {
+            Some(jobs) => jobs.send(job).err().map(|refused| refused.0),
+            None => Some(job),
+        };
+        if let Some(job) = refused {
+            let reason = "the thread that reads Change Lists does not run".to_owned();
+            let round = answered(&job.request, TakeOutcome::Failed(reason));
+            (self.answer)(round, job.request, Duration::ZERO);
         }
     }
+}
+
+fn answered(request: &TakeRequest, outcome: TakeOutcome) -> TakenRound {
+    TakenRound {
+        set: request.set.clone(),
+        round: request.round,
+        outcome,
+    }
+}
+
+/// Returns what `take` does, or that it failed if it panics: the round is repeated, and the thread serves other sets.
+fn or_failed(rounds: &mut Rounds, take: impl FnOnce(&mut Rounds) -> TakeOutcome) -> TakeOutcome {
+    // What it left behind is not used any more.
+    let outcome = catch_unwind(AssertUnwindSafe(|| take(rounds)));
+    outcome.unwrap_or_else(|_| {
+        *rounds = Rounds::default();
+        TakeOutcome::Failed("the thread that reads Change Lists panicked".to_owned())
+    })
 }
 
 /// Takes what is fresh.
@@ -193,4 +230,19 @@ fn try_take_inventory(
             Ok(files[list].resource_entries(positions)?)
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::or_failed;
+    use crate::announce::changes::round::{Rounds, TakeOutcome, Taken};
+
+    #[test]
+    fn a_panic_fails_the_round_and_no_other() {
+        let mut rounds = Rounds::default();
+        let outcome = or_failed(&mut rounds, |_| panic!("of a test"));
+        assert!(matches!(outcome, TakeOutcome::Failed(reason) if reason.contains("panicked")));
+        let taken = TakeOutcome::Taken(Box::<Taken>::default());
+        assert_eq!(or_failed(&mut rounds, |_| taken.clone()), taken);
+    }
 }
