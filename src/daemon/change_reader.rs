@@ -17,7 +17,7 @@ use crate::announce::changes::inventory::{DeletionRules, take_inventory};
 use crate::announce::changes::round::{
     ListToRead, RoundFiles, Rounds, TakeOutcome, TakeRequest, Taken, TakenRound,
 };
-use crate::announce::observation::DocumentPath;
+use crate::announce::observation::{DocumentPath, Stat};
 use crate::announce::plan::Plan;
 use crate::announce::state::KeyRow;
 use crate::daemon::log::error_chain;
@@ -45,6 +45,14 @@ impl ReadJob {
             request,
             keys,
         }
+    }
+
+    /// Opens a list of the request.
+    fn open(&self, list: &ListToRead) -> Result<ChangeListFile, Refused> {
+        let number = self.request.number(&list.list);
+        let path = number.and_then(|number| self.paths.get(number));
+        let path = path.ok_or_else(|| Refused::Stale(list.list.clone()))?;
+        ChangeListFile::open(path, list.stat).map_err(Refused::of(list))
     }
 }
 
@@ -135,23 +143,34 @@ fn or_failed(rounds: &mut Rounds, take: impl FnOnce(&mut Rounds) -> TakeOutcome)
 pub fn take(job: &ReadJob, rounds: &mut Rounds) -> TakeOutcome {
     match try_take(job, rounds) {
         Ok(taken) => TakeOutcome::Taken(Box::new(taken)),
-        Err(Refused::Stale) => TakeOutcome::Stale,
+        Err(Refused::Stale(list)) => TakeOutcome::Stale(stale_lists(job, &list)),
         Err(Refused::Failed(reason)) => TakeOutcome::Failed(reason),
     }
 }
 
 enum Refused {
-    Stale,
+    Stale(Uri),
     Failed(String),
 }
 
-impl From<ChangeListFileError> for Refused {
-    fn from(error: ChangeListFileError) -> Refused {
-        match error {
-            ChangeListFileError::Stale => Refused::Stale,
+impl Refused {
+    /// Returns a function that says why a list was refused.
+    fn of(list: &ListToRead) -> impl Fn(ChangeListFileError) -> Refused + Copy {
+        |error| match error {
+            ChangeListFileError::Stale => Refused::Stale(list.list.clone()),
             error => Refused::Failed(error_chain(&error)),
         }
     }
+}
+
+/// Returns the lists of a job that are other versions now, of which this one was found to be.
+fn stale_lists(job: &ReadJob, found: &Uri) -> BTreeMap<Uri, Stat> {
+    let is_stale = |list: &ListToRead| {
+        let opened = job.open(list);
+        list.list == *found || matches!(opened, Err(Refused::Stale(_)))
+    };
+    let stale = job.request.lists.iter().filter(|list| is_stale(list));
+    stale.map(|list| (list.list.clone(), list.stat)).collect()
 }
 
 impl From<StoreError> for Refused {
@@ -166,21 +185,11 @@ struct JobFiles<'a> {
     rows: TakenRows,
 }
 
-impl JobFiles<'_> {
-    /// Opens a list of the request.
-    fn open(&self, list: &ListToRead) -> Result<ChangeListFile, Refused> {
-        let number = self.job.request.number(&list.list);
-        let path = number.and_then(|number| self.job.paths.get(number));
-        let path = path.ok_or(Refused::Stale)?;
-        Ok(ChangeListFile::open(path, list.stat)?)
-    }
-}
-
 impl RoundFiles for JobFiles<'_> {
     type Error = Refused;
 
     fn keys(&mut self, list: &ListToRead) -> Result<ListedChanges, Refused> {
-        Ok(self.open(list)?.keys()?)
+        self.job.open(list)?.keys().map_err(Refused::of(list))
     }
 
     fn changes(
@@ -189,7 +198,8 @@ impl RoundFiles for JobFiles<'_> {
         span: &Range<u64>,
         places: &[EntryPlace],
     ) -> Result<Vec<Change>, Refused> {
-        Ok(self.open(list)?.changes(span, places)?)
+        let changes = self.job.open(list)?.changes(span, places);
+        changes.map_err(Refused::of(list))
     }
 
     fn taken(&mut self, list: &Uri) -> Result<BTreeMap<u32, KeyRow>, Refused> {
@@ -220,14 +230,16 @@ fn try_take_inventory(
 ) -> Result<Taken, Refused> {
     let mut files = Vec::new();
     let mut listed = Vec::new();
-    for (list, path) in job.request.lists.iter().zip(&job.paths) {
-        let mut file = ChangeListFile::open(path, list.stat)?;
-        listed.push(file.resources()?);
+    let lists = &job.request.lists;
+    for list in lists {
+        let mut file = job.open(list)?;
+        listed.push(file.resources().map_err(Refused::of(list))?);
         files.push(file);
     }
     rows.read_inventory(&job.request.set, |stored| {
         take_inventory(&job.request, rules, listed, stored, |list, positions| {
-            Ok(files[list].resource_entries(positions)?)
+            let entries = files[list].resource_entries(positions);
+            entries.map_err(Refused::of(&lists[list]))
         })
     })
 }

@@ -112,8 +112,8 @@ pub struct TakenRound {
 /// The outcome of a round.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TakeOutcome {
-    /// A list is not the version that was asked for: nothing was taken (C8).
-    Stale,
+    /// These lists are not the versions that were asked for, which have this stat data: nothing was taken (C8).
+    Stale(BTreeMap<Uri, Stat>),
     /// A list or the state file cannot be read: nothing was taken.
     Failed(String),
     Taken(Box<Taken>),

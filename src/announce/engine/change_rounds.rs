@@ -130,7 +130,7 @@ impl Engine {
         if !self.change_sets.is_ready(set, is_free, &window, step) {
             return;
         }
-        let lists = match inventory {
+        let mut lists = match inventory {
             Some(_) => match self.inventory_lists(position, set) {
                 Some(lists) => lists,
                 None => {
@@ -150,9 +150,16 @@ impl Engine {
             self.change_sets.skip(set);
             return;
         }
+        // An inventory is compared as a whole.
+        let step = &mut self.step;
+        if inventory.is_none() && !self.change_sets.leave_stale_out(set, &mut lists, step) {
+            return;
+        }
+        let Some(known) = self.change_sets.get(set) else {
+            return;
+        };
         let count = lists.len();
         let (lists, beyond) = match inventory {
-            // It is compared as a whole.
             Some(_) => (lists, None),
             None => known.next_lists(lists),
         };
@@ -232,22 +239,29 @@ impl Engine {
             self.change_sets.skip(&set);
             return;
         };
+        let (window, step) = (&self.plan.window.changes, &mut self.step);
         let reason = match outcome {
             TakeOutcome::Taken(taken) => {
                 self.take_round(id, (&set, round), *taken);
                 return;
             }
-            TakeOutcome::Stale => None,
+            TakeOutcome::Stale(lists) => {
+                let reported = self.change_sets.note_stale(&set, lists, window, step);
+                let Some(list) = reported.first() else {
+                    return;
+                };
+                format!("{list} changes whenever it is read, or is not the version that was seen")
+            }
             TakeOutcome::Failed(reason) => {
                 // What could not be read was not seen either.
                 self.change_sets.overlook(&set);
-                Some(reason)
+                self.change_sets.repeat(&set, window, step);
+                reason
             }
         };
-        let window = &self.plan.window.changes;
-        self.change_sets.repeat(&set, window, &mut self.step);
-        if let (Some(_), Some(channel)) = (&reason, self.channels.get(id)) {
+        if let Some(channel) = self.channels.get(id) {
             let topic = channel.row.topic.clone();
+            let reason = Some(reason);
             self.step.tell(Fact::NotTaken { topic, reason });
         }
     }

@@ -11,10 +11,11 @@ use crate::announce::changes::round::{LeftEntries, ListToRead, ROUND, TakenList}
 use crate::announce::engine::step::Step;
 use crate::announce::engine::timers::Timer;
 use crate::announce::ids::ChannelId;
+use crate::announce::observation::Stat;
 use crate::announce::plan::ChangeWindowPlan;
 use crate::announce::small_set::SmallSet;
 use crate::announce::state::{ChangeListRow, ChangeSetRow, ClosedList};
-use crate::announce::time::{earlier, later};
+use crate::announce::time::{earlier, elapsed, later};
 use crate::resourcesync::fingerprint::Fingerprint;
 use crate::resourcesync::uri::{Uri, UriMap};
 
@@ -22,6 +23,10 @@ use crate::resourcesync::uri::{Uri, UriMap};
 const STALE_WAIT: Duration = Duration::from_secs(1);
 /// The longest of these delays.
 const LONGEST_STALE_WAIT: Duration = Duration::from_secs(60);
+/// Number of times that a list is asked for in vain before the others are read without it.
+const STALE_ROUNDS: u32 = 2;
+/// Number of times that a list is asked for in vain before the operator is told, after half a minute.
+const STALE_ROUNDS_TO_REPORT: u32 = 5;
 /// The longest that fresh changes wait because no hub has heard what was cut (C20).
 const HUB_WAIT: Duration = Duration::from_secs(5 * 60);
 
@@ -63,6 +68,12 @@ pub struct ChangeSet {
     /// The last round of which something was taken, if nothing else was done to its lists and keys since.
     last_taken: Option<u64>,
     stale: u32,
+    /// Lists that were not the version that was asked for. Once they are left out of rounds, what they tell comes as if it
+    /// was published later.
+    stale_lists: BTreeMap<Uri, StaleList>,
+    /// True from when lists were not the version that was asked for until a round took the others: a list that changes all
+    /// the time must not keep these from being read.
+    has_stale: bool,
     /// The time of the last cut.
     cut: Option<Timestamp>,
     /// Entries that were learned in the rounds so far.
@@ -80,6 +91,17 @@ pub struct ChangeSet {
     /// The time since which this run sees all its lists, by the steady clock: what is absent from them is absent since
     /// then at the earliest (R15).
     watched_since: Option<Timestamp>,
+}
+
+/// A list that was not the version that was asked for (C8).
+#[derive(Debug, Clone, Copy)]
+struct StaleList {
+    /// That version.
+    stat: Stat,
+    /// Number of times that it was asked for, or another one that was not there either.
+    times: u32,
+    /// Time until which the same version is not asked for again, by the steady clock.
+    until: Timestamp,
 }
 
 /// Numbers of entries of one version of a list that the operator should know of.
@@ -132,6 +154,8 @@ impl ChangeSet {
             round: None,
             last_taken: None,
             stale: 0,
+            stale_lists: BTreeMap::new(),
+            has_stale: false,
             cut: None,
             learned: Learned::default(),
             is_partial: false,
@@ -214,6 +238,29 @@ impl ChangeSet {
             _ => true,
         });
         (lists, beyond)
+    }
+
+    /// Returns those of some lists that are left out of the next round, because they cannot be read now (C8).
+    fn stale_among(&self, lists: &[ListToRead], steady: Timestamp) -> BTreeSet<Uri> {
+        let stale = |list: &ListToRead| {
+            let stale = self.stale_lists.get(&list.list);
+            stale.filter(|stale| stale.times >= STALE_ROUNDS)
+        };
+        let is_read_later = |list: &&ListToRead| {
+            stale(list).is_some_and(|stale| stale.stat == list.stat && stale.until > steady)
+        };
+        let is_any_version_left_out =
+            self.has_stale && lists.iter().any(|list| stale(list).is_none());
+        let left_out = lists.iter().filter(|list| match is_any_version_left_out {
+            true => stale(list).is_some(),
+            false => is_read_later(list),
+        });
+        left_out.map(|list| list.list.clone()).collect()
+    }
+
+    /// Returns the earliest time at which a list is asked for again, by the steady clock.
+    fn next_stale(&self) -> Option<Timestamp> {
+        self.stale_lists.values().map(|stale| stale.until).min()
     }
 
     /// Returns the lists from which entries were taken.
@@ -398,6 +445,7 @@ impl ChangeSets {
                 known.left.remove(list);
                 known.odd.remove(list);
                 known.to_learn.remove(list);
+                known.stale_lists.remove(list);
                 known.last_taken = None;
                 // What is being compared was compared with keys that are gone now.
                 if known.round.take().is_some() {
@@ -670,6 +718,79 @@ impl ChangeSets {
         }
     }
 
+    /// Notes the lists that were not the version that was asked for, with its stat data. Returns those that the operator
+    /// is to be told of.
+    pub fn note_stale(
+        &mut self,
+        set: &Uri,
+        lists: BTreeMap<Uri, Stat>,
+        plan: &ChangeWindowPlan,
+        step: &mut Step,
+    ) -> Vec<Uri> {
+        let (now, steady) = (step.now(), step.steady());
+        let Some(known) = self.sets.get_mut(set) else {
+            return Vec::new();
+        };
+        known.has_stale = true;
+        let mut reported = Vec::new();
+        let mut is_left_out = true;
+        for (list, stat) in lists {
+            let times = known.stale_lists.get(&list).map_or(0, |stale| stale.times);
+            let times = times.saturating_add(1);
+            let until = later(steady, stale_wait(times));
+            is_left_out &= times >= STALE_ROUNDS;
+            if times == STALE_ROUNDS_TO_REPORT {
+                reported.push(list.clone());
+            }
+            let stale = StaleList { stat, times, until };
+            known.stale_lists.insert(list, stale);
+        }
+        // The others are read at once.
+        if is_left_out {
+            known.signs.get_or_insert((now, now));
+        }
+        self.repeat(set, plan, step);
+        reported
+    }
+
+    /// Puts a round off that would read nothing but lists which are asked for again later.
+    fn wait_for_stale(&mut self, set: &Uri, step: &mut Step) {
+        let (now, steady) = (step.now(), step.steady());
+        let Some(known) = self.sets.get_mut(set) else {
+            return;
+        };
+        let wait = known.next_stale().map(|next| elapsed(steady, next));
+        let at = later(now, wait.unwrap_or(LONGEST_STALE_WAIT));
+        known.signs = Some((now, now));
+        known.not_before = Some(at);
+        step.wake_at(at, Timer::Changes(set.clone()));
+    }
+
+    /// Removes those of the lists to read that cannot be read now, unless that leaves none: then returns false, and the round
+    /// is put off. While a set is learned, these are learned later.
+    pub fn leave_stale_out(
+        &mut self,
+        set: &Uri,
+        lists: &mut Vec<ListToRead>,
+        step: &mut Step,
+    ) -> bool {
+        let Some(known) = self.sets.get_mut(set) else {
+            return false;
+        };
+        let is_to_read = |stale: &Uri| lists.iter().any(|list| list.list == *stale);
+        known.stale_lists.retain(|stale, _| is_to_read(stale));
+        let left_out = known.stale_among(lists, step.steady());
+        lists.retain(|list| !left_out.contains(&list.list));
+        if lists.is_empty() && !left_out.is_empty() {
+            self.wait_for_stale(set, step);
+            return false;
+        }
+        if !known.is_learned {
+            known.to_learn.extend(left_out);
+        }
+        true
+    }
+
     /// Puts a round off: the next one begins after a while, or once another version is seen.
     pub fn wait(&mut self, set: &Uri, step: &mut Step) {
         let now = step.now();
@@ -677,8 +798,7 @@ impl ChangeSets {
             return;
         };
         known.stale = known.stale.saturating_add(1);
-        let wait = STALE_WAIT.saturating_mul(1 << known.stale.min(6));
-        let at = later(now, wait.min(LONGEST_STALE_WAIT));
+        let at = later(now, stale_wait(known.stale));
         known.signs = Some((now, now));
         known.not_before = Some(at);
         step.wake_at(at, Timer::Changes(set.clone()));
@@ -715,6 +835,7 @@ impl ChangeSets {
         }
         let has_more = has_more || (is_partial && !was_learned);
         known.stale = 0;
+        known.has_stale = false;
         if is_inventory {
             let is_gone = |list: &Uri| !lists.iter().any(|taken| taken.list == *list);
             let gone: Vec<Uri> = known
@@ -742,6 +863,7 @@ impl ChangeSets {
                     closed: known.closed(taken, now),
                 }
             };
+            known.stale_lists.remove(&taken.list);
             match taken.left {
                 Some(left) => known.left.insert(taken.list.clone(), (taken.version, left)),
                 None => known.left.remove(&taken.list),
@@ -751,6 +873,15 @@ impl ChangeSets {
             sets.insert(set.clone());
             let key = (set.clone(), taken.list.clone());
             step.rows().change_lists.insert(key, Some(row));
+        }
+        if !was_learned && known.is_learned {
+            for list in &known.to_learn {
+                let row = *known.lists.entry(list.clone()).or_default();
+                let sets = self.by_list.entry(list.clone()).or_default();
+                sets.insert(set.clone());
+                let key = (set.clone(), list.clone());
+                step.rows().change_lists.insert(key, Some(row));
+            }
         }
         let is_urgent = known
             .signs
@@ -762,6 +893,8 @@ impl ChangeSets {
         }
         if known.signs.is_some() {
             step.wake_at(now, Timer::Changes(set.clone()));
+        } else if !known.stale_lists.is_empty() {
+            self.wait_for_stale(set, step);
         }
     }
 
@@ -822,6 +955,12 @@ impl ChangeSets {
             }
         }
     }
+}
+
+/// Returns how long lists are not read again that were not the version that was asked for so many times.
+fn stale_wait(times: u32) -> Duration {
+    let wait = STALE_WAIT.saturating_mul(1 << times.min(6));
+    wait.min(LONGEST_STALE_WAIT)
 }
 
 #[cfg(test)]

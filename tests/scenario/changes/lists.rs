@@ -332,6 +332,77 @@ fn a_list_that_is_away_when_it_should_be_read_is_told_when_it_is_back() {
     assert_eq!(world.changes(), ["[00:00, 01:00] u a 01:00"]);
 }
 
+#[test]
+fn a_list_that_is_broken_off_silences_no_other() {
+    let mut world = world_of(plan());
+    world.write_changes(LIST, &["u z 00:00", "u a 01:00"]);
+    let whole = change_list(UP, &["u z 00:00", "u a 01:00", "u b 02:00"]);
+    world.write_text(LIST, &whole.as_bytes()[..whole.len() - 20]);
+    world.wait(1);
+    world.write_changes(SECOND, &["u c 03:00"]);
+    world.wait(10);
+    assert_eq!(world.changes(), ["[00:00, 03:00] u c 03:00"]);
+    world.write_changes(SECOND, &["u c 03:00", "u d 04:00"]);
+    world.wait(3_600);
+    assert_eq!(world.changes(), ["[03:00, 04:00] u d 04:00"]);
+    world.write_text(LIST, whole.as_bytes());
+    world.wait(1);
+    assert_eq!(
+        world.changes(),
+        ["[04:00, 04:00.000002] u a; u b"],
+        "as if it was published now"
+    );
+}
+
+#[test]
+fn a_list_that_is_written_all_the_time_silences_no_other() {
+    let mut world = world_of(plan());
+    world.reading = std::time::Duration::from_secs(1);
+    let names: Vec<String> = (0..19)
+        .map(|number| format!("/a/list-{number}.xml"))
+        .collect();
+    for (number, name) in names.iter().enumerate() {
+        world.write_changes(name, &[format!("u list{number} 01:00")]);
+    }
+    let mut entries = vec!["u z 00:00".to_owned()];
+    for number in 0..100 {
+        entries.push(format!("u hot{number} 02:{:02}", number / 2));
+        world.write_changes(LIST, &entries);
+        // The next version is there before this one is read.
+        world.unseen(|world| world.write_changes(LIST, &entries));
+        world.pass(std::time::Duration::from_millis(300));
+    }
+    let heard = world.changes_heard_by(HUB);
+    let told = heard.iter().flat_map(|heard| heard.entries());
+    assert_eq!(told.filter(|entry| entry.contains("list")).count(), 19);
+}
+
+#[test]
+fn a_list_that_cannot_be_read_is_learned_when_it_can() {
+    let mut world = World::new(plan());
+    world.now = crate::changes::time("2026-11-20T10:06:00Z");
+    world.write_changes(SECOND, &["u z 00:00"]);
+    world.write(UP, capability_list("/a", &["changelist"]));
+    world.write_changes(LIST, &["u a 01:00"]);
+    world.wait(10);
+    world.start();
+    let whole = change_list(UP, &["u a 01:00", "u b 02:00"]);
+    world.write_text(LIST, &whole.as_bytes()[..whole.len() - 20]);
+    world.write(UP, set_a(TOPIC, &[]));
+    world.wait(10);
+    world.write_changes(SECOND, &["u z 00:00", "u c 03:00"]);
+    world.wait(10);
+    assert_eq!(world.changes(), ["[00:00, 03:00] u c 03:00"]);
+    world.crash_and_start();
+    world.wait(10);
+    world.write_text(LIST, whole.as_bytes());
+    world.wait(10);
+    assert_eq!(world.changes(), NOTHING);
+    world.write_changes(LIST, &["u a 01:00", "u b 02:00", "u d 04:00"]);
+    world.wait(10);
+    assert_eq!(world.changes(), ["[03:00, 04:00] u d 04:00"]);
+}
+
 /// As resync-build writes it: updated, deleted, created, without datetimes, and the deleted one with its old `lastmod`.
 #[test]
 fn a_generator_without_datetimes_that_begins_anew_each_time_tells_each_run() {

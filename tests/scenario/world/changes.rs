@@ -14,6 +14,7 @@ use rsnotify::announce::changes::round::{
     ListToRead, RoundFiles, Rounds, TakeOutcome, TakeRequest, Taken,
 };
 use rsnotify::announce::ids::ChannelId;
+use rsnotify::announce::observation::Stat;
 use rsnotify::announce::plan::Plan;
 use rsnotify::announce::state::{KeyRow, Save, State};
 use rsnotify::resourcesync::change::Change;
@@ -42,7 +43,7 @@ pub struct ChangeRows {
 
 /// Nothing was taken.
 enum NotTaken {
-    Stale,
+    Stale(BTreeMap<Uri, Stat>),
     Failed(String),
 }
 
@@ -169,7 +170,7 @@ impl ChangeRows {
         self.rounds = rounds;
         match taken {
             Ok(taken) => TakeOutcome::Taken(Box::new(taken)),
-            Err(NotTaken::Stale) => TakeOutcome::Stale,
+            Err(NotTaken::Stale(lists)) => TakeOutcome::Stale(lists),
             Err(NotTaken::Failed(reason)) => TakeOutcome::Failed(reason),
         }
     }
@@ -181,14 +182,21 @@ fn texts<'a>(
     tree: &'a FakeTree,
     plan: &Plan,
 ) -> Result<Vec<&'a [u8]>, NotTaken> {
+    let stale = request.lists.iter().filter(|list| {
+        let name = list.list.as_str();
+        let mount = path_of(plan, name).map(|(_, directory)| directory);
+        let is_mounted = mount.is_some_and(|directory| tree.is_mounted(&directory));
+        is_mounted && tree.stat(name) != Some(list.stat)
+    });
+    let stale: BTreeMap<Uri, Stat> = stale.map(|list| (list.list.clone(), list.stat)).collect();
     let texts = request.lists.iter().map(|list| {
         let name = list.list.as_str();
         let mount = path_of(plan, name).map(|(_, directory)| directory);
         if mount.is_none_or(|directory| !tree.is_mounted(&directory)) {
             return Err(NotTaken::Failed("no such directory".to_owned()));
         }
-        if tree.stat(name) != Some(list.stat) {
-            return Err(NotTaken::Stale);
+        if stale.contains_key(&list.list) {
+            return Err(NotTaken::Stale(stale.clone()));
         }
         let text = tree.text(name);
         text.ok_or_else(|| NotTaken::Failed("permission denied".to_owned()))
