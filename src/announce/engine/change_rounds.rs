@@ -218,7 +218,7 @@ impl Engine {
                 fingerprint,
                 is_learned: known.learns(&list),
                 is_archived: record.relations.archived,
-                closed_until: known.closed_until(&list, self.step.now()),
+                closed_until: known.closed_until(&list, &self.step),
                 list,
             })
         });

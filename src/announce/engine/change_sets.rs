@@ -306,16 +306,21 @@ impl ChangeSet {
     }
 
     /// Returns the time of the last entry of a list that was closed for good (C7).
-    pub fn closed_until(&self, list: &Uri, now: Timestamp) -> Option<Timestamp> {
-        let closed = self.lists.get(list).and_then(|row| row.closed);
-        let settled = closed.filter(|closed| closed.is_settled(now));
+    pub fn closed_until(&self, list: &Uri, step: &Step) -> Option<Timestamp> {
+        let settled = self.closed_for_good(list, step);
         settled.map(|closed| closed.last)
     }
 
+    /// Returns how a list was closed for good. A clock that was set forward closes none: it has to be so by both clocks.
+    fn closed_for_good(&self, list: &Uri, step: &Step) -> Option<ClosedList> {
+        let closed = self.lists.get(list).and_then(|row| row.closed);
+        let now = step.now().min(step.steady());
+        closed.filter(|closed| closed.is_settled(now))
+    }
+
     /// Returns how a list that was taken now is closed. One that was closed for good remains so.
-    fn closed(&self, taken: &TakenList, now: Timestamp) -> Option<ClosedList> {
-        let before = self.lists.get(&taken.list).and_then(|row| row.closed);
-        let settled = before.filter(|closed| closed.is_settled(now));
+    fn closed(&self, taken: &TakenList, step: &Step) -> Option<ClosedList> {
+        let (settled, now) = (self.closed_for_good(&taken.list, step), step.now());
         if taken.fingerprint.is_none() {
             return settled;
         }
@@ -860,7 +865,7 @@ impl ChangeSets {
                     fingerprint: taken.fingerprint,
                     listed: taken.listed,
                     taken: taken.taken,
-                    closed: known.closed(taken, now),
+                    closed: known.closed(taken, step),
                 }
             };
             known.stale_lists.remove(&taken.list);

@@ -498,6 +498,15 @@ fn of_a_list_that_was_closed_for_30_days_only_what_is_later_is_told() {
 }
 
 #[test]
+fn of_a_list_that_was_closed_for_30_days_by_a_wrong_clock_all_is_told() {
+    let mut world = closed_for(2);
+    world.set_clock(SignedDuration::from_hours(30 * 24));
+    write_closed(&mut world, SECOND, &["u c 00:30", "u a 01:00", "u b 02:00"]);
+    world.wait(10);
+    assert_eq!(world.changes(), ["[02:00, 02:00.000001] u c"]);
+}
+
+#[test]
 fn of_a_list_that_was_closed_for_less_all_is_told() {
     let mut world = closed_for(28);
     write_closed(&mut world, SECOND, &REWRITTEN);
