@@ -351,6 +351,8 @@ pub struct State {
 pub struct ChangeSetRow {
     /// True once everything was learned that was there when its channel opened.
     pub is_learned: bool,
+    /// The retiring channel that is still to hear what was fresh when it retired (C12).
+    pub last_words_on: Option<ChannelId>,
 }
 
 /// A Change List of a set, as far as its entries were taken (C6). An empty row is of a list whose entries count as taken

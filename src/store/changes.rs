@@ -160,8 +160,12 @@ impl Store {
         let sets = self.rows("SELECT * FROM change_sets", |row| {
             let mut fields = RowReader::of(row);
             let set = fields.value()?;
-            let is_learned = fields.take()?;
-            Ok((set, ChangeSetRow { is_learned }))
+            let (is_learned, last_words_on) = (fields.take()?, fields.take::<Option<i64>>()?);
+            let row = ChangeSetRow {
+                is_learned,
+                last_words_on: last_words_on.map(|id| ChannelId(id.cast_unsigned())),
+            };
+            Ok((set, row))
         })?;
         Ok(sets.into_iter().collect())
     }
@@ -258,9 +262,14 @@ pub(super) fn write_changes(on: &Transaction<'_>, save: &Save) -> rusqlite::Resu
     for (set, row) in &save.change_sets {
         match row {
             Some(row) => on.execute(
-                "INSERT INTO change_sets VALUES (?1, ?2) \
-                 ON CONFLICT (capability_list) DO UPDATE SET learned = excluded.learned",
-                params![set.as_str(), row.is_learned],
+                "INSERT INTO change_sets VALUES (?1, ?2, ?3) \
+                 ON CONFLICT (capability_list) DO UPDATE SET \
+                 learned = excluded.learned, last_words_on = excluded.last_words_on",
+                params![
+                    set.as_str(),
+                    row.is_learned,
+                    row.last_words_on.map(|id| id.0.cast_signed())
+                ],
             )?,
             None => on.execute(
                 "DELETE FROM change_sets WHERE capability_list = ?1",

@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 
 /// Migrations in order; `user_version` counts those that ran. Never edit one that was released.
-const MIGRATIONS: [&str; 10] = [
+const MIGRATIONS: [&str; 11] = [
     "
 CREATE TABLE mounts (
     id INTEGER PRIMARY KEY,
@@ -295,6 +295,9 @@ CREATE TABLE nested_file_systems (
     is_away INTEGER NOT NULL,
     PRIMARY KEY (mount, path)
 ) STRICT, WITHOUT ROWID;
+",
+    "
+ALTER TABLE change_sets ADD COLUMN last_words_on INTEGER;
 ",
 ];
 

@@ -113,7 +113,7 @@ impl Engine {
         let hearing = self.hearing_channel(set);
         let hearing = hearing.and_then(|(id, is_last)| Some((self.channels.get(id)?, is_last)));
         let Some((channel, is_last)) = hearing else {
-            self.change_sets.skip(set);
+            self.change_sets.skip(set, &mut self.step);
             return;
         };
         let mut listening = channel.listening();
@@ -147,7 +147,7 @@ impl Engine {
             return;
         };
         if lists.is_empty() && known.is_learned() {
-            self.change_sets.skip(set);
+            self.change_sets.skip(set, &mut self.step);
             return;
         }
         // An inventory is compared as a whole.
@@ -236,7 +236,7 @@ impl Engine {
             return;
         }
         let Some((id, _)) = self.hearing_channel(&set) else {
-            self.change_sets.skip(&set);
+            self.change_sets.skip(&set, &mut self.step);
             return;
         };
         let (window, step) = (&self.plan.window.changes, &mut self.step);

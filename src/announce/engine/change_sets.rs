@@ -30,6 +30,9 @@ const STALE_ROUNDS_TO_REPORT: u32 = 5;
 /// The longest that fresh changes wait because no hub has heard what was cut (C20).
 const HUB_WAIT: Duration = Duration::from_secs(5 * 60);
 
+/// Signs of a change for which a round is due at once.
+const AT_ONCE: (Timestamp, Timestamp) = (Timestamp::MIN, Timestamp::MIN);
+
 /// All sets with a change channel, live or retired.
 ///
 /// `by_list` is derived from `sets`, and changes only with them.
@@ -164,6 +167,13 @@ impl ChangeSet {
             missing: None,
             is_accepted: false,
             watched_since: None,
+        }
+    }
+
+    fn row(&self) -> ChangeSetRow {
+        ChangeSetRow {
+            is_learned: self.is_learned,
+            last_words_on: self.last_words_on,
         }
     }
 
@@ -389,6 +399,7 @@ impl ChangeSets {
         source: usize,
         row: ChangeSetRow,
         lists: BTreeMap<Uri, ChangeListRow>,
+        step: &mut Step,
     ) {
         for list in lists.keys() {
             let sets = self.by_list.entry(list.clone()).or_default();
@@ -396,8 +407,15 @@ impl ChangeSets {
         }
         let is_empty = |(_, row): &(&Uri, &ChangeListRow)| **row == ChangeListRow::default();
         let to_learn = lists.iter().filter(is_empty).map(|(list, _)| list.clone());
+        // What was fresh when the channel retired was not told before the daemon stopped.
+        let signs = row.last_words_on.map(|_| AT_ONCE);
+        if signs.is_some() {
+            step.wake_at(step.now(), Timer::Changes(set.clone()));
+        }
         let restored = ChangeSet {
             is_learned: row.is_learned,
+            last_words_on: row.last_words_on,
+            signs,
             to_learn: to_learn.collect(),
             lists,
             ..ChangeSet::new(source)
@@ -604,7 +622,7 @@ impl ChangeSets {
     /// is told (C10).
     pub fn learn_at_once(&mut self, set: &Uri, step: &mut Step) {
         if let Some(known) = self.sets.get_mut(set).filter(|known| !known.is_learned) {
-            known.signs = Some((Timestamp::MIN, Timestamp::MIN));
+            known.signs = Some(AT_ONCE);
             step.wake_at(step.now(), Timer::Changes(set.clone()));
         }
     }
@@ -616,8 +634,10 @@ impl ChangeSets {
         };
         if known.is_learned && (known.signs.is_some() || known.round.is_some()) {
             known.last_words_on = Some(channel);
+            let row = known.row();
+            step.rows().change_sets.insert(set.clone(), Some(row));
             if known.signs.is_some() {
-                known.signs = Some((Timestamp::MIN, Timestamp::MIN));
+                known.signs = Some(AT_ONCE);
                 known.not_before = None;
                 step.wake_at(step.now(), Timer::Changes(set.clone()));
             }
@@ -694,10 +714,14 @@ impl ChangeSets {
     }
 
     /// Ends a round without reading anything: there is nothing to read.
-    pub fn skip(&mut self, set: &Uri) {
+    pub fn skip(&mut self, set: &Uri, step: &mut Step) {
         if let Some(known) = self.sets.get_mut(set) {
             known.signs = None;
-            known.last_words_on = None;
+            if known.last_words_on.take().is_some() {
+                step.rows()
+                    .change_sets
+                    .insert(set.clone(), Some(known.row()));
+            }
         }
     }
 
@@ -828,9 +852,7 @@ impl ChangeSets {
         let is_partial = (is_inventory && has_more) || known.is_partial;
         known.is_learned |= !is_partial;
         if !was_learned {
-            let row = ChangeSetRow {
-                is_learned: known.is_learned,
-            };
+            let row = known.row();
             step.rows().change_sets.insert(set.clone(), Some(row));
             for taken in lists {
                 known.learned.lists += 1;
@@ -892,9 +914,10 @@ impl ChangeSets {
             .signs
             .is_some_and(|(first, _)| first == Timestamp::MIN);
         if has_more {
-            known.signs = Some((Timestamp::MIN, Timestamp::MIN));
-        } else if !is_urgent {
-            known.last_words_on = None;
+            known.signs = Some(AT_ONCE);
+        } else if !is_urgent && known.last_words_on.take().is_some() {
+            let row = known.row();
+            step.rows().change_sets.insert(set.clone(), Some(row));
         }
         if known.signs.is_some() {
             step.wake_at(now, Timer::Changes(set.clone()));

@@ -88,7 +88,7 @@ fn restore_change_sets(
         let channel = channels.of_set(&set, ChannelKind::Change).next();
         let lists = lists.remove(&set).unwrap_or_default();
         match channel {
-            Some((_, channel)) => change_sets.restore(set, channel.source, row, lists),
+            Some((_, channel)) => change_sets.restore(set, channel.source, row, lists, step),
             None => {
                 step.rows().change_sets.insert(set, None);
             }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use jiff::SignedDuration;
 
 use crate::changes::{LIST, NOTHING, SECOND, TOPIC, UP, set_a, time, world_of};
-use crate::world::{HUB, Reply, World, plan};
+use crate::world::{HUB, Reply, World, capability_list, plan};
 
 // 20.
 #[test]
@@ -91,6 +91,29 @@ fn a_reload_during_a_round_takes_every_change_once() {
     world.reload();
     world.wait(30);
     assert_eq!(world.changes(), ["[00:00, 05:00] u a 05:00"]);
+}
+
+#[test]
+fn the_last_changes_of_a_removed_advertisement_survive_a_crash_and_a_reload() {
+    let restarts: [fn(&mut World); 2] = [World::crash_and_start, World::reload];
+    for restart in restarts {
+        let directory = tempfile::tempdir().unwrap();
+        let mut world = World::new(plan()).kept_in(directory.path());
+        crate::changes::watch(&mut world, &["u z 00:00"]);
+        world.reading = std::time::Duration::from_secs(5);
+        world.write_changes(LIST, &["u z 00:00", "u a 05:00"]);
+        world.wait(2);
+        world.write(UP, capability_list("/a", &["changelist"]));
+        world.wait(1);
+        restart(&mut world);
+        world.wait(30);
+        assert_eq!(world.changes(), ["[00:00, 05:00] u a 05:00"]);
+        world.write_changes(LIST, &["u z 00:00", "u a 05:00", "u b 05:01"]);
+        world.wait(30);
+        restart(&mut world);
+        world.wait(30);
+        assert_eq!(world.changes(), NOTHING, "these were the last words");
+    }
 }
 
 #[test]
