@@ -180,6 +180,13 @@ pub enum Fact {
         list: Uri,
         count: usize,
     },
+    /// An archived list has changes that are later than all that was told, and that no other list had: they are not told
+    /// (C1).
+    ArchivedUntold {
+        topic: Topic,
+        list: Uri,
+        count: usize,
+    },
     /// Nothing was taken: the lists are read again later.
     NotTaken {
         topic: Topic,

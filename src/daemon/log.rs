@@ -161,6 +161,12 @@ pub fn log_fact(fact: &Fact) {
         Fact::SkippedEntries { list, count, .. } => {
             debug!(%list, count, "skipped {count} entries of {list}");
         }
+        Fact::ArchivedUntold { topic, list, count } => {
+            warn!(
+                %topic, %list, count,
+                "{count} changes of the archived {list} are not announced: no other list had them"
+            );
+        }
         Fact::NotTaken { topic, reason } => {
             let reason = reason.as_deref().unwrap_or_default();
             warn!(%topic, reason, "cannot take changes for {topic}, retrying: {reason}");

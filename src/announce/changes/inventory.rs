@@ -132,6 +132,8 @@ pub fn take_inventory<E>(
                 left: None,
                 listed: entries,
                 taken: entries,
+                waiting: 0,
+                untold: 0,
                 told: of_list,
                 latest: Some(time),
                 skipped,
@@ -390,6 +392,7 @@ mod tests {
                     is_learned,
                     is_archived: false,
                     closed_until: None,
+                    waits: false,
                 })
                 .collect(),
             watch: WatchedTime {
@@ -399,6 +402,7 @@ mod tests {
             },
             limit: 100,
             beyond: None,
+            told_until: None,
             inventory: Some(rules),
         };
         let listed = texts

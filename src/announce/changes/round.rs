@@ -41,6 +41,8 @@ pub struct TakeRequest {
     pub limit: usize,
     /// Entries from this time on wait: lists that are not read may have earlier ones.
     pub beyond: Option<Timestamp>,
+    /// The `until` of the channel's last notification.
+    pub told_until: Option<Timestamp>,
     /// Present if the lists are Resource Lists, which are compared with those before (C28).
     pub inventory: Option<DeletionRules>,
 }
@@ -92,6 +94,8 @@ pub struct ListToRead {
     /// Time of the last entry that it had when it was closed for good: those that are not later are not told, unless
     /// another list tells them now (C7).
     pub closed_until: Option<Timestamp>,
+    /// True if entries that it does not tell itself are not taken yet: a list that does may be written a moment later.
+    pub waits: bool,
 }
 
 impl ListToRead {
@@ -154,6 +158,10 @@ pub struct TakenList {
     pub listed: usize,
     /// Of these, entries that were taken.
     pub taken: usize,
+    /// Of these, entries that are not taken yet because another list may tell them.
+    pub waiting: usize,
+    /// Entries of an archived list that were taken although they are later than all that was told.
+    pub untold: usize,
     /// Changes among [`Taken::changes`].
     pub told: usize,
     /// The latest datetime that is not ahead.

@@ -78,6 +78,13 @@ struct SelectedList {
     closed_until: Option<Timestamp>,
     /// Entries that are not told for that reason.
     untold: usize,
+    is_archived: bool,
+    /// See [`ListToRead::waits`].
+    waits: bool,
+    /// See [`TakenList::waiting`].
+    waiting: usize,
+    /// See [`TakenList::untold`].
+    archived_untold: usize,
 }
 
 impl SelectedList {
@@ -103,6 +110,10 @@ impl SelectedList {
             is_closed: listed.declared.until.is_some(),
             closed_until: list.closed_until,
             untold: 0,
+            is_archived: list.is_archived,
+            waits: list.waits,
+            waiting: 0,
+            archived_untold: 0,
         }
     }
 
@@ -116,7 +127,29 @@ impl SelectedList {
         self.closed_until.is_some_and(|until| time <= until)
     }
 
+    /// Notes an entry that no list tells now. Returns true if it is taken nevertheless.
+    fn note_untold(&mut self, entry: &Candidate, told_until: Option<Timestamp>) -> bool {
+        if self.waits {
+            self.waiting += 1;
+            return false;
+        }
+        self.untold += usize::from(self.is_rewriting(entry.time));
+        let is_new = told_until.is_some_and(|until| entry.time > until);
+        let has_time = !self.is_head(entry.place.position);
+        self.archived_untold += usize::from(self.is_archived && is_new && has_time);
+        true
+    }
+
+    /// Returns the number of entries that are left for the next round.
+    fn left_to_take(&self) -> usize {
+        self.left.saturating_sub(self.waiting)
+    }
+
     fn note_late(&mut self, entry: &Candidate) {
+        if self.waits && entry.is_silent {
+            self.waiting += 1;
+            return;
+        }
         self.is_head_late |= self.is_head(entry.place.position);
         self.first_late = Some(
             self.first_late
@@ -172,11 +205,9 @@ impl Selection {
             fresh,
             copies,
         } = compared;
-        for entry in &untold {
-            let list = &mut selection.lists[entry.list as usize];
-            list.untold += usize::from(list.is_rewriting(entry.time));
-        }
-        taken.extend(untold);
+        taken.extend(untold.into_iter().filter(|entry| {
+            selection.lists[entry.list as usize].note_untold(entry, request.told_until)
+        }));
         taken.sort_unstable_by_key(|entry| (entry.list, entry.place.position));
         for entry in taken {
             selection.take_key(&entry);
@@ -269,13 +300,14 @@ impl Selection {
             let selected = number.ok().and_then(|number| self.lists.get(number));
             selected.is_some_and(|selected| {
                 (selected.stat, selected.fingerprint) == (list.stat, list.fingerprint)
+                    && selected.waits == list.waits
                     && !list.is_learned
             })
         });
         let lists = self.lists.iter().zip(&numbers);
         let has_all = request.beyond.is_some()
             || lists
-                .filter(|(list, _)| list.left > 0)
+                .filter(|(list, _)| list.left_to_take() > 0)
                 .all(|(_, number)| number.is_some());
         let slice = self.slice(request);
         // Of a list that is read alone, an entry that another list tells at a later time is told at its own.
@@ -370,7 +402,8 @@ impl Selection {
         let rows = self.write_rows(files)?;
         let lists = self.taken_lists(request, &numbers, &told, &changes);
         Ok(Taken {
-            has_more: request.beyond.is_some() || self.lists.iter().any(|list| list.left > 0),
+            has_more: request.beyond.is_some()
+                || self.lists.iter().any(|list| list.left_to_take() > 0),
             lists,
             changes,
             keys: rows,
@@ -420,7 +453,8 @@ impl Selection {
             let invalid = list.invalid.min(undated - ahead);
             list.invalid -= invalid;
             let untold = std::mem::take(&mut list.untold);
-            let is_rewritten = list.closed_until.is_some() && (untold > 0 || told > 0);
+            let has_told = told > 0 && list.waiting == 0;
+            let is_rewritten = list.closed_until.is_some() && (untold > 0 || has_told);
             lists[*number] = Some(TakenList {
                 list: list.list.clone(),
                 version: list.fingerprint,
@@ -428,6 +462,8 @@ impl Selection {
                 left,
                 listed: list.listed,
                 taken: list.listed - list.left,
+                waiting: list.waiting,
+                untold: std::mem::take(&mut list.archived_untold),
                 told,
                 latest: list.latest,
                 skipped: list.skipped,

@@ -77,6 +77,7 @@ impl Engine {
             is_learned: known.learns(&list),
             is_archived: false,
             closed_until: None,
+            waits: false,
             list,
         });
         Some(lists.collect())
@@ -99,6 +100,7 @@ impl Engine {
     /// Begins the next round of a set, if it is due (C20).
     pub(super) fn take_if_ready(&mut self, set: &Uri) {
         self.change_sets.forget_ended(set, &mut self.step);
+        self.change_sets.end_waiting(set, &mut self.step);
         let Some(known) = self.change_sets.get(set) else {
             return;
         };
@@ -116,6 +118,7 @@ impl Engine {
             self.change_sets.skip(set, &mut self.step);
             return;
         };
+        let told_until = channel.row.untils.last().copied();
         let mut listening = channel.listening();
         let has_heard_all =
             |(_, ledger): (&Hub, &Ledger)| channel.log.after(&ledger.row.position).next().is_none();
@@ -184,6 +187,7 @@ impl Engine {
             watch,
             limit: ROUND,
             beyond,
+            told_until,
             inventory,
         });
     }
@@ -212,13 +216,16 @@ impl Engine {
             let record = catalog.get(&list)?;
             let is_there = record.presence == Presence::Present && is_change_list(record);
             let fingerprint = record.version.fingerprint;
-            (is_there && !known.has_taken(&list, fingerprint)).then(|| ListToRead {
+            let is_done =
+                known.has_taken(&list, fingerprint) || known.is_waiting(&list, fingerprint);
+            (is_there && !is_done).then(|| ListToRead {
                 path: record.path.clone(),
                 stat: record.stat,
                 fingerprint,
                 is_learned: known.learns(&list),
                 is_archived: record.relations.archived,
                 closed_until: known.closed_until(&list, &self.step),
+                waits: known.waits(&list, fingerprint),
                 list,
             })
         });
@@ -275,14 +282,16 @@ impl Engine {
             inventory,
             missing,
         } = taken;
-        let was_learned = self
-            .change_sets
-            .get(set)
-            .is_some_and(|known| known.is_learned());
+        let Some(known) = self.change_sets.get(set) else {
+            return;
+        };
+        let was_learned = known.is_learned();
+        let grace = self.plan.sources[known.source()].deletion_grace;
         let step = &mut self.step;
         let is_inventory = missing.is_some();
         self.change_sets
-            .taken((set, round), &lists, has_more, is_inventory, step);
+            .taken((set, round), &lists, has_more, is_inventory, grace, step);
+        self.tell_untold(id, &lists);
         if let Some(missing) = missing {
             self.take_missing(set, missing);
         }
@@ -303,6 +312,20 @@ impl Engine {
             }
         }
         self.log_changes(id, set, changes, &lists);
+    }
+
+    /// Tells which archived lists have changes that were never told (C1).
+    fn tell_untold(&mut self, id: ChannelId, lists: &[TakenList]) {
+        let Some(channel) = self.channels.get(id) else {
+            return;
+        };
+        for list in lists.iter().filter(|list| list.untold > 0) {
+            self.step.tell(Fact::ArchivedUntold {
+                topic: channel.row.topic.clone(),
+                list: list.list.clone(),
+                count: list.untold,
+            });
+        }
     }
 
     /// Notes which resources are missing, and that their deletions are suspended (C29).

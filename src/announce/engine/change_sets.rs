@@ -85,6 +85,9 @@ pub struct ChangeSet {
     is_partial: bool,
     /// Lists of which entries were left for a later round.
     left: BTreeMap<Uri, (Fingerprint, LeftEntries)>,
+    /// Versions of lists with entries that are not taken yet, because another list may tell them; and until when they are
+    /// not, by the steady clock. Nothing once that is over.
+    waiting: BTreeMap<Uri, (Fingerprint, Option<Timestamp>)>,
     /// What was odd about the entries of lists, in the version that was read last.
     odd: BTreeMap<Uri, (Fingerprint, OddEntries)>,
     /// Resources of its Resource Lists that are missing, if changes are taken from these (C29).
@@ -163,6 +166,7 @@ impl ChangeSet {
             learned: Learned::default(),
             is_partial: false,
             left: BTreeMap::new(),
+            waiting: BTreeMap::new(),
             odd: BTreeMap::new(),
             missing: None,
             is_accepted: false,
@@ -281,6 +285,17 @@ impl ChangeSet {
     /// Returns true if what is new in a list counts as taken.
     pub fn learns(&self, list: &Uri) -> bool {
         !self.is_learned || self.to_learn.contains(list)
+    }
+
+    /// Returns true if the entries of this version of a list that no list tells are not taken yet.
+    pub fn waits(&self, list: &Uri, fingerprint: Fingerprint) -> bool {
+        self.waiting.get(list) != Some(&(fingerprint, None))
+    }
+
+    /// Returns true if this version of a list was taken but for such entries, and is not read again yet.
+    pub fn is_waiting(&self, list: &Uri, fingerprint: Fingerprint) -> bool {
+        let waiting = self.waiting.get(list);
+        waiting.is_some_and(|(version, until)| *version == fingerprint && until.is_some())
     }
 
     /// Returns true if this version of a list was taken as a whole.
@@ -467,6 +482,7 @@ impl ChangeSets {
                 known.ended.remove(list);
                 known.left.remove(list);
                 known.odd.remove(list);
+                known.waiting.remove(list);
                 known.to_learn.remove(list);
                 known.stale_lists.remove(list);
                 known.last_taken = None;
@@ -517,6 +533,25 @@ impl ChangeSets {
         }
         for list in ended {
             self.forget_list(&list, step);
+        }
+    }
+
+    /// Lets entries be taken that no list told for a grace.
+    pub fn end_waiting(&mut self, set: &Uri, step: &mut Step) {
+        let (now, steady) = (step.now(), step.steady());
+        let Some(known) = self.sets.get_mut(set) else {
+            return;
+        };
+        for (_, until) in known.waiting.values_mut() {
+            match *until {
+                Some(at) if at <= steady => {
+                    *until = None;
+                    known.signs.get_or_insert((now, now));
+                }
+                // The wall clock was set forward.
+                Some(at) => step.wake_at_steady(at, Timer::Changes(set.clone())),
+                None => {}
+            }
         }
     }
 
@@ -814,6 +849,10 @@ impl ChangeSets {
             self.wait_for_stale(set, step);
             return false;
         }
+        for list in lists {
+            // It may be one of these that tells them.
+            list.waits |= !left_out.is_empty();
+        }
         if !known.is_learned {
             known.to_learn.extend(left_out);
         }
@@ -840,6 +879,7 @@ impl ChangeSets {
         lists: &[TakenList],
         has_more: bool,
         is_inventory: bool,
+        grace: Duration,
         step: &mut Step,
     ) {
         let now = step.now();
@@ -891,6 +931,14 @@ impl ChangeSets {
                 }
             };
             known.stale_lists.remove(&taken.list);
+            if taken.waiting > 0 {
+                let until = later(step.steady(), grace);
+                let waiting = (taken.version, Some(until));
+                known.waiting.insert(taken.list.clone(), waiting);
+                step.wake_at_steady(until, Timer::Changes(set.clone()));
+            } else if taken.fingerprint.is_some() {
+                known.waiting.remove(&taken.list);
+            }
             match taken.left {
                 Some(left) => known.left.insert(taken.list.clone(), (taken.version, left)),
                 None => known.left.remove(&taken.list),
@@ -995,6 +1043,7 @@ fn stale_wait(times: u32) -> Duration {
 mod tests {
     use std::slice;
     use std::sync::Arc;
+    use std::time::Duration;
 
     use jiff::Timestamp;
 
@@ -1022,6 +1071,7 @@ mod tests {
             is_learned: false,
             is_archived: false,
             closed_until: None,
+            waits: false,
         }
     }
 
@@ -1034,6 +1084,8 @@ mod tests {
             left: None,
             listed: 2,
             taken: 1,
+            waiting: 0,
+            untold: 0,
             told: 1,
             latest: None,
             skipped: 0,
@@ -1121,7 +1173,8 @@ mod tests {
                 None,
                 "nothing was taken yet"
             );
-            sets.taken((&uri, round), slice::from_ref(&taken), true, false, step);
+            let lists = slice::from_ref(&taken);
+            sets.taken((&uri, round), lists, true, false, Duration::ZERO, step);
             assert_eq!(sets.get(&uri).unwrap().last_taken(), Some(round));
         };
         take(&mut sets, &mut step);

@@ -1,6 +1,7 @@
 //! Change Lists that come, go and change what they are (C1, C4, C7, C11).
 
 use jiff::SignedDuration;
+use rsnotify::announce::event::Fact;
 use rsnotify::announce::finding::Finding;
 
 use crate::changes::{
@@ -65,6 +66,71 @@ fn an_archived_list_is_never_told() {
     assert_eq!(world.changes(), NOTHING);
     let relations = &world.disk.documents[&uri("/a/old.xml")].relations;
     assert!(relations.archived && relations.sets.contains(&uri(UP)));
+}
+
+/// Writes an archived list, whose archive is there.
+fn write_archived(world: &mut World, name: &str, entries: &[&str]) {
+    let text = change_list(UP, entries);
+    let text = text.replace("rel=\"up\"", "rel=\"index\"");
+    let text = text.replace("/a/capabilitylist.xml", "/a/archive.xml");
+    world.write_text(name, text.as_bytes());
+}
+
+/// A world with an archive of two lists, which are not there yet.
+fn with_archive() -> World {
+    let mut world = world_of(plan());
+    let archive = index("changelist-archive");
+    let archive = archive.up(UP).lists(&["/a/old.xml", "/a/older.xml"]);
+    world.write("/a/archive.xml", archive);
+    world.wait(10);
+    world
+}
+
+#[test]
+fn what_is_archived_before_another_list_has_it_is_told() {
+    for is_interrupted in [false, true] {
+        let mut world = with_archive();
+        write_archived(&mut world, "/a/old.xml", &["u z 00:00", "u a 01:00"]);
+        world.wait(200);
+        if is_interrupted {
+            world.crash_and_start();
+            world.wait(200);
+        }
+        world.write_changes(LIST, &["u z 00:00", "u a 01:00"]);
+        world.wait(10);
+        assert_eq!(world.changes(), ["[00:00, 01:00] u a 01:00"]);
+        world.wait(1_000);
+        world.touch(LIST);
+        world.write_changes(LIST, &["u z 00:00"]);
+        world.wait(1_000);
+        world.write_changes(LIST, &["u z 00:00", "u a 01:00"]);
+        world.wait(10);
+        assert_eq!(world.changes(), NOTHING, "the archive has it");
+        assert_eq!(world.keys_of("/a/old.xml"), (2, 0));
+    }
+}
+
+#[test]
+fn what_is_archived_alone_counts_as_taken_after_a_grace_and_is_reported() {
+    let mut world = with_archive();
+    write_archived(&mut world, "/a/old.xml", &["u z 00:00", "u a 01:00"]);
+    write_archived(&mut world, "/a/older.xml", &["u y 2026-11-19T10:00:00Z"]);
+    world.wait(290);
+    assert_eq!(world.keys_of("/a/old.xml"), (1, 0));
+    // A round that reads other lists.
+    world.write_changes(SECOND, &["u b 00:30"]);
+    world.wait(30);
+    assert_eq!(world.changes(), ["[00:00, 00:30] u b 00:30"]);
+    assert_eq!(world.keys_of("/a/old.xml"), (2, 0));
+    assert_eq!(world.keys_of("/a/older.xml"), (1, 0));
+    let untold = world.facts().into_iter().filter_map(|fact| match fact {
+        Fact::ArchivedUntold { list, count, .. } => Some((list, count)),
+        _ => None,
+    });
+    assert_eq!(untold.collect::<Vec<_>>(), [(uri("/a/old.xml"), 1)]);
+    world.write_changes(LIST, &["u z 00:00", "u a 01:00"]);
+    world.wait(10);
+    assert_eq!(world.changes(), NOTHING);
 }
 
 #[test]
@@ -485,6 +551,9 @@ fn of_a_list_that_was_closed_for_30_days_only_what_is_later_is_told() {
         world.changes(),
         ["[02:00, 2026-11-21T10:00:00] u d 2026-11-21T10:00:00"]
     );
+    assert!(findings(&world).is_empty(), "another list may tell them");
+    world.wait(300);
+    assert_eq!(world.changes(), NOTHING);
     let rewritten = Finding::ClosedListRewritten {
         list: uri(SECOND),
         untold: 2,
@@ -525,10 +594,11 @@ fn of_a_list_that_was_closed_for_less_all_is_told() {
 fn what_a_closed_list_gains_is_told_if_another_list_has_it() {
     let mut world = closed_for(31);
     write_closed(&mut world, SECOND, &REWRITTEN[..3]);
+    world.wait(200);
     world.write_changes(LIST, &["u z 00:00", "u c 00:30"]);
     world.wait(10);
     assert_eq!(world.changes(), ["[02:00, 02:00.000001] u c"]);
-    world.wait(10);
+    world.wait(200);
     world.write_changes(LIST, &["u z 00:00", "u a 01:30"]);
     world.wait(10);
     assert_eq!(world.changes(), NOTHING, "it counts as taken");

@@ -172,6 +172,7 @@ impl Channel {
             },
             limit,
             beyond,
+            told_until: None,
             inventory: None,
         };
         let words = lists.iter();
@@ -240,6 +241,7 @@ fn version(name: &str, word: &str) -> ListToRead {
         is_learned: name.starts_with('='),
         is_archived: name.starts_with('-'),
         closed_until: None,
+        waits: false,
     }
 }
 
@@ -288,6 +290,7 @@ fn an_entry_that_lies_ahead_counts_as_undated() {
             },
             limit: 9,
             beyond: None,
+            told_until: None,
             inventory: None,
         };
         let mut files = Words {
