@@ -1,13 +1,14 @@
 //! A new plan takes over during submissions: each change is announced once.
 
+use rsnotify::announce::plan::Mode;
 use rsnotify::report;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use crate::world::{HUB, Heard, OTHER_HUB, Reply, World, plan, two_hubs};
+use crate::world::{HUB, Heard, OTHER_HUB, Reply, World, plan, set_hubs, two_hubs};
 
 const UPDATED: [&str; 1] = ["updated changelist /a/changelist.xml"];
 
@@ -112,5 +113,34 @@ proptest! {
             prop_assert!(last.is_some_and(|heard| heard.at >= at), "{} is not told", document);
         }
         prop_assert!(world.news().is_empty());
+    }
+}
+
+#[test]
+fn what_is_in_flight_to_a_hub_that_is_pinged_from_now_on_is_on_the_topic_it_fetches() {
+    for is_restarted in [false, true] {
+        let mut world = World::with_two_sets(two_hubs());
+        world.script(HUB, Reply::Status(405));
+        for name in ["changelist", "resourcelist"] {
+            world.update(&format!("/a/{name}.xml"));
+            world.wait(10);
+        }
+        let hubs = [(HUB, Mode::Ping), (OTHER_HUB, Mode::Content)];
+        set_hubs(&mut world.plan, &hubs);
+        world.script(HUB, Reply::Accept);
+        match is_restarted {
+            true => world.crash_and_start(),
+            false => world.reload(),
+        }
+        world.attempts_at(HUB);
+        let mut fetched = BTreeSet::new();
+        for _ in 0..2_000 {
+            world.wait(1);
+            if !world.attempts_at(HUB).is_empty() {
+                fetched.extend(world.served("/a/framework/"));
+            }
+        }
+        let due = [UPDATED[0], "updated resourcelist /a/resourcelist.xml"];
+        assert!(fetched.iter().eq(&due), "{fetched:?}");
     }
 }

@@ -10,6 +10,7 @@ use crate::announce::channel::Channel;
 use crate::announce::due::{Due, due};
 use crate::announce::notification::{NotificationLimits, overhead, spoken, up};
 use crate::announce::plan::Plan;
+use crate::announce::state::Flight;
 use crate::announce::time::earlier;
 use crate::resourcesync::capability::Capability;
 use crate::resourcesync::payload::{ChangeKind, Entry, Payload, entry_len};
@@ -19,6 +20,14 @@ use crate::resourcesync::uri::Uri;
 pub fn is_outdated(channel: &Channel, plan: &Plan, catalog: &Catalog, now: Timestamp) -> bool {
     let is_due = channel.pinged().any(|(_, ledger)| !ledger.due.is_empty());
     is_due && !says_the_same(&content(channel, plan, catalog, now).entries, &channel.page)
+}
+
+/// Returns true if what a topic serves lacks an entry of the notification in flight.
+pub fn lacks(body: &[u8], flight: &Flight) -> bool {
+    let entries = |body| Payload::parse(body).unwrap_or_default().entries;
+    let served: BTreeSet<_> = entries(body).iter().map(key).collect();
+    let mut flying = entries(&flight.body).into_iter();
+    flying.any(|entry| !served.contains(&key(&entry)))
 }
 
 /// Makes the body of a topic with a ping hub anew.

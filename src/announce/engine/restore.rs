@@ -9,6 +9,7 @@ use crate::announce::engine::Engine;
 use crate::announce::engine::change_sets::ChangeSets;
 use crate::announce::engine::channels::Channels;
 use crate::announce::engine::hubs::Hubs;
+use crate::announce::engine::page;
 use crate::announce::engine::replacement::{Accounts, HubChanges};
 use crate::announce::engine::sources::Sources;
 use crate::announce::engine::step::Step;
@@ -303,15 +304,24 @@ impl ChannelRestorer<'_> {
             let ends = later(left.since, self.plan.retired_topic);
             self.step.wake_at(ends, Timer::Left(id, hub.clone()));
         }
-        let retirement = row.left.as_ref().or(channel.row.retired.as_ref());
+        ledger.in_doubt = row.flight.is_some();
+        ledger.row = row;
+        // R25: the hub would be pinged about what it cannot fetch; it was not pinged before.
+        let flight = ledger.row.flight.as_ref();
+        if mode == Mode::Ping && flight.is_some_and(|flight| page::lacks(&channel.row.body, flight)) {
+            for uri in ledger.withdraw() {
+                self.step.save_told(id, hub.clone(), uri);
+            }
+            self.step.save_ledger(id, hub.clone());
+        }
+        let left = ledger.row.left.clone();
+        let retirement = left.as_ref().or(channel.row.retired.as_ref());
         for uri in retirement.into_iter().flat_map(|ended| &ended.last_words) {
             if self.is_behind(position, uri, ledger.told.get(uri)) {
                 ledger.due.insert(uri.clone());
                 self.channels.park(id);
             }
         }
-        ledger.in_doubt = row.flight.is_some();
-        ledger.row = row;
         self.restore_times(id, hub, &mut ledger.row);
         ledger
     }
