@@ -80,6 +80,12 @@ impl Catalog {
         self.records.get(uri).cloned()
     }
 
+    /// Returns true if a document was seen, and is missing or deleted.
+    pub fn is_away(&self, uri: &Uri) -> bool {
+        let record = self.get(uri);
+        record.is_some_and(|record| record.is_gone() || record.is_missing())
+    }
+
     /// Returns true if `uri` is a document in the tree, or missing within the grace.
     pub fn is_there(&self, uri: &Uri) -> bool {
         self.records

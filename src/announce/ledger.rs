@@ -278,8 +278,9 @@ impl Ledger {
     }
 
     /// Withdraws what is in flight. Where the hub may have taken it, it is not known any more what the hub
-    /// knows of the documents; they are returned.
-    pub fn withdraw(&mut self) -> Vec<Uri> {
+    /// knows of the documents; they are returned. A document that it was never told of counts as not told, unless it
+    /// `is_away`: its end is to be told then.
+    pub fn withdraw(&mut self, is_away: impl Fn(&Uri) -> bool) -> Vec<Uri> {
         let flight = self.row.flight.take();
         if self.in_doubt {
             // R20: the hub may have been told of a later time.
@@ -287,9 +288,14 @@ impl Ledger {
         }
         let covers = flight.into_iter().flat_map(|flight| flight.covers);
         let mut doubtful = Vec::new();
-        for (uri, _) in covers.filter(|_| self.in_doubt) {
-            if let Some(told) = self.told.get_mut(&uri) {
-                told.fingerprint = None;
+        for (uri, covered) in covers.filter(|_| self.in_doubt) {
+            let told = self.told.get(&uri).copied();
+            if let Some(told) = told.or(covered.filter(|_| is_away(&uri))) {
+                let unclear = Told {
+                    fingerprint: None,
+                    ..told
+                };
+                self.told.insert(uri.clone(), unclear);
                 doubtful.push(uri);
             }
         }

@@ -441,3 +441,24 @@ fn what_is_dropped_waits_for_no_hub() {
         assert_eq!(world.heard_by(HUB).len(), 1, "at once");
     }
 }
+
+#[test]
+fn a_list_that_a_hub_may_know_is_deleted_although_its_creation_was_never_acknowledged() {
+    let mut world = World::with_two_sets(plan());
+    world.script(HUB, Reply::Hang);
+    world.write_set("/n", &[]);
+    world.wait(10);
+    assert_eq!(world.attempts_at(HUB).len(), 1);
+    world.script(HUB, Reply::Status(503));
+    world.update("/a/changelist.xml");
+    world.wait(3);
+    world.crash();
+    world.delete("/n/capabilitylist.xml");
+    // The hub still fails, so nothing is submitted before the tree is swept.
+    world.start();
+    world.script(HUB, Reply::Accept);
+    world.wait(1_000);
+    let news = world.news_by_topic();
+    let deleted = "deleted capabilitylist /n/capabilitylist.xml".to_owned();
+    assert_eq!(news.get("/n/framework/"), Some(&vec![deleted]));
+}

@@ -180,7 +180,8 @@ impl Engine {
             return;
         };
         let position = channel.source;
-        let overhead = overhead(&channel.row.set, self.sources[position].catalog());
+        let catalog = self.sources[position].catalog();
+        let overhead = overhead(&channel.row.set, catalog);
         let Some(ledger) = channel.ledgers.get_mut(hub) else {
             return;
         };
@@ -190,7 +191,7 @@ impl Engine {
         });
         let refusal = Refusal::new(RefusalKind::TooLarge, "it is too large for it", false);
         ledger.row.last = Some(answered.attempt(Some(refusal), now));
-        let doubtful = ledger.withdraw();
+        let doubtful = ledger.withdraw(|uri| catalog.is_away(uri));
         ledger.prepared = Prepared::default();
         ledger.row.limit = Some(limit);
         let content = bytes.saturating_sub(overhead);

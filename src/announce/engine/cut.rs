@@ -162,7 +162,8 @@ impl Engine {
             return;
         }
         let seq = ledger.row.flight.as_ref().map(|flight| flight.seq);
-        let doubtful = ledger.withdraw();
+        let catalog = self.sources[position].catalog();
+        let doubtful = ledger.withdraw(|uri| catalog.is_away(uri));
         ledger.prepared = Prepared::default();
         self.step.save_ledger(id, hub.clone());
         if let Some(seq) = seq {

@@ -93,6 +93,7 @@ impl<'a> Reconciler<'a> {
     pub fn doubted(&mut self, id: ChannelId, hub: &Hub, uris: Vec<Uri>) {
         for uri in uris {
             self.step.save_told(id, hub.clone(), uri.clone());
+            self.channels.hears(id, &uri);
             self.again(id, hub, &uri);
         }
     }

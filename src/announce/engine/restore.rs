@@ -309,7 +309,8 @@ impl ChannelRestorer<'_> {
         // R25: the hub would be pinged about what it cannot fetch; it was not pinged before.
         let flight = ledger.row.flight.as_ref();
         if mode == Mode::Ping && flight.is_some_and(|flight| page::lacks(&channel.row.body, flight)) {
-            for uri in ledger.withdraw() {
+            let catalog = self.sources[position].catalog();
+            for uri in ledger.withdraw(|uri| catalog.is_away(uri)) {
                 self.step.save_told(id, hub.clone(), uri);
             }
             self.step.save_ledger(id, hub.clone());

@@ -50,7 +50,8 @@ impl Engine {
         };
         let owed: Vec<Uri> = ledger.owed().cloned().collect();
         let changes = owed.len();
-        let doubtful = ledger.withdraw();
+        let catalog = self.sources[source].catalog();
+        let doubtful = ledger.withdraw(|uri| catalog.is_away(uri));
         ledger.due.clear();
         ledger.prepared = Default::default();
         for uri in doubtful {

@@ -165,7 +165,7 @@ impl<'a> ChannelAccounts<'a> {
         }
         let (last_words, doubtful) = match is_told {
             true => (ledger.owed().cloned().collect(), Vec::new()),
-            false => (BTreeSet::new(), ledger.withdraw()),
+            false => (BTreeSet::new(), ledger.withdraw(|_| false)),
         };
         ledger.leave(Retirement {
             since: step.now(),
