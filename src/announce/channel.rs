@@ -201,20 +201,20 @@ impl Channel {
         }
     }
 
-    /// Moves all times as the clock was set back.
-    pub fn set_back(&mut self, by: Duration) {
+    /// Moves all times as the clock was set back to `now`; not that of the retirement, which may be of an earlier run.
+    pub fn set_back(&mut self, by: Duration, now: Timestamp) {
         if let Some(window) = &mut self.window {
             window.first = earlier(window.first, by);
             window.last = earlier(window.last, by);
         }
         if let Some(retirement) = &mut self.row.retired {
-            retirement.since = earlier(retirement.since, by);
+            retirement.since = retirement.since.min(now);
         }
         for said in &mut self.row.said {
             said.at = earlier(said.at, by);
         }
         for ledger in self.ledgers.values_mut() {
-            ledger.set_back(by);
+            ledger.set_back(by, now);
         }
     }
 

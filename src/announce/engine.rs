@@ -214,7 +214,7 @@ impl Engine {
         let by = elapsed(now, self.step.now());
         self.timers.set_back(by);
         self.hubs.set_back(by);
-        self.channels.set_back(by);
+        self.channels.set_back(by, now);
         self.change_sets.set_back(by);
         self.sources.set_back(by);
         for (position, uri) in self.timers.holds() {
@@ -306,8 +306,8 @@ impl Engine {
                     ping::report_unfetched(channel, id, &hub, step);
                 }
             }
-            Timer::Retired(channel) => self.retirement_ends(channel),
-            Timer::Left(channel, hub) => self.leaving_ends(channel, &hub),
+            Timer::Retired(channel, earliest) => self.retirement_ends(channel, earliest),
+            Timer::Left(channel, hub, earliest) => self.leaving_ends(channel, &hub, earliest),
             Timer::Hold(position, uri) => {
                 let documents = self.sources[position].documents_mut();
                 documents.hold_expires(&uri, window.hold, step);

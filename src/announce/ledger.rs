@@ -257,8 +257,8 @@ impl Ledger {
         waiting.min()
     }
 
-    /// Moves all times as the clock was set back.
-    pub fn set_back(&mut self, by: Duration) {
+    /// Moves all times as the clock was set back to `now`; not that of leaving, which may be of an earlier run.
+    pub fn set_back(&mut self, by: Duration, now: Timestamp) {
         if let Some(flight) = &mut self.row.flight {
             flight.cut = earlier(flight.cut, by);
             flight.next_try = earlier(flight.next_try, by);
@@ -267,7 +267,7 @@ impl Ledger {
             ping.at = earlier(ping.at, by);
         }
         if let Some(left) = &mut self.row.left {
-            left.since = earlier(left.since, by);
+            left.since = left.since.min(now);
         }
     }
 

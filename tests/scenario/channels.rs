@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use jiff::SignedDuration;
 use rsnotify::announce::event::Fact;
 use rsnotify::announce::finding::Finding;
 use rsnotify::announce::plan::{ChannelPlan, Plan};
@@ -514,4 +515,37 @@ fn a_relative_loc_is_found() {
                 .contains("lists \"changelist.xml\", which is not an absolute URI")),
         "{found:?}"
     );
+}
+
+#[test]
+fn a_clock_that_is_wrong_for_a_while_ends_no_retired_channel() {
+    let month = SignedDuration::from_hours(31 * 24);
+    let topic = "https://example.org/a/framework/";
+    for is_wrong_at_start in [false, true] {
+        let mut world = World::with_two_sets(plan());
+        world.script(HUB, Reply::Status(503));
+        world.delete("/a/capabilitylist.xml");
+        world.wait(1_000);
+        match is_wrong_at_start {
+            true => {
+                world.crash();
+                world.set_clock(month);
+                world.start();
+            }
+            false => world.set_clock(month),
+        }
+        world.wait(600);
+        assert!(world.topics().contains(&topic));
+        world.set_clock(-month);
+        world.wait(2 * DAY);
+        assert!(world.topics().contains(&topic));
+        world.script(HUB, Reply::Accept);
+        world.wait(1_000);
+        assert_eq!(
+            world.news(),
+            ["deleted capabilitylist /a/capabilitylist.xml"]
+        );
+        world.wait(31 * DAY);
+        assert!(!world.topics().contains(&topic));
+    }
 }

@@ -1,5 +1,6 @@
 //! Sets, topics and hubs that move: no due change is lost, and none is announced twice (R11, R13).
 
+use jiff::SignedDuration;
 use rsnotify::announce::finding::Finding;
 use rsnotify::report;
 use rsnotify::resourcesync::uri::Uri;
@@ -573,4 +574,31 @@ fn what_a_set_is_due_is_not_lost_with_its_list_s_hubs() {
     world.wait(100);
     assert_eq!(world.news().len(), 2);
     assert_eq!(world.news_at(OTHER_HUB).len(), 2);
+}
+
+#[test]
+fn a_hub_that_left_keeps_its_last_words_while_the_clock_is_wrong() {
+    let month = SignedDuration::from_hours(31 * 24);
+    let mut world = World::with_two_sets(two_hubs());
+    world.write("/a/capabilitylist.xml", set_a(&[HUB]));
+    world.wait(100);
+    world.news();
+    world.script(HUB, Reply::Status(503));
+    world.update("/a/changelist.xml");
+    world.wait(10);
+    world.write("/a/capabilitylist.xml", set_a(&[OTHER_HUB]).version(1));
+    world.wait(100);
+    world.set_clock(month);
+    world.wait(600);
+    world.set_clock(-month);
+    world.wait(10_000);
+    world.script(HUB, Reply::Accept);
+    world.wait(1_000);
+    assert_eq!(
+        sorted(world.news()),
+        [
+            "updated capabilitylist /a/capabilitylist.xml",
+            "updated changelist /a/changelist.xml",
+        ]
+    );
 }

@@ -8,6 +8,8 @@ mod ready;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use jiff::Timestamp;
+
 use crate::announce::catalog::Catalog;
 use crate::announce::channel::{Channel, ChannelWindow};
 use crate::announce::engine::channel_map::ChannelMap;
@@ -303,7 +305,7 @@ impl Channels {
         self.freed.insert(topic.clone());
         step.save_channel(id);
         step.tell(Fact::ChannelRetired { topic, set });
-        step.wake_after(kept, Timer::Retired(id));
+        step.wake_after(kept, Timer::Retired(id, step.monotonic().checked_add(kept)));
     }
 
     /// Makes a retired channel live again. Returns true if it was retired.
@@ -454,9 +456,9 @@ impl Channels {
     }
 
     /// Moves all times as the clock was set back.
-    pub fn set_back(&mut self, by: Duration) {
+    pub fn set_back(&mut self, by: Duration, now: Timestamp) {
         for (_, channel) in self.channels.iter_mut() {
-            channel.set_back(by);
+            channel.set_back(by, now);
         }
     }
 }

@@ -219,8 +219,7 @@ impl ChannelRestorer<'_> {
         let now = self.step.now();
         if let Some(retirement) = &mut row.retired {
             retirement.since = retirement.since.min(now);
-            let ends = later(retirement.since, self.plan.retired_topic);
-            self.step.wake_at(ends, Timer::Retired(id));
+            self.step.wake_at(now, Timer::Retired(id, None));
         }
         for said in &mut row.said {
             said.at = said.at.min(now);
@@ -301,8 +300,8 @@ impl ChannelRestorer<'_> {
             is_known
         });
         if let Some(left) = &row.left {
-            let ends = later(left.since, self.plan.retired_topic);
-            self.step.wake_at(ends, Timer::Left(id, hub.clone()));
+            let now = self.step.now();
+            self.step.wake_at(now, Timer::Left(id, hub.clone(), None));
         }
         ledger.in_doubt = row.flight.is_some();
         ledger.row = row;

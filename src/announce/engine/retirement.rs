@@ -1,14 +1,46 @@
 //! The ends of channels and of hubs' accounts: what could not be announced until then is dropped (R11).
 
+use std::time::Duration;
+
+use jiff::Timestamp;
+
 use crate::announce::engine::Engine;
+use crate::announce::engine::step::Step;
+use crate::announce::engine::timers::Timer;
 use crate::announce::event::Fact;
 use crate::announce::ids::ChannelId;
-use crate::announce::time::later;
+use crate::announce::time::{elapsed, later};
 use crate::resourcesync::uri::{Hub, Uri};
+
+/// Least time for which a run keeps what an earlier one retired: a clock that is wrong at the start may be set meanwhile.
+const CLOCK_DOUBTED: Duration = Duration::from_secs(60 * 60);
+
+/// Returns how long something is still kept that retired at `since`, and until when by the monotonic clock; nothing if it
+/// is over by both clocks.
+///
+/// The wall clock may be wrong for a while, so it ends nothing before `earliest`. If that is not known, an earlier run
+/// retired it.
+fn still_kept(
+    since: Timestamp,
+    kept: Duration,
+    earliest: Option<Duration>,
+    step: &Step,
+) -> Option<(Duration, Duration)> {
+    let left = elapsed(step.now(), later(since, kept));
+    let least = left.max(kept.min(CLOCK_DOUBTED));
+    let earliest = earliest.unwrap_or_else(|| step.monotonic().saturating_add(least));
+    let wait = left.max(earliest.saturating_sub(step.monotonic()));
+    (!wait.is_zero()).then_some((wait, earliest))
+}
 
 impl Engine {
     /// Drops what a hub that left could not be told for so long.
-    pub(super) fn leaving_ends(&mut self, id: ChannelId, hub: &Hub) {
+    pub(super) fn leaving_ends(
+        &mut self,
+        id: ChannelId,
+        hub: &Hub,
+        earliest: Option<Duration>,
+    ) {
         let Some(channel) = self.channels.get_mut(id) else {
             return;
         };
@@ -19,7 +51,10 @@ impl Engine {
         let Some(left) = &mut ledger.row.left else {
             return;
         };
-        if later(left.since, self.plan.retired_topic) > self.step.now() {
+        let kept = self.plan.retired_topic;
+        if let Some((wait, earliest)) = still_kept(left.since, kept, earliest, &self.step) {
+            let timer = Timer::Left(id, hub.clone(), Some(earliest));
+            self.step.wake_after(wait, timer);
             return;
         }
         left.last_words.clear();
@@ -62,14 +97,17 @@ impl Engine {
     }
 
     /// Removes a retired channel that was kept for long enough.
-    pub(super) fn retirement_ends(&mut self, id: ChannelId) {
+    pub(super) fn retirement_ends(&mut self, id: ChannelId, earliest: Option<Duration>) {
         let Some(channel) = self.channels.get(id) else {
             return;
         };
         let Some(retirement) = &channel.row.retired else {
             return;
         };
-        if later(retirement.since, self.plan.retired_topic) > self.step.now() {
+        let kept = self.plan.retired_topic;
+        if let Some((wait, earliest)) = still_kept(retirement.since, kept, earliest, &self.step) {
+            let timer = Timer::Retired(id, Some(earliest));
+            self.step.wake_after(wait, timer);
             return;
         }
         self.remove_channel(id);

@@ -175,7 +175,8 @@ impl<'a> ChannelAccounts<'a> {
             step.save_told(self.id, hub.clone(), uri);
         }
         step.save_ledger(self.id, hub.clone());
-        step.wake_after(kept, Timer::Left(self.id, hub.clone()));
+        let earliest = step.monotonic().checked_add(kept);
+        step.wake_after(kept, Timer::Left(self.id, hub.clone(), earliest));
     }
 
     /// Ends the accounts of hubs that have left and heard their last, if another one goes on. Returns them.
