@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use jiff::Timestamp;
 
 use crate::announce::catalog::Catalog;
-use crate::announce::state::{Presence, Record, Told};
+use crate::announce::state::{ChannelRow, Presence, Record, Told};
 use crate::resourcesync::capability::Capability;
 use crate::resourcesync::payload::{ChangeKind, Entry, Payload, entry_len};
 use crate::resourcesync::uri::Uri;
@@ -161,12 +161,20 @@ pub fn overhead(set: &Uri, catalog: &Catalog) -> usize {
 
 /// R20: returns the Capability List if all entries are its documents, the Source Description if all are Capability
 /// Lists, else none.
-pub fn up(entries: &[Entry], set: &Uri, catalog: &Catalog) -> Option<Uri> {
+pub fn up(entries: &[Entry], row: &ChannelRow, catalog: &Catalog) -> Option<Uri> {
+    let set = &row.set;
+    // Last words of the set that had the topic before (R11).
+    let is_foreign = |uri: &Uri| {
+        let record = catalog.get(uri);
+        let is_own = record.is_some_and(|record| record.relations.sets.contains(set));
+        row.last_words.contains(uri) && !is_own
+    };
     let above: BTreeSet<Option<Uri>> = entries
         .iter()
         .map(|entry| match entry.capability {
             Capability::SourceDescription => None,
             Capability::CapabilityList => catalog.source_description(set),
+            _ if is_foreign(&entry.uri) => None,
             _ => Some(set.clone()),
         })
         .collect();

@@ -228,6 +228,8 @@ pub struct ChannelRow {
     pub set: Uri,
     pub topic: Topic,
     pub retired: Option<Retirement>,
+    /// Documents with a change that was due when this set took the topic over from another one, and still is (R11).
+    pub last_words: BTreeSet<Uri>,
     /// The last notification's number; 0 before the first.
     pub seq: u64,
     /// The `until` of the last notifications, the newest last: the next one's differs (R20).
@@ -247,6 +249,7 @@ impl ChannelRow {
             set,
             topic,
             retired: None,
+            last_words: BTreeSet::new(),
             seq: 0,
             untils: Vec::new(),
             body: Arc::from([]),

@@ -1,6 +1,6 @@
 //! Loads the state at start.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -329,11 +329,24 @@ fn trouble(row: &Row<'_>) -> rusqlite::Result<(Uri, Trouble)> {
 fn channel(row: &Row<'_>) -> rusqlite::Result<(ChannelId, ChannelRow)> {
     let mut fields = RowReader::of(row);
     let id = ChannelId(fields.number()?);
+    let source = fields.take()?;
+    let set = fields.value()?;
+    let topic = Topic::new(fields.text()?);
+    let since = fields.optional()?;
+    let last_words = match fields.take::<Option<String>>()? {
+        Some(last_words) => foreign(uris_from_json(&last_words))?,
+        None => BTreeSet::new(),
+    };
+    let (retired, last_words) = match since {
+        Some(since) => (Some(Retirement { since, last_words }), BTreeSet::new()),
+        None => (None, last_words),
+    };
     let channel = ChannelRow {
-        source: fields.take()?,
-        set: fields.value()?,
-        topic: Topic::new(fields.text()?),
-        retired: retirement(&mut fields)?,
+        source,
+        set,
+        topic,
+        retired,
+        last_words,
         seq: fields.number()?,
         body: shared(fields.take()?),
         said: foreign(said_from_json(fields.text()?))?,

@@ -268,6 +268,11 @@ fn write_channel(
         on.execute("DELETE FROM channels WHERE id = ?1", [id.0.cast_signed()])?;
         return Ok(());
     };
+    // Those of a live channel are of the set that had its topic before.
+    let last_words = match &row.retired {
+        Some(retired) => Some(&retired.last_words),
+        None => Some(&row.last_words).filter(|last_words| !last_words.is_empty()),
+    };
     on.prepare_cached(
         "INSERT INTO channels VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) \
          ON CONFLICT (id) DO UPDATE SET source = excluded.source, \
@@ -281,9 +286,7 @@ fn write_channel(
         row.set.as_str(),
         row.topic.as_str(),
         row.retired.as_ref().map(|retired| Column(retired.since)),
-        row.retired
-            .as_ref()
-            .map(|retired| uris_to_json(&retired.last_words)),
+        last_words.map(uris_to_json),
         row.seq.cast_signed(),
         &row.body[..],
         said_to_json(&row.said),

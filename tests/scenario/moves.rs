@@ -602,3 +602,52 @@ fn a_hub_that_left_keeps_its_last_words_while_the_clock_is_wrong() {
         ]
     );
 }
+
+/// The Capability List of `/a` or `/b`, on another topic.
+fn moved(set: &str, topic: &str) -> Doc {
+    let names = ["resourcelist", "changelist"].map(|name| format!("{set}/{name}.xml"));
+    list("capabilitylist")
+        .version(1)
+        .up("/.well-known/resourcesync")
+        .lists(&[&names[0], &names[1]])
+        .channel(topic, &[])
+}
+
+#[test]
+fn a_topic_that_another_living_set_takes_over_says_what_was_due_on_it() {
+    let due = [
+        "updated capabilitylist /a/capabilitylist.xml",
+        "updated changelist /a/changelist.xml",
+    ];
+    for days in [None, Some(0), Some(3)] {
+        for is_restarted in [false, true] {
+            let mut world = World::with_two_sets(plan());
+            if days.is_some() {
+                world.script(HUB, Reply::Status(503));
+            }
+            world.update("/a/changelist.xml");
+            world.wait(1);
+            world.write("/a/capabilitylist.xml", moved("/a", "/new/"));
+            world.wait(days.unwrap_or(0) * 86_400);
+            world.write("/b/capabilitylist.xml", moved("/b", "/a/framework/"));
+            world.wait(1);
+            if is_restarted {
+                world.crash_and_start();
+            }
+            world.wait(100);
+            world.script(HUB, Reply::Accept);
+            world.wait(1_000);
+            let mut news = world.news_by_topic();
+            let told = sorted(news.remove("/a/framework/").unwrap());
+            for change in due {
+                assert!(told.contains(&change.to_owned()), "{days:?} {told:?}");
+            }
+            // Those were its last words.
+            world.update("/a/changelist.xml");
+            world.wait(100);
+            let news = world.news_by_topic();
+            assert_eq!(news["/new/"], due[1..]);
+            assert_eq!(news.len(), 1, "{news:?}");
+        }
+    }
+}

@@ -187,6 +187,7 @@ fn everything() -> Save {
                 since: time(12),
                 last_words: BTreeSet::from([uri("cl.xml")]),
             }),
+            last_words: BTreeSet::new(),
             seq: 9,
             untils: vec![time(13), time(12)],
             body: Arc::from(&b"<urlset/>"[..]),
@@ -194,6 +195,18 @@ fn everything() -> Save {
                 at: time(14),
                 entry,
             }],
+        }),
+    );
+    save.channels.insert(
+        ChannelId(4),
+        Some(ChannelRow {
+            last_words: BTreeSet::from([uri("d1.xml")]),
+            ..ChannelRow::new(
+                "main",
+                ChannelKind::Framework,
+                uri("living.xml"),
+                Topic::new("https://e.org/Living"),
+            )
         }),
     );
     let hub = Hub::new("https://hub.example/");

@@ -275,9 +275,19 @@ impl Channels {
         channel.row.source = source_name.to_owned();
         let was_retired = channel.row.retired.take().is_some();
         let topic = channel.row.topic.clone();
+        let owed = channel.ledgers.values().flat_map(|ledger| ledger.owed());
+        channel.row.last_words = owed.cloned().collect();
         if was_of != source {
             // Its documents are not this source's.
+            channel.row.last_words.clear();
             for (hub, ledger) in &mut channel.ledgers {
+                if !ledger.due.is_empty() {
+                    step.tell(Fact::Dropped {
+                        topic: topic.clone(),
+                        hub: hub.clone(),
+                        changes: ledger.due.len(),
+                    });
+                }
                 for uri in ledger.forget_documents() {
                     step.save_told(id, hub.clone(), uri);
                 }
@@ -297,6 +307,7 @@ impl Channels {
         };
         let ledgers = channel.ledgers.values();
         let last_words = ledgers.flat_map(|ledger| ledger.owed().cloned()).collect();
+        channel.row.last_words.clear();
         channel.row.retired = Some(Retirement {
             since: step.now(),
             last_words,

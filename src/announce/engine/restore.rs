@@ -299,7 +299,7 @@ impl ChannelRestorer<'_> {
             }
             is_known
         });
-        if let Some(left) = &row.left {
+        if row.left.is_some() {
             let now = self.step.now();
             self.step.wake_at(now, Timer::Left(id, hub.clone(), None));
         }
@@ -307,7 +307,8 @@ impl ChannelRestorer<'_> {
         ledger.row = row;
         // R25: the hub would be pinged about what it cannot fetch; it was not pinged before.
         let flight = ledger.row.flight.as_ref();
-        if mode == Mode::Ping && flight.is_some_and(|flight| page::lacks(&channel.row.body, flight)) {
+        if mode == Mode::Ping && flight.is_some_and(|flight| page::lacks(&channel.row.body, flight))
+        {
             let catalog = self.sources[position].catalog();
             for uri in ledger.withdraw(|uri| catalog.is_away(uri)) {
                 self.step.save_told(id, hub.clone(), uri);
@@ -316,7 +317,8 @@ impl ChannelRestorer<'_> {
         }
         let left = ledger.row.left.clone();
         let retirement = left.as_ref().or(channel.row.retired.as_ref());
-        for uri in retirement.into_iter().flat_map(|ended| &ended.last_words) {
+        let last_words = retirement.map_or(&channel.row.last_words, |ended| &ended.last_words);
+        for uri in last_words {
             if self.is_behind(position, uri, ledger.told.get(uri)) {
                 ledger.due.insert(uri.clone());
                 self.channels.park(id);

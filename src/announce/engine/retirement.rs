@@ -35,12 +35,7 @@ fn still_kept(
 
 impl Engine {
     /// Drops what a hub that left could not be told for so long.
-    pub(super) fn leaving_ends(
-        &mut self,
-        id: ChannelId,
-        hub: &Hub,
-        earliest: Option<Duration>,
-    ) {
+    pub(super) fn leaving_ends(&mut self, id: ChannelId, hub: &Hub, earliest: Option<Duration>) {
         let Some(channel) = self.channels.get_mut(id) else {
             return;
         };

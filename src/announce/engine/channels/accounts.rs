@@ -194,15 +194,17 @@ impl<'a> ChannelAccounts<'a> {
         ended.collect()
     }
 
-    /// Strikes documents from the last words of a retired channel that no hub is due any more (R11).
+    /// Strikes documents from the last words of a channel that no hub is due any more (R11).
     pub fn strike_last_words<'u>(&mut self, said: impl Iterator<Item = &'u Uri>, step: &mut Step) {
-        let Some(retirement) = &mut self.channel.row.retired else {
-            return;
+        let row = &mut self.channel.row;
+        let last_words = match &mut row.retired {
+            Some(retirement) => &mut retirement.last_words,
+            None => &mut row.last_words,
         };
         let ledgers = &self.channel.ledgers;
         for uri in said {
-            if !ledgers.values().any(|ledger| ledger.owes(uri)) {
-                retirement.last_words.remove(uri);
+            let is_owed = ledgers.values().any(|ledger| ledger.owes(uri));
+            if !is_owed && last_words.remove(uri) {
                 step.save_channel(self.id);
             }
         }
