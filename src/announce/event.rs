@@ -265,6 +265,13 @@ pub enum Fact {
         hub: Hub,
         changes: usize,
     },
+    /// The changes due to a hub of documents that no longer concern the channel are dropped: their mount, their names or
+    /// their source are no longer configured, or the topic is another source's now (R11, R13).
+    Forgotten {
+        topic: Topic,
+        hub: Hub,
+        changes: usize,
+    },
     /// Notifications are retried now because an operator asked for it.
     Retried {
         notifications: usize,

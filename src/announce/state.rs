@@ -441,17 +441,35 @@ pub struct Save {
 
 impl State {
     /// Gives each mount of a plan the number under which the state knows it, and new numbers to the others, so that
-    /// stored paths stay right when mounts are added, removed or exchanged.
+    /// stored paths stay right when mounts are added, removed or exchanged. A mount keeps its number in another directory
+    /// if no other of its source, before or now, has its prefix.
     pub fn number_mounts(&self, plan: &mut Plan) {
         let mut next = self.mounts.keys().map(|id| id.0 + 1).max().unwrap_or(1);
         for source in &mut plan.sources {
+            let prefixes: Vec<Uri> = source
+                .mounts
+                .iter()
+                .map(|mount| mount.prefix.clone())
+                .collect();
             for mount in &mut source.mounts {
-                let same = self.mounts.iter().find(|(_, row)| {
-                    row.source == source.name
-                        && row.directory == mount.directory
-                        && row.prefix == mount.prefix
-                });
-                mount.id = match same {
+                let of_prefix = self.mounts.iter();
+                let of_prefix: Vec<_> = of_prefix
+                    .filter(|(_, row)| row.source == source.name && row.prefix == mount.prefix)
+                    .collect();
+                let same = of_prefix.iter();
+                let same = same
+                    .copied()
+                    .find(|(_, row)| row.directory == mount.directory);
+                let is_only = prefixes
+                    .iter()
+                    .filter(|prefix| **prefix == mount.prefix)
+                    .count()
+                    == 1;
+                let moved = match &of_prefix[..] {
+                    [only] if is_only => Some(*only),
+                    _ => None,
+                };
+                mount.id = match same.or(moved) {
                     Some((id, _)) => *id,
                     None => {
                         next += 1;

@@ -279,6 +279,14 @@ pub fn log_fact(fact: &Fact) {
             %topic, %hub, changes,
             "removed the channel that had {topic}; dropped {changes} pending changes of {hub}"
         ),
+        Fact::Forgotten {
+            topic,
+            hub,
+            changes,
+        } => warn!(
+            %topic, %hub, changes,
+            "dropped {changes} pending changes for {hub} on {topic}: their documents are no longer configured for it"
+        ),
         Fact::Retried { notifications } => {
             info!(
                 notifications,

@@ -293,3 +293,78 @@ fn what_is_excluded_and_included_again_counts_as_known() {
     world.wait(10);
     assert_eq!(world.news(), ["updated changelist /b/changelist.xml"]);
 }
+
+#[test]
+fn what_is_due_survives_the_move_of_a_directory() {
+    for is_restarted in [false, true] {
+        let mut world = World::with_two_sets(plan());
+        world.script(HUB, Reply::Status(503));
+        for name in ["changelist", "resourcelist"] {
+            world.update(&format!("/a/{name}.xml"));
+            world.wait(100);
+        }
+        world.plan.sources[0].mounts[0].directory = "/srv/larger".into();
+        world.set_root(0, 7);
+        match is_restarted {
+            true => world.crash_and_start(),
+            false => world.reload(),
+        }
+        world.wait(100);
+        let row = world.disk.mounts.values().next().unwrap();
+        assert_eq!(row.directory, std::path::Path::new("/srv/larger"));
+        world.script(HUB, Reply::Accept);
+        world.wait(1_000);
+        assert_eq!(
+            world.news(),
+            [
+                "updated changelist /a/changelist.xml",
+                "updated resourcelist /a/resourcelist.xml",
+            ]
+        );
+        assert_eq!(world.disk.mounts.len(), 1);
+    }
+}
+
+#[test]
+fn another_directory_that_is_empty_deletes_nothing() {
+    let mut world = World::with_two_sets(plan());
+    world.crash();
+    world.plan.sources[0].mounts[0].directory = "/srv/wrong".into();
+    world.set_root(0, 7);
+    let aside = world.take_away("https://example.org/");
+    world.start();
+    world.wait(1_000);
+    assert_eq!(world.news(), NOTHING);
+    world.bring_back(aside);
+    world.crash_and_start();
+    world.wait(1_000);
+    assert_eq!(world.news(), NOTHING);
+}
+
+#[test]
+fn what_is_due_of_documents_that_are_forgotten_is_dropped_aloud() {
+    for is_renamed in [false, true] {
+        let mut world = World::with_two_sets(plan());
+        world.script(HUB, Reply::Status(503));
+        world.update("/a/capabilitylist.xml");
+        world.wait(100);
+        world.update("/a/changelist.xml");
+        world.update("/a/resourcelist.xml");
+        world.wait(100);
+        let source = &mut world.plan.sources[0];
+        match is_renamed {
+            true => source.name = "other".to_owned(),
+            false => source.candidates = excluding(&["a/changelist.xml", "a/resourcelist.xml"]),
+        }
+        world.facts();
+        world.crash_and_start();
+        let facts = world.facts();
+        let dropped = facts.iter().filter_map(|fact| match fact {
+            Fact::Forgotten { changes, .. } => Some(*changes),
+            _ => None,
+        });
+        // What is in flight is still sent, unless its channel ends.
+        let changes = if is_renamed { 3 } else { 2 };
+        assert!(dropped.eq([changes]), "{facts:?}");
+    }
+}

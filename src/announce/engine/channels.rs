@@ -282,7 +282,7 @@ impl Channels {
             channel.row.last_words.clear();
             for (hub, ledger) in &mut channel.ledgers {
                 if !ledger.due.is_empty() {
-                    step.tell(Fact::Dropped {
+                    step.tell(Fact::Forgotten {
                         topic: topic.clone(),
                         hub: hub.clone(),
                         changes: ledger.due.len(),

@@ -1,10 +1,12 @@
 //! Restores a stored state, as far as the plan still has its sources, channels and hubs (R13).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::announce::changes::log::{ChangeLog, Logged};
 use crate::announce::channel::Channel;
+use crate::announce::difference::{Difference, Permission, difference};
 use crate::announce::engine::Engine;
 use crate::announce::engine::change_sets::ChangeSets;
 use crate::announce::engine::channels::Channels;
@@ -19,7 +21,9 @@ use crate::announce::history;
 use crate::announce::ids::ChannelId;
 use crate::announce::ledger::{Ledger, PING_APART, PING_FETCHED_WITHIN};
 use crate::announce::plan::{Mode, Plan};
-use crate::announce::state::{ChangeListRow, ChangeSetRow, ChannelRow, LedgerRow, State, Told};
+use crate::announce::state::{
+    ChangeListRow, ChangeSetRow, ChannelRow, LedgerRow, Record, State, Told,
+};
 use crate::announce::time::later;
 use crate::resourcesync::channel_kind::ChannelKind;
 use crate::resourcesync::payload::Payload;
@@ -55,11 +59,12 @@ impl Engine {
         self.sources = Sources::new(&self.plan, mounts, step);
         self.sources.forget_others(others.into_keys(), step);
         let hold = self.plan.window.hold;
-        self.sources.restore_documents(documents, hold, step);
+        let forgotten = self.sources.restore_documents(documents, hold, step);
         self.sources.restore_troubles(troubles, step);
         let mut restorer = ChannelRestorer {
             plan: &self.plan,
             sources: &self.sources,
+            forgotten: ForgottenDocuments::new(&forgotten),
             hub_changes: &self.hub_changes,
             channels: &mut self.channels,
             step,
@@ -101,10 +106,64 @@ fn restore_change_sets(
     }
 }
 
+/// Documents that are no longer configured, as they were last seen.
+struct ForgottenDocuments<'a> {
+    records: &'a BTreeMap<Uri, Arc<Record>>,
+    of_sets: BTreeMap<&'a Uri, Vec<&'a Uri>>,
+}
+
+impl<'a> ForgottenDocuments<'a> {
+    fn new(records: &'a BTreeMap<Uri, Arc<Record>>) -> Self {
+        let mut of_sets: BTreeMap<&Uri, Vec<&Uri>> = BTreeMap::new();
+        for (uri, record) in records {
+            for set in record.relations.sets.iter() {
+                of_sets.entry(set).or_default().push(uri);
+            }
+        }
+        ForgottenDocuments { records, of_sets }
+    }
+
+    /// Returns the number of these documents with a change that was due to a hub on a channel, and is not in flight.
+    fn due(&self, channel: &ChannelRow, ledger: &LedgerRow, told: &BTreeMap<Uri, Told>) -> usize {
+        if self.records.is_empty() {
+            return 0;
+        }
+        let known = told.keys().filter(|uri| self.records.contains_key(*uri));
+        let of_set = self.of_sets.get(&channel.set).into_iter().flatten();
+        let unknown = of_set.copied().filter(|uri| !told.contains_key(*uri));
+        let ended = ledger.left.as_ref().or(channel.retired.as_ref());
+        let concerned = known.chain(unknown).filter(|uri| match ended {
+            Some(ended) => ended.last_words.contains(*uri),
+            None => true,
+        });
+        let due = concerned.filter(|uri| self.is_due(&channel.set, ledger, uri, told.get(*uri)));
+        due.count()
+    }
+
+    fn is_due(&self, set: &Uri, ledger: &LedgerRow, uri: &Uri, told: Option<&Told>) -> bool {
+        let Some(record) = self.records.get(uri) else {
+            return false;
+        };
+        let seen = Some(&record.version).filter(|_| !record.is_gone());
+        let is_heard = record.relations.sets.contains(set) || record.is_source_description();
+        let permission = Permission {
+            archived: record.relations.archived,
+            all_deletions: false,
+        };
+        let covers = ledger.flight.iter().flat_map(|flight| &flight.covers);
+        let becomes = seen.copied().map(Told::from);
+        let mut flying = covers.filter(|(covered, told)| covered == uri && *told == becomes);
+        (is_heard || seen.is_none())
+            && matches!(difference(told, seen, permission), Difference::Say(_))
+            && flying.next().is_none()
+    }
+}
+
 /// Puts stored channels back, with the accounts of their hubs.
 struct ChannelRestorer<'a> {
     plan: &'a Plan,
     sources: &'a Sources,
+    forgotten: ForgottenDocuments<'a>,
     hub_changes: &'a HubChanges,
     channels: &'a mut Channels,
     step: &'a mut Step,
@@ -134,9 +193,30 @@ impl ChannelRestorer<'_> {
                     self.channel(id, position, row, rows, &mut told, log);
                 }
                 None => {
+                    let log = ChangeLog::new(logs.remove(&id).unwrap_or_default());
+                    for (hub, ledger) in rows {
+                        let told = told.remove(&(id, hub.clone())).unwrap_or_default();
+                        let flying = ledger.flight.as_ref().map_or(0, |flight| flight.entries);
+                        let logged = match row.kind {
+                            ChannelKind::Framework => 0,
+                            ChannelKind::Change => log.backlog(&ledger.position).entries,
+                        };
+                        let changes = self.forgotten.due(&row, &ledger, &told);
+                        self.tell_forgotten(&row.topic, &hub, logged.max(flying + changes));
+                    }
                     self.step.rows().channels.insert(id, None);
                 }
             }
+        }
+    }
+
+    fn tell_forgotten(&mut self, topic: &Topic, hub: &Hub, changes: usize) {
+        if changes > 0 {
+            self.step.tell(Fact::Forgotten {
+                topic: topic.clone(),
+                hub: hub.clone(),
+                changes,
+            });
         }
     }
 
@@ -289,6 +369,8 @@ impl ChannelRestorer<'_> {
         told: BTreeMap<Uri, Told>,
     ) -> Ledger {
         let position = channel.source;
+        let changes = self.forgotten.due(&channel.row, &row, &told);
+        self.tell_forgotten(&channel.row.topic, hub, changes);
         let mut ledger = Ledger::new(mode);
         ledger.told = told;
         let catalog = self.sources[position].catalog();

@@ -73,13 +73,15 @@ impl Sources {
         }
     }
 
-    /// Puts stored documents back. A baseline that was not finished is taken again.
+    /// Puts stored documents back, and returns those that are forgotten, because they are no longer configured. A baseline
+    /// that was not finished is taken again.
     pub fn restore_documents(
         &mut self,
         documents: BTreeMap<Uri, Arc<Record>>,
         hold: Duration,
         step: &mut Step,
-    ) {
+    ) -> BTreeMap<Uri, Arc<Record>> {
+        let mut forgotten = BTreeMap::new();
         for (uri, record) in documents {
             match self.baselined(&uri, &record) {
                 Some(position) => {
@@ -87,10 +89,12 @@ impl Sources {
                     documents.restore(uri, record, hold, step);
                 }
                 None => {
-                    step.rows().documents.insert(uri, None);
+                    step.rows().documents.insert(uri.clone(), None);
+                    forgotten.insert(uri, record);
                 }
             }
         }
+        forgotten
     }
 
     /// Puts back stored candidates that could not be read.

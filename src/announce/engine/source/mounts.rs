@@ -85,7 +85,9 @@ impl Mounts {
     ) -> Mounts {
         let mounts = plan.mounts.iter().map(|mount| {
             let row = rows.remove(&mount.id);
-            let row = row.unwrap_or_else(|| new_row(plan, mount));
+            let mut row = row.unwrap_or_else(|| new_row(plan, mount));
+            // R15: another directory is another root, which must hold something to be taken for the mount.
+            row.directory.clone_from(&mount.directory);
             (mount.id, KnownMount::new(row, plan, now))
         });
         Mounts {
