@@ -335,6 +335,7 @@ fn a_deleted_channel_takes_its_ledgers_and_what_was_told_with_it() {
     store.save(&everything(), &[], &[]).unwrap();
     let mut save = Save::default();
     save.channels.insert(ChannelId(3), None);
+    save.channels.insert(ChannelId(4), None);
     store.save(&save, &[], &[]).unwrap();
     let state = store.load().unwrap();
     assert!(state.channels.is_empty() && state.ledgers.is_empty() && state.told.is_empty());
