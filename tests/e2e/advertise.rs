@@ -446,7 +446,31 @@ fn a_destination_is_told_how_to_subscribe_and_an_operator_what_nobody_reaches() 
     let (code, _, err) = output(&mut embedded.command("advertise"));
     assert_eq!(code, Some(0));
     assert!(
-        err.contains("only this host reaches http://127.0.0.1:8400: "),
+        err.contains(
+            "only this host reaches http://127.0.0.1:8400: set server.public_url to what Destinations reach"
+        ),
         "{err}"
     );
+}
+
+#[test]
+fn the_reason_why_only_this_host_reaches_an_address_is_told() {
+    let site = Site::new();
+    let of_hub = Setup::new(&site, &["http://localhost:1/hub".to_owned()], "");
+    let mut of_topics = setup(&site, "");
+    of_topics.config = of_topics.config.replace(TOPICS, "http://127.0.0.1:8400/");
+    for (setup, words) in [
+        (
+            of_hub,
+            "http://localhost:1: the hub is on localhost; subscribers elsewhere cannot reach it",
+        ),
+        (
+            of_topics,
+            "http://127.0.0.1:8400: server.public_url says so; give it the address",
+        ),
+    ] {
+        let (_, _, err) = output(&mut setup.command("advertise"));
+        let words = format!("only this host reaches {words}");
+        assert!(err.contains(&words), "{words} in {err}");
+    }
 }

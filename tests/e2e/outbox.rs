@@ -326,7 +326,7 @@ fn what_cannot_be_saved_is_not_reported_as_dropped() {
     let unsaved = status["unsaved"].as_str().unwrap();
     assert!(unsaved.contains("cannot write the state file"), "{unsaved}");
     let (_, out, _) = output(&mut setup.command("status"));
-    assert!(out.contains("NOTHING IS SENT: cannot write"), "{out}");
+    assert!(out.contains("!! NOTHING IS SENT: cannot write"), "{out}");
     database.execute_batch("ROLLBACK").unwrap();
     daemon.await_log("the state can be saved again");
     daemon.kill();
