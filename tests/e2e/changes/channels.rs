@@ -171,10 +171,13 @@ fn a_set_that_appears_is_learned_and_its_next_change_is_told() {
     let mut entries: Vec<String> = (0..50)
         .map(|minute| format!("created {minute}.txt 10:{minute:02}:00"))
         .collect();
-    story.site.add_set("b");
+    // The Capability List last: what lists gain once the set is there is told.
     story
         .site
         .write("b/changelist.xml", &change_list("b", &entries));
+    story
+        .site
+        .write("b/capabilitylist.xml", &capability_list("b", &["changelist"]));
     story
         .site
         .write(".well-known/resourcesync", &description(&["a", "b"]));
