@@ -175,9 +175,10 @@ fn a_set_that_appears_is_learned_and_its_next_change_is_told() {
     story
         .site
         .write("b/changelist.xml", &change_list("b", &entries));
-    story
-        .site
-        .write("b/capabilitylist.xml", &capability_list("b", &["changelist"]));
+    story.site.write(
+        "b/capabilitylist.xml",
+        &capability_list("b", &["changelist"]),
+    );
     story
         .site
         .write(".well-known/resourcesync", &description(&["a", "b"]));
