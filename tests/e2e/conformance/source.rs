@@ -103,8 +103,32 @@ impl Source {
         let long_ago = "UPDATE channels SET retired = '2020-01-01T00:00:00Z', last_words = '[]' \
                         WHERE kind = 'framework'";
         assert_eq!(self.state().execute(long_ago, []).unwrap(), 1);
+        let gone = "DELETE FROM documents WHERE capability = 'capabilitylist'";
+        assert_eq!(self.state().execute(gone, []).unwrap(), 1);
         std::fs::remove_file(self.site.path("a/capabilitylist.xml")).unwrap();
-        self.resume();
+        // A run doubts the clock for an hour, but for no longer than topics are kept.
+        let config = self.state.path().join("c.toml");
+        let (root, address) = (self.site.root.path().display(), self.address);
+        let text = format!(
+            "state_dir = \".\"\n[server]\nlisten = \"{address}\"\nadmin_listen = \"127.0.0.1:0\"\n\
+             retired_topic = \"1s\"\n[embedded_hub]\nallow_callback_networks = [\"127.0.0.0/8\"]\n\
+             callback_ports = [\"1-65535\"]\n[[source]]\nname = \"main\"\nchange_notifications = true\n\
+             mount = [{{ path = \"{root}\", url = \"{URL}\" }}]\n"
+        );
+        std::fs::write(&config, text).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rsnotify"));
+        command.args([
+            "run",
+            "--log-format",
+            "json",
+            "--log-level",
+            "debug",
+            "--config",
+        ]);
+        command.arg(&config);
+        let daemon = Daemon::spawn(command);
+        daemon.await_log("ready");
+        self.daemon = Some(daemon);
     }
 
     /// Kills the daemon like `kill -9`.
