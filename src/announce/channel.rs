@@ -56,6 +56,11 @@ impl Channel {
         self.row.retired.is_none()
     }
 
+    /// Returns the end of the last interval that was told.
+    pub fn told_until(&self) -> Option<Timestamp> {
+        self.row.untils.last().copied()
+    }
+
     /// R20: returns the span of the next notification, which differs from all others of this topic. See [`span`].
     pub fn next_span(
         &mut self,

@@ -9,6 +9,7 @@
 
 mod answer;
 mod change_channels;
+mod change_findings;
 mod change_log;
 mod change_rounds;
 pub mod change_sets;
@@ -35,8 +36,8 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 
 use crate::announce::desired_channel::Configured;
-use crate::announce::engine::change_rounds::note_change_lists;
 use crate::announce::engine::change_sets::ChangeSets;
+use crate::announce::engine::change_sets::seen_lists::note_lists;
 use crate::announce::engine::channels::Channels;
 use crate::announce::engine::effects::effects;
 use crate::announce::engine::hubs::Hubs;
@@ -339,7 +340,8 @@ impl Engine {
                 self.sources.offer_topics(&freed);
             }
         }
-        self.forget_sets_without_channel();
+        self.change_sets
+            .forget_without_channel(&self.channels, &mut self.step);
     }
 
     /// Settles what changed in a source, in the order in which one follows from the other.
@@ -366,7 +368,7 @@ impl Engine {
             .documents(&rerouted, &changes.changed);
         let source = &self.sources[position];
         let (window, step) = (&self.plan.window.changes, &mut self.step);
-        note_change_lists(
+        note_lists(
             &mut self.change_sets,
             source,
             window,

@@ -143,8 +143,8 @@ fn taken_changes(engine: &Engine, uri: &Uri, record: &Record) -> Option<TakenCha
     let sets = record.relations.sets.iter();
     let sets = sets.filter_map(|set| engine.change_sets().get(set));
     let changes = sets.filter(|set| set.is_learned()).map(|set| {
-        let row = set.list(uri).copied().unwrap_or_default();
-        let is_unread = !set.has_taken(uri, fingerprint);
+        let row = set.lists().row(uri).copied().unwrap_or_default();
+        let is_unread = !set.lists().has_taken(uri, fingerprint);
         TakenChanges {
             listed: row.listed,
             taken: row.taken,

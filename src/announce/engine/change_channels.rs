@@ -4,9 +4,11 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 
+use crate::announce::channel::Channel;
 use crate::announce::desired_channel::Desired;
 use crate::announce::engine::Engine;
-use crate::announce::engine::change_sets::ChangeSet;
+use crate::announce::engine::change_sets::change_set::ChangeSet;
+use crate::announce::engine::change_sets::lists_to_read::change_lists;
 use crate::announce::engine::channels::{Channels, OpenedChannel};
 use crate::announce::engine::step::Step;
 use crate::announce::event::Fact;
@@ -54,13 +56,15 @@ impl Engine {
         };
         let (set, source) = (channel.row.set.clone(), channel.source);
         // What changed in this step is noted later in it.
-        if !self.lists_to_read(source, &set, true).is_empty() {
-            let window = &self.plan.window.changes;
-            self.change_sets.sign(&set, window, &mut self.step);
+        let step = &mut self.step;
+        if let Some(known) = self.change_sets.get_mut(&set) {
+            let catalog = self.sources[source].catalog();
+            if !change_lists(known, catalog, true, step).is_empty() {
+                known.sign(&self.plan.window.changes, step);
+            }
+            known.give_last_words(id, step);
         }
-        self.change_sets.give_last_words(&set, id, &mut self.step);
-        self.channels
-            .retire(id, self.plan.retired_topic, &mut self.step);
+        self.channels.retire(id, self.plan.retired_topic, step);
     }
 
     fn open_changes(
@@ -79,12 +83,12 @@ impl Engine {
             mut is_changed,
         } = self.open_channel(position, row, hubs);
         if let Some(before) = taken_from {
-            let until = self.told_until(id);
+            let until = self.channels.get(id).and_then(Channel::told_until);
             self.change_sets.lose_channel(&before, id, until);
         }
         let others = self.channels.of_set(set, ChannelKind::Change);
         let others = others.filter(|(other, _)| *other != id);
-        let untils = others.filter_map(|(_, channel)| channel.row.untils.last().copied());
+        let untils = others.filter_map(|(_, channel)| channel.told_until());
         let lost = self.change_sets.get(set).and_then(ChangeSet::told_until);
         if let Some(until) = untils.chain(lost).max() {
             go_on_from(&mut self.channels, id, until, &mut self.step);
@@ -93,10 +97,9 @@ impl Engine {
         if is_changed {
             self.step.serve(id);
         }
-        self.change_sets.open(set, position);
         // On a channel that revives, the changes that came meanwhile are announced.
-        let window = &self.plan.window.changes;
-        self.change_sets.sign(set, window, &mut self.step);
+        let known = self.change_sets.open(set, position);
+        known.sign(&self.plan.window.changes, &mut self.step);
     }
 
     /// Lets hubs that are advertised no more leave, and others join. Returns true if any did.
@@ -123,7 +126,6 @@ impl Engine {
 
     /// Removes a channel that retired long ago, or whose topic another one has now, and drops what was due on it.
     pub(super) fn remove_channel(&mut self, id: ChannelId) {
-        let until = self.told_until(id);
         let Some(channel) = self.channels.remove(id, &mut self.step) else {
             return;
         };
@@ -141,23 +143,8 @@ impl Engine {
             }
         }
         if channel.is_of_changes() {
+            let until = channel.told_until();
             self.change_sets.lose_channel(&channel.row.set, id, until);
-        }
-    }
-
-    /// Returns the end of the last interval of a channel.
-    fn told_until(&self, id: ChannelId) -> Option<Timestamp> {
-        let untils = self.channels.get(id).map(|channel| &channel.row.untils);
-        untils.and_then(|untils| untils.last().copied())
-    }
-
-    /// Forgets what was taken of sets that have lost their last change channel.
-    pub(super) fn forget_sets_without_channel(&mut self) {
-        for set in self.change_sets.take_bereft() {
-            let mut channels = self.channels.of_set(&set, ChannelKind::Change);
-            if channels.next().is_none() {
-                self.change_sets.remove(&set, &mut self.step);
-            }
         }
     }
 }
@@ -165,7 +152,7 @@ impl Engine {
 /// C12: begins the next interval of a channel where its set was told of last, on another topic.
 pub fn go_on_from(channels: &mut Channels, id: ChannelId, until: Timestamp, step: &mut Step) {
     if let Some(channel) = channels.get_mut(id)
-        && channel.row.untils.last() < Some(&until)
+        && channel.told_until() < Some(until)
     {
         channel.row.untils = vec![until];
         step.save_channel(id);

@@ -12,7 +12,8 @@ use crate::announce::changes::round::{AHEAD, TakenList, UndatedChanges};
 use crate::announce::channel::Channel;
 use crate::announce::engine::Engine;
 use crate::announce::engine::change_channels::go_on_from;
-use crate::announce::engine::change_sets::Learned;
+use crate::announce::engine::change_findings::find_in_lists;
+use crate::announce::engine::change_sets::learning::Learned;
 use crate::announce::engine::step::Step;
 use crate::announce::event::Fact;
 use crate::announce::history::{Fate, PastNotification};
@@ -34,17 +35,22 @@ impl Engine {
         changes: Vec<FreshChange>,
         lists: &[TakenList],
     ) {
-        let now = self.step.now();
+        let (plan, step) = (&self.plan, &mut self.step);
+        let now = step.now();
         let Some(channel) = self.channels.get_mut(id) else {
             return;
         };
+        let Some(known) = self.change_sets.get_mut(set) else {
+            return;
+        };
+        let source = &mut self.sources[known.source()];
         if changes.is_empty() {
-            self.find_in_lists(set, lists, &BTreeMap::new());
+            find_in_lists(known, source, lists, &BTreeMap::new(), step);
             return;
         }
         let counted = count(&changes);
-        let from = channel.row.untils.last().copied().unwrap_or(now);
-        let limits = interval_limits(&self.plan.window, set, from);
+        let from = channel.told_until().unwrap_or(now);
+        let limits = interval_limits(&plan.window, set, from);
         let mut back_dated = BTreeMap::new();
         let mut notifications = 0;
         for interval in intervals(changes, from, limits) {
@@ -54,10 +60,10 @@ impl Engine {
             notifications += 1;
             let (seq, row) = push(channel, set, interval, now);
             self.history.push(logged_notification(channel, id, &row));
-            self.step.rows().change_log.insert((id, seq), Some(row));
+            step.rows().change_log.insert((id, seq), Some(row));
         }
         let [created, updated, deleted] = counted;
-        self.step.tell(Fact::Took {
+        step.tell(Fact::Took {
             source: channel.row.source.clone(),
             topic: channel.row.topic.clone(),
             seq: channel.row.seq,
@@ -69,21 +75,16 @@ impl Engine {
             undated: undated(lists),
             back_dated: back_dated.values().sum(),
         });
-        let until = channel.row.untils.last().copied();
-        let was_live = channel.is_live();
-        self.find_in_lists(set, lists, &back_dated);
-        if let (false, Some(until)) = (was_live, until)
+        find_in_lists(known, source, lists, &back_dated, step);
+        known.note_cut(now);
+        fall_behind(channel, id, plan.window.changes.backlog, step);
+        trim_log(channel, id, plan, step);
+        if let (false, Some(until)) = (channel.is_live(), channel.told_until())
             && let Some(live) = self.channels.live(set, ChannelKind::Change)
         {
-            go_on_from(&mut self.channels, live, until, &mut self.step);
+            go_on_from(&mut self.channels, live, until, step);
         }
-        self.change_sets.note_cut(set, now);
-        if let Some(channel) = self.channels.get_mut(id) {
-            let step = &mut self.step;
-            fall_behind(channel, id, self.plan.window.changes.backlog, step);
-            trim_log(channel, id, &self.plan, step);
-        }
-        self.step.serve(id);
+        step.serve(id);
         self.channels.set_ready(id);
     }
 
@@ -185,7 +186,7 @@ pub fn begin_interval(channel: &mut Channel, id: ChannelId, learned: Learned, st
     let now = step.now();
     let latest = learned.latest.filter(|latest| *latest <= later(now, AHEAD));
     let from = latest.unwrap_or(now);
-    if channel.row.untils.last() < Some(&from) {
+    if channel.told_until() < Some(from) {
         channel.row.untils = vec![from];
         step.save_channel(id);
     }

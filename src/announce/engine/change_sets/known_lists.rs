@@ -1,0 +1,351 @@
+//! The lists from which a set's entries were taken: as which version, what of it is left or waits, and when what was taken
+//! is forgotten (C6, C7).
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use crate::announce::changes::round::{LeftEntries, ListToRead, ROUND, TakenList};
+use crate::announce::engine::change_sets::list_index::ListIndex;
+use crate::announce::engine::change_sets::odd_entries::{LastOddEntries, OddEntries};
+use crate::announce::engine::step::Step;
+use crate::announce::state::{ChangeListRow, ClosedList};
+use crate::resourcesync::fingerprint::Fingerprint;
+use crate::resourcesync::uri::Uri;
+
+/// The lists of one set. Each change of a row is saved, and noted in the index of lists.
+#[derive(Debug)]
+pub struct KnownLists {
+    set: Uri,
+    lists: BTreeMap<Uri, KnownList>,
+    /// Lists with entries that are not taken yet, because another list may tell them.
+    waiting: BTreeMap<Uri, WaitingEntries>,
+    /// Documents that are Change Lists no more, and until when what was taken from them counts (C7), by the steady clock.
+    ended: BTreeMap<Uri, Timestamp>,
+}
+
+/// A list as far as its entries were taken.
+#[derive(Debug, Default)]
+struct KnownList {
+    row: ChangeListRow,
+    /// Entries of a version that were left for a later round.
+    left: Option<(Fingerprint, LeftEntries)>,
+    odd: LastOddEntries,
+}
+
+/// Entries of a version that are not taken yet.
+#[derive(Debug, Clone, Copy)]
+struct WaitingEntries {
+    version: Fingerprint,
+    /// Time until which they are not, by the steady clock; nothing once that is over.
+    until: Option<Timestamp>,
+}
+
+impl KnownLists {
+    pub fn new(set: Uri) -> KnownLists {
+        KnownLists {
+            set,
+            lists: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            ended: BTreeMap::new(),
+        }
+    }
+
+    /// Takes up what is stored.
+    pub fn restore(
+        set: Uri,
+        rows: BTreeMap<Uri, ChangeListRow>,
+        index: &mut ListIndex,
+    ) -> KnownLists {
+        let mut known = KnownLists::new(set);
+        for (list, row) in rows {
+            index.add(&list, &known.set);
+            known.lists.entry(list).or_default().row = row;
+        }
+        known
+    }
+
+    /// Returns a list as far as its entries were taken.
+    pub fn row(&self, list: &Uri) -> Option<&ChangeListRow> {
+        self.lists.get(list).map(|known| &known.row)
+    }
+
+    pub fn uris(&self) -> impl Iterator<Item = &Uri> {
+        self.lists.keys()
+    }
+
+    pub fn count(&self) -> usize {
+        self.lists.len()
+    }
+
+    // Versions.
+
+    /// Returns true if this version of a list was taken as a whole.
+    pub fn has_taken(&self, list: &Uri, version: Fingerprint) -> bool {
+        self.row(list)
+            .is_some_and(|row| row.fingerprint == Some(version))
+    }
+
+    /// Returns true if the entries of this version of a list that no list tells are not taken yet.
+    pub fn waits(&self, list: &Uri, version: Fingerprint) -> bool {
+        let waiting = self.waiting(list, version);
+        waiting.is_none_or(|waiting| waiting.until.is_some())
+    }
+
+    /// Returns true if this version of a list was taken but for such entries, and is not read again yet.
+    pub fn is_waiting(&self, list: &Uri, version: Fingerprint) -> bool {
+        let waiting = self.waiting(list, version);
+        waiting.is_some_and(|waiting| waiting.until.is_some())
+    }
+
+    fn waiting(&self, list: &Uri, version: Fingerprint) -> Option<WaitingEntries> {
+        let waiting = self.waiting.get(list).copied();
+        waiting.filter(|waiting| waiting.version == version)
+    }
+
+    /// Lets entries be taken that no list told until now, by the steady clock. Returns true if there are any.
+    pub fn end_waiting(&mut self, steady: Timestamp) -> bool {
+        let mut is_any = false;
+        for waiting in self.waiting.values_mut() {
+            if waiting.until.is_some_and(|until| until <= steady) {
+                waiting.until = None;
+                is_any = true;
+            }
+        }
+        is_any
+    }
+
+    /// Returns the times until which entries wait.
+    pub fn waiting_until(&self) -> impl Iterator<Item = Timestamp> {
+        self.waiting.values().flat_map(|waiting| waiting.until)
+    }
+
+    /// Returns those of some lists that the next round reads, so that memory is bounded: those with the earliest entries
+    /// that were left. Entries from the time on that is returned wait, because lists that are not read may have earlier
+    /// ones.
+    pub fn earliest(&self, mut lists: Vec<ListToRead>) -> (Vec<ListToRead>, Option<Timestamp>) {
+        // A silent entry is compared with all that may tell it (C1, C7).
+        if lists.iter().any(ListToRead::may_be_silent) {
+            return (lists, None);
+        }
+        let left = |list: &ListToRead| {
+            let (version, left) = self.lists.get(&list.list)?.left?;
+            (version == list.fingerprint && !list.is_learned).then_some(left)
+        };
+        let firsts: Option<Vec<LeftEntries>> = lists.iter().map(left).collect();
+        let Some(mut firsts) = firsts else {
+            return (lists, None);
+        };
+        firsts.sort_unstable_by_key(|left| left.first);
+        let mut entries = 0;
+        let beyond = firsts.iter().find(|left| {
+            let is_enough = entries >= ROUND;
+            entries += left.count;
+            is_enough && left.first > firsts[0].first
+        });
+        let beyond = beyond.map(|left| left.first);
+        lists.retain(|list| match (left(list), beyond) {
+            (Some(left), Some(beyond)) => left.first < beyond,
+            _ => true,
+        });
+        (lists, beyond)
+    }
+
+    // Lists that are closed.
+
+    /// Returns how a list was closed for good (C7). A clock that was set forward closes none: it has to be so by both
+    /// clocks.
+    pub fn closed_for_good(&self, list: &Uri, step: &Step) -> Option<ClosedList> {
+        let closed = self.row(list).and_then(|row| row.closed);
+        let now = step.now().min(step.steady());
+        closed.filter(|closed| closed.is_settled(now))
+    }
+
+    /// Returns how a list that was taken now is closed. One that was closed for good remains so.
+    pub fn closed(&self, taken: &TakenList, step: &Step) -> Option<ClosedList> {
+        let (settled, now) = (self.closed_for_good(&taken.list, step), step.now());
+        if taken.fingerprint.is_none() {
+            return settled;
+        }
+        let last = taken.closed_until?;
+        Some(match settled {
+            Some(ClosedList {
+                since,
+                last: before,
+            }) => ClosedList {
+                since,
+                last: last.max(before),
+            },
+            None => ClosedList { since: now, last },
+        })
+    }
+
+    // Changes.
+
+    /// Adds a list, or replaces its row.
+    pub fn put(&mut self, list: &Uri, row: ChangeListRow, index: &mut ListIndex, step: &mut Step) {
+        self.lists.entry(list.clone()).or_default().row = row;
+        index.add(list, &self.set);
+        let key = (self.set.clone(), list.clone());
+        step.rows().change_lists.insert(key, Some(row));
+    }
+
+    pub fn remove(&mut self, list: &Uri, index: &mut ListIndex, step: &mut Step) {
+        self.lists.remove(list);
+        self.waiting.remove(list);
+        self.ended.remove(list);
+        index.remove(list, &self.set);
+        let key = (self.set.clone(), list.clone());
+        step.rows().change_lists.insert(key, None);
+    }
+
+    /// Removes all lists but those that a round read.
+    pub fn keep_only(&mut self, lists: &[TakenList], index: &mut ListIndex, step: &mut Step) {
+        let is_gone = |list: &&Uri| !lists.iter().any(|taken| taken.list == **list);
+        let gone: Vec<Uri> = self.lists.keys().filter(is_gone).cloned().collect();
+        for list in gone {
+            self.remove(&list, index, step);
+        }
+    }
+
+    /// Notes which entries of a list a round left, and until when others wait.
+    pub fn note_rest(&mut self, taken: &TakenList, waiting_until: Timestamp) {
+        if taken.waiting > 0 {
+            let waiting = WaitingEntries {
+                version: taken.version,
+                until: Some(waiting_until),
+            };
+            self.waiting.insert(taken.list.clone(), waiting);
+        } else if taken.fingerprint.is_some() {
+            self.waiting.remove(&taken.list);
+        }
+        if let Some(known) = self.lists.get_mut(&taken.list) {
+            known.left = taken.left.map(|left| (taken.version, left));
+        }
+    }
+
+    /// Notes what a round found odd about the entries of a list: see [`LastOddEntries::note`].
+    pub fn note_odd(&mut self, taken: &TakenList, back_dated: usize) -> (OddEntries, usize) {
+        match self.lists.get_mut(&taken.list) {
+            Some(known) => known.odd.note(taken, back_dated),
+            None => LastOddEntries::default().note(taken, back_dated),
+        }
+    }
+
+    // Documents that are no Change Lists any more.
+
+    /// Notes that a document is no Change List any more: what was taken from it counts until a time.
+    pub fn end(&mut self, list: &Uri, until: Timestamp) {
+        self.ended.entry(list.clone()).or_insert(until);
+    }
+
+    /// Notes that a document is a Change List, perhaps again.
+    pub fn revive(&mut self, list: &Uri) {
+        self.ended.remove(list);
+    }
+
+    /// Returns the lists that ended, and until when what was taken from them counts.
+    pub fn ended(&self) -> impl Iterator<Item = (&Uri, Timestamp)> {
+        self.ended.iter().map(|(list, until)| (list, *until))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::KnownLists;
+    use crate::announce::changes::round::{LeftEntries, ListToRead, TakenList};
+    use crate::announce::engine::change_sets::list_index::ListIndex;
+    use crate::announce::engine::change_sets::tests::{list, names, taken};
+    use crate::announce::engine::step::Step;
+    use crate::announce::state::ChangeListRow;
+    use crate::resourcesync::fingerprint::Fingerprint;
+    use crate::resourcesync::uri::Uri;
+
+    /// Lists of which so many entries are left, the earliest at these seconds.
+    fn known(left: &[(&str, i64, usize)]) -> (KnownLists, Vec<ListToRead>) {
+        let mut known = KnownLists::new(Uri::parse("https://e.org/cl.xml").unwrap());
+        let (mut index, mut step) = (ListIndex::default(), Step::new(Timestamp::UNIX_EPOCH));
+        let lists: Vec<ListToRead> = left.iter().map(|(name, ..)| list(name, 1)).collect();
+        for (list, (_, first, count)) in lists.iter().zip(left) {
+            let left = LeftEntries {
+                first: Timestamp::new(*first, 0).unwrap(),
+                count: *count,
+            };
+            let taken = TakenList {
+                left: Some(left),
+                ..taken(list)
+            };
+            let row = ChangeListRow::default();
+            known.put(&list.list, row, &mut index, &mut step);
+            known.note_rest(&taken, Timestamp::UNIX_EPOCH);
+        }
+        (known, lists)
+    }
+
+    fn earliest(known: &KnownLists, lists: Vec<ListToRead>) -> (String, Option<i64>) {
+        let (lists, beyond) = known.earliest(lists);
+        (names(&lists), beyond.map(Timestamp::as_second))
+    }
+
+    #[test]
+    fn a_round_reads_the_lists_with_the_earliest_entries() {
+        for (left, names, beyond) in [
+            (&[("a", 10, 30_000), ("b", 20, 30_000)][..], "a", Some(20)),
+            (&[("a", 20, 30_000), ("b", 10, 30_000)], "b", Some(20)),
+            (
+                &[("a", 10, 15_000), ("b", 20, 15_000), ("c", 30, 9)],
+                "a b",
+                Some(30),
+            ),
+            (
+                &[("a", 10, 30_000), ("b", 10, 30_000), ("c", 11, 1)],
+                "a b",
+                Some(11),
+            ),
+            (&[("a", 10, 30_000), ("b", 10, 30_000)], "a b", None),
+            (&[("a", 10, 5), ("b", 20, 5)], "a b", None),
+        ] {
+            let (known, lists) = known(left);
+            assert_eq!(
+                earliest(&known, lists),
+                (names.to_owned(), beyond),
+                "{left:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_set_is_not_found_by_a_list_that_its_inventory_has_no_more() {
+        let set = Uri::parse("https://e.org/cl.xml").unwrap();
+        let mut known = KnownLists::new(set.clone());
+        let (mut index, mut step) = (ListIndex::default(), Step::new(Timestamp::UNIX_EPOCH));
+        let (a, b) = (list("a", 1), list("b", 1));
+        for list in [&a, &b] {
+            let row = ChangeListRow::default();
+            known.put(&list.list, row, &mut index, &mut step);
+        }
+        known.keep_only(&[taken(&b)], &mut index, &mut step);
+        assert_eq!(index.sets(&a.list), []);
+        assert_eq!(index.sets(&b.list), [set.clone()]);
+        assert_eq!(step.rows().change_lists[&(set, a.list)], None);
+    }
+
+    #[test]
+    fn a_list_of_which_nothing_is_known_makes_a_round_read_all() {
+        let (known, mut lists) = known(&[("a", 10, 30_000), ("b", 20, 30_000)]);
+        lists.push(list("new", 1));
+        assert_eq!(
+            earliest(&known, lists.clone()),
+            ("a b new".to_owned(), None)
+        );
+        lists.pop();
+        lists[1].fingerprint = Fingerprint([2; 32]);
+        assert_eq!(
+            earliest(&known, lists),
+            ("a b".to_owned(), None),
+            "another version"
+        );
+    }
+}

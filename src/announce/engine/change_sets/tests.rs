@@ -1,0 +1,92 @@
+//! Tests of the sets together, and lists for the tests of their parts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::ChangeSets;
+use crate::announce::changes::round::{ListToRead, Taken, TakenList, UndatedChanges};
+use crate::announce::engine::step::Step;
+use crate::announce::observation::{DocumentPath, MountId, Stat};
+use crate::resourcesync::fingerprint::Fingerprint;
+use crate::resourcesync::uri::Uri;
+
+pub fn list(name: &str, size: u64) -> ListToRead {
+    ListToRead {
+        list: Uri::parse(&format!("https://e.org/{name}.xml")).unwrap(),
+        path: DocumentPath {
+            mount: MountId(1),
+            below: Arc::from(name.as_bytes()),
+        },
+        stat: Stat {
+            size,
+            modified: Timestamp::UNIX_EPOCH,
+            changed: Timestamp::UNIX_EPOCH,
+            inode: 1,
+        },
+        fingerprint: Fingerprint([1; 32]),
+        is_learned: false,
+        is_archived: false,
+        closed_until: None,
+        waits: false,
+    }
+}
+
+/// A list of which one entry was taken, and one is left.
+pub fn taken(list: &ListToRead) -> TakenList {
+    TakenList {
+        list: list.list.clone(),
+        version: list.fingerprint,
+        fingerprint: None,
+        left: None,
+        listed: 2,
+        taken: 1,
+        waiting: 0,
+        untold: 0,
+        told: 1,
+        latest: None,
+        skipped: 0,
+        first_skipped: None,
+        undated: UndatedChanges::default(),
+        rewritten: None,
+        closed_until: None,
+    }
+}
+
+/// Returns the names of lists, in order.
+pub fn names(lists: &[ListToRead]) -> String {
+    let names = lists
+        .iter()
+        .map(|list| String::from_utf8_lossy(&list.path.below).into_owned());
+    let names: Vec<String> = names.collect();
+    names.join(" ")
+}
+
+#[test]
+fn a_comparison_holds_until_something_else_happens_to_the_set() {
+    let set = Uri::parse("https://e.org/cl.xml").unwrap();
+    let mut sets = ChangeSets::default();
+    sets.open(&set, 0);
+    let a = taken(&list("a", 1));
+    let found = Taken {
+        has_more: true,
+        lists: vec![a.clone()],
+        ..Taken::default()
+    };
+    let mut step = Step::new(Timestamp::UNIX_EPOCH);
+    let take = |sets: &mut ChangeSets, step: &mut Step| {
+        let (round, _) = sets.begin(&set, false, step.steady()).unwrap();
+        let known = sets.get_mut(&set).unwrap();
+        assert!(known.end(round));
+        assert_eq!(known.last_taken(), None, "nothing was taken yet");
+        sets.taken(&set, round, &found, Duration::ZERO, step);
+        assert_eq!(sets.get(&set).unwrap().last_taken(), Some(round));
+    };
+    take(&mut sets, &mut step);
+    sets.learn(&set, &a.list, &mut step);
+    assert_eq!(sets.get(&set).unwrap().last_taken(), None);
+    take(&mut sets, &mut step);
+    sets.forget_list(&a.list, &mut step);
+    assert_eq!(sets.get(&set).unwrap().last_taken(), None);
+}
