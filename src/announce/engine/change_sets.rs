@@ -4,12 +4,12 @@
 //! A [`ChangeSet`] joins the parts of one set; [`ChangeSets`] finds sets by list and by source.
 
 pub mod change_set;
-mod known_lists;
+pub mod known_lists;
 pub mod learning;
-mod list_index;
+pub mod list_index;
 pub mod lists_to_read;
-mod odd_entries;
-mod pending_deletions;
+pub mod odd_entries;
+pub mod pending_deletions;
 pub mod round_schedule;
 pub mod seen_lists;
 mod stale_lists;
