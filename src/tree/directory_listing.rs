@@ -6,70 +6,85 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::announce::observation::{Identity, Stat};
+use crate::announce::observation::{Identity, Incomplete, Stat};
+use crate::diagnostics::access::{AccessFailure, remedy};
 use crate::tree::TreeNotice;
+use crate::tree::entries::EntryUpdate;
 use crate::tree::file_status::{self, FileKind};
-use crate::tree::file_system::{FileSystem, file_system};
-use crate::tree::model::{Directory, DirectoryId, DirectoryState, TreeEntry, join, push_name};
-use crate::tree::observer::Observer;
+use crate::tree::file_system::file_system;
+use crate::tree::model::{DirectoryId, DirectoryState, TreeEntry, join, push_name};
 use crate::tree::work_queue::Depth;
 
 /// The mode of a listing.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 struct ListingMode {
     directory: DirectoryId,
+    /// Position of its mount.
+    mount: usize,
     depth: Depth,
     in_sweep: bool,
 }
 
-impl Observer<'_> {
+/// Outcome of a listing that did not take place, or ended early.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum ListingFailure {
+    /// The directory is gone.
+    Gone,
+    /// It is the root of the mount at this position, and not the one that was found.
+    AnotherRoot(usize),
+    /// It is the root of the mount at this position, and cannot be read.
+    UnreadableRoot(usize, Errno),
+}
+
+impl EntryUpdate<'_, '_> {
     /// Lists a directory and updates the model; its subdirectories are listed later if they are new or `depth` says so.
-    pub(super) fn list(&mut self, id: DirectoryId, depth: Depth, in_sweep: bool) {
+    pub(super) fn list(
+        &mut self,
+        id: DirectoryId,
+        depth: Depth,
+        in_sweep: bool,
+    ) -> Result<(), ListingFailure> {
         let Some(directory) = self.model.directory(id) else {
-            return;
+            return Ok(());
         };
         let (at, parent, is_link) = (directory.mount, directory.parent, directory.is_link);
         let before = directory.identity;
         let was_denied = directory.state == DirectoryState::Denied;
         if !self.mounts[at].is_present() {
-            return;
+            return Ok(());
         }
         let below = self.model.below(id);
         let path = join(&self.mounts[at].directory, &below);
         let opened = open(&path, is_link).and_then(|fd| Ok((file_status::of(&fd)?, fd)));
         let (status, fd) = match opened {
             Ok(opened) => opened,
-            Err(error) if file_status::is_absence(error) => return self.recheck_directory(id),
+            Err(error) if file_status::is_absence(error) => return Err(ListingFailure::Gone),
             Err(error) => return self.deny(id, &path, error),
         };
         if parent.is_none() && Some(status.identity) != self.mounts[at].identity() {
-            return self.check_mount(at);
+            return Err(ListingFailure::AnotherRoot(at));
         }
         if let Some(above) = self.same_directory_above(id, status.identity) {
-            return self.cut_circle(id, path, above, status.identity);
+            self.cut_circle(id, path, above, status.identity);
+            return Ok(());
         }
         let is_another = before != Some(status.identity);
         if is_another {
-            self.unwatch(id);
-            let file_system = self.file_system_of(parent, &path, status.identity);
-            let is_mount_point = file_status::is_mount_point(&fd);
-            if let Some(directory) = self.model.directory_mut(id) {
-                directory.file_system = file_system;
-                directory.is_mount_point = is_mount_point;
-                directory.identity = Some(status.identity);
-            }
+            self.meet_another_directory(id, &path, &fd, status.identity);
         }
-        self.note_nested(id);
+        self.nested.note(id, self.model);
         // Watched first, then listed: an entry that is created in between is seen twice, not never.
-        self.watch(id, &path);
+        let mount = &mut self.mounts[at];
+        self.watching
+            .watch(id, &path, self.model, mount, self.reports);
         let found = match self.candidate_names(at, &fd, &path, &below) {
             Ok(found) => found,
             Err(error) => return self.deny(id, &path, error),
         };
         if was_denied {
-            self.allow(id);
+            self.unreadable.allow(id, at);
             let directory = path.clone();
-            self.notice(TreeNotice::Readable { directory });
+            self.reports.notice(TreeNotice::Readable { directory });
         }
         if let Some(directory) = self.model.directory_mut(id) {
             directory.state = DirectoryState::Readable;
@@ -77,6 +92,7 @@ impl Observer<'_> {
         self.model.begin_listing();
         let mode = ListingMode {
             directory: id,
+            mount: at,
             depth: match is_another || was_denied {
                 true => Depth::Subtree,
                 false => depth,
@@ -87,21 +103,63 @@ impl Observer<'_> {
             self.update_listed(mode, &fd, &name, kind);
         }
         self.remove_unmet(mode, &fd);
+        Ok(())
     }
 
-    /// Returns the properties of a directory's file system, which is queried only if it differs from the parent's.
-    fn file_system_of(
-        &self,
-        parent: Option<DirectoryId>,
+    /// Takes note that a path stands for another directory than before, or for the first one.
+    fn meet_another_directory(
+        &mut self,
+        id: DirectoryId,
         path: &Path,
+        fd: &OwnedFd,
         identity: Identity,
-    ) -> FileSystem {
-        let parent = parent.and_then(|parent| self.model.directory(parent));
-        let is_same = |it: &&Directory| it.identity.is_some_and(|it| it.device == identity.device);
-        match parent.filter(is_same) {
-            Some(parent) => parent.file_system,
-            None => file_system(path),
+    ) {
+        self.watching.unwatch(id, self.model);
+        // Queried only if it differs from the parent's.
+        let above = self.model.file_system_above(id, identity.device);
+        let file_system = above.unwrap_or_else(|| file_system(path));
+        let is_mount_point = file_status::is_mount_point(fd);
+        if let Some(directory) = self.model.directory_mut(id) {
+            directory.file_system = file_system;
+            directory.is_mount_point = is_mount_point;
+            directory.identity = Some(identity);
         }
+    }
+
+    /// Takes note that a directory cannot be read: nothing beneath it is known, and nothing is missing (R15).
+    fn deny(&mut self, id: DirectoryId, path: &Path, error: Errno) -> Result<(), ListingFailure> {
+        let Some(directory) = self.model.directory_mut(id) else {
+            return Ok(());
+        };
+        let at = directory.mount;
+        if directory.parent.is_none() {
+            return Err(ListingFailure::UnreadableRoot(at, error));
+        }
+        let before = std::mem::replace(&mut directory.state, DirectoryState::Denied);
+        let reason = file_status::reason(error);
+        let is_forbidden = matches!(error, Errno::ACCESS | Errno::PERM);
+        let remedy = is_forbidden
+            .then(|| remedy(path, AccessFailure::Denied))
+            .flatten();
+        self.unreadable.deny(id, at, &reason, remedy);
+        if before == DirectoryState::Denied {
+            return Ok(());
+        }
+        self.reports.notice(TreeNotice::Unreadable {
+            directory: path.to_owned(),
+            reason: match remedy {
+                Some(remedy) => format!("{reason}: {remedy}"),
+                None => reason.clone(),
+            },
+        });
+        for directory in self.model.beneath(id) {
+            for file in self.model.files_in(directory) {
+                let reason = Incomplete::Denied(reason.clone());
+                self.reports
+                    .observe_incomplete(file, reason, self.model, self.mounts);
+            }
+        }
+        Ok(())
     }
 
     /// Returns the names in an open directory that may be candidates or lead to some.
@@ -113,7 +171,7 @@ impl Observer<'_> {
         below: &[u8],
     ) -> Result<Vec<ListedName>, Errno> {
         let mut found = Vec::new();
-        let (candidates, published) = (&self.candidates, &self.mounts[at].published);
+        let (candidates, published) = (self.candidates, &self.mounts[at].published);
         let mut whole = below.to_vec();
         let mut take = |name: &[u8], kind: Option<FileKind>| {
             let is_file = !matches!(kind, Some(FileKind::Directory));
@@ -132,7 +190,7 @@ impl Observer<'_> {
             }
             whole.truncate(below.len());
         };
-        read_names(fd, path, &mut self.buffer, &mut take)?;
+        read_names(fd, path, self.buffer, &mut take)?;
         Ok(found)
     }
 
@@ -144,10 +202,7 @@ impl Observer<'_> {
         name: &[u8],
         kind: Option<FileKind>,
     ) {
-        let id = mode.directory;
-        let Some(at) = self.model.mount_of(id) else {
-            return;
-        };
+        let (id, at) = (mode.directory, mode.mount);
         let mut status = None;
         let kind = match kind {
             Some(kind) => kind,
@@ -162,7 +217,7 @@ impl Observer<'_> {
         };
         let depth = Some(mode.depth).filter(|depth| *depth == Depth::Subtree);
         let sweep = mode.in_sweep.then_some(at);
-        let Some(TreeEntry::File(file)) = self.update_entry(id, name, kind, depth, sweep) else {
+        let Some(TreeEntry::File(file)) = self.update(id, name, kind, depth, sweep) else {
             return;
         };
         let is_link = kind == FileKind::Link;
@@ -198,7 +253,7 @@ impl Observer<'_> {
                 Ok(status) if status.kind == FileKind::Link => {}
                 Ok(status) => self.update_listed(mode, fd, &name, Some(status.kind)),
                 Err(error) if file_status::is_absence(error) => {
-                    self.remove_entry(mode.directory, &name);
+                    self.remove(mode.directory, &name);
                 }
                 Err(_) => {}
             }

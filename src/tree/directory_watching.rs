@@ -1,186 +1,232 @@
-//! Watching directories: those that give hints, and the handling of those that cannot be watched or read.
+//! Watching: which directories and names give hints, and what is done about those that cannot be watched.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use rustix::io::Errno;
-
-use crate::announce::observation::Incomplete;
-use crate::diagnostics::access::{AccessFailure, remedy};
-use crate::tree::file_status;
+use crate::tree::file::LinkTarget;
 use crate::tree::file_system::ALL_WRITE_HERE;
-use crate::tree::model::{Directory, DirectoryId, DirectoryState};
-use crate::tree::observer::Observer;
-use crate::tree::pending_hints::Hint;
-use crate::tree::watches::WatchError;
-use crate::tree::{SystemLimit, TreeNotice, WatchMode};
+use crate::tree::model::{Directory, DirectoryId, FileId, Model};
+use crate::tree::mount::TreeMount;
+use crate::tree::pending_hints::HintBatch;
+use crate::tree::reports::Reports;
+use crate::tree::watches::{WatchError, WatchKey, Watched, WatchedName, Watches};
+use crate::tree::{SystemLimit, TreeNotice, TreeSettings, WatchMode};
 
-impl Observer<'_> {
+#[derive(Debug)]
+pub(super) struct DirectoryWatching {
+    mode: WatchMode,
+    /// Interval of the sweeps in place of watches.
+    poll_interval: Duration,
+    watches: Watches,
+}
+
+impl DirectoryWatching {
+    pub(super) fn new(settings: &TreeSettings, watches: Watches) -> DirectoryWatching {
+        DirectoryWatching {
+            mode: settings.watch,
+            poll_interval: settings.poll_interval,
+            watches,
+        }
+    }
+
+    /// Takes hints, waiting for some until `deadline`.
+    pub(super) fn take(&self, is_busy: bool, deadline: Option<Instant>) -> HintBatch {
+        self.watches.take(is_busy, deadline)
+    }
+
+    /// Gives the backend up, which has no more events for this reason.
+    pub(super) fn end(&mut self, reason: String, reports: &mut Reports<'_>) {
+        self.watches.end();
+        let interval = self.poll_interval;
+        reports.notice(TreeNotice::EventsEnded { reason, interval });
+    }
+
+    /// Returns the meaning of a watch; nothing if its events are stale.
+    pub(super) fn watched(&self, key: WatchKey) -> Option<&Watched> {
+        self.watches.watched(key)
+    }
+
     /// Returns true if the kernel may be asked to report this mount's changes.
-    pub(super) fn trusts_hints(&self, at: usize) -> bool {
-        self.settings.watch.trusts(self.mounts[at].file_system)
+    pub(super) fn trusts_hints(&self, mount: &TreeMount) -> bool {
+        self.mode.trusts(mount.file_system)
     }
 
     /// Returns true if the kernel can be asked, and may be.
-    pub(super) fn gives_hints(&self, at: usize) -> bool {
-        self.trusts_hints(at) && self.watches.backend().is_some()
+    pub(super) fn gives_hints(&self, mount: &TreeMount) -> bool {
+        self.trusts_hints(mount) && self.watches.backend().is_some()
     }
 
-    /// Returns the number of directories that the kernel is asked to watch, where its events are relied on.
-    pub(super) fn directories_to_watch(&self) -> usize {
-        let mounts = self
-            .mounts
-            .iter()
-            .filter(|mount| mount.is_present() && self.settings.watch.trusts(mount.file_system));
-        mounts
-            .map(|mount| self.model.beneath(mount.root).len())
-            .sum()
+    /// Decides whether a mount that was found is watched or polled, and reports that.
+    pub(super) fn begin(&self, mount: &mut TreeMount, reports: &mut Reports<'_>) {
+        let directory = mount.directory.clone();
+        let gives_hints = self.gives_hints(mount);
+        mount.is_polled = !gives_hints;
+        reports.notice(match self.watches.backend().filter(|_| gives_hints) {
+            Some(backend) => TreeNotice::Watching { directory, backend },
+            None => TreeNotice::Polling {
+                directory,
+                reason: match self.mode {
+                    WatchMode::Poll => "the configuration says so".into(),
+                    _ if self.watches.backend().is_none() => "nothing can be watched".into(),
+                    _ => format!("its file system is not known to be local{ALL_WRITE_HERE}"),
+                },
+                interval: self.poll_interval,
+            },
+        });
     }
 
     /// Watches a directory. Repeated, it restores a watch that was lost.
-    pub(super) fn watch(&mut self, id: DirectoryId, path: &Path) {
-        let Some(directory) = self.model.directory(id) else {
+    pub(super) fn watch(
+        &mut self,
+        id: DirectoryId,
+        path: &Path,
+        model: &mut Model,
+        mount: &mut TreeMount,
+        reports: &mut Reports<'_>,
+    ) {
+        let Some(directory) = model.directory(id) else {
             return;
         };
-        let (at, is_link, before) = (directory.mount, directory.is_link, directory.watch);
-        if !self.gives_hints(at) {
+        let (is_link, before) = (directory.is_link, directory.watch);
+        if !self.gives_hints(mount) {
             return;
         }
-        if self.settings.watch == WatchMode::Auto && self.is_on_remote_device(directory) {
+        if self.mode == WatchMode::Auto && model.is_on_remote_device(id) {
             let reason = format!(
                 "{} lies on a file system that is not known to be local{ALL_WRITE_HERE}",
                 path.display()
             );
-            return self.poll(at, reason);
+            return self.poll(mount, reason, reports);
         }
         match self.watches.add(path, is_link, id) {
             Ok(key) if before == Some(key) => {}
             Ok(key) => {
-                self.unwatch(id);
+                self.unwatch(id, model);
                 // Events that closed files may have come before.
-                for file in self.model.files_in(id) {
-                    if let Some(file) = self.model.file_mut(file) {
+                for file in model.files_in(id) {
+                    if let Some(file) = model.file_mut(file) {
                         file.forget_writer();
                     }
                 }
-                if let Some(directory) = self.model.directory_mut(id) {
+                if let Some(directory) = model.directory_mut(id) {
                     directory.watch = Some(key);
                 }
             }
             Err(WatchError::RanOut(sysctl)) => {
-                self.mounts[at].has_unwatched = true;
+                mount.has_unwatched = true;
                 if self.watches.is_first_exhaustion() {
                     let limit = SystemLimit::now(sysctl);
-                    let interval = self.settings.poll_interval;
-                    self.notice(TreeNotice::WatchesRanOut { limit, interval });
+                    let interval = self.poll_interval;
+                    reports.notice(TreeNotice::WatchesRanOut { limit, interval });
                 }
-                self.sweep_soon(at);
+                self.sweep_soon(mount);
             }
             // Removed since it was opened: an event of its parent reports that.
             Err(WatchError::Failed(error)) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(WatchError::Failed(_)) if self.mounts[at].has_unwatched => {}
+            Err(WatchError::Failed(_)) if mount.has_unwatched => {}
             Err(WatchError::Failed(error)) => {
-                self.mounts[at].has_unwatched = true;
-                self.notice(TreeNotice::Unwatchable {
+                mount.has_unwatched = true;
+                reports.notice(TreeNotice::Unwatchable {
                     directory: path.to_owned(),
                     reason: error.to_string(),
                 });
-                self.sweep_soon(at);
+                self.sweep_soon(mount);
             }
         }
     }
 
-    pub(super) fn unwatch(&mut self, id: DirectoryId) {
-        if let Some(directory) = self.model.directory_mut(id)
+    pub(super) fn unwatch(&mut self, id: DirectoryId, model: &mut Model) {
+        if let Some(directory) = model.directory_mut(id)
             && let Some(key) = directory.watch.take()
         {
             self.watches.remove(key, id);
         }
     }
 
-    /// Returns true if a directory lies on another device than its parent, and that one is not known to be local.
-    fn is_on_remote_device(&self, directory: &Directory) -> bool {
-        let device_of = |it: &Directory| it.identity.map(|it| it.device);
-        let parent = directory.parent.and_then(|id| self.model.directory(id));
-        let is_on_another = parent.is_some_and(|it| device_of(it) != device_of(directory));
-        is_on_another && !directory.file_system.is_local
+    /// Gives up the watch of a directory that is gone.
+    pub(super) fn forget(&mut self, id: DirectoryId, directory: &Directory) {
+        if let Some(key) = directory.watch {
+            self.watches.remove(key, id);
+        }
     }
 
-    fn poll(&mut self, at: usize, reason: String) {
-        let mount = &mut self.mounts[at];
+    /// Watches the target of a link to a file, so that a rewrite there is noticed at once. Returns the watch, and the
+    /// name in the watched directory.
+    pub(super) fn watch_target(
+        &mut self,
+        id: FileId,
+        link: &Path,
+        mount: &TreeMount,
+    ) -> Option<(WatchKey, Box<[u8]>)> {
+        if !self.gives_hints(mount) {
+            return None;
+        }
+        let target = std::fs::canonicalize(link).ok()?;
+        let (directory, name) = (target.parent()?, target.file_name()?.as_bytes());
+        // Where this fails, the recheck each second remains.
+        let key = self
+            .watches
+            .add_name(directory, name, WatchedName::Link(id));
+        Some((key.ok()?, name.into()))
+    }
+
+    pub(super) fn unwatch_target(&mut self, id: FileId, target: &LinkTarget) {
+        if let Some((key, name)) = &target.watch {
+            self.watches.remove_name(*key, name, WatchedName::Link(id));
+        }
+    }
+
+    /// Watches the directory that holds the root of the mount at this position, to notice at once when another takes its
+    /// place.
+    pub(super) fn watch_parent(&mut self, at: usize, mount: &mut TreeMount) {
+        let (Some(parent), Some(name)) = (mount.directory.parent(), mount.directory.file_name())
+        else {
+            return;
+        };
+        if self.mode == WatchMode::Poll || self.watches.backend().is_none() {
+            return;
+        }
+        // Where this fails, the check each second remains.
+        let name: Box<[u8]> = name.as_bytes().into();
+        let found = self.watches.add_name(parent, &name, WatchedName::Mount(at));
+        let found = found.ok();
+        let before = mount.parent_watch.take();
+        if let Some((key, name)) = before.filter(|(key, _)| Some(*key) != found) {
+            self.watches.remove_name(key, &name, WatchedName::Mount(at));
+        }
+        mount.parent_watch = found.map(|key| (key, name));
+    }
+
+    /// Returns true if an event came while a file was read: then the read does not count, whatever the file's times are.
+    pub(super) fn is_written_again(&self, id: FileId, model: &Model) -> bool {
+        let Some(file) = model.file(id) else {
+            return true;
+        };
+        let watch = match &file.link {
+            Some(target) => target.watch.as_ref().map(|(key, name)| (*key, &**name)),
+            None => {
+                let directory = model.directory(file.directory);
+                directory.and_then(|directory| Some((directory.watch?, &*file.name)))
+            }
+        };
+        watch.is_some_and(|(key, name)| self.watches.is_being_written(key, name))
+    }
+
+    fn poll(&self, mount: &mut TreeMount, reason: String, reports: &mut Reports<'_>) {
         mount.has_unwatched = true;
         if !std::mem::replace(&mut mount.is_polled, true) {
-            let directory = mount.directory.clone();
-            let interval = self.settings.poll_interval;
-            self.notice(TreeNotice::Polling {
-                directory,
+            reports.notice(TreeNotice::Polling {
+                directory: mount.directory.clone(),
                 reason,
-                interval,
+                interval: self.poll_interval,
             });
         }
-        self.sweep_soon(at);
+        self.sweep_soon(mount);
     }
 
     /// Brings the next sweep forward, because a directory found between two sweeps gives no hints.
-    fn sweep_soon(&mut self, at: usize) {
-        let soon = Instant::now() + self.settings.poll_interval;
-        self.mounts[at].sweep_by(soon);
-    }
-
-    /// Takes note that a directory cannot be read: nothing beneath it is known, and nothing is missing (R15).
-    pub(super) fn deny(&mut self, id: DirectoryId, path: &Path, error: Errno) {
-        let Some(directory) = self.model.directory_mut(id) else {
-            return;
-        };
-        let at = directory.mount;
-        if directory.parent.is_none() {
-            return self.miss_mount(at, &error.into());
-        }
-        let was_denied = directory.state == DirectoryState::Denied;
-        directory.state = DirectoryState::Denied;
-        let reason = file_status::reason(error);
-        let is_forbidden = matches!(error, Errno::ACCESS | Errno::PERM);
-        let remedy = is_forbidden
-            .then(|| remedy(path, AccessFailure::Denied))
-            .flatten();
-        self.unreadable.deny(id, at, &reason, remedy);
-        if was_denied {
-            return;
-        }
-        self.notice(TreeNotice::Unreadable {
-            directory: path.to_owned(),
-            reason: match remedy {
-                Some(remedy) => format!("{reason}: {remedy}"),
-                None => reason.clone(),
-            },
-        });
-        for directory in self.model.beneath(id) {
-            for file in self.model.files_in(directory) {
-                self.report_incomplete(file, Incomplete::Denied(reason.clone()));
-            }
-        }
-    }
-
-    /// Takes note that a directory can be read, or is none any more.
-    pub(super) fn allow(&mut self, id: DirectoryId) {
-        if let Some(at) = self.model.mount_of(id) {
-            self.unreadable.allow(id, at);
-        }
-    }
-
-    /// Rechecks a directory to which something happened itself, or which cannot be opened any more.
-    pub(super) fn recheck_directory(&mut self, id: DirectoryId) {
-        self.unwatch(id);
-        let Some(directory) = self.model.directory(id) else {
-            return;
-        };
-        match directory.parent {
-            None => self.relist_mount(directory.mount),
-            Some(parent) => {
-                let name = Arc::clone(&directory.name);
-                self.check_name(parent, &name, Hint::RENAMED);
-            }
-        }
+    fn sweep_soon(&self, mount: &mut TreeMount) {
+        mount.sweep_by(Instant::now() + self.poll_interval);
     }
 }

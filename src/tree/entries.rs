@@ -1,39 +1,55 @@
 //! One name in one directory: the model is updated to the present state of the file system, whatever the event was.
 
-use std::path::PathBuf;
-
+use crate::announce::candidates::Candidates;
+use crate::tree::directory_watching::DirectoryWatching;
 use crate::tree::file_status::{self, FileKind};
-use crate::tree::model::{DirectoryId, FileId, TreeEntry, join};
+use crate::tree::model::{DirectoryId, FileId, Model, Removed, TreeEntry};
 use crate::tree::mount::UnmetFile;
-use crate::tree::observer::Observer;
+use crate::tree::mount_presence::Mounts;
+use crate::tree::nested_file_systems::NestedDirectories;
 use crate::tree::pending_hints::Hint;
-use crate::tree::work_queue::Depth;
+use crate::tree::reports::Reports;
+use crate::tree::unreadable_directories::DeniedDirectories;
+use crate::tree::work_queue::{Depth, WorkQueue};
 
-impl Observer<'_> {
-    /// Checks what a name stands for, because an event said that it changed.
-    pub(super) fn check_name(&mut self, id: DirectoryId, name: &[u8], hint: Hint) {
+/// An update of the model: the model, and the parts that have to know of what it finds.
+pub(super) struct EntryUpdate<'a, 'r> {
+    pub(super) candidates: &'a Candidates,
+    pub(super) model: &'a mut Model,
+    pub(super) mounts: &'a mut Mounts,
+    pub(super) watching: &'a mut DirectoryWatching,
+    pub(super) queue: &'a mut WorkQueue,
+    pub(super) unreadable: &'a mut DeniedDirectories,
+    pub(super) nested: &'a mut NestedDirectories,
+    pub(super) reports: &'a mut Reports<'r>,
+    /// Room for the names in a directory.
+    pub(super) buffer: &'a mut Vec<u8>,
+}
+
+impl EntryUpdate<'_, '_> {
+    /// Checks what a name stands for, because an event said that it changed. Returns the file that it stands for, if the
+    /// event is about that.
+    pub(super) fn check(&mut self, id: DirectoryId, name: &[u8], hint: Hint) -> Option<FileId> {
         let existing = self.model.entry(id, name);
         if let Some(TreeEntry::File(file)) = existing
             && !hint.renamed
             && !hint.unclear
         {
-            return self.hint_file(file, hint);
+            return Some(file);
         }
-        let Some(path) = self.path_of(id, name) else {
-            return;
-        };
+        let path = self.mounts.path_of_name(self.model, id, name)?;
         let depth = match hint.renamed || hint.unclear {
             true => Depth::Subtree,
             false => Depth::Directory,
         };
         match file_status::not_follow(&path) {
             Ok(status) => {
-                let entry = self.update_entry(id, name, status.kind, Some(depth), None);
+                let entry = self.update(id, name, status.kind, Some(depth), None);
                 if let Some(TreeEntry::File(file)) = entry {
-                    self.hint_file(file, hint);
+                    return Some(file);
                 }
             }
-            Err(error) if file_status::is_absence(error) => self.remove_entry(id, name),
+            Err(error) if file_status::is_absence(error) => self.remove(id, name),
             // The listing or the read will report the reason.
             Err(_) => match existing {
                 Some(TreeEntry::File(file)) => self.queue.push_file(file),
@@ -43,11 +59,12 @@ impl Observer<'_> {
                 Some(TreeEntry::Dangling | TreeEntry::Refused) | None => {}
             },
         }
+        None
     }
 
     /// Takes note that a name stands for something of this kind. A directory is listed again as `depth` says, or
     /// entirely if it is new: in the sweep of the mount `sweep`, or at once.
-    pub(super) fn update_entry(
+    pub(super) fn update(
         &mut self,
         id: DirectoryId,
         name: &[u8],
@@ -59,7 +76,7 @@ impl Observer<'_> {
             FileKind::Directory => self.update_directory(id, name, depth, sweep),
             FileKind::File | FileKind::Special => {
                 let file = self.update_file(id, name)?;
-                self.forget_link(file);
+                self.forget_target(file);
                 Some(TreeEntry::File(file))
             }
             FileKind::Link => self.update_link(id, name, depth, sweep),
@@ -77,14 +94,14 @@ impl Observer<'_> {
         let below = || self.model.below_name(id, name);
         let published = &self.mounts[at].published;
         if !self.candidates.may_enter(published, name, below) {
-            self.remove_entry(id, name);
+            self.remove(id, name);
             return None;
         }
         let (child, depth) = match self.model.entry(id, name) {
             Some(TreeEntry::Directory(child)) => (child, depth),
             existing => {
                 if existing.is_some() {
-                    self.remove_entry(id, name);
+                    self.remove(id, name);
                 }
                 let child = self.model.add_directory(at, Some(id), name, false);
                 (child, Some(Depth::Subtree))
@@ -94,9 +111,7 @@ impl Observer<'_> {
         if let Some(directory) = self.model.directory_mut(child) {
             directory.is_link = false;
         }
-        if let Some(parent) = self.model.directory_mut(id) {
-            parent.links.remove(name);
-        }
+        self.model.remove_link(id, name);
         if let Some(depth) = depth {
             let sweep = sweep.and_then(|at| self.mounts[at].sweep.as_mut());
             match sweep {
@@ -115,7 +130,7 @@ impl Observer<'_> {
             return Some(file);
         }
         if existing.is_some() {
-            self.remove_entry(id, name);
+            self.remove(id, name);
         }
         if !self.candidates.may_be(name) {
             return None;
@@ -138,49 +153,25 @@ impl Observer<'_> {
     }
 
     /// Takes note that a name is gone, with all beneath it.
-    pub(super) fn remove_entry(&mut self, id: DirectoryId, name: &[u8]) {
-        match self.model.entry(id, name) {
-            None => {}
-            Some(TreeEntry::File(file)) => self.remove_file(file),
-            Some(TreeEntry::Directory(top)) => {
-                for id in self.model.beneath(top).into_iter().rev() {
-                    for file in self.model.files_in(id) {
-                        self.remove_file(file);
-                    }
-                    self.unwatch(id);
-                    self.allow(id);
-                    self.links.remove(id);
-                    self.nested.remove(id);
-                    self.queue.forget_directory(id);
-                    self.model.remove_directory(id);
-                }
+    pub(super) fn remove(&mut self, id: DirectoryId, name: &[u8]) {
+        let Removed { directories, files } = self.model.remove(id, name);
+        // Their numbers may be used again: no part may refer to them from here on.
+        for removed in files {
+            if let Some(target) = &removed.file.link {
+                self.watching.unwatch_target(removed.id, target);
             }
-            Some(TreeEntry::Dangling | TreeEntry::Refused) => {
-                if let Some(directory) = self.model.directory_mut(id) {
-                    directory.entries.remove(name);
-                    directory.links.remove(name);
-                }
+            self.queue.forget_file(removed.id);
+            if removed.file.is_reported_or_requested() {
+                let path = self.mounts[removed.mount].path(&removed.below);
+                let unmet = UnmetFile::new(removed.file.last_read());
+                self.reports.observe_missing(path, unmet);
             }
         }
-    }
-
-    fn remove_file(&mut self, id: FileId) {
-        self.forget_link(id);
-        self.queue.forget_file(id);
-        self.timers.clear(id);
-        let path = self.document_path(id);
-        if let Some(file) = self.model.remove_file(id)
-            && let Some(path) = path
-            && file.is_reported_or_requested()
-        {
-            let unmet = UnmetFile::new(file.last_read());
-            self.reports.observe_missing(path, unmet);
+        for (id, directory) in directories {
+            self.watching.forget(id, &directory);
+            self.unreadable.allow(id, directory.mount);
+            self.nested.remove(id);
+            self.queue.forget_directory(id);
         }
-    }
-
-    pub(super) fn path_of(&self, id: DirectoryId, name: &[u8]) -> Option<PathBuf> {
-        let at = self.model.mount_of(id)?;
-        let below = self.model.below_name(id, name);
-        Some(join(&self.mounts[at].directory, &below))
     }
 }

@@ -9,12 +9,15 @@ use jiff::Timestamp;
 
 use crate::announce::observation::{DocumentPath, Incomplete, Look, Stat};
 use crate::resourcesync::document::Content;
-use crate::tree::file::{File, IncompleteRead, RACY, is_racy};
+use crate::tree::directory_watching::DirectoryWatching;
+use crate::tree::file::{File, HintOutcome, IncompleteRead, RACY, is_racy};
 use crate::tree::file_status::{self, FileKind};
-use crate::tree::model::{DirectoryId, FileId, join};
-use crate::tree::observer::Observer;
+use crate::tree::model::{DirectoryId, FileId, Model, join};
+use crate::tree::mount_presence::Mounts;
 use crate::tree::pending_hints::Hint;
 use crate::tree::read_file::{ReadOutcome, read};
+use crate::tree::reports::Reports;
+use crate::tree::work_queue::WorkQueue;
 
 /// Maximum files of a sweep that are read at once, and maximum bytes of them: their contents are in memory until all
 /// are read.
@@ -24,8 +27,18 @@ const MAX_SIZE_AT_ONCE: u64 = 4 << 20;
 const MIN_SHARED: usize = 16;
 const MAX_THREADS: usize = 4;
 
+/// The rules of R3 for one run.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ReadSettings {
+    pub(super) settle: Duration,
+    pub(super) open_writer: Duration,
+    /// True if no file is looked at a second time.
+    pub(super) is_one_shot: bool,
+}
+
 /// A file that must be read.
-struct FileReadJob {
+#[derive(Debug)]
+pub(super) struct FileReadJob {
     id: FileId,
     directory: DirectoryId,
     name: Arc<[u8]>,
@@ -35,57 +48,97 @@ struct FileReadJob {
     size: u64,
 }
 
-impl Observer<'_> {
-    /// Looks at a file, and reads it if it must and may be read; `in_sweep` if the baseline may depend on what is
+/// Consequence of a look at a file.
+#[derive(Debug)]
+pub(super) enum FileLook {
+    /// It need not be read, or not yet.
+    Done,
+    /// Its name stands for something else, or for nothing.
+    NameChanged,
+    Due(FileReadJob),
+}
+
+/// Files that are read at once, because they are small.
+#[derive(Debug, Default)]
+pub(super) struct ReadBatch {
+    jobs: Vec<FileReadJob>,
+    size: u64,
+}
+
+impl FileReadJob {
+    pub(super) fn id(&self) -> FileId {
+        self.id
+    }
+
+    pub(super) fn read(&self) -> ReadOutcome {
+        read(&self.path)
+    }
+}
+
+impl ReadBatch {
+    pub(super) fn is_full(&self) -> bool {
+        self.jobs.len() >= MAX_AT_ONCE || self.size >= MAX_SIZE_AT_ONCE
+    }
+
+    pub(super) fn push(&mut self, job: FileReadJob) {
+        self.size = self.size.saturating_add(job.size);
+        self.jobs.push(job);
+    }
+
+    /// Reads all files.
+    pub(super) fn read(self) -> impl Iterator<Item = (FileReadJob, ReadOutcome)> {
+        let outcomes = read_all(&self.jobs);
+        self.jobs.into_iter().zip(outcomes)
+    }
+}
+
+/// Looks at files: the model, and the parts that the decision whether to read depends on or changes.
+pub(super) struct FileReading<'a, 'r> {
+    pub(super) settings: ReadSettings,
+    pub(super) model: &'a mut Model,
+    pub(super) mounts: &'a mut Mounts,
+    pub(super) watching: &'a DirectoryWatching,
+    pub(super) queue: &'a mut WorkQueue,
+    pub(super) reports: &'a mut Reports<'r>,
+}
+
+impl FileReading<'_, '_> {
+    /// Takes note of events about a file that is there.
+    pub(super) fn hint(&mut self, id: FileId, hint: Hint) {
+        let Some(file) = self.model.file_mut(id) else {
+            return;
+        };
+        match file.hint(hint, Instant::now(), self.settings.open_writer) {
+            HintOutcome::Nothing => {}
+            HintOutcome::Read => self.queue.push_file(id),
+            HintOutcome::ReadAfter(after) => self.queue.push_file_after(id, after),
+        }
+    }
+
+    /// Looks at a file, and decides whether it must and may be read; `in_sweep` if the baseline may depend on what is
     /// reported about it now (R13).
-    pub(super) fn read_if_due(&mut self, id: FileId, in_sweep: bool) {
-        if let Some(job) = self.read_job(id, in_sweep) {
-            let outcome = read(&job.path);
-            self.take_outcome(&job, outcome);
-        }
+    pub(super) fn look(&mut self, id: FileId, in_sweep: bool) -> FileLook {
+        self.try_look(id, in_sweep).unwrap_or(FileLook::Done)
     }
 
-    /// Looks at the next files of a sweep: several at once, if they are small.
-    pub(super) fn read_next_of_sweep(&mut self, at: usize) {
-        let mut jobs = Vec::new();
-        let mut size = 0;
-        while jobs.len() < MAX_AT_ONCE
-            && size < MAX_SIZE_AT_ONCE
-            && let Some(sweep) = &mut self.mounts[at].sweep
-            && let Some(id) = sweep.pop_file()
-        {
-            if let Some(job) = self.read_job(id, true) {
-                size = size.saturating_add(job.size);
-                jobs.push(job);
-            }
-        }
-        let outcomes = read_all(&jobs);
-        for (job, outcome) in jobs.iter().zip(outcomes) {
-            self.take_outcome(job, outcome);
-        }
-    }
-
-    /// Returns the file, if it must be read and need not wait.
-    fn read_job(&mut self, id: FileId, in_sweep: bool) -> Option<FileReadJob> {
+    /// Does so, and returns nothing if the file is not known, or its mount not there.
+    fn try_look(&mut self, id: FileId, in_sweep: bool) -> Option<FileLook> {
         let file = self.model.file(id)?;
         let (directory, is_link) = (file.directory, file.link.is_some());
         let name = Arc::clone(&file.name);
-        let at = self.model.mount_of(directory)?;
-        if !self.mounts[at].is_present() {
+        let mount = self.model.mount_of(directory)?;
+        if !self.mounts[mount].is_present() {
             return None;
         }
         let below = self.model.below_name(directory, &name);
-        let path = join(&self.mounts[at].directory, &below);
+        let path = join(&self.mounts[mount].directory, &below);
         let found = match is_link {
             true => file_status::follow(&path),
             false => file_status::not_follow(&path),
         };
         let status = match found {
             Ok(status) => status,
-            Err(error) if file_status::is_absence(error) => {
-                self.recheck_name(id);
-                return None;
-            }
+            Err(error) if file_status::is_absence(error) => return Some(FileLook::NameChanged),
             Err(error) => {
                 self.incomplete(id, Incomplete::Denied(file_status::reason(error)), None);
                 return None;
@@ -93,10 +146,7 @@ impl Observer<'_> {
         };
         match status.kind {
             FileKind::File => {}
-            FileKind::Directory | FileKind::Link => {
-                self.recheck_name(id);
-                return None;
-            }
+            FileKind::Directory | FileKind::Link => return Some(FileLook::NameChanged),
             FileKind::Special => {
                 self.incomplete(id, Incomplete::NotAFile, None);
                 return None;
@@ -104,59 +154,53 @@ impl Observer<'_> {
         }
         let can_wait = self.waits_for_writer(id, in_sweep)
             || self.is_known(id, &status.stat)
-            || self.waits_to_settle(id, at, &status.stat, in_sweep);
-        (!can_wait).then_some(FileReadJob {
+            || self.waits_to_settle(id, mount, &status.stat, in_sweep);
+        (!can_wait).then_some(FileLook::Due(FileReadJob {
             id,
             directory,
             name,
-            mount: at,
+            mount,
             below,
             path,
             size: status.stat.size,
-        })
+        }))
     }
 
-    fn take_outcome(&mut self, job: &FileReadJob, outcome: ReadOutcome) {
+    /// Reports what was read, if that still counts. Returns true if the name stands for nothing any more.
+    pub(super) fn take(&mut self, job: &FileReadJob, outcome: ReadOutcome) -> bool {
         let is_same =
             |file: &File| file.directory == job.directory && Arc::ptr_eq(&file.name, &job.name);
         let is_there = self.mounts[job.mount].is_present();
         if !is_there || !self.model.file(job.id).is_some_and(is_same) {
-            return;
+            return false;
         }
         match outcome {
-            ReadOutcome::Gone => self.recheck_name(job.id),
+            ReadOutcome::Gone => return true,
             ReadOutcome::Incomplete(reason, status) => {
                 self.incomplete(job.id, reason, status.map(|status| status.stat));
             }
             ReadOutcome::Whole(content, status) => {
-                if !self.is_written_again(job.id) {
+                if !self.watching.is_written_again(job.id, self.model) {
                     let path = self.mounts[job.mount].path(&job.below);
                     self.whole(job.id, path, content, status.stat);
                 }
             }
         }
-    }
-
-    /// Rechecks the name of a file, because it stands for something else, or for nothing.
-    fn recheck_name(&mut self, id: FileId) {
-        if let Some((directory, name)) = self.model.name_of(id) {
-            self.check_name(directory, &name, Hint::RENAMED);
-        }
+        false
     }
 
     /// Returns true if the file must wait for a writer that has it open.
     fn waits_for_writer(&mut self, id: FileId, in_sweep: bool) -> bool {
-        let open_writer = self.settings.open_writer;
         let Some(file) = self.model.file_mut(id) else {
             return true;
         };
-        let Some(wait) = file.writer_wait(Instant::now(), open_writer) else {
+        let Some(wait) = file.writer_wait(Instant::now(), self.settings.open_writer) else {
             return false;
         };
         if wait.is_long || file.is_report_awaited(in_sweep) {
             self.report_incomplete(id, Incomplete::BeingWritten);
         }
-        self.set_timer(id, wait.again_after);
+        self.queue.push_file_after(id, wait.again_after);
         true
     }
 
@@ -185,33 +229,16 @@ impl Observer<'_> {
         };
         let mount = &mut self.mounts[at];
         // A file that was written since the mount was found is no part of its baseline: nothing else waits for it.
-        let is_new = !self.is_one_shot && wait.has_age && mount.is_changed_since_found(stat);
+        let is_new =
+            !self.settings.is_one_shot && wait.has_age && mount.is_changed_since_found(stat);
         let is_in_baseline = in_sweep && !mount.was_swept() && !is_new;
         if let Some(sweep) = mount.sweep.as_mut().filter(|_| is_in_baseline) {
             sweep.push_unsettled(id, now + wait.left);
         } else {
             self.report_incomplete(id, Incomplete::Unsettled);
-            self.set_timer(id, wait.left);
+            self.queue.push_file_after(id, wait.left);
         }
         true
-    }
-
-    /// Returns true if an event came during the read: then the read does not count, whatever the file's times are.
-    fn is_written_again(&mut self, id: FileId) -> bool {
-        let Some(file) = self.model.file(id) else {
-            return true;
-        };
-        let watch = match &file.link {
-            Some(target) => target.watch.as_ref().map(|(key, name)| (*key, &**name)),
-            None => {
-                let directory = self.model.directory(file.directory);
-                directory.and_then(|directory| Some((directory.watch?, &*file.name)))
-            }
-        };
-        watch.is_some_and(|(key, name)| {
-            self.watches.read();
-            self.hints.is_being_written(key, name)
-        })
     }
 
     fn whole(&mut self, id: FileId, path: DocumentPath, content: Content, stat: Stat) {
@@ -219,9 +246,10 @@ impl Observer<'_> {
         if let Some(file) = self.model.file_mut(id) {
             file.read_whole(stat, now);
         }
-        self.timers.clear(id);
+        self.queue.clear_timer(id);
         if !self.model.has_sharp_times(id) && is_racy(&stat, now) {
-            self.set_timer(id, RACY + Duration::from_millis(10));
+            let after = RACY + Duration::from_millis(10);
+            self.queue.push_file_after(id, after);
         }
         let look = match content {
             Content::Document(parsed) => Look::Document { parsed, stat },
@@ -235,7 +263,7 @@ impl Observer<'_> {
             return;
         };
         match file.read_incomplete(stat, Timestamp::now()) {
-            IncompleteRead::Wait(grace) => self.set_timer(id, grace),
+            IncompleteRead::Wait(grace) => self.queue.push_file_after(id, grace),
             IncompleteRead::Report => {
                 self.report_incomplete(id, reason);
                 self.retry(id);
@@ -243,29 +271,16 @@ impl Observer<'_> {
         }
     }
 
+    fn report_incomplete(&mut self, id: FileId, reason: Incomplete) {
+        self.reports
+            .observe_incomplete(id, reason, self.model, self.mounts);
+    }
+
     fn retry(&mut self, id: FileId) {
         if let Some(file) = self.model.file_mut(id) {
             let after = file.retry_after();
-            self.set_timer(id, after);
+            self.queue.push_file_after(id, after);
         }
-    }
-
-    /// Reports why a file cannot be read, once for each reason.
-    pub(super) fn report_incomplete(&mut self, id: FileId, reason: Incomplete) {
-        if let Some(file) = self.model.file_mut(id)
-            && file.report_incomplete(&reason)
-            && let Some(path) = self.document_path(id)
-        {
-            self.reports.observe(path, Look::Incomplete(reason));
-        }
-    }
-
-    /// Returns the path of a file as it is reported.
-    pub(super) fn document_path(&self, id: FileId) -> Option<DocumentPath> {
-        let file = self.model.file(id)?;
-        let at = self.model.mount_of(file.directory)?;
-        let below = self.model.below_name(file.directory, &file.name);
-        Some(self.mounts[at].path(&below))
     }
 }
 
@@ -299,5 +314,5 @@ fn read_all(jobs: &[FileReadJob]) -> Vec<ReadOutcome> {
 }
 
 fn read_share(jobs: &[FileReadJob]) -> Vec<ReadOutcome> {
-    jobs.iter().map(|job| read(&job.path)).collect()
+    jobs.iter().map(FileReadJob::read).collect()
 }

@@ -1,6 +1,6 @@
 //! Directories that hold symbolic links: the links are rechecked in turn, and refused where there are too many.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use crate::tree::model::DirectoryId;
@@ -20,44 +20,61 @@ pub(super) enum LinkRefusal {
 
 #[derive(Debug, Default)]
 pub(super) struct LinkedDirectories {
-    directories: BTreeSet<DirectoryId>,
+    /// Directories that hold links.
+    holders: BTreeSet<DirectoryId>,
     /// The directory whose links were rechecked last.
     last: Option<DirectoryId>,
+    /// Number of directories that are reached through links, by the position of their mount.
+    reached: BTreeMap<usize, usize>,
     /// Refusals that were reported, by the position of their mount.
     reported: BTreeSet<(usize, LinkRefusal)>,
 }
 
 impl LinkedDirectories {
+    /// Takes note that a directory holds links.
     pub(super) fn insert(&mut self, id: DirectoryId) {
-        self.directories.insert(id);
+        self.holders.insert(id);
     }
 
+    /// Takes note that a directory holds no links.
     pub(super) fn remove(&mut self, id: DirectoryId) {
-        self.directories.remove(&id);
+        self.holders.remove(&id);
     }
 
     pub(super) fn len(&self) -> usize {
-        self.directories.len()
+        self.holders.len()
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = DirectoryId> {
-        self.directories.iter().copied()
+        self.holders.iter().copied()
     }
 
     /// Returns the directory whose links are to be rechecked next, round after round.
     pub(super) fn next(&mut self) -> Option<DirectoryId> {
         let after = self.last.map_or(Bound::Unbounded, Bound::Excluded);
-        let next = self.directories.range((after, Bound::Unbounded)).next();
-        self.last = next.or_else(|| self.directories.first()).copied();
+        let next = self.holders.range((after, Bound::Unbounded)).next();
+        self.last = next.or_else(|| self.holders.first()).copied();
         self.last
     }
 
-    /// Returns why one more link to a directory is not followed: it lies behind `depth` others, and `linked` directories
-    /// of its mount are reached through links.
-    pub(super) fn refusal(depth: usize, linked: usize) -> Option<LinkRefusal> {
+    /// Counts one more directory of a mount that is reached through a link.
+    pub(super) fn reach(&mut self, mount: usize) {
+        *self.reached.entry(mount).or_default() += 1;
+    }
+
+    /// Counts one less.
+    pub(super) fn lose(&mut self, mount: usize) {
+        if let Some(reached) = self.reached.get_mut(&mount) {
+            *reached = reached.saturating_sub(1);
+        }
+    }
+
+    /// Returns why one more link to a directory of a mount is not followed, where it lies behind `depth` others.
+    pub(super) fn refusal(&self, mount: usize, depth: usize) -> Option<LinkRefusal> {
+        let reached = self.reached.get(&mount).copied().unwrap_or(0);
         if depth >= MAX_LINKS {
             Some(LinkRefusal::TooDeep)
-        } else if linked >= MAX_LINKED {
+        } else if reached >= MAX_LINKED {
             Some(LinkRefusal::TooMany)
         } else {
             None

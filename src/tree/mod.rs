@@ -4,12 +4,15 @@
 //! discipline: watch a directory, then list it; on any hint look again; when hints may have been lost, sweep. Paths
 //! stay bytes below a mount here, and what is announced is decided elsewhere.
 //!
-//! The `observer` is the thread that joins the parts: it takes `pending_hints`, keeps the `timers`, works through the
-//! `work_queue` and the sweeps of its `mount`s, and sends `reports`. Its parts own their state: `model` and `file` (the tree
-//! as far as it is known), `watches` (of a backend, `inotify` or `notify`), `unreadable_directories`,
-//! `linked_directories`, `nested_file_systems`, `mount_table`. Its work is filed by subject: `mount_presence`, `sweep`, `directory_listing`,
-//! `directory_watching`, `entries`, `links`, `file_reading` and `requests`. `read_file` and `explanation` look at one
-//! file, once.
+//! The `observer` is the thread that joins the parts: it takes hints, works through the `work_queue` and the sweeps of the
+//! mounts, and sends `reports`. Its parts own their state: `model` and `file` (the tree as far as it is known, with its
+//! `linked_directories`), `mount_presence` and `mount`, `directory_watching` (which has the `watches` of a backend,
+//! `inotify` or `notify`, and their `pending_hints`), `unreadable_directories`, `nested_file_systems` (which has the
+//! `mount_table`), and the `work_queue` with its `timers`.
+//!
+//! Two kinds of work borrow the parts that they change: an `EntryUpdate` brings the model up to date, name by name
+//! (`entries`), with links (`links`) and whole directories (`directory_listing`); a `FileReading` decides whether a file
+//! is read, and reports its content (`file_reading`). `read_file` and `explanation` look at one file, once.
 
 pub mod change_list;
 mod directory_listing;
@@ -34,8 +37,6 @@ mod observer;
 mod pending_hints;
 mod read_file;
 mod reports;
-mod requests;
-mod sweep;
 mod system_limit;
 mod timers;
 mod unreadable_directories;
@@ -271,20 +272,16 @@ impl Tree {
         let candidates = Arc::new(settings.candidates.clone());
         let hints = Arc::new(PendingHints::default());
         let (watches, notices) = Watches::start(&settings, &hints, &candidates)?;
-        let observer = {
-            let hints = Arc::clone(&hints);
-            let observe = move || {
-                let mut observer =
-                    Observer::new(settings, candidates, known, hints, watches, report);
-                for notice in notices {
-                    observer.notice(notice);
-                }
-                observer.run();
-            };
-            std::thread::Builder::new()
-                .name("tree".into())
-                .spawn(observe)
+        let observe = move || {
+            let mut observer = Observer::new(settings, known, watches, report);
+            for notice in notices {
+                observer.notice(notice);
+            }
+            observer.run();
         };
+        let observer = std::thread::Builder::new()
+            .name("tree".into())
+            .spawn(observe);
         let observer = observer.map_err(|source| TreeError::Thread { source })?;
         Ok(Tree {
             hints,
@@ -349,16 +346,7 @@ pub fn scan_once(
     settings: TreeSettings,
     report: impl FnMut(TreeReport) -> ControlFlow<()>,
 ) -> Result<usize, TreeError> {
-    let candidates = Arc::new(settings.candidates.clone());
-    let hints = Arc::new(PendingHints::default());
-    let mut observer = Observer::new(
-        settings,
-        candidates,
-        Vec::new(),
-        hints,
-        Watches::none(),
-        report,
-    );
+    let mut observer = Observer::new(settings, Vec::new(), Watches::none(), report);
     observer.scan_once();
     Ok(observer.directories_to_watch())
 }

@@ -1,6 +1,6 @@
 //! The tree as far as it is known: directories, the candidate files in them, and nothing else. Pure data.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::announce::observation::Identity;
 use crate::tree::file::{File, LinkTarget};
 use crate::tree::file_system::FileSystem;
+use crate::tree::linked_directories::{LinkRefusal, LinkedDirectories};
 use crate::tree::watches::WatchKey;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -31,12 +32,12 @@ pub(super) struct Directory {
     pub(super) is_link: bool,
     /// True if something is mounted there, be it a part of the same file system.
     pub(super) is_mount_point: bool,
-    /// True if it is reached through a link; counted in [`Model::linked`].
+    /// True if it is reached through a link, and counted as such.
     is_linked: bool,
     pub(super) watch: Option<WatchKey>,
-    pub(super) entries: HashMap<Arc<[u8]>, TreeEntry>,
-    /// Names of entries that are symbolic links.
-    pub(super) links: BTreeSet<Arc<[u8]>>,
+    entries: HashMap<Arc<[u8]>, TreeEntry>,
+    /// Names of entries that are symbolic links. While there are any, [`Model::links`] has the directory.
+    links: BTreeSet<Arc<[u8]>>,
     pub(super) state: DirectoryState,
     /// Number of the listing that met it last.
     met: u32,
@@ -66,10 +67,26 @@ pub(super) enum TreeEntry {
 pub(super) struct Model {
     directories: Slab<Directory>,
     files: Slab<File>,
-    /// Number of directories of each mount that are reached through links.
-    linked: BTreeMap<usize, usize>,
+    links: LinkedDirectories,
     /// Number of the current listing.
     listing: u32,
+}
+
+/// Directories and files that are gone, in the order in which they went: each directory after all beneath it.
+#[derive(Debug, Default)]
+pub(super) struct Removed {
+    pub(super) directories: Vec<(DirectoryId, Directory)>,
+    pub(super) files: Vec<RemovedFile>,
+}
+
+#[derive(Debug)]
+pub(super) struct RemovedFile {
+    pub(super) id: FileId,
+    /// Position of its mount.
+    pub(super) mount: usize,
+    /// Path below the mount.
+    pub(super) below: Vec<u8>,
+    pub(super) file: File,
 }
 
 impl Model {
@@ -144,16 +161,116 @@ impl Model {
         }
     }
 
-    /// Returns the number of directories of a mount that are reached through links.
-    pub(super) fn linked(&self, mount: usize) -> usize {
-        self.linked.get(&mount).copied().unwrap_or(0)
+    /// Returns why one more link to a directory is not followed in this one. Nothing is followed in a directory that is
+    /// gone.
+    pub(super) fn link_refusal(&self, id: DirectoryId) -> Option<LinkRefusal> {
+        let Some(mount) = self.mount_of(id) else {
+            return Some(LinkRefusal::TooDeep);
+        };
+        let is_link = |directory: &&Directory| directory.is_link && directory.parent.is_some();
+        let depth = self.path_to(id).filter(is_link).count();
+        self.links.refusal(mount, depth)
+    }
+
+    /// Returns true if this refusal has not been reported of the directory's mount, and takes note that it is.
+    pub(super) fn is_first_refusal(&mut self, id: DirectoryId, refusal: LinkRefusal) -> bool {
+        let mount = self.mount_of(id);
+        mount.is_some_and(|mount| self.links.is_first(mount, refusal))
+    }
+
+    /// Returns true if a link in this directory to another one leads back to it, or to one above it.
+    pub(super) fn leads_back(&self, id: DirectoryId, target: Identity) -> bool {
+        let mut path = self.path_to(id);
+        path.any(|directory| directory.identity == Some(target))
+    }
+
+    /// Returns the nearest directory above this one that has this identity.
+    pub(super) fn same_above(&self, id: DirectoryId, identity: Identity) -> Option<DirectoryId> {
+        let mut above = self.directory(id)?.parent;
+        while let Some(id) = above {
+            let directory = self.directory(id)?;
+            if directory.identity == Some(identity) {
+                return Some(id);
+            }
+            above = directory.parent;
+        }
+        None
+    }
+
+    /// Takes note that a name in a directory is a symbolic link.
+    pub(super) fn add_link(&mut self, id: DirectoryId, name: &[u8]) {
+        if let Some(directory) = self.directory_mut(id) {
+            directory.links.insert(name.into());
+            self.links.insert(id);
+        }
+    }
+
+    /// Takes note that a name in a directory is no symbolic link.
+    pub(super) fn remove_link(&mut self, id: DirectoryId, name: &[u8]) {
+        if let Some(directory) = self.directory_mut(id)
+            && directory.links.remove(name)
+            && directory.links.is_empty()
+        {
+            self.links.remove(id);
+        }
+    }
+
+    /// Takes note that a name, which stands for nothing else, is a link that leads to nothing that is looked at.
+    pub(super) fn add_dead_link(&mut self, id: DirectoryId, name: &[u8], entry: TreeEntry) {
+        if let Some(directory) = self.directory_mut(id) {
+            directory.entries.insert(name.into(), entry);
+        }
+        self.add_link(id, name);
+    }
+
+    /// Returns the names of symbolic links in a directory.
+    pub(super) fn links_in(&self, id: DirectoryId) -> Vec<Arc<[u8]>> {
+        let links = self.directory(id).into_iter().flat_map(|it| &it.links);
+        links.cloned().collect()
+    }
+
+    /// Returns the number of directories that hold links.
+    pub(super) fn directories_with_links(&self) -> usize {
+        self.links.len()
+    }
+
+    /// Returns the directory whose links are to be rechecked next, round after round.
+    pub(super) fn next_with_links(&mut self) -> Option<DirectoryId> {
+        self.links.next()
+    }
+
+    /// Returns the paths in a mount of links that are not followed.
+    pub(super) fn refused_links(&self, mount: usize) -> Vec<Vec<u8>> {
+        let in_mount = |id: &DirectoryId| self.mount_of(*id) == Some(mount);
+        let holders = self.links.iter().filter(in_mount);
+        let links = holders.flat_map(|id| self.links_in(id).into_iter().map(move |it| (id, it)));
+        let refused = links.filter(|(id, it)| self.entry(*id, it) == Some(TreeEntry::Refused));
+        refused.map(|(id, it)| self.below_name(id, &it)).collect()
+    }
+
+    /// Returns true if a directory lies on another device than its parent, and that one is not known to be local.
+    pub(super) fn is_on_remote_device(&self, id: DirectoryId) -> bool {
+        let Some(directory) = self.directory(id) else {
+            return false;
+        };
+        let device_of = |it: &Directory| it.identity.map(|it| it.device);
+        let parent = directory.parent.and_then(|id| self.directory(id));
+        let is_on_another = parent.is_some_and(|it| device_of(it) != device_of(directory));
+        is_on_another && !directory.file_system.is_local
+    }
+
+    /// Returns the file system of the directory above, if this one lies on the same device.
+    pub(super) fn file_system_above(&self, id: DirectoryId, device: u64) -> Option<FileSystem> {
+        let parent = self.directory(self.directory(id)?.parent?)?;
+        let is_same = parent.identity.is_some_and(|it| it.device == device);
+        is_same.then_some(parent.file_system)
     }
 
     fn count_as_linked(&mut self, id: DirectoryId) {
         if let Some(directory) = self.directories.get_mut(id.0)
             && !std::mem::replace(&mut directory.is_linked, true)
         {
-            *self.linked.entry(directory.mount).or_default() += 1;
+            self.links.reach(directory.mount);
         }
     }
 
@@ -166,27 +283,59 @@ impl Model {
         id
     }
 
-    pub(super) fn remove_directory(&mut self, id: DirectoryId) -> Option<Directory> {
-        let removed = self.directories.remove(id.0)?;
-        if removed.is_linked
-            && let Some(linked) = self.linked.get_mut(&removed.mount)
-        {
-            *linked -= 1;
+    /// Removes a name, with all beneath it.
+    pub(super) fn remove(&mut self, id: DirectoryId, name: &[u8]) -> Removed {
+        let mut removed = Removed::default();
+        match self.entry(id, name) {
+            None => {}
+            Some(TreeEntry::File(file)) => removed.files.extend(self.remove_file(file)),
+            Some(TreeEntry::Directory(top)) => {
+                for id in self.beneath(top).into_iter().rev() {
+                    for file in self.files_in(id) {
+                        removed.files.extend(self.remove_file(file));
+                    }
+                    let directory = self.remove_directory(id);
+                    removed.directories.extend(directory.map(|it| (id, it)));
+                }
+            }
+            Some(TreeEntry::Dangling | TreeEntry::Refused) => {
+                self.forget_name(id, name);
+            }
         }
-        if let Some(parent) = removed.parent.and_then(|parent| self.directory_mut(parent)) {
-            parent.entries.remove(&removed.name);
-            parent.links.remove(&removed.name);
+        removed
+    }
+
+    fn remove_directory(&mut self, id: DirectoryId) -> Option<Directory> {
+        let removed = self.directories.remove(id.0)?;
+        if removed.is_linked {
+            self.links.lose(removed.mount);
+        }
+        self.links.remove(id);
+        if let Some(parent) = removed.parent {
+            self.forget_name(parent, &removed.name);
         }
         Some(removed)
     }
 
-    pub(super) fn remove_file(&mut self, id: FileId) -> Option<File> {
-        let removed = self.files.remove(id.0)?;
-        if let Some(directory) = self.directory_mut(removed.directory) {
-            directory.entries.remove(&removed.name);
-            directory.links.remove(&removed.name);
+    fn remove_file(&mut self, id: FileId) -> Option<RemovedFile> {
+        let (directory, name) = self.name_of(id)?;
+        let mount = self.mount_of(directory)?;
+        let below = self.below_name(directory, &name);
+        let file = self.files.remove(id.0)?;
+        self.forget_name(directory, &name);
+        Some(RemovedFile {
+            id,
+            mount,
+            below,
+            file,
+        })
+    }
+
+    fn forget_name(&mut self, id: DirectoryId, name: &[u8]) {
+        if let Some(directory) = self.directory_mut(id) {
+            directory.entries.remove(name);
         }
-        Some(removed)
+        self.remove_link(id, name);
     }
 
     /// Returns true if the next change of a file shows in its stat data, however soon it comes. A link's target may lie
@@ -300,6 +449,15 @@ impl Model {
             }
         }
         found
+    }
+
+    /// Returns the names in a directory.
+    pub(super) fn names_in(&self, id: DirectoryId) -> Vec<Arc<[u8]>> {
+        let names = self
+            .directory(id)
+            .into_iter()
+            .flat_map(|it| it.entries.keys());
+        names.cloned().collect()
     }
 
     pub(super) fn files_in(&self, id: DirectoryId) -> Vec<FileId> {

@@ -73,6 +73,14 @@ pub(super) struct UnmetFile {
     pub(super) is_reported_denied: bool,
 }
 
+/// Files that a sweep did not meet, and that something is to be reported of.
+#[derive(Debug, Default)]
+pub(super) struct TakenUnmet {
+    pub(super) missing: Vec<(DocumentPath, UnmetFile)>,
+    /// Each is here once, with the reason.
+    pub(super) unreachable: Vec<(DocumentPath, &'static str)>,
+}
+
 impl UnmetFile {
     pub(super) fn new(last_read: Option<LastRead>) -> UnmetFile {
         UnmetFile {
@@ -193,6 +201,34 @@ impl TreeMount {
             }
             RootPresence::Absent { .. } => false,
         }
+    }
+
+    /// Sweeps it, or does so from the beginning if it is being swept.
+    pub(super) fn begin_sweep(&mut self) {
+        if self.is_present() {
+            self.has_unwatched = false;
+            self.sweep = Some(Sweep::begin(self.root, self.sweep.take()));
+        }
+    }
+
+    /// Takes the files that a sweep did not meet. `unseen` has the reasons why nothing can be known beneath some paths:
+    /// what lies there stays unmet.
+    pub(super) fn take_unmet(&mut self, unseen: &HashMap<Vec<u8>, &'static str>) -> TakenUnmet {
+        let mut taken = TakenUnmet::default();
+        for (below, mut file) in std::mem::take(&mut self.unmet) {
+            let ends = (0..below.len()).filter(|&end| below[end] == b'/');
+            let reason = ends.filter_map(|end| unseen.get(&below[..end])).next();
+            let path = self.path(&below);
+            let Some(reason) = reason else {
+                taken.missing.push((path, file));
+                continue;
+            };
+            if !std::mem::replace(&mut file.is_reported_denied, true) {
+                taken.unreachable.push((path, *reason));
+            }
+            self.unmet.insert(below, file);
+        }
+        taken
     }
 
     pub(super) fn path(&self, below: &[u8]) -> DocumentPath {

@@ -1,160 +1,220 @@
-//! Presence of mounts: finds out whether a root is there, and whether it is the same as before.
+//! All mounts of the settings: the presence of their roots, the times of their checks and sweeps, and the paths below
+//! them.
 
+use std::collections::HashMap;
 use std::io::{self, ErrorKind};
-use std::os::unix::ffi::OsStrExt;
-use std::time::Instant;
+use std::ops::{Index, IndexMut};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-use jiff::Timestamp;
-
-use crate::announce::observation::Identity;
+use crate::announce::observation::{DocumentPath, Identity, MountId};
 use crate::diagnostics::access::{AccessFailure, remedy};
+use crate::tree::file::LastRead;
 use crate::tree::file_status::{self, FileKind};
-use crate::tree::file_system::{ALL_WRITE_HERE, file_system};
-use crate::tree::mount::SWAPPED_WITHIN;
-use crate::tree::observer::Observer;
-use crate::tree::watches::WatchedName;
-use crate::tree::work_queue::Depth;
-use crate::tree::{TreeNotice, TreeReport, WatchMode};
+use crate::tree::model::{DirectoryId, FileId, Model, join};
+use crate::tree::mount::{SWAPPED_WITHIN, Sweep, SweepStep, TreeMount, UnmetFile};
+use crate::tree::{KnownFile, TreeSettings};
 
-impl Observer<'_> {
-    pub(super) fn check_mounts(&mut self) {
-        for at in 0..self.mounts.len() {
-            self.check_mount(at);
+/// Time between two checks of mounts and links without a hint.
+const HEARTBEAT: Duration = Duration::from_secs(1);
+
+/// The mounts, by their position in the settings.
+#[derive(Debug)]
+pub(super) struct Mounts {
+    mounts: Vec<TreeMount>,
+    /// Time of the next check of mounts and links.
+    heartbeat: Instant,
+}
+
+/// Difference between the root of a mount and what was known of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum RootChange {
+    /// A directory is there, where none was, or another one.
+    Found(Identity),
+    /// It is not there, or cannot be listed, for this reason.
+    Lost(String),
+}
+
+impl Mounts {
+    /// Returns the mounts of the settings with the files that an earlier run has read. All are absent until they are
+    /// checked.
+    pub(super) fn new(settings: &TreeSettings, known: Vec<KnownFile>, model: &mut Model) -> Mounts {
+        let mut unmet = unmet_files(settings, known);
+        let mounts = settings.mounts.iter().enumerate().map(|(at, plan)| {
+            let root = model.add_directory(at, None, b"", true);
+            TreeMount::new(plan, root, unmet.remove(&plan.id).unwrap_or_default())
+        });
+        Mounts {
+            mounts: mounts.collect(),
+            heartbeat: Instant::now(),
         }
     }
 
-    /// Finds out whether a mount is there, and whether it is the same as before.
-    pub(super) fn check_mount(&mut self, at: usize) {
-        self.watch_parent(at);
-        match file_status::follow(&self.mounts[at].directory) {
-            Ok(status) if status.kind != FileKind::Directory => {
-                self.lose_mount(at, "it is not a directory");
-            }
-            Ok(status) if self.mounts[at].identity() == Some(status.identity) => {}
-            Ok(status) => {
-                // While it cannot be listed, it is not there.
-                match std::fs::read_dir(&self.mounts[at].directory) {
-                    Ok(_) => {
-                        if self.leave_mount(at) {
-                            let directory = self.mounts[at].directory.clone();
-                            self.notice(TreeNotice::Replaced { directory });
-                        }
-                        self.find_mount(at, status.identity);
-                    }
-                    Err(error) => self.miss_mount(at, &error),
-                }
-            }
-            Err(error) => self.miss_mount(at, &error.into()),
+    pub(super) fn len(&self) -> usize {
+        self.mounts.len()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &TreeMount> {
+        self.mounts.iter()
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut TreeMount> {
+        self.mounts.iter_mut()
+    }
+
+    pub(super) fn position(&self, id: MountId) -> Option<usize> {
+        self.mounts.iter().position(|mount| mount.id == id)
+    }
+
+    /// Returns true if mounts and links are to be checked now, once each second.
+    pub(super) fn is_check_due(&mut self, now: Instant) -> bool {
+        let is_due = now >= self.heartbeat;
+        if is_due {
+            self.heartbeat = now + HEARTBEAT;
         }
+        is_due
     }
 
-    /// Checks a mount after an event that may have ended the watch of its root, and lists all of it.
-    pub(super) fn relist_mount(&mut self, at: usize) {
-        self.check_mount(at);
-        self.queue
-            .push_directory(self.mounts[at].root, Depth::Subtree);
+    /// Makes the next check come no later than this.
+    pub(super) fn check_by(&mut self, at: Instant) {
+        self.heartbeat = self.heartbeat.min(at);
     }
 
-    /// Takes note that a mount cannot be read: it is not there for us, though it may be for others.
-    pub(super) fn miss_mount(&mut self, at: usize, error: &io::Error) {
+    /// Returns how the root of a mount differs from what is known of it; nothing if it does not.
+    pub(super) fn root_change(&self, at: usize) -> Option<RootChange> {
+        let mount = &self.mounts[at];
+        let status = match file_status::follow(&mount.directory) {
+            Ok(status) => status,
+            Err(error) => return Some(RootChange::unreadable(&mount.directory, &error.into())),
+        };
+        if status.kind != FileKind::Directory {
+            return Some(RootChange::Lost("it is not a directory".into()));
+        }
+        if mount.identity() == Some(status.identity) {
+            return None;
+        }
+        // While it cannot be listed, it is not there.
+        Some(match std::fs::read_dir(&mount.directory) {
+            Ok(_) => RootChange::Found(status.identity),
+            Err(error) => RootChange::unreadable(&mount.directory, &error),
+        })
+    }
+
+    /// Takes note that the root of a mount is lost; `was_present` if it was there until now. Returns the reason, if
+    /// that is to be reported.
+    pub(super) fn lose(&mut self, at: usize, reason: &str, was_present: bool) -> Option<String> {
+        if was_present {
+            // A link may be removed before its replacement is there.
+            self.check_by(Instant::now() + SWAPPED_WITHIN);
+        }
+        let mount = &mut self.mounts[at];
+        let reason = format!("{}: {reason}", mount.directory.display());
+        mount.lose(&reason, was_present).then_some(reason)
+    }
+
+    /// Returns when a check, a sweep or a part of a sweep is due next.
+    pub(super) fn next_wake(&self) -> Instant {
+        let present = self.mounts.iter().filter(|mount| mount.is_present());
+        let wakes = present.filter_map(TreeMount::wake);
+        wakes.fold(self.heartbeat, Instant::min)
+    }
+
+    /// Returns the positions of the mounts whose next sweep is due.
+    pub(super) fn due_sweeps(&self, now: Instant) -> Vec<usize> {
+        let mounts = self.mounts.iter().enumerate();
+        let due = mounts.filter(|(_, mount)| {
+            mount.is_present() && mount.sweep.is_none() && mount.next_sweep <= now
+        });
+        due.map(|(at, _)| at).collect()
+    }
+
+    /// Returns the sweeps that go on.
+    pub(super) fn sweeps(&self) -> impl Iterator<Item = &Sweep> {
+        self.mounts.iter().filter_map(|mount| mount.sweep.as_ref())
+    }
+
+    /// Takes the next step of a sweep that does not wait, with the position of its mount.
+    pub(super) fn next_sweep_step(&mut self) -> Option<(usize, SweepStep)> {
+        let mut mounts = self.mounts.iter_mut().enumerate();
+        mounts.find_map(|(at, mount)| {
+            let sweep = mount.sweep.as_mut().filter(|sweep| sweep.has_work())?;
+            Some((at, sweep.next_step()))
+        })
+    }
+
+    /// Returns the path of a name in a directory.
+    pub(super) fn path_of_name(
+        &self,
+        model: &Model,
+        id: DirectoryId,
+        name: &[u8],
+    ) -> Option<PathBuf> {
+        let at = model.mount_of(id)?;
+        let below = model.below_name(id, name);
+        Some(join(&self.mounts[at].directory, &below))
+    }
+
+    /// Returns the path of a file as it is reported.
+    pub(super) fn document_path(&self, model: &Model, id: FileId) -> Option<DocumentPath> {
+        let file = model.file(id)?;
+        let at = model.mount_of(file.directory)?;
+        let below = model.below_name(file.directory, &file.name);
+        Some(self.mounts[at].path(&below))
+    }
+}
+
+impl Index<usize> for Mounts {
+    type Output = TreeMount;
+
+    fn index(&self, at: usize) -> &TreeMount {
+        &self.mounts[at]
+    }
+}
+
+impl IndexMut<usize> for Mounts {
+    fn index_mut(&mut self, at: usize) -> &mut TreeMount {
+        &mut self.mounts[at]
+    }
+}
+
+impl RootChange {
+    /// Returns the loss of a root that cannot be read: it is not there for us, though it may be for others.
+    pub(super) fn unreadable(root: &Path, error: &io::Error) -> RootChange {
         let failure = match error.kind() {
             ErrorKind::PermissionDenied => Some(AccessFailure::Denied),
             ErrorKind::NotFound => Some(AccessFailure::Absent),
             _ => None,
         };
-        let directory = &self.mounts[at].directory;
-        let reason = match failure.and_then(|failure| remedy(directory, failure)) {
+        RootChange::Lost(match failure.and_then(|failure| remedy(root, failure)) {
             Some(remedy) => format!("{error}: {remedy}"),
             None => error.to_string(),
-        };
-        self.lose_mount(at, &reason);
+        })
     }
+}
 
-    fn lose_mount(&mut self, at: usize, reason: &str) {
-        let was_present = self.leave_mount(at);
-        if was_present {
-            // A link may be removed before its replacement is there.
-            self.heartbeat = self.heartbeat.min(Instant::now() + SWAPPED_WITHIN);
-        }
-        let mount = &mut self.mounts[at];
-        let reason = format!("{}: {reason}", mount.directory.display());
-        let is_to_be_reported = mount.lose(&reason, was_present);
-        self.report_unreadable();
-        if !is_to_be_reported {
-            return;
-        }
-        let mount = &mut self.mounts[at];
-        let requested = std::mem::take(&mut mount.requested);
-        let mount = mount.id;
-        self.send(TreeReport::MountLost { mount, reason });
-        for path in requested {
-            self.answer_request(path, true);
+/// Returns the files that an earlier run has read, by mount and path below it.
+fn unmet_files(
+    settings: &TreeSettings,
+    known: Vec<KnownFile>,
+) -> HashMap<MountId, HashMap<Box<[u8]>, UnmetFile>> {
+    let published = settings.mounts.iter().map(|it| (it.id, it.published()));
+    let published: HashMap<_, _> = published.collect();
+    let mut unmet: HashMap<_, HashMap<Box<[u8]>, UnmetFile>> = HashMap::new();
+    for KnownFile {
+        path,
+        stat,
+        read_at,
+    } in known
+    {
+        // A file that was excluded since is there nevertheless: it is forgotten, not missing.
+        let published = published.get(&path.mount);
+        if published.is_some_and(|it| settings.candidates.accepts(it, &path.below)) {
+            let in_mount = unmet.entry(path.mount).or_default();
+            in_mount.insert(
+                (*path.below).into(),
+                UnmetFile::new(Some(LastRead { stat, at: read_at })),
+            );
         }
     }
-
-    /// Takes note that a root is gone, or another one is there. Returns true if there was one.
-    fn leave_mount(&mut self, at: usize) -> bool {
-        if !self.mounts[at].leave() {
-            return false;
-        }
-        self.end_sweep(at, false);
-        for id in self.model.beneath(self.mounts[at].root) {
-            self.unwatch(id);
-            self.unreadable.allow(id, at);
-        }
-        true
-    }
-
-    fn find_mount(&mut self, at: usize, identity: Identity) {
-        // The exact clock: that of `ctime` may stand still for long on a busy virtual machine, and a file that was
-        // written before would seem to be written since.
-        let started = Timestamp::now();
-        let mount = &mut self.mounts[at];
-        mount.find(identity, started, file_system(&mount.directory));
-        let (id, directory) = (mount.id, mount.directory.clone());
-        self.send(TreeReport::MountFound {
-            mount: id,
-            identity,
-            started,
-        });
-        let gives_hints = self.gives_hints(at);
-        self.mounts[at].is_polled = !gives_hints;
-        match self.watches.backend().filter(|_| gives_hints) {
-            Some(backend) => self.notice(TreeNotice::Watching { directory, backend }),
-            None => {
-                let reason = match self.settings.watch {
-                    WatchMode::Poll => "the configuration says so".into(),
-                    _ if self.watches.backend().is_none() => "nothing can be watched".into(),
-                    _ => format!("its file system is not known to be local{ALL_WRITE_HERE}"),
-                };
-                self.notice(TreeNotice::Polling {
-                    directory,
-                    reason,
-                    interval: self.settings.poll_interval,
-                });
-            }
-        }
-        self.start_sweep(at);
-    }
-
-    /// Watches the directory that holds a mount's root, to notice at once when another takes its place.
-    fn watch_parent(&mut self, at: usize) {
-        let mount = &self.mounts[at];
-        let (Some(parent), Some(name)) = (mount.directory.parent(), mount.directory.file_name())
-        else {
-            return;
-        };
-        if self.settings.watch == WatchMode::Poll || self.watches.backend().is_none() {
-            return;
-        }
-        // Where this fails, the check each second remains.
-        let name: Box<[u8]> = name.as_bytes().into();
-        let found = self.watches.add_name(parent, &name, WatchedName::Mount(at));
-        let found = found.ok();
-        let before = self.mounts[at].parent_watch.take();
-        if let Some((key, name)) = before.filter(|(key, _)| Some(*key) != found) {
-            self.watches.remove_name(key, &name, WatchedName::Mount(at));
-        }
-        self.mounts[at].parent_watch = found.map(|key| (key, name));
-    }
+    unmet
 }

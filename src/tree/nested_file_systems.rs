@@ -5,15 +5,16 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
 use std::time::Instant;
 
-use crate::announce::observation::{Identity, MountId, NestedFileSystem};
+use crate::announce::observation::{DocumentPath, Identity, MountId, NestedFileSystem};
 use crate::tree::TreeReport;
 use crate::tree::file_status;
 use crate::tree::model::{DirectoryId, Model, join};
+use crate::tree::mount_presence::Mounts;
 use crate::tree::mount_table::MountTable;
-use crate::tree::observer::Observer;
-use crate::tree::work_queue::Depth;
+use crate::tree::reports::Reports;
+use crate::tree::work_queue::{Depth, WorkQueue};
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct NestedDirectories {
     directories: BTreeMap<DirectoryId, Nested>,
     /// Positions of mounts of which the last report may be outdated.
@@ -22,6 +23,7 @@ pub(super) struct NestedDirectories {
     announced: BTreeSet<usize>,
     /// The last reports, by the position of their mount.
     reported: BTreeMap<usize, Vec<NestedFileSystem>>,
+    mount_table: MountTable,
 }
 
 /// A directory where another file system begins.
@@ -34,7 +36,36 @@ struct Nested {
 }
 
 impl NestedDirectories {
-    fn insert(&mut self, id: DirectoryId, nested: Nested) {
+    pub(super) fn new() -> NestedDirectories {
+        NestedDirectories {
+            directories: BTreeMap::new(),
+            outdated: BTreeSet::new(),
+            announced: BTreeSet::new(),
+            reported: BTreeMap::new(),
+            mount_table: MountTable::open(),
+        }
+    }
+
+    /// Takes note of whether another file system begins at a directory that is about to be listed.
+    pub(super) fn note(&mut self, id: DirectoryId, model: &Model) {
+        let Some(directory) = model.directory(id) else {
+            return;
+        };
+        let parent = directory.parent.and_then(|id| model.directory(id));
+        let (Some(parent), Some(identity)) = (parent, directory.identity) else {
+            return;
+        };
+        let is_other = parent
+            .identity
+            .is_some_and(|it| it.device != identity.device);
+        if !is_other && !directory.is_mount_point {
+            return self.remove(id);
+        }
+        let nested = Nested {
+            mount: directory.mount,
+            identity,
+            is_link: directory.is_link,
+        };
         if self.directories.insert(id, nested) != Some(nested) {
             self.outdated.insert(nested.mount);
         }
@@ -53,7 +84,89 @@ impl NestedDirectories {
         self.announced.insert(mount);
     }
 
-    /// Takes a mount that something is to be reported of. While it is swept for the first time, nobody knows all.
+    /// Rechecks the file systems above what seems to be `missing`: one may be gone although its directory was not listed
+    /// since.
+    pub(super) fn recheck<'a>(
+        &mut self,
+        missing: impl Iterator<Item = &'a DocumentPath>,
+        model: &Model,
+        mounts: &Mounts,
+        queue: &mut WorkQueue,
+    ) {
+        if self.directories.is_empty() {
+            return;
+        }
+        let mut above: HashSet<(MountId, &[u8])> = HashSet::new();
+        for path in missing {
+            let ends = (0..path.below.len()).filter(|&end| path.below[end] == b'/');
+            above.extend(ends.map(|end| (path.mount, &path.below[..end])));
+        }
+        if above.is_empty() {
+            return;
+        }
+        let is_gone = |id: DirectoryId, nested: &Nested| {
+            let mount = &mounts[nested.mount];
+            let below = model.below(id);
+            above.contains(&(mount.id, &*below))
+                && !is_there(&join(&mount.directory, &below), nested.identity)
+        };
+        let nested = self.directories.iter();
+        let gone = nested.filter(|(id, nested)| is_gone(**id, nested));
+        let gone: Vec<DirectoryId> = gone.map(|(id, _)| *id).collect();
+        for id in gone {
+            self.remove(id);
+            queue.push_directory(id, Depth::Subtree);
+        }
+    }
+
+    /// Lists each directory again that something was mounted at or unmounted from: no event tells of that.
+    pub(super) fn recheck_mount_table(
+        &mut self,
+        model: &Model,
+        mounts: &Mounts,
+        queue: &mut WorkQueue,
+    ) {
+        let Some(table) = self.mount_table.read_if_changed() else {
+            return;
+        };
+        let mut points: BTreeSet<DirectoryId> = self.directories.keys().copied().collect();
+        for mount in mounts.iter() {
+            let below = MountTable::below(&table, &mount.directory);
+            let found = below
+                .iter()
+                .filter_map(|it| model.directory_at(mount.root, it));
+            points.extend(found);
+        }
+        for id in points {
+            let directory = model.directory(id);
+            let Some((at, identity)) = directory.and_then(|it| Some((it.mount, it.identity?)))
+            else {
+                continue;
+            };
+            let path = join(&mounts[at].directory, &model.below(id));
+            if mounts[at].is_present() && !is_there(&path, identity) {
+                queue.push_directory(id, Depth::Subtree);
+            }
+        }
+    }
+
+    /// Reports the file systems below each root, where the last report is outdated.
+    pub(super) fn report(&mut self, model: &Model, mounts: &mut Mounts, reports: &mut Reports<'_>) {
+        while let Some((at, file_systems)) = self.pop_report(model, |at| mounts[at].was_swept()) {
+            let mount = &mut mounts[at];
+            if mount.was_swept() {
+                // What is missing is judged when everything was looked at.
+                mount.sweep_by(Instant::now());
+            }
+            reports.send(TreeReport::Nested {
+                mount: mount.id,
+                file_systems,
+            });
+        }
+    }
+
+    /// Takes a mount of which the last report is outdated, with the file systems below its root. While it is swept for
+    /// the first time, nobody knows all.
     fn pop_report(
         &mut self,
         model: &Model,
@@ -79,108 +192,6 @@ impl NestedDirectories {
             }
         }
         None
-    }
-}
-
-impl Observer<'_> {
-    /// Takes note of whether another file system begins at a directory that is about to be listed.
-    pub(super) fn note_nested(&mut self, id: DirectoryId) {
-        let Some(directory) = self.model.directory(id) else {
-            return;
-        };
-        let parent = directory.parent.and_then(|id| self.model.directory(id));
-        let (Some(parent), Some(identity)) = (parent, directory.identity) else {
-            return;
-        };
-        let is_other = parent
-            .identity
-            .is_some_and(|it| it.device != identity.device);
-        if !is_other && !directory.is_mount_point {
-            return self.nested.remove(id);
-        }
-        let nested = Nested {
-            mount: directory.mount,
-            identity,
-            is_link: directory.is_link,
-        };
-        self.nested.insert(id, nested);
-    }
-
-    /// Rechecks the file systems above what seems to be missing: one may be gone although its directory was not listed
-    /// since.
-    pub(super) fn recheck_nested(&mut self) {
-        if self.nested.directories.is_empty() {
-            return;
-        }
-        let mut above: HashSet<(MountId, &[u8])> = HashSet::new();
-        for path in self.reports.missing() {
-            let ends = (0..path.below.len()).filter(|&end| path.below[end] == b'/');
-            above.extend(ends.map(|end| (path.mount, &path.below[..end])));
-        }
-        if above.is_empty() {
-            return;
-        }
-        let nested = self.nested.directories.iter();
-        let is_gone = |id: DirectoryId, nested: &Nested| {
-            let mount = &self.mounts[nested.mount];
-            let below = self.model.below(id);
-            above.contains(&(mount.id, &*below))
-                && !is_there(&join(&mount.directory, &below), nested.identity)
-        };
-        let gone = nested.filter(|(id, nested)| is_gone(**id, nested));
-        let gone: Vec<DirectoryId> = gone.map(|(id, _)| *id).collect();
-        for id in gone {
-            self.nested.remove(id);
-            self.queue.push_directory(id, Depth::Subtree);
-        }
-    }
-
-    /// Reports the file systems below each root, where the last report is outdated.
-    pub(super) fn report_nested(&mut self) {
-        let next = |it: &mut Self| {
-            let was_swept = |at: usize| it.mounts[at].was_swept();
-            it.nested.pop_report(&it.model, was_swept)
-        };
-        while let Some((at, file_systems)) = next(self) {
-            let mount = &mut self.mounts[at];
-            if mount.was_swept() {
-                // What is missing is judged when everything was looked at.
-                mount.sweep_by(Instant::now());
-            }
-            let mount = mount.id;
-            self.reports.send(TreeReport::Nested {
-                mount,
-                file_systems,
-            });
-        }
-    }
-
-    /// Lists each directory again that something was mounted at or unmounted from: no event tells of that.
-    pub(super) fn recheck_mount_table(&mut self) {
-        let Some(table) = self.mount_table.read_if_changed() else {
-            return;
-        };
-        let nested = self.nested.directories.keys();
-        let mut points: BTreeSet<DirectoryId> = nested.copied().collect();
-        for mount in &self.mounts {
-            let below = MountTable::below(&table, &mount.directory);
-            points.extend(
-                below
-                    .iter()
-                    .filter_map(|it| self.model.directory_at(mount.root, it)),
-            );
-        }
-        for id in points {
-            let directory = self.model.directory(id);
-            let Some((at, identity)) = directory.and_then(|it| Some((it.mount, it.identity?)))
-            else {
-                continue;
-            };
-            let path = join(&self.mounts[at].directory, &self.model.below(id));
-            if self.mounts[at].is_present() && !is_there(&path, identity) {
-                self.queue.push_directory(id, Depth::Subtree);
-            }
-        }
     }
 }
 

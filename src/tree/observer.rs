@@ -1,104 +1,71 @@
 //! The thread that observes a tree: it takes hints, keeps the timers, works and reports, round after round. A round works
 //! for a few milliseconds at most, so that a sweep of a large tree does not delay what happens meanwhile.
 
-use std::collections::HashMap;
+mod mount_changes;
+mod requests;
+mod sweep;
+
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::announce::candidates::Candidates;
+use crate::tree::directory_listing::ListingFailure;
+use crate::tree::directory_watching::DirectoryWatching;
+use crate::tree::entries::EntryUpdate;
 use crate::tree::explanation::explain;
-use crate::tree::file::{HintOutcome, LastRead};
-use crate::tree::linked_directories::LinkedDirectories;
-use crate::tree::model::{FileId, Model};
-use crate::tree::mount::{Sweep, TreeMount, UnmetFile};
-use crate::tree::mount_table::MountTable;
+use crate::tree::file_reading::{FileLook, FileReadJob, FileReading, ReadSettings};
+use crate::tree::model::{DirectoryId, FileId, Model};
+use crate::tree::mount::{Sweep, TreeMount};
+use crate::tree::mount_presence::{Mounts, RootChange};
 use crate::tree::nested_file_systems::NestedDirectories;
-use crate::tree::pending_hints::{DirectoryHints, Hint, HintBatch, PendingHints};
+use crate::tree::pending_hints::{DirectoryHints, Hint, HintBatch};
+use crate::tree::read_file::ReadOutcome;
 use crate::tree::reports::Reports;
-use crate::tree::timers::FileTimers;
 use crate::tree::unreadable_directories::DeniedDirectories;
 use crate::tree::watches::{WatchKey, WatchedName, Watches};
 use crate::tree::work_queue::{Depth, Task, WorkQueue};
 use crate::tree::{KnownFile, TreeNotice, TreeReport, TreeSettings};
 
-/// Time between two checks of mounts and links without a hint.
-const HEARTBEAT: Duration = Duration::from_secs(1);
 /// Maximum duration of one round, before the next hints are taken.
 const TIME_SLICE: Duration = Duration::from_millis(5);
 
 pub(super) struct Observer<'a> {
-    pub(super) settings: TreeSettings,
-    pub(super) candidates: Arc<Candidates>,
-    /// True if no file is looked at a second time.
-    pub(super) is_one_shot: bool,
-    pub(super) hints: Arc<PendingHints>,
-    pub(super) watches: Watches,
-    pub(super) model: Model,
-    pub(super) mounts: Vec<TreeMount>,
-    pub(super) queue: WorkQueue,
-    pub(super) timers: FileTimers,
-    pub(super) unreadable: DeniedDirectories,
-    pub(super) links: LinkedDirectories,
-    pub(super) nested: NestedDirectories,
-    pub(super) mount_table: MountTable,
-    pub(super) reports: Reports<'a>,
-    /// Time of the next check of mounts and links.
-    pub(super) heartbeat: Instant,
+    settings: TreeSettings,
+    reading: ReadSettings,
+    watching: DirectoryWatching,
+    model: Model,
+    mounts: Mounts,
+    queue: WorkQueue,
+    unreadable: DeniedDirectories,
+    nested: NestedDirectories,
+    reports: Reports<'a>,
     /// Room for the names in a directory.
-    pub(super) buffer: Vec<u8>,
+    buffer: Vec<u8>,
 }
 
 impl<'a> Observer<'a> {
     pub(super) fn new(
         settings: TreeSettings,
-        candidates: Arc<Candidates>,
         known: Vec<KnownFile>,
-        hints: Arc<PendingHints>,
         watches: Watches,
         report: impl FnMut(TreeReport) -> ControlFlow<()> + 'a,
     ) -> Observer<'a> {
         let mut model = Model::default();
-        let published = settings.mounts.iter().map(|it| (it.id, it.published()));
-        let published: HashMap<_, _> = published.collect();
-        let mut unmet: HashMap<_, HashMap<Box<[u8]>, UnmetFile>> = HashMap::new();
-        for KnownFile {
-            path,
-            stat,
-            read_at,
-        } in known
-        {
-            // A file that was excluded since is there nevertheless: it is forgotten, not missing.
-            let published = published.get(&path.mount);
-            if published.is_some_and(|it| candidates.accepts(it, &path.below)) {
-                let in_mount = unmet.entry(path.mount).or_default();
-                in_mount.insert(
-                    (*path.below).into(),
-                    UnmetFile::new(Some(LastRead { stat, at: read_at })),
-                );
-            }
-        }
-        let mounts = settings.mounts.iter().enumerate().map(|(at, plan)| {
-            let root = model.add_directory(at, None, b"", true);
-            TreeMount::new(plan, root, unmet.remove(&plan.id).unwrap_or_default())
-        });
-        let mounts = mounts.collect();
+        let mounts = Mounts::new(&settings, known, &mut model);
         Observer {
+            reading: ReadSettings {
+                settle: settings.settle,
+                open_writer: settings.open_writer,
+                is_one_shot: false,
+            },
+            watching: DirectoryWatching::new(&settings, watches),
             settings,
-            candidates,
-            is_one_shot: false,
-            hints,
-            watches,
             model,
             mounts,
             queue: WorkQueue::default(),
-            timers: FileTimers::default(),
             unreadable: DeniedDirectories::default(),
-            links: LinkedDirectories::default(),
-            nested: NestedDirectories::default(),
-            mount_table: MountTable::open(),
+            nested: NestedDirectories::new(),
             reports: Reports::new(report),
-            heartbeat: Instant::now(),
             buffer: Vec::with_capacity(256 << 10),
         }
     }
@@ -108,7 +75,7 @@ impl<'a> Observer<'a> {
         while !self.reports.is_stopped() {
             let is_busy = self.has_work();
             let deadline = (!is_busy).then(|| self.next_deadline());
-            let batch = self.watches.take(&self.hints, is_busy, deadline);
+            let batch = self.watching.take(is_busy, deadline);
             if batch.stop {
                 return;
             }
@@ -121,13 +88,13 @@ impl<'a> Observer<'a> {
 
     /// Sweeps each mount once.
     pub(super) fn scan_once(&mut self) {
-        self.is_one_shot = true;
+        self.reading.is_one_shot = true;
         self.check_mounts();
         while !self.reports.is_stopped() {
             self.work();
             self.flush();
-            let sweeps = self.mounts.iter().filter_map(|mount| mount.sweep.as_ref());
-            match sweeps.filter_map(Sweep::goes_on_at).min() {
+            let waits = self.mounts.sweeps().filter_map(Sweep::goes_on_at);
+            match waits.min() {
                 _ if self.has_work() => {}
                 Some(at) => std::thread::sleep(at.saturating_duration_since(Instant::now())),
                 None => return,
@@ -135,17 +102,20 @@ impl<'a> Observer<'a> {
         }
     }
 
+    /// Returns the number of directories that the kernel is asked to watch, where its events are relied on.
+    pub(super) fn directories_to_watch(&self) -> usize {
+        let mounts = self.mounts.iter();
+        let watched = mounts.filter(|it| it.is_present() && self.watching.trusts_hints(it));
+        watched.map(|it| self.model.beneath(it.root).len()).sum()
+    }
+
     fn has_work(&self) -> bool {
-        let mut sweeps = self.mounts.iter().filter_map(|mount| mount.sweep.as_ref());
-        !self.queue.is_empty() || sweeps.any(Sweep::has_work)
+        !self.queue.is_empty() || self.mounts.sweeps().any(Sweep::has_work)
     }
 
     fn next_deadline(&self) -> Instant {
-        let present = self.mounts.iter().filter(|mount| mount.is_present());
-        let wakes = present
-            .filter_map(TreeMount::wake)
-            .chain(self.timers.next());
-        wakes.fold(self.heartbeat, Instant::min)
+        let wake = self.mounts.next_wake();
+        self.queue.next_timer().map_or(wake, |at| at.min(wake))
     }
 
     /// Turns hints into work.
@@ -160,15 +130,11 @@ impl<'a> Observer<'a> {
         }
         let has_ended = batch.ended.is_some();
         if let Some(reason) = batch.ended {
-            self.watches.end();
-            let interval = self.settings.poll_interval;
-            self.notice(TreeNotice::EventsEnded { reason, interval });
+            self.watching.end(reason, &mut self.reports);
             self.model.forget_writers();
         }
         if batch.overflow || batch.sweep || has_ended {
-            for at in 0..self.mounts.len() {
-                self.start_sweep(at);
-            }
+            self.mounts.iter_mut().for_each(TreeMount::begin_sweep);
         }
         for path in batch.requested {
             self.answer_request(path, false);
@@ -177,20 +143,10 @@ impl<'a> Observer<'a> {
     }
 
     fn take_directory_hints(&mut self, key: WatchKey, hints: &DirectoryHints) {
-        let Some(watched) = self.watches.watched(key) else {
+        let Some(watched) = self.watching.watched(key) else {
             return;
         };
-        let directories = watched.directories.clone();
-        let named: Vec<(WatchedName, Hint)> = watched
-            .named
-            .iter()
-            .filter_map(|(name, all)| {
-                let lost = (hints.itself || hints.everything).then_some(&Hint::RENAMED);
-                let hint = *hints.names.get(name).or(lost)?;
-                Some(all.iter().map(move |named| (*named, hint)))
-            })
-            .flatten()
-            .collect();
+        let (directories, named) = (watched.directories.clone(), watched.hints_of_names(hints));
         for id in directories {
             if hints.itself {
                 self.recheck_directory(id);
@@ -203,14 +159,18 @@ impl<'a> Observer<'a> {
             }
             // Any of these may be what a link leads through.
             if hints.other || hints.names.values().any(|hint| hint.renamed) {
-                self.recheck_links(id, true);
+                self.updating().recheck_links(id, true);
             }
         }
         for (named, hint) in named {
             match named {
                 WatchedName::Mount(mount) => self.check_mount(mount),
-                WatchedName::Link(file) if hint.renamed => self.recheck_link_to_file(file, hint),
-                WatchedName::Link(file) => self.hint_file(file, hint),
+                WatchedName::Link(file) if hint.renamed => {
+                    if let Some(file) = self.updating().recheck_link_to_file(file) {
+                        self.reading().hint(file, hint);
+                    }
+                }
+                WatchedName::Link(file) => self.reading().hint(file, hint),
             }
         }
     }
@@ -218,24 +178,19 @@ impl<'a> Observer<'a> {
     /// Queues the work that is due by time.
     fn keep_time(&mut self) {
         let now = Instant::now();
-        if now >= self.heartbeat {
-            self.heartbeat = now + HEARTBEAT;
+        if self.mounts.is_check_due(now) {
             self.check_mounts();
-            self.recheck_some_links();
-            self.recheck_mount_table();
+            self.updating().recheck_some_links();
+            self.nested
+                .recheck_mount_table(&self.model, &self.mounts, &mut self.queue);
             for id in self.unreadable.due(now) {
                 self.queue.push_directory(id, Depth::Subtree);
             }
             self.report_unreadable();
         }
-        while let Some(id) = self.timers.pop_due(now) {
-            self.queue.push_file(id);
-        }
-        for at in 0..self.mounts.len() {
-            let mount = &self.mounts[at];
-            if mount.is_present() && mount.sweep.is_none() && mount.next_sweep <= now {
-                self.start_sweep(at);
-            }
+        self.queue.push_due_files(now);
+        for at in self.mounts.due_sweeps(now) {
+            self.mounts[at].begin_sweep();
         }
     }
 
@@ -246,7 +201,7 @@ impl<'a> Observer<'a> {
         while !self.reports.is_stopped() && !self.reports.is_full() && Instant::now() < end {
             match self.queue.pop() {
                 Some(Task::List(id, depth)) => self.list(id, depth, false),
-                Some(Task::Read(id)) => self.read_if_due(id, false),
+                Some(Task::Read(id)) => self.read_if_due(id),
                 None if self.continue_sweep() => has_swept = true,
                 None => match self.queue.pop_question() {
                     Some(path) => {
@@ -274,54 +229,121 @@ impl<'a> Observer<'a> {
         {}
     }
 
-    /// Takes note of events about a file that is there.
-    pub(super) fn hint_file(&mut self, id: FileId, hint: Hint) {
-        let Some(file) = self.model.file_mut(id) else {
-            return;
-        };
-        match file.hint(hint, Instant::now(), self.settings.open_writer) {
-            HintOutcome::Nothing => {}
-            HintOutcome::Read => self.queue.push_file(id),
-            HintOutcome::ReadAfter(after) => self.set_timer(id, after),
+    /// Returns the parts that an update of the model changes.
+    fn updating(&mut self) -> EntryUpdate<'_, 'a> {
+        EntryUpdate {
+            candidates: &self.settings.candidates,
+            model: &mut self.model,
+            mounts: &mut self.mounts,
+            watching: &mut self.watching,
+            queue: &mut self.queue,
+            unreadable: &mut self.unreadable,
+            nested: &mut self.nested,
+            reports: &mut self.reports,
+            buffer: &mut self.buffer,
         }
     }
 
-    /// Looks at a file again at some time, and forgets any other time set for it.
-    pub(super) fn set_timer(&mut self, id: FileId, after: Duration) {
-        self.timers.set(id, Instant::now() + after);
+    /// Returns the parts that a look at a file depends on or changes.
+    fn reading(&mut self) -> FileReading<'_, 'a> {
+        FileReading {
+            settings: self.reading,
+            model: &mut self.model,
+            mounts: &mut self.mounts,
+            watching: &self.watching,
+            queue: &mut self.queue,
+            reports: &mut self.reports,
+        }
+    }
+
+    /// Checks what a name stands for, because an event said that it changed.
+    fn check_name(&mut self, id: DirectoryId, name: &[u8], hint: Hint) {
+        if let Some(file) = self.updating().check(id, name, hint) {
+            self.reading().hint(file, hint);
+        }
+    }
+
+    /// Rechecks the name of a file, because it stands for something else, or for nothing.
+    fn recheck_file(&mut self, id: FileId) {
+        if let Some((directory, name)) = self.model.name_of(id) {
+            self.check_name(directory, &name, Hint::RENAMED);
+        }
+    }
+
+    /// Rechecks a directory to which something happened itself, or which cannot be opened any more.
+    fn recheck_directory(&mut self, id: DirectoryId) {
+        self.watching.unwatch(id, &mut self.model);
+        let Some(directory) = self.model.directory(id) else {
+            return;
+        };
+        match directory.parent {
+            None => self.relist_mount(directory.mount),
+            Some(parent) => {
+                let name = Arc::clone(&directory.name);
+                self.check_name(parent, &name, Hint::RENAMED);
+            }
+        }
+    }
+
+    /// Lists a directory, or finds out what has become of it.
+    fn list(&mut self, id: DirectoryId, depth: Depth, in_sweep: bool) {
+        match self.updating().list(id, depth, in_sweep) {
+            Ok(()) => {}
+            Err(ListingFailure::Gone) => self.recheck_directory(id),
+            Err(ListingFailure::AnotherRoot(at)) => self.check_mount(at),
+            Err(ListingFailure::UnreadableRoot(at, error)) => {
+                let change = RootChange::unreadable(&self.mounts[at].directory, &error.into());
+                self.change_root(at, change);
+            }
+        }
+    }
+
+    /// Looks at a file, and reads it if it must and may be read.
+    fn read_if_due(&mut self, id: FileId) {
+        match self.reading().look(id, false) {
+            FileLook::Done => {}
+            FileLook::NameChanged => self.recheck_file(id),
+            FileLook::Due(job) => {
+                let outcome = job.read();
+                self.take_outcome(&job, outcome);
+            }
+        }
+    }
+
+    fn take_outcome(&mut self, job: &FileReadJob, outcome: ReadOutcome) {
+        if self.reading().take(job, outcome) {
+            self.recheck_file(job.id());
+        }
     }
 
     /// Reports which directories may not be read, where the last report is outdated.
-    pub(super) fn report_unreadable(&mut self) {
-        while let Some(at) = self.unreadable.pop_outdated() {
-            let mount = &self.mounts[at];
-            let (directories, more) = self.unreadable.in_mount(at, &mount.directory, &self.model);
-            let report = TreeReport::Unreadable {
-                mount: mount.id,
-                directories,
-                more,
-            };
+    fn report_unreadable(&mut self) {
+        while let Some(report) = self.unreadable.pop_report(&self.model, &self.mounts) {
             self.send(report);
         }
     }
 
     pub(super) fn notice(&mut self, notice: TreeNotice) {
-        self.send(TreeReport::Notice(notice));
+        self.reports.notice(notice);
     }
 
     /// Sends a report, after all that was observed before.
-    pub(super) fn send(&mut self, report: TreeReport) {
+    fn send(&mut self, report: TreeReport) {
         self.flush();
         self.reports.send(report);
     }
 
-    /// Sends what was observed. R15: files are missing only from a tree that is there.
+    /// Sends what was observed. R15: files are missing only from a tree that is there, and what may only be away with
+    /// another file system is reported after that is.
     fn flush(&mut self) {
-        self.recheck_nested();
+        let missing = self.reports.missing();
+        self.nested
+            .recheck(missing, &self.model, &self.mounts, &mut self.queue);
         if self.reports.withdraw_missing(&mut self.mounts) {
-            self.heartbeat = Instant::now();
+            self.mounts.check_by(Instant::now());
         }
-        self.report_nested();
+        self.nested
+            .report(&self.model, &mut self.mounts, &mut self.reports);
         self.reports.flush();
     }
 }

@@ -5,10 +5,14 @@ use std::ops::ControlFlow;
 
 use jiff::Timestamp;
 
-use crate::announce::observation::{DocumentPath, Look, MountId, NoDocument, Observation};
-use crate::tree::TreeReport;
+use crate::announce::observation::{
+    DocumentPath, Incomplete, Look, MountId, NoDocument, Observation,
+};
 use crate::tree::file_status;
+use crate::tree::model::{FileId, Model};
 use crate::tree::mount::{TreeMount, UnmetFile};
+use crate::tree::mount_presence::Mounts;
+use crate::tree::{TreeNotice, TreeReport};
 
 /// Maximum observations in one report.
 const BATCH: usize = 512;
@@ -57,16 +61,32 @@ impl<'a> Reports<'a> {
         self.missing.insert(path, unmet);
     }
 
+    /// Reports why a file cannot be read, once for each reason.
+    pub(super) fn observe_incomplete(
+        &mut self,
+        id: FileId,
+        reason: Incomplete,
+        model: &mut Model,
+        mounts: &Mounts,
+    ) {
+        if let Some(file) = model.file_mut(id)
+            && file.report_incomplete(&reason)
+            && let Some(path) = mounts.document_path(model, id)
+        {
+            self.observe(path, Look::Incomplete(reason));
+        }
+    }
+
     pub(super) fn explain(&mut self, path: DocumentPath, explanation: NoDocument) {
         self.explained.push((path, explanation));
     }
 
     /// Withdraws what was observed to be missing from mounts that are not there (R15): their files are unmet again.
     /// Returns true if there is such a mount.
-    pub(super) fn withdraw_missing(&mut self, mounts: &mut [TreeMount]) -> bool {
+    pub(super) fn withdraw_missing(&mut self, mounts: &mut Mounts) -> bool {
         let missing = std::mem::take(&mut self.missing);
         let mut is_mount_missing = false;
-        for mount in mounts {
+        for mount in mounts.iter_mut() {
             let in_mount = |path: &DocumentPath| path.mount == mount.id;
             if !missing.keys().any(in_mount) || is_there(mount) {
                 continue;
@@ -101,6 +121,11 @@ impl<'a> Reports<'a> {
             let rest = batch.split_off(batch.len().min(BATCH));
             self.send(TreeReport::Observed(std::mem::replace(&mut batch, rest)));
         }
+    }
+
+    /// Sends a notice at once: it says nothing about documents, so that it need not follow what was collected before.
+    pub(super) fn notice(&mut self, notice: TreeNotice) {
+        self.send(TreeReport::Notice(notice));
     }
 
     /// Sends a report, without what was collected before.

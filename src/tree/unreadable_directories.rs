@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 
 use crate::announce::observation::UnreadableDirectory;
+use crate::tree::TreeReport;
 use crate::tree::model::{DirectoryId, Model, join};
+use crate::tree::mount_presence::Mounts;
 
 /// Delay of the first retry, doubled each time, and the longest.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
@@ -71,18 +73,27 @@ impl DeniedDirectories {
         due.map(|(id, _)| *id).collect()
     }
 
-    /// Returns all directories that could not be read.
-    pub(super) fn ids(&self) -> impl Iterator<Item = DirectoryId> {
-        self.denials.keys().copied()
+    /// Returns the paths in a mount of the directories that could not be read.
+    pub(super) fn paths(&self, mount: usize, model: &Model) -> Vec<Vec<u8>> {
+        let in_mount = |id: &&DirectoryId| model.mount_of(**id) == Some(mount);
+        let ids = self.denials.keys().filter(in_mount);
+        ids.map(|id| model.below(*id)).collect()
     }
 
-    /// Takes a mount of which the last report is outdated.
-    pub(super) fn pop_outdated(&mut self) -> Option<usize> {
-        self.outdated.pop_first()
+    /// Takes the report about a mount of which the last one is outdated.
+    pub(super) fn pop_report(&mut self, model: &Model, mounts: &Mounts) -> Option<TreeReport> {
+        let at = self.outdated.pop_first()?;
+        let mount = &mounts[at];
+        let (directories, more) = self.in_mount(at, &mount.directory, model);
+        Some(TreeReport::Unreadable {
+            mount: mount.id,
+            directories,
+            more,
+        })
     }
 
     /// Returns the first directories of a mount that cannot be read, and the number of others.
-    pub(super) fn in_mount(
+    fn in_mount(
         &self,
         at: usize,
         directory: &Path,

@@ -11,7 +11,7 @@ use crate::announce::candidates::Candidates;
 use crate::tree::inotify::Inotify;
 use crate::tree::model::{DirectoryId, FileId};
 use crate::tree::notify::Notify;
-use crate::tree::pending_hints::{HintBatch, PendingHints};
+use crate::tree::pending_hints::{DirectoryHints, Hint, HintBatch, PendingHints};
 use crate::tree::{SystemLimit, TreeError, TreeNotice, TreeSettings, WatchMode};
 
 /// One watch of a backend.
@@ -53,6 +53,17 @@ pub(super) struct Watched {
 }
 
 impl Watched {
+    /// Returns the hints about the names that matter for themselves. An event about the directory itself, or too many to
+    /// tell apart, may concern each of them.
+    pub(super) fn hints_of_names(&self, hints: &DirectoryHints) -> Vec<(WatchedName, Hint)> {
+        let lost = (hints.itself || hints.everything).then_some(&Hint::RENAMED);
+        let hinted = self.named.iter().filter_map(|(name, all)| {
+            let hint = *hints.names.get(name).or(lost)?;
+            Some(all.iter().map(move |named| (*named, hint)))
+        });
+        hinted.flatten().collect()
+    }
+
     fn events(&self) -> WatchedEvents {
         let is_link = |named: &WatchedName| matches!(named, WatchedName::Link(_));
         if self.directories.is_empty() && !self.named.values().flatten().any(is_link) {
@@ -67,7 +78,7 @@ impl Watched {
 pub(super) struct Watches {
     backend: Backend,
     watched: HashMap<WatchKey, Watched>,
-    hints: Option<Arc<PendingHints>>,
+    hints: Arc<PendingHints>,
     /// True if it was reported that no more directories can be watched.
     is_exhaustion_reported: bool,
 }
@@ -90,7 +101,7 @@ impl Watches {
         Watches {
             backend: Backend::None,
             watched: HashMap::new(),
-            hints: None,
+            hints: Arc::default(),
             is_exhaustion_reported: false,
         }
     }
@@ -141,7 +152,7 @@ impl Watches {
         let watches = Watches {
             backend,
             watched: HashMap::new(),
-            hints: Some(Arc::clone(hints)),
+            hints: Arc::clone(hints),
             is_exhaustion_reported: false,
         };
         Ok((watches, notices))
@@ -159,30 +170,26 @@ impl Watches {
 
     /// Takes hints, waiting for some until `deadline`. While the observer `is_busy`, another thread reads the kernel's
     /// events; otherwise only the observer is woken.
-    pub(super) fn take(
-        &self,
-        hints: &PendingHints,
-        is_busy: bool,
-        deadline: Option<Instant>,
-    ) -> HintBatch {
+    pub(super) fn take(&self, is_busy: bool, deadline: Option<Instant>) -> HintBatch {
         match &self.backend {
             #[cfg(target_os = "linux")]
             Backend::Inotify(inotify) => {
                 inotify.set_busy(is_busy);
                 inotify.wait(deadline);
-                hints.take(None)
+                self.hints.take(None)
             }
-            Backend::None | Backend::Notify(_) => hints.take(deadline),
+            Backend::None | Backend::Notify(_) => self.hints.take(deadline),
         }
     }
 
-    /// Reads the events that the kernel has by now, if the backend leaves that to us.
-    pub(super) fn read(&self) {
+    /// Returns true if this name is being written, by the events that there are until now.
+    pub(super) fn is_being_written(&self, key: WatchKey, name: &[u8]) -> bool {
         match &self.backend {
             #[cfg(target_os = "linux")]
             Backend::Inotify(inotify) => inotify.read(),
             Backend::None | Backend::Notify(_) => {}
         }
+        self.hints.is_being_written(key, name)
     }
 
     /// Returns true the first time that watches ran out.
@@ -208,10 +215,8 @@ impl Watches {
         watched.asked = Some(WatchedEvents::NamesAndContent);
         if !watched.directories.contains(&directory) {
             watched.directories.push(directory);
-            if !watched.named.is_empty()
-                && let Some(hints) = &self.hints
-            {
-                hints.set_in_tree(key, true);
+            if !watched.named.is_empty() {
+                self.hints.set_in_tree(key, true);
             }
         }
         Ok(key)
@@ -235,9 +240,8 @@ impl Watches {
         if !all.contains(&named) {
             all.push(named);
         }
-        if let Some(hints) = &self.hints {
-            hints.add_interest(key, name, !watched.directories.is_empty());
-        }
+        let is_in_tree = !watched.directories.is_empty();
+        self.hints.add_interest(key, name, is_in_tree);
         if watched.asked > Some(watched.events()) {
             self.reduce(key, path);
         }
@@ -247,11 +251,8 @@ impl Watches {
     pub(super) fn remove(&mut self, key: WatchKey, directory: DirectoryId) {
         if let Some(watched) = self.watched.get_mut(&key) {
             watched.directories.retain(|it| *it != directory);
-            if watched.directories.is_empty()
-                && !watched.named.is_empty()
-                && let Some(hints) = &self.hints
-            {
-                hints.set_in_tree(key, false);
+            if watched.directories.is_empty() && !watched.named.is_empty() {
+                self.hints.set_in_tree(key, false);
             }
         }
         self.remove_unused(key);
@@ -264,9 +265,7 @@ impl Watches {
             all.retain(|it| *it != named);
             if all.is_empty() {
                 watched.named.remove(name);
-                if let Some(hints) = &self.hints {
-                    hints.remove_interest(key, name);
-                }
+                self.hints.remove_interest(key, name);
             }
         }
         self.remove_unused(key);

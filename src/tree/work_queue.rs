@@ -1,10 +1,12 @@
-//! Work that hints and timers ask for: directories to list, files to read, paths to explain. Each directory and each file
-//! waits at most once.
+//! Work that hints and timers ask for: directories to list, files to read now or later, paths to explain. Each directory
+//! and each file waits at most once.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::time::{Duration, Instant};
 
 use crate::announce::observation::DocumentPath;
 use crate::tree::model::{DirectoryId, FileId};
+use crate::tree::timers::FileTimers;
 
 /// Extent of a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,6 +31,7 @@ pub(super) struct WorkQueue {
     files: VecDeque<FileId>,
     /// The files in `files` that still exist and still wait.
     waiting_files: HashSet<FileId>,
+    timers: FileTimers,
     /// Paths to explain when there is nothing else to do.
     questions: VecDeque<DocumentPath>,
 }
@@ -48,6 +51,28 @@ impl WorkQueue {
     pub(super) fn push_file(&mut self, id: FileId) {
         if self.waiting_files.insert(id) {
             self.files.push_back(id);
+        }
+    }
+
+    /// Queues a file at some time, in place of any other time set for it.
+    pub(super) fn push_file_after(&mut self, id: FileId, after: Duration) {
+        self.timers.set(id, Instant::now() + after);
+    }
+
+    /// Forgets the time at which a file was to be queued.
+    pub(super) fn clear_timer(&mut self, id: FileId) {
+        self.timers.clear(id);
+    }
+
+    /// Returns when a file may have to be queued next.
+    pub(super) fn next_timer(&self) -> Option<Instant> {
+        self.timers.next()
+    }
+
+    /// Queues the files whose time has come.
+    pub(super) fn push_due_files(&mut self, now: Instant) {
+        while let Some(id) = self.timers.pop_due(now) {
+            self.push_file(id);
         }
     }
 
@@ -82,6 +107,7 @@ impl WorkQueue {
     /// Forgets a file that is gone: its number may be used again.
     pub(super) fn forget_file(&mut self, id: FileId) {
         self.waiting_files.remove(&id);
+        self.timers.clear(id);
     }
 
     pub(super) fn is_empty(&self) -> bool {

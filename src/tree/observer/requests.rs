@@ -11,11 +11,15 @@ impl Observer<'_> {
     /// Answers from a fresh look. A file that exists and has not been met yet is left to the next sweep, unless
     /// `is_last` says that this has been tried. Nothing is reported of a path that is no candidate: it is not missing.
     pub(super) fn answer_request(&mut self, path: DocumentPath, is_last: bool) {
-        let Some(at) = self.mounts.iter().position(|it| it.id == path.mount) else {
+        let Some(at) = self.mounts.position(path.mount) else {
             return;
         };
         let mount = &mut self.mounts[at];
-        if !self.candidates.accepts(&mount.published, &path.below) {
+        if !self
+            .settings
+            .candidates
+            .accepts(&mount.published, &path.below)
+        {
             return;
         }
         if !mount.is_present() {
@@ -36,7 +40,7 @@ impl Observer<'_> {
             Ok(_) if !is_last => {
                 self.mounts[at].requested.insert(path);
                 if self.mounts[at].sweep.is_none() {
-                    self.start_sweep(at);
+                    self.mounts[at].begin_sweep();
                 }
             }
             Err(error) if !file_status::is_absence(error) => {

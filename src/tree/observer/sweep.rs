@@ -1,0 +1,109 @@
+//! A sweep lists every directory of a mount and looks at every candidate that changed: hints only make its results
+//! known earlier.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use crate::announce::observation::{Incomplete, Look};
+use crate::tree::TreeReport;
+use crate::tree::file_reading::{FileLook, ReadBatch};
+use crate::tree::mount::SweepStep;
+use crate::tree::observer::Observer;
+use crate::tree::work_queue::Depth;
+
+impl Observer<'_> {
+    /// Performs one step of a sweep. Returns false if there is none to perform.
+    pub(super) fn continue_sweep(&mut self) -> bool {
+        let Some((at, step)) = self.mounts.next_sweep_step() else {
+            return false;
+        };
+        match step {
+            SweepStep::ReportProgress => self.report_progress(at),
+            SweepStep::List(id) => self.list(id, Depth::Subtree, true),
+            SweepStep::ReadFiles => self.read_next_of_sweep(at),
+            SweepStep::ReadUnsettled(id) => self.read_if_due(id),
+            SweepStep::End => self.end_sweep(at, true),
+        }
+        true
+    }
+
+    fn report_progress(&mut self, at: usize) {
+        let mount = &self.mounts[at];
+        let report = TreeReport::Sweeping {
+            mount: mount.id,
+            files: mount.sweep.as_ref().map_or(0, |sweep| sweep.met),
+        };
+        self.send(report);
+    }
+
+    /// Looks at the next files of a sweep: several at once, if they are small.
+    fn read_next_of_sweep(&mut self, at: usize) {
+        let mut batch = ReadBatch::default();
+        while !batch.is_full()
+            && let Some(sweep) = &mut self.mounts[at].sweep
+            && let Some(id) = sweep.pop_file()
+        {
+            match self.reading().look(id, true) {
+                FileLook::Done => {}
+                FileLook::NameChanged => self.recheck_file(id),
+                FileLook::Due(job) => batch.push(job),
+            }
+        }
+        for (job, outcome) in batch.read() {
+            self.take_outcome(&job, outcome);
+        }
+    }
+
+    /// Ends the sweep of a mount; an incomplete one proves nothing about files that it did not meet.
+    pub(super) fn end_sweep(&mut self, at: usize, complete: bool) {
+        let Some(sweep) = self.mounts[at].sweep.take() else {
+            return;
+        };
+        if complete {
+            if !self.mounts[at].was_swept() {
+                self.nested.announce(at);
+            }
+            self.report_unmet(at);
+            // Requests about a root that went are answered once another is swept, or none is there.
+            for path in std::mem::take(&mut self.mounts[at].requested) {
+                self.answer_request(path, true);
+            }
+        }
+        self.report_unreadable();
+        let mount = &mut self.mounts[at];
+        if complete {
+            mount.set_swept();
+        }
+        mount.is_polled = !self.watching.gives_hints(mount) || mount.has_unwatched;
+        let interval = match mount.is_polled {
+            true => self.settings.poll_interval,
+            false => self.settings.rescan_interval,
+        };
+        mount.next_sweep = Instant::now() + interval;
+        let report = TreeReport::Swept {
+            mount: mount.id,
+            complete,
+            files: sweep.met,
+            took: sweep.started.elapsed(),
+            unwatched: self.watching.trusts_hints(mount) && mount.is_polled,
+        };
+        self.send(report);
+    }
+
+    /// Reports files of an earlier run that this sweep did not meet: they are missing, unless they are unreachable.
+    fn report_unmet(&mut self, at: usize) {
+        let denied = self.unreadable.paths(at, &self.model).into_iter();
+        let denied = denied.map(|below| (below, "its directory cannot be read"));
+        let refused = self.model.refused_links(at).into_iter();
+        let refused = refused.map(|below| (below, "it lies behind a link that is not followed"));
+        let unseen: HashMap<Vec<u8>, &str> = denied.chain(refused).collect();
+        let unmet = self.mounts[at].take_unmet(&unseen);
+        for (path, file) in unmet.missing {
+            self.reports.observe_missing(path, file);
+        }
+        for (path, reason) in unmet.unreachable {
+            let reason = Incomplete::Denied(reason.into());
+            self.reports.observe(path, Look::Incomplete(reason));
+        }
+    }
+}
