@@ -86,3 +86,45 @@ impl LinkedDirectories {
         self.reported.insert((mount, refusal))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::tree::linked_directories::{LinkRefusal, LinkedDirectories, MAX_LINKED, MAX_LINKS};
+    use crate::tree::model::Model;
+
+    #[test]
+    fn links_are_refused_beyond_a_depth_and_a_number_in_one_mount() {
+        let mut links = LinkedDirectories::default();
+        assert_eq!(links.refusal(0, MAX_LINKS - 1), None);
+        assert_eq!(links.refusal(0, MAX_LINKS), Some(LinkRefusal::TooDeep));
+        (0..MAX_LINKED).for_each(|_| links.reach(0));
+        assert_eq!(links.refusal(0, 0), Some(LinkRefusal::TooMany));
+        assert_eq!(links.refusal(1, 0), None);
+        links.lose(0);
+        assert_eq!(links.refusal(0, 0), None);
+    }
+
+    #[test]
+    fn a_refusal_is_reported_once_for_each_mount_and_reason() {
+        let mut links = LinkedDirectories::default();
+        assert!(links.is_first(0, LinkRefusal::TooDeep));
+        assert!(!links.is_first(0, LinkRefusal::TooDeep));
+        assert!(links.is_first(0, LinkRefusal::TooMany));
+        assert!(links.is_first(1, LinkRefusal::TooDeep));
+    }
+
+    #[test]
+    fn the_links_of_all_directories_are_rechecked_in_turn() {
+        let mut model = Model::default();
+        let root = model.add_directory(0, None, b"", true);
+        let [one, two] = [b"1", b"2"].map(|it| model.add_directory(0, Some(root), it, false));
+        let mut links = LinkedDirectories::default();
+        assert_eq!(links.next(), None);
+        for id in [root, one, two] {
+            links.insert(id);
+        }
+        assert_eq!([links.next(), links.next()], [Some(root), Some(one)]);
+        links.remove(one);
+        assert_eq!([links.next(), links.next()], [Some(two), Some(root)]);
+    }
+}

@@ -530,3 +530,77 @@ impl<T> Slab<T> {
         Some(item)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::announce::observation::Identity;
+    use crate::tree::file_system::FileSystem;
+    use crate::tree::model::{DirectoryId, Model, TreeEntry};
+
+    fn identity(device: u64, inode: u64) -> Option<Identity> {
+        Some(Identity { device, inode })
+    }
+
+    /// A root and `a/b` in it, the inodes of which are 1, 2 and 3.
+    fn tree() -> (Model, [DirectoryId; 3]) {
+        let mut model = Model::default();
+        let root = model.add_directory(0, None, b"", true);
+        let a = model.add_directory(0, Some(root), b"a", false);
+        let b = model.add_directory(0, Some(a), b"b", false);
+        for (id, inode) in [(root, 1), (a, 2), (b, 3)] {
+            model.directory_mut(id).unwrap().identity = identity(1, inode);
+        }
+        (model, [root, a, b])
+    }
+
+    #[test]
+    fn all_beneath_a_name_goes_with_it() {
+        let (mut model, [root, a, b]) = tree();
+        model.add_file(b, b"x.xml");
+        model.add_file(root, b"y.xml");
+        model.add_dead_link(b, b"link", TreeEntry::Dangling);
+        let removed = model.remove(root, b"a");
+        let directories: Vec<DirectoryId> = removed.directories.iter().map(|it| it.0).collect();
+        assert_eq!(directories, [b, a]);
+        let files: Vec<&[u8]> = removed.files.iter().map(|it| &*it.below).collect();
+        assert_eq!(files, [b"a/b/x.xml"]);
+        assert_eq!(model.names_in(root), [b"y.xml".as_slice().into()]);
+        assert_eq!(model.directories_with_links(), 0);
+    }
+
+    #[test]
+    fn a_directory_holds_links_until_the_last_is_gone() {
+        let (mut model, [root, ..]) = tree();
+        model.add_dead_link(root, b"one", TreeEntry::Dangling);
+        model.add_dead_link(root, b"two", TreeEntry::Refused);
+        assert_eq!(model.refused_links(0), [b"two"]);
+        model.remove(root, b"two");
+        assert_eq!(model.next_with_links(), Some(root));
+        model.remove(root, b"one");
+        assert_eq!(model.next_with_links(), None);
+    }
+
+    #[test]
+    fn a_link_to_a_directory_on_the_way_to_it_leads_back() {
+        let (model, [root, a, b]) = tree();
+        let leads_back = |id, inode| model.leads_back(id, identity(1, inode).unwrap());
+        assert!(leads_back(b, 1) && leads_back(b, 3) && !leads_back(a, 3));
+        let above = |id, inode| model.same_above(id, identity(1, inode).unwrap());
+        assert_eq!(
+            [above(b, 1), above(b, 2), above(b, 3)],
+            [Some(root), Some(a), None]
+        );
+    }
+
+    #[test]
+    fn a_directory_on_another_device_is_remote_unless_it_is_known_to_be_local() {
+        let (mut model, [_, a, b]) = tree();
+        assert!(!model.is_on_remote_device(b));
+        assert_eq!(model.file_system_above(b, 1), Some(FileSystem::default()));
+        model.directory_mut(a).unwrap().identity = identity(2, 2);
+        assert!(model.is_on_remote_device(a) && model.is_on_remote_device(b));
+        assert_eq!(model.file_system_above(b, 1), None);
+        model.directory_mut(b).unwrap().file_system.is_local = true;
+        assert!(!model.is_on_remote_device(b));
+    }
+}

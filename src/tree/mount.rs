@@ -356,3 +356,135 @@ impl Sweep {
         self.goes_on_at().is_none_or(|at| at <= Instant::now())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::time::{Duration, Instant};
+
+    use jiff::{SignedDuration, Timestamp};
+
+    use crate::announce::observation::{Identity, MountId, Stat};
+    use crate::announce::plan::MountPlan;
+    use crate::resourcesync::uri::Uri;
+    use crate::tree::file_system::FileSystem;
+    use crate::tree::model::Model;
+    use crate::tree::mount::{Sweep, SweepStep, TICK, TreeMount, UnmetFile};
+
+    fn mount(unmet: &[&str]) -> TreeMount {
+        let plan = MountPlan {
+            id: MountId(0),
+            directory: "/srv".into(),
+            prefix: Uri::parse("http://example.com/").unwrap(),
+            aliases: Vec::new(),
+        };
+        let root = Model::default().add_directory(0, None, b"", true);
+        let unmet = unmet
+            .iter()
+            .map(|it| (it.as_bytes().into(), UnmetFile::new(None)));
+        TreeMount::new(&plan, root, unmet.collect())
+    }
+
+    fn find(mount: &mut TreeMount, found: Timestamp, is_local: bool) {
+        let identity = Identity {
+            device: 1,
+            inode: 1,
+        };
+        let file_system = FileSystem {
+            is_local,
+            has_sharp_times: false,
+        };
+        mount.find(identity, found, file_system);
+    }
+
+    #[test]
+    fn a_loss_is_reported_once_for_each_reason() {
+        let mut mount = mount(&[]);
+        assert!(mount.lose("gone", false));
+        assert!(!mount.lose("gone", false));
+        assert!(mount.lose("denied", false));
+        find(&mut mount, Timestamp::now(), true);
+        assert!(!mount.lose("gone", false) && mount.absence().is_none());
+    }
+
+    #[test]
+    fn a_root_that_was_just_there_may_be_replaced_before_its_loss_is_reported() {
+        let mut mount = mount(&[]);
+        find(&mut mount, Timestamp::now(), true);
+        assert!(mount.leave() && !mount.leave());
+        assert!(!mount.lose("gone", true));
+        assert!(mount.is_swapping() && mount.absence() == Some("gone"));
+    }
+
+    #[test]
+    fn only_a_change_after_the_mount_was_found_by_its_own_clock_is_new() {
+        let found = Timestamp::now();
+        let stat = |later: SignedDuration| Stat {
+            size: 1,
+            modified: found,
+            changed: found + later,
+            inode: 1,
+        };
+        let mut mount = mount(&[]);
+        assert!(!mount.is_changed_since_found(&stat(TICK * 2)));
+        find(&mut mount, found, true);
+        assert!(mount.is_changed_since_found(&stat(TICK * 2)));
+        assert!(!mount.is_changed_since_found(&stat(TICK)));
+        find(&mut mount, found, false);
+        assert!(!mount.is_changed_since_found(&stat(TICK * 2)));
+    }
+
+    #[test]
+    fn an_unmet_file_is_missing_unless_nothing_can_be_known_about_it() {
+        let mut mount = mount(&["a.xml", "shut/b.xml", "shutter/c.xml"]);
+        let unseen = HashMap::from([(b"shut".to_vec(), "its directory cannot be read")]);
+        let taken = mount.take_unmet(&unseen);
+        let mut missing: Vec<Vec<u8>> =
+            taken.missing.iter().map(|it| it.0.below.to_vec()).collect();
+        missing.sort();
+        assert_eq!(missing, [&b"a.xml"[..], b"shutter/c.xml"]);
+        let b = mount.path(b"shut/b.xml");
+        assert_eq!(
+            taken.unreachable,
+            [(b.clone(), "its directory cannot be read")]
+        );
+        // It is reported once, and missing as soon as its directory can be read without it.
+        assert!(mount.take_unmet(&unseen).unreachable.is_empty());
+        let missing = mount.take_unmet(&HashMap::new()).missing;
+        assert_eq!(missing.len(), 1);
+        assert_eq!(missing[0].0, b);
+    }
+
+    #[test]
+    fn a_sweep_lists_all_directories_then_reads_then_waits_for_files_to_settle() {
+        let mut model = Model::default();
+        let root = model.add_directory(0, None, b"", true);
+        let [file, unsettled] = [b"a.xml", b"b.xml"].map(|name| model.add_file(root, name));
+        let mut sweep = Sweep::begin(root, None);
+        let later = Instant::now() + Duration::from_secs(60);
+        sweep.push_unsettled(unsettled, later);
+        sweep.push_file(file);
+        assert_eq!(sweep.next_step(), SweepStep::List(root));
+        assert_eq!(sweep.next_step(), SweepStep::ReadFiles);
+        assert_eq!(sweep.pop_file(), Some(file));
+        assert!(sweep.goes_on_at() == Some(later) && !sweep.has_work());
+        assert_eq!(sweep.next_step(), SweepStep::ReadUnsettled(unsettled));
+        assert!(sweep.next_step() == SweepStep::End && sweep.has_work());
+    }
+
+    #[test]
+    fn a_sweep_that_begins_again_keeps_the_files_that_it_has_met() {
+        let mut model = Model::default();
+        let root = model.add_directory(0, None, b"", true);
+        let file = model.add_file(root, b"a.xml");
+        let mut before = Sweep::begin(root, None);
+        assert_eq!(before.next_step(), SweepStep::List(root));
+        before.push_file(file);
+        before.met = 1;
+        let started = before.started;
+        let mut sweep = Sweep::begin(root, Some(before));
+        assert!(sweep.met == 0 && sweep.started == started);
+        assert_eq!(sweep.next_step(), SweepStep::List(root));
+        assert_eq!(sweep.pop_file(), Some(file));
+    }
+}

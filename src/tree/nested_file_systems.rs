@@ -199,3 +199,72 @@ impl NestedDirectories {
 fn is_there(path: &Path, identity: Identity) -> bool {
     file_status::follow(path).is_ok_and(|status| status.identity == identity)
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::announce::observation::{Identity, NestedFileSystem};
+    use crate::tree::model::{DirectoryId, Model};
+    use crate::tree::nested_file_systems::NestedDirectories;
+
+    /// A root and a directory in it, on these devices.
+    fn tree(device: u64, below: u64) -> (Model, DirectoryId) {
+        let mut model = Model::default();
+        let root = model.add_directory(0, None, b"", true);
+        let inner = model.add_directory(0, Some(root), b"inner", false);
+        for (id, device) in [(root, device), (inner, below)] {
+            let identity = Some(Identity { device, inode: 1 });
+            model.directory_mut(id).unwrap().identity = identity;
+        }
+        (model, inner)
+    }
+
+    fn inner(device: u64) -> NestedFileSystem {
+        NestedFileSystem {
+            below: b"inner".as_slice().into(),
+            device,
+            is_link: false,
+        }
+    }
+
+    #[test]
+    fn another_device_or_a_mount_point_begins_a_file_system() {
+        for (device, is_mount_point, want) in [
+            (1, false, Vec::new()),
+            (1, true, vec![inner(1)]),
+            (2, false, vec![inner(2)]),
+        ] {
+            let (mut model, id) = tree(1, device);
+            model.directory_mut(id).unwrap().is_mount_point = is_mount_point;
+            let mut nested = NestedDirectories::new();
+            nested.note(id, &model);
+            nested.announce(0);
+            assert_eq!(nested.pop_report(&model, |_| true), Some((0, want)));
+        }
+    }
+
+    #[test]
+    fn nothing_is_reported_before_the_end_of_the_first_sweep() {
+        let (model, id) = tree(1, 2);
+        let mut nested = NestedDirectories::new();
+        nested.note(id, &model);
+        assert_eq!(nested.pop_report(&model, |_| false), None);
+        nested.announce(0);
+        let want = Some((0, vec![inner(2)]));
+        assert_eq!(nested.pop_report(&model, |_| false), want);
+    }
+
+    #[test]
+    fn a_report_is_sent_again_only_if_it_differs() {
+        let (model, id) = tree(1, 2);
+        let mut nested = NestedDirectories::new();
+        nested.note(id, &model);
+        let all = Some((0, vec![inner(2)]));
+        assert_eq!(nested.pop_report(&model, |_| true), all);
+        nested.remove(id);
+        nested.note(id, &model);
+        assert_eq!(nested.pop_report(&model, |_| true), None);
+        nested.remove(id);
+        let none = Some((0, Vec::new()));
+        assert_eq!(nested.pop_report(&model, |_| true), none);
+    }
+}

@@ -325,3 +325,25 @@ impl Watches {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::tree::pending_hints::{DirectoryHints, Hint};
+    use crate::tree::watches::{Watched, WatchedName};
+
+    #[test]
+    fn a_name_that_matters_is_doubted_with_its_directory() {
+        let (root, link) = (WatchedName::Mount(0), WatchedName::Mount(1));
+        let mut watched = Watched::default();
+        watched.named.insert(b"root".as_slice().into(), vec![root]);
+        watched.named.insert(b"link".as_slice().into(), vec![link]);
+        let mut hints = DirectoryHints::default();
+        assert_eq!(watched.hints_of_names(&hints), []);
+        hints.names.insert(b"root".as_slice().into(), Hint::UNCLEAR);
+        assert_eq!(watched.hints_of_names(&hints), [(root, Hint::UNCLEAR)]);
+        hints.itself = true;
+        let mut all = watched.hints_of_names(&hints);
+        all.sort_by_key(|(named, _)| *named == link);
+        assert_eq!(all, [(root, Hint::UNCLEAR), (link, Hint::RENAMED)]);
+    }
+}
