@@ -84,7 +84,8 @@ impl Engine {
         } = self.open_channel(position, row, hubs);
         if let Some(before) = taken_from {
             let until = self.channels.get(id).and_then(Channel::told_until);
-            self.change_sets.lose_channel(&before, id, until);
+            self.change_sets
+                .lose_channel(&before, id, until, &mut self.step);
         }
         let others = self.channels.of_set(set, ChannelKind::Change);
         let others = others.filter(|(other, _)| *other != id);
@@ -144,7 +145,8 @@ impl Engine {
         }
         if channel.is_of_changes() {
             let until = channel.told_until();
-            self.change_sets.lose_channel(&channel.row.set, id, until);
+            self.change_sets
+                .lose_channel(&channel.row.set, id, until, &mut self.step);
         }
     }
 }

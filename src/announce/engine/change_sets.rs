@@ -92,9 +92,15 @@ impl ChangeSets {
 
     /// Notes that a set lost a channel, on which it was told until a time. What is fresh is told on another one, if the set
     /// has that at the end of the step.
-    pub fn lose_channel(&mut self, set: &Uri, channel: ChannelId, until: Option<Timestamp>) {
+    pub fn lose_channel(
+        &mut self,
+        set: &Uri,
+        channel: ChannelId,
+        until: Option<Timestamp>,
+        step: &mut Step,
+    ) {
         if let Some(known) = self.sets.get_mut(set) {
-            known.lose_channel(channel, until);
+            known.lose_channel(channel, until, step);
             self.bereft.insert(set.clone());
         }
     }

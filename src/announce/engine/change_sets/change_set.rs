@@ -173,8 +173,10 @@ impl ChangeSet {
     }
 
     /// Notes that it lost a channel, on which it was told until a time.
-    pub fn lose_channel(&mut self, channel: ChannelId, until: Option<Timestamp>) {
-        self.last_words_on = self.last_words_on.filter(|on| *on != channel);
+    pub fn lose_channel(&mut self, channel: ChannelId, until: Option<Timestamp>, step: &mut Step) {
+        if self.last_words_on == Some(channel) {
+            self.end_last_words(step);
+        }
         self.told_until = self.told_until.max(until);
     }
 

@@ -8,7 +8,10 @@ use jiff::Timestamp;
 use super::ChangeSets;
 use crate::announce::changes::round::{ListToRead, Taken, TakenList, UndatedChanges};
 use crate::announce::engine::step::Step;
+use crate::announce::ids::ChannelId;
 use crate::announce::observation::{DocumentPath, MountId, Stat};
+use crate::announce::plan::ChangeWindowPlan;
+use crate::announce::state::ChangeSetRow;
 use crate::resourcesync::fingerprint::Fingerprint;
 use crate::resourcesync::uri::Uri;
 
@@ -89,4 +92,31 @@ fn a_comparison_holds_until_something_else_happens_to_the_set() {
     take(&mut sets, &mut step);
     sets.forget_list(&a.list, &mut step);
     assert_eq!(sets.get(&set).unwrap().last_taken(), None);
+}
+
+#[test]
+fn a_channel_that_is_lost_is_saved_as_hearing_nothing_more() {
+    let set = Uri::parse("https://e.org/cl.xml").unwrap();
+    let mut sets = ChangeSets::default();
+    let mut step = Step::new(Timestamp::UNIX_EPOCH);
+    let known = sets.open(&set, 0);
+    known.sign(&ChangeWindowPlan::default(), &mut step);
+    sets.begin(&set, false, step.steady()).unwrap();
+    sets.taken(&set, 1, &Taken::default(), Duration::ZERO, &mut step);
+    let known = sets.get_mut(&set).unwrap();
+    known.sign(&ChangeWindowPlan::default(), &mut step);
+    known.give_last_words(ChannelId(1), &mut step);
+    let mut saved = |sets: &mut ChangeSets, lost| {
+        sets.lose_channel(&set, lost, None, &mut step);
+        step.rows().change_sets[&set]
+    };
+    let row = |last_words_on| {
+        let is_learned = true;
+        Some(ChangeSetRow {
+            is_learned,
+            last_words_on,
+        })
+    };
+    assert_eq!(saved(&mut sets, ChannelId(2)), row(Some(ChannelId(1))));
+    assert_eq!(saved(&mut sets, ChannelId(1)), row(None));
 }
