@@ -157,7 +157,7 @@ impl ChangeSets {
     /// Forgets what was taken of the lists of a set that ended a grace ago.
     pub fn forget_ended(&mut self, set: &Uri, step: &mut Step) {
         let known = self.sets.get(set);
-        let ended = known.map(|known| known.ended_lists(step));
+        let ended = known.map(|known| known.lists().ended(step.steady()));
         for list in ended.unwrap_or_default() {
             self.forget_list(&list, step);
         }

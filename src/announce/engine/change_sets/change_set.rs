@@ -213,10 +213,7 @@ impl ChangeSet {
         if self.lists.end_waiting(step.steady()) {
             self.schedule.sign_if_none(step.now());
         }
-        // The wall clock was set forward.
-        for until in self.lists.waiting_until() {
-            self.wake_at_steady(until, step);
-        }
+        self.lists.wake(step);
     }
 
     /// Returns false if nothing but an event lets a round begin.
@@ -396,10 +393,8 @@ impl ChangeSet {
             self.stale.forget(&list.list);
             let until = later(step.steady(), grace);
             self.lists.note_rest(list, until);
-            if list.waiting > 0 {
-                self.wake_at_steady(until, step);
-            }
         }
+        self.lists.wake(step);
         if is_learned_now {
             // These are known by their rows from now on.
             for list in self.learning.to_learn().clone() {
@@ -458,19 +453,7 @@ impl ChangeSet {
     /// Notes that a document is no Change List any more: what was taken of it counts until a time, by the steady clock.
     pub fn end_list(&mut self, list: &Uri, until: Timestamp, step: &mut Step) {
         self.lists.end(list, until);
-        self.wake_at_steady(until, step);
-    }
-
-    /// Returns the lists that ended, and of which what was taken counts no more.
-    pub fn ended_lists(&self, step: &mut Step) -> Vec<Uri> {
-        let now = step.steady();
-        // The wall clock was set forward.
-        let next = self.lists.ended().map(|(_, until)| until);
-        if let Some(next) = next.filter(|until| *until > now).min() {
-            self.wake_at_steady(next, step);
-        }
-        let ended = self.lists.ended().filter(|(_, until)| *until <= now);
-        ended.map(|(list, _)| list.clone()).collect()
+        self.lists.wake(step);
     }
 
     /// Forgets all that was taken.
@@ -535,5 +518,6 @@ impl ChangeSet {
     /// Moves all times as the clock was set back.
     pub fn set_back(&mut self, by: Duration) {
         self.schedule.set_back(by);
+        self.lists.set_back(by);
     }
 }

@@ -2,6 +2,7 @@
 //! is forgotten (C6, C7).
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use jiff::Timestamp;
 
@@ -9,7 +10,9 @@ use crate::announce::changes::round::{LeftEntries, ListToRead, ROUND, TakenList}
 use crate::announce::engine::change_sets::list_index::ListIndex;
 use crate::announce::engine::change_sets::odd_entries::{LastOddEntries, OddEntries};
 use crate::announce::engine::step::Step;
+use crate::announce::engine::timers::Timer;
 use crate::announce::state::{ChangeListRow, ClosedList};
+use crate::announce::time::{earlier, elapsed, later};
 use crate::resourcesync::fingerprint::Fingerprint;
 use crate::resourcesync::uri::Uri;
 
@@ -22,6 +25,16 @@ pub struct KnownLists {
     waiting: BTreeMap<Uri, WaitingEntries>,
     /// Documents that are Change Lists no more, and until when what was taken from them counts (C7), by the steady clock.
     ended: BTreeMap<Uri, Timestamp>,
+    timer: Option<ListTimer>,
+}
+
+/// The timer for the first time at which entries wait no more, or an ended list is forgotten.
+#[derive(Debug, Clone, Copy)]
+struct ListTimer {
+    /// That time, by the steady clock.
+    set_for: Timestamp,
+    /// The time at which it fires, by the wall clock; too early once that is set forward.
+    fires: Timestamp,
 }
 
 /// A list as far as its entries were taken.
@@ -48,6 +61,7 @@ impl KnownLists {
             lists: BTreeMap::new(),
             waiting: BTreeMap::new(),
             ended: BTreeMap::new(),
+            timer: None,
         }
     }
 
@@ -113,11 +127,6 @@ impl KnownLists {
             }
         }
         is_any
-    }
-
-    /// Returns the times until which entries wait.
-    pub fn waiting_until(&self) -> impl Iterator<Item = Timestamp> {
-        self.waiting.values().flat_map(|waiting| waiting.until)
     }
 
     /// Returns those of some lists that the next round reads, so that memory is bounded: those with the earliest entries
@@ -244,14 +253,44 @@ impl KnownLists {
         self.ended.remove(list);
     }
 
-    /// Returns the lists that ended, and until when what was taken from them counts.
-    pub fn ended(&self) -> impl Iterator<Item = (&Uri, Timestamp)> {
-        self.ended.iter().map(|(list, until)| (list, *until))
+    /// Returns the lists that ended, and of which what was taken counts no more, by the steady clock.
+    pub fn ended(&self, steady: Timestamp) -> Vec<Uri> {
+        let ended = self.ended.iter().filter(|(_, until)| **until <= steady);
+        ended.map(|(list, _)| list.clone()).collect()
+    }
+
+    // The timer.
+
+    /// Sets a timer for the first time at which entries wait no more or a list is forgotten, unless one is set.
+    pub fn wake(&mut self, step: &mut Step) {
+        let waiting = self.waiting.values().flat_map(|waiting| waiting.until);
+        let Some(next) = waiting.chain(self.ended.values().copied()).min() else {
+            return;
+        };
+        let is_set = |timer: ListTimer| timer.set_for <= next && timer.fires > step.now();
+        if self.timer.is_some_and(is_set) {
+            return;
+        }
+        let fires = later(step.now(), elapsed(step.steady(), next));
+        self.timer = Some(ListTimer {
+            set_for: next,
+            fires,
+        });
+        step.wake_at(fires, Timer::Changes(self.set.clone()));
+    }
+
+    /// Moves the timer as the clock was set back.
+    pub fn set_back(&mut self, by: Duration) {
+        if let Some(timer) = &mut self.timer {
+            timer.fires = earlier(timer.fires, by);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use jiff::Timestamp;
 
     use super::KnownLists;
@@ -259,6 +298,7 @@ mod tests {
     use crate::announce::engine::change_sets::list_index::ListIndex;
     use crate::announce::engine::change_sets::tests::{list, names, taken};
     use crate::announce::engine::step::Step;
+    use crate::announce::event::Now;
     use crate::announce::state::ChangeListRow;
     use crate::resourcesync::fingerprint::Fingerprint;
     use crate::resourcesync::uri::Uri;
@@ -330,6 +370,53 @@ mod tests {
         assert_eq!(index.sets(&a.list), []);
         assert_eq!(index.sets(&b.list), std::slice::from_ref(&set));
         assert_eq!(step.rows().change_lists[&(set, a.list)], None);
+    }
+
+    #[test]
+    fn one_timer_is_set_for_all_lists() {
+        let set = Uri::parse("https://e.org/cl.xml").unwrap();
+        let mut known = KnownLists::new(set.clone());
+        let moment = |seconds| Now {
+            wall: Timestamp::new(seconds, 0).unwrap(),
+            monotonic: Duration::from_secs(seconds.unsigned_abs()),
+        };
+        let mut step = Step::new(Timestamp::UNIX_EPOCH);
+        step.begin(moment(0));
+        let mut timers = |known: &mut KnownLists, now: Now| {
+            step.begin(now);
+            known.wake(&mut step);
+            let timers = step.take_timers();
+            timers.map(|(at, _)| at.as_second()).collect::<Vec<i64>>()
+        };
+        for (name, until) in [("a", 60), ("b", 50), ("c", 70)] {
+            let taken = TakenList {
+                waiting: 1,
+                ..taken(&list(name, 1))
+            };
+            known.note_rest(&taken, moment(until).wall);
+        }
+        assert_eq!(timers(&mut known, moment(0)), [50]);
+        assert_eq!(timers(&mut known, moment(1)), [0; 0], "it is set");
+        known.end(&list("d", 1).list, moment(40).wall);
+        assert_eq!(timers(&mut known, moment(2)), [40], "an earlier one");
+        let forward = Now {
+            wall: moment(1_000).wall,
+            ..moment(3)
+        };
+        assert_eq!(timers(&mut known, forward), [1_037], "it fired too early");
+        known.revive(&list("d", 1).list);
+        known.end_waiting(moment(50).wall);
+        let forward = Now {
+            wall: moment(1_047).wall,
+            ..moment(50)
+        };
+        assert_eq!(timers(&mut known, forward), [1_057], "the next");
+        known.set_back(Duration::from_secs(1_000));
+        let back = Now {
+            wall: moment(48).wall,
+            ..moment(51)
+        };
+        assert_eq!(timers(&mut known, back), [0; 0], "it moved with the clock");
     }
 
     #[test]
