@@ -160,12 +160,14 @@ impl Catalog {
         for index in indexes {
             members.extend(self.dependents(&index));
         }
-        let belongs = |uri: &Uri| {
-            let record = self.records.get(uri);
-            record.is_some_and(|record| record.relations.sets.contains(set))
-        };
-        members.retain(belongs);
+        members.retain(|uri| self.is_of_set(uri, set));
         members
+    }
+
+    /// R7: returns true if a document is of this set, and maybe of others.
+    pub fn is_of_set(&self, uri: &Uri, set: &Uri) -> bool {
+        let record = self.records.get(uri);
+        record.is_some_and(|record| record.relations.sets.contains(set))
     }
 
     /// Returns true if a document of the tree, missing ones included, lists `uri`: a Capability List, an index or

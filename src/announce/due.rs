@@ -81,7 +81,7 @@ pub fn may_become_due(
 /// | was deleted | any | nothing: its end |
 /// | is an index of Source Descriptions | was told of a Source Description there (R14) | nothing is due: `Acknowledged` |
 /// | is of the set, or a Source Description (R10) | hears of it | its version |
-/// | any other | is due last words of it (R11): since the channel retired, or another set took its topic over | its version, if it is still the same document, else its end |
+/// | any other | is due last words of it (R11): since the channel retired, also if it revived, or another set took its topic over | its version, if it is still the same document, else its end |
 /// | any other | was not told of it | nothing is due: `Acknowledged` |
 /// | any other | was told of it, on a retired channel or before it left | nothing is due: `Acknowledged` |
 /// | left the set, and is still the same document (R14) | was told of it | nothing is due: `Absorbed` |
@@ -121,7 +121,7 @@ pub fn due_after(
         Difference::Silent => return Due::Absorbed(seen.copied().map(Told::from)),
         Difference::Say(changes) => changes,
     };
-    let is_last_word = is_last_word_of(channel, record, uri, is_due);
+    let is_last_word = is_last_word_of(channel, catalog, uri, is_due);
     let is_heard = hearing == Hearing::All && !is_last_word;
     let present = record.filter(|record| !record.is_gone() && is_heard);
     let must_wait = present.is_some_and(|record| {
@@ -189,7 +189,7 @@ fn seen_on<'a>(
     // A set that ends keeps its channel as it is, to announce what is still due; once it is retired, that is what was
     // due then.
     let has_last_words = match is_live {
-        true if is_last_word_of(channel, Some(record), uri, is_due) => true,
+        true if is_last_word_of(channel, catalog, uri, is_due) => true,
         true => !catalog.is_set(&channel.row.set) && (told.is_some() || is_due),
         false => is_due,
     };
@@ -203,10 +203,9 @@ fn seen_on<'a>(
     }
 }
 
-// R11: a set that takes a topic over announces what was due on it of documents that are not its own.
-fn is_last_word_of(channel: &Channel, record: Option<&Record>, uri: &Uri, is_due: bool) -> bool {
-    let is_own = |record: &Record| record.relations.sets.contains(&channel.row.set);
-    is_due && channel.row.last_words.contains(uri) && !record.is_some_and(is_own)
+// R11: a set that takes a topic over, or has it again, announces what was due on it of documents that are not its own.
+fn is_last_word_of(channel: &Channel, catalog: &Catalog, uri: &Uri, is_due: bool) -> bool {
+    is_due && channel.row.last_words.contains(uri) && !catalog.is_of_set(uri, &channel.row.set)
 }
 
 // R17: a created document waits for its Capability List, an index or an archive to list it, an updated one

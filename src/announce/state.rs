@@ -228,7 +228,8 @@ pub struct ChannelRow {
     pub set: Uri,
     pub topic: Topic,
     pub retired: Option<Retirement>,
-    /// Documents with a change that was due when this set took the topic over from another one, and still is (R11).
+    /// Documents with a change that was due when this set took the topic over from another one, or of other sets when the
+    /// channel was revived, and still is (R11).
     pub last_words: BTreeSet<Uri>,
     /// The last notification's number; 0 before the first.
     pub seq: u64,

@@ -651,3 +651,84 @@ fn a_topic_that_another_living_set_takes_over_says_what_was_due_on_it() {
         }
     }
 }
+
+#[test]
+fn last_words_are_said_on_a_topic_that_retires_and_returns_meanwhile() {
+    let due = [
+        "updated capabilitylist /a/capabilitylist.xml",
+        "updated changelist /a/changelist.xml",
+    ];
+    for restarted_at in [None, Some(0), Some(1)] {
+        let mut world = World::with_two_sets(plan());
+        world.script(HUB, Reply::Status(503));
+        world.update("/a/resourcelist.xml");
+        world.wait(100);
+        // In flight is the one before.
+        world.update("/a/changelist.xml");
+        world.wait(100);
+        world.write("/a/capabilitylist.xml", moved("/a", "/new/"));
+        world.wait(100);
+        for (step, topic) in ["/a/framework/", "/other/", "/a/framework/"]
+            .into_iter()
+            .enumerate()
+        {
+            world.write("/b/capabilitylist.xml", moved("/b", topic));
+            world.wait(100);
+            if step.checked_sub(1) == restarted_at && restarted_at.is_some() {
+                world.crash_and_start();
+                world.wait(100);
+            }
+        }
+        world.script(HUB, Reply::Accept);
+        world.wait(10_000);
+        let mut news = world.news_by_topic();
+        let told = news.remove("/a/framework/").unwrap();
+        for change in due {
+            assert!(
+                told.contains(&change.to_owned()),
+                "{restarted_at:?} {told:?}"
+            );
+        }
+        let view = world.outbox("/a", HUB);
+        assert_eq!(view.hub.due, 0, "{restarted_at:?}");
+        // Those were its last words.
+        world.update("/a/changelist.xml");
+        world.wait(100);
+        let news = world.news_by_topic();
+        assert_eq!(news["/new/"], due[1..]);
+        assert_eq!(news.len(), 1, "{news:?}");
+    }
+}
+
+#[test]
+fn a_document_that_leaves_a_set_whose_topic_returned_is_no_last_word() {
+    let mut world = World::with_two_sets(plan());
+    world.script(HUB, Reply::Status(503));
+    world.update("/b/resourcelist.xml");
+    world.wait(100);
+    world.update("/b/changelist.xml");
+    world.wait(100);
+    for topic in ["/other/", "/b/framework/"] {
+        world.write("/b/capabilitylist.xml", moved("/b", topic));
+        world.wait(100);
+    }
+    let fewer = list("capabilitylist")
+        .lists(&["/b/resourcelist.xml"])
+        .channel("/b/framework/", &[]);
+    world.write("/b/capabilitylist.xml", fewer);
+    world.write(
+        "/b/changelist.xml",
+        list("changelist").version(5).up("/a/capabilitylist.xml"),
+    );
+    world.wait(100);
+    world.script(HUB, Reply::Accept);
+    world.wait(10_000);
+    let news = world.news_by_topic();
+    assert_eq!(
+        news["/b/framework/"],
+        [
+            "updated resourcelist /b/resourcelist.xml",
+            "updated capabilitylist /b/capabilitylist.xml",
+        ]
+    );
+}

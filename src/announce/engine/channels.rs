@@ -208,12 +208,13 @@ impl Channels {
     }
 
     /// Opens the channel of a topic for its set, revives it, or takes it over from another set. `hubs` is the number of
-    /// hubs that it will have.
+    /// hubs that it will have, `catalog` that of its source.
     pub fn open(
         &mut self,
         source: usize,
         row: ChannelRow,
         hubs: usize,
+        catalog: &Catalog,
         step: &mut Step,
     ) -> OpenedChannel {
         let fact = Fact::ChannelOpened {
@@ -239,7 +240,7 @@ impl Channels {
             return OpenedChannel {
                 id,
                 taken_from: None,
-                is_changed: self.revive(id, step),
+                is_changed: self.revive(id, catalog, step),
             };
         }
         let taken_from = Some(channel.row.set.clone());
@@ -319,20 +320,23 @@ impl Channels {
         step.wake_after(kept, Timer::Retired(id, step.monotonic().checked_add(kept)));
     }
 
-    /// Makes a retired channel live again. Returns true if it was retired.
-    fn revive(&mut self, id: ChannelId, step: &mut Step) -> bool {
+    /// R11: makes a retired channel live again, which still announces what was due of documents that are not its set's.
+    /// Returns true if it was retired.
+    fn revive(&mut self, id: ChannelId, catalog: &Catalog, step: &mut Step) -> bool {
         let Some(channel) = self.channels.get_mut(&id) else {
             return false;
         };
-        let was_retired = channel.row.retired.take().is_some();
-        if was_retired {
-            step.save_channel(id);
-            step.tell(Fact::ChannelRevived {
-                topic: channel.row.topic.clone(),
-                set: channel.row.set.clone(),
-            });
-        }
-        was_retired
+        let Some(Retirement { mut last_words, .. }) = channel.row.retired.take() else {
+            return false;
+        };
+        last_words.retain(|uri| !catalog.is_of_set(uri, &channel.row.set));
+        channel.row.last_words = last_words;
+        step.save_channel(id);
+        step.tell(Fact::ChannelRevived {
+            topic: channel.row.topic.clone(),
+            set: channel.row.set.clone(),
+        });
+        true
     }
 
     /// Removes a retired channel, and returns it.

@@ -194,8 +194,9 @@ impl Engine {
         if let Some((id, _)) = existing.filter(|(_, channel)| channel.row.kind != row.kind) {
             self.remove_channel(id);
         }
+        let catalog = self.sources[position].catalog();
         self.channels
-            .open(position, row, hubs.len(), &mut self.step)
+            .open(position, row, hubs.len(), catalog, &mut self.step)
     }
 }
 
