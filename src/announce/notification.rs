@@ -164,10 +164,13 @@ pub fn overhead(set: &Uri, catalog: &Catalog) -> usize {
 pub fn up(entries: &[Entry], row: &ChannelRow, catalog: &Catalog) -> Option<Uri> {
     let set = &row.set;
     // Last words of the set that had the topic before (R11).
-    let is_foreign = |uri: &Uri| {
-        let record = catalog.get(uri);
-        let is_own = record.is_some_and(|record| record.relations.sets.contains(set));
-        row.last_words.contains(uri) && !is_own
+    let is_foreign = |uri: &Uri| match &row.retired {
+        None => row.last_words.contains(uri) && !catalog.is_of_set(uri, set),
+        // Documents of a set that ended may be of none.
+        Some(_) => catalog.get(uri).is_some_and(|record| {
+            let sets = &record.relations.sets;
+            !sets.is_empty() && !sets.contains(set)
+        }),
     };
     let above: BTreeSet<Option<Uri>> = entries
         .iter()
