@@ -759,3 +759,30 @@ fn last_words_of_a_set_name_no_other_set_s_list() {
     });
     assert_eq!(last_word.unwrap().payload.up, None);
 }
+
+#[test]
+fn a_document_that_leaves_a_set_before_a_hub_returns_is_not_pending_for_ever() {
+    let mut world = World::with_two_sets(two_hubs());
+    world.write("/a/capabilitylist.xml", set_a(&[HUB]));
+    world.wait(100);
+    world.script(HUB, Reply::Status(503));
+    world.update("/a/changelist.xml");
+    world.wait(100);
+    world.write(
+        "/a/new.xml",
+        list("resourcelist").up("/a/capabilitylist.xml"),
+    );
+    world.wait(1_000);
+    world.write("/a/capabilitylist.xml", set_a(&[OTHER_HUB]));
+    world.wait(100);
+    world.write(
+        "/a/new.xml",
+        list("resourcelist").up("/b/capabilitylist.xml"),
+    );
+    world.wait(100);
+    world.write("/a/capabilitylist.xml", set_a(&[HUB]));
+    world.wait(100);
+    world.script(HUB, Reply::Accept);
+    world.wait(10_000);
+    assert_eq!(world.outbox("/a", HUB).hub.due, 0);
+}

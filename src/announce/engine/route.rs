@@ -177,6 +177,10 @@ impl Engine {
         if opened.is_changed {
             self.step.serve(id);
             again.extend(opening.documents.iter().cloned());
+            // What is due may be so no longer, now that the channel or the hub is back.
+            let channel = self.channels.get(id).into_iter();
+            let ledgers = channel.flat_map(|channel| channel.ledgers.values());
+            again.extend(ledgers.flat_map(|ledger| ledger.due.iter().cloned()));
         }
         again
     }
