@@ -23,7 +23,7 @@ pub enum Identifiers {
     #[default]
     #[serde(rename = "uri")]
     Uri,
-    /// `info:fedora/` and the path of the repository.
+    /// `info:fedora/` and the path of the repository; a URI without an authority as the Change List has it.
     #[serde(rename = "info:fedora")]
     InfoFedora,
 }
@@ -81,13 +81,14 @@ const OBJECTS: &str = "/objects/";
 const REST: &str = "/rest/";
 
 /// Returns the repository's identifier for a URI of its HTTP interface: what follows `/objects/` or `/rest/`, and the
-/// whole path of others. A datastream is named after its object.
+/// whole path of others. A datastream is named after its object. A URI without an authority, such as `info:` or `urn:`, is
+/// an identifier already.
 fn info_fedora(uri: &str) -> String {
+    if !uri.contains("://") {
+        return uri.to_owned();
+    }
     let Some(start) = path_start(uri) else {
-        return match uri.starts_with("info:") {
-            true => uri.to_owned(),
-            false => INFO_FEDORA.to_owned(),
-        };
+        return INFO_FEDORA.to_owned();
     };
     let end = uri[start..].find(['?', '#']);
     let path = &uri[start..end.map_or(uri.len(), |end| start + end)];
@@ -165,7 +166,10 @@ mod tests {
             ),
             ("https://e.org/view?id=1", "info:fedora/view?id=1"),
             ("https://e.org/", "info:fedora/"),
+            ("https://e.org", "info:fedora/"),
             ("info:fedora/demo:1", "info:fedora/demo:1"),
+            ("urn:uuid:1", "urn:uuid:1"),
+            ("hdl:1/a", "hdl:1/a"),
         ] {
             assert_eq!(Identifiers::InfoFedora.of(uri), want);
             assert_eq!(Identifiers::Uri.of(uri), uri);

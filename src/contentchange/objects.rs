@@ -1,5 +1,6 @@
 //! The content change messages of a change notification: one feed per object, with its changes in order (F4, F5).
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 
 use crate::contentchange::feed::{
@@ -12,7 +13,7 @@ use crate::contentchange::message::{
 use crate::resourcesync::change::Change;
 use crate::resourcesync::change_payload::ChangePayload;
 use crate::resourcesync::datetime::Datetime;
-use crate::resourcesync::uri::normal;
+use crate::resourcesync::uri::normal_resource;
 
 /// Name of the server, and of the author where no user is known.
 const SERVER: &str = env!("CARGO_PKG_NAME");
@@ -82,7 +83,7 @@ impl Object<'_> {
 
     /// Returns the URI of the object that it is part of: its collection, or else the directory.
     fn parent(&self) -> Option<&str> {
-        let is_other = |uri: &&str| normal(uri).ok() != normal(self.uri).ok();
+        let is_other = |uri: &&str| compared(uri) != compared(self.uri);
         let collection = self.linked("collection").filter(is_other);
         collection.or_else(|| directory(self.uri))
     }
@@ -110,8 +111,7 @@ fn objects<'a>(changes: &'a [Change], form: &AtomForm) -> Vec<Object<'a>> {
             ObjectKind::Directory => directory_of(&change.loc),
         };
         // URIs that have the same identifier are one object, named as its first change names it.
-        let same = normal(uri).unwrap_or_else(|_| uri.into());
-        let key = form.identifiers.of(&same);
+        let key = form.identifiers.of(&compared(uri));
         let index = *known.entry(key).or_insert_with(|| {
             objects.push(Object {
                 uri,
@@ -122,6 +122,11 @@ fn objects<'a>(changes: &'a [Change], form: &AtomForm) -> Vec<Object<'a>> {
         objects[index].changes.push((number, change));
     }
     objects
+}
+
+/// Returns a URI as it is compared with others.
+fn compared(uri: &str) -> Cow<'_, str> {
+    normal_resource(uri).unwrap_or(Cow::Borrowed(uri))
 }
 
 /// Returns the object of a resource with `object = "directory"`. A URI whose path ends in a slash is its own.
@@ -474,6 +479,30 @@ mod tests {
         assert_eq!(feed.items[0].item, "info:fedora/books/1");
         let content = feed.items[0].content.as_ref().unwrap();
         assert_eq!(content.src, "https://repo.example.org/rest/books/1");
+    }
+
+    #[test]
+    fn resources_without_an_authority_are_objects_of_their_own() {
+        let form = AtomForm {
+            identifiers: Identifiers::InfoFedora,
+            ..AtomForm::default()
+        };
+        let mut page = change("urn:x:page", ChangeKind::Updated, None);
+        page.links.push(link("collection", "urn:x:books"));
+        let body = body(vec![change("urn:x:1", ChangeKind::Deleted, None), page]);
+        let messages = messages(&body, 1, &form);
+        let feeds: Vec<Feed> = messages
+            .iter()
+            .map(|message| Feed::parse(&message.body).unwrap())
+            .collect();
+        let objects: Vec<(&str, Option<&str>)> = feeds
+            .iter()
+            .map(|feed| (&*feed.object, feed.parent.as_deref()))
+            .collect();
+        assert_eq!(
+            objects,
+            [("urn:x:1", None), ("urn:x:page", Some("urn:x:books"))]
+        );
     }
 
     #[test]
